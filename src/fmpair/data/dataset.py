@@ -1,0 +1,213 @@
+"""Interactions with numbered ids, their context, and tables of users and items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fmpair.arrays import Rows, distinct_pairs
+from fmpair.data.check import check_events, check_no_leak
+from fmpair.data.frame import kind_of, to_polars
+from fmpair.data.roles import find_roles
+from fmpair.data.table import align_table
+from fmpair.data.vocabulary import Vocabulary, as_plain
+from fmpair.errors import DataError, unknown
+
+STANDARD = ("rating", "weight", "timestamp", "domain")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Immutable events (user, item, context) over shared vocabularies.
+
+    user, item: int32 [events], numbers into `users` and `items`.
+    columns: one row per event; any of rating, weight, timestamp, domain, and the context columns.
+    user_table, item_table: one row per id of the vocabulary, null where nothing is known.
+    """
+
+    users: Vocabulary
+    items: Vocabulary
+    user: np.ndarray
+    item: np.ndarray
+    columns: pl.DataFrame
+    context: tuple[str, ...] = ()
+    user_table: pl.DataFrame = field(default_factory=pl.DataFrame)
+    item_table: pl.DataFrame = field(default_factory=pl.DataFrame)
+    frame_kind: str = "polars"
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        user: str | None = None,
+        item: str | None = None,
+        rating: str | None = None,
+        weight: str | None = None,
+        timestamp: str | None = None,
+        domain: str | None = None,
+        context: Sequence[str] | None = None,
+        ignore: Sequence[str] = (),
+        users: Any = None,
+        items: Any = None,
+        item_columns: Sequence[str] = (),
+        leaks: Sequence[str] = (),
+    ) -> Dataset:
+        """Events from a polars, pandas or pyarrow frame; roles by column name, the rest context.
+
+        users, items: tables of attributes, keyed by the same id columns.
+        item_columns: event columns that describe the item: they move to the item table.
+        leaks: such columns kept as context all the same (the legacy protocol of the paper).
+        """
+        events = to_polars(frame)
+        ignored = [name for name in ignore if _known(name, events.columns)]
+        events = events.drop(ignored)
+        given = dict(user=user, item=item, rating=rating, weight=weight,
+                     timestamp=timestamp, domain=domain)  # fmt: skip
+        roles = find_roles(events.columns, given)
+        rest = [c for c in events.columns if c not in roles.values() and c not in item_columns]
+        names = rest if context is None else [c for c in context if _known(c, events.columns)]
+        check_events(events, roles)
+        item_frame = None if items is None else to_polars(items)
+        moved = [name for name in item_columns if _known(name, events.columns)]
+        if moved:
+            item_frame = _with_item_columns(events, roles["item"], moved, item_frame)
+        check_no_leak(events, roles["item"], names, item_frame, leaks)
+        data = cls._numbered(events, roles, names)
+        data = replace(data, frame_kind=kind_of(frame))
+        if users is not None:
+            data = data.with_users(users, key=user)
+        return data if item_frame is None else data.with_items(item_frame, key=roles["item"])
+
+    @classmethod
+    def _numbered(
+        cls, events: pl.DataFrame, roles: dict[str, str], context: Sequence[str]
+    ) -> Dataset:
+        users = Vocabulary.of(events[roles["user"]])
+        items = Vocabulary.of(events[roles["item"]])
+        kept = [pl.col(roles[r]).alias(r) for r in STANDARD if r in roles]
+        clash = [name for name in context if name in STANDARD and name not in roles.values()]
+        if clash:
+            raise DataError(f"a context column may not be named {clash[0]!r}: rename it")
+        return cls(
+            users,
+            items,
+            users.numbers(events[roles["user"]]),
+            items.numbers(events[roles["item"]]),
+            events.select(*kept, *context),
+            tuple(context),
+        )
+
+    @classmethod
+    def from_csr(
+        cls, matrix: Any, *, users: Sequence[Any] | None = None, items: Sequence[Any] | None = None
+    ) -> Dataset:
+        """Events from a scipy sparse matrix [users, items]; its values become weights."""
+        coo = matrix.tocoo()
+        user_ids = pl.Series(np.arange(coo.shape[0]) if users is None else users)
+        item_ids = pl.Series(np.arange(coo.shape[1]) if items is None else items)
+        if (len(user_ids), len(item_ids)) != coo.shape:
+            raise DataError(
+                f"the matrix is {coo.shape[0]} x {coo.shape[1]}, but {len(user_ids)} user and "
+                f"{len(item_ids)} item ids were given: rows are users, columns are items"
+            )
+        frame = pl.DataFrame(
+            {"user": user_ids.gather(coo.row), "item": item_ids.gather(coo.col),
+             "weight": np.asarray(coo.data, np.float64)}
+        )  # fmt: skip
+        data = cls.from_frame(frame)
+        return data.with_users(pl.DataFrame({"user": user_ids})).with_items(
+            pl.DataFrame({"item": item_ids})
+        )
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+    def __repr__(self) -> str:
+        context = f", context {', '.join(self.context)}" if self.context else ""
+        return (
+            f"Dataset({len(self):,} events, {len(self.users):,} users, "
+            f"{len(self.items):,} items{context})"
+        )
+
+    def with_users(self, table: Any, key: str | None = None) -> Dataset:
+        """With attributes of users; ids only the table knows join the vocabulary."""
+        vocabulary, aligned = align_table(self.users, to_polars(table), "user", key)
+        return replace(self, users=vocabulary, user_table=aligned)
+
+    def with_items(self, table: Any, key: str | None = None) -> Dataset:
+        """With attributes of items; ids only the table knows join the catalogue."""
+        vocabulary, aligned = align_table(self.items, to_polars(table), "item", key)
+        shared = sorted(set(aligned.columns) & set(self.context))
+        if shared:
+            check_no_leak(self.columns, "item", shared, aligned, ())
+        return replace(self, items=vocabulary, item_table=aligned)
+
+    def take(self, rows: np.ndarray) -> Dataset:
+        """The given events, over the same vocabularies and tables."""
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows
+        columns = self.columns[rows] if self.columns.width else self.columns
+        return replace(self, user=self.user[rows], item=self.item[rows], columns=columns)
+
+    def column(self, name: str) -> np.ndarray | None:
+        """A standard column as numbers, None where the data have none."""
+        return self.columns[name].to_numpy() if name in self.columns.columns else None
+
+    @property
+    def weight(self) -> np.ndarray:
+        """float32 [events]; 1 where the data give no weight."""
+        found = self.column("weight")
+        return np.ones(len(self), np.float32) if found is None else found.astype(np.float32)
+
+    @cached_property
+    def seen(self) -> Rows:
+        """Per user the distinct items, sorted; values are how often each occurs."""
+        return distinct_pairs(self.user, self.item, len(self.users))
+
+    def frame(self) -> pl.DataFrame:
+        """The events with their own ids: user, item, and all further columns."""
+        ids = pl.DataFrame({"user": self.users.take(self.user), "item": self.items.take(self.item)})
+        return ids.hstack(self.columns) if self.columns.width else ids
+
+    def compact(self) -> Dataset:
+        """Without the users and items that have no event."""
+        user_numbers, user = np.unique(self.user, return_inverse=True)
+        item_numbers, item = np.unique(self.item, return_inverse=True)
+        return replace(
+            self,
+            users=Vocabulary(self.users.take(user_numbers)),
+            items=Vocabulary(self.items.take(item_numbers)),
+            user=user.astype(np.int32),
+            item=item.astype(np.int32),
+            user_table=self.user_table[user_numbers] if self.user_table.width else self.user_table,
+            item_table=self.item_table[item_numbers] if self.item_table.width else self.item_table,
+        )
+
+
+def as_dataset(data: Any) -> Dataset:
+    """A Dataset as it is; a frame or sparse matrix read by the usual rules."""
+    if isinstance(data, Dataset):
+        return data
+    return Dataset.from_csr(data) if hasattr(data, "tocoo") else Dataset.from_frame(data)
+
+
+def _known(name: str, columns: Sequence[str]) -> bool:
+    if name not in columns:
+        raise DataError(unknown("column", name, columns))
+    return True
+
+
+def _with_item_columns(
+    events: pl.DataFrame, key: str, moved: list[str], table: pl.DataFrame | None
+) -> pl.DataFrame:
+    """The item table with columns of the events added: each item's first value that is not null."""
+    own = events.group_by(key, maintain_order=True).agg(
+        pl.col(name).drop_nulls().first() for name in moved
+    )
+    own = own.with_columns(as_plain(own[key]))
+    return own if table is None else own.join(table, on=key, how="full", coalesce=True)

@@ -1,0 +1,134 @@
+"""Delimited files: CSV, TSV and their kin, with any separator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+
+import polars as pl
+
+from fmpair.data.infer import id_columns, with_types
+from fmpair.data.source import read_text
+from fmpair.errors import DataError, OptionError, listing
+
+SEPARATORS = (",", "\t", ";", "|", "::")
+RARE_SEPARATORS = (" ", ":", "-")  # never guessed, as text holds them; only suggested
+NULLS = ("", "NA", "NaN", "null")
+SAMPLE_LINES = 20
+STAND_INS = ("\x1f", "\x1e", "\x1d")  # one byte in place of a longer separator
+
+
+def read_delimited(
+    path: str | Path,
+    *,
+    separator: str | None = None,
+    header: bool = True,
+    columns: Sequence[str] | None = None,
+    encoding: str = "utf-8",
+    nulls: Sequence[str] = NULLS,
+    member: str | None = None,
+    ids: Sequence[str] = (),
+) -> pl.DataFrame:
+    """A delimited file as a frame; ``007`` stays text, 7 becomes a number.
+
+    separator: guessed among comma, tab, ; | and :: when not given.
+    columns: the names of the columns, in place of the header's or where there is none.
+    ids: columns that are kept as text unless all are whole numbers; user and item always are.
+    """
+    text = read_text(path, encoding, member)
+    frame = read_columns(text, str(path), separator, header, nulls)
+    frame = with_names(frame, str(path), columns)
+    return with_types(frame, id_columns(frame.columns, ids))
+
+
+def read_columns(
+    text: str,
+    path: str,
+    separator: str | None = None,
+    header: bool = True,
+    nulls: Sequence[str] = NULLS,
+) -> pl.DataFrame:
+    """Delimited text as a frame of text columns; `path` is for messages."""
+    if separator == "":
+        raise OptionError("separator must not be empty: give one such as ',' or leave it out")
+    used = separator or guess_separator(text) or ","
+    frame = _split(text, path, used, header, nulls)
+    if frame.width == 1:
+        _check_single(text, path, used, given=separator is not None)
+    if not header:
+        return frame.rename({name: f"column_{n}" for n, name in enumerate(frame.columns, 1)})
+    _check_header([name.strip() for name in text.split("\n", 1)[0].split(used)], path)
+    return frame.rename(lambda name: name.strip())
+
+
+def guess_separator(text: str, candidates: Sequence[str] = SEPARATORS) -> str | None:
+    """The separator found equally often, and most often, in the first lines; None if none is."""
+    lines = [line for line in text[:100_000].split("\n") if line.strip()][:SAMPLE_LINES]
+    best, most = None, (False, 0)
+    for candidate in candidates:
+        counts = [line.count(candidate) for line in lines]
+        score = (len(set(counts)) == 1, min(counts, default=0))
+        if score[1] and score > most:
+            best, most = candidate, score
+    return best
+
+
+def with_names(frame: pl.DataFrame, path: str, columns: Sequence[str] | None) -> pl.DataFrame:
+    """The frame under the given column names; as it is where none are given."""
+    if columns is None:
+        return frame
+    if len(columns) != frame.width:
+        raise DataError(
+            f"{path} has {frame.width} columns, but {len(columns)} names were given "
+            f"({listing(columns)})"
+        )
+    return frame.rename(dict(zip(frame.columns, columns)))
+
+
+def _split(
+    text: str, path: str, separator: str, header: bool, nulls: Sequence[str]
+) -> pl.DataFrame:
+    quote: str | None = '"'
+    if len(separator) > 1:
+        stand_in = next((s for s in STAND_INS if s not in text), None)
+        if stand_in is None:
+            raise DataError(f"{path} is not text: it holds control characters")
+        text, separator, quote = text.replace(separator, stand_in), stand_in, None
+    elif separator == "\t" and text.count('"') % 2:
+        quote = None  # a lone quote in a tab-separated file is an inch or a ditto, not a string
+    try:
+        return pl.read_csv(
+            BytesIO(text.encode()),
+            separator=separator,
+            has_header=header,
+            quote_char=quote,
+            null_values=list(nulls),
+            infer_schema=False,
+        )
+    except pl.exceptions.PolarsError as error:
+        raise DataError(
+            f"cannot read {path} with separator {separator!r}: {str(error).splitlines()[0]}"
+        ) from error
+
+
+def _check_single(text: str, path: str, used: str, given: bool) -> None:
+    """A file of one column that splits evenly elsewhere was read with the wrong separator."""
+    candidates = SEPARATORS if given else (*SEPARATORS, *RARE_SEPARATORS)
+    other = guess_separator(text, [c for c in candidates if c != used])
+    if other is not None:
+        first = text.split("\n", 1)[0].strip()[:60]
+        raise DataError(
+            f"{path} has a single column {first!r} when split at {used!r}: perhaps the "
+            f"separator is {other!r}; say separator={other!r}"
+        )
+
+
+def _check_header(names: Sequence[str], path: str) -> None:
+    if all(name.lstrip("-").replace(".", "", 1).isdigit() for name in names):
+        raise DataError(
+            f"the first line of {path} holds numbers, not names ({listing(names)}): say "
+            "header=False and columns=['user', 'item', ...]"
+        )
+    if len(set(names)) < len(names):
+        raise DataError(f"two columns of {path} have one name: {listing(names)}")

@@ -1,0 +1,92 @@
+"""Fewer or other events: explicit to implicit, duplicates merged, a dense core. All pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from fmpair.data.dataset import STANDARD, Dataset
+from fmpair.errors import DataError, OptionError
+
+
+def above_mean(data: Dataset) -> Dataset:
+    """The events whose rating is strictly above the mean of their user's ratings."""
+    rating = _ratings(data)
+    total = np.bincount(data.user, weights=rating, minlength=len(data.users))
+    count = np.bincount(data.user, minlength=len(data.users))
+    mean = total / np.maximum(count, 1)
+    return _kept(data, rating > mean[data.user], "above their user's mean")
+
+
+def above(data: Dataset, threshold: float) -> Dataset:
+    """The events whose rating is strictly above the threshold."""
+    return _kept(data, _ratings(data) > threshold, f"above {threshold}")
+
+
+def at_least(data: Dataset, threshold: float) -> Dataset:
+    """The events whose rating is the threshold or more."""
+    return _kept(data, _ratings(data) >= threshold, f"of at least {threshold}")
+
+
+def all_positive(data: Dataset) -> Dataset:
+    """Every event, whatever its rating, which is dropped: that it happened is what counts."""
+    return replace(data, columns=data.columns.drop("rating", strict=False))
+
+
+def merge_duplicates(data: Dataset, context: bool = True) -> Dataset:
+    """One event per distinct (user, item, context), weighted by how often it occurred.
+
+    Weights the data already have are added up. Ratings are averaged; of the times the latest stays.
+    context: False merges across contexts too and drops the context columns.
+    """
+    names = list(data.context) if context else []
+    extra = [name for name in STANDARD if name in data.columns.columns and name != "weight"]
+    ids = {"__user": data.user, "__item": data.item, "weight": data.weight.astype(np.float64)}
+    events = pl.DataFrame(ids).hstack(list(data.columns.select(*names, *extra).iter_columns()))
+    rules = {"rating": pl.col("rating").mean(), "timestamp": pl.col("timestamp").max(),
+             "domain": pl.col("domain").first()}  # fmt: skip
+    merged = events.group_by("__user", "__item", *names, maintain_order=True).agg(
+        pl.col("weight").sum(), *(rules[name] for name in extra)
+    )
+    return replace(
+        data,
+        user=merged["__user"].to_numpy(),
+        item=merged["__item"].to_numpy(),
+        columns=merged.drop("__user", "__item"),
+        context=tuple(names),
+    )
+
+
+def core(data: Dataset, users: int = 5, items: int = 5) -> Dataset:
+    """The largest part where each user and each item has at least that many events, compacted.
+
+    Events are counted: merge duplicates first where distinct pairs should count.
+    """
+    if users < 1 or items < 1:
+        raise OptionError(f"users and items must be at least 1, not {users} and {items}")
+    rows = np.arange(len(data))
+    while True:
+        user, item = data.user[rows], data.item[rows]
+        enough = np.bincount(user, minlength=len(data.users))[user] >= users
+        enough &= np.bincount(item, minlength=len(data.items))[item] >= items
+        if enough.all():
+            break
+        rows = rows[enough]
+    if not len(rows):
+        raise DataError(f"no events are left in the core of {users} per user and {items} per item")
+    return data.take(rows).compact()
+
+
+def _ratings(data: Dataset) -> np.ndarray:
+    rating = data.column("rating")
+    if rating is None:
+        raise DataError("the data have no ratings: name their column with rating='...'")
+    return rating.astype(np.float64)
+
+
+def _kept(data: Dataset, rows: np.ndarray, which: str) -> Dataset:
+    if not rows.any():
+        raise DataError(f"no event has a rating {which}: nothing would be left")
+    return data.take(rows)

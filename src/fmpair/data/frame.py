@@ -1,0 +1,52 @@
+"""Any kind of frame in, the caller's kind out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from fmpair.errors import DataError
+
+KINDS = ("polars", "pandas", "pyarrow")
+
+
+def to_polars(frame: Any) -> pl.DataFrame:
+    """A polars, pandas, pyarrow (or other eager narwhals) frame as polars."""
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    if isinstance(frame, pl.LazyFrame):
+        return frame.collect()
+    if isinstance(frame, dict):
+        return pl.DataFrame(frame)
+    import narwhals as nw
+
+    try:
+        return nw.from_native(frame, eager_only=True).to_polars()
+    except TypeError as error:
+        if type(frame).__module__.split(".")[0] in KINDS:
+            raise DataError(f"a column mixes types: {error}") from error
+        raise DataError(
+            f"expected a polars, pandas or pyarrow frame, got {type(frame).__name__}"
+        ) from error
+    except (pl.exceptions.PolarsError, ValueError, OverflowError) as error:
+        raise DataError(f"the frame cannot be read: {error}") from error
+    except Exception as error:  # pyarrow's errors, without importing it
+        if type(error).__module__.startswith("pyarrow"):
+            raise DataError(f"a column mixes types: {error}") from error
+        raise
+
+
+def kind_of(frame: Any) -> str:
+    """polars, pandas or pyarrow, by where the frame's type comes from."""
+    module = type(frame).__module__.split(".")[0]
+    return module if module in KINDS else "polars"
+
+
+def from_polars(frame: pl.DataFrame, kind: str) -> Any:
+    """A polars frame as the given kind."""
+    if kind == "pandas":
+        import pandas as pd
+
+        return pd.DataFrame({name: frame[name].to_list() for name in frame.columns})
+    return frame.to_arrow() if kind == "pyarrow" else frame

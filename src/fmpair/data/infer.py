@@ -1,0 +1,59 @@
+"""Columns of text as numbers, truth values and times, only where nothing gets lost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import polars as pl
+
+from fmpair.data.roles import find_column
+
+# Digits a float cannot be trusted with: a leading zero ('007'), or more than 15 of them.
+INEXACT = r"^[+-]?(0\d|\d{16})"
+TIMES = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f",
+         "%Y-%m-%dT%H:%M:%S%.f%#z", "%Y-%m-%d %H:%M:%S%.f%#z")  # fmt: skip
+
+
+def with_types(frame: pl.DataFrame, ids: Collection[str] = ()) -> pl.DataFrame:
+    """Text columns in the narrowest type that holds every value: Int64, Float64, Boolean.
+
+    ids: columns that must come out as they went in: whole numbers or else text.
+    """
+    text = [column for column in frame.iter_columns() if column.dtype == pl.String]
+    return frame.with_columns(_typed(column, column.name in ids) for column in text)
+
+
+def id_columns(columns: Sequence[str], given: Sequence[str] = ()) -> list[str]:
+    """The columns named by the caller and those named like a user or an item."""
+    usual = [find_column(role, columns, None) for role in ("user", "item")]
+    return [*given, *(name for name in usual if name)]
+
+
+def parse_times(values: pl.Series) -> pl.Series:
+    """Text as UTC-naive times where every value is an ISO date; otherwise unchanged."""
+    if values.dtype != pl.String or values.null_count() == len(values):
+        return values
+    for layout in TIMES:
+        times = values.str.to_datetime(layout, strict=False, time_unit="us")
+        if times.null_count() == values.null_count():
+            zoned = getattr(times.dtype, "time_zone", None)
+            return times.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zoned else times
+    return values
+
+
+def _typed(values: pl.Series, exact: bool) -> pl.Series:
+    known = values.drop_nulls()
+    if not len(known):
+        return values
+    numbers = known.cast(pl.Int64, strict=False)
+    if not numbers.null_count() and (numbers.cast(pl.String) == known).all():
+        return values.cast(pl.Int64)
+    if exact:
+        return values
+    lower = known.str.to_lowercase()
+    if lower.is_in(["true", "false"]).all():
+        return (values.str.to_lowercase() == "true").rename(values.name)
+    lossy = known.str.contains(INEXACT).any()
+    if lossy or known.cast(pl.Float64, strict=False).null_count():
+        return values
+    return values.cast(pl.Float64)

@@ -1,0 +1,158 @@
+"""Data from any file: the reader is chosen by the format's name, else by the path."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, cast
+
+import polars as pl
+
+from fmpair.data.atomic import read_atomic
+from fmpair.data.cfm import read_cfm
+from fmpair.data.dataset import Dataset
+from fmpair.data.delimited import read_delimited
+from fmpair.data.frappe import read_frappe
+from fmpair.data.infer import parse_times
+from fmpair.data.libfm import read_libfm
+from fmpair.data.lightgcn import read_lightgcn
+from fmpair.data.movielens import read_movielens
+from fmpair.data.ncf import read_ncf
+from fmpair.data.roles import find_column
+from fmpair.data.source import STANDARD_INPUT, Contents, find_file, locate, read_bytes, suffix_of
+from fmpair.data.wraprec import read_wraprec
+from fmpair.errors import DataError, OptionError, unknown
+
+SUFFIXES = {
+    ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl",
+    ".json": "jsonl", ".inter": "atomic", ".libfm": "libfm", ".svm": "libfm",
+    ".svmlight": "libfm", ".rating": "ncf",
+}  # fmt: skip
+
+
+def read(path: str | Path, format: str | None = None, **options: Any) -> Dataset:
+    """The data of a file, a folder, or standard input (``-``: CSV or JSON lines).
+
+    format: one of FORMATS, by default told from the path.
+    options: those of the format's reader, and those of Dataset.from_frame (user=, item=,
+    context=, ...), where users= and items= may also be paths.
+    """
+    return read_contents(path, format, **options).dataset()
+
+
+def read_frame(path: str | Path, format: str | None = None, **options: Any) -> pl.DataFrame:
+    """The events of a file as a plain frame, without any part given to its columns."""
+    return read_contents(path, format, **options).events
+
+
+def read_contents(path: str | Path, format: str | None = None, **options: Any) -> Contents:
+    """What the file holds, with the caller's options for Dataset.from_frame among its roles."""
+    if format is not None and format not in FORMATS:
+        raise OptionError(unknown("format", format, FORMATS))
+    reader = FORMATS[format or guess_format(path)]
+    own, roles = _split_options(reader, options)
+    contents = reader(path, **own)
+    if isinstance(contents, pl.DataFrame):
+        contents = Contents(contents)
+    events = contents.events
+    for role in ("user", "item"):
+        if isinstance(roles.get(f"{role}s"), str | Path):
+            table = read_table(roles[f"{role}s"], role, roles.get(role))
+            roles[f"{role}s"] = _keyed_alike(table, events, role, roles.get(role))
+    time = find_column("timestamp", events.columns, roles.get("timestamp"))
+    if time is not None:
+        events = events.with_columns(parse_times(events[time]))
+    return replace(contents, events=events, roles={**contents.roles, **roles})
+
+
+def read_table(path: str | Path, role: str, key: str | None = None) -> pl.DataFrame:
+    """Attributes of users or items; a long table (an id per value) becomes one list per id."""
+    table = read_frame(path, **{role: key})
+    column = _key(table, role, key)
+    if column is None or table.width != 2 or table[column].n_unique() == len(table):
+        return table
+    values = pl.all().exclude(column).drop_nulls().cast(pl.String)
+    return table.group_by(column, maintain_order=True).agg(values)
+
+
+def read_parquet(path: str | Path) -> pl.DataFrame:
+    """A Parquet file."""
+    source = read_bytes(path) if str(path) == STANDARD_INPUT else find_file(Path(path))
+    try:
+        return pl.read_parquet(source)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{path} is no Parquet file: {str(error).splitlines()[0]}") from error
+
+
+def read_json(path: str | Path) -> pl.DataFrame:
+    """JSON lines, one object a line, or one array of objects."""
+    content = read_bytes(path)
+    try:
+        if content.lstrip().startswith(b"["):
+            return pl.read_json(content)
+        return pl.read_ndjson(content, infer_schema_length=None)
+    except pl.exceptions.PolarsError as error:
+        raise DataError(f"{path} is not JSON lines: {str(error).splitlines()[0]}") from error
+
+
+FORMATS: dict[str, Callable[..., Contents | pl.DataFrame]] = {
+    "delimited": read_delimited,
+    "csv": read_delimited,
+    "tsv": read_delimited,
+    "parquet": read_parquet,
+    "jsonl": read_json,
+    "movielens": read_movielens,
+    "frappe": read_frappe,
+    "cfm": read_cfm,
+    "lightgcn": read_lightgcn,
+    "libfm": read_libfm,
+    "atomic": read_atomic,
+    "wraprec": read_wraprec,
+    "ncf": read_ncf,
+}
+
+
+def guess_format(path: str | Path) -> str:
+    """The format a path looks like: by what a folder or zip holds, else by the suffix."""
+    if str(path) == STANDARD_INPUT:
+        start = cast(BufferedReader, sys.stdin.buffer).peek(64).lstrip()
+        return "jsonl" if start.startswith((b"{", b"[")) else "delimited"
+    if locate(path, "u.data") or locate(path, "ratings.dat"):
+        return "movielens"
+    if Path(path).is_dir():
+        return "frappe" if locate(path, "frappe.csv") else "atomic"
+    return SUFFIXES.get(suffix_of(path), "delimited")
+
+
+def _split_options(
+    reader: Callable[..., Any], options: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of the reader and those of Dataset.from_frame; any other is an error."""
+    own = [name for name in inspect.signature(reader).parameters if name != "path"]
+    roles = list(inspect.signature(Dataset.from_frame).parameters)[1:]
+    for name in options:
+        if name not in own and name not in roles:
+            raise OptionError(unknown("option", name, [*own, *roles]))
+    mine = {name: value for name, value in options.items() if name in own}
+    rest = {name: value for name, value in options.items() if name not in own}
+    if "ids" in own:  # a column the caller calls user or item is kept as exactly as any id
+        mine["ids"] = [*mine.get("ids", ()), *(rest[r] for r in ("user", "item") if rest.get(r))]
+    return mine, rest
+
+
+def _key(frame: pl.DataFrame, role: str, given: str | None) -> str | None:
+    return given if given in frame.columns else find_column(role, frame.columns, None)
+
+
+def _keyed_alike(
+    table: pl.DataFrame, events: pl.DataFrame, role: str, given: str | None
+) -> pl.DataFrame:
+    """The table with text ids where the events have such: '8' beside '007' is text in both."""
+    key, other = _key(table, role, given), _key(events, role, given)
+    if key is None or other is None or events[other].dtype != pl.String:
+        return table
+    return table.with_columns(pl.col(key).cast(pl.String))

@@ -1,0 +1,204 @@
+"""A generated world of users who choose books, music, films and games in context.
+
+Tastes, popularity and the pull of each situation are known, so the true probability of every
+choice is known too. Users share one taste across the four domains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from fmpair.data.dataset import Dataset
+from fmpair.data.oracle import DAYTIMES, PLACES, SITUATIONS, Oracle, blocks
+from fmpair.data.vocabulary import Vocabulary
+from fmpair.errors import OptionError
+
+DOMAINS = ("books", "music", "films", "games")
+ID_PREFIXES = ("book", "album", "film", "game")
+TYPICAL_MINUTES = np.array([240, 45, 110, 70])  # by domain
+SEGMENTS = ("student", "worker", "parent", "retired")
+GENRES = ("comedy", "crime", "fantasy", "history", "romance", "science")
+TOPICS = ("animals", "cities", "cooking", "heroes", "love", "music",
+          "mystery", "nature", "space", "sports", "travel", "war")  # fmt: skip
+
+# Chances of daytime (night, morning, afternoon, evening) and place (home, work, travel) together.
+SITUATION_CHANCES = np.array([[9, 3, 3], [11, 9, 8], [10, 12, 5], [19, 5, 6]]) / 100
+LONGER_BY_DAYTIME = np.array([0.2, -0.8, -0.2, 0.8])  # pull of long items; short ones by morning
+
+DIMENSIONS = 6  # of taste
+ITEM_SIZE = DIMENSIONS**0.5  # so that a pull of 1 has standard deviation 1 over the items
+POPULARITY_EXPONENT = 0.62
+TASTE_PULL = 2.4
+DAYTIME_PULL = 1.7
+PLACE_PULL = 1.1
+ACTIVITY_SPREAD = 0.7
+MISSING = 0.03
+START, DAYS = 1_704_067_200, 90  # 2024-01-01 00:00 UTC
+QUARTER = 6 * 3600  # seconds of one daytime
+
+
+@dataclass(frozen=True)
+class World:
+    """Generated events and the model that made them; numbers of users and items agree."""
+
+    data: Dataset
+    oracle: Oracle
+
+    def scores(self, user: np.ndarray, context: pl.DataFrame | None = None) -> np.ndarray:
+        """float32 [n, items]: true log-probabilities, averaged over hidden context values."""
+        return self.oracle.scores(user, context)
+
+
+def make(users: int = 800, items: int = 600, events: int = 40_000, seed: int = 0) -> World:
+    """A world of the given size; one seed gives the same one everywhere.
+
+    Events are independent draws in order of time: repeats are true repeats, nobody is told what
+    was chosen before. A few context values and attributes are hidden after they had their effect;
+    the timestamp still tells the daytime, the oracle does not read it.
+    """
+    for name, size in (("users", users), ("items", items), ("events", events)):
+        if size < 1:
+            raise OptionError(f"{name} is {size}: a world needs at least 1")
+    # Everything is drawn in this order from one stream, and computed in float64: last bits that
+    # differ between machines then move a choice in fewer than one of ten thousand worlds.
+    rng = np.random.Generator(np.random.PCG64(seed))
+    topics = rng.standard_normal((len(TOPICS), DIMENSIONS))
+    user_table, user_vectors = _make_users(users, topics, rng)
+    item_table, item_vectors = _make_items(items, topics, rng)
+    constants = -POPULARITY_EXPONENT * np.log1p(rng.permutation(items))
+    oracle = Oracle(
+        user_vectors, _situations(rng), item_vectors, constants, SITUATION_CHANCES.ravel()
+    )
+    user, item, columns = _make_events(oracle, events, rng)
+    data = Dataset(
+        users=Vocabulary(pl.Series(_numbered(["user"], users))),
+        items=Vocabulary(pl.Series(_numbered(ID_PREFIXES, items))),
+        user=user,
+        item=item,
+        columns=columns,
+        context=("daytime", "place"),
+        user_table=user_table,
+        item_table=item_table,
+    )
+    return World(data, oracle)
+
+
+def _make_users(
+    count: int, topics: np.ndarray, rng: np.random.Generator
+) -> tuple[pl.DataFrame, np.ndarray]:
+    """The table of users and their vectors: [count, DIMENSIONS + 1], the last, of length, 0."""
+    age = rng.integers(16, 80, count)
+    segment = rng.integers(0, len(SEGMENTS), count)
+    interests, interest_vectors = _pick_topics(count, topics, rng)
+    vectors = rng.standard_normal((count, DIMENSIONS)) + interest_vectors
+    vectors += 0.6 * rng.standard_normal((len(SEGMENTS), DIMENSIONS))[segment]
+    vectors += np.outer((age - 48) / 20, 0.6 * rng.standard_normal(DIMENSIONS))
+    table = pl.DataFrame({"age": age, "segment": _names(SEGMENTS, segment), "interests": interests})
+    return _with_gaps(table, rng), np.pad(TASTE_PULL * _unit(vectors), ((0, 0), (0, 1)))
+
+
+def _make_items(
+    count: int, topics: np.ndarray, rng: np.random.Generator
+) -> tuple[pl.DataFrame, np.ndarray]:
+    """The table of items and their vectors: [count, DIMENSIONS + 1], the last holds length."""
+    genre = rng.integers(0, len(GENRES), count)
+    tags, tag_vectors = _pick_topics(count, topics, rng)
+    vectors = rng.standard_normal((count, DIMENSIONS)) + tag_vectors
+    vectors += rng.standard_normal((len(GENRES), DIMENSIONS))[genre]
+    typical = TYPICAL_MINUTES[np.arange(count) % len(DOMAINS)]
+    minutes = np.rint(typical * np.exp(0.4 * rng.standard_normal(count))).astype(np.int64)
+    length = (np.log(minutes) - np.log(TYPICAL_MINUTES).mean()) / 0.75  # about standardised
+    table = pl.DataFrame({"genre": _names(GENRES, genre), "tags": tags, "length": minutes})
+    return _with_gaps(table, rng), np.column_stack([ITEM_SIZE * _unit(vectors), length])
+
+
+def _situations(rng: np.random.Generator) -> np.ndarray:
+    """float64 [SITUATIONS, DIMENSIONS + 1]: the pull of a daytime plus that of a place."""
+    daytimes = DAYTIME_PULL * _unit(rng.standard_normal((len(DAYTIMES), DIMENSIONS)))
+    places = PLACE_PULL * _unit(rng.standard_normal((len(PLACES), DIMENSIONS)))
+    both = daytimes[:, None, :] + places[None, :, :]
+    length = np.repeat(LONGER_BY_DAYTIME, len(PLACES))
+    return np.column_stack([both.reshape(SITUATIONS, DIMENSIONS), length])
+
+
+def _make_events(
+    oracle: Oracle, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, pl.DataFrame]:
+    """User and item numbers, int32 [count] each, and the columns of the events, by time."""
+    activity = np.exp(ACTIVITY_SPREAD * rng.standard_normal(len(oracle.user_vectors)))
+    user = _draw(activity, rng.random(count))
+    situation = _draw(oracle.situation_chances, rng.random(count))
+    daytime, place = np.divmod(situation, len(PLACES))
+    day, second = rng.integers(0, DAYS, count), rng.integers(0, QUARTER, count)
+    timestamp = START + 86_400 * day + QUARTER * daytime + second
+    item = _choose(oracle, user, situation, rng.random(count))
+    context = pl.DataFrame({"daytime": _names(DAYTIMES, daytime), "place": _names(PLACES, place)})
+    columns = pl.DataFrame({"timestamp": timestamp, "domain": _names(DOMAINS, item % len(DOMAINS))})
+    columns = columns.hstack(_with_gaps(context, rng))
+    order = np.argsort(timestamp, kind="stable")
+    return user[order].astype(np.int32), item[order].astype(np.int32), columns[order]
+
+
+def _choose(
+    oracle: Oracle, user: np.ndarray, situation: np.ndarray, point: np.ndarray
+) -> np.ndarray:
+    """int64 [events]: the item at each point of [0, 1) on its query's cumulative chances."""
+    queries, query = np.unique(user * SITUATIONS + situation, return_inverse=True)
+    order = np.argsort(query, kind="stable")
+    starts = np.searchsorted(query[order], np.arange(len(queries) + 1))
+    chosen = np.empty(len(user), np.int64)
+    items = len(oracle.item_vectors)
+    for part in blocks(len(queries), items):
+        cumulative = oracle.chances(*np.divmod(queries[part], SITUATIONS)).cumsum(axis=1)
+        cumulative /= cumulative[:, -1:]
+        # Row r is shifted to (r, r + 1], so that one search over all rows serves the block.
+        cumulative += np.arange(len(cumulative))[:, None]
+        events = order[starts[part.start] : starts[part.stop]]
+        row = query[events] - part.start
+        found = np.searchsorted(cumulative.ravel(), row + point[events], side="right")
+        chosen[events] = np.minimum(found - row * items, items - 1)
+    return chosen
+
+
+def _draw(weights: np.ndarray, point: np.ndarray) -> np.ndarray:
+    """int64 [points]: numbers drawn in proportion to weights, from points in [0, 1)."""
+    cumulative = np.cumsum(weights)
+    return np.searchsorted(cumulative[:-1], point * cumulative[-1], side="right")
+
+
+def _pick_topics(
+    count: int, topics: np.ndarray, rng: np.random.Generator
+) -> tuple[pl.Series, np.ndarray]:
+    """One to three topics for each of `count`: their names, and the sums of their vectors."""
+    many = rng.integers(1, 4, count)
+    ranks = rng.random((count, len(TOPICS))).argsort(axis=1).argsort(axis=1)
+    picked = ranks < many[:, None]
+    owner, topic = np.nonzero(picked)
+    frame = pl.DataFrame({"owner": owner, "topic": _names(TOPICS, topic)})
+    lists = frame.group_by("owner", maintain_order=True).agg("topic")["topic"]
+    return lists, picked @ topics / np.sqrt(many)[:, None]
+
+
+def _with_gaps(table: pl.DataFrame, rng: np.random.Generator) -> pl.DataFrame:
+    """The table with a few values of each column missing."""
+    known = {name: pl.Series(rng.random(table.height) >= MISSING) for name in table.columns}
+    return table.with_columns(pl.when(known[c]).then(pl.col(c)).alias(c) for c in table.columns)
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    """Centred, so that no pull is shared by all, then each scaled to length 1."""
+    centred = vectors - vectors.mean(axis=0) if len(vectors) > 1 else vectors
+    return centred / np.linalg.norm(centred, axis=1, keepdims=True)
+
+
+def _names(names: tuple[str, ...], numbers: np.ndarray) -> pl.Series:
+    return pl.Series(names).gather(numbers)
+
+
+def _numbered(prefixes: tuple[str, ...] | list[str], count: int) -> list[str]:
+    """Ids such as film-042; the prefixes take turns."""
+    digits = max(3, len(str((count - 1) // len(prefixes))))
+    return [f"{prefixes[n % len(prefixes)]}-{n // len(prefixes):0{digits}}" for n in range(count)]

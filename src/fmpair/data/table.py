@@ -1,0 +1,39 @@
+"""Attribute tables, keyed by id and aligned with a vocabulary."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from fmpair.data.roles import find_column
+from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
+from fmpair.errors import DataError, listing
+
+
+def align_table(
+    vocabulary: Vocabulary, table: pl.DataFrame, role: str, key: str | None = None
+) -> tuple[Vocabulary, pl.DataFrame]:
+    """The vocabulary with the table's new ids, and the attributes in its order: [ids, columns]."""
+    column = key if key in table.columns else find_column(role, table.columns, None)
+    if column is None:
+        raise DataError(
+            f"the {role} table has no id column: none of {listing(table.columns)} is named "
+            f"like {role}; rename it to {role!r}"
+        )
+    ids = comparable(as_plain(table[column]), vocabulary.ids.dtype)
+    if ids is None:
+        raise DataError(
+            f"{column!r} of the {role} table holds {table[column].dtype}, but the {role} ids "
+            f"of the events are {vocabulary.ids.dtype}: give both the same type"
+        )
+    if ids.null_count():
+        raise DataError(f"the {role} table has {ids.null_count()} rows without an id in {column!r}")
+    if ids.n_unique() < len(ids):
+        twice = ids.filter(ids.is_duplicated())[0]
+        raise DataError(f"the {role} table has more than one row for {column} {twice!r}")
+    grown = vocabulary.extend(ids)
+    rows = Vocabulary(ids).numbers(grown.ids)
+    attributes = table.drop(column)
+    if not attributes.width:
+        return grown, pl.DataFrame()
+    picked = pl.Series("row", rows).cast(pl.Int64).replace({-1: None})
+    return grown, attributes.select(pl.all().gather(picked))

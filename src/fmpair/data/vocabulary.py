@@ -1,0 +1,93 @@
+"""Ids of any type and their numbers."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from fmpair.errors import DataError
+
+
+class Vocabulary:
+    """Distinct ids in a fixed order; number n stands for ids[n]. Immutable."""
+
+    def __init__(self, ids: pl.Series):
+        self.ids = ids.rename("id")
+
+    @classmethod
+    def of(cls, values: pl.Series) -> Vocabulary:
+        """The distinct values, in order of first appearance, nulls left out."""
+        return cls(as_plain(values).drop_nulls().unique(maintain_order=True))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} ids of type {self.ids.dtype})"
+
+    @cached_property
+    def _table(self) -> pl.DataFrame:
+        return pl.DataFrame(
+            {"id": self.ids, "number": np.arange(len(self), dtype=np.int32)},
+        )
+
+    def numbers(self, values: pl.Series) -> np.ndarray:
+        """int32 [len(values)]: the number of each value, -1 where unknown or null."""
+        wanted = comparable(as_plain(values), self.ids.dtype)
+        if wanted is None:
+            return np.full(len(values), -1, np.int32)
+        found = (
+            wanted.rename("id")
+            .to_frame()
+            .join(self._table, on="id", how="left", maintain_order="left")
+        )
+        return found["number"].fill_null(-1).to_numpy().astype(np.int32)
+
+    def number(self, value: object) -> int:
+        """The number of one value, -1 where unknown."""
+        try:
+            return int(self.numbers(pl.Series([value]))[0])
+        except (TypeError, pl.exceptions.PolarsError):
+            return -1
+
+    def extend(self, values: pl.Series) -> Vocabulary:
+        """With the values not yet known appended; the known keep their numbers."""
+        plain = comparable(as_plain(values), self.ids.dtype)
+        if plain is None:
+            raise DataError(
+                f"ids of type {values.dtype} do not fit those of type {self.ids.dtype}: "
+                "give both the same type"
+            )
+        new = plain.filter(pl.Series(self.numbers(plain) < 0)).drop_nulls()
+        if not len(new):
+            return self
+        return Vocabulary(self.ids.append(new.unique(maintain_order=True).rename("id")))
+
+    def take(self, numbers: np.ndarray) -> pl.Series:
+        """The ids of the given numbers."""
+        return self.ids.gather(numbers)
+
+
+def as_plain(values: pl.Series) -> pl.Series:
+    """Categories as their text, floats that are NaN as null; everything else unchanged."""
+    if isinstance(values.dtype, pl.Categorical | pl.Enum):
+        return values.cast(pl.String)
+    return values.fill_nan(None) if values.dtype.is_float() else values
+
+
+def comparable(values: pl.Series, dtype: pl.DataType) -> pl.Series | None:
+    """Values in the type of the known ids, None where the two can never be equal.
+
+    Text is read as the known type, so that a command line can name numeric ids.
+    """
+    if values.dtype == dtype:
+        return values
+    if values.dtype == pl.Null:
+        return values.cast(dtype)
+    safe = (values.dtype.is_integer() and dtype.is_numeric()) or values.dtype == pl.String
+    whole = values.dtype.is_float() and dtype.is_integer() and (values == values.floor()).all()
+    if safe or whole or (values.dtype.is_temporal() and dtype.is_temporal()):
+        return values.cast(dtype, strict=False)
+    return None

@@ -1,0 +1,116 @@
+"""Data to a file, whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fmpair.data.atomic import atomic_files
+from fmpair.data.dataset import Dataset, as_dataset
+from fmpair.data.frame import to_polars
+from fmpair.data.libfm import libfm_files
+from fmpair.data.lightgcn import lightgcn_lines
+from fmpair.data.source import STANDARD_INPUT as STANDARD_OUTPUT
+from fmpair.data.source import suffix_of
+from fmpair.errors import DataError, OptionError, listing, unknown
+from fmpair.files import write_atomically
+
+SUFFIXES = {
+    ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl",
+    ".ndjson": "jsonl", ".inter": "atomic", ".libfm": "libfm",
+}  # fmt: skip
+
+
+def write(data: Any, path: str | Path, format: str | None = None) -> None:
+    """Write a Dataset's events, or any frame; ``-`` is standard output (CSV by default).
+
+    csv, tsv, parquet and jsonl hold the events with their columns. The formats of other
+    libraries take a Dataset: atomic adds PATH.user and PATH.item for the tables, libfm
+    PATH.groups, lightgcn keeps users and items only.
+    """
+    format = format or _guess_format(path)
+    if format in FRAME_FORMATS:
+        frame = data.frame() if isinstance(data, Dataset) else to_polars(data)
+        _put(path, FRAME_FORMATS[format](frame))
+    elif format in DATASET_FORMATS:
+        for suffix, content in DATASET_FORMATS[format](as_dataset(data)).items():
+            _put(_beside(path, suffix), content)
+    else:
+        raise OptionError(unknown("format", format, [*FRAME_FORMATS, *DATASET_FORMATS]))
+
+
+def _guess_format(path: str | Path) -> str:
+    if str(path) == STANDARD_OUTPUT:
+        return "csv"
+    suffix = suffix_of(path)
+    if suffix not in SUFFIXES:
+        raise OptionError(
+            f"cannot tell the format of {path} from its suffix: use one of {listing(SUFFIXES)}, "
+            "or name the format"
+        )
+    return SUFFIXES[suffix]
+
+
+def _put(path: str | Path, content: bytes) -> None:
+    if str(path) == STANDARD_OUTPUT:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    elif Path(path).suffix == ".gz":
+        write_atomically(path, gzip.compress(content, mtime=0))
+    else:
+        write_atomically(path, content)
+
+
+def _beside(path: str | Path, suffix: str) -> Path:
+    """x.inter -> x.user, but x.libfm -> x.libfm.groups; an empty suffix is the path itself."""
+    path = Path(path)
+    if not suffix:
+        return path
+    return (
+        path.with_suffix(suffix) if path.suffix == ".inter" else path.with_name(path.name + suffix)
+    )
+
+
+def _delimited(separator: str) -> Callable[[pl.DataFrame], bytes]:
+    def encode(frame: pl.DataFrame) -> bytes:
+        return _flat(frame).write_csv(separator=separator).encode()
+
+    return encode
+
+
+def _flat(frame: pl.DataFrame) -> pl.DataFrame:
+    """Lists as text with bars between their values, since delimited files hold no lists."""
+    lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
+    nested = [n for n, d in frame.schema.items() if d.is_nested() and n not in lists]
+    if nested:
+        raise DataError(
+            f"column {nested[0]!r} holds {frame[nested[0]].dtype}: write Parquet instead"
+        )
+    return frame.with_columns(
+        pl.col(name).cast(pl.List(pl.String)).list.join("|") for name in lists
+    )
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
+    buffer = BytesIO()
+    frame.write_parquet(buffer)
+    return buffer.getvalue()
+
+
+FRAME_FORMATS: dict[str, Callable[[pl.DataFrame], bytes]] = {
+    "csv": _delimited(","),
+    "tsv": _delimited("\t"),
+    "parquet": _parquet,
+    "jsonl": lambda frame: frame.write_ndjson().encode(),
+}
+DATASET_FORMATS: dict[str, Callable[[Dataset], dict[str, bytes]]] = {
+    "libfm": libfm_files,
+    "atomic": atomic_files,
+    "lightgcn": lambda data: {"": lightgcn_lines(data)},
+}

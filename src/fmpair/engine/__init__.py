@@ -1,0 +1,1 @@
+"""Engines: where training runs. Arrays only; importing one imports numba."""

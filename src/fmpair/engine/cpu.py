@@ -1,0 +1,209 @@
+"""The CPU engine: cells of a round side by side on threads, one model for any number of them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fmpair.arrays import Rows
+from fmpair.engine import plan
+from fmpair.engine.draws import stream
+from fmpair.engine.kernel import Attributes, Query, Shared, Step, Tables, Work, run_cell
+from fmpair.engine.merge import merge
+from fmpair.engine.problem import Parameters, Problem, Settings
+from fmpair.engine.rows import aligned, padded, width_of
+
+NOTHING = np.zeros(0, np.float32)
+SCRATCH_ROWS = 3
+
+
+@dataclass
+class State:
+    """Training under way. The id tables stand in dealt order, shared ones have a copy per cell."""
+
+    problem: Problem
+    settings: Settings
+    factors: int
+    events: plan.Events
+    parameters: Parameters
+    deal: plan.Deal | None = None
+    work: Work | None = None
+    situation: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    query: list[Shared] = field(default_factory=list)
+    features: list[Shared] = field(default_factory=list)
+
+
+def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State:
+    """Training that starts from the given parameters."""
+    factors = parameters.users.shape[1]
+    numbered = (
+        len(problem.contexts.column) > 0
+        or settings.positives != "permutation"
+        or bool(problem.known.any())
+        or bool((problem.weight != 1).any())
+    )
+    state = State(
+        problem, settings, factors, plan.by_user(problem, numbered),
+        parameters._replace(users=aligned(parameters.users), items=aligned(parameters.items),
+                            item_bias=parameters.item_bias.astype(np.float32)),
+    )  # fmt: skip
+    copies = settings.blocks
+    if len(problem.contexts.column) or len(problem.user_rows.column):
+        state.query = _copies(parameters.query, NOTHING, settings.query, copies)
+    if len(problem.item_rows.column):
+        state.features = _copies(
+            parameters.features, parameters.feature_bias, settings.features, copies
+        )
+    return state
+
+
+def epoch(state: State, number: int, rate: float) -> float:
+    """One epoch (counted from 1) at a learning rate; the mean of -ln sigma(g) over its steps."""
+    settings = state.settings
+    _deal_if_due(state, number)
+    _visit(state, number)
+    logs, steps = 0.0, 0
+    lanes = min(settings.threads, settings.blocks)
+    with ThreadPoolExecutor(lanes) as pool:
+        for turn in range(settings.blocks):
+            tasks = [_lane(state, lane, lanes, turn, number, rate) for lane in range(lanes)]
+            done = pool.map(lambda task: task(), tasks) if lanes > 1 else (t() for t in tasks)
+            results = sorted(result for part in done for result in part)
+            logs += sum(r[1] for r in results)
+            steps += sum(r[2] for r in results)
+            merge(state.query)
+            merge(state.features)
+    return logs / max(steps, 1)
+
+
+def snapshot(state: State) -> Parameters:
+    """The parameters as they are now, by original numbers and without padding."""
+    tables = state.parameters
+    users, items, bias = tables.users, tables.items, tables.item_bias
+    if state.deal is not None:
+        users, items = _restored(users, state.deal.user_at), _restored(items, state.deal.item_at)
+        bias = _restored(bias, state.deal.item_at)
+    k = state.factors
+    query = state.query[0].table[:, :k].copy() if state.query else tables.query
+    features = state.features[0].table[:, :k].copy() if state.features else tables.features
+    feature_bias = state.features[0].bias.copy() if state.features else tables.feature_bias
+    return Parameters(users[:, :k].copy(), items[:, :k].copy(), bias.copy(), query, features,
+                      feature_bias)  # fmt: skip
+
+
+def _copies(table: np.ndarray, bias: np.ndarray, decay: np.ndarray, count: int) -> list[Shared]:
+    """A cell's own copy of a shared table, `count` times."""
+    return [
+        Shared(aligned(table), bias.astype(np.float32), np.zeros(len(table), np.int32), decay)
+        for _ in range(count)
+    ]
+
+
+def _deal_if_due(state: State, number: int) -> None:
+    """Deal anew every few epochs, and bring tables and events into the new order."""
+    settings = state.settings
+    if state.deal is not None and (number - 1) % settings.deal_every:
+        return
+    old, state.work, state.situation = state.deal, None, np.zeros(0, np.int32)
+    new = plan.deal(state.events, settings.blocks, settings.seed, number)
+    users, items, bias = state.parameters[:3]
+    if old is not None:
+        users, items = _restored(users, old.user_at), _restored(items, old.item_at)
+        bias = _restored(bias, old.item_at)
+    state.parameters = state.parameters._replace(
+        users=aligned(users[new.user_at]), items=aligned(items[new.item_at]),
+        item_bias=bias[new.item_at],
+    )  # fmt: skip
+    state.deal = new
+    problem = state.problem
+    weight = problem.weight[new.event] if (problem.weight != 1).any() else NOTHING
+    state.work = Work(
+        new.run_user, new.run_start, new.item, np.zeros(0, np.uint16), weight
+    )
+    if len(problem.contexts.column):
+        state.situation = problem.situation[new.event]
+
+
+def _visit(state: State, number: int) -> None:
+    """Settle how often each event is learned from in this epoch."""
+    assert state.work is not None and state.deal is not None
+    settings = state.settings
+    times = plan.visits(settings.positives, state.problem, state.events, settings.seed, number)
+    if len(times):
+        times = times[state.deal.event]
+    state.work = state.work._replace(visits=times)
+
+
+def _lane(state: State, lane: int, lanes: int, turn: int, number: int, rate: float):
+    """The cells of a round that one thread runs, as a function without arguments."""
+    deal, work, settings = state.deal, state.work, state.settings
+    assert deal is not None and work is not None
+    tables = Tables(*state.parameters[:3])
+    step = _step(settings, rate)
+    taken = np.zeros(int(np.diff(deal.item_edge).max(initial=0)), np.uint8)
+    scratch = aligned(np.zeros((SCRATCH_ROWS, padded(state.factors)), np.float32))
+    width = width_of(state.factors)
+
+    def run():
+        results = []
+        for t in range(lane, settings.blocks, lanes):
+            column = (t + turn) % settings.blocks
+            cell = t * settings.blocks + column
+            logs, steps = run_cell(
+                (deal.cell[cell], deal.cell[cell + 1]),
+                (deal.item_edge[column], deal.item_edge[column + 1]),
+                np.uint64(stream(settings.seed, number, cell)), work, tables,
+                _query(state, t, rate), _attributes(state, t, rate), step, taken, scratch, width,
+            )  # fmt: skip
+            results.append((t, logs, steps))
+        return results
+
+    return run
+
+
+def _step(settings: Settings, rate: float) -> Step:
+    user, item = rate * settings.user_rate, rate * settings.item_rate
+    bias = item if settings.learn_bias else 0.0
+    return Step(*(np.float32(x) for x in (
+        user, item, bias, 1 - user * settings.user, 1 - item * settings.positive,
+        1 - item * settings.negative, 1 - bias * settings.bias,
+    )))  # fmt: skip
+
+
+def _with_keep(shared: Shared, decay: np.ndarray, rate: float) -> Shared:
+    return shared._replace(keep=(1 - np.float32(rate) * decay).astype(np.float32))
+
+
+def _query(state: State, copy: int, rate: float) -> Query | None:
+    if not state.query:
+        return None
+    assert state.deal is not None
+    rate *= state.settings.query_rate
+    problem, users = state.problem, state.problem.user_rows
+    situation = state.situation
+    contexts: Rows = problem.contexts
+    return Query(
+        _with_keep(state.query[copy], state.settings.query, rate), situation, contexts,
+        state.deal.user_at, users, np.float32(rate),
+    )  # fmt: skip
+
+
+def _attributes(state: State, copy: int, rate: float) -> Attributes | None:
+    if not state.features:
+        return None
+    assert state.deal is not None
+    rate *= state.settings.feature_rate
+    bias_rate = rate if state.settings.learn_bias else 0.0
+    return Attributes(
+        _with_keep(state.features[copy], state.settings.features, rate),
+        state.deal.item_at, state.problem.item_rows, np.float32(rate), np.float32(bias_rate),
+    )  # fmt: skip
+
+
+def _restored(dealt: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """A table in dealt order back in the order of original numbers."""
+    out = np.empty_like(dealt)
+    out[at] = dealt
+    return out

@@ -1,0 +1,200 @@
+"""The strata plan: which events run side by side without sharing a user or an item.
+
+Users and items are dealt into B blocks each; an event falls into one of B x B cells. Round r runs
+the cells (t, (t + r) mod B). Inside a cell the events stand in runs, one run per user, so that all
+of a user's positives of the item block stand together: negatives are verified against them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from fmpair.arrays import starts
+from fmpair.engine.draws import high, low, scramble, stream
+from fmpair.engine.problem import Problem
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+CACHE_BYTES = 384 * 1024  # the item rows of one block should fit a core's cache, with room to spare
+LEAST_ITEMS = 64  # a block must leave a choice of negatives
+LEAST_EVENTS = 2000  # a cell must outweigh the cost of starting it
+MOST_BLOCKS = 64
+
+
+class Events(NamedTuple):
+    """The events of a problem, user by user. start: int64 [users + 1]; item, event: int32."""
+
+    start: np.ndarray
+    item: np.ndarray
+    event: np.ndarray
+    items: int
+
+
+class Deal(NamedTuple):
+    """One dealing of users and items; positions are dealt numbers.
+
+    user_at, item_at: the user or item at a position; those without events come last.
+    item_edge: int64 [B + 1], the positions where item blocks begin.
+    cell: int64 [B * B + 1], the runs of cell (user block * B + item block).
+    run_user: int32 [runs], run_start: int64 [runs + 1]: a run's user position and events.
+    item, event: int32 [events]: item position and original number (or empty) of each event.
+    """
+
+    user_at: np.ndarray
+    item_at: np.ndarray
+    item_edge: np.ndarray
+    cell: np.ndarray
+    run_user: np.ndarray
+    run_start: np.ndarray
+    item: np.ndarray
+    event: np.ndarray
+
+    @property
+    def blocks(self) -> int:
+        return len(self.item_edge) - 1
+
+
+def choose_blocks(users: int, items: int, events: int, factors: int) -> int:
+    """B for a problem's size: a power of two, never a matter of the number of threads."""
+    wanted = 1
+    while (
+        wanted < MOST_BLOCKS
+        and items // (2 * wanted) >= LEAST_ITEMS
+        and users // (2 * wanted) >= LEAST_ITEMS
+        and events // (4 * wanted * wanted) >= LEAST_EVENTS
+        and (wanted < 8 or items * factors * 4 // wanted > CACHE_BYTES)
+    ):
+        wanted *= 2
+    return wanted
+
+
+def by_user(problem: Problem, numbered: bool) -> Events:
+    """The events user by user; numbered: with the original number of each."""
+    start = starts(np.bincount(problem.user, minlength=problem.users))
+    item = np.empty_like(problem.item)
+    event = np.empty(len(item) if numbered else 0, np.int32)
+    _sort(problem.user, problem.item, start[:-1].copy(), item, event)
+    return Events(start, item, event, problem.items)
+
+
+@njit(cache=True, nogil=True)
+def _sort(users, items, slot, item, event):
+    """Counting sort by user."""
+    for e in range(len(users)):
+        place = slot[users[e]]
+        slot[users[e]] += 1
+        item[place] = items[e]
+        if len(event):
+            event[place] = e
+
+
+def deal(events: Events, blocks: int, seed: int, number: int) -> Deal:
+    """The number-th dealing: a pure function of its arguments."""
+    rng = np.random.default_rng([seed, 2, number])
+    activity = np.diff(events.start)
+    popularity = np.bincount(events.item, minlength=events.items)
+    user_at, user_block = _dealt(activity, blocks, rng)
+    item_at, item_block = _dealt(popularity, blocks, rng)
+    position = np.empty(events.items, np.int32)
+    position[item_at] = np.arange(events.items, dtype=np.int32)
+    item_edge = np.searchsorted(item_block[item_at], np.arange(blocks + 1))
+    counts = np.zeros((2, blocks * blocks), np.int64)
+    _count(events, user_at, user_block, item_block, blocks, counts)
+    cell, first = starts(counts[0]), starts(counts[1])
+    run_user = np.empty(cell[-1], np.int32)
+    run_start = np.empty(cell[-1] + 1, np.int64)
+    run_start[-1] = first[-1]
+    item = np.empty(first[-1], np.int32)
+    event = np.empty(len(events.event), np.int32)
+    _place(events, user_at, user_block, item_block, position, blocks,
+           cell[:-1].copy(), first[:-1].copy(), run_user, run_start, item, event)  # fmt: skip
+    return Deal(user_at, item_at, item_edge, cell, run_user, run_start, item, event)
+
+
+def _dealt(times: np.ndarray, blocks: int, rng: np.random.Generator) -> tuple:
+    """(ids in dealt order int32, block of each id int16): blocks alike in number and in times."""
+    chance = rng.random(len(times))
+    ranked = np.lexsort((chance, -times))
+    active = int((times > 0).sum())
+    rows = -(-active // blocks)
+    shuffled = rng.permuted(np.tile(np.arange(blocks, dtype=np.int16), (rows, 1)), axis=1)
+    block = np.full(len(times), blocks, np.int16)
+    block[ranked[:active]] = shuffled.ravel()[:active]
+    return np.lexsort((rng.random(len(times)), block)).astype(np.int32), block
+
+
+@njit(cache=True, nogil=True)
+def _count(events, user_at, user_block, item_block, blocks, counts):
+    """counts[0]: runs, counts[1]: events of each cell."""
+    last = np.full(blocks * blocks, -1, np.int64)
+    for position in range(len(user_at)):
+        user = user_at[position]
+        for e in range(events.start[user], events.start[user + 1]):
+            cell = np.int64(user_block[user]) * blocks + item_block[events.item[e]]
+            counts[1, cell] += 1
+            if last[cell] != position:
+                last[cell] = position
+                counts[0, cell] += 1
+
+
+@njit(cache=True, nogil=True)
+def _place(
+    events, user_at, user_block, item_block, position, blocks,
+    run, slot, run_user, run_start, item, event,
+):  # fmt: skip
+    """Write every event into its cell's next slot, opening a run where the user changes."""
+    last = np.full(blocks * blocks, -1, np.int64)
+    for p in range(len(user_at)):
+        user = user_at[p]
+        for e in range(events.start[user], events.start[user + 1]):
+            cell = np.int64(user_block[user]) * blocks + item_block[events.item[e]]
+            if last[cell] != p:
+                last[cell] = p
+                run_user[run[cell]] = p
+                run_start[run[cell]] = slot[cell]
+                run[cell] += 1
+            item[slot[cell]] = position[events.item[e]]
+            if len(event):
+                event[slot[cell]] = events.event[e]
+            slot[cell] += 1
+
+
+def visits(kind: str, problem: Problem, events: Events, seed: int, epoch: int) -> np.ndarray:
+    """How often each event is learned from in an epoch: uint16 [events], empty for once each."""
+    learned = ~problem.known
+    if kind == "permutation":
+        return np.zeros(0, np.uint16) if learned.all() else learned.astype(np.uint16)
+    out = np.zeros(len(problem.user), np.uint16)
+    count = int(learned.sum())
+    state = np.uint64(stream(seed, 3, epoch))
+    if kind == "bootstrap":
+        _draw_events(np.flatnonzero(learned), count, state, out)
+        return out
+    event = events.event[learned[events.event]]
+    start = starts(np.bincount(problem.user[learned], minlength=problem.users))
+    _draw_users(np.flatnonzero(np.diff(start)), start, event, count, state, out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _draw_events(learned, count, state, out):
+    """Each draw: an event, uniformly."""
+    size = np.uint64(len(learned))
+    for _ in range(count):
+        state += GOLDEN
+        out[learned[high(scramble(state), size)]] += 1
+
+
+@njit(cache=True, nogil=True)
+def _draw_users(users, start, event, count, state, out):
+    """Each draw: a user uniformly, then one of the user's events uniformly."""
+    size = np.uint64(len(users))
+    for _ in range(count):
+        state += GOLDEN
+        draw = scramble(state)
+        user = users[high(draw, size)]
+        first = start[user]
+        out[event[first + low(draw, np.uint64(start[user + 1] - first))]] += 1

@@ -1,0 +1,310 @@
+"""Vector instructions on rows of float32 tables, for the kernels.
+
+A row is `4 * len(width)` numbers: `width` is a tuple whose length, a part of its type, makes the
+number of factors a constant of the compiled kernel. Tables must be aligned to 16 bytes
+(see `aligned`), with that many columns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+LANES = 4
+CHUNK = 16
+FLOAT = ir.FloatType()
+INT32 = ir.IntType(32)
+INT64 = ir.IntType(64)
+FAST = ("fast",)
+
+
+def width_of(factors: int) -> tuple[int, ...]:
+    """The width argument of kernels for tables made by `aligned`."""
+    return (0,) * (padded(factors) // LANES)
+
+
+def padded(factors: int) -> int:
+    """The number of columns of a table: factors rounded up to whole vector registers."""
+    return max(-(-factors // LANES), 1) * LANES
+
+
+def aligned(table: np.ndarray) -> np.ndarray:
+    """A float32 copy [rows, padded factors] on a cache line's boundary; the padding is zero."""
+    rows, factors = table.shape
+    columns = padded(factors)
+    raw = np.zeros(rows * columns + CHUNK, np.float32)
+    skip = (-raw.ctypes.data % 64) // 4
+    out = raw[skip : skip + rows * columns].reshape(rows, columns)
+    out[:, :factors] = table
+    return out
+
+
+class _Emitter:
+    """Builds the IR of one row operation, a chunk of the row at a time."""
+
+    def __init__(self, context, builder, signature, arguments):
+        self.context, self.builder = context, builder
+        self.types, self.values = signature.args, arguments
+        self.columns = LANES * len(signature.args[-1])
+
+    def data(self, array: int):
+        """Pointer to the first element of the array values[array]."""
+        make = self.context.make_array(self.types[array])
+        return make(self.context, self.builder, self.values[array]).data
+
+    def row(self, table: int, index: int):
+        """Pointer to row values[index] of the array values[table]."""
+        offset = self.builder.mul(self.values[index], ir.Constant(INT64, self.columns))
+        return self.builder.gep(self.data(table), [offset])
+
+    def chunks(self):
+        """(offset, lanes) of the pieces a row is worked in."""
+        for offset in range(0, self.columns, CHUNK):
+            yield offset, min(CHUNK, self.columns - offset)
+
+    def at(self, row, offset, lanes):
+        place = self.builder.gep(row, [ir.Constant(INT64, offset)])
+        return self.builder.bitcast(place, ir.VectorType(FLOAT, lanes).as_pointer())
+
+    def load(self, row, offset, lanes):
+        return self.builder.load(self.at(row, offset, lanes), align=16)
+
+    def store(self, value, row, offset, lanes):
+        self.builder.store(value, self.at(row, offset, lanes), align=16)
+
+    def splat(self, scalar, lanes):
+        """A scalar in every lane."""
+        vector = ir.VectorType(FLOAT, lanes)
+        one = self.builder.insert_element(
+            ir.Constant(vector, ir.Undefined), scalar, ir.Constant(INT32, 0)
+        )
+        mask = ir.Constant(ir.VectorType(INT32, lanes), [0] * lanes)
+        return self.builder.shuffle_vector(one, one, mask)
+
+    def fma(self, a, b, c, lanes):
+        """a * b + c, rounded once."""
+        vector = ir.VectorType(FLOAT, lanes)
+        function = cgutils.get_or_insert_function(
+            self.builder.module,
+            ir.FunctionType(vector, [vector] * 3),
+            f"llvm.fma.v{lanes}f32",
+        )
+        return self.builder.call(function, [a, b, c])
+
+    def scaled(self, scalar, value, lanes):
+        return self.builder.fmul(self.splat(scalar, lanes), value)
+
+    def total(self, sums):
+        """The sum over all lanes of a list of (vector, lanes)."""
+        out = ir.Constant(FLOAT, 0.0)
+        for vector, lanes in sums:
+            function = cgutils.get_or_insert_function(
+                self.builder.module,
+                ir.FunctionType(FLOAT, [FLOAT, ir.VectorType(FLOAT, lanes)]),
+                f"llvm.vector.reduce.fadd.v{lanes}f32",
+            )
+            out = self.builder.call(function, [out, vector], fastmath=FAST)
+        return out
+
+    def dot(self, load_left, load_right):
+        """The inner product of two rows, each given as a loader (offset, lanes) -> vector."""
+        sums: dict[int, ir.Value] = {}
+        for offset, lanes in self.chunks():
+            left, right = load_left(offset, lanes), load_right(offset, lanes)
+            if lanes in sums:
+                sums[lanes] = self.fma(left, right, sums[lanes], lanes)
+            else:
+                sums[lanes] = self.builder.fmul(left, right)
+        return self.total([(vector, lanes) for lanes, vector in sums.items()])
+
+
+@intrinsic
+def dot(typing, left, l, right, r, width):
+    """left[l] . right[r]"""
+    signature = types.float32(left, types.int64, right, types.int64, width)
+
+    def generate(context, builder, signature, arguments):
+        e = _Emitter(context, builder, signature, arguments)
+        a, b = e.row(0, 1), e.row(2, 3)
+        return e.dot(lambda o, n: e.load(a, o, n), lambda o, n: e.load(b, o, n))
+
+    return signature, generate
+
+
+@intrinsic
+def dot_difference(typing, query, q, items, i, j, width):
+    """query[q] . (items[i] - items[j])"""
+    signature = types.float32(query, types.int64, items, types.int64, types.int64, width)
+
+    def generate(context, builder, signature, arguments):
+        e = _Emitter(context, builder, signature, arguments)
+        a, b, c = e.row(0, 1), e.row(2, 3), e.row(2, 4)
+        return e.dot(
+            lambda o, n: e.load(a, o, n),
+            lambda o, n: builder.fsub(e.load(b, o, n), e.load(c, o, n)),
+        )
+
+    return signature, generate
+
+
+@intrinsic
+def assign(typing, target, t, source, s, width):
+    """target[t] = source[s]"""
+    signature = types.void(target, types.int64, source, types.int64, width)
+
+    def generate(context, builder, signature, arguments):
+        e = _Emitter(context, builder, signature, arguments)
+        to, source_row = e.row(0, 1), e.row(2, 3)
+        for o, n in e.chunks():
+            e.store(e.load(source_row, o, n), to, o, n)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def add(typing, target, t, left, l, gain, right, r, width):
+    """target[t] = left[l] + gain * right[r]"""
+    real = types.float32
+    signature = types.void(
+        target, types.int64, left, types.int64, real, right, types.int64, width
+    )
+
+    def generate(context, builder, signature, arguments):
+        e = _Emitter(context, builder, signature, arguments)
+        to, a, b, gain = e.row(0, 1), e.row(2, 3), e.row(5, 6), arguments[4]
+        for o, n in e.chunks():
+            e.store(e.fma(e.splat(gain, n), e.load(b, o, n), e.load(a, o, n), n), to, o, n)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def blend(typing, target, t, keep, source, s, gain, width):
+    """target[t] = keep * target[t] + gain * source[s]"""
+    real = types.float32
+    signature = types.void(target, types.int64, real, source, types.int64, real, width)
+
+    def generate(context, builder, signature, arguments):
+        e = _Emitter(context, builder, signature, arguments)
+        to, source_row, keep, gain = e.row(0, 1), e.row(3, 4), arguments[2], arguments[5]
+        for o, n in e.chunks():
+            kept = e.scaled(keep, e.load(to, o, n), n)
+            e.store(e.fma(e.splat(gain, n), e.load(source_row, o, n), kept, n), to, o, n)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _gathered(e: _Emitter, row, offset, lanes, squares: bool):
+    """row[offset:] + sum of value * table[column] over entries [start, end), in registers.
+
+    Arguments 4 to 8 of the operation are table, start, end, column, value. With squares, also
+    the lanes' sum of squares of what was added.
+    """
+    builder, vector = e.builder, ir.VectorType(FLOAT, lanes)
+    total = cgutils.alloca_once(builder, vector)
+    square = cgutils.alloca_once(builder, vector)
+    builder.store(e.load(row, offset, lanes), total)
+    builder.store(ir.Constant(vector, [0.0] * lanes), square)
+    start, end = e.values[5], e.values[6]
+    with cgutils.for_range_slice(builder, start, end, ir.Constant(INT64, 1), INT64) as (entry, _):
+        column = builder.sext(builder.load(builder.gep(e.data(7), [entry])), INT64)
+        value = builder.load(builder.gep(e.data(8), [entry]))
+        place = builder.gep(e.data(4), [builder.mul(column, ir.Constant(INT64, e.columns))])
+        part = e.scaled(value, e.load(place, offset, lanes), lanes)
+        builder.store(builder.fadd(builder.load(total), part), total)
+        if squares:
+            builder.store(e.fma(part, part, builder.load(square), lanes), square)
+    return builder.load(total), builder.load(square)
+
+
+@intrinsic
+def gather(typing, target, t, source, s, table, start, end, column, value, width):
+    """target[t] = source[s] + sum over entries [start, end) of value * table[column]"""
+    index = types.int64
+    signature = types.void(
+        target, index, source, index, table, index, index, column, value, width
+    )
+
+    def generate(context, builder, signature, arguments):
+        e = _Emitter(context, builder, signature, arguments)
+        to, source_row = e.row(0, 1), e.row(2, 3)
+        for o, n in e.chunks():
+            e.store(_gathered(e, source_row, o, n, squares=False)[0], to, o, n)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def gather_pairs(typing, target, t, source, s, table, start, end, column, value, width):
+    """`gather`, and the sum of the inner products of all pairs of what was summed."""
+    index = types.int64
+    signature = types.float32(
+        target, index, source, index, table, index, index, column, value, width
+    )
+
+    def generate(context, builder, signature, arguments):
+        e = _Emitter(context, builder, signature, arguments)
+        to, source_row = e.row(0, 1), e.row(2, 3)
+        sums: dict[int, ir.Value] = {}
+        for o, n in e.chunks():
+            own = e.load(source_row, o, n)
+            total, squares = _gathered(e, source_row, o, n, squares=True)
+            e.store(total, to, o, n)
+            # the square of the sum, less the squares of the parts: twice the pairs
+            rest = builder.fsub(builder.fmul(total, total), e.fma(own, own, squares, n))
+            sums[n] = builder.fadd(sums[n], rest) if n in sums else rest
+        twice = e.total([(vector, lanes) for lanes, vector in sums.items()])
+        return builder.fmul(ir.Constant(FLOAT, 0.5), twice)
+
+    return signature, generate
+
+
+def _pair(typing_arguments, difference: bool):
+    """Signature and generator of the two pair steps."""
+    users, query, items, width = typing_arguments
+    keeps, gains = types.UniTuple(types.float32, 3), types.UniTuple(types.float32, 2)
+    index = types.int64
+    signature = types.void(
+        users, index, query, index, items, index, index, keeps, gains, width
+    )
+
+    def generate(context, builder, signature, arguments):
+        e = _Emitter(context, builder, signature, arguments)
+        user, query, good, bad = e.row(0, 1), e.row(2, 3), e.row(4, 5), e.row(4, 6)
+        keep_u, keep_i, keep_j = cgutils.unpack_tuple(builder, arguments[7], 3)
+        gain_u, gain_i = cgutils.unpack_tuple(builder, arguments[8], 2)
+        loss = builder.fneg(gain_i)
+        for o, n in e.chunks():
+            v, x = e.load(user, o, n), e.load(query, o, n)
+            a, b = e.load(good, o, n), e.load(bad, o, n)
+            apart = builder.fsub(a, b)
+            moved = e.fma(e.splat(gain_u, n), apart, e.scaled(keep_u, v, n), n)
+            e.store(moved, user, o, n)
+            e.store(e.fma(e.splat(gain_i, n), x, e.scaled(keep_i, a, n), n), good, o, n)
+            e.store(e.fma(e.splat(loss, n), x, e.scaled(keep_j, b, n), n), bad, o, n)
+            if difference:
+                e.store(apart, query, o, n)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def pair_step(typing, users, u, query, q, items, i, j, keep, gain, width):
+    """One step on a pair: users[u] towards items[i] - items[j], the two items along query[q].
+
+    keep: (user, positive, negative) shares kept; gain: (user, item) step lengths.
+    """
+    return _pair((users, query, items, width), difference=False)
+
+
+@intrinsic
+def pair_step_apart(typing, users, u, query, q, items, i, j, keep, gain, width):
+    """`pair_step` that leaves the items' old difference in query[q]."""
+    return _pair((users, query, items, width), difference=True)

@@ -1,0 +1,52 @@
+"""What can go wrong on a user's side, and the one line that says how to mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class FmpairError(Exception):
+    """Base of every error this package raises for something the caller can mend."""
+
+
+class DataError(FmpairError):
+    """A file, frame or table that cannot be used as it is."""
+
+
+class OptionError(FmpairError, ValueError):
+    """An option outside what the thing that reads it allows."""
+
+
+class UnknownError(FmpairError, LookupError):
+    """A name, id or value that is not there."""
+
+
+class TrainingError(FmpairError):
+    """Training that could not go on, such as a divergence."""
+
+
+class ModelFileError(FmpairError):
+    """A model file that is damaged, foreign or of another version."""
+
+
+def listing(names: Iterable[object], most: int = 12) -> str:
+    """Names in one line: ``a, b, c, ... (40 in all)``."""
+    known = [str(name) for name in names]
+    shown = ", ".join(known[:most])
+    return shown if len(known) <= most else f"{shown}, ... ({len(known)} in all)"
+
+
+def nearest(name: object, known: Iterable[object]) -> str | None:
+    """The known name most like `name`, or None."""
+    by_lower = {str(k).lower(): str(k) for k in known}
+    found = get_close_matches(str(name).lower(), list(by_lower), n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else None
+
+
+def unknown(what: str, name: object, known: Iterable[object]) -> str:
+    """``unknown context 'tiem'. Did you mean 'time'? Known: time, device``."""
+    names = [str(k) for k in known]
+    guess = nearest(name, names)
+    hint = f" Did you mean {guess!r}?" if guess else ""
+    return f"unknown {what} {str(name)!r}.{hint} Known: {listing(names) or 'none'}"

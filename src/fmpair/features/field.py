@@ -1,0 +1,91 @@
+"""How one column becomes features: the options of a field."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import polars as pl
+
+from fmpair.errors import DataError, OptionError, listing
+
+KINDS = ("auto", "categorical", "multi", "boolean", "numeric", "binned", "weighted")
+BINNINGS = ("quantile", "uniform")
+
+# An integer column is a code (an hour, a city) while its values repeat, else a quantity.
+CODE_REPEATS = 5
+CODE_MOST = 1000
+
+
+@dataclass(frozen=True)
+class Field:
+    """Options of one column; those left alone follow from the column's type.
+
+    kind: one of KINDS; `auto` decides by type.
+    scale: every value is multiplied by it.
+    normalize: the values of one row sum to one (None: only where a row has several).
+    standardize: numeric values to mean 0 and deviation 1, else raw.
+    bins, binning: for kind `binned`.
+    separator: splits text of kind `multi` and `weighted` (`rock:0.7|pop:0.3`).
+    start: standard deviation of the first vectors; 0 lets the data make the field speak.
+    regularization: None takes the model's.
+    """
+
+    kind: str = "auto"
+    scale: float = 1.0
+    normalize: bool | None = None
+    standardize: bool = True
+    bins: int = 10
+    binning: str = "quantile"
+    separator: str = "|"
+    start: float = 0.0
+    regularization: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise OptionError(f"kind must be one of {listing(KINDS)}, not {self.kind!r}")
+        if self.binning not in BINNINGS:
+            raise OptionError(f"binning must be one of {listing(BINNINGS)}, not {self.binning!r}")
+        if not (isinstance(self.bins, int) and self.bins >= 2):
+            raise OptionError(f"bins must be a whole number of at least 2, not {self.bins!r}")
+        for name in ("scale", "start", "regularization"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise OptionError(f"{name} of a field must be 0 or more, not {value!r}")
+
+
+def field_from(options: Any) -> Field:
+    """A Field as it is; a kind's name or a mapping of options as a Field."""
+    if isinstance(options, Field):
+        return options
+    if isinstance(options, str):
+        return Field(kind=options)
+    known = {f.name for f in fields(Field)}
+    wrong = sorted(set(options) - known)
+    if wrong:
+        raise OptionError(f"unknown field option {wrong[0]!r}. Known: {listing(sorted(known))}")
+    return Field(**options)
+
+
+def kind_by_type(name: str, values: pl.Series) -> str:
+    """The kind of encoding a column's type asks for."""
+    dtype = values.dtype
+    if dtype == pl.Boolean:
+        return "boolean"
+    if isinstance(dtype, pl.String | pl.Categorical | pl.Enum | pl.Null):
+        return "categorical"
+    if isinstance(dtype, pl.List | pl.Array):
+        return "weighted" if isinstance(dtype.inner, pl.Struct) else "multi"
+    if isinstance(dtype, pl.Struct):
+        return "weighted"
+    if dtype.is_integer():
+        known, distinct = len(values) - values.null_count(), values.n_unique()
+        is_code = distinct <= CODE_MOST and known >= CODE_REPEATS * distinct
+        return "categorical" if is_code or distinct <= 3 else "numeric"
+    if dtype.is_numeric():
+        return "numeric"
+    raise DataError(
+        f"column {name!r} holds {dtype}, which has no encoding: derive what matters from it "
+        "(such as hour or weekday as text), or leave it out with ignore"
+    )

@@ -1,0 +1,58 @@
+"""Tiny data sets with a known answer. Users are 'u0', 'u1', ...; items are whole numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from fmpair.data.dataset import Dataset
+
+
+def day_and_night(users: int = 40, items: int = 20, seed: int = 0) -> Dataset:
+    """Even items are chosen by day, odd ones by night; each user has a random half of all items.
+
+    Right answer: with context time='day' every even item ranks above every odd one, by night the
+    other way round, for every user. From 50 items on, `time` would be refused as a leak.
+    """
+    rng = np.random.default_rng(seed)
+    item = np.concatenate([rng.permutation(items)[: items // 2] for _ in range(users)])
+    user = np.repeat(np.arange(users), items // 2)
+    time = pl.Series(["day", "night"]).gather(item % 2)
+    return Dataset.from_frame({"user": _user_ids(user), "item": item, "time": time})
+
+
+def two_tastes(users: int = 40, items: int = 20) -> Dataset:
+    """Even users choose even items, odd users odd ones; each lacks a single item of its half.
+
+    Right answer: the first unseen item of user n is `left_out(n, items)`.
+    """
+    user, item = np.divmod(np.arange(users * items), items)
+    chosen = (user % 2 == item % 2) & (item != left_out(user, items))
+    return Dataset.from_frame({"user": _user_ids(user[chosen]), "item": item[chosen]})
+
+
+def left_out(user: np.ndarray, items: int = 20) -> np.ndarray:
+    """The one item of its own half that user number n of `two_tastes` has not chosen."""
+    return user // 2 % (items // 2) * 2 + user % 2
+
+
+def cold_items(users: int = 40, items: int = 20, cold: int = 6, seed: int = 0) -> Dataset:
+    """Even users choose 'calm' items (even), odd users 'loud' ones (odd); the last are unseen.
+
+    The item table gives each item's `kind`; the `cold` last items have no event.
+    Right answer: among the cold items each user ranks those of its own kind first; a model
+    without item attributes cannot know.
+    """
+    rng = np.random.default_rng(seed)
+    warm = np.arange(items - cold)
+    item = [rng.permutation(warm[n % 2 :: 2])[: len(warm) // 4] for n in range(users)]
+    user = np.repeat(np.arange(users), [len(chosen) for chosen in item])
+    kinds = pl.Series(["calm", "loud"]).gather(np.arange(items) % 2)
+    return Dataset.from_frame(
+        {"user": _user_ids(user), "item": np.concatenate(item)},
+        items={"item": np.arange(items), "kind": kinds},
+    )
+
+
+def _user_ids(numbers: np.ndarray) -> list[str]:
+    return [f"u{number}" for number in numbers]

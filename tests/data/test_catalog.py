@@ -1,0 +1,159 @@
+"""Public sets by name: found, downloaded, or asked for."""
+
+import hashlib
+import http.server
+import os
+import threading
+from functools import partial
+
+import pytest
+
+from fmpair.data import catalog
+from fmpair.data.filter import core
+from fmpair.data.ncf import read_negatives
+from fmpair.data.public import SETS, File, PublicSet
+from fmpair.data.statistics import figures
+from fmpair.errors import DataError, OptionError, UnknownError
+
+real = pytest.mark.skipif("FMPAIR_DATA" not in os.environ, reason="FMPAIR_DATA is not set")
+COUNTS = {
+    "ml-100k": (943, 1682, 100_000),
+    "ml-1m": (6040, 3706, 1_000_209),
+    "ml-1m-ncf": (6040, 3706, 994_169 + 6040),
+    "frappe": (957, 4082, 96_203),
+    "frappe-cfm": (957, 4082, 92_808 + 3387),
+    "amazon-cdtf": (2505, 17_000, 403_014),
+    "xing-2016": (35_158, 156_049, 395_116),
+    "yelp2018": (31_668, 38_048, 1_237_259 + 324_147),
+    "depaul-movie": (97, 79, 5043),
+}
+
+
+@real
+@pytest.mark.parametrize("name", COUNTS)
+def test_every_set_has_its_published_size_and_bytes(name):
+    data = catalog.load(name)
+    assert (len(data.users), len(data.items), len(data)) == COUNTS[name]
+    catalog.verify(name)
+
+
+@real
+@pytest.mark.parametrize(
+    ("name", "train", "test"),
+    [("ml-1m-ncf", 994_169, 6040), ("frappe-cfm", 92_808, 3387), ("yelp2018", 1_237_259, 324_147)],
+)
+def test_given_parts_share_their_vocabularies(name, train, test):
+    parts = catalog.load_parts(name)
+    assert (len(parts[0]), len(parts[1])) == (train, test)
+    assert parts[0].users is parts[1].users
+    assert len(catalog.load(name, part="test")) == test
+
+
+@real
+def test_frappe_has_its_contexts():
+    found = figures(catalog.load("frappe"))
+    sizes = {"daytime": 7, "weekday": 7, "isweekend": 2, "homework": 3, "weather": 9,
+             "country": 80, "city": 233}  # fmt: skip
+    assert {name: found[f"context {name}, distinct values"] for name in sizes} == sizes
+    assert found["item attribute cost, distinct values"] == 2
+    assert found["distinct pairs"] == 18_842
+
+
+@real
+def test_amazon_has_its_domains():
+    found = figures(catalog.load("amazon-cdtf"))
+    sizes = {"Book": (6000, 145_043), "Music": (5000, 77_280), "DVD": (3000, 92_915),
+             "Video": (3000, 87_776)}  # fmt: skip
+    for name, (items, events) in sizes.items():
+        assert (found[f"domain {name}, items"], found[f"domain {name}, events"]) == (items, events)
+
+
+@real
+def test_the_core_of_xing_has_its_published_size():
+    data = core(catalog.load("xing-2016"), users=5, items=5)
+    assert (len(data.users), len(data.items), len(data)) == (9173, 11_374, 110_915)
+
+
+@real
+def test_movielens_has_its_tables():
+    data = catalog.load("ml-100k", titles=True)
+    toy_story = data.item_table[data.items.number(1)].row(0)
+    assert toy_story == ("Toy Story (1995)", 1995, ["Animation", "Children's", "Comedy"])
+    assert data.user_table[data.users.number(1)].row(0) == (24, "M", "technician", "85711")
+
+
+@real
+def test_each_ncf_test_event_has_its_negatives():
+    negatives = read_negatives(catalog.fetch("ml-1m-ncf") / "ml-1m.test.negative")
+    assert len(negatives) == 6040
+    assert set(negatives["negatives"].list.len()) == {99}
+
+
+def test_names_are_all_known_and_a_wrong_one_gets_the_nearest():
+    assert set(catalog.names()) == set(COUNTS)
+    with pytest.raises(UnknownError, match=r"unknown data set 'ml100k'\. Did you mean 'ml-100k'\?"):
+        catalog.load("ml100k")
+
+
+def test_parts_are_only_given_where_there_are_any():
+    with pytest.raises(OptionError, match="ml-100k has no train and test part of its own"):
+        catalog.load("ml-100k", part="train")
+    with pytest.raises(OptionError, match=r"unknown part 'tset'\. Did you mean 'test'\?"):
+        catalog.load("yelp2018", part="tset")
+
+
+def test_a_set_without_an_address_says_which_file_to_put_where(tmp_path, monkeypatch):
+    monkeypatch.setenv("FMPAIR_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(DataError, match=r"frappe has .*baltrunas.* put frappe\.csv into .*frappe"):
+        catalog.load("frappe")
+    monkeypatch.delenv("FMPAIR_DATA")
+    with pytest.raises(DataError, match="a folder frappe and name its parent in FMPAIR_DATA"):
+        catalog.load("frappe")
+
+
+def test_every_pinned_hash_looks_like_one():
+    for known in SETS:
+        for file in known.files:
+            assert len(bytes.fromhex(file.sha256)) == 32
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        """Nothing: the test's output stays clean."""
+
+
+@pytest.fixture
+def served(tmp_path, monkeypatch):
+    """A set of one file on a server of this machine; nothing of it is downloaded yet."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "clicks.csv").write_bytes(b"user,item\n1,2\n")
+    monkeypatch.delenv("FMPAIR_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    handler = partial(QuietHandler, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        url = f"http://127.0.0.1:{server.server_port}/clicks.csv"
+        yield lambda sha: PublicSet("toy", "a toy", "free", "here", (File("clicks.csv", sha, url),),
+                                    "delimited", train="clicks.csv")  # fmt: skip
+        server.shutdown()
+
+
+def test_a_set_is_downloaded_once_and_checked(served, monkeypatch, tmp_path):
+    toy = served(hashlib.sha256(b"user,item\n1,2\n").hexdigest())
+    monkeypatch.setattr(catalog, "SETS", (toy,))
+    assert catalog.load("toy").frame().rows() == [(1, 2)]
+    (tmp_path / "site" / "clicks.csv").unlink()
+    assert catalog.load("toy").frame().rows() == [(1, 2)], "the second time it is there"
+    (catalog.fetch("toy") / "clicks.csv").write_text("user,item\n1,3\n")
+    with pytest.raises(
+        DataError, match=r"clicks\.csv in .* is not what the owner of toy published"
+    ):
+        catalog.verify("toy")
+
+
+def test_a_download_with_other_bytes_is_refused(served, monkeypatch):
+    monkeypatch.setattr(catalog, "SETS", (served("0" * 64),))
+    with pytest.raises(DataError, match=r"toy could not be downloaded.*put clicks\.csv into"):
+        catalog.load("toy")

@@ -1,0 +1,181 @@
+"""Events over numbered ids, from any kind of frame."""
+
+import datetime as dt
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+
+from fmpair.data import Dataset, as_dataset
+from fmpair.errors import DataError
+
+CLICKS = pl.DataFrame(
+    {
+        "user": ["ann", "bob", "ann", "cid"],
+        "item": [7, 8, 8, 7],
+        "rating": [5, 1, 3, 4],
+        "time": ["day", "night", None, "day"],
+    }
+)
+
+
+def many_events(**columns):
+    """60 items, each in two events, so that a leak can be told from chance."""
+    item = np.repeat(np.arange(60), 2)
+    return pl.DataFrame({"user": np.arange(120) % 7, "item": item, **columns})
+
+
+def test_columns_without_a_part_are_context():
+    data = Dataset.from_frame(CLICKS)
+    assert data.context == ("time",)
+    assert data.user.tolist() == [0, 1, 0, 2]
+    assert data.columns.columns == ["rating", "time"]
+    assert data.frame().equals(CLICKS)
+
+
+def test_named_roles_context_and_ignored_columns():
+    frame = CLICKS.rename({"user": "who", "item": "what", "rating": "score"})
+    frame = frame.with_columns(junk=pl.lit("x"))
+    data = Dataset.from_frame(frame, user="who", item="what", rating="score", ignore=["junk"])
+    assert data.context == ("time",)
+    assert data.column("rating").tolist() == [5, 1, 3, 4]
+    assert Dataset.from_frame(frame, user="who", item="what", context=[]).context == ()
+
+
+@pytest.mark.parametrize("convert", [lambda f: pd.DataFrame(f.to_dicts()), pl.DataFrame.to_arrow])
+def test_pandas_and_pyarrow_give_the_same_events(convert):
+    data = Dataset.from_frame(convert(CLICKS))
+    assert data.frame().equals(CLICKS)
+    assert data.frame_kind in ("pandas", "pyarrow")
+
+
+def test_dates_and_odd_text_are_ids_too():
+    frame = pl.DataFrame({"user": [dt.date(2024, 1, 1)], "item": ["ü, 'x'\n"]})
+    assert Dataset.from_frame(frame).frame().equals(frame)
+
+
+def test_a_sparse_matrix_keeps_empty_rows_and_its_values():
+    matrix = sparse.csr_matrix([[0, 2.0, 0], [0, 0, 0], [1.0, 0, 0]])
+    data = as_dataset(matrix)
+    assert (len(data), len(data.users), len(data.items)) == (2, 3, 3)
+    assert data.frame().sort("user").rows() == [(0, 1, 2.0), (2, 0, 1.0)]
+    named = Dataset.from_csr(matrix, users=["a", "b", "c"], items=["x", "y", "z"])
+    assert named.frame().sort("user").rows() == [("a", "y", 2.0), ("c", "x", 1.0)]
+
+
+def test_a_matrix_with_the_wrong_number_of_ids_is_refused():
+    with pytest.raises(DataError, match="rows are users, columns are items"):
+        Dataset.from_csr(sparse.csr_matrix([[1.0, 0]]), users=["a", "b"])
+
+
+def test_tables_may_miss_ids_and_know_more():
+    items = pl.DataFrame({"item": [9, 8], "kind": ["new", "old"]})
+    users = pl.DataFrame({"user": ["cid"], "age": [40]})
+    data = Dataset.from_frame(CLICKS, users=users, items=items)
+    assert data.items.ids.to_list() == [7, 8, 9]
+    assert data.item_table["kind"].to_list() == [None, "old", "new"]
+    assert data.user_table["age"].to_list() == [None, None, 40]
+
+
+def test_a_table_with_an_id_twice_is_refused():
+    items = pl.DataFrame({"item": [7, 7], "kind": ["a", "b"]})
+    with pytest.raises(DataError, match="more than one row for item 7"):
+        Dataset.from_frame(CLICKS, items=items)
+
+
+def test_a_table_without_ids_is_refused():
+    with pytest.raises(DataError, match="the item table has no id column"):
+        Dataset.from_frame(CLICKS, items=pl.DataFrame({"kind": ["a"]}))
+
+
+def test_text_ids_of_a_table_find_the_numbers_they_spell():
+    items = pl.DataFrame({"item": ["8", "7"], "kind": ["b", "a"]})
+    assert Dataset.from_frame(CLICKS, items=items).item_table["kind"].to_list() == ["a", "b"]
+
+
+def test_a_table_with_ids_of_another_type_is_refused():
+    with pytest.raises(DataError, match="'user' of the user table holds Int64, but the user ids"):
+        Dataset.from_frame(CLICKS, users=pl.DataFrame({"user": [1], "age": [2]}))
+
+
+def test_item_columns_move_to_the_item_table():
+    frame = CLICKS.with_columns(price=pl.Series([1.0, 2.0, 2.0, None]))
+    data = Dataset.from_frame(frame, item_columns=["price"])
+    assert data.context == ("time",)
+    assert data.item_table["price"].to_list() == [1.0, 2.0]
+
+
+def test_an_item_attribute_as_context_is_refused_with_the_way_out():
+    frame = many_events(cost=np.repeat(np.arange(60) % 2, 2).astype(str))
+    with pytest.raises(DataError, match=r"never changes for one item.*item_columns=\['cost'\]"):
+        Dataset.from_frame(frame)
+    assert Dataset.from_frame(frame, item_columns=["cost"]).context == ()
+    assert Dataset.from_frame(frame, leaks=["cost"]).context == ("cost",)
+
+
+def test_a_context_that_is_in_the_item_table_is_refused():
+    items = pl.DataFrame({"item": [7, 8], "time": ["day", "night"]})
+    with pytest.raises(DataError, match="'time' is in the item table too"):
+        Dataset.from_frame(CLICKS, items=items)
+
+
+def test_a_real_context_is_no_leak():
+    assert Dataset.from_frame(many_events(time=["day", "night"] * 60)).context == ("time",)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"user": ["ann", None, "ann", "cid"]}, r"1 missing user ids \(the first in row 1"),
+        ({"item": [7.0, 8.0, float("nan"), 7.0]}, "1 missing item ids"),
+        ({"rating": ["good", "bad", "good", "bad"]}, "'rating' is the rating but holds String"),
+        ({"rating": [1.0, None, 2.0, 3.0]}, "1 missing values"),
+        ({"weight": [1.0, -1.0, 1.0, 1.0]}, "negative weights: weights must be 0 or more"),
+        ({"weight": [1.0, float("inf"), 1.0, 1.0]}, "infinite or NaN values"),
+        ({"timestamp": ["a", "b", "c", "d"]}, "is text, not a time"),
+    ],
+)
+def test_bad_columns_are_named(change, message):
+    with pytest.raises(DataError, match=message):
+        Dataset.from_frame(CLICKS.with_columns(**{k: pl.Series(v) for k, v in change.items()}))
+
+
+def test_no_rows_is_an_error():
+    with pytest.raises(DataError, match="there are no events"):
+        Dataset.from_frame(CLICKS.head(0))
+
+
+def test_an_ignored_column_that_is_not_there_gets_the_nearest_name():
+    with pytest.raises(DataError, match=r"unknown column 'tiem'\. Did you mean 'time'\?"):
+        Dataset.from_frame(CLICKS, ignore=["tiem"])
+
+
+def test_what_is_no_frame_is_refused():
+    with pytest.raises(DataError, match="expected a polars, pandas or pyarrow frame, got int"):
+        Dataset.from_frame(3)
+
+
+def test_take_keeps_the_vocabularies_and_compact_drops_the_rest():
+    items = pl.DataFrame({"item": [7, 8, 9], "kind": ["a", "b", "c"]})
+    data = Dataset.from_frame(CLICKS, items=items)
+    part = data.take(data.item == data.items.number(8))
+    assert part.frame()["user"].to_list() == ["bob", "ann"]
+    assert (len(part.users), len(part.items)) == (3, 3)
+    small = part.compact()
+    assert small.frame().equals(part.frame())
+    assert small.items.ids.to_list() == [8]
+    assert small.item_table["kind"].to_list() == ["b"]
+
+
+def test_seen_counts_each_pair():
+    data = Dataset.from_frame({"user": [1, 1, 1, 2], "item": ["a", "b", "a", "b"]})
+    seen = data.seen
+    assert seen.start.tolist() == [0, 2, 3]
+    assert seen.column.tolist() == [0, 1, 1]
+    assert seen.value.tolist() == [2, 1, 1]
+
+
+def test_weights_are_one_where_none_are_given():
+    assert Dataset.from_frame(CLICKS).weight.tolist() == [1, 1, 1, 1]

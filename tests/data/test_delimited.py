@@ -1,0 +1,179 @@
+"""Delimited files of every kind."""
+
+import gzip
+import zipfile
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmpair.data.delimited import guess_separator, read_delimited
+from fmpair.data.infer import parse_times, with_types
+from fmpair.errors import DataError, OptionError
+
+ROWS = [("ann", 7, "day"), ("bob", 8, "night")]
+
+
+def saved(tmp_path, text, name="clicks.csv", encoding="utf-8"):
+    path = tmp_path / name
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+@pytest.mark.parametrize("separator", [",", "\t", ";", "|", "::"])
+def test_the_usual_separators_are_guessed(tmp_path, separator):
+    lines = [("user", "item", "time"), *ROWS]
+    text = "\n".join(separator.join(str(value) for value in line) for line in lines)
+    assert read_delimited(saved(tmp_path, text)).rows() == ROWS
+
+
+def test_a_separator_in_the_text_does_not_mislead_the_guess():
+    assert guess_separator("user\titem\tnote\n1\t2\ta, b, c\n3\t4\tno\n") == "\t"
+
+
+def test_other_separators_can_be_named(tmp_path):
+    path = saved(tmp_path, "user=>item\n1=>2\n")
+    assert read_delimited(path, separator="=>").rows() == [(1, 2)]
+
+
+def test_files_without_a_header_take_the_names_given(tmp_path):
+    path = saved(tmp_path, "1\t2\t3\n4\t5\t6\n", "u.data")
+    frame = read_delimited(path, header=False, columns=["user", "item", "rating"])
+    assert frame.columns == ["user", "item", "rating"]
+    assert frame.rows() == [(1, 2, 3), (4, 5, 6)]
+    assert read_delimited(path, header=False).columns == ["column_1", "column_2", "column_3"]
+
+
+def test_gzip_and_zip_are_opened(tmp_path):
+    text = b"user,item\nann,7\n"
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(text))
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("in/first.csv", text)
+        archive.writestr("in/second.csv", b"user,item\nbob,8\n")
+    assert read_delimited(tmp_path / "a.csv.gz").rows() == [("ann", 7)]
+    assert read_delimited(tmp_path / "a.csv").rows() == [("ann", 7)], "its gzipped twin is found"
+    assert read_delimited(tmp_path / "a.zip").rows() == [("ann", 7)]
+    assert read_delimited(tmp_path / "a.zip", member="in/second.csv").rows() == [("bob", 8)]
+    with pytest.raises(DataError, match=r"unknown member 'in/secnd.csv'. Did you mean"):
+        read_delimited(tmp_path / "a.zip", member="in/secnd.csv")
+
+
+def test_encodings_and_byte_order_marks(tmp_path):
+    path = saved(tmp_path, "user,item\nJosé,é\n", encoding="latin-1")
+    with pytest.raises(DataError, match=r"is not utf-8 text .* encoding='latin-1'"):
+        read_delimited(path)
+    assert read_delimited(path, encoding="latin-1").rows() == [("José", "é")]
+    assert read_delimited(saved(tmp_path, "\ufeffuser,item\n1,2\n")).columns == ["user", "item"]
+    with pytest.raises(DataError, match="unknown encoding 'latin-99'"):
+        read_delimited(path, encoding="latin-99")
+
+
+def test_leading_zeros_stay_and_whole_numbers_are_numbers(tmp_path):
+    frame = read_delimited(saved(tmp_path, "user,item,zip\n007,1,01234\n8,2,99999\n"))
+    assert frame["user"].to_list() == ["007", "8"]
+    assert frame["item"].to_list() == [1, 2]
+    assert frame["zip"].to_list() == ["01234", "99999"]
+
+
+def test_ids_never_pass_through_floats(tmp_path):
+    text = "user,item,price\n1.10,18446744073709551616,1.10\n1.1,2,2\n"
+    frame = read_delimited(saved(tmp_path, text))
+    assert frame["user"].to_list() == ["1.10", "1.1"]
+    assert frame["item"].to_list() == ["18446744073709551616", "2"]
+    assert frame["price"].to_list() == [1.1, 2.0]
+    other = read_delimited(saved(tmp_path, text), ids=["price"])
+    assert other["price"].to_list() == ["1.10", "2"]
+
+
+@given(st.lists(st.text("0123456789.-+aeE", min_size=1), min_size=1))
+def test_typed_ids_always_spell_as_they_did(values):
+    typed = with_types(pl.DataFrame({"id": values}), ids=["id"])["id"]
+    assert typed.cast(pl.String).to_list() == values
+
+
+def test_nulls_can_be_chosen(tmp_path):
+    path = saved(tmp_path, "user,item,time\n1,2,NA\n1,3,\n1,4,?\n")
+    assert read_delimited(path)["time"].to_list() == [None, None, "?"]
+    assert read_delimited(path, nulls=["?"])["time"].to_list() == ["NA", None, None]
+
+
+def test_truth_values_are_recognised(tmp_path):
+    path = saved(tmp_path, "user,item,home\n1,2,True\n1,3,false\n1,4,\n")
+    assert read_delimited(path)["home"].to_list() == [True, False, None]
+
+
+def test_quoted_fields_may_hold_the_separator(tmp_path):
+    path = saved(tmp_path, 'user,item\n"a,b",1\nc,2\n')
+    assert read_delimited(path)["user"].to_list() == ["a,b", "c"]
+
+
+def test_a_wrong_separator_suggests_the_right_one(tmp_path):
+    path = saved(tmp_path, "user,item\nann,7\n")
+    with pytest.raises(DataError, match=r"single column 'user,item'.*say separator=','"):
+        read_delimited(path, separator=";")
+    spaced = saved(tmp_path, "user item\nann 7\n")
+    with pytest.raises(DataError, match="perhaps the separator is ' '"):
+        read_delimited(spaced)
+    assert read_delimited(spaced, separator=" ").rows() == [("ann", 7)]
+
+
+def test_a_column_alone_is_fine(tmp_path):
+    assert read_delimited(saved(tmp_path, "user\nann\nbob\n")).rows() == [("ann",), ("bob",)]
+
+
+def test_a_missing_file_is_named_with_the_nearest_one(tmp_path):
+    saved(tmp_path, "user,item\n")
+    with pytest.raises(DataError, match=r"there is no file .*click\.csv\. Did you mean 'clicks.cs"):
+        read_delimited(tmp_path / "click.csv")
+    with pytest.raises(DataError, match=r"the folder .*nowhere does not exist"):
+        read_delimited(tmp_path / "nowhere" / "click.csv")
+    with pytest.raises(DataError, match="is a folder"):
+        read_delimited(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", " \n\n"])
+def test_an_empty_file_is_named(tmp_path, text):
+    with pytest.raises(DataError, match=r"clicks\.csv is empty"):
+        read_delimited(saved(tmp_path, text))
+
+
+def test_damaged_archives_are_named(tmp_path):
+    for name in ("a.gz", "a.zip"):
+        (tmp_path / name).write_bytes(b"not an archive")
+        with pytest.raises(DataError, match=f"cannot read .*{name}"):
+            read_delimited(tmp_path / name)
+
+
+def test_rows_with_too_many_fields_are_an_error(tmp_path):
+    with pytest.raises(DataError, match=r"cannot read .* with separator ',': found more fields"):
+        read_delimited(saved(tmp_path, "user,item\n1,2\n1,2,3\n"))
+
+
+def test_a_forgotten_header_is_noticed(tmp_path):
+    with pytest.raises(DataError, match=r"holds numbers, not names \(1, 2\): say header=False"):
+        read_delimited(saved(tmp_path, "1,2\n3,4\n"))
+
+
+def test_two_columns_of_one_name_are_an_error(tmp_path):
+    with pytest.raises(DataError, match=r"two columns of .* have one name"):
+        read_delimited(saved(tmp_path, "user,user\n3,4\n"))
+
+
+def test_the_wrong_number_of_names_is_an_error(tmp_path):
+    path = saved(tmp_path, "1,2\n3,4\n")
+    with pytest.raises(DataError, match="has 2 columns, but 3 names were given"):
+        read_delimited(path, header=False, columns=["a", "b", "c"])
+    with pytest.raises(OptionError, match="separator must not be empty"):
+        read_delimited(path, separator="")
+
+
+@pytest.mark.parametrize(
+    "text", ["2024-03-01", "2024-03-01 00:00", "2024-03-01T00:00:00", "2024-03-01T01:00:00+01:00"]
+)
+def test_iso_times_are_read(text):
+    assert str(parse_times(pl.Series([text, None]))[0]) == "2024-03-01 00:00:00"
+
+
+def test_text_that_is_no_time_stays_text():
+    assert parse_times(pl.Series(["2024-03-01", "soon"])).dtype == pl.String

@@ -1,0 +1,103 @@
+"""Filters are pure and do what their names say."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmpair.data import Dataset
+from fmpair.data.filter import above, above_mean, all_positive, at_least, core, merge_duplicates
+from fmpair.errors import DataError, OptionError
+
+RATED = Dataset.from_frame(
+    {"user": [1, 1, 1, 2, 2], "item": ["a", "b", "c", "a", "b"], "rating": [1, 3, 5, 4, 4]}
+)
+PLAYS = Dataset.from_frame(
+    {
+        "user": [1, 1, 1, 2],
+        "item": ["a", "a", "a", "b"],
+        "time": ["day", "night", "day", None],
+        "rating": [1, 2, 3, 4],
+        "timestamp": [10, 30, 20, 5],
+    }
+)
+PAIRS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=60)
+
+
+def test_above_the_mean_is_strict_and_per_user():
+    assert above_mean(RATED).frame().rows() == [(1, "c", 5)]
+    assert len(above_mean(RATED).items) == 3, "the vocabularies stay"
+
+
+def test_above_leaves_the_threshold_out_and_at_least_keeps_it():
+    assert above(RATED, 4).frame()["item"].to_list() == ["c"]
+    assert at_least(RATED, 4).frame()["item"].to_list() == ["c", "a", "b"]
+
+
+def test_all_events_are_positive_without_their_ratings():
+    assert all_positive(RATED).frame().columns == ["user", "item"]
+    assert len(all_positive(RATED)) == 5
+
+
+def test_nothing_left_is_an_error():
+    with pytest.raises(DataError, match="no event has a rating above 9"):
+        above(RATED, 9)
+    with pytest.raises(DataError, match="the data have no ratings"):
+        above_mean(all_positive(RATED))
+
+
+def test_duplicates_in_one_context_become_a_weight():
+    merged = merge_duplicates(PLAYS)
+    assert merged.frame().select("user", "item", "time", "weight").rows() == [
+        (1, "a", "day", 2.0), (1, "a", "night", 1.0), (2, "b", None, 1.0),
+    ]  # fmt: skip
+    assert merged.columns["rating"].to_list() == [2.0, 2.0, 4.0]
+    assert merged.columns["timestamp"].to_list() == [20, 30, 5]
+
+
+def test_duplicates_across_contexts_lose_the_context():
+    merged = merge_duplicates(PLAYS, context=False)
+    assert merged.context == ()
+    assert merged.weight.tolist() == [3, 1]
+    assert len(PLAYS) == 4, "the data themselves stay"
+
+
+def test_weights_add_up():
+    data = Dataset.from_frame({"user": [1, 1], "item": [2, 2], "weight": [2.5, 0.5]})
+    assert merge_duplicates(data).weight.tolist() == [3]
+
+
+@given(PAIRS)
+def test_merging_keeps_the_pairs_and_the_number_of_events(pairs):
+    frame = pl.DataFrame(pairs, schema=["user", "item"], orient="row")
+    merged = merge_duplicates(Dataset.from_frame(frame))
+    assert merged.frame().select("user", "item").rows() == list(dict.fromkeys(pairs))
+    assert merged.weight.sum() == len(pairs)
+
+
+@given(PAIRS, st.integers(1, 3), st.integers(1, 3))
+def test_in_the_core_everyone_has_enough(pairs, users, items):
+    data = Dataset.from_frame(pl.DataFrame(pairs, schema=["user", "item"], orient="row"))
+    try:
+        left = core(data, users, items)
+    except DataError:
+        return
+    assert np.bincount(left.user).min() >= users
+    assert np.bincount(left.item).min() >= items
+    assert len(np.unique(left.user)) == len(left.users)
+
+
+def test_the_core_is_found_step_by_step():
+    # d has two events only until item 4 falls out
+    chain = {"user": ["a", "a", "b", "b", "d", "d"], "item": [1, 2, 1, 2, 2, 4]}
+    left = core(Dataset.from_frame(chain), users=2, items=2)
+    assert left.users.ids.to_list() == ["a", "b"]
+    assert len(left) == 4
+
+
+def test_an_empty_core_is_an_error():
+    with pytest.raises(DataError, match="no events are left in the core of 9 per user"):
+        core(RATED, users=9, items=1)
+    with pytest.raises(OptionError, match="must be at least 1"):
+        core(RATED, users=0)

@@ -1,0 +1,117 @@
+"""The reference engine is the definition: finite differences check it, the CPU engine follows it."""
+
+import numpy as np
+import pytest
+
+from fmpair.arrays import Rows, empty_rows, group_rows
+from fmpair.engine import cpu, reference
+from fmpair.engine.problem import Parameters, Problem, Settings
+
+
+def random_rows(rng, count, columns, most, spread=True):
+    """`count` rows of up to `most` distinct columns with random values."""
+    picks = [rng.permutation(columns)[: rng.integers(0, most + 1)] for _ in range(count)]
+    owner = np.repeat(np.arange(count), [len(p) for p in picks])
+    column = np.concatenate(picks).astype(np.int32) if len(owner) else np.zeros(0, np.int32)
+    value = rng.uniform(0.2, 1.0, len(owner)) if spread else np.ones(len(owner))
+    return group_rows(owner, column, count, value.astype(np.float32))
+
+
+def problem_of(parts, users=12, items=15, events=90, seed=0, weights=False, known=False):
+    """A small random problem; parts: any of c (context), u (profiles), a (attributes)."""
+    rng = np.random.default_rng(seed)
+    contexts = random_rows(rng, 6, 5, 3) if "c" in parts else empty_rows(1)
+    situation = rng.integers(0, contexts.size, events).astype(np.int32)
+    profiles = random_rows(rng, users, 4, 2) if "u" in parts else empty_rows(users)
+    if "u" in parts:
+        profiles = Rows(profiles.start, profiles.column + np.int32(5), profiles.value)
+    attributes = random_rows(rng, items, 6, 4) if "a" in parts else empty_rows(items)
+    return Problem(
+        rng.integers(0, users, events).astype(np.int32),
+        rng.integers(0, items, events).astype(np.int32),
+        rng.uniform(0.5, 2, events).astype(np.float32) if weights else np.ones(events, np.float32),
+        rng.random(events) < 0.2 if known else np.zeros(events, bool),
+        situation,
+        contexts,
+        profiles,
+        attributes,
+    )
+
+
+def parameters_of(problem, factors=5, seed=1):
+    rng = np.random.default_rng(seed)
+    shapes = [(problem.users, factors), (problem.items, factors), (problem.items,),
+              (9, factors), (6, factors), (6,)]  # fmt: skip
+    return Parameters(*(rng.normal(0, 0.3, shape).astype(np.float32) for shape in shapes))
+
+
+def settings_of(**changes):
+    base = dict(seed=3, positives="permutation", blocks=1, deal_every=2, threads=1, user=0.01,
+                positive=0.02, negative=0.03, bias=0.04, query=np.full(9, 0.05, np.float32),
+                features=np.full(6, 0.06, np.float32))  # fmt: skip
+    return Settings(**{**base, **changes})
+
+
+@pytest.mark.parametrize("parts", ["", "c", "u", "a", "cua"])
+def test_the_gradient_of_every_row_agrees_with_finite_differences(parts):
+    problem = problem_of(parts)
+    start = parameters_of(problem)
+    state = reference.begin(problem, start, settings_of())
+    reference.epoch(state, 1, 0.0)
+    pair = next(p for p in reference._pairs(state, 0, 0, 1) if "a" not in parts or len(p.good[0]))
+    tables = state.parameters
+    slopes = reference.gradients(tables, pair)
+    strength = -np.expm1(-reference.pair_loss(tables, pair))
+    for (name, row), slope in slopes.items():
+        table = getattr(tables, name)
+        for place in np.ndindex(table[row].shape) if table.ndim > 1 else [()]:
+            where = (row, *place)
+            kept, step = table[where], 1e-6
+            table[where] = kept + step
+            above = reference.pair_loss(tables, pair)
+            table[where] = kept - step
+            below = reference.pair_loss(tables, pair)
+            table[where] = kept
+            ascent = strength * np.asarray(slope)[place]
+            assert (below - above) / (2 * step) == pytest.approx(ascent, abs=1e-6), name
+
+
+@pytest.mark.parametrize("positives", ["permutation", "bootstrap", "user"])
+@pytest.mark.parametrize("parts", ["", "c", "u", "a", "cua"])
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_the_cpu_engine_learns_what_the_reference_learns(parts, blocks, positives):
+    problem = problem_of(parts, weights=True, known=blocks == 3)
+    start = parameters_of(problem)
+    settings = settings_of(blocks=blocks, positives=positives)
+    slow, fast = (e.begin(problem, start, settings) for e in (reference, cpu))
+    for number in (1, 2, 3):
+        losses = [reference.epoch(slow, number, 0.05), cpu.epoch(fast, number, 0.05)]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    for name, wanted, got in zip(
+        Parameters._fields, reference.snapshot(slow), cpu.snapshot(fast)
+    ):
+        np.testing.assert_allclose(got, wanted, atol=2e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("parts", ["", "cua"])
+def test_any_number_of_threads_gives_the_same_bits(parts):
+    problem = problem_of(parts, users=60, items=80, events=2000)
+    start = parameters_of(problem)
+    results = []
+    for threads in (1, 2, 4):
+        state = cpu.begin(problem, start, settings_of(blocks=4, threads=threads))
+        for number in range(1, 5):
+            cpu.epoch(state, number, 0.05)
+        results.append(b"".join(table.tobytes() for table in cpu.snapshot(state)))
+    assert len(set(results)) == 1
+
+
+def test_a_frozen_table_does_not_move():
+    problem = problem_of("cua")
+    start = parameters_of(problem)
+    state = cpu.begin(problem, start, settings_of(item_rate=0.0, query_rate=0.0, feature_rate=0.0))
+    cpu.epoch(state, 1, 0.05)
+    after = cpu.snapshot(state)
+    assert not np.array_equal(after.users, start.users)
+    for name in ("items", "item_bias", "query", "features", "feature_bias"):
+        np.testing.assert_array_equal(getattr(after, name), getattr(start, name))
