@@ -21,6 +21,11 @@ class Rows(NamedTuple):
     def size(self) -> int:
         return len(self.start) - 1
 
+    @property
+    def owner(self) -> np.ndarray:
+        """int64 [entries]: the row of each entry."""
+        return np.repeat(np.arange(self.size), np.diff(self.start))
+
     def take(self, rows: np.ndarray) -> Rows:
         """The given rows, in the given order."""
         lengths = np.diff(self.start)[rows]
@@ -29,11 +34,12 @@ class Rows(NamedTuple):
         return Rows(start, self.column[entries], self.value[entries])
 
     def dot(self, table: np.ndarray) -> np.ndarray:
-        """Sum of value * table[index] per row: [rows, columns]."""
+        """Sum of value * table[column] per row: [rows, columns of the table]."""
         out = np.zeros((self.size, table.shape[1]), table.dtype)
-        owner = np.repeat(np.arange(self.size), np.diff(self.start))
-        if len(owner):
-            np.add.at(out, owner, self.value[:, None] * table[self.column])
+        filled = np.diff(self.start) > 0
+        if len(self.column):
+            products = self.value[:, None] * table[self.column]
+            out[filled] = np.add.reduceat(products, self.start[:-1][filled])
         return out
 
 
@@ -52,33 +58,54 @@ def empty_rows(count: int) -> Rows:
 def group_rows(
     owner: np.ndarray, index: np.ndarray, count: int, value: np.ndarray | None = None
 ) -> Rows:
-    """Entries (owner, index, value) as `count` rows, each sorted by index."""
-    order = np.lexsort((index, owner))
+    """Entries (owner, index, value) as `count` rows, each sorted by index; value 1 if not given."""
+    key = _keys(owner, index)
     if value is None:
-        value = np.ones(len(index), np.float32)
-    lengths = np.bincount(owner, minlength=count)
-    return Rows(starts(lengths), index[order].astype(np.int32), value[order].astype(np.float32))
+        key.sort()  # the key says all there is to know: no order to carry along
+        value = np.ones(len(key), np.float32)
+    else:
+        order = np.argsort(key, kind="stable")
+        key, value = key[order], value[order].astype(np.float32)
+    start = starts(np.bincount(owner, minlength=count))
+    return Rows(start, (key & 0xFFFFFFFF).astype(np.int32), value)
+
+
+def add_repeats(rows: Rows) -> Rows:
+    """Sorted rows in which a column occurs once per row; the values of repeats are added up."""
+    key = _keys(rows.owner, rows.column)
+    first = np.flatnonzero(np.diff(key, prepend=-1))
+    if len(first) == len(key):
+        return rows
+    value = np.add.reduceat(rows.value, first)
+    owner = key[first] >> 32
+    return Rows(starts(np.bincount(owner, minlength=rows.size)), rows.column[first], value)
 
 
 def distinct_pairs(owner: np.ndarray, index: np.ndarray, count: int) -> Rows:
     """The distinct (owner, index) pairs as `count` sorted rows, each with its number of times."""
-    rows = group_rows(owner, index, count)
-    if not len(rows.column):
-        return rows
-    owners = np.repeat(np.arange(count), np.diff(rows.start))
-    new = np.ones(len(owners), bool)
-    new[1:] = (owners[1:] != owners[:-1]) | (rows.column[1:] != rows.column[:-1])
-    first = np.flatnonzero(new)
-    times = np.diff(np.append(first, len(owners))).astype(np.float32)
-    return Rows(starts(np.bincount(owners[first], minlength=count)), rows.column[first], times)
+    return add_repeats(group_rows(owner, index, count))
 
 
 def join_rows(parts: list[Rows]) -> Rows:
     """Rows side by side: row r of the result holds row r of every part, in order."""
-    count = parts[0].size
-    owner = np.concatenate([np.repeat(np.arange(count), np.diff(p.start)) for p in parts])
-    order = np.argsort(owner, kind="stable")
-    lengths = np.sum([np.diff(p.start) for p in parts], axis=0)
-    index = np.concatenate([p.column for p in parts])[order]
-    value = np.concatenate([p.value for p in parts])[order]
-    return Rows(starts(lengths), index, value)
+    start = np.sum([part.start for part in parts], axis=0)
+    column, value = np.empty(start[-1], np.int32), np.empty(start[-1], np.float32)
+    place = start[:-1].copy()  # where the next part's entries of each row go
+    for part in parts:
+        lengths = np.diff(part.start)
+        to = np.repeat(place - part.start[:-1], lengths) + np.arange(len(part.column))
+        column[to], value[to] = part.column, part.value
+        place += lengths
+    return Rows(start, column, value)
+
+
+def stack_rows(*parts: Rows) -> Rows:
+    """The rows of each part, one part below the other."""
+    lengths = np.concatenate([np.diff(part.start) for part in parts])
+    column = np.concatenate([part.column for part in parts])
+    return Rows(starts(lengths), column, np.concatenate([part.value for part in parts]))
+
+
+def _keys(owner: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """int64 [entries]: one number per pair, in the order of owner, then index."""
+    return (owner.astype(np.int64) << 32) | index

@@ -31,6 +31,7 @@ def problem_of(parts, users=12, items=15, events=90, seed=0, weights=False, know
         rng.integers(0, items, events).astype(np.int32),
         rng.uniform(0.5, 2, events).astype(np.float32) if weights else np.ones(events, np.float32),
         rng.random(events) < 0.2 if known else np.zeros(events, bool),
+        rng.random(items) < 0.8,
         situation,
         contexts,
         profiles,

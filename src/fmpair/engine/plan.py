@@ -25,12 +25,15 @@ MOST_BLOCKS = 64
 
 
 class Events(NamedTuple):
-    """The events of a problem, user by user. start: int64 [users + 1]; item, event: int32."""
+    """The events of a problem, user by user. start: int64 [users + 1]; item, event: int32.
+
+    drawn: bool [items], the items that may be drawn as negatives.
+    """
 
     start: np.ndarray
     item: np.ndarray
     event: np.ndarray
-    items: int
+    drawn: np.ndarray
 
 
 class Deal(NamedTuple):
@@ -77,7 +80,7 @@ def by_user(problem: Problem, numbered: bool) -> Events:
     item = np.empty_like(problem.item)
     event = np.empty(len(item) if numbered else 0, np.int32)
     _sort(problem.user, problem.item, start[:-1].copy(), item, event)
-    return Events(start, item, event, problem.items)
+    return Events(start, item, event, problem.drawn)
 
 
 @njit(cache=True, nogil=True)
@@ -95,11 +98,11 @@ def deal(events: Events, blocks: int, seed: int, number: int) -> Deal:
     """The number-th dealing: a pure function of its arguments."""
     rng = np.random.default_rng([seed, 2, number])
     activity = np.diff(events.start)
-    popularity = np.bincount(events.item, minlength=events.items)
-    user_at, user_block = _dealt(activity, blocks, rng)
-    item_at, item_block = _dealt(popularity, blocks, rng)
-    position = np.empty(events.items, np.int32)
-    position[item_at] = np.arange(events.items, dtype=np.int32)
+    popularity = np.bincount(events.item, minlength=len(events.drawn))
+    user_at, user_block = _dealt(activity, activity > 0, blocks, rng)
+    item_at, item_block = _dealt(popularity, events.drawn | (popularity > 0), blocks, rng)
+    position = np.empty(len(item_at), np.int32)
+    position[item_at] = np.arange(len(item_at), dtype=np.int32)
     item_edge = np.searchsorted(item_block[item_at], np.arange(blocks + 1))
     counts = np.zeros((2, blocks * blocks), np.int64)
     _count(events, user_at, user_block, item_block, blocks, counts)
@@ -114,11 +117,16 @@ def deal(events: Events, blocks: int, seed: int, number: int) -> Deal:
     return Deal(user_at, item_at, item_edge, cell, run_user, run_start, item, event)
 
 
-def _dealt(times: np.ndarray, blocks: int, rng: np.random.Generator) -> tuple:
-    """(ids in dealt order int32, block of each id int16): blocks alike in number and in times."""
+def _dealt(
+    times: np.ndarray, dealt: np.ndarray, blocks: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """(ids in dealt order int32, block of each id int16): blocks alike in number and in times.
+
+    Ids that are not dealt come last, in block B.
+    """
     chance = rng.random(len(times))
-    ranked = np.lexsort((chance, -times))
-    active = int((times > 0).sum())
+    ranked = np.lexsort((chance, -times, ~dealt))
+    active = int(dealt.sum())
     rows = -(-active // blocks)
     shuffled = rng.permuted(np.tile(np.arange(blocks, dtype=np.int16), (rows, 1)), axis=1)
     block = np.full(len(times), blocks, np.int16)

@@ -16,6 +16,7 @@ class Problem(NamedTuple):
 
     user, item, situation: int32 [events]; weight: float32 [events].
     known: bool [events], events that are only known to be positive and are not learned from.
+    drawn: bool [items], the items that may be drawn as negatives.
     contexts: rows over the query features, one per situation; user_rows: the same, one per user.
     item_rows: rows over the item features, one per item.
     """
@@ -24,6 +25,7 @@ class Problem(NamedTuple):
     item: np.ndarray
     weight: np.ndarray
     known: np.ndarray
+    drawn: np.ndarray
     situation: np.ndarray
     contexts: Rows
     user_rows: Rows

@@ -24,30 +24,38 @@ def with_sources(
         raise DataError("cross-domain features need a domain column, and the data have none")
     if choose not in CHOICES:
         raise OptionError(f"choose must be one of {listing(CHOICES)}, not {choose!r}")
-    events = data.frame()
-    domains = events["domain"].unique(maintain_order=True).drop_nulls().to_list()
+    if choose == "rated" and "rating" not in data.columns.columns:
+        raise DataError("choose='rated' needs a rating column, and the data have none")
+    if not (isinstance(most, int) and most >= 1):
+        raise OptionError(f"most must be a whole number of at least 1, not {most!r}")
+    domain_of = data.columns["domain"]
+    domains = domain_of.drop_nulls().unique(maintain_order=True).to_list()
     if target not in domains:
         raise DataError(unknown("domain", target, domains))
-    table = pl.DataFrame({"user": data.users.ids}).hstack(data.user_table)
+    table = data.user_table
     for domain in sorted(d for d in domains if d != target):
-        picked = _picked(events.filter(pl.col("domain") == domain), most, choose, seed)
-        lists = picked.group_by("user").agg(pl.col("item").alias(f"source_{domain}"))
-        table = table.join(lists, on="user", how="left", maintain_order="left")
-    rows = np.flatnonzero((events["domain"] == target).fill_null(False).to_numpy())
-    inside = data.take(rows).compact()
-    kept = table.filter(pl.col("user").is_in(inside.users.ids.implode()))
-    return inside.with_users(kept)
+        source = data.take(_where(domain_of, domain))
+        lists = _lists(data, _picked(source, most, choose, seed)).alias(f"source_{domain}")
+        table = table.with_columns(lists) if table.width else lists.to_frame()
+    return replace(data, user_table=table).take(_where(domain_of, target)).compact()
 
 
-def _picked(events: pl.DataFrame, most: int, choose: str, seed: int) -> pl.DataFrame:
-    """At most `most` distinct items per user of one source domain."""
-    pairs = events.group_by("user", "item", maintain_order=True).agg(
-        pl.col("rating").max() if "rating" in events.columns else pl.lit(0.0).alias("rating")
+def _where(values: pl.Series, value: str) -> np.ndarray:
+    return np.flatnonzero((values == value).fill_null(False).to_numpy())
+
+
+def _lists(data: Dataset, picked: pl.DataFrame) -> pl.Series:
+    """The picked items' ids as one list per user of the data, null where there are none."""
+    named = picked.select("user", pl.Series("ids", data.items.take(picked["item"].to_numpy())))
+    lists = named.group_by("user").agg("ids")
+    every = pl.DataFrame({"user": np.arange(len(data.users), dtype=np.int32)})
+    return every.join(lists, on="user", how="left", maintain_order="left")["ids"]
+
+
+def _picked(source: Dataset, most: int, choose: str, seed: int) -> pl.DataFrame:
+    """At most `most` distinct items per user of one source domain: user and item numbers."""
+    rating = source.columns["rating"] if choose == "rated" else pl.Series([0.0])
+    events = pl.DataFrame({"user": source.user, "item": source.item}).with_columns(
+        rating.alias("rating") if choose == "rated" else pl.lit(0.0).alias("rating")
     )
-    noise = np.random.default_rng(seed).random(len(pairs))
-    pairs = pairs.with_columns(
-        pl.Series("chance", noise), pl.len().over("item").alias("times")
-    )
-    first = {"random": ["chance"], "popular": ["times", "chance"], "rated": ["rating", "chance"]}
-    ordered = pairs.sort("user", *first[choose], descending=[False] + [True] * len(first[choose]))
-    return ordered.group_by("user", maintain_order=True).head(most)
+    return events

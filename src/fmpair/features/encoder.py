@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, group_rows, starts
-from fmpair.data.vocabulary import Vocabulary
+from fmpair.arrays import Rows, add_repeats, group_rows
+from fmpair.data.vocabulary import Vocabulary, as_plain
 from fmpair.errors import DataError
 from fmpair.features.entries import entries_of
-from fmpair.features.field import Field, kind_by_type
+from fmpair.features.field import Field, kind_of
 
+NUMBERS = ("boolean", "numeric", "binned")
 FAR = 5.0  # standardised values beyond this are drawn in, so that an outlier cannot blow up a step
+LARGEST = float(np.finfo(np.float32).max)  # a number beyond it is taken as missing, as infinity is
 
 
 @dataclass(frozen=True)
@@ -36,15 +38,10 @@ class Encoder:
     @classmethod
     def fit(cls, role: str, values: pl.Series, field: Field) -> Encoder:
         """The encoder of a training column."""
-        name = values.name
-        kind = kind_by_type(name, values) if field.kind == "auto" else field.kind
-        encoder = cls(role, name, replace(field, kind=kind))
-        if kind in ("numeric", "binned"):
+        encoder = cls(role, values.name, replace(field, kind=kind_of(values, field)))
+        if encoder.field.kind in NUMBERS:
             return _fit_numbers(encoder, values)
-        if kind == "boolean":
-            return encoder
-        _, members, _ = entries_of(values, encoder.field)
-        return replace(encoder, vocabulary=Vocabulary.of(members))
+        return replace(encoder, vocabulary=Vocabulary.of(encoder._members(values)))
 
     @property
     def size(self) -> int:
@@ -58,98 +55,119 @@ class Encoder:
         if self.vocabulary is not None:
             return [f"{self.name}={value}" for value in self.vocabulary.ids.to_list()]
         if self.field.kind == "binned":
-            bounds = ["-inf", *(f"{edge:.4g}" for edge in self.edges), "inf"]
-            return [f"{self.name} in ({a}, {b}]" for a, b in zip(bounds, bounds[1:])]
+            bounds = ["-inf", *_texts(self.edges), "inf"]
+            return [f"{self.name} in ({a}, {b}]" for a, b in pairwise(bounds)]
         return [self.name]
 
     def encode(self, values: pl.Series) -> tuple[Rows, int]:
         """Features of each row, local to the field, and how many values were unseen."""
-        if self.field.kind in ("numeric", "binned", "boolean"):
+        unseen = 0
+        if self.vocabulary is None:
             owner, index, value = self._encode_numbers(values)
-            unseen = 0
         else:
             owner, members, value = entries_of(values, self.field)
-            assert self.vocabulary is not None
             index = self.vocabulary.numbers(members)
             known = index >= 0
-            unseen = int((~known).sum())
-            owner, index, value = owner[known], index[known], value[known]
-        rows = combine(group_rows(owner, index, len(values), value))
+            unseen = len(known) - int(known.sum())
+            if unseen:
+                owner, index, value = owner[known], index[known], value[known]
+        rows = add_repeats(group_rows(owner, index, len(values), value))
         several = self.field.kind in ("multi", "weighted")
         wanted = several if self.field.normalize is None else self.field.normalize
         return scaled(sum_to_one(rows) if wanted else rows, self.field.scale), unseen
 
     def _encode_numbers(self, values: pl.Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        numbers = _numbers(values, self.name)
-        owner = np.flatnonzero(np.isfinite(numbers)).astype(np.int64)
+        """(row, feature, value) of each number; zero is absent."""
+        numbers = self._numbers(values)
+        owner = np.flatnonzero(~np.isnan(numbers))
         value = numbers[owner]
         if self.field.kind == "binned":
             index = np.searchsorted(np.asarray(self.edges), value, side="left")
-            return owner, index.astype(np.int32), np.ones(len(owner), np.float32)
-        if self.field.kind == "numeric" and self.field.standardize:
+            return owner, index, np.ones(len(owner))
+        if self.field.kind == "boolean":
+            value = (value != 0).astype(np.float64)
+        elif self.field.standardize:
             value = np.clip((value - self.centre) / self.spread, -FAR, FAR)
         present = value != 0
-        index = np.zeros(int(present.sum()), np.int32)
-        return owner[present], index, value[present].astype(np.float32)
+        return owner[present], np.zeros(int(present.sum()), np.int32), value[present]
+
+    def _numbers(self, values: pl.Series) -> np.ndarray:
+        """float64 [rows]; NaN where missing."""
+        plain = as_plain(values)
+        if plain.dtype == pl.String and self.field.kind == "boolean":
+            plain = plain.str.to_lowercase().replace({"true": "1", "false": "0"})
+        if plain.dtype.is_nested():
+            raise DataError(f"column {self.name!r} holds {plain.dtype}, not {self.field.kind}")
+        numbers = plain.cast(pl.Float64, strict=False)
+        wrong = values.filter(numbers.is_null() & plain.is_not_null())
+        if len(wrong):
+            raise DataError(f"column {self.name!r} is {self.field.kind}: {wrong[0]!r} is no number")
+        found = numbers.fill_null(float("nan")).to_numpy()
+        return np.where(np.abs(found) <= LARGEST, found, np.nan)
+
+    def _members(self, values: pl.Series) -> pl.Series:
+        """The members of a column's cells, in order of first appearance, perhaps with repeats."""
+        distinct = values if values.dtype.is_nested() else values.unique(maintain_order=True)
+        return entries_of(distinct, self.field)[1]
 
     def extend(self, values: pl.Series) -> Encoder:
         """With new values appended; those known keep their places."""
         if self.vocabulary is None:
             return self
-        _, members, _ = entries_of(values, self.field)
-        return replace(self, vocabulary=self.vocabulary.extend(members))
-
-
-def combine(rows: Rows) -> Rows:
-    """Rows in which an index occurs once; the values of repeats are added up."""
-    if not len(rows.column):
-        return rows
-    owner = np.repeat(np.arange(rows.size), np.diff(rows.start))
-    new = np.ones(len(owner), bool)
-    new[1:] = (owner[1:] != owner[:-1]) | (rows.column[1:] != rows.column[:-1])
-    first = np.flatnonzero(new)
-    value = np.add.reduceat(rows.value, first).astype(np.float32)
-    return Rows(starts(np.bincount(owner[first], minlength=rows.size)), rows.column[first], value)
+        members = self._members(values)
+        if not len(self.vocabulary):  # a column without any value said nothing of its type
+            return replace(self, vocabulary=Vocabulary.of(members))
+        try:
+            return replace(self, vocabulary=self.vocabulary.extend(members))
+        except DataError:
+            raise DataError(
+                f"column {self.name!r} holds {values.dtype}, but the model knows its values as "
+                f"{self.vocabulary.ids.dtype}: give both the same type"
+            ) from None
 
 
 def sum_to_one(rows: Rows) -> Rows:
     """Rows whose absolute values sum to one."""
-    owner = np.repeat(np.arange(rows.size), np.diff(rows.start))
+    owner = rows.owner
     total = np.bincount(owner, weights=np.abs(rows.value), minlength=rows.size)
-    return rows._replace(value=(rows.value / np.maximum(total, 1e-12)[owner]).astype(np.float32))
+    total[total == 0] = 1.0
+    return rows._replace(value=(rows.value / total[owner]).astype(np.float32))
 
 
 def scaled(rows: Rows, scale: float) -> Rows:
+    """Rows with every value multiplied."""
     return rows if scale == 1.0 else rows._replace(value=rows.value * np.float32(scale))
 
 
 def _fit_numbers(encoder: Encoder, values: pl.Series) -> Encoder:
-    numbers = _numbers(values, encoder.name)
-    known = numbers[np.isfinite(numbers)]
+    """With bin edges, or with centre and spread, where the field asks for them."""
+    numbers = encoder._numbers(values)
+    known = numbers[~np.isnan(numbers)]
     if encoder.field.kind == "binned":
         return replace(encoder, edges=_edges(known, encoder.field))
-    if not encoder.field.standardize or not len(known):
+    if encoder.field.kind == "boolean" or not encoder.field.standardize or not len(known):
         return encoder
-    spread = float(known.std())
-    return replace(encoder, centre=float(known.mean()), spread=spread if spread > 0 else 1.0)
+    if known.min() == known.max():  # rounding gives a constant a tiny spread
+        return replace(encoder, centre=float(known[0]))
+    return replace(encoder, centre=float(known.mean()), spread=float(known.std()) or 1.0)
 
 
 def _edges(known: np.ndarray, field: Field) -> tuple[float, ...]:
-    """Inner bin edges; equal ones fall together."""
+    """Inner bin edges; equal ones fall together. Quantiles are values of the column themselves."""
     if not len(known):
         return ()
     inner = np.linspace(0, 1, field.bins + 1)[1:-1]
     if field.binning == "quantile":
-        found = np.quantile(known, inner)
+        found = np.quantile(known, inner, method="inverted_cdf")
     else:
         found = known.min() + inner * (known.max() - known.min())
     return tuple(float(edge) for edge in np.unique(found) if edge < known.max())
 
 
-def _numbers(values: pl.Series, name: str) -> np.ndarray:
-    """float64 [rows]; NaN where missing."""
-    try:
-        cast: Any = values.cast(pl.Float64)
-    except pl.exceptions.PolarsError:
-        raise DataError(f"column {name!r} holds {values.dtype}: it cannot be numeric") from None
-    return cast.fill_null(float("nan")).to_numpy()
+def _texts(edges: tuple[float, ...]) -> list[str]:
+    """Distinct numbers with the fewest digits, from four on, that tell them apart."""
+    for digits in range(4, 17):
+        texts = [f"{edge:.{digits}g}" for edge in edges]
+        if len(set(texts)) == len(edges):
+            return texts
+    return [repr(edge) for edge in edges]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Any
 
 import polars as pl
 
-from fmpair.errors import DataError, OptionError, listing
+from fmpair.errors import DataError, OptionError, listing, unknown
 
 KINDS = ("auto", "categorical", "multi", "boolean", "numeric", "binned", "weighted")
 BINNINGS = ("quantile", "uniform")
+NO_ENCODING = (pl.Object, pl.Binary)
 
 # An integer column is a code (an hour, a city) while its values repeat, else a quantity.
 CODE_REPEATS = 5
@@ -49,9 +52,15 @@ class Field:
             raise OptionError(f"binning must be one of {listing(BINNINGS)}, not {self.binning!r}")
         if not (isinstance(self.bins, int) and self.bins >= 2):
             raise OptionError(f"bins must be a whole number of at least 2, not {self.bins!r}")
+        if not (isinstance(self.separator, str) and self.separator):
+            raise OptionError(f"separator must be text such as '|', not {self.separator!r}")
+        if not isinstance(self.normalize, bool | None) or not isinstance(self.standardize, bool):
+            raise OptionError("normalize and standardize of a field must be true or false")
         for name in ("scale", "start", "regularization"):
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= 0):
+            if value is None and name == "regularization":
+                continue
+            if not (isinstance(value, Real) and math.isfinite(value) and value >= 0):
                 raise OptionError(f"{name} of a field must be 0 or more, not {value!r}")
 
 
@@ -61,11 +70,24 @@ def field_from(options: Any) -> Field:
         return options
     if isinstance(options, str):
         return Field(kind=options)
-    known = {f.name for f in fields(Field)}
-    wrong = sorted(set(options) - known)
-    if wrong:
-        raise OptionError(f"unknown field option {wrong[0]!r}. Known: {listing(sorted(known))}")
+    if not isinstance(options, Mapping):
+        raise OptionError(f"a field is a kind's name or a mapping of options, not {options!r}")
+    known = [option.name for option in fields(Field)]
+    wrong = next((name for name in options if name not in known), None)
+    if wrong is not None:
+        raise OptionError(unknown("field option", wrong, known))
     return Field(**options)
+
+
+def kind_of(values: pl.Series, field: Field) -> str:
+    """The kind of encoding of a column: the field's, or by type; refused where they do not fit."""
+    name, dtype = values.name, values.dtype
+    kind = kind_by_type(name, values) if field.kind == "auto" else field.kind
+    inner = getattr(dtype, "inner", dtype if isinstance(dtype, pl.Struct) else None)
+    fits = inner is None or kind == "weighted" or (kind == "multi" and not inner.is_nested())
+    if not fits or dtype in NO_ENCODING:
+        raise DataError(f"column {name!r} holds {dtype}, which cannot be {kind}")
+    return kind
 
 
 def kind_by_type(name: str, values: pl.Series) -> str:
@@ -80,8 +102,9 @@ def kind_by_type(name: str, values: pl.Series) -> str:
     if isinstance(dtype, pl.Struct):
         return "weighted"
     if dtype.is_integer():
-        known, distinct = len(values) - values.null_count(), values.n_unique()
-        is_code = distinct <= CODE_MOST and known >= CODE_REPEATS * distinct
+        known = values.drop_nulls()
+        distinct = known.n_unique()
+        is_code = distinct <= CODE_MOST and len(known) >= CODE_REPEATS * distinct
         return "categorical" if is_code or distinct <= 3 else "numeric"
     if dtype.is_numeric():
         return "numeric"

@@ -16,6 +16,8 @@ from fmpair.errors import OptionError, unknown
 from fmpair.features.encoder import Encoder, sum_to_one
 from fmpair.features.field import Field, field_from
 
+EVENT = "__event"
+
 
 @dataclass(frozen=True)
 class Side:
@@ -101,7 +103,8 @@ class FeatureSpace:
             for role, values in columns
         ]
         query = Side(tuple(e for e in encoders if e.role != "item"))
-        return cls(data.users, data.items, query, Side(tuple(e for e in encoders if e.role == "item")), whole)  # fmt: skip
+        item = Side(tuple(e for e in encoders if e.role == "item"))
+        return cls(data.users, data.items, query, item, whole)
 
     @property
     def context(self) -> list[str]:
@@ -138,17 +141,15 @@ class FeatureSpace:
 
 def situations(space: FeatureSpace, data: Dataset) -> tuple[Rows, np.ndarray]:
     """The distinct contexts of the events as feature rows, and each event's: int32 [events]."""
-    if not data.context:
+    names = [name for name in data.context if name in space.context]
+    if not names:
         return empty_rows(1), np.zeros(len(data), np.int32)
-    frame = data.columns.select(data.context)
-    if any(dtype.is_nested() for dtype in frame.dtypes):
-        return space.context_rows(frame)[0], np.arange(len(data), dtype=np.int32)
-    distinct = frame.unique(maintain_order=True)
-    numbered = distinct.with_row_index("__situation")
-    joined = frame.join(
-        numbered, on=frame.columns, how="left", nulls_equal=True, maintain_order="left"
-    )
-    return space.context_rows(distinct)[0], joined["__situation"].to_numpy().astype(np.int32)
+    frame = data.columns.select(names)
+    firsts = frame.with_row_index(EVENT).select(pl.col(EVENT).first().over(names))
+    first = firsts[EVENT].to_numpy()  # of the events in the same situation
+    is_first = first == np.arange(len(first))
+    number = np.cumsum(is_first, dtype=np.int32) - 1
+    return space.context_rows(frame.filter(pl.Series(is_first)))[0], number[first]
 
 
 def _options(

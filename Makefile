@@ -1,0 +1,51 @@
+# Everything a checkout needs is made here; PYTHON may name any Python from 3.11 on.
+PYTHON ?= python3
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
+# Stamps: set-up is done again only when the requirements have changed.
+CORE := $(VENV)/.installed
+TEST := $(VENV)/.installed-test
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench clean
+
+help:  ## list what can be made
+	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*## +/\t/' | expand -t 10
+
+demo: $(CORE)  ## set up, then see fmpair at work on generated data
+	$(BIN)/fmpair demo
+
+test: check  ## set up, then run every check and every test
+	$(BIN)/python -m pytest
+
+check: $(TEST)  ## format, lint, types, import layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(TEST)  ## rewrite the sources in the common format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(CORE)  ## time training and ranking on this machine
+	$(BIN)/python benchmarks/run.py
+
+clean:  ## back to a fresh checkout: the environment and all caches go
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# pip comes last into a new environment, so its presence says that the environment is whole.
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("fmpair needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(CORE): pyproject.toml constraints.txt | $(BIN)/pip
+	$(INSTALL) -e .
+	@touch $@
+
+$(TEST): pyproject.toml constraints.txt | $(BIN)/pip
+	$(INSTALL) -e '.[test]'
+	@touch $(CORE) $@

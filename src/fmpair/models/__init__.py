@@ -1,0 +1,1 @@
+"""Models: recipes and what they become when fitted."""

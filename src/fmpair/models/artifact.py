@@ -1,0 +1,157 @@
+"""A model as one file: safetensors with the schema inside, a checksum, no pickle.
+
+The tensors are the learned tables and the sparse rows; vocabularies are Arrow tables kept as bytes.
+Everything else is one JSON text in the header. The checksum covers the whole file, with its own
+64 digits taken as zeros.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from safetensors import SafetensorError
+from safetensors import numpy as safetensors
+
+from fmpair.arrays import Rows
+from fmpair.data.vocabulary import Vocabulary
+from fmpair.engine.problem import Parameters
+from fmpair.errors import FmpairError, ModelFileError
+from fmpair.features import FeatureSpace, Side
+from fmpair.features.encoder import Encoder
+from fmpair.features.field import Field
+from fmpair.files import write_atomically
+from fmpair.models.recommender import Recommender
+
+FORMAT = 1
+BLANK = "0" * 64
+ROWS = ("user_rows", "item_rows", "seen")
+RECIPES = {"FMPair": "fmpair.models.fm_pair", "Popularity": "fmpair.models.popularity"}
+
+
+def save(model: Recommender, path: str | Path) -> None:
+    """Write the model to a file, all or nothing."""
+    tensors = dict(zip(Parameters._fields, model.parameters))
+    for name in ROWS:
+        for part, array in zip(Rows._fields, getattr(model, name)):
+            tensors[f"{name}.{part}"] = array
+    space = model.space
+    tensors["ids.users"], tensors["ids.items"] = _packed(space.users), _packed(space.items)
+    encoders = [*space.query.encoders, *space.item.encoders]
+    for number, encoder in enumerate(encoders):
+        if encoder.vocabulary is not None:
+            tensors[f"ids.field.{number}"] = _packed(encoder.vocabulary)
+    header = {
+        "format": FORMAT,
+        "sha256": BLANK,
+        "recipe": type(model.recipe).__name__,
+        "options": model.recipe.options(),
+        "frame": model.frame_kind,
+        "whole": space.whole,
+        "fields": [_described(encoder) for encoder in encoders],
+    }
+    text = json.dumps(header, sort_keys=True)
+    arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    content = safetensors.save(arrays, metadata={"fmpair": text})
+    digest = hashlib.sha256(content).hexdigest()
+    write_atomically(path, content.replace(BLANK.encode(), digest.encode(), 1))
+
+
+def load(path: str | Path) -> Recommender:
+    """Read a model; a damaged, foreign or later file is refused."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise ModelFileError(f"cannot read model {str(path)!r}: {error.strerror}") from None
+    header = _header(content, path)
+    if header["format"] > FORMAT:
+        raise ModelFileError(
+            f"{str(path)!r} has model format {header['format']}, this fmpair reads up to {FORMAT}: "
+            "upgrade with pip install -U fmpair"
+        )
+    blank = content.replace(header["sha256"].encode(), BLANK.encode(), 1)
+    if hashlib.sha256(blank).hexdigest() != header["sha256"]:
+        raise ModelFileError(f"{str(path)!r} is damaged: its checksum does not match. Restore it from a copy or fit again")  # fmt: skip
+    try:
+        return _model(safetensors.load(content), header)
+    except (SafetensorError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
+        raise ModelFileError(f"{str(path)!r} cannot be read as a model: {error}") from error
+
+
+def _header(content: bytes, path: str | Path) -> dict[str, Any]:
+    """The JSON text of a model file."""
+    length = int.from_bytes(content[:8], "little") if len(content) > 8 else 0
+    try:
+        outer = json.loads(content[8 : 8 + length])
+        header = json.loads(outer["__metadata__"]["fmpair"])
+        if isinstance(header["format"], int) and len(header["sha256"]) == len(BLANK):
+            return header
+    except (ValueError, KeyError, TypeError):
+        pass
+    kind = "empty" if not content else "damaged, or not an fmpair model"
+    raise ModelFileError(f"{str(path)!r} is {kind}")
+
+
+def _model(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Recommender:
+    encoders = [
+        _encoder(text, tensors.get(f"ids.field.{number}"))
+        for number, text in enumerate(header["fields"])
+    ]
+    space = FeatureSpace(
+        _unpacked(tensors["ids.users"]),
+        _unpacked(tensors["ids.items"]),
+        Side(tuple(e for e in encoders if e.role != "item")),
+        Side(tuple(e for e in encoders if e.role == "item")),
+        header["whole"],
+    )
+    parameters = Parameters(*(tensors[name] for name in Parameters._fields))
+    rows = [Rows(*(tensors[f"{name}.{part}"] for part in Rows._fields)) for name in ROWS]
+    return Recommender(space, parameters, *rows, _recipe(header), header["frame"])
+
+
+def _recipe(header: dict[str, Any]) -> Any:
+    name = header["recipe"]
+    if name not in RECIPES:
+        raise ModelFileError(f"the file holds a {name!r}, which this fmpair does not know")
+    try:
+        return getattr(import_module(RECIPES[name]), name).from_options(header["options"])
+    except FmpairError as error:
+        raise ModelFileError(f"the file's options are not understood: {error}") from error
+
+
+def _described(encoder: Encoder) -> dict[str, Any]:
+    """An encoder without its vocabulary, as plain values."""
+    return {
+        "role": encoder.role,
+        "name": encoder.name,
+        "field": asdict(encoder.field),
+        "centre": encoder.centre,
+        "spread": encoder.spread,
+        "edges": list(encoder.edges),
+    }
+
+
+def _encoder(text: dict[str, Any], ids: np.ndarray | None) -> Encoder:
+    vocabulary = None if ids is None else _unpacked(ids)
+    return Encoder(
+        text["role"], text["name"], Field(**text["field"]), vocabulary,
+        text["centre"], text["spread"], tuple(text["edges"]),
+    )  # fmt: skip
+
+
+def _packed(vocabulary: Vocabulary) -> np.ndarray:
+    """Ids of any type as bytes: an Arrow table of one column."""
+    buffer = io.BytesIO()
+    vocabulary.ids.rename("id").to_frame().write_ipc(buffer)
+    return np.frombuffer(buffer.getvalue(), np.uint8)
+
+
+def _unpacked(content: np.ndarray) -> Vocabulary:
+    return Vocabulary(pl.read_ipc(io.BytesIO(content.tobytes()))["id"])

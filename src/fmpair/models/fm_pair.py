@@ -1,0 +1,109 @@
+"""FM-Pair: a factorization machine that learns to rank from pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from fmpair.data import as_dataset
+from fmpair.errors import OptionError, listing
+from fmpair.models import option
+from fmpair.models.recommender import Recommender
+from fmpair.models.training import Epoch, train
+from fmpair.models.validation import Validation, best_epoch, validation_parts
+
+POSITIVES = ("permutation", "bootstrap", "user")
+NEGATIVES = ("uniform",)
+WEIGHTS = ("log", "linear", "none")
+
+
+@dataclass(frozen=True)
+class FMPair:
+    """A recipe: what to learn and how. `fit` gives the fitted thing, a `Recommender`.
+
+    factors: length of the vectors. epochs: passes over the events.
+    learning_rate: step length; it falls in a straight line to a tenth of itself.
+    regularization: one number for user and item vectors, or a mapping with any of user, item,
+        negative, bias, context, user_features, item_features, or the name of a field.
+    initial_sd: standard deviation of the first user and item vectors; fields start at zero.
+    positives: how events are visited: each once (permutation), drawn (bootstrap), or a user
+        drawn and then one of their events (user).
+    negatives: uniform over the items the user has no event with.
+    weights: how an event's weight counts: log (1 + ln w from 1 on), linear, none.
+    item_bias: whether items have a constant of their own.
+    fields: options by column, see `Field`; normalize: all features of a row sum to one.
+    threads: None uses all cores; the model does not depend on it. seed: the model does.
+    blocks: B of the strata plan, None chooses by the size of the data.
+    """
+
+    factors: int = 32
+    epochs: int = 30
+    learning_rate: float = 0.05
+    regularization: float | Mapping[str, float] = 0.01
+    initial_sd: float = 0.1
+    positives: str = "permutation"
+    negatives: str = "uniform"
+    weights: str = "log"
+    item_bias: bool = True
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    normalize: bool = False
+    threads: int | None = None
+    seed: int = 0
+    blocks: int | None = None
+
+    def __post_init__(self) -> None:
+        option.whole("factors", self.factors, 1)
+        option.whole("epochs", self.epochs, 1)
+        option.positive("learning_rate", self.learning_rate)
+        option.not_negative("initial_sd", self.initial_sd)
+        option.one_of("positives", self.positives, POSITIVES)
+        option.one_of("negatives", self.negatives, NEGATIVES)
+        option.one_of("weights", self.weights, WEIGHTS)
+        option.whole("seed", self.seed, 0)
+        for name in ("threads", "blocks"):
+            if getattr(self, name) is not None:
+                option.whole(name, getattr(self, name), 1)
+        option.regularization(self.regularization)
+
+    def train(self, data: Any) -> Iterator[Epoch]:
+        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
+        return train(self, as_dataset(data))
+
+    def fit(
+        self,
+        data: Any,
+        *,
+        validation: Any = None,
+        metric: str = "ndcg@10",
+        patience: int = 5,
+        seed: int | None = None,
+        progress: bool | Callable[[Epoch], None] = False,
+    ) -> Recommender:
+        """Learn from a Dataset or a frame (user, item, every other column context).
+
+        validation: events held out (a Dataset or frame) or the share of events to hold out;
+        the epoch best by `metric` on them is kept, and training stops `patience` epochs after it.
+        progress: True shows a bar; a function is called with every epoch.
+        """
+        recipe = self if seed is None else replace(self, seed=seed)
+        events, held_out = validation_parts(as_dataset(data), validation, recipe.seed)
+        judge = None if held_out is None else Validation(events, held_out, metric, patience)
+        return best_epoch(recipe.train(events), judge, progress, recipe.epochs)
+
+    def options(self) -> dict[str, Any]:
+        """The options as plain values; threads are left out, since no result depends on them."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "threads"}
+        plain["fields"] = {name: option.field_options(f) for name, f in self.fields.items()}
+        if isinstance(self.regularization, Mapping):
+            plain["regularization"] = dict(self.regularization)
+        return plain
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> FMPair:
+        """A recipe from plain values; unknown names are refused."""
+        known = [f.name for f in fields(cls)]
+        wrong = sorted(set(options) - set(known))
+        if wrong:
+            raise OptionError(f"unknown option {wrong[0]!r}. Known: {listing(known, 20)}")
+        return cls(**options)

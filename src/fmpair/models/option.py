@@ -1,0 +1,51 @@
+"""Checks of a recipe's options, each with a message that says what is allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from fmpair.errors import OptionError, listing
+from fmpair.features.field import field_from
+
+GROUPS = ("user", "item", "negative", "bias", "context", "user_features", "item_features")
+
+
+def whole(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+        raise OptionError(f"{name} must be a whole number of at least {least}, not {value!r}")
+
+
+def positive(name: str, value: Any) -> None:
+    if not (_is_number(value) and math.isfinite(value) and value > 0):
+        raise OptionError(f"{name} must be a number above 0, not {value!r}")
+
+
+def not_negative(name: str, value: Any) -> None:
+    if not (_is_number(value) and math.isfinite(value) and value >= 0):
+        raise OptionError(f"{name} must be a number of at least 0, not {value!r}")
+
+
+def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise OptionError(f"{name} must be one of {listing(allowed)}, not {value!r}")
+
+
+def regularization(value: Any) -> None:
+    """A number, or a mapping of numbers; names of fields are checked when the data are known."""
+    if isinstance(value, Mapping):
+        for name, number in value.items():
+            not_negative(f"regularization of {name!r}", number)
+    else:
+        not_negative("regularization", value)
+
+
+def field_options(field: Any) -> dict[str, Any]:
+    """A field's options as plain values."""
+    return asdict(field_from(field))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) or hasattr(value, "__float__")

@@ -1,0 +1,221 @@
+"""The fitted thing: one vector per query, one vector and one constant per item."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fmpair.arrays import Rows
+from fmpair.data.frame import from_polars, kind_of, to_polars
+from fmpair.engine.problem import Parameters
+from fmpair.errors import OptionError, UnknownError, unknown
+from fmpair.features import FeatureSpace
+from fmpair.models import listing, similarity
+from fmpair.models.explanation import explain_terms
+from fmpair.models.query import Queries, queries_of
+
+@dataclass(frozen=True)
+class Recommender:
+    """A fitted model: everything needed to recommend, explain, go on learning, and be saved.
+
+    parameters: the learned tables; user_rows, item_rows: the attributes of known users and items;
+    seen: per user the items of the training events.
+    """
+
+    space: FeatureSpace
+    parameters: Parameters
+    user_rows: Rows
+    item_rows: Rows
+    seen: Rows
+    recipe: Any
+    frame_kind: str = "polars"
+
+    def __repr__(self) -> str:
+        context = f", context {', '.join(self.space.context)}" if self.space.context else ""
+        return (
+            f"Recommender({type(self.recipe).__name__}, {len(self.space.users):,} users, "
+            f"{len(self.space.items):,} items{context})"
+        )
+
+    # The folded arrays: score(query, item) = query_vector . item_vector + item_constant.
+
+    @property
+    def user_ids(self) -> np.ndarray:
+        """The users' own ids [users]."""
+        return self.space.users.ids.to_numpy()
+
+    @cached_property
+    def item_ids(self) -> np.ndarray:
+        """The items' own ids [items], in the order of the item arrays."""
+        return self.space.items.ids.to_numpy()
+
+    @cached_property
+    def item_vectors(self) -> np.ndarray:
+        """float32 [items, factors]: the item's vector plus those of its attributes."""
+        return self.parameters.items + self.item_rows.dot(self.parameters.features)
+
+    @cached_property
+    def item_constants(self) -> np.ndarray:
+        """float32 [items]: bias, the attributes' biases, and the item side's inner pairs."""
+        p = self.parameters
+        bias = p.item_bias + self.item_rows.dot(p.feature_bias[:, None])[:, 0]
+        squares = (p.features * p.features).sum(axis=1, keepdims=True)
+        own = self.item_rows._replace(value=self.item_rows.value**2).dot(squares)[:, 0]
+        alone = (p.items * p.items).sum(axis=1) + own
+        pairs = 0.5 * ((self.item_vectors * self.item_vectors).sum(axis=1) - alone)
+        return (bias + pairs).astype(np.float32)
+
+    def query_vectors(self, queries: Any, *, unknown: str = "features") -> np.ndarray:
+        """float32 [queries, factors] of a frame with a user column and any context columns."""
+        return queries_of(self, to_polars(queries), unknown=unknown).vectors
+
+    # Rankings
+
+    def recommend(
+        self,
+        users: Any = None,
+        n: int = 10,
+        *,
+        context: Mapping[str, Any] | None = None,
+        exclude_seen: bool = True,
+        candidates: Sequence[Any] | None = None,
+        exclude: Sequence[Any] | None = None,
+        user_features: Any = None,
+        unknown: str = "error",
+    ) -> Any:
+        """The n best items for one user, several, all (None), or a frame of users and contexts.
+
+        context: the situation, by column name; missing ones are left open.
+        candidates: only these items; exclude: none of these.
+        user_features: attributes of a new user (a mapping), or a table keyed by user.
+        unknown: what to do with an id or value not seen in training: error, features (go by the
+        features that are known), popular (leave the user out of the score).
+        Gives a frame (user, context, item, score, rank) of the kind the model was fitted with.
+        """
+        frame = self._query_frame(users, context)
+        queries = queries_of(self, frame, unknown=unknown, user_features=user_features)
+        out = listing.recommended(self, queries, n, exclude_seen, candidates, exclude)
+        return self._given_back(out, users)
+
+    def recommend_users(
+        self, item: Any, n: int = 10, *, context: Mapping[str, Any] | None = None,
+        exclude_seen: bool = True,
+    ) -> Any:  # fmt: skip
+        """The n users for whom an item stands highest above the rest of the catalogue."""
+        queries = queries_of(self, self._query_frame(None, context), unknown="error")
+        out = listing.recommended_users(self, queries, self.item_number(item), n, exclude_seen)
+        return self._given_back(out)
+
+    def score(self, pairs: Any) -> Any:
+        """The frame of users, items and contexts given, with a column `score`."""
+        frame = to_polars(pairs)
+        queries = queries_of(self, frame, unknown="features")
+        column = next((c for c in ("item", "item_id") if c in frame.columns), None)
+        if column is None:
+            raise UnknownError("the frame to score needs a column 'item'")
+        numbers = self.space.items.numbers(frame[column])
+        if (numbers < 0).any():
+            name = frame[column][int(np.argmax(numbers < 0))]
+            raise UnknownError(f"unknown item {name!r}: it is not in the catalogue of the model")
+        score = (queries.vectors * self.item_vectors[numbers]).sum(axis=1)
+        score = score + self.item_constants[numbers]
+        return from_polars(frame.with_columns(pl.Series("score", score)), kind_of(pairs))
+
+    def similar_items(self, item: Any, n: int = 10) -> Any:
+        """The n items nearest by angle: a frame (item, similarity, rank)."""
+        number = self.item_number(item)
+        found = similarity.nearest(self.item_vectors, number, n)
+        return self._given_back(similarity.as_frame("item", self.space.items, found))
+
+    def similar_users(self, user: Any, n: int = 10) -> Any:
+        """The n users nearest by angle, attributes included: a frame (user, similarity, rank)."""
+        number = self.user_number(user)
+        vectors = self.parameters.users + self.user_rows.dot(self.parameters.query)
+        found = similarity.nearest(vectors, number, n)
+        return self._given_back(similarity.as_frame("user", self.space.users, found))
+
+    def explain(
+        self, user: Any, item: Any, context: Mapping[str, Any] | None = None,
+        user_features: Any = None,
+    ) -> Any:  # fmt: skip
+        """The score's terms, largest first: a frame (query, item, value) that adds up to it."""
+        frame = self._query_frame(user, context)
+        queries = queries_of(self, frame, unknown="error", user_features=user_features)
+        return self._given_back(explain_terms(self, queries, self.item_number(item)))
+
+    # Going on
+
+    def fold_in(self, events: Any, *, epochs: int | None = None) -> Recommender:
+        """With new users learned from a few events of theirs; everything else stays as it is."""
+        from fmpair.models.growth import fold_in
+
+        return fold_in(self, events, epochs)
+
+    def update(self, data: Any, *, epochs: int | None = None) -> Recommender:
+        """With training continued on new events; new users, items and values are added."""
+        from fmpair.models.growth import update
+
+        return update(self, data, epochs)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file: no pickle, a checksum inside, all or nothing."""
+        from fmpair.models.artifact import save
+
+        save(self, path)
+
+    # Ids
+
+    def user_number(self, user: Any) -> int:
+        number = self.space.users.number(user)
+        if number < 0:
+            raise UnknownError(_unknown_id("user", user, self.space.users.ids))
+        return number
+
+    def item_number(self, item: Any) -> int:
+        number = self.space.items.number(item)
+        if number < 0:
+            raise UnknownError(_unknown_id("item", item, self.space.items.ids))
+        return number
+
+    def _query_frame(self, users: Any, context: Mapping[str, Any] | None) -> pl.DataFrame:
+        """Users (None, one, several, or a frame) with the context given to all of them."""
+        if users is None:
+            frame = pl.DataFrame({"user": self.space.users.ids})
+        elif hasattr(users, "columns"):
+            frame = to_polars(users)
+        elif isinstance(users, list | tuple | np.ndarray | pl.Series):
+            frame = pl.DataFrame({"user": pl.Series(users)})
+        else:
+            frame = pl.DataFrame({"user": [users]})
+        if context is not None and not isinstance(context, Mapping):
+            raise OptionError(f"context must be a mapping such as {{'daytime': 'evening'}}, not {context!r}")  # fmt: skip
+        for name, value in (context or {}).items():
+            if name not in self.space.context:
+                raise UnknownError(unknown("context", name, self.space.context))
+            frame = frame.with_columns(pl.Series(name, [value]).extend_constant(value, len(frame) - 1) if len(frame) else pl.Series(name, [], dtype=pl.Null))  # fmt: skip
+        return frame
+
+    def _given_back(self, frame: pl.DataFrame, like: Any = None) -> Any:
+        """A frame of the kind the caller gave, else of the kind the model was fitted with."""
+        kind = kind_of(like) if hasattr(like, "columns") else self.frame_kind
+        return from_polars(frame, kind)
+
+    def replaced(self, **changes: Any) -> Recommender:
+        """A copy with other fields."""
+        return replace(self, **changes)
+
+
+def _unknown_id(what: str, value: Any, ids: pl.Series) -> str:
+    """Names near an unknown id; only text is worth a guess, and only in small catalogues."""
+    if ids.dtype == pl.String and len(ids) <= 50_000:
+        return unknown(what, value, ids.to_list())
+    return f"unknown {what} {value!r}: the model knows {len(ids):,} {what}s of type {ids.dtype}"
+
+
+__all__ = ["Queries", "Recommender"]

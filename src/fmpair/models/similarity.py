@@ -1,0 +1,29 @@
+"""Nearest rows by angle."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from fmpair.data.vocabulary import Vocabulary
+from fmpair.errors import OptionError
+
+
+def nearest(vectors: np.ndarray, number: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """(numbers, cosines) of the n rows nearest to a row, itself left out."""
+    if not (hasattr(n, "__index__") and n >= 1):
+        raise OptionError(f"n must be a whole number of at least 1, not {n!r}")
+    norms = np.linalg.norm(vectors, axis=1)
+    cosine = vectors @ vectors[number] / np.maximum(norms * norms[number], 1e-12)
+    cosine[number] = -np.inf
+    order = np.argsort(-cosine, kind="stable")[: min(n, len(vectors) - 1)]
+    return order, cosine[order]
+
+
+def as_frame(
+    name: str, vocabulary: Vocabulary, found: tuple[np.ndarray, np.ndarray]
+) -> pl.DataFrame:
+    numbers, cosine = found
+    return pl.DataFrame(
+        {name: vocabulary.take(numbers), "similarity": cosine, "rank": np.arange(1, len(cosine) + 1)}
+    )

@@ -1,0 +1,189 @@
+"""From a data set to learned parameters, one epoch at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fmpair.arrays import Rows
+from fmpair.data import Dataset
+from fmpair.errors import DataError, TrainingError
+from fmpair.features import FeatureSpace, Side, situations
+from fmpair.models.penalty import penalties
+from fmpair.models.recommender import Recommender
+
+if TYPE_CHECKING:
+    from fmpair.engine.problem import Parameters, Problem, Settings
+    from fmpair.models.fm_pair import FMPair
+
+DEAL_EVERY = 5  # epochs between two deals of the strata plan
+LAST_RATE = 0.1  # share of the learning rate left in the last epoch
+LOST = 4.0  # a mean loss no sane run has: a coin flip's is 0.69
+DEFAULT_PENALTY = 0.01
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One pass over the events. `recommender()` gives the model as it stands after it."""
+
+    number: int
+    seconds: float
+    loss: float
+    _make: Any = field(repr=False, compare=False)
+
+    def recommender(self) -> Recommender:
+        return self._make()
+
+
+def train(recipe: FMPair, data: Dataset) -> Iterator[Epoch]:
+    """Epochs of learning from scratch. What is wrong with data or options is said at once."""
+    check_trainable(data)
+    space = FeatureSpace.fit(data, recipe.fields, recipe.normalize)
+    problem = problem_of(recipe, space, data)
+    first = initial(recipe, space, problem)
+    return learn(recipe, space, problem, first, data.seen, data.frame_kind)
+
+
+def learn(
+    recipe: FMPair,
+    space: FeatureSpace,
+    problem: Problem,
+    first: Parameters,
+    seen: Rows,
+    frame_kind: str,
+    **rates: float,
+) -> Iterator[Epoch]:
+    """Epochs of learning that start from given parameters; rates: see engine Settings."""
+    from fmpair.engine import cpu
+
+    settings = settings_of(recipe, space, problem)._replace(**rates)
+    state = cpu.begin(problem, first, settings)
+
+    def make() -> Recommender:
+        learned = settle_cold(cpu.snapshot(state), problem, seen)
+        return Recommender(
+            space, learned, problem.user_rows, problem.item_rows, seen, recipe, frame_kind
+        )
+
+    def epochs() -> Iterator[Epoch]:
+        for number in range(1, recipe.epochs + 1):
+            began = time.perf_counter()
+            done = (number - 1) / max(recipe.epochs - 1, 1)
+            rate = recipe.learning_rate * (1 - (1 - LAST_RATE) * done)
+            loss = cpu.epoch(state, number, rate)
+            if not loss < LOST:
+                raise TrainingError(_diverged(recipe, space, problem, number))
+            yield Epoch(number, time.perf_counter() - began, loss, make)
+
+    return epochs()
+
+
+def check_trainable(data: Dataset) -> None:
+    """Raise DataError where no pair of a chosen and an unchosen item exists."""
+    items = len(np.unique(data.item))
+    if items < 2:
+        raise DataError("the events name only one item: ranking needs at least two")
+    if (np.diff(data.seen.start) >= items).all():
+        raise DataError(
+            f"every user has an event with all {items} items: there is nothing unchosen to "
+            "compare with. Filter the events (such as ratings above the user's mean) first"
+        )
+
+
+def problem_of(recipe: FMPair, space: FeatureSpace, data: Dataset) -> Problem:
+    """The data as an engine wants them."""
+    from fmpair.engine.problem import Problem
+
+    contexts, situation = situations(space, data)
+    drawn = np.bincount(data.item, minlength=len(space.items)) > 0
+    return Problem(
+        data.user, data.item, event_weights(recipe, data), np.zeros(len(data), bool), drawn,
+        situation, contexts, space.user_rows(data.user_table, len(space.users)),
+        space.item_rows(data.item_table, len(space.items)),
+    )  # fmt: skip
+
+
+def event_weights(recipe: FMPair, data: Dataset) -> np.ndarray:
+    """float32 [events]: how much each event counts."""
+    weight = data.weight
+    if recipe.weights == "none":
+        return np.ones(len(data), np.float32)
+    if recipe.weights == "log":
+        weight = np.where(weight < 1, weight, 1 + np.log(np.maximum(weight, 1)))
+    return weight.astype(np.float32)
+
+
+def initial(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Parameters:
+    """First values: ids random, fields as their options say (zero unless told otherwise)."""
+    from fmpair.engine.problem import Parameters
+
+    rng = np.random.default_rng([recipe.seed, 0])
+
+    def vectors(count: int, sd: float | np.ndarray) -> np.ndarray:
+        return (rng.standard_normal((count, recipe.factors), np.float32) * sd).astype(np.float32)
+
+    def zeros(count: int) -> np.ndarray:
+        return np.zeros(count, np.float32)
+
+    users, items = vectors(problem.users, recipe.initial_sd), vectors(problem.items, recipe.initial_sd)  # fmt: skip
+    query = vectors(space.query.size, _starts(space.query))
+    features = vectors(space.item.size, _starts(space.item))
+    return Parameters(users, items, zeros(len(items)), query, features, zeros(len(features)))
+
+
+def _starts(side: Side) -> np.ndarray:
+    """Standard deviation of every feature's first vector: float32 [features, 1]."""
+    sizes = [e.size for e in side.encoders]
+    return np.repeat(np.array([e.field.start for e in side.encoders], np.float32), sizes)[:, None]
+
+
+def settings_of(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Settings:
+    """The recipe's options as an engine wants them."""
+    from fmpair.engine.plan import choose_blocks
+    from fmpair.engine.problem import Settings
+    from fmpair.engine.ranking import all_threads
+
+    own = penalties(recipe.regularization, space, DEFAULT_PENALTY)
+    users, items = len(np.unique(problem.user)), int(problem.drawn.sum())
+    blocks = recipe.blocks or choose_blocks(users, items, len(problem.user), recipe.factors)
+    return Settings(
+        recipe.seed, recipe.positives, blocks, DEAL_EVERY, recipe.threads or all_threads(),
+        *own, learn_bias=recipe.item_bias,
+    )  # fmt: skip
+
+
+def settle_cold(parameters: Parameters, problem: Problem, seen: Rows) -> Parameters:
+    """Ids never learned from keep no random vector, and a constant as of the rarest items.
+
+    Otherwise an item nobody chose would stand above known ones by chance.
+    """
+    times = np.bincount(seen.column, weights=seen.value, minlength=problem.items)
+    cold, warm = times == 0, times > 0
+    parameters.users[np.diff(seen.start) == 0] = 0
+    if cold.any() and warm.any():
+        rare = warm & (times <= np.quantile(times[warm], 0.1))
+        parameters.items[cold] = 0
+        parameters.item_bias[cold] = parameters.item_bias[rare].mean()
+    return parameters
+
+
+def _diverged(recipe: FMPair, space: FeatureSpace, problem: Problem, number: int) -> str:
+    """What diverged, and the two things that most often mend it."""
+    hint = f"lower learning_rate ({recipe.learning_rate:g})"
+    sides = (
+        (space.query, problem.contexts), (space.query, problem.user_rows),
+        (space.item, problem.item_rows),
+    )  # fmt: skip
+    largest, name = 3.0, None
+    for side, rows in sides:
+        for place, encoder in enumerate(side.encoders):
+            own = np.abs(rows.value[side.field_numbers()[rows.column] == place])
+            if len(own) and own.max() > largest:
+                largest, name = float(own.max()), encoder.name
+    if name:
+        hint += f" or scale field {name!r} (its values reach {largest:.3g})"
+    return f"diverged in epoch {number}: {hint}"

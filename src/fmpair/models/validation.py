@@ -1,0 +1,115 @@
+"""Judging epochs on events held out, stopping early, keeping the best."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fmpair.data import Dataset, as_dataset
+from fmpair.data.split import holdout
+from fmpair.errors import DataError, OptionError
+from fmpair.metrics import Metric
+from fmpair.models.option import whole
+from fmpair.models.recommender import Recommender
+from fmpair.models.training import Epoch
+
+MOST_EVENTS = 10_000  # more held-out events than this are sampled: enough to tell epochs apart
+
+
+def validation_parts(
+    data: Dataset, validation: Any, seed: int
+) -> tuple[Dataset, Dataset | None]:
+    """(events to learn from, events held out)."""
+    if validation is None:
+        return data, None
+    if isinstance(validation, int | float):
+        if not 0 < validation < 1:
+            raise OptionError(f"validation must be a share between 0 and 1, not {validation!r}")
+        split = holdout(data, test=float(validation), seed=seed)
+        return data.take(split.train), data.take(split.test)
+    return data, as_dataset(validation)
+
+
+@dataclass
+class Validation:
+    """Full ranking of held-out events, in their own context, without the user's other items."""
+
+    train: Dataset
+    held_out: Dataset
+    metric: str
+    patience: int
+    history: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.formula = Metric.parse(self.metric)
+        whole("patience", self.patience, 1)
+        known = self.train.users.numbers(self.held_out.users.ids)[self.held_out.user] >= 0
+        known &= self.train.items.numbers(self.held_out.items.ids)[self.held_out.item] >= 0
+        rows = np.flatnonzero(known)
+        if not len(rows):
+            raise DataError("no held-out event has a user and an item that training knows")
+        if len(rows) > MOST_EVENTS:
+            rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST_EVENTS])
+        self.events = self.held_out.take(rows)
+
+    def judge(self, model: Recommender) -> float:
+        """The metric's mean over the held-out events."""
+        from fmpair.engine.ranking import ranks
+
+        frame = self.events.frame()
+        queries = model.query_vectors(frame.select("user", *self.events.context))
+        user = model.space.users.numbers(frame["user"])
+        target = model.space.items.numbers(frame["item"])
+        above, level = ranks(
+            queries, model.item_vectors, model.item_constants, model.seen.take(user), target
+        )
+        value = float(self.formula.values(1 + above + level / 2).mean())
+        self.history.append(value)
+        return value
+
+
+def best_epoch(
+    epochs: Iterator[Epoch],
+    judge: Validation | None,
+    progress: bool | Callable[[Epoch], None],
+    total: int,
+) -> Recommender:
+    """The usual policy over a training loop: run it, show it, keep the best epoch's model."""
+    best, best_value, best_number = None, -np.inf, 0
+    last = None
+    for last in _shown(epochs, progress, total):
+        if judge is None:
+            continue
+        model = last.recommender()
+        value = judge.judge(model)
+        if value > best_value:
+            best, best_value, best_number = model, value, last.number
+        elif last.number - best_number >= judge.patience:
+            break
+    assert last is not None
+    return best if best is not None else last.recommender()
+
+
+def _shown(
+    epochs: Iterator[Epoch], progress: bool | Callable[[Epoch], None], total: int
+) -> Iterator[Epoch]:
+    """The epochs as they pass, announced as the caller wishes."""
+    if callable(progress):
+        for epoch in epochs:
+            progress(epoch)
+            yield epoch
+    elif progress and sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import track
+
+        yield from track(epochs, "learning", total, console=Console(stderr=True))
+    elif progress:
+        for epoch in epochs:
+            print(f"epoch {epoch.number} loss {epoch.loss:.4f}", file=sys.stderr)
+            yield epoch
+    else:
+        yield from epochs

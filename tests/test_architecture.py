@@ -1,0 +1,100 @@
+"""The rules of ARCHITECTURE.md, kept true."""
+
+import ast
+import subprocess
+import sys
+from collections import Counter
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "fmpair"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+FILE_LINES = 350
+FUNCTION_LINES = 40
+KERNEL_LINES = 120  # a kernel that is cut up is slower and harder to read
+
+
+def tree():
+    """(path, description) of each line of the tree: an indented block, two spaces a level."""
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    block = text.split("## The tree")[1].split("```")[1]
+    folders, lines = [], []
+    for line in block.strip("\n").splitlines():
+        name, _, description = line.strip().partition(" ")
+        depth = (len(line) - len(line.lstrip())) // 2
+        folders[depth:] = [name]
+        lines.append(("".join(folders), description.strip()))
+    return lines
+
+
+def ignored(path):
+    """Whether .gitignore (plain patterns only) leaves the path out."""
+    patterns = [".git", *(ROOT / ".gitignore").read_text("utf-8").split()]
+    parts = path.relative_to(ROOT).parts
+    return any(fnmatch(part, pattern.strip("/")) for part in parts for pattern in patterns)
+
+
+def holds_a_file(path):
+    """Whether a checkout would have the path: git keeps no empty folders."""
+    return path.is_file() or any(p.is_file() and not ignored(p) for p in path.rglob("*"))
+
+
+def name_of(path):
+    return path.relative_to(ROOT).as_posix() + ("/" if path.is_dir() else "")
+
+
+def entries():
+    """What must have a line: the top level, and every module that is not empty."""
+    top = [p for p in ROOT.iterdir() if not ignored(p) and holds_a_file(p)]
+    return {name_of(path) for path in [*top, *(m for m in MODULES if m.stat().st_size)]}
+
+
+def lines_of(function):
+    """Lines of a function from its `def` on, without its decorators and docstring."""
+    count = function.end_lineno - function.lineno + 1
+    if ast.get_docstring(function) is None:
+        return count
+    docstring = function.body[0]
+    return count - (docstring.end_lineno - docstring.lineno + 1)
+
+
+def functions_of(module):
+    parsed = ast.walk(ast.parse(module.read_text("utf-8")))
+    return [node for node in parsed if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def test_every_file_has_a_line_in_the_tree():
+    assert sorted(entries() - {path for path, _ in tree()}) == []
+
+
+def test_every_line_of_the_tree_names_something_that_exists():
+    assert [path for path, _ in tree() if not holds_a_file(ROOT / path)] == []
+
+
+def test_no_file_has_two_lines_in_the_tree():
+    assert [path for path, times in Counter(path for path, _ in tree()).items() if times > 1] == []
+
+
+def test_every_line_of_the_tree_says_what_the_file_is_for():
+    assert [path for path, description in tree() if not description] == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=name_of)
+def test_a_file_can_be_read_at_a_sitting(module):
+    assert len(module.read_text("utf-8").splitlines()) <= FILE_LINES
+
+
+@pytest.mark.parametrize("module", MODULES, ids=name_of)
+def test_a_function_fits_a_screen(module):
+    most = KERNEL_LINES if module.parent.name == "engine" else FUNCTION_LINES
+    lengths = {function.name: lines_of(function) for function in functions_of(module)}
+    assert {name: lines for name, lines in lengths.items() if lines > most} == {}
+
+
+def test_importing_the_package_does_not_import_numba():
+    code = "import sys, fmpair; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
