@@ -1,5 +1,7 @@
 # Everything a checkout needs is made here; PYTHON may name any Python from 3.11 on.
 PYTHON ?= python3
+# Processes that share the tests, 0 for none: more cost more processor time in all, and pay on idle cores only.
+WORKERS ?= 0
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +20,7 @@ demo: $(CORE)  ## set up, then see fmpair at work on generated data
 	$(BIN)/fmpair demo
 
 test: check  ## set up, then run every check and every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 check: $(TEST)  ## format, lint, types, import layers
 	$(BIN)/ruff format --check .

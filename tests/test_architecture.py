@@ -83,6 +83,11 @@ def test_every_line_of_the_tree_says_what_the_file_is_for():
     assert [path for path, description in tree() if not description] == []
 
 
+def test_every_folder_of_the_package_is_seen_by_the_check_of_layers():
+    folders = {module.parent for module in MODULES}  # import-linter skips one without __init__.py
+    assert [name_of(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
 @pytest.mark.parametrize("module", MODULES, ids=name_of)
 def test_a_file_can_be_read_at_a_sitting(module):
     assert len(module.read_text("utf-8").splitlines()) <= FILE_LINES

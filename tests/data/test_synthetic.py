@@ -91,7 +91,7 @@ def test_attributes_have_their_types(world):
 
 def test_some_events_repeat_and_some_items_are_popular(world):
     data = world.data
-    assert 0.05 < 1 - len(data.seen.index) / len(data) < 0.5
+    assert 0.05 < 1 - len(data.seen.column) / len(data) < 0.5
     counts = np.sort(np.bincount(data.item, minlength=len(data.items)))[::-1]
     assert counts[:60].sum() > 0.3 * len(data)
 

@@ -67,8 +67,8 @@ class Dataset:
         events = to_polars(frame)
         ignored = [name for name in ignore if _known(name, events.columns)]
         events = events.drop(ignored)
-        given = dict(user=user, item=item, rating=rating, weight=weight,
-                     timestamp=timestamp, domain=domain)  # fmt: skip
+        given = {"user": user, "item": item, "rating": rating, "weight": weight,
+                 "timestamp": timestamp, "domain": domain}  # fmt: skip
         roles = find_roles(events.columns, given)
         rest = [c for c in events.columns if c not in roles.values() and c not in item_columns]
         names = rest if context is None else [c for c in context if _known(c, events.columns)]

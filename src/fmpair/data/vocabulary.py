@@ -63,7 +63,7 @@ class Vocabulary:
         new = plain.filter(pl.Series(self.numbers(plain) < 0)).drop_nulls()
         if not len(new):
             return self
-        return Vocabulary(self.ids.append(new.unique(maintain_order=True).rename("id")))
+        return Vocabulary(pl.concat([self.ids, new.unique(maintain_order=True).rename("id")]))
 
     def take(self, numbers: np.ndarray) -> pl.Series:
         """The ids of the given numbers."""

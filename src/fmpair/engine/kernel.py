@@ -20,6 +20,7 @@ from fmpair.engine.rows import (
     blend,
     dot_difference,
     gather,
+    gather_dot,
     gather_pairs,
     pair_step,
     pair_step_apart,
@@ -274,12 +275,12 @@ def run_cell(span, block, state, work, tables, query, attributes, step, taken, s
                     c, c_end = np.int64(0), np.int64(0)
                     if len(situation) > 0:
                         c, c_end = c_start[situation[e]], c_start[situation[e] + 1]
-                    gather(scratch, 0, users, u, q_table, c, c_end, c_column, c_value, width)
-                    if p < p_end:
-                        gather(scratch, 0, scratch, 0, q_table, p, p_end, p_column, p_value, width)
-                elif attributes is not None:
-                    assign(scratch, 0, users, u, width)
                 if attributes is not None:
+                    if query is not None:
+                        gather(scratch, 0, users, u, q_table, c, c_end, c_column, c_value, width)
+                        gather(scratch, 0, scratch, 0, q_table, p, p_end, p_column, p_value, width)
+                    else:
+                        assign(scratch, 0, users, u, width)
                     a, a_end = a_start[item_at[i]], a_start[item_at[i] + 1]
                     b, b_end = a_start[item_at[j]], a_start[item_at[j] + 1]
                     g += build_item(scratch, 1, items, i, a_table, a_bias, a, a_end, a_column,
@@ -287,10 +288,15 @@ def run_cell(span, block, state, work, tables, query, attributes, step, taken, s
                     g -= build_item(scratch, 2, items, j, a_table, a_bias, b, b_end, a_column,
                                     a_value, width)  # fmt: skip
                     g += dot_difference(scratch, 0, scratch, 1, 2, width)
-                elif query is not None:
-                    g += dot_difference(scratch, 0, items, i, j, width)
-                else:
+                elif query is None:
                     g += dot_difference(users, u, items, i, j, width)
+                elif p < p_end:
+                    gather(scratch, 0, users, u, q_table, p, p_end, p_column, p_value, width)
+                    g += gather_dot(scratch, 0, scratch, 0, q_table, c, c_end, c_column, c_value,
+                                    items, i, j, width)  # fmt: skip
+                else:
+                    g += gather_dot(scratch, 0, users, u, q_table, c, c_end, c_column, c_value,
+                                    items, i, j, width)  # fmt: skip
                 s = sigmoid_of_minus(g, SIGMOID)
                 product *= 1.0 - np.float64(s)
                 if n & 15 == 15:

@@ -171,11 +171,11 @@ def _place(
 
 
 def visits(kind: str, problem: Problem, events: Events, seed: int, epoch: int) -> np.ndarray:
-    """How often each event is learned from in an epoch: uint16 [events], empty for once each."""
+    """How often each event is learned from in an epoch: uint32 [events], empty for once each."""
     learned = ~problem.known
     if kind == "permutation":
-        return np.zeros(0, np.uint16) if learned.all() else learned.astype(np.uint16)
-    out = np.zeros(len(problem.user), np.uint16)
+        return np.zeros(0, np.uint32) if learned.all() else learned.astype(np.uint32)
+    out = np.zeros(len(problem.user), np.uint32)
     count = int(learned.sum())
     state = np.uint64(stream(seed, 3, epoch))
     if kind == "bootstrap":

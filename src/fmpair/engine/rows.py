@@ -241,6 +241,28 @@ def gather(typing, target, t, source, s, table, start, end, column, value, width
 
 
 @intrinsic
+def gather_dot(typing, target, t, source, s, table, start, end, column, value, items, i, j, width):
+    """`gather`, and what it gathered . (items[i] - items[j]), without a detour through memory."""
+    index = types.int64
+    signature = types.float32(
+        target, index, source, index, table, index, index, column, value, items, index, index, width
+    )  # fmt: skip
+
+    def generate(context, builder, signature, arguments):
+        e = _Emitter(context, builder, signature, arguments)
+        to, source_row, good, bad = e.row(0, 1), e.row(2, 3), e.row(9, 10), e.row(9, 11)
+
+        def gathered(o, n):
+            total = _gathered(e, source_row, o, n, squares=False)[0]
+            e.store(total, to, o, n)
+            return total
+
+        return e.dot(gathered, lambda o, n: builder.fsub(e.load(good, o, n), e.load(bad, o, n)))
+
+    return signature, generate
+
+
+@intrinsic
 def gather_pairs(typing, target, t, source, s, table, start, end, column, value, width):
     """`gather`, and the sum of the inner products of all pairs of what was summed."""
     index = types.int64

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 
@@ -36,6 +38,8 @@ def with_sources(
     for domain in sorted(d for d in domains if d != target):
         source = data.take(_where(domain_of, domain))
         lists = _lists(data, _picked(source, most, choose, seed)).alias(f"source_{domain}")
+        if lists.name in table.columns:
+            raise DataError(f"the user table has a column {lists.name!r} already: rename it")
         table = table.with_columns(lists) if table.width else lists.to_frame()
     return replace(data, user_table=table).take(_where(domain_of, target)).compact()
 
@@ -53,9 +57,13 @@ def _lists(data: Dataset, picked: pl.DataFrame) -> pl.Series:
 
 
 def _picked(source: Dataset, most: int, choose: str, seed: int) -> pl.DataFrame:
-    """At most `most` distinct items per user of one source domain: user and item numbers."""
-    rating = source.columns["rating"] if choose == "rated" else pl.Series([0.0])
-    events = pl.DataFrame({"user": source.user, "item": source.item}).with_columns(
-        rating.alias("rating") if choose == "rated" else pl.lit(0.0).alias("rating")
-    )
-    return events
+    """At most `most` distinct items per user of one source domain: numbers, the best first."""
+    events = pl.DataFrame({"user": source.user, "item": source.item})
+    if choose == "rated":
+        events = events.with_columns(source.columns["rating"])
+    pairs = events.group_by("user", "item", maintain_order=True).agg(pl.all().max())
+    worth = {"random": pl.lit(0), "popular": pl.len().over("item"), "rated": pl.col("rating")}
+    chance = np.random.default_rng(seed).random(len(pairs))
+    pairs = pairs.with_columns(worth[choose].alias("worth"), pl.Series("chance", chance))
+    ordered = pairs.sort("user", "worth", "chance", descending=[False, True, True])
+    return ordered.group_by("user", maintain_order=True).head(most)

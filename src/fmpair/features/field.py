@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from numbers import Real
 from typing import Any
 
 import polars as pl
@@ -60,7 +59,7 @@ class Field:
             value = getattr(self, name)
             if value is None and name == "regularization":
                 continue
-            if not (isinstance(value, Real) and math.isfinite(value) and value >= 0):
+            if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
                 raise OptionError(f"{name} of a field must be 0 or more, not {value!r}")
 
 

@@ -16,8 +16,6 @@ from fmpair.errors import OptionError, unknown
 from fmpair.features.encoder import Encoder, sum_to_one
 from fmpair.features.field import Field, field_from
 
-EVENT = "__event"
-
 
 @dataclass(frozen=True)
 class Side:
@@ -145,8 +143,9 @@ def situations(space: FeatureSpace, data: Dataset) -> tuple[Rows, np.ndarray]:
     if not names:
         return empty_rows(1), np.zeros(len(data), np.int32)
     frame = data.columns.select(names)
-    firsts = frame.with_row_index(EVENT).select(pl.col(EVENT).first().over(names))
-    first = firsts[EVENT].to_numpy()  # of the events in the same situation
+    event = "event of " + ", ".join(names)  # longer than any column's name, so never one of them
+    numbered = frame.with_row_index(event)
+    first = numbered.select(pl.col(event).first().over(names)).to_series().to_numpy()
     is_first = first == np.arange(len(first))
     number = np.cumsum(is_first, dtype=np.int32) - 1
     return space.context_rows(frame.filter(pl.Series(is_first)))[0], number[first]

@@ -57,7 +57,7 @@ def save(model: Recommender, path: str | Path) -> None:
         "whole": space.whole,
         "fields": [_described(encoder) for encoder in encoders],
     }
-    text = json.dumps(header, sort_keys=True)
+    text = json.dumps(header, sort_keys=True, default=np.generic.item)
     arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     content = safetensors.save(arrays, metadata={"fmpair": text})
     digest = hashlib.sha256(content).hexdigest()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmpair.arrays import Rows, distinct_pairs, stack_rows
+from fmpair.arrays import Rows, add_repeats, group_rows, stack_rows
 from fmpair.data import Dataset, as_dataset
 from fmpair.engine.problem import Parameters, Problem
 from fmpair.errors import OptionError, UnknownError, unknown
@@ -28,33 +28,44 @@ class Grown(NamedTuple):
 
 def fold_in(model: Recommender, events: Any, epochs: int | None) -> Recommender:
     """The model with the events' users learned; items and features do not move."""
-    data = _checked(model, events)
+    data = _checked(model, events).compact()
     known = model.space.items.numbers(data.items.ids)[data.item]
     if (known < 0).any():
         model.item_number(data.items.ids[int(data.item[np.argmax(known < 0)])])
-    return _learned(model, data, epochs, item_rate=0.0, query_rate=0.0, feature_rate=0.0)
+    learned, first = _learned(model, data, epochs, item_rate=0.0, query_rate=0.0, feature_rate=0.0)
+    # Not a bit of the rest may differ, though a mean of equal copies may round.
+    return learned.replaced(parameters=first._replace(users=learned.parameters.users))
 
 
 def update(model: Recommender, data: Any, epochs: int | None) -> Recommender:
     """The model after learning from further events, with their new ids and values."""
-    return _learned(model, _checked(model, data), epochs)
+    return _learned(model, _checked(model, data), epochs)[0]
 
 
 def _checked(model: Recommender, events: Any) -> Dataset:
-    """The events as a Dataset whose context the model knows."""
+    """The events as a Dataset whose context and attributes the model knows."""
     if not hasattr(model.recipe, "learning_rate"):
         name = type(model.recipe).__name__
         raise OptionError(f"{name} does not learn step by step: fit it again on all events")
     data = as_dataset(events)
-    for name in data.context:
-        if name not in model.space.context:
-            raise UnknownError(unknown("context", name, model.space.context))
+    space = model.space
+    encoders = (*space.query.encoders, *space.item.encoders)
+    for role, what, names in (
+        ("context", "context", data.context),
+        ("user", "user attribute", data.user_table.columns),
+        ("item", "item attribute", data.item_table.columns),
+    ):
+        known = [e.name for e in encoders if e.role == role]
+        for name in names:
+            if name not in known:
+                raise UnknownError(unknown(what, name, known))
     return data
 
 
 def _learned(
     model: Recommender, data: Dataset, epochs: int | None, **rates: float
-) -> Recommender:
+) -> tuple[Recommender, Parameters]:
+    """(the model after learning from the events, the parameters it began with)."""
     if epochs is not None:
         whole("epochs", epochs, 1)
     recipe = model.recipe if epochs is None else replace(model.recipe, epochs=epochs)
@@ -62,12 +73,9 @@ def _learned(
     data = _renumbered(data, space)
     grown = _grown(model, space, data)
     problem = _problem(model, recipe, space, data, grown)
-    last = None
-    for last in learn(recipe, space, problem, grown.parameters, grown.seen, model.frame_kind, **rates):  # fmt: skip
-        pass
-    assert last is not None
-    learned = last.recommender()
-    return learned.replaced(recipe=model.recipe)
+    first, kind = grown.parameters, model.frame_kind
+    *_, last = learn(recipe, space, problem, first, grown.seen, kind, **rates)
+    return last.recommender().replaced(recipe=model.recipe), first
 
 
 def _renumbered(data: Dataset, space: FeatureSpace) -> Dataset:
@@ -116,8 +124,7 @@ def _grown(model: Recommender, space: FeatureSpace, data: Dataset) -> Grown:
 def _moved(old: Side, new: Side) -> np.ndarray:
     """Where each old feature stands in the grown side: int64 [old features]."""
     pieces = [
-        np.arange(encoder.size) + first
-        for encoder, first in zip(old.encoders, new.offsets[:-1])
+        np.arange(encoder.size) + first for encoder, first in zip(old.encoders, new.offsets[:-1])
     ]
     return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
 
@@ -136,15 +143,11 @@ def _renewed(old: Rows, new: Rows) -> Rows:
 
 
 def _seen(model: Recommender, data: Dataset) -> Rows:
-    """The model's seen items and the events' together."""
-    owner, item = _pairs(model.seen)
-    return distinct_pairs(
-        np.concatenate([owner, data.user]), np.concatenate([item, data.item]), len(data.users)
-    )
-
-
-def _pairs(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    return np.repeat(np.arange(rows.size, dtype=np.int32), np.diff(rows.start)), rows.column
+    """The model's seen items and the events' together, and how often each."""
+    old = model.seen
+    user, item = np.concatenate([old.owner, data.user]), np.concatenate([old.column, data.item])
+    times = np.concatenate([old.value, np.ones(len(data), np.float32)])
+    return add_repeats(group_rows(user, item, len(data.users), times))
 
 
 def _problem(
@@ -152,7 +155,7 @@ def _problem(
 ) -> Problem:
     """The new events, and what their users had before as known: never drawn as a negative."""
     fresh = problem_of(recipe, space, data)
-    owner, item = _pairs(model.seen)
+    owner, item = model.seen.owner.astype(np.int32), model.seen.column
     mine = np.isin(owner, data.user)
     count = int(mine.sum())
     drawn = np.bincount(grown.seen.column, minlength=len(space.items)) > 0
@@ -164,5 +167,3 @@ def _problem(
         situation=np.concatenate([fresh.situation, np.zeros(count, np.int32)]),
         drawn=drawn, user_rows=grown.user_rows, item_rows=grown.item_rows,
     )  # fmt: skip
-
-

@@ -9,7 +9,9 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, empty_rows, group_rows
-from fmpair.errors import OptionError, UnknownError
+from fmpair.errors import UnknownError
+from fmpair.models.option import whole
+from fmpair.models.query import ids_of
 
 if TYPE_CHECKING:
     from fmpair.models.query import Queries
@@ -27,8 +29,7 @@ def recommended(
     """(user, context..., item, score, rank): up to n rows a query, best first."""
     from fmpair.engine.ranking import top
 
-    if not (hasattr(n, "__index__") and n >= 1):
-        raise OptionError(f"n must be a whole number of at least 1, not {n!r}")
+    whole("n", n, 1)
     chosen = _chosen(model, candidates, exclude)
     hidden = _hidden(model, queries.user, chosen) if exclude_seen else empty_rows(len(queries.user))
     best, score, filled = top(
@@ -51,9 +52,10 @@ def _chosen(
 
 
 def _item_numbers(model: Recommender, items: Sequence[Any]) -> np.ndarray:
-    numbers = model.space.items.numbers(pl.Series(list(items)))
+    ids = ids_of(items)
+    numbers = model.space.items.numbers(ids)
     if (numbers < 0).any():
-        model.item_number(list(items)[int(np.argmax(numbers < 0))])
+        model.item_number(ids[int(np.argmax(numbers < 0))])
     return numbers
 
 
@@ -80,7 +82,8 @@ def _frame(
         {"item": model.space.items.take(items), "score": score[filled_places],
          "rank": (place + 1).astype(np.int64)}
     )  # fmt: skip
-    return queries.shown[owner].hstack(lists)
+    # a context may have the name of a column of ours
+    return queries.shown.drop(lists.columns, strict=False)[owner].hstack(lists)
 
 
 def recommended_users(
@@ -91,6 +94,7 @@ def recommended_users(
     A query's own terms cancel in every ranking of items and are not learned, so raw scores of
     different users cannot be compared; the distance from a user's mean score can.
     """
+    whole("n", n, 1)
     if not len(queries.user):
         raise UnknownError("the model knows no users")
     apart = model.item_vectors[item] - model.item_vectors.mean(axis=0)
@@ -102,4 +106,4 @@ def recommended_users(
         allowed[owner[model.seen.column == item]] = False
     order = np.flatnonzero(allowed)[np.argsort(-score[allowed], kind="stable")][:n]
     ranked = pl.DataFrame({"score": score[order], "rank": np.arange(1, len(order) + 1)})
-    return queries.shown[order].hstack(ranked)
+    return queries.shown.drop(ranked.columns, strict=False)[order].hstack(ranked)

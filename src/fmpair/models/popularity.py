@@ -11,7 +11,7 @@ import numpy as np
 from fmpair.arrays import empty_rows
 from fmpair.data import as_dataset
 from fmpair.engine.problem import Parameters
-from fmpair.features import FeatureSpace, Side
+from fmpair.features import FeatureSpace
 from fmpair.models.recommender import Recommender
 
 
@@ -24,12 +24,12 @@ class Popularity:
         events = as_dataset(data)
         users, items = len(events.users), len(events.items)
         times = np.bincount(events.item, minlength=items).astype(np.float32)
-        none = np.zeros((0, 0), np.float32)
+        space = FeatureSpace.fit(events)  # so that contexts may be asked for, and change nothing
+        empty = (np.zeros((size, 0), np.float32) for size in (space.query.size, space.item.size))
         parameters = Parameters(
             np.zeros((users, 0), np.float32), np.zeros((items, 0), np.float32), times,
-            none, none, np.zeros(0, np.float32),
+            *empty, np.zeros(space.item.size, np.float32),
         )  # fmt: skip
-        space = FeatureSpace(events.users, events.items, Side(), Side())
         return Recommender(
             space, parameters, empty_rows(users), empty_rows(items), events.seen, self,
             events.frame_kind,

@@ -12,7 +12,10 @@ import polars as pl
 from fmpair.arrays import Rows, join_rows, stack_rows
 from fmpair.data.frame import to_polars
 from fmpair.data.roles import ALIASES, find_column
-from fmpair.errors import OptionError, UnknownError, listing, unknown as unknown_message
+from fmpair.data.vocabulary import Vocabulary
+from fmpair.errors import DataError, OptionError, UnknownError, listing
+from fmpair.errors import unknown as unknown_message
+from fmpair.features.entries import entries_of
 
 if TYPE_CHECKING:
     from fmpair.models.recommender import Recommender
@@ -33,6 +36,20 @@ class Queries:
     shown: pl.DataFrame
 
 
+def ids_of(ids: Any) -> pl.Series:
+    """One id, or any collection of ids, as a Series."""
+    if hasattr(ids, "to_numpy") and not isinstance(ids, pl.Series):
+        ids = ids.to_numpy()  # a pandas or pyarrow column
+    if isinstance(ids, np.ndarray) and ids.dtype == object:
+        ids = ids.tolist()
+    if isinstance(ids, str | bytes) or not hasattr(ids, "__iter__"):
+        ids = [ids]
+    try:
+        return pl.Series(ids if isinstance(ids, np.ndarray | pl.Series) else list(ids))
+    except TypeError:
+        raise DataError("the ids are of several types: give all of one type") from None
+
+
 def queries_of(
     model: Recommender, frame: pl.DataFrame, *, unknown: str, user_features: Any = None
 ) -> Queries:
@@ -47,13 +64,14 @@ def queries_of(
         user = model.space.users.numbers(frame[column])
     else:
         user = np.full(len(frame), -1, np.int32)
-    profiles = _profiles(model, shown, user, user_features)
-    if column is not None and unknown == "error" and user_features is None and (user < 0).any():
+    profiles, described = _profiles(model, shown, user, user_features, unknown)
+    nobody = (user < 0) & ~described
+    if column is not None and unknown == "error" and nobody.any():
         # one lookup more, for the message that names the nearest id
-        model.user_number(frame[column][int(np.argmax(user < 0))])
+        model.user_number(frame[column][int(np.argmax(nobody))])
     contexts, unseen = model.space.context_rows(shown)
-    if unseen and unknown == "error":
-        _refuse(model, shown, next(iter(unseen)))
+    if unknown == "error":
+        _refuse_unseen(model, "context", shown, unseen)
     rows = join_rows([profiles, contexts])
     vectors = rows.dot(model.parameters.query)
     known = user >= 0
@@ -72,41 +90,49 @@ def _check_columns(model: Recommender, frame: pl.DataFrame, user: str | None) ->
 
 
 def _profiles(
-    model: Recommender, shown: pl.DataFrame, user: np.ndarray, given: Any
-) -> Rows:
-    """Attributes of each query's user: those given, else those known, else none."""
+    model: Recommender, shown: pl.DataFrame, user: np.ndarray, given: Any, unknown: str
+) -> tuple[Rows, np.ndarray]:
+    """(attributes of each query's user, whether they were given): else those known, else none."""
     none = Rows(np.zeros(2, np.int64), model.user_rows.column[:0], model.user_rows.value[:0])
     known = stack_rows(model.user_rows, none).take(np.where(user < 0, model.user_rows.size, user))
     if given is None:
-        return known
+        return known, np.zeros(len(user), bool)
+    table, place = _given_table(given, shown)
     names = [e.name for e in model.space.query.encoders if e.role == "user"]
-    if isinstance(given, Mapping):
-        table = pl.DataFrame({name: [value] for name, value in given.items()})
-        place = np.zeros(len(shown), np.int64)
-    else:
-        table = to_polars(given)
-        key = find_column("user", table.columns, None)
-        if key is None:
-            raise UnknownError("user_features needs a column 'user', or a mapping of one user")
-        match = table.select(pl.col(key).alias("user")).with_row_index("place")
-        found = shown.select("user").join(match, on="user", how="left", maintain_order="left")
-        place = found["place"].fill_null(len(table)).to_numpy().astype(np.int64)
-        table = table.drop(key)
     for name in table.columns:
         if name not in names:
             raise UnknownError(unknown_message("user feature", name, names))
-    own = stack_rows(model.space.user_rows(table, len(table)), none)
-    return stack_rows(own, known).take(
-        np.where(place < len(table), place, own.size + np.arange(len(shown)))
-    )
+    own, unseen = model.space.query.encode("user", table, len(table), model.space.whole)
+    if unknown == "error":
+        _refuse_unseen(model, "user", table, unseen)
+    described = place >= 0
+    rows = np.where(described, place, own.size + np.arange(len(user)))
+    return stack_rows(own, known).take(rows), described
 
 
-def _refuse(model: Recommender, frame: pl.DataFrame, name: str) -> None:
-    """Raise for the first unseen value of a context column, with the nearest known one."""
-    encoder = model.space.encoder("context", name)
-    assert encoder.vocabulary is not None
-    for value in frame[name].drop_nulls().unique(maintain_order=True):
-        single = pl.Series(name, [value], dtype=frame[name].dtype)
-        if encoder.encode(single)[1]:
-            known = encoder.vocabulary.ids.to_list()
-            raise UnknownError(unknown_message(f"value of context {name!r}", value, known))
+def _given_table(given: Any, shown: pl.DataFrame) -> tuple[pl.DataFrame, np.ndarray]:
+    """(table of the attributes given, each query's row in it or -1)."""
+    if isinstance(given, Mapping):
+        table = pl.DataFrame({name: [value] for name, value in given.items()})
+        return table, np.zeros(len(shown), np.int64)
+    table = to_polars(given)
+    key = find_column("user", table.columns, None)
+    if key is None or "user" not in shown.columns:
+        raise UnknownError("a table of user_features needs a column 'user', and so do the queries")
+    if table[key].is_duplicated().any():
+        twice = table[key].filter(table[key].is_duplicated())[0]
+        raise DataError(f"user_features has several rows of user {twice!r}: give one")
+    return table.drop(key), Vocabulary(table[key]).numbers(shown["user"]).astype(np.int64)
+
+
+def _refuse_unseen(
+    model: Recommender, role: str, frame: pl.DataFrame, unseen: Mapping[str, int]
+) -> None:
+    """Raise for the first value of a column that training did not see, with the nearest it did."""
+    for name in unseen:
+        encoder = model.space.encoder(role, name)
+        assert encoder.vocabulary is not None
+        members = entries_of(frame[name], encoder.field)[1]
+        new = members.filter(pl.Series(encoder.vocabulary.numbers(members) < 0))
+        what = f"value of {'user feature' if role == 'user' else role} {name!r}"
+        raise UnknownError(unknown_message(what, new[0], encoder.vocabulary.ids.to_list()))

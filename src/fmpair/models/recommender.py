@@ -13,12 +13,14 @@ import polars as pl
 
 from fmpair.arrays import Rows
 from fmpair.data.frame import from_polars, kind_of, to_polars
+from fmpair.data.roles import find_column
 from fmpair.engine.problem import Parameters
 from fmpair.errors import OptionError, UnknownError, unknown
 from fmpair.features import FeatureSpace
 from fmpair.models import listing, similarity
 from fmpair.models.explanation import explain_terms
-from fmpair.models.query import Queries, queries_of
+from fmpair.models.query import Queries, ids_of, queries_of
+
 
 @dataclass(frozen=True)
 class Recommender:
@@ -95,7 +97,7 @@ class Recommender:
         candidates: only these items; exclude: none of these.
         user_features: attributes of a new user (a mapping), or a table keyed by user.
         unknown: what to do with an id or value not seen in training: error, features (go by the
-        features that are known), popular (leave the user out of the score).
+        features that are known), popular (an unknown user gets the order of the constants).
         Gives a frame (user, context, item, score, rank) of the kind the model was fitted with.
         """
         frame = self._query_frame(users, context)
@@ -116,13 +118,12 @@ class Recommender:
         """The frame of users, items and contexts given, with a column `score`."""
         frame = to_polars(pairs)
         queries = queries_of(self, frame, unknown="features")
-        column = next((c for c in ("item", "item_id") if c in frame.columns), None)
+        column = find_column("item", frame.columns, None)
         if column is None:
             raise UnknownError("the frame to score needs a column 'item'")
         numbers = self.space.items.numbers(frame[column])
         if (numbers < 0).any():
-            name = frame[column][int(np.argmax(numbers < 0))]
-            raise UnknownError(f"unknown item {name!r}: it is not in the catalogue of the model")
+            self.item_number(frame[column][int(np.argmax(numbers < 0))])
         score = (queries.vectors * self.item_vectors[numbers]).sum(axis=1)
         score = score + self.item_constants[numbers]
         return from_polars(frame.with_columns(pl.Series("score", score)), kind_of(pairs))
@@ -189,16 +190,14 @@ class Recommender:
             frame = pl.DataFrame({"user": self.space.users.ids})
         elif hasattr(users, "columns"):
             frame = to_polars(users)
-        elif isinstance(users, list | tuple | np.ndarray | pl.Series):
-            frame = pl.DataFrame({"user": pl.Series(users)})
         else:
-            frame = pl.DataFrame({"user": [users]})
+            frame = pl.DataFrame({"user": ids_of(users)})
         if context is not None and not isinstance(context, Mapping):
             raise OptionError(f"context must be a mapping such as {{'daytime': 'evening'}}, not {context!r}")  # fmt: skip
         for name, value in (context or {}).items():
             if name not in self.space.context:
                 raise UnknownError(unknown("context", name, self.space.context))
-            frame = frame.with_columns(pl.Series(name, [value]).extend_constant(value, len(frame) - 1) if len(frame) else pl.Series(name, [], dtype=pl.Null))  # fmt: skip
+            frame = frame.with_columns(pl.Series(name, [value]).new_from_index(0, len(frame)))
         return frame
 
     def _given_back(self, frame: pl.DataFrame, like: Any = None) -> Any:

@@ -6,13 +6,12 @@ import numpy as np
 import polars as pl
 
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import OptionError
+from fmpair.models.option import whole
 
 
 def nearest(vectors: np.ndarray, number: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     """(numbers, cosines) of the n rows nearest to a row, itself left out."""
-    if not (hasattr(n, "__index__") and n >= 1):
-        raise OptionError(f"n must be a whole number of at least 1, not {n!r}")
+    whole("n", n, 1)
     norms = np.linalg.norm(vectors, axis=1)
     cosine = vectors @ vectors[number] / np.maximum(norms * norms[number], 1e-12)
     cosine[number] = -np.inf
@@ -25,5 +24,9 @@ def as_frame(
 ) -> pl.DataFrame:
     numbers, cosine = found
     return pl.DataFrame(
-        {name: vocabulary.take(numbers), "similarity": cosine, "rank": np.arange(1, len(cosine) + 1)}
+        {
+            name: vocabulary.take(numbers),
+            "similarity": cosine,
+            "rank": np.arange(1, len(cosine) + 1),
+        }
     )

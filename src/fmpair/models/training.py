@@ -11,7 +11,7 @@ import numpy as np
 
 from fmpair.arrays import Rows
 from fmpair.data import Dataset
-from fmpair.errors import DataError, TrainingError
+from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.features import FeatureSpace, Side, situations
 from fmpair.models.penalty import penalties
 from fmpair.models.recommender import Recommender
@@ -28,7 +28,7 @@ DEFAULT_PENALTY = 0.01
 
 @dataclass(frozen=True)
 class Epoch:
-    """One pass over the events. `recommender()` gives the model as it stands after it."""
+    """One pass over the events. `recommender()` gives the model, until the next epoch begins."""
 
     number: int
     seconds: float
@@ -36,7 +36,7 @@ class Epoch:
     _make: Any = field(repr=False, compare=False)
 
     def recommender(self) -> Recommender:
-        return self._make()
+        return self._make(self.number)
 
 
 def train(recipe: FMPair, data: Dataset) -> Iterator[Epoch]:
@@ -63,14 +63,20 @@ def learn(
     settings = settings_of(recipe, space, problem)._replace(**rates)
     state = cpu.begin(problem, first, settings)
 
-    def make() -> Recommender:
+    reached = 0
+
+    def make(number: int) -> Recommender:
+        if number != reached:
+            raise TrainingError(f"epoch {number} is past: ask for its recommender before the next")
         learned = settle_cold(cpu.snapshot(state), problem, seen)
         return Recommender(
             space, learned, problem.user_rows, problem.item_rows, seen, recipe, frame_kind
         )
 
     def epochs() -> Iterator[Epoch]:
+        nonlocal reached
         for number in range(1, recipe.epochs + 1):
+            reached = number
             began = time.perf_counter()
             done = (number - 1) / max(recipe.epochs - 1, 1)
             rate = recipe.learning_rate * (1 - (1 - LAST_RATE) * done)
@@ -87,7 +93,7 @@ def check_trainable(data: Dataset) -> None:
     items = len(np.unique(data.item))
     if items < 2:
         raise DataError("the events name only one item: ranking needs at least two")
-    if (np.diff(data.seen.start) >= items).all():
+    if (np.diff(data.seen.start)[data.user] >= items).all():
         raise DataError(
             f"every user has an event with all {items} items: there is nothing unchosen to "
             "compare with. Filter the events (such as ratings above the user's mean) first"
@@ -150,6 +156,10 @@ def settings_of(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Settin
     own = penalties(recipe.regularization, space, DEFAULT_PENALTY)
     users, items = len(np.unique(problem.user)), int(problem.drawn.sum())
     blocks = recipe.blocks or choose_blocks(users, items, len(problem.user), recipe.factors)
+    if blocks > max(items // 2, 1):
+        raise OptionError(
+            f"blocks ({blocks}) must leave two items a block: of {items} items at most {items // 2}"
+        )
     return Settings(
         recipe.seed, recipe.positives, blocks, DEAL_EVERY, recipe.threads or all_threads(),
         *own, learn_bias=recipe.item_bias,

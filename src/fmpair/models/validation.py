@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fmpair.arrays import Rows, empty_rows
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.split import holdout
 from fmpair.errors import DataError, OptionError
@@ -36,7 +37,11 @@ def validation_parts(
 
 @dataclass
 class Validation:
-    """Full ranking of held-out events, in their own context, without the user's other items."""
+    """Full ranking of held-out events, in their own context.
+
+    The user's other items of the training events leave the list, unless most held-out events
+    repeat one of them: then coming back to an item is what the data are about.
+    """
 
     train: Dataset
     held_out: Dataset
@@ -55,17 +60,27 @@ class Validation:
         if len(rows) > MOST_EVENTS:
             rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST_EVENTS])
         self.events = self.held_out.take(rows)
+        frame = self.events.frame()
+        self.user = self.train.users.numbers(frame["user"])
+        self.target = self.train.items.numbers(frame["item"])
+        self.hidden = self._hidden()
+
+    def _hidden(self) -> Rows:
+        """Per event the items that leave its list."""
+        seen = self.train.seen.take(self.user)
+        owner = np.repeat(np.arange(seen.size), np.diff(seen.start))
+        repeats = np.zeros(seen.size, bool)
+        repeats[owner[seen.column == self.target[owner]]] = True
+        return empty_rows(seen.size) if repeats.mean() > 0.5 else seen
 
     def judge(self, model: Recommender) -> float:
         """The metric's mean over the held-out events."""
         from fmpair.engine.ranking import ranks
 
-        frame = self.events.frame()
-        queries = model.query_vectors(frame.select("user", *self.events.context))
-        user = model.space.users.numbers(frame["user"])
-        target = model.space.items.numbers(frame["item"])
+        names = [name for name in self.events.context if name in model.space.context]
+        queries = model.query_vectors(self.events.frame().select("user", *names))
         above, level = ranks(
-            queries, model.item_vectors, model.item_constants, model.seen.take(user), target
+            queries, model.item_vectors, model.item_constants, self.hidden, self.target
         )
         value = float(self.formula.values(1 + above + level / 2).mean())
         self.history.append(value)

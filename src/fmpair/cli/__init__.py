@@ -1,0 +1,29 @@
+"""The command line. Nothing heavy is imported before a verb runs, so that help is quick."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from fmpair.cli.application import command
+from fmpair.cli.failure import described
+
+
+def main() -> None:
+    """The script `fmpair`."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out one command line; the exit code. A mistake is one line on standard error."""
+    try:
+        # Not `app()`: it has its own ways with interrupts, pipes and errors.
+        with command().make_context("fmpair", list(arguments) or ["--help"]) as context:
+            context.command.invoke(context)
+        sys.stdout.flush()
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        code, line = described(error)
+        if line:
+            print(line, file=sys.stderr)
+        return code

@@ -1,0 +1,55 @@
+"""The verbs, put together."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from fmpair import __version__
+from fmpair.cli import ask, data, demo, doctor, fit
+
+VERBS = ("demo", "fit", "recommend", "similar", "explain", "data", "doctor")
+
+
+class Verbs(TyperGroup):
+    """The verbs in their order; `fit` gets its flags only when it is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        # The flags are FMPair's fields, and importing FMPair takes longer than printing help may.
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, (fit.command() if name == "fit" else found), rest
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fmpair {__version__}")
+        raise typer.Exit
+
+
+def _start(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print it and stop."
+        ),
+    ] = False,
+) -> None:
+    """Recommendations in context, from a table of clicks."""
+
+
+def command() -> Any:
+    """The whole command line as one command."""
+    app = typer.Typer(cls=Verbs, add_completion=False)
+    app.callback()(_start)
+    app.command()(demo.demo)
+    app.command()(fit.fit)
+    for verb in (ask.recommend, ask.similar, ask.explain):
+        app.command()(verb)
+    app.add_typer(data.app(), name="data")
+    app.command()(doctor.doctor)
+    return typer.main.get_command(app)

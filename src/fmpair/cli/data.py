@@ -1,0 +1,109 @@
+"""Verbs about data: list, describe, fetch, convert, make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fmpair.cli.flags import with_flags
+from fmpair.cli.show import Output, OutputFormat, emit, note
+from fmpair.cli.source import READING, Events, read_events
+from fmpair.errors import DataError
+
+if TYPE_CHECKING:
+    from fmpair.data.public import PublicSet
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="One of `fmpair data list`.")]
+
+
+def list_sets(output: Output = None, format: OutputFormat = None) -> None:
+    """The public data sets known by name, and which of them are at hand."""
+    import polars as pl
+
+    from fmpair.data.public import SETS
+
+    rows = [(known.name, known.description, "yes" if folder_of(known) else "") for known in SETS]
+    columns = ["name", "description", "at hand"]
+    emit(pl.DataFrame(rows, columns, orient="row"), output, format)
+
+
+def describe(events: Events, reading: Any = None, output: Output = None) -> None:
+    """What a data set is like, in figures."""
+    from fmpair.data.statistics import describe
+
+    emit(describe(read_events(events, reading)), output)
+
+
+def fetch(name: Name) -> None:
+    """Download a public data set where need be; print the folder it lies in."""
+    from fmpair.data import catalog
+
+    typer.echo(catalog.fetch(name))
+
+
+def convert(
+    events: Events,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The file to write, or -.")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="csv, tsv, parquet, jsonl, libfm, atomic or lightgcn, in place of the suffix's.",
+        ),
+    ] = None,
+    reading: Any = None,
+) -> None:
+    """Read data in one format and write them in another."""
+    from fmpair.data.write import write
+
+    data = read_events(events, reading)
+    write(data, target, to)
+    note(f"wrote {len(data):,} events to {target}" if target != "-" else "")
+
+
+def make(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to; made if need be.")],
+    users: Annotated[int, typer.Option(help="How many users.")] = 800,
+    items: Annotated[int, typer.Option(help="How many items.")] = 600,
+    events: Annotated[int, typer.Option(help="How many events.")] = 40_000,
+    seed: Annotated[int, typer.Option(help="One seed gives the same data everywhere.")] = 0,
+    format: Annotated[str, typer.Option(help="csv, tsv, parquet or jsonl.")] = "csv",
+) -> None:
+    """Write the data of `fmpair demo` as files: events, users, items."""
+    from fmpair.data import synthetic
+    from fmpair.data.write import write
+
+    data = synthetic.make(users, items, events, seed).data
+    tables = {
+        "events": data.frame(),
+        "users": data.users.ids.to_frame("user").hstack(data.user_table),
+        "items": data.items.ids.to_frame("item").hstack(data.item_table),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot make {folder}: {error.strerror}") from None
+    for name, frame in tables.items():
+        write(frame, folder / f"{name}.{format}", format)
+        note(f"wrote {len(frame):,} {name} to {folder / name}.{format}")
+
+
+def app() -> typer.Typer:
+    """The verbs as one group."""
+    group = typer.Typer(help="Public data sets, figures of data, conversion, generated data.")
+    group.command("list")(list_sets)
+    group.command()(with_flags(describe, reading=READING))
+    group.command()(fetch)
+    group.command()(with_flags(convert, reading=READING))
+    group.command()(make)
+    return group
+
+
+def folder_of(known: PublicSet) -> Path | None:
+    """Where the files of a set lie on this machine, None where they do not."""
+    from fmpair.data import catalog
+
+    held = (f for f in catalog._folders(known) if not catalog._missing(known, f))
+    return next(held, None)

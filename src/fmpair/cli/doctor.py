@@ -1,0 +1,96 @@
+"""`doctor`: whether this machine has all that fmpair needs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import typer
+
+from fmpair import __version__
+from fmpair.cli.show import show, table
+from fmpair.errors import DataError, FmpairError
+
+
+def doctor() -> None:
+    """Check that this machine has all it takes; exit code 1 if something is broken."""
+    rows, healthy = [], True
+    for name, check in CHECKS.items():
+        try:
+            finding, state = check(), "ok"
+        except Exception as error:  # whatever a broken installation throws is the finding
+            kind = "" if isinstance(error, FmpairError) else f"{type(error).__name__}: "
+            finding, state, healthy = f"{kind}{error}", "broken", False
+        rows.append((name, state, finding))
+    show(table(("check", "", "finding"), rows))
+    if not healthy:
+        raise typer.Exit(1)
+
+
+def _version(module: str) -> Callable[[], str]:
+    return lambda: import_module(module).__version__
+
+
+def _cores() -> str:
+    from fmpair.engine.ranking import all_threads
+
+    return f"{all_threads()} of {os.cpu_count()}"
+
+
+def _blas() -> str:
+    import numpy  # noqa: F401  (loads the library to be named)
+    from threadpoolctl import threadpool_info
+
+    found = [f"{pool['internal_api']} {pool['version']}, {pool['num_threads']} threads"
+             for pool in threadpool_info() if pool["user_api"] == "blas"]  # fmt: skip
+    return "; ".join(found) or "none that can be told to use fewer threads"
+
+
+def _cache() -> str:
+    """Numba's own choice of folder; without one every start would compile anew."""
+    from fmpair.engine import ranking
+
+    folder = Path(str(ranking._select.stats.cache_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise DataError(f"{folder} is not writable: set NUMBA_CACHE_DIR to a folder that is")
+    return str(folder)
+
+
+def _data() -> str:
+    from fmpair.cli.data import folder_of
+    from fmpair.data.catalog import VARIABLE
+    from fmpair.data.public import SETS
+
+    folder = os.environ.get(VARIABLE)
+    if folder and not Path(folder).is_dir():
+        raise DataError(f"{VARIABLE} names {folder}, which is no folder")
+    held = [known.name for known in SETS if folder_of(known)]
+    return (
+        f"{VARIABLE}={folder or ''}; {len(held)} of {len(SETS)} sets: {', '.join(held) or 'none'}"
+    )
+
+
+def _fit() -> str:
+    from fmpair.models.fm_pair import FMPair
+    from fmpair.testing import day_and_night
+
+    model = FMPair(factors=4, epochs=20).fit(day_and_night())
+    return f"learned {len(model.item_ids)} items"
+
+
+CHECKS: dict[str, Callable[[], str]] = {
+    "fmpair": lambda: __version__,
+    "python": platform.python_version,
+    "numpy": _version("numpy"),
+    "numba": _version("numba"),
+    "polars": _version("polars"),
+    "cores": _cores,
+    "BLAS": _blas,
+    "numba cache": _cache,
+    "public data": _data,
+    "a small fit": _fit,
+}

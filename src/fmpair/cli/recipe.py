@@ -1,0 +1,88 @@
+"""The flags of `fit` that are FMPair's own options, and the recipe they make."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from typing import Any, get_args, get_origin, get_type_hints
+
+from fmpair.cli.flags import Flag, flag, pairs
+from fmpair.features.field import Field
+from fmpair.models.fm_pair import FMPair
+
+PANEL = "Model"
+# Flags of mappings are repeated, one entry each.
+SPELLINGS = {"fields": "--field"}
+METAVARS = {"fields": "NAME=KIND", "regularization": "[NAME=]X"}
+
+
+def recipe_flags() -> list[Flag]:
+    """One flag per option of FMPair, with its type, default and description."""
+    kinds, texts = get_type_hints(FMPair), _descriptions(FMPair.__doc__ or "")
+    return [_flag(option, kinds[option.name], texts.get(option.name)) for option in fields(FMPair)]
+
+
+def recipe_from(values: Mapping[str, Any]) -> FMPair:
+    """The recipe the flags describe."""
+    options = dict(values)
+    regularization, columns = options.pop("regularization"), options.pop("fields")
+    if regularization:
+        options["regularization"] = _regularization(regularization)
+    return FMPair(**options, fields=_fields(columns))
+
+
+def _flag(option: Any, kind: Any, text: str | None) -> Flag:
+    mapping = _is_mapping(kind)
+    kind = list[str] if mapping else kind
+    default = [] if mapping or option.default is MISSING else option.default
+    settings = (
+        {"show_default": str(option.default)} if mapping and option.default is not MISSING else {}
+    )
+    spelling = [SPELLINGS[option.name]] if option.name in SPELLINGS else []
+    return flag(option.name, kind, default, *spelling, help=text, rich_help_panel=PANEL,
+                metavar=METAVARS.get(option.name), **settings)  # fmt: skip
+
+
+def _is_mapping(kind: Any) -> bool:
+    """Whether an option's type is a mapping, or may be one."""
+    return any(get_origin(part) is Mapping for part in (kind, *get_args(kind)))
+
+
+def _descriptions(docstring: str) -> dict[str, str]:
+    """Name -> text of every `name: text` of a docstring that is an option."""
+    names = "|".join(option.name for option in fields(FMPair))
+    parts = re.split(rf"(?:^|(?<=\s))({names}): ", docstring)
+    return {
+        name: text[0].upper() + " ".join(text.split())[1:].rstrip(".;") + "."
+        for name, text in zip(parts[1::2], parts[2::2])
+    }
+
+
+def _regularization(given: Sequence[str]) -> Any:
+    """One number, or numbers by name."""
+    if len(given) == 1 and "=" not in given[0]:
+        return _value(given[0])
+    return {name: _value(text) for name, text in pairs(given, "--regularization").items()}
+
+
+def _fields(given: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """`age=binned` is a kind, `age.bins=5` any other option of a field."""
+    own = [option.name for option in fields(Field)]
+    found: dict[str, dict[str, Any]] = {}
+    for name, text in pairs(given, "--field").items():
+        column, _, option = name.rpartition(".")
+        if column and option in own:
+            found.setdefault(column, {})[option] = _value(text)
+        else:
+            found.setdefault(name, {})["kind"] = text
+    return found
+
+
+def _value(text: str) -> Any:
+    """A number or truth value where the text is one, else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,101 @@
+"""What a verb says: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.table import Table
+
+ROWS_ON_A_TERMINAL = 50
+
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE",
+        help="Where to write: .csv, .tsv, .parquet or .jsonl by its suffix; - is standard output.",
+    ),
+]  # fmt: skip
+OutputFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format", metavar="NAME", help="csv, tsv, parquet or jsonl, in place of the suffix's."
+    ),
+]
+
+
+def note(text: str) -> None:
+    """A line for the person, not for the pipe."""
+    if text:
+        print(text, file=sys.stderr, flush=True)
+
+
+def emit(frame: pl.DataFrame, output: str | None = None, format: str | None = None) -> None:
+    """The frame to a file or stream; a table where a person is looking at the standard output."""
+    if output is None and format is None and sys.stdout.isatty():
+        show(table(frame.columns, frame.head(ROWS_ON_A_TERMINAL).rows()))
+        more = len(frame) - ROWS_ON_A_TERMINAL
+        note(f" {more:,} more rows: -o FILE writes all" if more > 0 else "")
+        return
+    from fmpair.data.write import write
+
+    write(frame, output or "-", format)
+    if output not in (None, "-"):
+        note(f"wrote {len(frame):,} rows to {output}")
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[Any]], title: str | None = None) -> Table:
+    """A plain table; numbers stand on the right."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    found = [list(row) for row in rows]
+    made = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
+    for place, name in enumerate(columns):
+        numeric = any(isinstance(row[place], int | float) for row in found)
+        made.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in found:
+        made.add_row(*(_cell(value) for value in row))
+    return made
+
+
+def show(*things: Any) -> None:
+    """Tables and lines on standard output."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    for thing in things:
+        console.print(thing, soft_wrap=isinstance(thing, str))
+
+
+@contextmanager
+def busy(text: str) -> Iterator[None]:
+    """Something is under way: a moving sign on a terminal, a plain line elsewhere."""
+    if not sys.stderr.isatty():
+        note(f"{text} ...")
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{text} ..."):
+        yield
+
+
+def size_of(path: Path) -> str:
+    size = path.stat().st_size
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

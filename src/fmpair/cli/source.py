@@ -1,0 +1,75 @@
+"""The events a verb works on: a file with what its columns mean, or a public set by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fmpair.cli.flags import Flag, flag, given_only
+from fmpair.errors import OptionError
+
+if TYPE_CHECKING:
+    from fmpair.data import Dataset
+
+PANEL = "Columns and files"
+
+Events = Annotated[
+    str,
+    typer.Argument(
+        metavar="EVENTS",
+        help="A file (CSV, Parquet, JSON lines, ...; gz and zip too), a folder, the name of a "
+        "public set, or - for standard input.",
+    ),
+]
+
+
+def _reading(name: str, metavar: str, help: str, *spellings: str) -> Flag:
+    many = name in ("context", "ignore", "item_columns", "columns")
+    kind, default = (list[str], []) if many else (str | None, None)
+    return flag(name, kind, default, *spellings, metavar=metavar, help=help, rich_help_panel=PANEL)
+
+
+def _switch(name: str, default: bool, help: str, spelling: str) -> Flag:
+    return flag(name, bool, default, spelling, help=help, rich_help_panel=PANEL)
+
+
+# Each is an option of `fmpair.read` under the same name, but for no_context.
+READING = (
+    _reading("user", "COLUMN", "The column of user ids; told from its name unless given."),
+    _reading("item", "COLUMN", "The column of item ids; likewise."),
+    _reading("rating", "COLUMN", "The column of ratings."),
+    _reading("weight", "COLUMN", "The column of weights."),
+    _reading("timestamp", "COLUMN", "The column of times."),
+    _reading("domain", "COLUMN", "The column of domains."),
+    _reading("context", "COLUMN", "A context column (repeat); by default all other columns."),
+    _switch("no_context", False, "Use no context column.", "--no-context"),
+    _reading("ignore", "COLUMN", "A column to leave out (repeat)."),
+    _reading("item_columns", "COLUMN", "A column that describes the item (repeat).", "--item-column"),
+    _reading("users", "TABLE", "A file of user attributes, keyed by the user id."),
+    _reading("items", "TABLE", "A file of item attributes, keyed by the item id."),
+    _reading("format", "NAME", "The format of EVENTS; told from its name unless given."),
+    _reading("separator", "TEXT", "What separates columns; guessed unless given."),
+    _switch("header", True, "Whether the first line names the columns.", "--header/--no-header"),
+    _reading("columns", "NAME", "The name of the next column (repeat).", "--column"),
+)  # fmt: skip
+
+
+def read_events(source: str, reading: dict[str, Any]) -> Dataset:
+    """The data of a file or of a public set, read as the flags say."""
+    from fmpair.data import catalog
+    from fmpair.data.read import read
+
+    options = given_only({k: v for k, v in reading.items() if k not in ("no_context", "header")})
+    if reading["no_context"]:
+        if "context" in options:
+            raise OptionError("--context and --no-context exclude each other")
+        options["context"] = ()
+    if not reading["header"]:
+        options["header"] = False
+    if "separator" in options:  # a shell passes \t on as two characters
+        options["separator"] = options["separator"].replace("\\t", "\t")
+    if source in catalog.names() and not Path(source).exists():
+        return catalog.load(source, **{k: v for k, v in options.items() if k != "format"})
+    return read(source, **options)

@@ -1,0 +1,49 @@
+"""What the relevant items are ranked against."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fmpair.arrays import Rows, group_rows
+from fmpair.data import Dataset
+from fmpair.engine.draws import stream
+from fmpair.engine.judging import IN_ORDER, UNIFORM, WEIGHTED, Pool
+from fmpair.errors import DataError
+from fmpair.evaluation.protocol import Protocol
+from fmpair.evaluation.units import Units
+
+KINDS = {"uniform": UNIFORM, "popularity": WEIGHTED, "first": IN_ORDER}
+
+
+def candidates_of(train: Dataset, protocol: Protocol, units: Units) -> Pool | np.ndarray:
+    """bool [items] where lists are whole, else what to draw from."""
+    if protocol.candidates == "all":
+        return np.ones(len(train.items), bool)
+    if protocol.candidates == "file":
+        return _from_file(train, protocol, units)
+    times = np.bincount(train.item, minlength=len(train.items))
+    if protocol.candidates == "train":
+        return times > 0
+    # In order of first appearance, which is what 'first' is about.
+    order = train.item[np.sort(np.unique(train.item, return_index=True)[1])]
+    pool = group_rows(np.zeros(len(order), np.int64), np.arange(len(order)), 1)
+    return Pool(
+        np.zeros(len(units.row), np.int64), pool._replace(column=order.astype(np.int32)),
+        times.astype(np.float64), KINDS[protocol.candidates], min(protocol.n, len(order)),
+        np.uint64(stream(protocol.seed)),
+    )  # fmt: skip
+
+
+def _from_file(train: Dataset, protocol: Protocol, units: Units) -> Pool | np.ndarray:
+    frame = protocol.listed
+    item = train.items.numbers(frame["item"])
+    if not (item >= 0).any():
+        raise DataError("none of the items to rank is an item of the training data")
+    if "user" not in frame.columns:
+        return np.isin(np.arange(len(train.items)), item)
+    user = units.users.numbers(frame["user"])
+    known = (item >= 0) & (user >= 0)
+    rows: Rows = group_rows(user[known], item[known], len(units.users))
+    longest = int(np.diff(rows.start).max(initial=0))
+    weight = np.zeros(len(train.items))
+    return Pool(units.user, rows, weight, IN_ORDER, longest, np.uint64(0))

@@ -1,0 +1,144 @@
+"""A model judged on test events under a protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fmpair.data import Dataset, as_dataset
+from fmpair.engine.judging import SCORES_AT_ONCE, Judged, Pool, judge
+from fmpair.errors import OptionError
+from fmpair.evaluation.candidates import candidates_of
+from fmpair.evaluation.correction import ESTIMATOR, corrected
+from fmpair.evaluation.lists import list_values
+from fmpair.evaluation.protocol import Protocol
+from fmpair.evaluation.scoring import scores_of
+from fmpair.evaluation.units import Units, units_of
+from fmpair.metrics import Metric, Placement
+from fmpair.metrics.metric import ERRORS, LISTS
+
+CALLED_AT_ONCE = 8  # a function that scores is given this many times larger batches
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What came out, by unit and on the mean.
+
+    units: a frame (unit, row, user, item, one column per metric); row is the test event the unit
+    is first seen in, item its relevant item where it has only one. A unit without a list, or whose
+    item the model does not know, counts 0; errors of ratings are then null.
+    means: of the columns; for rmse, whose column holds squared errors, the root of the mean.
+    coverage: the share of units with a list. protocol: its id.
+    corrected: estimates, from the sample, of what the metric would be among all items; estimator:
+    how they were made.
+    """
+
+    units: pl.DataFrame
+    means: dict[str, float]
+    coverage: float
+    protocol: str
+    corrected: dict[str, float] = field(default_factory=dict)
+    estimator: str = ""
+
+    @property
+    def metrics(self) -> list[str]:
+        """The columns of `units` that hold metrics."""
+        return self.units.columns[4:]
+
+
+def evaluate(
+    model: Any,
+    train: Any,
+    test: Any,
+    protocol: Protocol | None = None,
+    metrics: Sequence[str] = ("recall@10", "ndcg@10"),
+    threads: int | None = None,
+) -> Evaluation:
+    """Judge a Recommender, or a function from a Dataset to float32 [its events, items of train].
+
+    train: the events learned from, which decide what is seen and which items there are; test: the
+    events to find. Where a score is -inf or NaN the item is not in the list.
+    """
+    train, test = as_dataset(train), as_dataset(test)
+    protocol = protocol or Protocol()
+    wanted = [Metric.parse(name) for name in dict.fromkeys(metrics)]
+    _check(wanted, test, protocol)
+    units = units_of(train, test, protocol)
+    candidates = candidates_of(train, protocol, units)
+    at_once = SCORES_AT_ONCE * (CALLED_AT_ONCE if callable(model) else 1)
+    judged = judge(
+        scores_of(model, train, units.queries), units.task, candidates,
+        top=max((m.cutoff for m in wanted if m.name in LISTS), default=0),
+        batch=int(np.clip(at_once // len(train.items), 1, 1024)), threads=threads,
+    )  # fmt: skip
+    return _gathered(wanted, (train, test), protocol, units, candidates, judged)
+
+
+def _check(metrics: Sequence[Metric], test: Dataset, protocol: Protocol) -> None:
+    for metric in metrics:
+        if metric.name in ERRORS and (
+            protocol.unit != "interaction" or test.column("rating") is None
+        ):
+            raise OptionError(f"{metric} needs test events with a rating, and unit='interaction'")
+        if metric.name in LISTS and protocol.label not in ("all", "train"):
+            raise OptionError(f"{metric} is about lists of all items: candidates 'all' or 'train'")
+
+
+def _gathered(
+    metrics: Sequence[Metric], data: tuple[Dataset, Dataset], protocol: Protocol, units: Units,
+    candidates: Pool | np.ndarray, judged: Judged,
+) -> Evaluation:  # fmt: skip
+    """All that was asked for, from where the relevant items stand."""
+    train, test = data
+    relevant = units.task.relevant
+    placement = Placement(
+        relevant.start, judged.above, judged.level, relevant.value.astype(np.float64),
+        judged.listed,
+    )  # fmt: skip
+    columns, means, estimates = {}, {}, {}
+    for metric in metrics:
+        name = protocol.name(metric)
+        if metric.name in LISTS:
+            columns[name], means[name] = list_values(metric, judged.best, candidates, train)
+        elif metric.name in ERRORS:
+            columns[name] = _errors(metric, judged, test.columns["rating"].gather(units.row))
+            means[name] = mean_of(metric.name, columns[name])
+        else:
+            columns[name] = pl.Series(metric.of(placement))
+            means[name] = mean_of(metric.name, columns[name])
+            if protocol.candidates == "uniform":
+                estimates |= corrected(metric, placement, judged.eligible, protocol.n)
+    return Evaluation(
+        _identified(units, test).with_columns(**columns), means,
+        float((judged.listed > 0).mean()), protocol.id, estimates, ESTIMATOR if estimates else "",
+    )  # fmt: skip
+
+
+def _identified(units: Units, test: Dataset) -> pl.DataFrame:
+    """unit, row, user and item of every unit."""
+    relevant = units.task.relevant
+    item = pl.Series(test.items.take(test.item[units.row]))
+    alone = pl.Series(np.diff(relevant.start) == 1)
+    frame = pl.DataFrame(
+        {"unit": np.arange(len(units.row)), "row": units.row,
+         "user": test.users.take(test.user[units.row]), "item": item, "alone": alone}
+    )  # fmt: skip
+    return frame.with_columns(item=pl.when("alone").then("item")).drop("alone")
+
+
+def _errors(metric: Metric, judged: Judged, rating: pl.Series) -> pl.Series:
+    """Squared or absolute error of each rating, null where there is no prediction."""
+    error = np.where(judged.level > 0, judged.score, np.nan) - rating.to_numpy()
+    value = error**2 if metric.name == "rmse" else np.abs(error)
+    return pl.Series(value).fill_nan(None)
+
+
+def mean_of(metric: str, values: pl.Series) -> float:
+    """The mean of a metric's column, the root of it for rmse; NaN if there is no value."""
+    mean = values.mean()
+    value = float(mean) if isinstance(mean, int | float) else float("nan")
+    return value**0.5 if metric.startswith("rmse") else value

@@ -1,0 +1,109 @@
+"""How to judge: what is ranked for whom, against what, and what counts as right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import polars as pl
+
+from fmpair.data.frame import to_polars
+from fmpair.errors import OptionError
+from fmpair.models.option import one_of, whole
+
+UNITS = ("interaction", "user", "user-context")
+CANDIDATES = ("all", "train", "file", "uniform", "popularity", "first")
+SEEN = ("none", "train", "train+test", "context")
+RELEVANT = ("all", "distinct", "new")
+SHORT = {"uniform": "uni", "popularity": "pop", "first": "first"}
+
+
+@dataclass(frozen=True, eq=False)
+class Protocol:
+    """What a result depends on beside the model and the data; equal ids judge alike.
+
+    unit: what gets a list: each test interaction, each user, or each user in one context.
+    candidates: what is ranked beside the relevant items: all items; those of the training events;
+        `items`; or n of the training items, drawn uniformly or by popularity (number of events),
+        or the first n in the order in which the training events bring them up (WrapRec).
+    items: for candidates 'file': ids for everyone, or a frame (user, item) with each user's own.
+    seen: the user's items that leave the list: none, those in training, those in training and
+        test, or those in training in that very context. Relevant items always stay.
+    relevant: what a unit must find: the items of all its test events; for the unit interaction
+        also 'distinct', each pair of user and item once; or 'new', of these only pairs that
+        training does not have.
+    gain: the column of the test events that grades relevance, null: 1; events graded 0 or less
+        are not relevant.
+    seed: of the draws, which are the same for every model.
+    """
+
+    unit: str = "interaction"
+    candidates: str = "all"
+    n: int = 1000
+    items: Any = field(default=None, repr=False)
+    seen: str = "train"
+    relevant: str = "all"
+    gain: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        one_of("unit", self.unit, UNITS)
+        one_of("candidates", self.candidates, CANDIDATES)
+        one_of("seen", self.seen, SEEN)
+        one_of("relevant", self.relevant, RELEVANT)
+        whole("n", self.n, 1)
+        whole("seed", self.seed, 0)
+        if (self.items is not None) != (self.candidates == "file"):
+            raise OptionError("items (the ids to rank) go with candidates='file', and only with it")
+
+    @property
+    def drawn(self) -> bool:
+        """Whether candidates are a sample of the items, so that metrics need a label."""
+        return self.candidates in SHORT
+
+    @cached_property
+    def listed(self) -> pl.DataFrame:
+        """The candidates of 'file': a column item, and user where each user has their own."""
+        if hasattr(self.items, "columns"):
+            frame = to_polars(self.items)
+            names = [name for name in ("user", "item") if name in frame.columns]
+            if "item" not in names:
+                raise OptionError("a frame of items to rank needs a column 'item'")
+            return frame.select(names)
+        if isinstance(self.items, str) or not isinstance(self.items, Iterable):
+            raise OptionError(f"items must be a sequence of ids or a frame, not {self.items!r}")
+        return pl.DataFrame({"item": list(self.items)})
+
+    @cached_property
+    def label(self) -> str:
+        """The candidates in short, such as uni1000."""
+        if self.drawn:
+            return f"{SHORT[self.candidates]}{self.n}"
+        if self.candidates == "file":
+            return f"file-{sha256(self.listed.write_csv().encode()).hexdigest()[:8]}"
+        return self.candidates
+
+    @property
+    def id(self) -> str:
+        """A short string that differs where the results of two protocols are not comparable."""
+        parts = [self.unit, self.label, f"seen={self.seen}"]
+        if self.relevant != "all":
+            parts.append(f"relevant={self.relevant}")
+        if self.gain is not None:
+            parts.append(f"gain={self.gain}")
+        if self.candidates in ("uniform", "popularity"):
+            parts.append(f"seed{self.seed}")
+        return "/".join(parts)
+
+    def name(self, metric: object) -> str:
+        """The metric as results name it: `recall@10`, or `recall@10[uni1000]` among a sample."""
+        return str(metric) if self.candidates in ("all", "train") else f"{metric}[{self.label}]"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Protocol) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)

@@ -1,0 +1,54 @@
+"""Scores of every item for every query, from a fitted model or any function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from fmpair.data import Dataset
+from fmpair.errors import DataError, OptionError
+from fmpair.models.recommender import Recommender
+
+Scores = Callable[[np.ndarray], np.ndarray]
+
+
+def scores_of(model: Any, train: Dataset, queries: Dataset) -> Scores:
+    """Query numbers to float32 [queries, items of train]; -inf where the model lacks the item."""
+    if isinstance(model, Recommender):
+        return _folded(model, train, queries)
+    if callable(model):
+        return _called(model, train, queries)
+    raise OptionError(f"evaluate takes a Recommender or a function of a Dataset, not {model!r}")
+
+
+def _folded(model: Recommender, train: Dataset, queries: Dataset) -> Scores:
+    known = [name for name in queries.context if name in model.space.context]
+    vectors = model.query_vectors(queries.frame().select("user", *known))
+    matrix = np.column_stack([model.item_vectors, model.item_constants]).astype(np.float32)
+    if model.space.items is not train.items:
+        number = model.space.items.numbers(train.items.ids)
+        none = np.zeros((1, matrix.shape[1]), np.float32)
+        none[0, -1] = -np.inf
+        matrix = np.vstack([matrix, none])[number]  # -1, unknown, is the last row
+    vectors = np.column_stack([vectors, np.ones(len(vectors))]).astype(np.float32)
+    turned = np.ascontiguousarray(matrix.T)
+    return lambda asked: vectors[asked] @ turned
+
+
+def _called(model: Callable[[Dataset], Any], train: Dataset, queries: Dataset) -> Scores:
+    one_at_a_time = Lock()  # batches run on threads, which a foreign function need not bear
+
+    def scores(asked: np.ndarray) -> np.ndarray:
+        with one_at_a_time:
+            out = np.asarray(model(queries.take(asked)), np.float32)
+        if out.shape != (len(asked), len(train.items)):
+            raise DataError(
+                f"the scorer must give {len(asked)} rows of {len(train.items)} scores, one per "
+                f"item of the training data, not an array of shape {out.shape}"
+            )
+        return out
+
+    return scores

@@ -1,0 +1,145 @@
+"""Who gets a list, what they should find in it, and what leaves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from fmpair.arrays import Rows, distinct_pairs, empty_rows, starts
+from fmpair.data import Dataset
+from fmpair.data.vocabulary import Vocabulary
+from fmpair.engine.judging import Task
+from fmpair.errors import DataError, OptionError, unknown
+from fmpair.evaluation.protocol import Protocol
+
+USER, EVENT = "__user__", "__event__"  # columns beside those of the context, which have any name
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """row: int64 [units], the test event a unit is first seen in; user: int64 [units], by `users`.
+
+    task: the lists, items numbered as in training. queries: the events that ask, one per query.
+    """
+
+    row: np.ndarray
+    user: np.ndarray
+    users: Vocabulary
+    task: Task
+    queries: Dataset
+
+
+@dataclass(frozen=True, eq=False)
+class _Events:
+    """Training and test events over one numbering; a test item that training lacks is -1."""
+
+    train: Dataset
+    test: Dataset
+    users: Vocabulary
+    train_user: np.ndarray
+    user: np.ndarray
+    item: np.ndarray
+
+
+def units_of(train: Dataset, test: Dataset, protocol: Protocol) -> Units:
+    """The units of the test events, in order of their query, then of the events."""
+    events = _together(train, test)
+    alone = protocol.unit == "user" or not test.context
+    query = events.user if alone else _numbered(events.user, test.columns.select(test.context))
+    group = np.arange(len(test)) if protocol.unit == "interaction" else query
+    kept, gain = _relevant(events, protocol, group)
+    if not len(kept):
+        raise DataError("no test event is relevant under this protocol: there is nothing to judge")
+    _, first, unit = np.unique(group[kept], return_index=True, return_inverse=True)
+    order = np.lexsort((first, query[kept[first]]))
+    row, unit = kept[first[order]], np.argsort(order)[unit]
+    entry = np.argsort(unit, kind="stable")
+    relevant = Rows(starts(np.bincount(unit)), events.item[kept[entry]], gain[entry])
+    hidden, owner = _hidden(events, protocol)
+    _, place, number = np.unique(query[row], return_index=True, return_inverse=True)
+    queries = test.take(row[place])
+    if alone:
+        queries = replace(queries, context=(), columns=queries.columns.drop(test.context))
+    task = Task(number.astype(np.int64), owner[row], hidden, relevant)
+    return Units(row, events.user[row], events.users, task, queries)
+
+
+def _together(train: Dataset, test: Dataset) -> _Events:
+    users = train.users if train.users is test.users else train.users.extend(test.users.ids)
+    user = test.user if users is test.users else users.numbers(test.users.ids)[test.user]
+    item = test.item
+    if train.items is not test.items:
+        item = train.items.numbers(test.items.ids)[test.item]
+    return _Events(train, test, users, train.user.astype(np.int64), user.astype(np.int64), item)
+
+
+def _relevant(
+    events: _Events, protocol: Protocol, group: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(test events that name a relevant item int64 [kept], how relevant float32 [kept]).
+
+    An item counts once in a unit (group), with the gain of its first event.
+    """
+    test = events.test
+    gain = np.ones(len(test), np.float32)
+    if protocol.gain is not None:
+        if protocol.gain not in test.columns.columns:
+            raise OptionError(unknown("column for gain", protocol.gain, test.columns.columns))
+        gain = test.columns[protocol.gain].fill_null(1).to_numpy().astype(np.float32)
+    rows = np.flatnonzero(gain > 0)
+    rows = rows[_firsts(group[rows], test.item[rows])]
+    if protocol.relevant != "all" and protocol.unit == "interaction":
+        rows = rows[_firsts(events.user[rows], test.item[rows])]
+    if protocol.relevant == "new":
+        had = _pairs(events.train_user, events.train.item)
+        rows = rows[~np.isin(_pairs(events.user[rows], events.item[rows]), had)]
+    return rows, gain[rows]
+
+
+def _hidden(events: _Events, protocol: Protocol) -> tuple[Rows, np.ndarray]:
+    """(items that leave the lists, by owner; the owner of each test event int64 [test])."""
+    train, known = events.train, events.item >= 0
+    if protocol.seen == "none":
+        return empty_rows(1), np.zeros(len(events.test), np.int64)
+    owner, had = events.user, events.train_user
+    if protocol.seen == "context" and events.test.context:
+        had, owner = _situations(events)
+    item, count = train.item, int(max(had.max(initial=0), owner.max(initial=0))) + 1
+    if protocol.seen == "train+test":
+        had = np.concatenate([had, owner[known]])
+        item = np.concatenate([item, events.item[known]])
+    return distinct_pairs(had, item, count), owner
+
+
+def _situations(events: _Events) -> tuple[np.ndarray, np.ndarray]:
+    """The number of each training and of each test event's user in context."""
+    context = list(events.test.context)
+    missing = [name for name in context if name not in events.train.columns.columns]
+    if missing:
+        raise DataError(unknown("context of the training events", missing[0], events.train.context))
+    both = pl.concat(
+        [events.train.columns.select(context), events.test.columns.select(context)],
+        how="vertical_relaxed",
+    )
+    number = _numbered(np.concatenate([events.train_user, events.user]), both)
+    return number[: len(events.train)], number[len(events.train) :]
+
+
+def _numbered(user: np.ndarray, context: pl.DataFrame) -> np.ndarray:
+    """int64 [events]: the first event with the same user and context, which stands for them."""
+    frame = context.with_columns(pl.Series(USER, user))
+    names = frame.columns
+    firsts = frame.with_row_index(EVENT).select(pl.col(EVENT).first().over(names))
+    return firsts[EVENT].to_numpy().astype(np.int64)
+
+
+def _firsts(owner: np.ndarray, item: np.ndarray) -> np.ndarray:
+    """The places of the first of each pair, ascending."""
+    return np.sort(np.unique(_pairs(owner, item), return_index=True)[1])
+
+
+def _pairs(owner: np.ndarray, item: np.ndarray) -> np.ndarray:
+    """int64: one number per pair."""
+    return (owner.astype(np.int64) << 32) | item

@@ -1,0 +1,78 @@
+"""An evaluation cut up: by popularity of the item, activity of the user, warmth, context."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from fmpair.data import Dataset
+from fmpair.errors import DataError, OptionError, unknown
+from fmpair.evaluation.evaluate import Evaluation, mean_of
+
+THIRDS = ("head", "mid", "tail")
+
+
+def view(evaluation: Evaluation, groups: pl.Series) -> pl.DataFrame:
+    """A frame (group, units, mean of each metric), in order of first appearance of the groups.
+
+    groups: one value per unit, from a function below or of your own.
+    """
+    if len(groups) != len(evaluation.units):
+        raise DataError(f"{len(groups)} groups for {len(evaluation.units)} units: give one each")
+    frame = evaluation.units.with_columns(groups.rename("group"))
+    rows = []
+    for (name,), part in frame.group_by("group", maintain_order=True):
+        means = {metric: mean_of(metric, part[metric]) for metric in evaluation.metrics}
+        rows.append({"group": name, "units": len(part), **means})
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def item_popularity(evaluation: Evaluation, train: Dataset) -> pl.Series:
+    """head, mid or tail: of the items by falling number of training events, the first have a
+    third of all events, the next another third; unseen: no event."""
+    number = train.items.numbers(_items(evaluation))
+    return _thirds(np.bincount(train.item, minlength=len(train.items)), number, "unseen")
+
+
+def user_activity(evaluation: Evaluation, train: Dataset) -> pl.Series:
+    """head, mid or tail of the users by number of training events, cut like the items."""
+    number = train.users.numbers(evaluation.units["user"])
+    return _thirds(np.bincount(train.user, minlength=len(train.users)), number, "unseen")
+
+
+def warmth(evaluation: Evaluation, train: Dataset) -> pl.Series:
+    """Whether training has events of the user and, where units have one item, of the item."""
+    user = _warm(train.users.numbers(evaluation.units["user"]), train.user)
+    text = np.where(user, "warm user", "cold user")
+    if evaluation.units["item"].null_count() < len(evaluation.units):
+        item = _warm(train.items.numbers(_items(evaluation)), train.item)
+        text = np.strings.add(text, np.where(item, ", warm item", ", cold item"))
+    return pl.Series(text)
+
+
+def context(evaluation: Evaluation, test: Dataset, column: str) -> pl.Series:
+    """The value a column of the test events has where the unit is first seen."""
+    if column not in test.columns.columns:
+        raise OptionError(unknown("column of the test events", column, test.columns.columns))
+    return test.columns[column].gather(evaluation.units["row"])
+
+
+def _items(evaluation: Evaluation) -> pl.Series:
+    items = evaluation.units["item"]
+    if items.null_count():
+        raise OptionError("some units have several items: judge with unit='interaction'")
+    return items
+
+
+def _warm(number: np.ndarray, present: np.ndarray) -> np.ndarray:
+    return (number >= 0) & np.isin(number, present)
+
+
+def _thirds(times: np.ndarray, number: np.ndarray, otherwise: str) -> pl.Series:
+    """The third of all events that each number's own stand in, the busiest first."""
+    order = np.argsort(-times, kind="stable")
+    before = np.empty(len(times))
+    before[order] = np.cumsum(times[order]) - times[order]
+    third = np.minimum(before * 3 // max(times.sum(), 1), 2).astype(np.int64)
+    known = (number >= 0) & (times[number] > 0)
+    return pl.Series(np.where(known, np.array(THIRDS)[third[number]], otherwise))

@@ -1,0 +1,125 @@
+"""Folding and explaining: both are the textbook factorization machine, taken apart."""
+
+from itertools import combinations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fmpair import Dataset, FMPair
+from fmpair.engine.problem import Parameters
+from fmpair.errors import UnknownError
+
+USERS, ITEMS = 6, 7
+
+
+def rich_model():
+    """A model with every role, single and several values, numbers and gaps."""
+    rng = np.random.default_rng(0)
+    events = {
+        "user": rng.integers(0, USERS, 40), "item": rng.integers(0, ITEMS, 40),
+        "time": rng.choice(["day", "night"], 40), "heat": rng.normal(size=40),
+    }  # fmt: skip
+    users = {"user": range(USERS), "age": rng.uniform(20, 60, USERS), "sex": [*"fmfmf", None]}
+    tags = [["a", "b"], ["b"], None, ["c", "a"], ["d"], ["a", "b", "c"], []]
+    items = {"item": range(ITEMS), "tags": tags, "price": rng.uniform(1, 9, ITEMS)}
+    data = Dataset.from_frame(pl.DataFrame(events), users=users, items=items)
+    return FMPair(factors=3, epochs=1).fit(data)
+
+
+MODEL = rich_model()
+
+
+def with_random_parameters(seed):
+    rng = np.random.default_rng(seed)
+    tables = (rng.normal(0, 0.5, t.shape).astype(np.float32) for t in MODEL.parameters)
+    return MODEL.replaced(parameters=Parameters(*tables))
+
+
+def textbook_score(model, query, item, rng):
+    """w . x + sum over all pairs a < b of <v_a, v_b> x_a x_b, x = query features + item features.
+
+    query: a one-row frame. The weights of the query side are drawn: they exist, but cancel.
+    """
+    p = model.parameters
+    user = model.space.users.number(query["user"][0])
+    vectors, weights = [p.users[user]], [rng.normal()]
+    profile = model.user_rows.take(np.array([user]))
+    context = model.space.context_rows(query)[0]
+    for rows in (profile, context):
+        for column, value in zip(rows.column, rows.value):
+            vectors.append(value * p.query[column])
+            weights.append(value * rng.normal())
+    vectors.append(p.items[item])
+    weights.append(p.item_bias[item])
+    own = model.item_rows.take(np.array([item]))
+    for column, value in zip(own.column, own.value):
+        vectors.append(value * p.features[column])
+        weights.append(value * p.feature_bias[column])
+    return sum(weights) + sum(float(a @ b) for a, b in combinations(vectors, 2))
+
+
+queries = st.fixed_dictionaries(
+    {
+        "user": st.integers(0, USERS - 1),
+        "time": st.sampled_from(["day", "night", None]),
+        "heat": st.one_of(st.none(), st.floats(-2, 2)),
+    }
+)
+item_numbers = st.integers(0, ITEMS - 1)
+
+
+def as_frame(query):
+    schema = {"user": pl.Int64, "time": pl.String, "heat": pl.Float64}
+    return pl.DataFrame([query], schema=schema)
+
+
+@given(st.integers(0, 10**6), queries, item_numbers, item_numbers)
+@settings(max_examples=80, deadline=None)
+def test_folding_equals_the_textbook_machine_up_to_terms_of_the_query(seed, query, i, j):
+    model, frame = with_random_parameters(seed), as_frame(query)
+    q = model.query_vectors(frame)[0]
+    folded = model.item_vectors @ q + model.item_constants
+    wanted = [textbook_score(model, frame, n, np.random.default_rng(seed)) for n in (i, j)]
+    assert folded[i] - folded[j] == pytest.approx(wanted[0] - wanted[1], abs=1e-4)
+
+
+@given(st.integers(0, 10**6), queries, item_numbers)
+@settings(max_examples=80, deadline=None)
+def test_an_explanation_adds_up_to_the_score(seed, query, number):
+    model, frame = with_random_parameters(seed), as_frame(query)
+    item = int(model.item_ids[number])
+    context = {name: query[name] for name in ("time", "heat")}
+    terms = model.explain(query["user"], item, context=context)
+    score = model.score(frame.with_columns(item=pl.lit(item)))["score"][0]
+    assert terms["value"].sum() == pytest.approx(score, abs=1e-4)
+
+
+def test_an_explanation_names_each_pair_of_features_once_largest_first():
+    terms = with_random_parameters(1).explain(0, 3, context={"time": "day"})
+    assert terms.columns == ["query", "item", "value"]
+    pairs = terms.select("query", "item").rows()
+    assert len(set(pairs)) == len(pairs)
+    assert {"user=0", "time=day"} <= set(terms["query"])
+    assert {"item=3", "tags=a", "tags=c", "price"} <= set(terms["item"])
+    assert ("", "item=3 x tags=a") in pairs or ("", "item=3 x tags=c") in pairs
+    sizes = terms["value"].abs().to_list()
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_a_context_left_open_explains_nothing():
+    terms = with_random_parameters(1).explain(0, 3)
+    assert not any(name.startswith(("time", "heat")) for name in terms["query"])
+
+
+def test_an_explanation_of_someone_unknown_is_refused_unless_described():
+    model = with_random_parameters(1)
+    with pytest.raises(UnknownError, match="unknown user 77"):
+        model.explain(77, 3)
+    terms = model.explain(77, 3, user_features={"sex": "f"})
+    assert "sex=f" in terms["query"].to_list()
+    assert not any(name.startswith("user=") for name in terms["query"])
+    with pytest.raises(UnknownError, match="unknown item 99"):
+        model.explain(0, 99)
