@@ -41,10 +41,11 @@ class Check:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to one question: tables by name, and the promises it decides."""
+    """The answer to one question: tables by name, the promises it decides, what else to say."""
 
     tables: dict[str, list[dict[str, Any]]]
     checks: list[Check] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def in_turn(cases: Mapping[Any, Callable[[], float]], repeats: int) -> dict[Any, list[float]]:

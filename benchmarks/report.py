@@ -26,7 +26,7 @@ def text(name: str, answer: Answer) -> str:
         parts.append(heading + _table(rows))
     if answer.checks:
         parts.append(_table([_promise(check) for check in answer.checks]))
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, *answer.notes])
 
 
 def _promise(check: Check) -> dict[str, Any]:

@@ -33,7 +33,8 @@ def run(bench: Bench) -> Answer:
             rates = _rates(bench, folder(bench.folder), factors, epochs)
             rows += [_row(name, factors, threads, rates, bench) for threads in THREADS]
             checks += _checks(f"{name}, {factors} factors", rates, least, name == "ML-100K")
-    return Answer({"speed": rows}, checks)
+    notes = [f"{library}: {why}" for library, why in bench.missing.items()]
+    return Answer({"speed": rows}, checks, notes)
 
 
 def _rates(bench: Bench, folder: str, factors: int, epochs: int) -> dict[Any, list[float]]:
@@ -77,7 +78,8 @@ def _checks(name: str, rates, least: dict[str, float], best_of_both: bool) -> li
         for threads in THREADS:
             theirs = rates.get((library, threads))
             value = ratio(rates["fmpair", threads], theirs) if theirs else None
-            checks.append(Check(f"{name}, {threads} threads: x {library}", value, target))
+            plural = "s" if threads > 1 else ""
+            checks.append(Check(f"{name}, {threads} thread{plural}: x {library}", value, target))
     return checks
 
 

@@ -17,7 +17,7 @@ from fmpair import FMPair
 from fmpair.data.synthetic import make
 FMPair(epochs=1).fit(make(users=200, items=150, events=5000).data)
 """
-HELP = "from fmpair.cli import main; main(['--help'])"
+HELP = "from fmpair.cli import run; raise SystemExit(run(['--help']))"
 
 
 def run(bench: Bench) -> Answer:

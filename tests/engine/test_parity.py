@@ -5,7 +5,7 @@ import pytest
 
 from fmpair.arrays import Rows, empty_rows, group_rows
 from fmpair.engine import cpu, reference
-from fmpair.engine.problem import Parameters, Problem, Settings
+from fmpair.engine.problem import Groups, Parameters, Problem, Settings
 
 
 def random_rows(rng, count, columns, most, spread=True):
@@ -36,6 +36,12 @@ def problem_of(parts, users=12, items=15, events=90, seed=0, weights=False, know
         contexts,
         profiles,
         attributes,
+        Groups(
+            np.array([0, 0, 1, 1, 1, 2, 2, 3, 3], np.int32),
+            np.array([0.4, 0.6, 0.2, 0.3, 0.5, 0.5, 0.5, 0.9, 0.1], np.float32),
+            np.array([1, 1, 1, 1, 1, 0, 0, 1, 1], bool),
+        ),
+        Groups(np.array([0, 0, 0, 1, 1, 1], np.int32), np.full(6, 1 / 3, np.float32), np.zeros(6, bool)),
     )
 
 
@@ -49,7 +55,8 @@ def parameters_of(problem, factors=5, seed=1):
 def settings_of(**changes):
     base = dict(seed=3, positives="permutation", blocks=1, deal_every=2, threads=1, user=0.01,
                 positive=0.02, negative=0.03, bias=0.04, query=np.full(9, 0.05, np.float32),
-                features=np.full(6, 0.06, np.float32))  # fmt: skip
+                features=np.full(6, 0.06, np.float32),
+                query_threshold=np.repeat([0.0, 0.02], [5, 4]), feature_threshold=np.repeat([0.01, 0.0], 3))  # fmt: skip
     return Settings(**{**base, **changes})
 
 
@@ -109,8 +116,10 @@ def test_any_number_of_threads_gives_the_same_bits(parts):
 
 def test_a_frozen_table_does_not_move():
     problem = problem_of("cua")
+    still = problem.query_groups._replace(centred=np.zeros(9, bool))
+    problem = problem._replace(query_groups=still)
     start = parameters_of(problem)
-    state = cpu.begin(problem, start, settings_of(item_rate=0.0, query_rate=0.0, feature_rate=0.0))
+    state = cpu.begin(problem, start, settings_of(item_rate=0.0, feature_rate=0.0))
     cpu.epoch(state, 1, 0.05)
     after = cpu.snapshot(state)
     assert not np.array_equal(after.users, start.users)

@@ -18,6 +18,7 @@ def problem_of(user, item, users, items, known=None):
         np.asarray(user, np.int32), np.asarray(item, np.int32), np.ones(count, np.float32),
         np.zeros(count, bool) if known is None else known, np.ones(items, bool),
         np.zeros(count, np.int32), empty_rows(1), empty_rows(users), empty_rows(items),
+        np.zeros(0, np.int32), np.zeros(0, np.float32),
     )  # fmt: skip
 
 
@@ -138,7 +139,7 @@ def begun(problem, blocks=1, seed=0, number=1):
     """A reference state with its deal made; parameters do not matter."""
     tables = (np.zeros((problem.users, 1)), np.zeros((problem.items, 1)), np.zeros(problem.items))
     nothing = (np.zeros((0, 1)), np.zeros((0, 1)), np.zeros(0))
-    chosen = Settings(seed, "permutation", blocks, 1, 1, 0, 0, 0, 0, np.zeros(0), np.zeros(0))
+    chosen = Settings(seed, "permutation", blocks, 1, 1, 0, 0, 0, 0, *[np.zeros(0)] * 4)
     state = reference.begin(problem, Parameters(*tables, *nothing), chosen)
     state.deal = plan.deal(state.events, blocks, seed, number)
     return state

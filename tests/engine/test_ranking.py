@@ -12,7 +12,11 @@ from fmpair.engine import ranking
 @st.composite
 def questions(draw):
     """(queries, items, constants, hidden pairs): small whole numbers, so that ties abound."""
-    count, items, factors = draw(st.integers(1, 6)), draw(st.integers(1, 9)), draw(st.integers(0, 3))
+    count, items, factors = (
+        draw(st.integers(1, 6)),
+        draw(st.integers(1, 9)),
+        draw(st.integers(0, 3)),
+    )
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     small = [rng.integers(-2, 3, shape).astype(np.float32)
              for shape in ((count, factors), (items, factors), items)]  # fmt: skip

@@ -27,7 +27,8 @@ Events = Annotated[
 
 def _reading(name: str, metavar: str, help: str, *spellings: str) -> Flag:
     many = name in ("context", "ignore", "item_columns", "columns")
-    kind, default = (list[str], []) if many else (str | None, None)
+    kind: Any = list[str] if many else str | None
+    default: Any = [] if many else None
     return flag(name, kind, default, *spellings, metavar=metavar, help=help, rich_help_panel=PANEL)
 
 
@@ -46,7 +47,7 @@ READING = (
     _reading("context", "COLUMN", "A context column (repeat); by default all other columns."),
     _switch("no_context", False, "Use no context column.", "--no-context"),
     _reading("ignore", "COLUMN", "A column to leave out (repeat)."),
-    _reading("item_columns", "COLUMN", "A column that describes the item (repeat).", "--item-column"),
+    _reading("item_columns", "COLUMN", "A column of the item (repeat).", "--item-column"),
     _reading("users", "TABLE", "A file of user attributes, keyed by the user id."),
     _reading("items", "TABLE", "A file of item attributes, keyed by the item id."),
     _reading("format", "NAME", "The format of EVENTS; told from its name unless given."),

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fmpair.arrays import Rows
 from fmpair.engine import plan
+from fmpair.engine.decay import centre, decay
 from fmpair.engine.draws import stream
 from fmpair.engine.kernel import Attributes, Query, Shared, Step, Tables, Work, run_cell
 from fmpair.engine.merge import merge
@@ -50,12 +50,10 @@ def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State
                             item_bias=parameters.item_bias.astype(np.float32)),
     )  # fmt: skip
     copies = settings.blocks
-    if len(problem.contexts.column) or len(problem.user_rows.column):
-        state.query = _copies(parameters.query, NOTHING, settings.query, copies)
+    if problem.has_query_features:
+        state.query = _copies(parameters.query, NOTHING, copies)
     if len(problem.item_rows.column):
-        state.features = _copies(
-            parameters.features, parameters.feature_bias, settings.features, copies
-        )
+        state.features = _copies(parameters.features, parameters.feature_bias, copies)
     return state
 
 
@@ -64,6 +62,7 @@ def epoch(state: State, number: int, rate: float) -> float:
     settings = state.settings
     _deal_if_due(state, number)
     _visit(state, number)
+    _set_rates(state, rate)
     logs, steps = 0.0, 0
     lanes = min(settings.threads, settings.blocks)
     with ThreadPoolExecutor(lanes) as pool:
@@ -75,6 +74,8 @@ def epoch(state: State, number: int, rate: float) -> float:
             steps += sum(r[2] for r in results)
             merge(state.query)
             merge(state.features)
+    for copy in state.query:
+        centre(copy.table, state.problem.query_groups)
     return logs / max(steps, 1)
 
 
@@ -93,12 +94,32 @@ def snapshot(state: State) -> Parameters:
                       feature_bias)  # fmt: skip
 
 
-def _copies(table: np.ndarray, bias: np.ndarray, decay: np.ndarray, count: int) -> list[Shared]:
-    """A cell's own copy of a shared table, `count` times."""
+def _copies(table: np.ndarray, bias: np.ndarray, count: int) -> list[Shared]:
+    """A cell's own copy of a shared table, `count` times; rates are set by `_with_rates`."""
     return [
-        Shared(aligned(table), bias.astype(np.float32), np.zeros(len(table), np.int32), decay)
+        Shared(aligned(table), bias.astype(np.float32), np.zeros(len(table), np.int32), NOTHING, NOTHING)
         for _ in range(count)
     ]
+
+
+def _set_rates(state: State, rate: float) -> None:
+    """Settle an epoch's step lengths and kept shares of the shared tables."""
+    settings, problem = state.settings, state.problem
+    rate = rate * settings.feature_rate
+    if state.query:
+        own = decay(settings.query, settings.query_threshold, state.query[0].table,
+                    problem.query_groups)  # fmt: skip
+        state.query = _with_rates(state.query, rate, own)
+    if state.features:
+        own = decay(settings.features, settings.feature_threshold, state.features[0].table,
+                    problem.item_groups)  # fmt: skip
+        state.features = _with_rates(state.features, rate, own)
+
+
+def _with_rates(copies: list[Shared], rate: float, decay: np.ndarray) -> list[Shared]:
+    rates = np.full(len(decay), rate, np.float32)
+    keep = (1 - rates * decay).astype(np.float32)
+    return [copy._replace(rate=rates, keep=keep) for copy in copies]
 
 
 def _deal_if_due(state: State, number: int) -> None:
@@ -155,7 +176,7 @@ def _lane(state: State, lane: int, lanes: int, turn: int, number: int, rate: flo
                 (deal.cell[cell], deal.cell[cell + 1]),
                 (deal.item_edge[column], deal.item_edge[column + 1]),
                 np.uint64(stream(settings.seed, number, cell)), work, tables,
-                _query(state, t, rate), _attributes(state, t, rate), step, taken, scratch, width,
+                _query(state, t), _attributes(state, t), step, taken, scratch, width,
             )  # fmt: skip
             results.append((t, logs, steps))
         return results
@@ -172,34 +193,22 @@ def _step(settings: Settings, rate: float) -> Step:
     )))  # fmt: skip
 
 
-def _with_keep(shared: Shared, decay: np.ndarray, rate: float) -> Shared:
-    return shared._replace(keep=(1 - np.float32(rate) * decay).astype(np.float32))
-
-
-def _query(state: State, copy: int, rate: float) -> Query | None:
+def _query(state: State, copy: int) -> Query | None:
     if not state.query:
         return None
     assert state.deal is not None
-    rate *= state.settings.query_rate
-    problem, users = state.problem, state.problem.user_rows
-    situation = state.situation
-    contexts: Rows = problem.contexts
-    return Query(
-        _with_keep(state.query[copy], state.settings.query, rate), situation, contexts,
-        state.deal.user_at, users, np.float32(rate),
-    )  # fmt: skip
+    return Query(state.query[copy], state.situation, state.problem.contexts, state.deal.user_at,
+                 state.problem.user_rows)  # fmt: skip
 
 
-def _attributes(state: State, copy: int, rate: float) -> Attributes | None:
+def _attributes(state: State, copy: int) -> Attributes | None:
     if not state.features:
         return None
     assert state.deal is not None
-    rate *= state.settings.feature_rate
-    bias_rate = rate if state.settings.learn_bias else 0.0
+    bias_share = np.float32(state.settings.learn_bias)
     return Attributes(
-        _with_keep(state.features[copy], state.settings.features, rate),
-        state.deal.item_at, state.problem.item_rows, np.float32(rate), np.float32(bias_rate),
-    )  # fmt: skip
+        state.features[copy], state.deal.item_at, state.problem.item_rows, bias_share
+    )
 
 
 def _restored(dealt: np.ndarray, at: np.ndarray) -> np.ndarray:

@@ -35,7 +35,7 @@ class Task(NamedTuple):
 class Pool(NamedTuple):
     """Candidates to draw `most` of, beside the relevant items.
 
-    row: int64 [units], the row of `items` to draw from; items: the candidates, in order.
+    row: int64 [units], the row of `items` to draw from; items: distinct candidates, in order.
     weight: float64 [items], for WEIGHTED. kind: IN_ORDER, UNIFORM or WEIGHTED. state: of the draws.
     """
 
@@ -138,7 +138,7 @@ def _mask(scores, row, first, task, allowed, values, score):
 def _draw(scores, row, first, task, pool, values, score, eligible):
     """Each unit's scores of the items drawn for it, and then those of its relevant items."""
     mark = np.zeros(scores.shape[1], np.int32)
-    allowed = np.empty(scores.shape[1], np.int32)
+    allowed = np.empty(scores.shape[1] + 1, np.int32)
     for u in range(len(row)):
         unit, given = first + u, scores[row[u]]
         owner, place = task.owner[unit], pool.most
@@ -155,10 +155,8 @@ def _draw(scores, row, first, task, pool, values, score, eligible):
         count = 0
         for e in range(pool.items.start[pool.row[unit]], pool.items.start[pool.row[unit] + 1]):
             item = pool.items.column[e]
-            if mark[item] != u + 1:
-                mark[item] = u + 1
-                allowed[count] = item
-                count += 1
+            allowed[count] = item  # overwritten by the next unless it counts: no branch to miss
+            count += mark[item] != u + 1
         eligible[unit] = count
         taken = min(count, pool.most)
         if taken < count:

@@ -60,12 +60,13 @@ class Tables(NamedTuple):
 class Shared(NamedTuple):
     """A table of features shared by cells: this cell's copy, its bias, how often each row moved.
 
-    keep: the share of a row kept in a step, by row; bias is empty on the query side.
+    rate, keep: step length and the share kept in a step, by row; bias is empty on the query side.
     """
 
     table: np.ndarray
     bias: np.ndarray
     moves: np.ndarray
+    rate: np.ndarray
     keep: np.ndarray
 
 
@@ -80,17 +81,18 @@ class Query(NamedTuple):
     contexts: Rows
     user_at: np.ndarray
     profiles: Rows
-    rate: np.float32
 
 
 class Attributes(NamedTuple):
-    """Features of the item side; item_at: the item of a position."""
+    """Features of the item side; item_at: the item of a position.
+
+    bias_share: 1 where attributes have a bias, else 0.
+    """
 
     shared: Shared
     item_at: np.ndarray
     rows: Rows
-    rate: np.float32
-    bias_rate: np.float32
+    bias_share: np.float32
 
 
 class Step(NamedTuple):
@@ -132,11 +134,11 @@ def draw_negative(state, count, taken):
 
 
 @njit(nogil=True, cache=True)
-def move_features(scratch, table, keep, moves, start, end, column, value, gain, width):
+def move_features(scratch, table, rate, keep, moves, start, end, column, value, s, width):
     """The features [start, end) along scratch[0], the difference of the two items."""
     for e in range(start, end):
         f = np.int64(column[e])
-        blend(table, f, keep[f], scratch, 0, gain * value[e], width)
+        blend(table, f, keep[f], scratch, 0, rate[f] * s * value[e], width)
         moves[f] += 1
 
 
@@ -150,8 +152,8 @@ def build_item(scratch, row, items, i, table, bias, start, end, column, value, w
 
 
 @njit(nogil=True, cache=True)
-def move_attributes(scratch, table, bias, keep, moves, a, a_end, b, b_end, column, value, gain,
-                    bias_gain, width):  # fmt: skip
+def move_attributes(scratch, table, bias, rate, keep, moves, a, a_end, b, b_end, column, value, s,
+                    bias_share, width):  # fmt: skip
     """The attributes [a, a_end) of the positive and [b, b_end) of the negative item.
 
     Merged in order: one that both have moves once, along the difference of its two gradients.
@@ -164,6 +166,7 @@ def move_attributes(scratch, table, bias, keep, moves, a, a_end, b, b_end, colum
         good = value[a] if left <= right else zero
         bad = value[b] if right <= left else zero
         f = np.int64(min(left, right))
+        gain = rate[f] * s
         kept = keep[f] - gain * (good * good - bad * bad)
         if left <= right:
             blend(table, f, kept, scratch, 1, gain * good, width)
@@ -172,7 +175,7 @@ def move_attributes(scratch, table, bias, keep, moves, a, a_end, b, b_end, colum
         if right <= left:
             blend(table, f, kept, scratch, 2, -gain * bad, width)
             b += 1
-        bias[f] = keep[f] * bias[f] + bias_gain * (good - bad)
+        bias[f] = bias_share * (keep[f] * bias[f] + gain * (good - bad))
         moves[f] += 1
 
 
@@ -234,11 +237,11 @@ def run_cell(span, block, state, work, tables, query, attributes, step, taken, s
     run_user, run_start, event_item, visits, weight = work
     users, items, item_bias = tables
     if query is not None:
-        (q_table, _, q_moves, q_keep), situation, contexts, user_at, profiles, q_rate = query
+        (q_table, _, q_moves, q_rate, q_keep), situation, contexts, user_at, profiles = query
         c_start, c_column, c_value = contexts
         p_start, p_column, p_value = profiles
     if attributes is not None:
-        (a_table, a_bias, a_moves, a_keep), item_at, item_rows, a_rate, a_bias_rate = attributes
+        (a_table, a_bias, a_moves, a_rate, a_keep), item_at, item_rows, bias_share = attributes
         a_start, a_column, a_value = item_rows
     keep = (step.keep_user, step.keep_good, step.keep_bad)
     keep_bias = step.keep_bias
@@ -252,7 +255,7 @@ def run_cell(span, block, state, work, tables, query, attributes, step, taken, s
     offset = high(scramble(state), np.uint64(runs))
     for r in range(runs):
         run = span[0] + (r + offset) % runs
-        start, end = run_start[run], run_start[run + 1]
+        start, end = np.int64(run_start[run]), np.int64(run_start[run + 1])
         event = end
         if mark(event_item, start, end, first_item, taken) < count:
             event = start - 1
@@ -307,17 +310,17 @@ def run_cell(span, block, state, work, tables, query, attributes, step, taken, s
                 gain = (step.user_rate * s, step.item_rate * s)
                 if attributes is not None:
                     move_items(scratch, users, u, items, i, j, keep, gain, width)
-                    move_attributes(scratch, a_table, a_bias, a_keep, a_moves, a, a_end, b, b_end,
-                                    a_column, a_value, a_rate * s, a_bias_rate * s, width)  # fmt: skip
+                    move_attributes(scratch, a_table, a_bias, a_rate, a_keep, a_moves, a, a_end, b,
+                                    b_end, a_column, a_value, s, bias_share, width)  # fmt: skip
                 elif query is not None:
                     pair_step_apart(users, u, scratch, 0, items, i, j, keep, gain, width)
                 else:
                     pair_step(users, u, users, u, items, i, j, keep, gain, width)
                 if query is not None:
-                    move_features(scratch, q_table, q_keep, q_moves, p, p_end, p_column, p_value,
-                                  q_rate * s, width)  # fmt: skip
-                    move_features(scratch, q_table, q_keep, q_moves, c, c_end, c_column, c_value,
-                                  q_rate * s, width)  # fmt: skip
+                    move_features(scratch, q_table, q_rate, q_keep, q_moves, p, p_end, p_column,
+                                  p_value, s, width)  # fmt: skip
+                    move_features(scratch, q_table, q_rate, q_keep, q_moves, c, c_end, c_column,
+                                  c_value, s, width)  # fmt: skip
                 item_bias[i] = keep_bias * item_bias[i] + step.bias_rate * s
                 item_bias[j] = keep_bias * item_bias[j] - step.bias_rate * s
             logs -= math.log(product + TINY)

@@ -42,7 +42,7 @@ class Deal(NamedTuple):
     user_at, item_at: the user or item at a position; those without events come last.
     item_edge: int64 [B + 1], the positions where item blocks begin.
     cell: int64 [B * B + 1], the runs of cell (user block * B + item block).
-    run_user: int32 [runs], run_start: int64 [runs + 1]: a run's user position and events.
+    run_user: int32 [runs], run_start: int32 [runs + 1]: a run's user position and events.
     item, event: int32 [events]: item position and original number (or empty) of each event.
     """
 
@@ -108,7 +108,7 @@ def deal(events: Events, blocks: int, seed: int, number: int) -> Deal:
     _count(events, user_at, user_block, item_block, blocks, counts)
     cell, first = starts(counts[0]), starts(counts[1])
     run_user = np.empty(cell[-1], np.int32)
-    run_start = np.empty(cell[-1] + 1, np.int64)
+    run_start = np.empty(cell[-1] + 1, np.int32)
     run_start[-1] = first[-1]
     item = np.empty(first[-1], np.int32)
     event = np.empty(len(events.event), np.int32)

@@ -11,6 +11,18 @@ from fmpair.arrays import Rows
 POSITIVES = ("permutation", "bootstrap", "user")
 
 
+class Groups(NamedTuple):
+    """The features of a side by field. field: int32, share: float32, centred: bool, all [features].
+
+    share: how much of the field's occurrences a feature has; the shares of a field sum to 1.
+    centred: the vectors of the feature's field are held to a mean (weighted by share) of zero.
+    """
+
+    field: np.ndarray
+    share: np.ndarray
+    centred: np.ndarray
+
+
 class Problem(NamedTuple):
     """The events to learn from and the features of both sides.
 
@@ -30,6 +42,8 @@ class Problem(NamedTuple):
     contexts: Rows
     user_rows: Rows
     item_rows: Rows
+    query_groups: Groups
+    item_groups: Groups
 
     @property
     def users(self) -> int:
@@ -38,6 +52,10 @@ class Problem(NamedTuple):
     @property
     def items(self) -> int:
         return self.item_rows.size
+
+    @property
+    def has_query_features(self) -> bool:
+        return len(self.contexts.column) > 0 or len(self.user_rows.column) > 0
 
 
 class Parameters(NamedTuple):
@@ -52,9 +70,12 @@ class Parameters(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """How to learn. Rates are multiples of an epoch's learning rate; 0 freezes a table.
+    """How to learn.
 
-    regularization: user, positive, negative, bias; query and features: float32, one per row.
+    user, positive, negative, bias: regularisation of the id tables; query, features: the same by
+    row, float32. query_threshold, feature_threshold: by row, where above 0 the field's
+    regularisation follows its strength instead, see `engine.decay`.
+    user_rate, item_rate, feature_rate: multiples of an epoch's learning rate; 0 freezes.
     blocks: B of the strata plan; deal_every: epochs between two deals; threads: how many work.
     """
 
@@ -69,8 +90,9 @@ class Settings(NamedTuple):
     bias: float
     query: np.ndarray
     features: np.ndarray
+    query_threshold: np.ndarray
+    feature_threshold: np.ndarray
     user_rate: float = 1.0
     item_rate: float = 1.0
-    query_rate: float = 1.0
     feature_rate: float = 1.0
     learn_bias: bool = True

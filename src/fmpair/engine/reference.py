@@ -14,6 +14,7 @@ import numpy as np
 
 from fmpair.arrays import Rows
 from fmpair.engine import plan
+from fmpair.engine.decay import centre, decay
 from fmpair.engine.draws import GOLDEN, MASK, mixed, stream
 from fmpair.engine.problem import Parameters, Problem, Settings
 
@@ -59,6 +60,7 @@ def epoch(state: State, number: int, rate: float) -> float:
     if state.deal is None or (number - 1) % settings.deal_every == 0:
         state.deal = plan.deal(state.events, blocks, settings.seed, number)
     losses: list[float] = []
+    settings = _with_decays(state)
     for turn in range(blocks):
         copies, moves = [], []
         for t in range(blocks):
@@ -75,7 +77,18 @@ def epoch(state: State, number: int, rate: float) -> float:
             copies.append(own)
             moves.append(moved)
         _merge(state.parameters, copies, moves)
+    if state.problem.has_query_features:
+        centre(state.parameters.query, state.problem.query_groups)
     return float(np.mean(losses)) if losses else 0.0
+
+
+def _with_decays(state: State) -> Settings:
+    """The settings with the regularisation of adaptive fields settled for an epoch."""
+    own, tables, problem = state.settings, state.parameters, state.problem
+    return own._replace(
+        query=decay(own.query, own.query_threshold, tables.query, problem.query_groups),
+        features=decay(own.features, own.feature_threshold, tables.features, problem.item_groups),
+    )
 
 
 def snapshot(state: State) -> Parameters:
@@ -137,13 +150,12 @@ def take_step(parameters: Parameters, pair: Pair, settings: Settings, rate: floa
 
 def _decay_and_speed(settings: Settings, table: str, row: int, positive: bool) -> tuple:
     """Regularisation and relative rate of one row."""
-    bias = settings.item_rate if settings.learn_bias else 0.0
-    feature_bias = settings.feature_rate if settings.learn_bias else 0.0
     if table == "query":
-        return settings.query[row], settings.query_rate
+        return settings.query[row], settings.feature_rate
     if table in ("features", "feature_bias"):
-        speed = settings.feature_rate if table == "features" else feature_bias
-        return settings.features[row], speed
+        moves = table == "features" or settings.learn_bias
+        return settings.features[row], settings.feature_rate * moves
+    bias = settings.item_rate if settings.learn_bias else 0.0
     own = settings.positive if positive else settings.negative
     return {
         "users": (settings.user, settings.user_rate),

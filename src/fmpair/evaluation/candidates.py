@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmpair.arrays import Rows, group_rows
+from fmpair.arrays import Rows, distinct_pairs, starts
 from fmpair.data import Dataset
 from fmpair.engine.draws import stream
 from fmpair.engine.judging import IN_ORDER, UNIFORM, WEIGHTED, Pool
@@ -26,9 +26,11 @@ def candidates_of(train: Dataset, protocol: Protocol, units: Units) -> Pool | np
         return times > 0
     # In order of first appearance, which is what 'first' is about.
     order = train.item[np.sort(np.unique(train.item, return_index=True)[1])]
-    pool = group_rows(np.zeros(len(order), np.int64), np.arange(len(order)), 1)
+    pool = Rows(
+        starts(np.array([len(order)])), order.astype(np.int32), np.ones(len(order), np.float32)
+    )
     return Pool(
-        np.zeros(len(units.row), np.int64), pool._replace(column=order.astype(np.int32)),
+        np.zeros(len(units.row), np.int64), pool,
         times.astype(np.float64), KINDS[protocol.candidates], min(protocol.n, len(order)),
         np.uint64(stream(protocol.seed)),
     )  # fmt: skip
@@ -43,7 +45,7 @@ def _from_file(train: Dataset, protocol: Protocol, units: Units) -> Pool | np.nd
         return np.isin(np.arange(len(train.items)), item)
     user = units.users.numbers(frame["user"])
     known = (item >= 0) & (user >= 0)
-    rows: Rows = group_rows(user[known], item[known], len(units.users))
+    rows = distinct_pairs(user[known], item[known], len(units.users))
     longest = int(np.diff(rows.start).max(initial=0))
     weight = np.zeros(len(train.items))
     return Pool(units.user, rows, weight, IN_ORDER, longest, np.uint64(0))

@@ -14,7 +14,7 @@ from fmpair.metrics import Metric, Placement
 from fmpair.metrics.formulas import expected
 from fmpair.metrics.metric import ALONE
 
-GAMMA = 0.01  # how much the variance of the estimate weighs against its bias
+GAMMA = 0.1  # how much the variance of the estimate weighs against its bias
 ESTIMATOR = f"bias-variance least squares, gamma={GAMMA}, prior 1/rank (Krichene & Rendle 2020)"
 MOST_RANKS = 2000  # of a large catalogue, this many true ranks stand for all
 

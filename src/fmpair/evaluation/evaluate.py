@@ -99,7 +99,9 @@ def _gathered(
         relevant.start, judged.above, judged.level, relevant.value.astype(np.float64),
         judged.listed,
     )  # fmt: skip
-    columns, means, estimates = {}, {}, {}
+    columns: dict[str, pl.Series] = {}
+    means: dict[str, float] = {}
+    estimates: dict[str, float] = {}
     for metric in metrics:
         name = protocol.name(metric)
         if metric.name in LISTS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,12 +35,13 @@ def bootstrap(
     values: Values, level: float = 0.95, repeats: int = REPEATS, seed: int = 0
 ) -> tuple[float, float]:
     """Percentile interval of the mean over units drawn with replacement."""
-    found = _numbers(values)
+    found, times = np.unique(_numbers(values), return_counts=True)
+    count = int(times.sum())
     rng = np.random.default_rng(seed)
-    rows = max(NUMBERS_AT_ONCE // len(found), 1)
+    # How often each distinct value is drawn says as much as every draw, at less cost.
     means = [
-        found[rng.integers(0, len(found), (min(rows, repeats - done), len(found)))].mean(axis=1)
-        for done in range(0, repeats, rows)
+        rng.multinomial(count, times / count, size) @ found / count
+        for size in _batches(repeats, len(found))
     ]
     tail = (1 - level) / 2
     low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
@@ -60,12 +61,11 @@ def randomisation_test(a: Values, b: Values, repeats: int = REPEATS, seed: int =
         flips = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
         return float((np.abs((1 - 2 * flips) @ difference) >= limit).mean())
     rng = np.random.default_rng(seed)
-    rows, extreme = max(NUMBERS_AT_ONCE // count, 1), 0
-    for done in range(0, repeats, rows):
-        flips = rng.integers(0, 2, (min(rows, repeats - done), count), dtype=np.int8)
-        # sum of +-d = sum of d - 2 * (sum of the flipped)
-        sums = difference.sum() - 2 * (flips @ difference)
-        extreme += int((np.abs(sums) >= limit).sum())
+    size, times = np.unique(np.abs(difference), return_counts=True)
+    extreme = 0
+    for rows in _batches(repeats, len(size)):
+        positive = rng.binomial(times, 0.5, (rows, len(size)))  # of the differences of one size
+        extreme += int((np.abs((2 * positive - times) @ size) >= limit).sum())
     return (1 + extreme) / (1 + repeats)
 
 
@@ -115,6 +115,12 @@ def effect_size(a: Values, b: Values) -> float:
     if sd > 0:
         return mean / sd
     return 0.0 if mean == 0 else math.copysign(math.inf, mean)
+
+
+def _batches(repeats: int, width: int) -> Iterator[int]:
+    """Repeats in parts that hold no more than so many numbers at once."""
+    rows = max(NUMBERS_AT_ONCE // width, 1)
+    return (min(rows, repeats - done) for done in range(0, repeats, rows))
 
 
 def _differences(a: Values, b: Values) -> np.ndarray:

@@ -141,7 +141,7 @@ def situations(space: FeatureSpace, data: Dataset) -> tuple[Rows, np.ndarray]:
     """The distinct contexts of the events as feature rows, and each event's: int32 [events]."""
     names = [name for name in data.context if name in space.context]
     if not names:
-        return empty_rows(1), np.zeros(len(data), np.int32)
+        return empty_rows(1), np.broadcast_to(np.int32(0), len(data))
     frame = data.columns.select(names)
     event = "event of " + ", ".join(names)  # longer than any column's name, so never one of them
     numbered = frame.with_row_index(event)

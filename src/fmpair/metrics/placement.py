@@ -29,7 +29,7 @@ class Placement:
 
     start: int64 [units + 1]. above: int64 [entries], how many of the list score higher.
     level: int64 [entries], how many score the same, the item included; 0: it is not in the list.
-    gain: float64 [entries], how relevant, 1 unless graded. listed: int64 [units], the list's length.
+    gain: float64 [entries], how relevant, 1 unless graded. listed: int64 [units], list lengths.
     """
 
     start: np.ndarray

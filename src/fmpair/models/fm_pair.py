@@ -25,7 +25,8 @@ class FMPair:
     factors: length of the vectors. epochs: passes over the events.
     learning_rate: step length; it falls in a straight line to a tenth of itself.
     regularization: one number for user and item vectors, or a mapping with any of user, item,
-        negative, bias, context, user_features, item_features, or the name of a field.
+        negative, bias, context, user_features, item_features, or the name of a field; what is
+        not given keeps its default.
     initial_sd: standard deviation of the first user and item vectors; fields start at zero.
     positives: how events are visited: each once (permutation), drawn (bootstrap), or a user
         drawn and then one of their events (user).
@@ -37,11 +38,11 @@ class FMPair:
     blocks: B of the strata plan, None chooses by the size of the data.
     """
 
-    factors: int = 32
-    epochs: int = 30
-    learning_rate: float = 0.05
-    regularization: float | Mapping[str, float] = 0.01
-    initial_sd: float = 0.1
+    factors: int = 64
+    epochs: int = 60
+    learning_rate: float = 0.1
+    regularization: float | Mapping[str, float] | None = None
+    initial_sd: float = 0.01
     positives: str = "permutation"
     negatives: str = "uniform"
     weights: str = "log"

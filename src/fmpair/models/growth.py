@@ -32,7 +32,7 @@ def fold_in(model: Recommender, events: Any, epochs: int | None) -> Recommender:
     known = model.space.items.numbers(data.items.ids)[data.item]
     if (known < 0).any():
         model.item_number(data.items.ids[int(data.item[np.argmax(known < 0)])])
-    learned, first = _learned(model, data, epochs, item_rate=0.0, query_rate=0.0, feature_rate=0.0)
+    learned, first = _learned(model, data, epochs, users_only=True)
     # Not a bit of the rest may differ, though a mean of equal copies may round.
     return learned.replaced(parameters=first._replace(users=learned.parameters.users))
 
@@ -63,7 +63,7 @@ def _checked(model: Recommender, events: Any) -> Dataset:
 
 
 def _learned(
-    model: Recommender, data: Dataset, epochs: int | None, **rates: float
+    model: Recommender, data: Dataset, epochs: int | None, users_only: bool = False
 ) -> tuple[Recommender, Parameters]:
     """(the model after learning from the events, the parameters it began with)."""
     if epochs is not None:
@@ -74,7 +74,7 @@ def _learned(
     grown = _grown(model, space, data)
     problem = _problem(model, recipe, space, data, grown)
     first, kind = grown.parameters, model.frame_kind
-    *_, last = learn(recipe, space, problem, first, grown.seen, kind, **rates)
+    *_, last = learn(recipe, space, problem, first, grown.seen, kind, users_only)
     return last.recommender().replaced(recipe=model.recipe), first
 
 
@@ -111,8 +111,7 @@ def _grown(model: Recommender, space: FeatureSpace, data: Dataset) -> Grown:
     old_items = _with_columns(model.item_rows, item_at)
     user_rows = _renewed(old_users, space.user_rows(data.user_table, len(space.users)))
     item_rows = _renewed(old_items, space.item_rows(data.item_table, len(space.items)))
-    blank = Problem(data.user, data.item, *([data.user] * 4), Rows(*user_rows), user_rows, item_rows)  # fmt: skip
-    first = initial(model.recipe, space, blank)
+    first = initial(model.recipe, space)
     old = model.parameters
     first.users[: len(old.users)], first.items[: len(old.items)] = old.users, old.items
     first.item_bias[: len(old.items)] = old.item_bias

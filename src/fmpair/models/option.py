@@ -35,6 +35,8 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
 
 def regularization(value: Any) -> None:
     """A number, or a mapping of numbers; names of fields are checked when the data are known."""
+    if value is None:
+        return
     if isinstance(value, Mapping):
         for name, number in value.items():
             not_negative(f"regularization of {name!r}", number)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace, Side
+from fmpair.features.encoder import Encoder
 from fmpair.models.option import GROUPS
 
-# Defaults found on validation parts, see docs/defaults.md.
-CONTEXT = 0.05
-USER_FEATURES = 0.05
-ITEM_FEATURES = 0.05
+# Found on validation parts of the public sets, see docs/model.md.
+USER, ITEM, BIAS = 0.01, 0.005, 0.05
+THRESHOLD = 0.015  # of a field whose regularisation follows its strength, see engine.decay
+
+
+ROLES = {"context": "context", "user": "user_features", "item": "item_features"}
 
 
 class Penalties(NamedTuple):
-    """user, positive, negative, bias: numbers; query, features: float32 [features of a side]."""
+    """user, positive, negative, bias: numbers; the rest float32, one per feature of a side.
+
+    A feature has a fixed penalty, or a threshold above 0 and one that follows its field's strength.
+    """
 
     user: float
     positive: float
@@ -26,37 +32,40 @@ class Penalties(NamedTuple):
     bias: float
     query: np.ndarray
     features: np.ndarray
+    query_threshold: np.ndarray
+    feature_threshold: np.ndarray
 
 
-def penalties(given: float | Mapping[str, float], space: FeatureSpace, default: float) -> Penalties:
-    """Every penalty, from what the recipe gives and the fields' own options."""
-    named: Mapping[str, float] = given if isinstance(given, Mapping) else {}
-    base = default if isinstance(given, Mapping) else float(given)
-    sides = (space.query, space.item)
-    fields = [e.name for side in sides for e in side.encoders]
+def penalties(given: float | Mapping[str, float] | None, space: FeatureSpace) -> Penalties:
+    """Every penalty, from what the recipe gives, the fields' own options, and the defaults."""
+    if given is None:
+        named: Mapping[str, float] = {}
+    else:
+        named = given if isinstance(given, Mapping) else {"user": given, "item": given}
+    fields = [e.name for side in (space.query, space.item) for e in side.encoders]
     for name in named:
         if name not in GROUPS and name not in fields:
             raise OptionError(unknown("regularization", name, [*GROUPS, *fields]))
-    item = named.get("item", base)
+    item = named.get("item", ITEM)
+    query, query_threshold = _by_feature(space.query, named)
+    features, feature_threshold = _by_feature(space.item, named)
     return Penalties(
-        named.get("user", base), item, named.get("negative", item), named.get("bias", 0.0),
-        _by_feature(space.query, named), _by_feature(space.item, named),
+        named.get("user", USER), item, named.get("negative", item), named.get("bias", BIAS),
+        query, features, query_threshold, feature_threshold,
     )  # fmt: skip
 
 
-def _by_feature(side: Side, named: Mapping[str, float]) -> np.ndarray:
-    """float32 [features]: the field's own, else by field name, else by role, else the default."""
-    values = [_of_field(encoder, named) for encoder in side.encoders]
+def _by_feature(side: Side, named: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+    """(fixed penalty, threshold) of every feature: float32 [features] each."""
+    given = [_given(encoder, named) for encoder in side.encoders]
     sizes = [encoder.size for encoder in side.encoders]
-    return np.repeat(np.asarray(values, np.float32), sizes)
+    fixed = np.array([0.0 if value is None else value for value in given], np.float32)
+    threshold = np.array([THRESHOLD if value is None else 0.0 for value in given], np.float32)
+    return np.repeat(fixed, sizes), np.repeat(threshold, sizes)
 
 
-def _of_field(encoder: Any, named: Mapping[str, float]) -> float:
+def _given(encoder: Encoder, named: Mapping[str, float]) -> float | None:
+    """The penalty the field's own options, its name or its role is given, else None."""
     if encoder.field.regularization is not None:
         return encoder.field.regularization
-    group, default = {
-        "context": ("context", CONTEXT),
-        "user": ("user_features", USER_FEATURES),
-        "item": ("item_features", ITEM_FEATURES),
-    }[encoder.role]
-    return named.get(encoder.name, named.get(group, default))
+    return named.get(encoder.name, named.get(ROLES[encoder.role]))

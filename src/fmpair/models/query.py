@@ -38,8 +38,8 @@ class Queries:
 
 def ids_of(ids: Any) -> pl.Series:
     """One id, or any collection of ids, as a Series."""
-    if hasattr(ids, "to_numpy") and not isinstance(ids, pl.Series):
-        ids = ids.to_numpy()  # a pandas or pyarrow column
+    if hasattr(ids, "__array__") and not isinstance(ids, pl.Series):
+        ids = np.atleast_1d(np.asarray(ids))  # of numpy, pandas or pyarrow
     if isinstance(ids, np.ndarray) and ids.dtype == object:
         ids = ids.tolist()
     if isinstance(ids, str | bytes) or not hasattr(ids, "__iter__"):

@@ -13,6 +13,7 @@ from fmpair.arrays import Rows
 from fmpair.data import Dataset
 from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.features import FeatureSpace, Side, situations
+from fmpair.models.groups import item_groups, query_groups
 from fmpair.models.penalty import penalties
 from fmpair.models.recommender import Recommender
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 DEAL_EVERY = 5  # epochs between two deals of the strata plan
 LAST_RATE = 0.1  # share of the learning rate left in the last epoch
 LOST = 4.0  # a mean loss no sane run has: a coin flip's is 0.69
-DEFAULT_PENALTY = 0.01
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def train(recipe: FMPair, data: Dataset) -> Iterator[Epoch]:
     check_trainable(data)
     space = FeatureSpace.fit(data, recipe.fields, recipe.normalize)
     problem = problem_of(recipe, space, data)
-    first = initial(recipe, space, problem)
+    first = initial(recipe, space)
     return learn(recipe, space, problem, first, data.seen, data.frame_kind)
 
 
@@ -55,12 +55,14 @@ def learn(
     first: Parameters,
     seen: Rows,
     frame_kind: str,
-    **rates: float,
+    users_only: bool = False,
 ) -> Iterator[Epoch]:
-    """Epochs of learning that start from given parameters; rates: see engine Settings."""
+    """Epochs of learning that start from given parameters; users_only: nothing else moves."""
     from fmpair.engine import cpu
 
-    settings = settings_of(recipe, space, problem)._replace(**rates)
+    settings = settings_of(recipe, space, problem)
+    if users_only:
+        settings = settings._replace(item_rate=0.0, feature_rate=0.0)
     state = cpu.begin(problem, first, settings)
 
     reached = 0
@@ -106,24 +108,27 @@ def problem_of(recipe: FMPair, space: FeatureSpace, data: Dataset) -> Problem:
 
     contexts, situation = situations(space, data)
     drawn = np.bincount(data.item, minlength=len(space.items)) > 0
+    user_rows = space.user_rows(data.user_table, len(space.users))
+    item_rows = space.item_rows(data.item_table, len(space.items))
     return Problem(
-        data.user, data.item, event_weights(recipe, data), np.zeros(len(data), bool), drawn,
-        situation, contexts, space.user_rows(data.user_table, len(space.users)),
-        space.item_rows(data.item_table, len(space.items)),
+        data.user, data.item, event_weights(recipe, data), np.broadcast_to(False, len(data)), drawn,
+        situation, contexts, user_rows, item_rows,
+        query_groups(space.query, user_rows, data.user, contexts, situation),
+        item_groups(space.item, item_rows, data.item),
     )  # fmt: skip
 
 
 def event_weights(recipe: FMPair, data: Dataset) -> np.ndarray:
     """float32 [events]: how much each event counts."""
     weight = data.weight
-    if recipe.weights == "none":
-        return np.ones(len(data), np.float32)
+    if recipe.weights == "none" or "weight" not in data.columns.columns:
+        return np.broadcast_to(np.float32(1), len(data))  # one number, however many events
     if recipe.weights == "log":
         weight = np.where(weight < 1, weight, 1 + np.log(np.maximum(weight, 1)))
     return weight.astype(np.float32)
 
 
-def initial(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Parameters:
+def initial(recipe: FMPair, space: FeatureSpace) -> Parameters:
     """First values: ids random, fields as their options say (zero unless told otherwise)."""
     from fmpair.engine.problem import Parameters
 
@@ -135,7 +140,8 @@ def initial(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Parameters
     def zeros(count: int) -> np.ndarray:
         return np.zeros(count, np.float32)
 
-    users, items = vectors(problem.users, recipe.initial_sd), vectors(problem.items, recipe.initial_sd)  # fmt: skip
+    users = vectors(len(space.users), recipe.initial_sd)
+    items = vectors(len(space.items), recipe.initial_sd)
     query = vectors(space.query.size, _starts(space.query))
     features = vectors(space.item.size, _starts(space.item))
     return Parameters(users, items, zeros(len(items)), query, features, zeros(len(features)))
@@ -153,7 +159,7 @@ def settings_of(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Settin
     from fmpair.engine.problem import Settings
     from fmpair.engine.ranking import all_threads
 
-    own = penalties(recipe.regularization, space, DEFAULT_PENALTY)
+    own = penalties(recipe.regularization, space)
     users, items = len(np.unique(problem.user)), int(problem.drawn.sum())
     blocks = recipe.blocks or choose_blocks(users, items, len(problem.user), recipe.factors)
     if blocks > max(items // 2, 1):
@@ -162,7 +168,8 @@ def settings_of(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Settin
         )
     return Settings(
         recipe.seed, recipe.positives, blocks, DEAL_EVERY, recipe.threads or all_threads(),
-        *own, learn_bias=recipe.item_bias,
+        *own,
+        learn_bias=recipe.item_bias,
     )  # fmt: skip
 
 

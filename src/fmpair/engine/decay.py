@@ -1,0 +1,36 @@
+"""What keeps fields in check: regularisation that follows a field's strength, and means of zero."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fmpair.engine.problem import Groups
+
+WEAKEST, STRONGEST = 0.01, 0.5
+
+
+def decay(
+    fixed: np.ndarray, threshold: np.ndarray, table: np.ndarray, groups: Groups
+) -> np.ndarray:
+    """float32 [rows]: `fixed`, or where there is a threshold, threshold / strength of the field.
+
+    The strength is the root mean square of the norms of a field's vectors. A pull of
+    threshold / strength * vector has the same force at any strength: a field whose events do not
+    pull harder than the threshold falls back to zero, one that does is hardly held (a group lasso).
+    """
+    if not (threshold > 0).any():
+        return fixed
+    squares = (table.astype(np.float64) ** 2).sum(axis=1) * groups.share
+    strength = np.sqrt(np.bincount(groups.field, weights=squares))[groups.field]
+    adapted = np.clip(threshold / np.maximum(strength, 1e-9), WEAKEST, STRONGEST)
+    return np.where(threshold > 0, adapted, fixed).astype(np.float32)
+
+
+def centre(table: np.ndarray, groups: Groups) -> None:
+    """Take from every row of a centred field the field's mean, weighted by share."""
+    rows = np.flatnonzero(groups.centred)
+    if len(rows):
+        field = groups.field[rows]
+        means = np.zeros((field.max() + 1, table.shape[1]), np.float64)
+        np.add.at(means, field, groups.share[rows, None] * table[rows].astype(np.float64))
+        table[rows] -= means[field].astype(table.dtype)

@@ -1,0 +1,139 @@
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fmpair import load
+
+
+def rows(text):
+    return [line.split(",") for line in text.splitlines()]
+
+
+def test_recommend_prints_csv_into_a_pipe(fmpair, model):
+    result = fmpair("recommend", model, "--user", "user-001", "-n", 3)
+    assert result.code == 0 and result.err == ""
+    header, *lines = rows(result.out)
+    assert header == ["user", "item", "score", "rank"]
+    assert [(line[0], line[3]) for line in lines] == [("user-001", str(n)) for n in (1, 2, 3)]
+
+
+def test_recommend_gives_what_the_library_gives(fmpair, model, tmp_path):
+    flags = ["--user", "user-001", "-c", "daytime=night", "--include-seen"]
+    fmpair("recommend", model, *flags, "-o", tmp_path / "out.parquet")
+    own = load(model).recommend("user-001", context={"daytime": "night"}, exclude_seen=False)
+    assert pl.read_parquet(tmp_path / "out.parquet").rows() == own.rows()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_the_suffix_of_the_target_decides_its_format(fmpair, files, model, tmp_path, suffix):
+    target = tmp_path / f"out.{suffix}"
+    result = fmpair("recommend", model, "--include-seen", "-n", 2, "-o", target)
+    assert (result.code, result.out) == (0, "")
+    read = {"csv": pl.read_csv, "parquet": pl.read_parquet, "jsonl": pl.read_ndjson}[suffix]
+    users = pl.read_csv(files / "events.csv")["user"].n_unique()  # one of the 30 has no event
+    assert read(target).height == 2 * users
+
+
+def test_json_lines_go_to_standard_output(fmpair, model):
+    result = fmpair(
+        "recommend", model, "--user", "user-001", "-n", 2, "--format", "jsonl", "-o", "-"
+    )
+    assert [json.loads(line)["rank"] for line in result.out.splitlines()] == [1, 2]
+
+
+def test_users_and_contexts_come_from_a_file_or_standard_input(fmpair, model):
+    csv = b"user_id,daytime\nuser-001,night\nuser-002,morning\n"
+    result = fmpair("recommend", model, "--users-file", "-", "-n", 1, "--include-seen", stdin=csv)
+    assert [line[:2] for line in rows(result.out)[1:]] == [
+        ["user-001", "night"], ["user-002", "morning"],
+    ]  # fmt: skip
+
+
+def test_candidates_and_exclude_bound_the_list(fmpair, model, tmp_path):
+    (tmp_path / "items.csv").write_text("item\nbook-000\nbook-001\nfilm-000\n")
+    result = fmpair(
+        "recommend", model, "--user", "user-001", "--include-seen",
+        "--candidates", tmp_path / "items.csv", "--exclude", "film-000",
+    )  # fmt: skip
+    assert {line[1] for line in rows(result.out)[1:]} == {"book-000", "book-001"}
+
+
+def test_an_unknown_user_is_served_where_that_is_wanted(fmpair, model):
+    result = fmpair("recommend", model, "--user", "nobody", "--unknown", "features", "-n", 1)
+    assert result.code == 0 and len(rows(result.out)) == 2
+
+
+def test_similar_lists_items_or_users(fmpair, model):
+    assert rows(fmpair("similar", model, "--item", "book-000", "-n", 2).out)[0][0] == "item"
+    assert rows(fmpair("similar", model, "--user", "user-001", "-n", 2).out)[0][0] == "user"
+
+
+def test_explain_gives_terms_that_add_up_to_the_score(fmpair, model):
+    flags = ["--user", "user-001", "--item", "book-000", "--context", "place=home"]
+    terms = rows(fmpair("explain", model, *flags).out)[1:]
+    pair = pl.DataFrame({"user": ["user-001"], "item": ["book-000"], "place": ["home"]})
+    score = load(model).score(pair)["score"][0]
+    assert sum(float(term[2]) for term in terms) == pytest.approx(score, abs=1e-5)
+
+
+def test_a_terminal_gets_tables(fmpair, model, terminal):
+    terminal()
+    result = fmpair("recommend", model, "--include-seen")
+    assert "──" in result.out and "240 more rows" in result.err
+    terminal()
+    result = fmpair("explain", model, "--user", "user-001", "--item", "book-000")
+    assert "for anyone" in result.out and "score" in result.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["recommend", "--user", "user-01"], "unknown user 'user-01'. Did you mean"),
+        (["recommend", "-c", "daytme=night"], "unknown context 'daytme'. Did you mean 'daytime'?"),
+        (["recommend", "-c", "daytime=nigth"], "Did you mean 'night'?"),
+        (["recommend", "-c", "night"], "--context takes name=value, not 'night'"),
+        (["recommend", "-n", "0"], "n must be a whole number of at least 1"),
+        (["recommend", "--exclude", "boo-001"], "unknown item 'boo-001'"),
+        (["recommend", "--user", "a", "--users-file", "b"], "exclude each other"),
+        (["recommend", "--unknown", "guess"], "unknown must be one of"),
+        (["recommend", "-o", "out.xyz"], "cannot tell the format of out.xyz"),
+        (["recommend", "-o", "no/folder/out.csv"], "cannot write no/folder/out.csv"),
+        (["similar"], "say either --item ID or --user ID"),
+        (["similar", "--item", "book-0"], "unknown item 'book-0'"),
+        (["explain", "--user", "user-001", "--item", "nothing"], "unknown item 'nothing'"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(fmpair, model, arguments, words):
+    verb, *flags = arguments
+    result = fmpair(verb, model, *flags)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("error: ") and result.err.count("\n") == 1
+    assert words in result.err
+
+
+def test_more_items_than_the_catalogue_has_are_simply_all(fmpair, model):
+    result = fmpair("recommend", model, "--user", "user-001", "-n", 1000, "--include-seen")
+    assert len(rows(result.out)) == 1 + 20
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "foreign", "truncated", "tampered"])
+def test_a_file_that_is_no_whole_model_is_refused(fmpair, model, tmp_path, kind):
+    path = tmp_path / "m.fmpair"
+    content = Path(model).read_bytes()
+    if kind != "missing":
+        path.write_bytes({
+            "empty": b"", "foreign": b"user,item\na,b\n", "truncated": content[:-100],
+            "tampered": content[:-1] + bytes([content[-1] ^ 1]),
+        }[kind])  # fmt: skip
+    result = fmpair("recommend", path)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("error: ") and result.err.count("\n") == 1
+    assert str(path) in result.err
+
+
+def test_a_users_file_without_users_is_refused(fmpair, model, tmp_path):
+    (tmp_path / "u.csv").write_text("daytime\nnight\n")
+    result = fmpair("recommend", model, "--users-file", tmp_path / "u.csv")
+    assert result.code == 1 and "has no column of users" in result.err

@@ -1,0 +1,93 @@
+"""The command line as a process: help, exit codes, interrupts, pipes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fmpair import __version__
+from fmpair.cli.application import VERBS
+
+FMPAIR = [sys.executable, "-m", "fmpair"]
+
+
+def process(*arguments, **options):
+    return subprocess.run(
+        [*FMPAIR, *map(str, arguments)], capture_output=True, text=True, **options
+    )
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from fmpair.cli import run; run(['--help'])\n"
+        "sys.exit(str({'numba', 'polars', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.strip() == "set()"
+
+
+def test_help_lists_every_verb(fmpair):
+    result = fmpair("--help")
+    assert result.code == 0
+    assert [verb for verb in VERBS if f" {verb} " not in result.out] == []
+    assert fmpair().out == result.out
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "data list", "data describe", "data make"])
+def test_every_verb_has_help(fmpair, verb):
+    result = fmpair(*verb.split(), "--help")
+    assert result.code == 0 and f"Usage: fmpair {verb}" in result.out
+
+
+def test_the_version_is_printed(fmpair):
+    assert fmpair("--version").out == f"fmpair {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fit", "x", "--factor-s", "3"], "unknown option '--factor-s'. Did you mean '--factors'?"),
+        (["recommend", "m", "--usr", "a"], "Did you mean '--user'?"),
+        (["recomend"], "Did you mean 'recommend'?"),
+        (["fit"], "missing argument 'EVENTS'; see fmpair fit --help"),
+        (["fit", "x", "--factors", "many"], "invalid value for '--factors'"),
+        (["data"], "missing command; see fmpair data --help"),
+    ],
+)
+def test_a_usage_mistake_is_one_line_and_exit_code_2(fmpair, arguments, words):
+    result = fmpair(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("error: ") and result.err.count("\n") == 1
+    assert words in result.err
+
+
+def test_a_failing_process_has_an_exit_code_and_no_traceback(tmp_path):
+    done = process("fit", tmp_path / "none.csv")
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr == f"error: there is no file {tmp_path / 'none.csv'}\n"
+
+
+def test_an_interrupt_leaves_nothing_half_written(files, tmp_path):
+    target = tmp_path / "m.fmpair"
+    target.write_text("the old one")
+    arguments = ["fit", str(files / "events.csv"), "-o", str(target), "--epochs", "1000000"]
+    running = subprocess.Popen([*FMPAIR, *arguments], stderr=subprocess.PIPE, text=True)
+    while "epoch 3" not in running.stderr.readline():
+        time.sleep(0)
+    running.send_signal(signal.SIGINT)
+    last = running.stderr.read().splitlines()[-1]
+    assert (running.wait(), last) == (130, "interrupted")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.fmpair"]
+    assert target.read_text() == "the old one"
+    running.stderr.close()
+
+
+def test_a_reader_that_leaves_is_no_error(model):
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*FMPAIR, "recommend", model], stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, b"")

@@ -1,0 +1,145 @@
+import json
+
+import pytest
+
+from fmpair import FMPair, load
+
+
+def assert_refused(result, *words, code=1):
+    """One line on standard error that starts with `error:`, nothing on standard output."""
+    assert result.code == code
+    assert result.out == ""
+    assert result.err.startswith("error: ") and result.err.count("\n") == 1, result.err
+    for word in words:
+        assert word in result.err
+
+
+QUICK = ("--factors", "2", "--epochs", "1")
+
+
+def test_fit_writes_a_model_and_says_so_on_standard_error(fmpair, files, tmp_path):
+    result = fmpair("fit", files / "events.csv", "-o", tmp_path / "m.fmpair", *QUICK)
+    assert (result.code, result.out) == (0, "")
+    assert "read 600 events" in result.err and "epoch 1 loss" in result.err
+    assert load(tmp_path / "m.fmpair").space.context == ["daytime", "place"]
+
+
+def test_quiet_says_nothing(fmpair, files, tmp_path):
+    result = fmpair("fit", files / "events.csv", "-o", tmp_path / "m", "--quiet", *QUICK)
+    assert (result.code, result.out, result.err) == (0, "", "")
+
+
+def test_every_option_of_fm_pair_is_a_flag(fmpair, files, tmp_path):
+    flags = {
+        "--learning-rate": 0.1, "--regularization": 0.02, "--initial-sd": 0.2,
+        "--positives": "bootstrap", "--weights": "none", "--seed": 7, "--blocks": 2,
+        "--threads": 1, "--negatives": "uniform",
+    }  # fmt: skip
+    given = [str(part) for pair in flags.items() for part in pair]
+    switches = ["--no-item-bias", "--normalize"]
+    target = tmp_path / "m.fmpair"
+    result = fmpair("fit", files / "events.csv", "-o", target, "-q", *QUICK, *given, *switches)
+    assert result.code == 0, result.err
+    expected = FMPair(
+        factors=2, epochs=1, learning_rate=0.1, regularization=0.02, initial_sd=0.2, seed=7,
+        positives="bootstrap", weights="none", item_bias=False, normalize=True, blocks=2,
+    )  # fmt: skip
+    assert load(target).recipe.options() == expected.options()
+
+
+def test_regularization_and_fields_are_given_by_name(fmpair, files, tmp_path):
+    result = fmpair(
+        "fit", files / "events.csv", "--users", files / "users.csv", "-o", tmp_path / "m", "-q",
+        "--regularization", "user=0.1", "--regularization", "context=0.2",
+        "--field", "age=binned", "--field", "age.bins=3", "--field", "interests=multi", *QUICK,
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    recipe = load(tmp_path / "m").recipe
+    assert recipe.regularization == {"user": 0.1, "context": 0.2}
+    assert (recipe.fields["age"]["kind"], recipe.fields["age"]["bins"]) == ("binned", 3)
+
+
+@pytest.mark.parametrize(
+    ("flags", "context"),
+    [
+        (["--context", "place"], ["place"]),
+        (["--ignore", "place"], ["daytime"]),
+        (["--no-context"], []),
+    ],
+)
+def test_the_context_columns_can_be_chosen(fmpair, files, tmp_path, flags, context):
+    result = fmpair("fit", files / "events.csv", "-o", tmp_path / "m", "-q", *flags, *QUICK)
+    assert result.code == 0, result.err
+    assert load(tmp_path / "m").space.context == context
+
+
+def test_events_come_from_standard_input_as_csv_or_json_lines(fmpair, files, tmp_path):
+    csv = (files / "events.csv").read_bytes()
+    assert fmpair("fit", "-", "-o", tmp_path / "a", "-q", *QUICK, stdin=csv).code == 0
+    lines = [{"user": u, "item": i} for u in range(4) for i in range(u, u + 3)]
+    text = "\n".join(map(json.dumps, lines)).encode()
+    assert fmpair("fit", "-", "-o", tmp_path / "b", "-q", *QUICK, stdin=text).code == 0
+    assert load(tmp_path / "b").user_ids.tolist() == [0, 1, 2, 3]
+
+
+def test_columns_and_separator_can_be_named(fmpair, tmp_path):
+    (tmp_path / "e.txt").write_text("1\ta\n1\tb\n2\tb\n2\tc\n")
+    names = ["--no-header", "--column", "user", "--column", "item"]
+    result = fmpair(
+        "fit", tmp_path / "e.txt", "--separator", "\\t", *names, "-o", tmp_path / "m", "-q", *QUICK
+    )
+    assert result.code == 0, result.err
+    assert load(tmp_path / "m").item_ids.tolist() == ["a", "b", "c"]
+
+
+def test_validation_keeps_the_best_epoch(fmpair, files, tmp_path):
+    flags = ["--validation", "0.2", "--metric", "recall@5", "--patience", "1"]
+    result = fmpair("fit", files / "events.csv", "-o", tmp_path / "m", "-q", *flags, *QUICK)
+    assert result.code == 0, result.err
+
+
+def test_a_missing_file_is_named_with_the_nearest(fmpair, files, tmp_path):
+    result = fmpair("fit", files / "event.csv", "-o", tmp_path / "m")
+    assert_refused(result, "there is no file", "Did you mean 'events.csv'?")
+
+
+def test_an_empty_file_is_refused(fmpair, tmp_path):
+    (tmp_path / "e.csv").write_text("")
+    assert_refused(fmpair("fit", tmp_path / "e.csv", "-o", tmp_path / "m"), "is empty")
+
+
+def test_a_wrong_separator_is_named_with_the_right_one(fmpair, tmp_path):
+    (tmp_path / "e.csv").write_text("user;item\na;x\nb;y\n")
+    result = fmpair("fit", tmp_path / "e.csv", "--separator", ",", "-o", tmp_path / "m")
+    assert_refused(result, "perhaps the separator is ';'")
+
+
+def test_an_unknown_column_is_named_with_the_nearest(fmpair, files, tmp_path):
+    result = fmpair("fit", files / "events.csv", "--context", "daytme", "-o", tmp_path / "m")
+    assert_refused(result, "Did you mean 'daytime'?")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--factors", "0"], "factors must be a whole number of at least 1, not 0"),
+        (["--learning-rate", "nan"], "learning_rate must be a number above 0, not nan"),
+        (["--regularization", "x"], "regularization must be a number"),
+        (["--regularization", "usr=1"], "Did you mean 'user'?"),
+        (["--weights", "sqrt"], "weights must be one of log, linear, none"),
+        (["--validation", "2"], "validation must be a share between 0 and 1"),
+        (["--validation", "0.1", "--metric", "ncdg@10"], "Did you mean 'ndcg'?"),
+        (["--field", "age"], "--field takes name=value, not 'age'"),
+        (["--context", "place", "--no-context"], "exclude each other"),
+    ],
+)
+def test_an_impossible_option_is_refused(fmpair, files, tmp_path, flags, words):
+    result = fmpair("fit", files / "events.csv", "-o", tmp_path / "m", "-q", *flags)
+    assert_refused(result, words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unwritable_target_is_refused_before_training(fmpair, files, tmp_path):
+    for target in (tmp_path / "none" / "m", tmp_path):
+        assert_refused(fmpair("fit", files / "events.csv", "-o", target), "cannot write")
+    assert_refused(fmpair("fit", files / "events.csv", "-o", "-"), "standard output")

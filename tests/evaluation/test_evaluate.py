@@ -1,0 +1,303 @@
+"""Judging, against answers known by hand and against a plain second implementation."""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fmpair import Dataset, FMPair, Popularity
+from fmpair.data.catalog import load_parts
+from fmpair.data.ncf import read_negatives
+from fmpair.data.split import holdout
+from fmpair.errors import DataError, OptionError
+from fmpair.evaluation import Protocol, evaluate
+from fmpair.testing import day_and_night
+
+NAMES = ("hit@3", "precision@3", "recall@3", "mrr@3", "ndcg@3", "map@3", "auc")
+
+
+def events(pairs, **columns):
+    user, item = zip(*pairs)
+    return Dataset.from_frame({"user": list(user), "item": list(item), **columns}, context=[])
+
+
+def fixed(scores):
+    """A scorer that gives every query the same scores."""
+    return lambda rows: np.tile(np.asarray(scores, np.float32), (len(rows), 1))
+
+
+TRAIN = events([("a", 1), ("a", 2), ("b", 2), ("b", 3), ("b", 4), ("c", 5)])
+
+
+@pytest.fixture(scope="module")
+def world():
+    rng = np.random.default_rng(0)
+    data = Dataset.from_frame(
+        {
+            "user": rng.integers(0, 30, 900),
+            "item": (40 * rng.random(900) ** 2).astype(int),
+            "time": pl.Series(["day", "night"]).gather(rng.integers(0, 2, 900)),
+        }
+    )
+    train, _, test = holdout(data, test=0.3).parts(data)
+    model = FMPair(factors=4, epochs=3, threads=1).fit(train)
+    return model, train, test
+
+
+def test_an_interaction_is_ranked_without_what_the_user_has_seen():
+    test = events([("a", 4), ("b", 5), ("c", 1)])
+    found = evaluate(fixed([5, 4, 3, 2, 1]), TRAIN, test, metrics=["mrr@10"])
+    assert found.units["mrr@10"].to_list() == [1 / 2, 1 / 2, 1]
+    assert found.units["item"].to_list() == [4, 5, 1]
+    assert found.means == {"mrr@10": pytest.approx(2 / 3)}
+    assert found.protocol == "interaction/all/seen=train"
+
+
+def test_a_user_may_have_several_items_to_find():
+    test = events([("a", 4), ("a", 3), ("b", 1), ("a", 4)])
+    found = evaluate(fixed([5, 4, 3, 2, 1]), TRAIN, test, Protocol(unit="user"), ["recall@1"])
+    assert found.units["user"].to_list() == ["a", "b"]
+    assert found.units["recall@1"].to_list() == [1 / 2, 1]
+    assert found.units["item"].to_list() == [None, 1]
+
+
+def test_what_leaves_the_list_is_the_protocols_choice():
+    test = events([("a", 5), ("a", 3)])
+    scores = fixed([5, 4, 3, 2, 1])
+    ranks = {
+        seen: (1 / evaluate(scores, TRAIN, test, Protocol(seen=seen), ["mrr@9"]).units["mrr@9"])
+        .round().to_list()
+        for seen in ("none", "train", "train+test")
+    }  # fmt: skip
+    assert ranks == {"none": [5, 3], "train": [3, 1], "train+test": [2, 1]}
+
+
+def test_candidates_are_the_protocols_choice():
+    test = events([("a", 3), ("a", 9)])
+    train = TRAIN.with_items(pl.DataFrame({"item": [9, 1, 2, 3, 4, 5]}))
+    assert train.items.ids.to_list() == [1, 2, 3, 4, 5, 9]
+    scores = fixed([6, 5, 1, 3, 2, 4])
+
+    def ranks(**options):
+        found = evaluate(scores, train, test, Protocol(**options), ["mrr@9"])
+        return [0 if value == 0 else round(1 / value) for value in found.units[:, -1]]
+
+    assert ranks() == [4, 1]
+    assert ranks(candidates="train") == [3, 0]  # 9 has no training event: it is not ranked
+    assert ranks(candidates="file", items=[3, 4]) == [2, 0]
+    mine = pl.DataFrame({"user": ["a", "b"], "item": [5, 4]})
+    assert ranks(candidates="file", items=mine) == [2, 1]
+
+
+def test_first_n_takes_items_in_the_order_training_brings_them_up():
+    train = events([("b", 7), ("b", 3), ("a", 1), ("b", 5)])
+    test = events([("a", 9), ("b", 9)])
+    train = train.with_items(pl.DataFrame({"item": [9]}))
+    assert train.items.ids.to_list() == [7, 3, 1, 5, 9]
+    protocol = Protocol(candidates="first", n=2)
+    # a: of 7 and 3 one is better than 9. b has all but 1.
+    found = evaluate(fixed([5, 1, 4, 3, 2]), train, test, protocol, ["mrr@5"])
+    assert found.units["mrr@5[first2]"].to_list() == [1 / 2, 1 / 2]
+    assert found.corrected == {}
+
+
+def test_repeated_pairs_and_old_pairs_can_be_left_out():
+    test = events([("a", 1), ("a", 3), ("a", 3)])
+    for relevant, units in (("all", 3), ("distinct", 2), ("new", 1)):
+        assert len(evaluate(fixed(range(5)), TRAIN, test, Protocol(relevant=relevant)).units) == (
+            units
+        )
+    with pytest.raises(DataError, match="nothing to judge"):
+        evaluate(fixed(range(5)), TRAIN, test.take(np.array([0])), Protocol(relevant="new"))
+
+
+def test_a_missing_list_or_item_counts_nothing_and_coverage_tells():
+    test = events([("a", 4), ("b", 5), ("b", 77), ("z", 1)])
+
+    def scorer(rows):
+        out = np.tile(np.arange(5, 0, -1, dtype=np.float32), (len(rows), 1))
+        out[rows.frame()["user"].to_numpy() == "a"] = np.nan
+        return out
+
+    found = evaluate(scorer, TRAIN, test, metrics=["hit@5", "auc"])
+    values = dict(zip(found.units["row"], found.units["hit@5"]))
+    assert values == {0: 0, 1: 1, 2: 0, 3: 1}
+    assert found.units["auc"].null_count() == 0
+    assert found.coverage == 3 / 4
+
+
+def test_equal_scores_count_by_chance():
+    test = events([("c", 1)])
+    found = evaluate(fixed([1, 1, 1, 1, 1]), TRAIN, test, metrics=["hit@1", "auc"])
+    assert found.means == {"hit@1": pytest.approx(1 / 4), "auc": 1 / 2}
+
+
+def test_gains_grade_the_items():
+    test = events([("a", 3), ("a", 4), ("a", 5)], rating=[1.0, 3.0, 0.0])
+    protocol = Protocol(unit="user", gain="rating")
+    found = evaluate(fixed([5, 4, 3, 2, 1]), TRAIN, test, protocol, ["ndcg@2", "ndcg_exp@2"])
+    second = 1 / np.log2(3)
+    assert found.means["ndcg@2"] == pytest.approx((1 + 3 * second) / (3 + second))
+    assert found.means["ndcg_exp@2"] == pytest.approx((1 + 7 * second) / (7 + second))
+    with pytest.raises(OptionError, match="unknown column for gain 'stars'"):
+        evaluate(fixed(range(5)), TRAIN, test, Protocol(gain="stars"))
+
+
+def test_errors_of_ratings():
+    test = events([("a", 3), ("a", 4), ("a", 99)], rating=[5.0, 2.0, 1.0])
+    found = evaluate(fixed([1, 2, 3, 4, 5]), TRAIN, test, metrics=["rmse", "mae"])
+    assert found.means == {"rmse": pytest.approx(2), "mae": 2}
+    assert found.units["mae"].to_list() == [2, 2, None]
+    with pytest.raises(OptionError, match="rating"):
+        evaluate(fixed(range(5)), TRAIN, TRAIN, metrics=["rmse"])
+
+
+def test_every_context_gets_its_own_list():
+    data = day_and_night()
+    train, _, test = holdout(data, test=0.2).parts(data)
+    model = FMPair(factors=8, epochs=60, threads=1).fit(train)
+    protocol = Protocol(unit="user-context", seen="train")
+    inside = evaluate(model, train, test, protocol, ["auc"])
+    assert len(inside.units) == test.frame().select("user", "time").n_unique()
+    blind = evaluate(model, train, test, Protocol(unit="user"), ["auc"])
+    assert len(blind.units) == test.frame()["user"].n_unique()
+    # The context rules out the other half of the items; within the half all is chance.
+    assert inside.means["auc"] > 0.7 > blind.means["auc"]
+
+
+def test_only_that_very_contexts_items_leave_with_seen_context():
+    train = Dataset.from_frame({"user": ["a", "a"], "item": [1, 2], "time": ["day", "night"]})
+    test = Dataset.from_frame({"user": ["a", "a"], "item": [3, 3], "time": ["day", "dusk"]})
+    train = train.with_items(pl.DataFrame({"item": [3]}))
+    found = evaluate(fixed([3, 2, 1]), train, test, Protocol(seen="context"), ["mrr@5"])
+    assert found.units["mrr@5"].to_list() == [1 / 2, 1 / 3]
+
+
+def judged_plainly(model, train, test, protocol):
+    """Rank (tie: middle) of every test event, one at a time, whole lists."""
+    at = {item: n for n, item in enumerate(model.item_ids.tolist())}
+    frame = test.frame()
+    scores = model.query_vectors(frame.select("user", *test.context)) @ model.item_vectors.T
+    scores += model.item_constants
+    key = ["user", *test.context] if protocol.seen == "context" else ["user"]
+    had = {}
+    parts = [train.frame()] if protocol.seen != "train+test" else [train.frame(), frame]
+    for part in parts if protocol.seen != "none" else []:
+        for *owner, item in part.select(*key, "item").iter_rows():
+            had.setdefault(tuple(owner), set()).add(at[item])
+    ranks = []
+    for row, (*owner, item) in zip(scores, frame.select(*key, "item").iter_rows()):
+        own = row[at[item]]
+        left = [n for n in range(len(row)) if n not in had.get(tuple(owner), ()) or n == at[item]]
+        ranks.append(((row[left] > own).sum(), (row[left] == own).sum()))
+    return np.array(ranks)
+
+
+@pytest.mark.parametrize("seen", ["none", "train", "train+test", "context"])
+def test_whole_lists_agree_with_a_plain_loop(world, seen):
+    model, train, test = world
+    protocol = Protocol(seen=seen)
+    above, level = judged_plainly(model, train, test, protocol).T
+    assert (level == 1).all()
+    found = evaluate(model, train, test, protocol, ["mrr@100"])
+    values = found.units.sort("row")["mrr@100"].to_numpy()
+    np.testing.assert_allclose(values, 1 / (above + 1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("candidates", ["uniform", "popularity", "first"])
+def test_a_sample_of_everything_is_the_whole_list(world, candidates):
+    model, train, test = world
+    whole = evaluate(model, train, test, Protocol(candidates="train", seen="train"), NAMES)
+    part = evaluate(model, train, test, Protocol(candidates=candidates, seen="train"), NAMES)
+    known = whole.units["item"].is_in(train.frame()["item"].unique().to_list())
+    for name, column in zip(whole.metrics, part.metrics):
+        assert column == f"{name}[{candidates[:3] if candidates != 'first' else 'first'}1000]"
+        left, right = (u.filter(known)[c].to_numpy() for u, c in
+                       ((whole.units, name), (part.units, column)))  # fmt: skip
+        np.testing.assert_allclose(left, right, rtol=1e-12)
+
+
+def test_results_do_not_depend_on_threads_or_batches(world, monkeypatch):
+    model, train, test = world
+    protocol = Protocol(candidates="uniform", n=5, seen="train+test")
+    one = evaluate(model, train, test, protocol, NAMES, threads=1)
+    monkeypatch.setattr(sys.modules[evaluate.__module__], "SCORES_AT_ONCE", 200)
+    two = evaluate(model, train, test, protocol, NAMES, threads=2)
+    assert one.units.equals(two.units)
+
+
+def test_a_model_with_its_own_numbering_is_matched_by_ids(world):
+    model, train, test = world
+    own = Dataset.from_frame(train.frame().sample(fraction=1, shuffle=True, seed=1))
+    found = evaluate(model, own, Dataset.from_frame(test.frame()), metrics=["mrr@9"])
+    expected = evaluate(model, train.compact(), test, metrics=["mrr@9"])
+    assert found.means == pytest.approx(expected.means, rel=1e-6)
+
+
+def test_models_are_judged_among_the_same_draws_and_seeds_change_them(world):
+    _, train, test = world
+    model = Popularity().fit(train)
+    uniform = [evaluate(model, train, test, Protocol(candidates="uniform", n=5, seed=s)).means
+               for s in (0, 0, 1)]  # fmt: skip
+    assert uniform[0] == uniform[1] != uniform[2]
+    popular = evaluate(model, train, test, Protocol(candidates="popularity", n=5)).means
+    assert popular["recall@10[pop5]"] == 1
+    harder = evaluate(model, train, test, Protocol(candidates="popularity", n=5), ["auc"]).means
+    easier = evaluate(model, train, test, Protocol(candidates="uniform", n=5), ["auc"]).means
+    assert harder["auc[pop5]"] < easier["auc[uni5]"]
+
+
+def test_what_cannot_be_judged_is_said():
+    with pytest.raises(DataError, match="1 rows of 5 scores"):
+        evaluate(fixed([1, 2]), TRAIN, events([("a", 3)]))
+    with pytest.raises(OptionError, match="Recommender or a function"):
+        evaluate(3, TRAIN, TRAIN)
+    with pytest.raises(OptionError, match="lists of all items"):
+        evaluate(fixed(range(5)), TRAIN, TRAIN, Protocol(candidates="uniform"), ["gini@3"])
+
+
+def one_plus_random(model, train, test, n, k, seed):
+    """Recall and reciprocal rank at k of every test event among n random unseen items."""
+    at = {item: number for number, item in enumerate(model.item_ids.tolist())}
+    vectors = model.query_vectors(test.frame().select("user", *test.context))
+    seen = {}
+    for part in (train, test):
+        for user, item in part.frame().select("user", "item").iter_rows():
+            seen.setdefault(user, set()).add(at[item])
+    pool = np.array([at[item] for item in train.frame()["item"].unique()])
+    rng = np.random.default_rng(seed)
+    recall = mrr = 0.0
+    for vector, (user, item) in zip(vectors, test.frame().select("user", "item").iter_rows()):
+        drawn = rng.permutation(pool)
+        drawn = drawn[~np.isin(drawn, list(seen[user]))][:n]
+        scores = model.item_vectors @ vector + model.item_constants
+        rank = 1 + (scores[drawn] > scores[at[item]]).sum()
+        recall += rank <= k
+        mrr += (rank <= k) / rank
+    return recall / len(test), mrr / len(test)
+
+
+def test_one_plus_random_agrees_with_a_plain_loop(world):
+    model, train, test = world
+    plain = [one_plus_random(model, train, test, 10, 3, seed) for seed in range(15)]
+    ours = []
+    for seed in range(15):
+        protocol = Protocol(candidates="uniform", n=10, seen="train+test", seed=seed)
+        found = evaluate(model, train, test, protocol, ["recall@3", "mrr@3"])
+        ours.append(list(found.means.values()))
+    error = np.std(plain, axis=0) / np.sqrt(15) + np.std(ours, axis=0) / np.sqrt(15)
+    assert (np.abs(np.mean(plain, axis=0) - np.mean(ours, axis=0)) < 3 * error + 1e-9).all()
+
+
+@pytest.mark.skipif("FMPAIR_DATA" not in os.environ, reason="FMPAIR_DATA is not set")
+def test_popularity_on_given_negatives_is_as_published():
+    """MovieLens 1M with the negatives of the NCF paper: HR .4531, NDCG .2542."""
+    train, test = load_parts("ml-1m-ncf")
+    path = Path(os.environ["FMPAIR_DATA"]) / "ml-1m-ncf" / "ml-1m.test.negative.gz"
+    negatives = read_negatives(path).select("user", item="negatives").explode("item")
+    protocol = Protocol(candidates="file", items=negatives, seen="none")
+    found = evaluate(Popularity().fit(train), train, test, protocol, ["hit@10", "ndcg@10"])
+    assert list(found.means.values()) == pytest.approx([0.4531, 0.2542], abs=0.001)

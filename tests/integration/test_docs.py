@@ -1,0 +1,101 @@
+"""The Python of the README and of docs/*.md runs as it is printed, page by page.
+
+The blocks of a page run in order, in one namespace and in one folder. A fence ``python no-run``
+is left alone. A fence ``output`` right after a block must be what the block prints; figures that
+training makes stand in a fence ``text``, which is not compared: they may differ by machine.
+"""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+USERS = ("ann", "bob", "cem", "dee", "eve", "fay", "gus", "hal")
+ITEMS = ("spotify", "maps", "mail", "chess", "news", "camera", "clock", "notes", "radio", "weather")
+
+
+class Block(NamedTuple):
+    """lines_above: where in the page it stands; output: None where none is printed."""
+
+    lines_above: int
+    code: str
+    output: str | None
+
+
+def blocks_of(page):
+    text = page.read_text("utf-8")
+    fences = list(FENCE.finditer(text))
+    found = []
+    for fence, after in zip(fences, [*fences[1:], None]):
+        if fence["info"] == "python":
+            output = after["text"] if after and after["info"] == "output" else None
+            found.append(Block(text.count("\n", 0, fence.start("text")), fence["text"], output))
+    return found
+
+
+def clicks():
+    """Six events of each user, each with another item."""
+    events = [(user, click) for user in range(len(USERS)) for click in range(6)]
+    return pl.DataFrame(
+        {
+            "user": [USERS[user] for user, _ in events],
+            "item": [ITEMS[(3 * user + click * click) % len(ITEMS)] for user, click in events],
+            "daytime": [("morning", "evening")[(user + click) % 2] for user, click in events],
+            "device": [("phone", "tablet")[click % 2] for _, click in events],
+        }
+    )
+
+
+def frames():
+    """The frames that pages take for granted: events, and tables of their users and items."""
+    users = {"user": USERS, "age": [20 + 5 * number for number in range(len(USERS))]}
+    items = {"item": ITEMS, "topic": [("fun", "work")[n % 2] for n in range(len(ITEMS))]}
+    return {
+        "events": clicks(),
+        "user_table": pl.DataFrame(users),
+        "item_table": pl.DataFrame(items),
+    }
+
+
+def without_trailing_blanks(text):
+    return [line.rstrip() for line in text.strip("\n").splitlines()]
+
+
+PAGES = [page for page in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))) if blocks_of(page)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    clicks().write_csv("clicks.csv")
+    namespace = {"__name__": "__main__", **frames()}
+    with pl.Config(tbl_width_chars=100):  # on any terminal; a page's own settings end with it
+        for block in blocks_of(page):
+            # Lines are counted from the top of the page, so that an error names the page's line.
+            code = compile("\n" * block.lines_above + block.code, str(page), "exec")
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(code, namespace)
+            if block.output is not None:
+                said = without_trailing_blanks(block.output)
+                assert without_trailing_blanks(printed.getvalue()) == said
+
+
+def test_every_page_that_the_readme_names_is_there():
+    named = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text("utf-8"))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_a_block_marked_no_run_is_left_alone(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```python no-run\n1 / 0\n```\n\n```python\nprint(2)\n```\n\n```output\n2\n```\n"
+    )
+    assert blocks_of(page) == [Block(5, "print(2)\n", "2\n")]
