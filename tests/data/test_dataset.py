@@ -115,6 +115,35 @@ def test_an_item_attribute_as_context_is_refused_with_the_way_out():
     assert Dataset.from_frame(frame, leaks=["cost"]).context == ("cost",)
 
 
+def test_tags_of_the_item_joined_onto_events_are_refused_as_context():
+    tags = pl.DataFrame(
+        {"item": range(60), "tags": [[f"t{n % 5}", f"t{n % 7}"] for n in range(60)]}
+    )
+    frame = many_events().join(tags, on="item")
+    with pytest.raises(DataError, match=r"column 'tags' never changes for one item"):
+        Dataset.from_frame(frame)
+    assert Dataset.from_frame(frame, item_columns=["tags"]).item_table["tags"][1].to_list() == [
+        "t1", "t1",
+    ]  # fmt: skip
+
+
+def test_lists_that_change_for_one_item_are_context():
+    companions = [["ann"], ["ann", "bob"]] * 60
+    assert Dataset.from_frame(many_events(companions=companions)).context == ("companions",)
+
+
+def test_columns_of_python_objects_are_refused_by_name_wherever_they_are_used():
+    objects = pl.Series("thing", [object()] * 4, dtype=pl.Object)
+    with pytest.raises(DataError, match="column 'thing' holds Python objects: make them text"):
+        Dataset.from_frame(CLICKS.with_columns(objects))
+    with pytest.raises(DataError, match="column 'user' holds Python objects"):
+        Dataset.from_frame(CLICKS.with_columns(objects.alias("user")))
+    table = pl.DataFrame({"user": [*"abcd"], "thing": objects})
+    with pytest.raises(DataError, match="column 'thing' holds Python objects"):
+        Dataset.from_frame(CLICKS, users=table)
+    assert Dataset.from_frame(CLICKS.with_columns(objects), ignore=["thing"]).context == ("time",)
+
+
 def test_a_context_that_is_in_the_item_table_is_refused():
     items = pl.DataFrame({"item": [7, 8], "time": ["day", "night"]})
     with pytest.raises(DataError, match="'time' is in the item table too"):

@@ -1,6 +1,8 @@
 """What is written can be read again, and nothing is left half-written."""
 
 import datetime as dt
+import io
+from types import SimpleNamespace
 
 import pandas as pd
 import polars as pl
@@ -91,6 +93,19 @@ def test_a_dash_is_standard_output(capsysbinary):
     write(EVENTS.select("user", "item").head(1), "-")
     write(EVENTS.select("user", "item").head(1), "-", "jsonl")
     assert capsysbinary.readouterr().out == b'user,item\n007,7\n{"user":"007","item":7}\n'
+
+
+def test_all_is_written_to_an_unbuffered_standard_output_that_takes_a_little_at_a_time(monkeypatch):
+    taken = bytearray()
+
+    class Slow(io.RawIOBase):
+        def write(self, content):
+            taken.extend(content[:3])
+            return min(len(content), 3)
+
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(buffer=Slow()))
+    write(EVENTS.select("user", "item"), "-")
+    assert bytes(taken) == b"user,item\n007,7\n8,8\n8,7\n"
 
 
 def test_an_unknown_suffix_or_format_is_named(tmp_path):

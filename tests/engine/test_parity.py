@@ -1,4 +1,4 @@
-"""The reference engine is the definition: finite differences check it, the CPU engine follows it."""
+"""The reference engine is the definition: finite differences check it, the CPU engine follows."""
 
 import numpy as np
 import pytest
@@ -26,22 +26,29 @@ def problem_of(parts, users=12, items=15, events=90, seed=0, weights=False, know
     if "u" in parts:
         profiles = Rows(profiles.start, profiles.column + np.int32(5), profiles.value)
     attributes = random_rows(rng, items, 6, 4) if "a" in parts else empty_rows(items)
+    ones = np.ones(events, np.float32)
     return Problem(
-        rng.integers(0, users, events).astype(np.int32),
-        rng.integers(0, items, events).astype(np.int32),
-        rng.uniform(0.5, 2, events).astype(np.float32) if weights else np.ones(events, np.float32),
-        rng.random(events) < 0.2 if known else np.zeros(events, bool),
-        rng.random(items) < 0.8,
-        situation,
-        contexts,
-        profiles,
-        attributes,
-        Groups(
-            np.array([0, 0, 1, 1, 1, 2, 2, 3, 3], np.int32),
-            np.array([0.4, 0.6, 0.2, 0.3, 0.5, 0.5, 0.5, 0.9, 0.1], np.float32),
-            np.array([1, 1, 1, 1, 1, 0, 0, 1, 1], bool),
+        user=rng.integers(0, users, events).astype(np.int32),
+        item=rng.integers(0, items, events).astype(np.int32),
+        weight=rng.uniform(0.5, 2, events).astype(np.float32) if weights else ones,
+        known=rng.random(events) < 0.2 if known else np.zeros(events, bool),
+        drawn=rng.random(items) < 0.8,
+        situation=situation,
+        contexts=contexts,
+        user_rows=profiles,
+        item_rows=attributes,
+        query_groups=Groups(
+            field=np.array([0, 0, 1, 1, 1, 2, 2, 3, 3], np.int32),
+            share=np.array([0.4, 0.6, 0.2, 0.3, 0.5, 0.5, 0.5, 0.9, 0.1], np.float32),
+            owners=np.ones(9, np.float32),
+            centred=np.array([1, 1, 1, 1, 1, 0, 0, 1, 1], bool),
         ),
-        Groups(np.array([0, 0, 0, 1, 1, 1], np.int32), np.full(6, 1 / 3, np.float32), np.zeros(6, bool)),
+        item_groups=Groups(
+            field=np.array([0, 0, 0, 1, 1, 1], np.int32),
+            share=np.full(6, 1 / 3, np.float32),
+            owners=np.ones(6, np.float32),
+            centred=np.zeros(6, bool),
+        ),
     )
 
 
@@ -53,11 +60,14 @@ def parameters_of(problem, factors=5, seed=1):
 
 
 def settings_of(**changes):
-    base = dict(seed=3, positives="permutation", blocks=1, deal_every=2, threads=1, user=0.01,
-                positive=0.02, negative=0.03, bias=0.04, query=np.full(9, 0.05, np.float32),
-                features=np.full(6, 0.06, np.float32),
-                query_threshold=np.repeat([0.0, 0.02], [5, 4]), feature_threshold=np.repeat([0.01, 0.0], 3))  # fmt: skip
-    return Settings(**{**base, **changes})
+    base = Settings(
+        seed=3, positives="permutation", blocks=1, deal_every=2, threads=1,
+        user=0.01, positive=0.02, negative=0.03, bias=0.04,
+        query=np.full(9, 0.05, np.float32), features=np.full(6, 0.06, np.float32),
+        query_threshold=np.repeat([0.0, 0.02], [5, 4]),
+        feature_threshold=np.repeat([0.01, 0.0], 3),
+    )  # fmt: skip
+    return base._replace(**changes)
 
 
 @pytest.mark.parametrize("parts", ["", "c", "u", "a", "cua"])
@@ -95,9 +105,7 @@ def test_the_cpu_engine_learns_what_the_reference_learns(parts, blocks, positive
     for number in (1, 2, 3):
         losses = [reference.epoch(slow, number, 0.05), cpu.epoch(fast, number, 0.05)]
         assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-    for name, wanted, got in zip(
-        Parameters._fields, reference.snapshot(slow), cpu.snapshot(fast)
-    ):
+    for name, wanted, got in zip(Parameters._fields, reference.snapshot(slow), cpu.snapshot(fast)):
         np.testing.assert_allclose(got, wanted, atol=2e-5, err_msg=name)
 
 

@@ -9,17 +9,25 @@ from hypothesis import strategies as st
 
 from fmpair.arrays import empty_rows
 from fmpair.engine import plan, reference
-from fmpair.engine.problem import Parameters, Problem, Settings
+from fmpair.engine.problem import Groups, Parameters, Problem, Settings
 
 
 def problem_of(user, item, users, items, known=None):
     count = len(user)
+    no_features = Groups(*(np.zeros(0) for _ in Groups._fields))
     return Problem(
-        np.asarray(user, np.int32), np.asarray(item, np.int32), np.ones(count, np.float32),
-        np.zeros(count, bool) if known is None else known, np.ones(items, bool),
-        np.zeros(count, np.int32), empty_rows(1), empty_rows(users), empty_rows(items),
-        np.zeros(0, np.int32), np.zeros(0, np.float32),
-    )  # fmt: skip
+        user=np.asarray(user, np.int32),
+        item=np.asarray(item, np.int32),
+        weight=np.ones(count, np.float32),
+        known=np.zeros(count, bool) if known is None else known,
+        drawn=np.ones(items, bool),
+        situation=np.zeros(count, np.int32),
+        contexts=empty_rows(1),
+        user_rows=empty_rows(users),
+        item_rows=empty_rows(items),
+        query_groups=no_features,
+        item_groups=no_features,
+    )
 
 
 @st.composite
@@ -137,10 +145,21 @@ def test_an_event_may_be_visited_more_often_than_a_short_number_holds():
 
 def begun(problem, blocks=1, seed=0, number=1):
     """A reference state with its deal made; parameters do not matter."""
-    tables = (np.zeros((problem.users, 1)), np.zeros((problem.items, 1)), np.zeros(problem.items))
-    nothing = (np.zeros((0, 1)), np.zeros((0, 1)), np.zeros(0))
-    chosen = Settings(seed, "permutation", blocks, 1, 1, 0, 0, 0, 0, *[np.zeros(0)] * 4)
-    state = reference.begin(problem, Parameters(*tables, *nothing), chosen)
+    parameters = Parameters(
+        users=np.zeros((problem.users, 1)),
+        items=np.zeros((problem.items, 1)),
+        item_bias=np.zeros(problem.items),
+        query=np.zeros((0, 1)),
+        features=np.zeros((0, 1)),
+        feature_bias=np.zeros(0),
+    )
+    penalties = dict.fromkeys(("user", "positive", "negative", "bias"), 0.0)
+    by_row = ("query", "features", "query_threshold", "feature_threshold")
+    chosen = Settings(
+        seed=seed, positives="permutation", blocks=blocks, deal_every=1, threads=1,
+        **penalties, **dict.fromkeys(by_row, np.zeros(0)),
+    )  # fmt: skip
+    state = reference.begin(problem, parameters, chosen)
     state.deal = plan.deal(state.events, blocks, seed, number)
     return state
 

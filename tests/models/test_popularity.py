@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from fmpair import Popularity
-from fmpair.errors import UnknownError
+from fmpair.errors import OptionError, UnknownError
 from fmpair.testing import day_and_night
 
 FRAME = pl.DataFrame({"user": [*"aabbcd"], "item": [*"xyxzxy"]})
@@ -32,6 +32,13 @@ def test_a_context_may_be_asked_for_and_changes_nothing():
     assert day["item"].to_list() == night["item"].to_list()
     with pytest.raises(UnknownError, match=r"Did you mean 'time'\?"):
         model.recommend("u1", context={"tiem": "day"})
+
+
+def test_popularity_has_no_vectors_to_tell_what_is_similar():
+    model = Popularity().fit(FRAME)
+    for ask in (lambda: model.similar_items("x"), lambda: model.similar_users("a")):
+        with pytest.raises(OptionError, match="a model without vectors, such as Popularity"):
+            ask()
 
 
 def test_popularity_explains_itself_by_the_item_alone():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,9 +12,6 @@ from fmpair.cli.show import Output, OutputFormat, emit, note
 from fmpair.cli.source import READING, Events, read_events
 from fmpair.errors import DataError
 
-if TYPE_CHECKING:
-    from fmpair.data.public import PublicSet
-
 Name = Annotated[str, typer.Argument(metavar="NAME", help="One of `fmpair data list`.")]
 
 
@@ -22,9 +19,10 @@ def list_sets(output: Output = None, format: OutputFormat = None) -> None:
     """The public data sets known by name, and which of them are at hand."""
     import polars as pl
 
+    from fmpair.data.catalog import held
     from fmpair.data.public import SETS
 
-    rows = [(known.name, known.description, "yes" if folder_of(known) else "") for known in SETS]
+    rows = [(known.name, known.description, "yes" if held(known.name) else "") for known in SETS]
     columns = ["name", "description", "at hand"]
     emit(pl.DataFrame(rows, columns, orient="row"), output, format)
 
@@ -99,11 +97,3 @@ def app() -> typer.Typer:
     group.command()(with_flags(convert, reading=READING))
     group.command()(make)
     return group
-
-
-def folder_of(known: PublicSet) -> Path | None:
-    """Where the files of a set lie on this machine, None where they do not."""
-    from fmpair.data import catalog
-
-    held = (f for f in catalog._folders(known) if not catalog._missing(known, f))
-    return next(held, None)

@@ -51,9 +51,9 @@ def _blas() -> str:
 
 def _cache() -> str:
     """Numba's own choice of folder; without one every start would compile anew."""
-    from fmpair.engine import ranking
+    from fmpair.engine.ranking import compiled_at
 
-    folder = Path(str(ranking._select.stats.cache_path))
+    folder = compiled_at()
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK):
         raise DataError(f"{folder} is not writable: set NUMBA_CACHE_DIR to a folder that is")
@@ -61,16 +61,15 @@ def _cache() -> str:
 
 
 def _data() -> str:
-    from fmpair.cli.data import folder_of
-    from fmpair.data.catalog import VARIABLE
-    from fmpair.data.public import SETS
+    from fmpair.data.catalog import VARIABLE, held, names
 
     folder = os.environ.get(VARIABLE)
     if folder and not Path(folder).is_dir():
         raise DataError(f"{VARIABLE} names {folder}, which is no folder")
-    held = [known.name for known in SETS if folder_of(known)]
+    found = [name for name in names() if held(name)]
     return (
-        f"{VARIABLE}={folder or ''}; {len(held)} of {len(SETS)} sets: {', '.join(held) or 'none'}"
+        f"{VARIABLE}={folder or ''}; {len(found)} of {len(names())} sets: "
+        f"{', '.join(found) or 'none'}"
     )
 
 

@@ -37,12 +37,9 @@ def _flag(option: Any, kind: Any, text: str | None) -> Flag:
     mapping = _is_mapping(kind)
     kind = list[str] if mapping else kind
     default = [] if mapping or option.default is MISSING else option.default
-    settings = (
-        {"show_default": str(option.default)} if mapping and option.default is not MISSING else {}
-    )
     spelling = [SPELLINGS[option.name]] if option.name in SPELLINGS else []
     return flag(option.name, kind, default, *spelling, help=text, rich_help_panel=PANEL,
-                metavar=METAVARS.get(option.name), **settings)  # fmt: skip
+                metavar=METAVARS.get(option.name))  # fmt: skip
 
 
 def _is_mapping(kind: Any) -> bool:

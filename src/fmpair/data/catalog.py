@@ -61,17 +61,20 @@ def load_parts(name: str, **options: Any) -> tuple[Dataset, Dataset]:
 def fetch(name: str) -> Path:
     """The folder with the files of a set, downloaded where need be and possible."""
     known = find(name)
-    for folder in _folders(known):
-        if not _missing(known, folder):
-            return folder
-    return _download(known, _folders(known)[-1])
+    return held(name) or _download(known, _folders(known)[-1])
+
+
+def held(name: str) -> Path | None:
+    """The folder on this machine with the needed files of a set, None where there is none."""
+    known = find(name)
+    return next((folder for folder in _folders(known) if not _missing(known, folder)), None)
 
 
 def verify(name: str) -> None:
     """Compare every file of a set with its pinned SHA-256; DataError names those that differ."""
     known, folder = find(name), fetch(name)
-    held = [(file, locate(folder, file.name)) for file in known.files]
-    wrong = [file.name for file, at in held if at and _sha256(at[0]) != file.sha256]
+    found = [(file, locate(folder, file.name)) for file in known.files]
+    wrong = [file.name for file, at in found if at and _sha256(at[0]) != file.sha256]
     if wrong:
         raise DataError(f"{listing(wrong)} in {folder} is not what the owner of {name} published")
 

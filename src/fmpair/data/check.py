@@ -11,10 +11,11 @@ from fmpair.errors import DataError
 REPEATED_ITEMS = 50  # fewer repeated items than this prove nothing about a column
 
 
-def check_events(events: pl.DataFrame, roles: dict[str, str]) -> None:
+def check_events(events: pl.DataFrame, roles: dict[str, str], context: Sequence[str]) -> None:
     """Raise DataError at the first thing that makes the events unusable."""
     if not len(events):
         raise DataError("there are no events: the table has a header but no rows")
+    check_types(events.select({*roles.values(), *context}))
     for role in ("user", "item"):
         _check_ids(events[roles[role]], role)
     for role in ("rating", "weight"):
@@ -33,6 +34,16 @@ def check_events(events: pl.DataFrame, roles: dict[str, str]) -> None:
             )
 
 
+def check_types(frame: pl.DataFrame) -> None:
+    """Refuse columns of Python objects, which can be neither compared nor written."""
+    for name, dtype in frame.schema.items():
+        if dtype == pl.Object:
+            raise DataError(
+                f"column {name!r} holds Python objects: make them text, numbers or lists, "
+                f"or leave the column out"
+            )
+
+
 def _check_ids(ids: pl.Series, role: str) -> None:
     missing = ids.is_null() | (ids.is_nan() if ids.dtype.is_float() else False)
     if missing.any():
@@ -41,7 +52,7 @@ def _check_ids(ids: pl.Series, role: str) -> None:
             f"column {ids.name!r} has {missing.sum()} missing {role} ids "
             f"(the first in row {first}, counted from 0): drop or fill those rows"
         )
-    if ids.dtype.is_nested() or ids.dtype == pl.Object:
+    if ids.dtype.is_nested():
         raise DataError(f"column {ids.name!r} holds {ids.dtype}, which cannot be {role} ids")
 
 
@@ -81,7 +92,7 @@ def check_no_leak(
 
 def _follows_from_item(events: pl.DataFrame, item: str, name: str) -> bool:
     """Whether many items occur often and each always with the one value of the column."""
-    if item not in events.columns or events[name].dtype.is_nested():
+    if item not in events.columns:
         return False
     known = events.select(item, name).drop_nulls()
     if known[name].n_unique() < 2:

@@ -72,7 +72,7 @@ class Dataset:
         roles = find_roles(events.columns, given)
         rest = [c for c in events.columns if c not in roles.values() and c not in item_columns]
         names = rest if context is None else [c for c in context if _known(c, events.columns)]
-        check_events(events, roles)
+        check_events(events, roles, names)
         item_frame = None if items is None else to_polars(items)
         moved = [name for name in item_columns if _known(name, events.columns)]
         if moved:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 GROUPLENS = "https://files.grouplens.org/datasets/movielens"
 NCF = "https://raw.githubusercontent.com/hexiangnan/neural_collaborative_filtering/master/Data"
@@ -38,7 +36,6 @@ class PublicSet:
     train: str = ""
     test: str | None = None
     items: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 SETS = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from fmpair.data.check import check_types
 from fmpair.data.roles import find_column
 from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
 from fmpair.errors import DataError, listing
@@ -13,6 +14,7 @@ def align_table(
     vocabulary: Vocabulary, table: pl.DataFrame, role: str, key: str | None = None
 ) -> tuple[Vocabulary, pl.DataFrame]:
     """The vocabulary with the table's new ids, and the attributes in its order: [ids, columns]."""
+    check_types(table)
     column = key if key in table.columns else find_column(role, table.columns, None)
     if column is None:
         raise DataError(

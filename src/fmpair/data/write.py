@@ -59,7 +59,9 @@ def _guess_format(path: str | Path) -> str:
 
 def _put(path: str | Path, content: bytes) -> None:
     if str(path) == STANDARD_OUTPUT:
-        sys.stdout.buffer.write(content)
+        rest = memoryview(content)
+        while rest:  # an unbuffered stream may take a part only
+            rest = rest[sys.stdout.buffer.write(rest) :]
         sys.stdout.buffer.flush()
     elif Path(path).suffix == ".gz":
         write_atomically(path, gzip.compress(content, mtime=0))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fmpair.engine import plan
-from fmpair.engine.decay import centre, decay
+from fmpair.engine.decay import centre, decay, pace
 from fmpair.engine.draws import stream
 from fmpair.engine.kernel import Attributes, Query, Shared, Step, Tables, Work, run_cell
 from fmpair.engine.merge import merge
@@ -79,6 +79,13 @@ def epoch(state: State, number: int, rate: float) -> float:
     return logs / max(steps, 1)
 
 
+def largest(state: State) -> float:
+    """The largest number of all tables: a run that blows up shows here first. NaN counts."""
+    shared = [copy.table for copy in (*state.query[:1], *state.features[:1])]
+    tables = [t for t in (*state.parameters[:3], *shared) if t.size]
+    return float(np.max([max(-t.min(), t.max()) for t in tables]))
+
+
 def snapshot(state: State) -> Parameters:
     """The parameters as they are now, by original numbers and without padding."""
     tables = state.parameters
@@ -107,19 +114,20 @@ def _set_rates(state: State, rate: float) -> None:
     settings, problem = state.settings, state.problem
     rate = rate * settings.feature_rate
     if state.query:
-        own = decay(settings.query, settings.query_threshold, state.query[0].table,
-                    problem.query_groups)  # fmt: skip
-        state.query = _with_rates(state.query, rate, own)
+        table = state.query[0].table
+        own = decay(settings.query, settings.query_threshold, table, problem.query_groups)
+        rates = rate * pace(len(table), problem.contexts, problem.user_rows)
+        state.query = _with_rates(state.query, rates, own)
     if state.features:
-        own = decay(settings.features, settings.feature_threshold, state.features[0].table,
-                    problem.item_groups)  # fmt: skip
-        state.features = _with_rates(state.features, rate, own)
+        table = state.features[0].table
+        own = decay(settings.features, settings.feature_threshold, table, problem.item_groups)
+        rates = rate * pace(len(table), problem.item_rows)
+        state.features = _with_rates(state.features, rates, own)
 
 
-def _with_rates(copies: list[Shared], rate: float, decay: np.ndarray) -> list[Shared]:
-    rates = np.full(len(decay), rate, np.float32)
+def _with_rates(copies: list[Shared], rates: np.ndarray, decay: np.ndarray) -> list[Shared]:
     keep = (1 - rates * decay).astype(np.float32)
-    return [copy._replace(rate=rates, keep=keep) for copy in copies]
+    return [copy._replace(rate=rates.astype(np.float32), keep=keep) for copy in copies]
 
 
 def _deal_if_due(state: State, number: int) -> None:

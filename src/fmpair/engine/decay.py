@@ -1,9 +1,10 @@
-"""What keeps fields in check: regularisation that follows a field's strength, and means of zero."""
+"""What keeps fields in check: regularisation by strength, means of zero, steps by size of value."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from fmpair.arrays import Rows
 from fmpair.engine.problem import Groups
 
 WEAKEST, STRONGEST = 0.01, 0.5
@@ -34,3 +35,15 @@ def centre(table: np.ndarray, groups: Groups) -> None:
         means = np.zeros((field.max() + 1, table.shape[1]), np.float64)
         np.add.at(means, field, groups.share[rows, None] * table[rows].astype(np.float64))
         table[rows] -= means[field].astype(table.dtype)
+
+
+def pace(size: int, *parts: Rows) -> np.ndarray:
+    """float32 [size]: step length of each feature as a share of an id's.
+
+    A step on a feature of value x moves the score by x squared times its length, so a feature
+    whose values reach beyond 1 takes steps as much shorter.
+    """
+    reach = np.ones(size)
+    for rows in parts:
+        np.maximum.at(reach, rows.column, np.abs(rows.value))
+    return (1 / reach**2).astype(np.float32)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from threadpoolctl import threadpool_limits
 
 from fmpair.arrays import Rows
 from fmpair.engine.draws import GOLDEN, high, scramble
-from fmpair.engine.ranking import _select, all_threads
+from fmpair.engine.ranking import select, side_by_side
 
 SCORES_AT_ONCE = 1 << 21  # float32 scores of one batch: 8 MB a thread
 IN_ORDER, UNIFORM, WEIGHTED = range(3)
@@ -82,15 +80,7 @@ def judge(
         queries, row = np.unique(task.query[first:last], return_inverse=True)
         _judge_batch(np.asarray(scores(queries), np.float32), row, first, task, candidates, out)
 
-    threads = threads or all_threads()
-    firsts = range(0, units, batch)
-    with threadpool_limits(1 if threads > 1 else None, user_api="blas"):
-        if threads == 1 or len(firsts) == 1:
-            for first in firsts:
-                run(first)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(run, firsts))
+    side_by_side(run, range(0, units, batch), threads)
     return out
 
 
@@ -112,7 +102,7 @@ def _judge_batch(
         heap = np.full((len(row), out.best.shape[1]), -np.inf, np.float32)
         none = np.zeros(len(row) + 1, np.int64)
         filled = np.zeros(len(row), np.int64)
-        _select(values, 0, none, none.astype(np.int32), heap.shape[1], out.best[part], heap, filled)
+        select(values, 0, none, none.astype(np.int32), heap.shape[1], out.best[part], heap, filled)
 
 
 @njit(nogil=True, cache=True)

@@ -15,15 +15,16 @@ from numba import njit
 from fmpair.arrays import Rows
 from fmpair.engine.draws import high, low, scramble
 from fmpair.engine.rows import (
-    add,
     assign,
     blend,
+    blend_two,
     dot_difference,
     gather,
     gather_dot,
     gather_pairs,
     pair_step,
     pair_step_apart,
+    side_step,
 )
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -152,31 +153,33 @@ def build_item(scratch, row, items, i, table, bias, start, end, column, value, w
 
 
 @njit(nogil=True, cache=True)
-def move_attributes(scratch, table, bias, rate, keep, moves, a, a_end, b, b_end, column, value, s,
-                    bias_share, width):  # fmt: skip
+def move_attributes(scratch, table, bias, rate, keep, moves, other, a, a_end, b, b_end, column,
+                    value, s, bias_share, width):  # fmt: skip
     """The attributes [a, a_end) of the positive and [b, b_end) of the negative item.
 
-    Merged in order: one that both have moves once, along the difference of its two gradients.
+    One that both have moves once, along the difference of its two gradients: the negative's values
+    are laid out in `other` (zeros, one per attribute) and taken up from there by the positive's.
     scratch[1] and scratch[2] hold query + item side of the two.
     """
-    none, zero, one = np.int32(2147483647), np.float32(0.0), np.float32(1.0)
-    while a < a_end or b < b_end:
-        left = column[a] if a < a_end else none
-        right = column[b] if b < b_end else none
-        good = value[a] if left <= right else zero
-        bad = value[b] if right <= left else zero
-        f = np.int64(min(left, right))
-        gain = rate[f] * s
+    zero = np.float32(0.0)
+    for e in range(b, b_end):
+        other[column[e]] = value[e]
+    for e in range(a, a_end):
+        f, good = np.int64(column[e]), value[e]
+        bad, gain = other[f], rate[f] * s
+        other[f] = zero
         kept = keep[f] - gain * (good * good - bad * bad)
-        if left <= right:
-            blend(table, f, kept, scratch, 1, gain * good, width)
-            a += 1
-            kept = one
-        if right <= left:
-            blend(table, f, kept, scratch, 2, -gain * bad, width)
-            b += 1
+        blend_two(table, f, kept, scratch, 1, gain * good, 2, -gain * bad, width)
         bias[f] = bias_share * (keep[f] * bias[f] + gain * (good - bad))
         moves[f] += 1
+    for e in range(b, b_end):
+        f = np.int64(column[e])
+        bad, gain = other[f], rate[f] * s
+        if bad != zero:
+            other[f] = zero
+            blend(table, f, keep[f] + gain * bad * bad, scratch, 2, -gain * bad, width)
+            bias[f] = bias_share * (keep[f] * bias[f] - gain * bad)
+            moves[f] += 1
 
 
 @njit(nogil=True, cache=True)
@@ -210,21 +213,6 @@ def draw_ahead(visits, event, end, left, state, count, taken, ahead):
     return event, left, state, filled
 
 
-@njit(nogil=True, cache=True)
-def move_items(scratch, users, u, items, i, j, keep, gain, width):
-    """The user and two items with attributes: an item moves along query + the rest of its side.
-
-    Leaves query + item side in scratch[1] and scratch[2], their difference in scratch[0].
-    """
-    one = np.float32(1.0)
-    add(scratch, 1, scratch, 1, one, scratch, 0, width)
-    add(scratch, 2, scratch, 2, one, scratch, 0, width)
-    add(scratch, 0, scratch, 1, -one, scratch, 2, width)
-    blend(users, u, keep[0], scratch, 0, gain[0], width)
-    blend(items, i, keep[1] - gain[1], scratch, 1, gain[1], width)
-    blend(items, j, keep[2] + gain[1], scratch, 2, -gain[1], width)
-
-
 @njit(nogil=True, cache=True, fastmath=FAST)
 def run_cell(span, block, state, work, tables, query, attributes, step, taken, scratch, width):
     """Learn from the runs [span[0], span[1]) with the items [block[0], block[1]).
@@ -243,6 +231,7 @@ def run_cell(span, block, state, work, tables, query, attributes, step, taken, s
     if attributes is not None:
         (a_table, a_bias, a_moves, a_rate, a_keep), item_at, item_rows, bias_share = attributes
         a_start, a_column, a_value = item_rows
+        other = np.zeros(len(a_keep), np.float32)
     keep = (step.keep_user, step.keep_good, step.keep_bad)
     keep_bias = step.keep_bias
     ahead = np.empty((AHEAD, 2), np.int64)
@@ -309,9 +298,9 @@ def run_cell(span, block, state, work, tables, query, attributes, step, taken, s
                     s *= weight[e]
                 gain = (step.user_rate * s, step.item_rate * s)
                 if attributes is not None:
-                    move_items(scratch, users, u, items, i, j, keep, gain, width)
-                    move_attributes(scratch, a_table, a_bias, a_rate, a_keep, a_moves, a, a_end, b,
-                                    b_end, a_column, a_value, s, bias_share, width)  # fmt: skip
+                    side_step(users, u, items, i, j, scratch, keep, gain, width)
+                    move_attributes(scratch, a_table, a_bias, a_rate, a_keep, a_moves, other, a,
+                                    a_end, b, b_end, a_column, a_value, s, bias_share, width)  # fmt: skip
                 elif query is not None:
                     pair_step_apart(users, u, scratch, 0, items, i, j, keep, gain, width)
                 else:

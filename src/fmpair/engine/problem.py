@@ -12,14 +12,16 @@ POSITIVES = ("permutation", "bootstrap", "user")
 
 
 class Groups(NamedTuple):
-    """The features of a side by field. field: int32, share: float32, centred: bool, all [features].
+    """The features of a side by field. All arrays: one entry per feature.
 
-    share: how much of the field's occurrences a feature has; the shares of a field sum to 1.
+    field: int32. share: float32, how much of the field's occurrences a feature has; the shares of
+    a field sum to 1. owners: float32, how many users (or items) the field's values have on average.
     centred: the vectors of the feature's field are held to a mean (weighted by share) of zero.
     """
 
     field: np.ndarray
     share: np.ndarray
+    owners: np.ndarray
     centred: np.ndarray
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 from numba import njit
@@ -18,6 +19,11 @@ SCORES_AT_ONCE = 1 << 20  # float32 scores of one batch: 4 MB a thread, which st
 def all_threads() -> int:
     """The number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def compiled_at() -> Path:
+    """The folder in which numba keeps what it has compiled."""
+    return Path(str(select.stats.cache_path))
 
 
 def top(
@@ -35,7 +41,7 @@ def top(
     filled = np.zeros(count, np.int64)
 
     def work(first: int, scores: np.ndarray) -> None:
-        _select(scores, first, hidden.start, hidden.column, n, best, score, filled)
+        select(scores, first, hidden.start, hidden.column, n, best, score, filled)
 
     _in_batches(queries, items, constants, work, threads)
     return best, score, filled
@@ -63,27 +69,34 @@ def _in_batches(
     rows = int(np.clip(SCORES_AT_ONCE // max(len(items), 1), 1, 1024))
     matrix = np.ascontiguousarray(np.column_stack([items, constants]).T, np.float32)
 
-    def batches() -> Iterator[int]:
-        return iter(range(0, len(queries), rows))
-
     def run(first: int) -> None:
         part = queries[first : first + rows]
         ones = np.ones((len(part), 1), np.float32)
         work(first, np.hstack([part, ones]).astype(np.float32) @ matrix)
 
+    side_by_side(run, range(0, len(queries), rows), threads)
+
+
+def side_by_side(run: Callable[[int], None], firsts: Sequence[int], threads: int | None) -> None:
+    """Call run(first) for every batch on so many threads (None: all), the BLAS on one each."""
     threads = threads or all_threads()
     with threadpool_limits(1 if threads > 1 else None, user_api="blas"):
-        if threads == 1 or len(queries) <= rows:
-            for first in batches():
+        if threads == 1 or len(firsts) <= 1:
+            for first in firsts:
                 run(first)
             return
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(run, batches()))
+            list(pool.map(run, firsts))
 
 
 @njit(nogil=True, cache=True)
-def _select(scores, first, start, column, n, best, score, filled):
-    """Keep the n best of each row in a heap with the worst on top, then sort them."""
+def select(scores, first, start, column, n, best, score, filled):
+    """The n best of each row: kept in a heap with the worst on top, then sorted.
+
+    scores: float32 [rows, items], its row r asks as query first + r; start, column: the items left
+    out of each query's list, which become -inf. Written at the query's place: best int32 [queries,
+    n], score float32 [queries, n] (given as -inf), filled int64 [queries], how many there are.
+    """
     for r in range(len(scores)):
         row, query = scores[r], first + r
         for e in range(start[query], start[query + 1]):
@@ -135,9 +148,7 @@ def _replace(heap, held, size, value, item):
         child = 2 * place + 1
         if child >= size:
             break
-        if child + 1 < size and _worse(
-            heap[child + 1], held[child + 1], heap[child], held[child]
-        ):
+        if child + 1 < size and _worse(heap[child + 1], held[child + 1], heap[child], held[child]):
             child += 1
         if not _worse(heap[child], held[child], value, item):
             break

@@ -14,7 +14,7 @@ import numpy as np
 
 from fmpair.arrays import Rows
 from fmpair.engine import plan
-from fmpair.engine.decay import centre, decay
+from fmpair.engine.decay import centre, decay, pace
 from fmpair.engine.draws import GOLDEN, MASK, mixed, stream
 from fmpair.engine.problem import Parameters, Problem, Settings
 
@@ -60,7 +60,11 @@ def epoch(state: State, number: int, rate: float) -> float:
     if state.deal is None or (number - 1) % settings.deal_every == 0:
         state.deal = plan.deal(state.events, blocks, settings.seed, number)
     losses: list[float] = []
-    settings = _with_decays(state)
+    settings, problem = _with_decays(state), state.problem
+    paces = {
+        "query": pace(len(state.parameters.query), problem.contexts, problem.user_rows),
+        "features": pace(len(state.parameters.features), problem.item_rows),
+    }
     for turn in range(blocks):
         copies, moves = [], []
         for t in range(blocks):
@@ -71,7 +75,7 @@ def epoch(state: State, number: int, rate: float) -> float:
             moved = (np.zeros(len(own.query)), np.zeros(len(own.features)))
             for pair in _pairs(state, t, (t + turn) % blocks, number):
                 losses.append(pair_loss(own, pair))
-                take_step(own, pair, settings, rate)
+                take_step(own, pair, settings, rate, paces)
                 moved[0][pair.query[0]] += 1
                 moved[1][np.union1d(pair.good[0], pair.bad[0])] += 1
             copies.append(own)
@@ -139,13 +143,26 @@ def gradients(parameters: Parameters, pair: Pair) -> dict[tuple[str, int], np.nd
     return out
 
 
-def take_step(parameters: Parameters, pair: Pair, settings: Settings, rate: float) -> None:
-    """theta <- theta + rate * (weight * sigma(-g) * dg/dtheta - lambda * theta), all at once."""
+def take_step(
+    parameters: Parameters, pair: Pair, settings: Settings, rate: float, paces: dict
+) -> None:
+    """theta <- theta + rate * (weight * sigma(-g) * dg/dtheta - lambda * theta), all at once.
+
+    paces: step lengths of the features of each side, by row.
+    """
     strength = pair.weight * -math.expm1(-pair_loss(parameters, pair))
     for (table, row), slope in gradients(parameters, pair).items():
         decay, speed = _decay_and_speed(settings, table, row, row == pair.i)
+        step = rate * speed * paces.get(table.replace("feature_bias", "features"), _Ones())[row]
         target = getattr(parameters, table)
-        target[row] += rate * speed * (strength * slope - decay * target[row])
+        target[row] += step * (strength * slope - decay * target[row])
+
+
+class _Ones:
+    """The pace of ids: one for every row."""
+
+    def __getitem__(self, row: int) -> float:
+        return 1.0
 
 
 def _decay_and_speed(settings: Settings, table: str, row: int, positive: bool) -> tuple:

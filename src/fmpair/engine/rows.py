@@ -14,6 +14,7 @@ from numba.extending import intrinsic
 
 LANES = 4
 CHUNK = 16
+WIDE = 32  # of sums over entries, whose every piece walks the entries anew
 FLOAT = ir.FloatType()
 INT32 = ir.IntType(32)
 INT64 = ir.IntType(64)
@@ -59,10 +60,10 @@ class _Emitter:
         offset = self.builder.mul(self.values[index], ir.Constant(INT64, self.columns))
         return self.builder.gep(self.data(table), [offset])
 
-    def chunks(self):
+    def chunks(self, most: int = CHUNK):
         """(offset, lanes) of the pieces a row is worked in."""
-        for offset in range(0, self.columns, CHUNK):
-            yield offset, min(CHUNK, self.columns - offset)
+        for offset in range(0, self.columns, most):
+            yield offset, min(most, self.columns - offset)
 
     def at(self, row, offset, lanes):
         place = self.builder.gep(row, [ir.Constant(INT64, offset)])
@@ -165,24 +166,6 @@ def assign(typing, target, t, source, s, width):
 
 
 @intrinsic
-def add(typing, target, t, left, l, gain, right, r, width):
-    """target[t] = left[l] + gain * right[r]"""
-    real = types.float32
-    signature = types.void(
-        target, types.int64, left, types.int64, real, right, types.int64, width
-    )
-
-    def generate(context, builder, signature, arguments):
-        e = _Emitter(context, builder, signature, arguments)
-        to, a, b, gain = e.row(0, 1), e.row(2, 3), e.row(5, 6), arguments[4]
-        for o, n in e.chunks():
-            e.store(e.fma(e.splat(gain, n), e.load(b, o, n), e.load(a, o, n), n), to, o, n)
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@intrinsic
 def blend(typing, target, t, keep, source, s, gain, width):
     """target[t] = keep * target[t] + gain * source[s]"""
     real = types.float32
@@ -233,7 +216,7 @@ def gather(typing, target, t, source, s, table, start, end, column, value, width
     def generate(context, builder, signature, arguments):
         e = _Emitter(context, builder, signature, arguments)
         to, source_row = e.row(0, 1), e.row(2, 3)
-        for o, n in e.chunks():
+        for o, n in e.chunks(WIDE):
             e.store(_gathered(e, source_row, o, n, squares=False)[0], to, o, n)
         return context.get_dummy_value()
 
@@ -274,7 +257,7 @@ def gather_pairs(typing, target, t, source, s, table, start, end, column, value,
         e = _Emitter(context, builder, signature, arguments)
         to, source_row = e.row(0, 1), e.row(2, 3)
         sums: dict[int, ir.Value] = {}
-        for o, n in e.chunks():
+        for o, n in e.chunks(WIDE):
             own = e.load(source_row, o, n)
             total, squares = _gathered(e, source_row, o, n, squares=True)
             e.store(total, to, o, n)
@@ -283,6 +266,60 @@ def gather_pairs(typing, target, t, source, s, table, start, end, column, value,
             sums[n] = builder.fadd(sums[n], rest) if n in sums else rest
         twice = e.total([(vector, lanes) for lanes, vector in sums.items()])
         return builder.fmul(ir.Constant(FLOAT, 0.5), twice)
+
+    return signature, generate
+
+
+@intrinsic
+def blend_two(typing, target, t, keep, source, s, gain, r, loss, width):
+    """target[t] = keep * target[t] + gain * source[s] + loss * source[r]"""
+    real, index = types.float32, types.int64
+    signature = types.void(target, index, real, source, index, real, index, real, width)
+
+    def generate(context, builder, signature, arguments):
+        e = _Emitter(context, builder, signature, arguments)
+        to, first, second = e.row(0, 1), e.row(3, 4), e.row(3, 6)
+        keep, gain, loss = arguments[2], arguments[5], arguments[7]
+        for o, n in e.chunks():
+            kept = e.scaled(keep, e.load(to, o, n), n)
+            kept = e.fma(e.splat(gain, n), e.load(first, o, n), kept, n)
+            e.store(e.fma(e.splat(loss, n), e.load(second, o, n), kept, n), to, o, n)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def side_step(typing, users, u, items, i, j, scratch, keep, gain, width):
+    """One step on a pair of items with attributes.
+
+    scratch: 0 the query q, 1 and 2 the two item sides p; becomes their difference, and q + p each.
+    An item moves along q + p less its own vector. keep, gain: as in `pair_step`.
+    """
+    keeps, gains = types.UniTuple(types.float32, 3), types.UniTuple(types.float32, 2)
+    index = types.int64
+    signature = types.void(users, index, items, index, index, scratch, keeps, gains, width)
+
+    def generate(context, builder, signature, arguments):
+        e = _Emitter(context, builder, signature, arguments)
+        user, good, bad, q = e.row(0, 1), e.row(2, 3), e.row(2, 4), e.data(5)
+        p, r = (builder.gep(q, [ir.Constant(INT64, n * e.columns)]) for n in (1, 2))
+        keep_u, keep_i, keep_j = cgutils.unpack_tuple(builder, arguments[6], 3)
+        gain_u, gain_i = cgutils.unpack_tuple(builder, arguments[7], 2)
+        loss = builder.fneg(gain_i)
+        keep_i, keep_j = builder.fsub(keep_i, gain_i), builder.fadd(keep_j, gain_i)
+        for o, n in e.chunks():
+            x, a, b = e.load(q, o, n), e.load(p, o, n), e.load(r, o, n)
+            apart, along, against = builder.fsub(a, b), builder.fadd(x, a), builder.fadd(x, b)
+            for value, row in ((apart, q), (along, p), (against, r)):
+                e.store(value, row, o, n)
+            for row, kept, step, way in (
+                (user, keep_u, gain_u, apart), (good, keep_i, gain_i, along),
+                (bad, keep_j, loss, against),
+            ):  # fmt: skip
+                own = e.scaled(kept, e.load(row, o, n), n)
+                e.store(e.fma(e.splat(step, n), way, own, n), row, o, n)
+        return context.get_dummy_value()
 
     return signature, generate
 

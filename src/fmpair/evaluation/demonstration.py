@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from fmpair.arrays import empty_rows
 from fmpair.data import Dataset
 from fmpair.data.split import holdout
 from fmpair.data.synthetic import World
-from fmpair.metrics import Metric
+from fmpair.evaluation.evaluate import evaluate
+from fmpair.evaluation.protocol import Protocol
 from fmpair.models.fm_pair import FMPair
 from fmpair.models.popularity import Popularity
 from fmpair.models.recommender import Recommender
@@ -45,11 +46,20 @@ def parts(world: World, seed: int = 0) -> tuple[Dataset, Dataset]:
 def trials(world: World, seed: int = 0) -> Iterator[Trial]:
     """Ways to rank, from the simplest to the best possible."""
     train, test = parts(world, seed)
-    recipe = FMPair(seed=seed)
-    yield _judged("popularity", Popularity().fit(train), test)
-    yield _judged("FM-Pair without context", recipe.fit(replace(train, context=())), test)
-    yield _judged("FM-Pair with context", recipe.fit(train), test)
-    yield Trial("oracle", _means(_oracle_ranks(world, test)))
+    blind = replace(train, context=())
+    fits: list[tuple[str, Any, Dataset]] = [
+        ("popularity", Popularity(), train),
+        ("FM-Pair without context", FMPair(seed=seed), blind),
+        ("FM-Pair with context", FMPair(seed=seed), train),
+    ]
+    for name, recipe, events in fits:
+        model = recipe.fit(events)
+        yield Trial(name, _values(model, train, test), model)
+
+    def truth(asked: Dataset) -> np.ndarray:
+        return world.scores(asked.user, asked.columns.select(asked.context))
+
+    yield Trial("oracle", _values(truth, train, test))
 
 
 def busiest_user(data: Dataset) -> int:
@@ -57,22 +67,6 @@ def busiest_user(data: Dataset) -> int:
     return int(np.bincount(data.user).argmax())
 
 
-def _judged(name: str, model: Recommender, test: Dataset) -> Trial:
-    from fmpair.engine.ranking import ranks
-
-    queries = model.query_vectors(test.frame().select("user", *model.space.context))
-    nothing = empty_rows(len(test))
-    above, level = ranks(queries, model.item_vectors, model.item_constants, nothing, test.item)
-    return Trial(name, _means(1 + above + level / 2), model)
-
-
-def _oracle_ranks(world: World, test: Dataset) -> np.ndarray:
-    """float64 [events]: the rank of each test event's item by its true probability."""
-    scores = world.scores(test.user, test.columns.select(test.context))
-    own = np.take_along_axis(scores, test.item[:, None].astype(np.int64), axis=1)
-    level = (scores == own).sum(axis=1) - 1  # the item itself is not beside itself
-    return 1 + (scores > own).sum(axis=1) + level / 2
-
-
-def _means(rank: np.ndarray) -> tuple[float, ...]:
-    return tuple(float(Metric.parse(metric).values(rank).mean()) for metric in METRICS)
+def _values(model: Any, train: Dataset, test: Dataset) -> tuple[float, ...]:
+    judged = evaluate(model, train, test, Protocol(seen="none"), METRICS)
+    return tuple(judged.means.values())

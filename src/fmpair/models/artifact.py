@@ -78,7 +78,10 @@ def load(path: str | Path) -> Recommender:
         )
     blank = content.replace(header["sha256"].encode(), BLANK.encode(), 1)
     if hashlib.sha256(blank).hexdigest() != header["sha256"]:
-        raise ModelFileError(f"{str(path)!r} is damaged: its checksum does not match. Restore it from a copy or fit again")  # fmt: skip
+        raise ModelFileError(
+            f"{str(path)!r} is damaged: its checksum does not match. Restore it from a copy or fit "
+            "again"
+        )
     try:
         return _model(safetensors.load(content), header)
     except (SafetensorError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
@@ -112,8 +115,10 @@ def _model(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Recommende
         header["whole"],
     )
     parameters = Parameters(*(tensors[name] for name in Parameters._fields))
-    rows = [Rows(*(tensors[f"{name}.{part}"] for part in Rows._fields)) for name in ROWS]
-    return Recommender(space, parameters, *rows, _recipe(header), header["frame"])
+    rows = {name: Rows(*(tensors[f"{name}.{part}"] for part in Rows._fields)) for name in ROWS}
+    return Recommender(
+        space, parameters, recipe=_recipe(header), frame_kind=header["frame"], **rows
+    )
 
 
 def _recipe(header: dict[str, Any]) -> Any:

@@ -35,10 +35,11 @@ def explain_terms(model: Recommender, queries: Queries, item: int) -> pl.DataFra
 
 def _query_parts(model: Recommender, queries: Queries) -> tuple[list[str], np.ndarray]:
     """Labels and scaled vectors of what asks: the user and every query feature."""
-    names, vectors = [], []
-    if queries.user[0] >= 0:
-        names.append(f"user={queries.shown['user'][0]}")
-        vectors.append(model.parameters.users[queries.user[0]].astype(np.float64))
+    number = int(queries.user[0])
+    known = number >= 0
+    names = [f"user={queries.shown['user'][0]}" if known else "a usual user"]
+    own = model.parameters.users[number] if known else model.usual_user
+    vectors = [own.astype(np.float64)]
     labels = model.space.query.labels()
     for column, value in zip(queries.rows.column, queries.rows.value):
         names.append(labels[column])

@@ -154,6 +154,8 @@ def _problem(
 ) -> Problem:
     """The new events, and what their users had before as known: never drawn as a negative."""
     fresh = problem_of(recipe, space, data)
+    # The mean of a few new events is not the mean of all: fields stay where they are centred.
+    groups = fresh.query_groups._replace(centred=np.zeros(space.query.size, bool))
     owner, item = model.seen.owner.astype(np.int32), model.seen.column
     mine = np.isin(owner, data.user)
     count = int(mine.sum())
@@ -164,5 +166,5 @@ def _problem(
         weight=np.concatenate([fresh.weight, np.ones(count, np.float32)]),
         known=np.concatenate([fresh.known, np.ones(count, bool)]),
         situation=np.concatenate([fresh.situation, np.zeros(count, np.int32)]),
-        drawn=drawn, user_rows=grown.user_rows, item_rows=grown.item_rows,
+        drawn=drawn, user_rows=grown.user_rows, item_rows=grown.item_rows, query_groups=groups,
     )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fmpair.engine.problem import Groups, Problem
 from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
@@ -14,7 +15,9 @@ from fmpair.models.option import GROUPS
 
 # Found on validation parts of the public sets, see docs/model.md.
 USER, ITEM, BIAS = 0.01, 0.005, 0.05
-THRESHOLD = 0.015  # of a field whose regularisation follows its strength, see engine.decay
+# A field's regularisation follows its strength, see engine.decay. A value that few users (items)
+# have repeats what their own vectors say, so its field must pull harder to be believed.
+THRESHOLD, FEW = 0.015, 25.0
 
 
 ROLES = {"context": "context", "user": "user_features", "item": "item_features"}
@@ -36,7 +39,9 @@ class Penalties(NamedTuple):
     feature_threshold: np.ndarray
 
 
-def penalties(given: float | Mapping[str, float] | None, space: FeatureSpace) -> Penalties:
+def penalties(
+    given: float | Mapping[str, float] | None, space: FeatureSpace, problem: Problem
+) -> Penalties:
     """Every penalty, from what the recipe gives, the fields' own options, and the defaults."""
     if given is None:
         named: Mapping[str, float] = {}
@@ -47,21 +52,24 @@ def penalties(given: float | Mapping[str, float] | None, space: FeatureSpace) ->
         if name not in GROUPS and name not in fields:
             raise OptionError(unknown("regularization", name, [*GROUPS, *fields]))
     item = named.get("item", ITEM)
-    query, query_threshold = _by_feature(space.query, named)
-    features, feature_threshold = _by_feature(space.item, named)
+    query, query_threshold = _by_feature(space.query, problem.query_groups, named)
+    features, feature_threshold = _by_feature(space.item, problem.item_groups, named)
     return Penalties(
         named.get("user", USER), item, named.get("negative", item), named.get("bias", BIAS),
         query, features, query_threshold, feature_threshold,
     )  # fmt: skip
 
 
-def _by_feature(side: Side, named: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+def _by_feature(
+    side: Side, groups: Groups, named: Mapping[str, float]
+) -> tuple[np.ndarray, np.ndarray]:
     """(fixed penalty, threshold) of every feature: float32 [features] each."""
     given = [_given(encoder, named) for encoder in side.encoders]
-    sizes = [encoder.size for encoder in side.encoders]
     fixed = np.array([0.0 if value is None else value for value in given], np.float32)
-    threshold = np.array([THRESHOLD if value is None else 0.0 for value in given], np.float32)
-    return np.repeat(fixed, sizes), np.repeat(threshold, sizes)
+    adaptive = np.array([value is None for value in given], bool)
+    few = np.sqrt(np.maximum(1, FEW / np.maximum(groups.owners, 1)))
+    threshold = np.where(adaptive[groups.field], THRESHOLD * few, 0).astype(np.float32)
+    return fixed[groups.field], threshold
 
 
 def _given(encoder: Encoder, named: Mapping[str, float]) -> float | None:

@@ -25,11 +25,14 @@ class Popularity:
         users, items = len(events.users), len(events.items)
         times = np.bincount(events.item, minlength=items).astype(np.float32)
         space = FeatureSpace.fit(events)  # so that contexts may be asked for, and change nothing
-        empty = (np.zeros((size, 0), np.float32) for size in (space.query.size, space.item.size))
         parameters = Parameters(
-            np.zeros((users, 0), np.float32), np.zeros((items, 0), np.float32), times,
-            *empty, np.zeros(space.item.size, np.float32),
-        )  # fmt: skip
+            users=_no_vectors(users),
+            items=_no_vectors(items),
+            item_bias=times,
+            query=_no_vectors(space.query.size),
+            features=_no_vectors(space.item.size),
+            feature_bias=np.zeros(space.item.size, np.float32),
+        )
         return Recommender(
             space, parameters, empty_rows(users), empty_rows(items), events.seen, self,
             events.frame_kind,
@@ -41,3 +44,7 @@ class Popularity:
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Popularity:
         return cls(**options)
+
+
+def _no_vectors(rows: int) -> np.ndarray:
+    return np.zeros((rows, 0), np.float32)

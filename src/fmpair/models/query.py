@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, join_rows, stack_rows
+from fmpair.arrays import Rows, join_rows, stack_rows, starts
 from fmpair.data.frame import to_polars
 from fmpair.data.roles import ALIASES, find_column
 from fmpair.data.vocabulary import Vocabulary
@@ -73,12 +73,17 @@ def queries_of(
     if unknown == "error":
         _refuse_unseen(model, "context", shown, unseen)
     rows = join_rows([profiles, contexts])
-    vectors = rows.dot(model.parameters.query)
-    known = user >= 0
-    vectors[known] += model.parameters.users[user[known]]
     if unknown == "popular":
-        vectors[~known] = 0
-    return Queries(user, rows, vectors, shown)
+        rows = rows._replace(value=np.where(nobody[rows.owner], 0, rows.value).astype(np.float32))
+    own = model.parameters.users[np.maximum(user, 0)]
+    own[user < 0] = model.usual_user
+    return Queries(user, rows, rows.dot(model.parameters.query) + own, shown)
+
+
+def usual_user(users: np.ndarray, seen: Rows) -> np.ndarray:
+    """float32 [factors]: the mean vector of users with events; nobody knows better of a stranger."""
+    known = np.diff(seen.start) > 0
+    return users[known].mean(axis=0) if known.any() else np.zeros(users.shape[1], np.float32)
 
 
 def _check_columns(model: Recommender, frame: pl.DataFrame, user: str | None) -> None:
@@ -89,12 +94,19 @@ def _check_columns(model: Recommender, frame: pl.DataFrame, user: str | None) ->
             raise UnknownError(unknown_message("context", name, model.space.context))
 
 
+def _known_rows(rows: Rows, number: np.ndarray) -> Rows:
+    """The rows of the given numbers; none for number -1."""
+    taken = rows.take(np.maximum(number, 0))
+    kept = (number >= 0)[taken.owner]
+    lengths = np.where(number < 0, 0, np.diff(taken.start))
+    return Rows(starts(lengths), taken.column[kept], taken.value[kept])
+
+
 def _profiles(
     model: Recommender, shown: pl.DataFrame, user: np.ndarray, given: Any, unknown: str
 ) -> tuple[Rows, np.ndarray]:
     """(attributes of each query's user, whether they were given): else those known, else none."""
-    none = Rows(np.zeros(2, np.int64), model.user_rows.column[:0], model.user_rows.value[:0])
-    known = stack_rows(model.user_rows, none).take(np.where(user < 0, model.user_rows.size, user))
+    known = _known_rows(model.user_rows, user)
     if given is None:
         return known, np.zeros(len(user), bool)
     table, place = _given_table(given, shown)

@@ -19,7 +19,10 @@ from fmpair.errors import OptionError, UnknownError, unknown
 from fmpair.features import FeatureSpace
 from fmpair.models import listing, similarity
 from fmpair.models.explanation import explain_terms
-from fmpair.models.query import Queries, ids_of, queries_of
+from fmpair.models.query import Queries, ids_of, queries_of, usual_user
+
+
+QUERIES_AT_ONCE = 100_000  # bounds the memory of a listing for everyone
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,11 @@ class Recommender:
     def user_ids(self) -> np.ndarray:
         """The users' own ids [users]."""
         return self.space.users.ids.to_numpy()
+
+    @cached_property
+    def usual_user(self) -> np.ndarray:
+        """float32 [factors]: the vector that stands in for a user not known."""
+        return usual_user(self.parameters.users, self.seen)
 
     @cached_property
     def item_ids(self) -> np.ndarray:
@@ -97,13 +105,16 @@ class Recommender:
         candidates: only these items; exclude: none of these.
         user_features: attributes of a new user (a mapping), or a table keyed by user.
         unknown: what to do with an id or value not seen in training: error, features (go by the
-        features that are known), popular (an unknown user gets the order of the constants).
+        features that are known, for a usual user), popular (a usual user, whatever is known).
         Gives a frame (user, context, item, score, rank) of the kind the model was fitted with.
         """
         frame = self._query_frame(users, context)
-        queries = queries_of(self, frame, unknown=unknown, user_features=user_features)
-        out = listing.recommended(self, queries, n, exclude_seen, candidates, exclude)
-        return self._given_back(out, users)
+        lists = []
+        for first in range(0, max(len(frame), 1), QUERIES_AT_ONCE):
+            part = frame[first : first + QUERIES_AT_ONCE]
+            queries = queries_of(self, part, unknown=unknown, user_features=user_features)
+            lists.append(listing.recommended(self, queries, n, exclude_seen, candidates, exclude))
+        return self._given_back(pl.concat(lists), users)
 
     def recommend_users(
         self, item: Any, n: int = 10, *, context: Mapping[str, Any] | None = None,

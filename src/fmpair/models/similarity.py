@@ -6,12 +6,17 @@ import numpy as np
 import polars as pl
 
 from fmpair.data.vocabulary import Vocabulary
+from fmpair.errors import OptionError
 from fmpair.models.option import whole
 
 
 def nearest(vectors: np.ndarray, number: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     """(numbers, cosines) of the n rows nearest to a row, itself left out."""
     whole("n", n, 1)
+    if not vectors.shape[1]:
+        raise OptionError(
+            "a model without vectors, such as Popularity, knows nothing of similarity"
+        )
     norms = np.linalg.norm(vectors, axis=1)
     cosine = vectors @ vectors[number] / np.maximum(norms * norms[number], 1e-12)
     cosine[number] = -np.inf

@@ -15,6 +15,7 @@ from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.features import FeatureSpace, Side, situations
 from fmpair.models.groups import item_groups, query_groups
 from fmpair.models.penalty import penalties
+from fmpair.models.query import usual_user
 from fmpair.models.recommender import Recommender
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 DEAL_EVERY = 5  # epochs between two deals of the strata plan
 LAST_RATE = 0.1  # share of the learning rate left in the last epoch
-LOST = 4.0  # a mean loss no sane run has: a coin flip's is 0.69
+LOST = 100.0  # a number no sane run has in its tables: scores are a few units apart
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,6 @@ def learn(
     if users_only:
         settings = settings._replace(item_rate=0.0, feature_rate=0.0)
     state = cpu.begin(problem, first, settings)
-
     reached = 0
 
     def make(number: int) -> Recommender:
@@ -78,16 +78,19 @@ def learn(
     def epochs() -> Iterator[Epoch]:
         nonlocal reached
         for number in range(1, recipe.epochs + 1):
-            reached = number
-            began = time.perf_counter()
-            done = (number - 1) / max(recipe.epochs - 1, 1)
-            rate = recipe.learning_rate * (1 - (1 - LAST_RATE) * done)
-            loss = cpu.epoch(state, number, rate)
-            if not loss < LOST:
+            reached, began = number, time.perf_counter()
+            loss = cpu.epoch(state, number, learning_rate(recipe, number))
+            if not cpu.largest(state) < LOST:
                 raise TrainingError(_diverged(recipe, space, problem, number))
             yield Epoch(number, time.perf_counter() - began, loss, make)
 
     return epochs()
+
+
+def learning_rate(recipe: FMPair, number: int) -> float:
+    """The step length of an epoch: it falls in a straight line."""
+    done = (number - 1) / max(recipe.epochs - 1, 1)
+    return recipe.learning_rate * (1 - (1 - LAST_RATE) * done)
 
 
 def check_trainable(data: Dataset) -> None:
@@ -159,7 +162,7 @@ def settings_of(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Settin
     from fmpair.engine.problem import Settings
     from fmpair.engine.ranking import all_threads
 
-    own = penalties(recipe.regularization, space)
+    own = penalties(recipe.regularization, space, problem)
     users, items = len(np.unique(problem.user)), int(problem.drawn.sum())
     blocks = recipe.blocks or choose_blocks(users, items, len(problem.user), recipe.factors)
     if blocks > max(items // 2, 1):
@@ -174,13 +177,14 @@ def settings_of(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Settin
 
 
 def settle_cold(parameters: Parameters, problem: Problem, seen: Rows) -> Parameters:
-    """Ids never learned from keep no random vector, and a constant as of the rarest items.
+    """Ids never learned from: users get the usual one's vector, items none and a rare one's bias.
 
     Otherwise an item nobody chose would stand above known ones by chance.
     """
     times = np.bincount(seen.column, weights=seen.value, minlength=problem.items)
     cold, warm = times == 0, times > 0
-    parameters.users[np.diff(seen.start) == 0] = 0
+    absent = np.diff(seen.start) == 0
+    parameters.users[absent] = usual_user(parameters.users, seen)
     if cold.any() and warm.any():
         rare = warm & (times <= np.quantile(times[warm], 0.1))
         parameters.items[cold] = 0

@@ -21,9 +21,7 @@ from fmpair.models.training import Epoch
 MOST_EVENTS = 10_000  # more held-out events than this are sampled: enough to tell epochs apart
 
 
-def validation_parts(
-    data: Dataset, validation: Any, seed: int
-) -> tuple[Dataset, Dataset | None]:
+def validation_parts(data: Dataset, validation: Any, seed: int) -> tuple[Dataset, Dataset | None]:
     """(events to learn from, events held out)."""
     if validation is None:
         return data, None
@@ -51,6 +49,7 @@ class Validation:
 
     def __post_init__(self) -> None:
         self.formula = Metric.parse(self.metric)
+        self.formula.values(np.ones(1))  # a metric that needs more than ranks says so now
         whole("patience", self.patience, 1)
         known = self.train.users.numbers(self.held_out.users.ids)[self.held_out.user] >= 0
         known &= self.train.items.numbers(self.held_out.items.ids)[self.held_out.item] >= 0
