@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+PIECE = 1 << 20
+
 
 class Rows(NamedTuple):
     """Sparse rows: row r holds column[start[r]:start[r+1]] with the same slice of value.
@@ -47,6 +49,19 @@ def starts(lengths: np.ndarray) -> np.ndarray:
     """Offsets of consecutive pieces of the given lengths: int64 [n + 1]."""
     out = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=out[1:])
+    return out
+
+
+def tally(numbers: np.ndarray, size: int, weights: np.ndarray | None = None) -> np.ndarray:
+    """How often each number below `size` occurs (int64), or the sum of its weights (float64).
+
+    In pieces: bincount alone would make an eight-byte copy of everything first.
+    """
+    out = np.zeros(size, np.int64 if weights is None else np.float64)
+    for first in range(0, len(numbers), PIECE):
+        piece = slice(first, first + PIECE)
+        own = None if weights is None else weights[piece]
+        out += np.bincount(numbers[piece], own, minlength=size)
     return out
 
 

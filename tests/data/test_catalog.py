@@ -143,7 +143,9 @@ def served(tmp_path, monkeypatch):
 def test_a_set_is_downloaded_once_and_checked(served, monkeypatch, tmp_path):
     toy = served(hashlib.sha256(b"user,item\n1,2\n").hexdigest())
     monkeypatch.setattr(catalog, "SETS", (toy,))
+    assert catalog.held("toy") is None
     assert catalog.load("toy").frame().rows() == [(1, 2)]
+    assert catalog.held("toy") == catalog.fetch("toy")
     (tmp_path / "site" / "clicks.csv").unlink()
     assert catalog.load("toy").frame().rows() == [(1, 2)], "the second time it is there"
     (catalog.fetch("toy") / "clicks.csv").write_text("user,item\n1,3\n")

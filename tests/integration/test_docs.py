@@ -3,16 +3,21 @@
 The blocks of a page run in order, in one namespace and in one folder. A fence ``python no-run``
 is left alone. A fence ``output`` right after a block must be what the block prints; figures that
 training makes stand in a fence ``text``, which is not compared: they may differ by machine.
+The commands in fences ``sh`` of docs/commands.md run too, and none may fail.
 """
 
 import contextlib
 import io
 import re
+import shlex
 from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 import pytest
+
+from fmpair.cli import run
+from fmpair.cli.application import VERBS
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -86,6 +91,17 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, m
             if block.output is not None:
                 said = without_trailing_blanks(block.output)
                 assert without_trailing_blanks(printed.getvalue()) == said
+
+
+def test_the_commands_of_the_page_about_them_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "commands.md").read_text("utf-8").replace("\\\n", "")
+    fences = [fence["text"] for fence in FENCE.finditer(text) if fence["info"] == "sh"]
+    lines = [shlex.split(line) for fence in fences for line in fence.splitlines()]
+    assert {line[1] for line in lines} == set(VERBS) - {"demo"}, "demo has a test of its own"
+    for program, *arguments in lines:
+        assert program == "fmpair"
+        assert run(arguments) == 0, arguments
 
 
 def test_every_page_that_the_readme_names_is_there():

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fmpair.arrays import Rows
 from fmpair.engine import plan
 from fmpair.engine.decay import centre, decay, pace
 from fmpair.engine.draws import stream
 from fmpair.engine.kernel import Attributes, Query, Shared, Step, Tables, Work, run_cell
 from fmpair.engine.merge import merge
 from fmpair.engine.problem import Parameters, Problem, Settings
-from fmpair.engine.rows import aligned, padded, width_of
+from fmpair.engine.rows import aligned, padded, taken, width_of
 
 NOTHING = np.zeros(0, np.float32)
+NONE = np.zeros(0, np.int32)
 SCRATCH_ROWS = 3
 
 
@@ -30,9 +32,10 @@ class State:
     parameters: Parameters
     deal: plan.Deal | None = None
     work: Work | None = None
-    situation: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    situation: np.ndarray = field(default_factory=lambda: NONE)
     query: list[Shared] = field(default_factory=list)
     features: list[Shared] = field(default_factory=list)
+    seen: Rows | None = None
 
 
 def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State:
@@ -86,25 +89,47 @@ def largest(state: State) -> float:
     return float(np.max([max(-t.min(), t.max()) for t in tables]))
 
 
+def seen(state: State) -> Rows:
+    """Per user the distinct items of the events, sorted; values are how often each occurs."""
+    if state.seen is None:
+        state.seen = plan.distinct(state.events.start, state.events.item.copy())
+    return state.seen
+
+
 def snapshot(state: State) -> Parameters:
     """The parameters as they are now, by original numbers and without padding."""
-    tables = state.parameters
-    users, items, bias = tables.users, tables.items, tables.item_bias
+    tables, k = state.parameters, state.factors
+    users, items, bias = tables.users[:, :k], tables.items[:, :k], tables.item_bias
     if state.deal is not None:
-        users, items = _restored(users, state.deal.user_at), _restored(items, state.deal.item_at)
-        bias = _restored(bias, state.deal.item_at)
-    k = state.factors
+        user_from, item_from = _places(state.deal.user_at), _places(state.deal.item_at)
+        users, items, bias = users[user_from], items[item_from], bias[item_from]
     query = state.query[0].table[:, :k].copy() if state.query else tables.query
     features = state.features[0].table[:, :k].copy() if state.features else tables.features
     feature_bias = state.features[0].bias.copy() if state.features else tables.feature_bias
-    return Parameters(users[:, :k].copy(), items[:, :k].copy(), bias.copy(), query, features,
-                      feature_bias)  # fmt: skip
+    return Parameters(users, items, bias, query, features, feature_bias)
+
+
+def finish(state: State) -> None:
+    """Let go of what only further epochs would need."""
+    if state.work is None or state.deal is None:
+        return
+    state.deal = state.deal._replace(run_user=NONE, run_start=NONE, item=NONE, event=NONE)
+    state.work, state.situation = None, NONE
+    if state.seen is None:
+        state.seen = plan.distinct(state.events.start, state.events.item)
+    state.events = state.events._replace(item=NONE, event=NONE)
 
 
 def _copies(table: np.ndarray, bias: np.ndarray, count: int) -> list[Shared]:
     """A cell's own copy of a shared table, `count` times; rates are set by `_with_rates`."""
     return [
-        Shared(aligned(table), bias.astype(np.float32), np.zeros(len(table), np.int32), NOTHING, NOTHING)
+        Shared(
+            aligned(table),
+            bias.astype(np.float32),
+            np.zeros(len(table), np.int32),
+            NOTHING,
+            NOTHING,
+        )
         for _ in range(count)
     ]
 
@@ -135,22 +160,22 @@ def _deal_if_due(state: State, number: int) -> None:
     settings = state.settings
     if state.deal is not None and (number - 1) % settings.deal_every:
         return
-    old, state.work, state.situation = state.deal, None, np.zeros(0, np.int32)
+    old = state.deal and state.deal._replace(run_user=NONE, run_start=NONE, item=NONE, event=NONE)
+    # the old events go before the new ones come: with many they are most of the memory
+    state.deal, state.work, state.situation = None, None, NONE
     new = plan.deal(state.events, settings.blocks, settings.seed, number)
     users, items, bias = state.parameters[:3]
+    user_from, item_from = new.user_at, new.item_at
     if old is not None:
-        users, items = _restored(users, old.user_at), _restored(items, old.item_at)
-        bias = _restored(bias, old.item_at)
+        user_from = _places(old.user_at)[user_from]
+        item_from = _places(old.item_at)[item_from]
     state.parameters = state.parameters._replace(
-        users=aligned(users[new.user_at]), items=aligned(items[new.item_at]),
-        item_bias=bias[new.item_at],
-    )  # fmt: skip
+        users=taken(users, user_from), items=taken(items, item_from), item_bias=bias[item_from]
+    )
     state.deal = new
     problem = state.problem
     weight = problem.weight[new.event] if (problem.weight != 1).any() else NOTHING
-    state.work = Work(
-        new.run_user, new.run_start, new.item, np.zeros(0, np.uint16), weight
-    )
+    state.work = Work(new.run_user, new.run_start, new.item, np.zeros(0, np.uint16), weight)
     if len(problem.contexts.column):
         state.situation = problem.situation[new.event]
 
@@ -214,13 +239,11 @@ def _attributes(state: State, copy: int) -> Attributes | None:
         return None
     assert state.deal is not None
     bias_share = np.float32(state.settings.learn_bias)
-    return Attributes(
-        state.features[copy], state.deal.item_at, state.problem.item_rows, bias_share
-    )
+    return Attributes(state.features[copy], state.deal.item_at, state.problem.item_rows, bias_share)
 
 
-def _restored(dealt: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """A table in dealt order back in the order of original numbers."""
-    out = np.empty_like(dealt)
-    out[at] = dealt
-    return out
+def _places(at: np.ndarray) -> np.ndarray:
+    """The position of each id, given the id at each position."""
+    place = np.empty_like(at)
+    place[at] = np.arange(len(at), dtype=at.dtype)
+    return place

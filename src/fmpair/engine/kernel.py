@@ -29,7 +29,13 @@ from fmpair.engine.rows import (
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 AHEAD = 64  # negatives are drawn this many at a time, so that steps need not wait for branches
-FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}  # not the flags that deny NaN: divergence must be seen
+FAST = {
+    "reassoc",
+    "contract",
+    "arcp",
+    "nsz",
+    "afn",
+}  # not the flags that deny NaN: divergence must be seen
 TINY = 1e-300
 TRIES = 32  # random tries for a negative before the block is searched in order
 
@@ -299,8 +305,10 @@ def run_cell(span, block, state, work, tables, query, attributes, step, taken, s
                 gain = (step.user_rate * s, step.item_rate * s)
                 if attributes is not None:
                     side_step(users, u, items, i, j, scratch, keep, gain, width)
-                    move_attributes(scratch, a_table, a_bias, a_rate, a_keep, a_moves, other, a,
-                                    a_end, b, b_end, a_column, a_value, s, bias_share, width)  # fmt: skip
+                    move_attributes(
+                        scratch, a_table, a_bias, a_rate, a_keep, a_moves, other, a, a_end, b,
+                        b_end, a_column, a_value, s, bias_share, width,
+                    )  # fmt: skip
                 elif query is not None:
                     pair_step_apart(users, u, scratch, 0, items, i, j, keep, gain, width)
                 else:

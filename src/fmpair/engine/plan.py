@@ -12,16 +12,17 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from fmpair.arrays import starts
+from fmpair.arrays import Rows, starts, tally
 from fmpair.engine.draws import high, low, scramble, stream
 from fmpair.engine.problem import Problem
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
-CACHE_BYTES = 384 * 1024  # the item rows of one block should fit a core's cache, with room to spare
+CACHE_BYTES = 512 * 1024  # the item rows of one block should fit a core's cache, with room to spare
 LEAST_ITEMS = 64  # a block must leave a choice of negatives
 LEAST_EVENTS = 2000  # a cell must outweigh the cost of starting it
-MOST_BLOCKS = 64
+LEAST_RUN = 2  # events of a user in a cell, on average, beyond the first blocks
+FIRST_BLOCKS, MOST_BLOCKS = 8, 64
 
 
 class Events(NamedTuple):
@@ -65,10 +66,15 @@ def choose_blocks(users: int, items: int, events: int, factors: int) -> int:
     wanted = 1
     while (
         wanted < MOST_BLOCKS
-        and items // (2 * wanted) >= LEAST_ITEMS
-        and users // (2 * wanted) >= LEAST_ITEMS
+        and min(items, users) // (2 * wanted) >= LEAST_ITEMS
         and events // (4 * wanted * wanted) >= LEAST_EVENTS
-        and (wanted < 8 or items * factors * 4 // wanted > CACHE_BYTES)
+        and (
+            wanted < FIRST_BLOCKS
+            or (
+                items * factors * 4 // wanted > CACHE_BYTES
+                and events // (2 * wanted * users) >= LEAST_RUN
+            )
+        )
     ):
         wanted *= 2
     return wanted
@@ -76,7 +82,7 @@ def choose_blocks(users: int, items: int, events: int, factors: int) -> int:
 
 def by_user(problem: Problem, numbered: bool) -> Events:
     """The events user by user; numbered: with the original number of each."""
-    start = starts(np.bincount(problem.user, minlength=problem.users))
+    start = starts(tally(problem.user, problem.users))
     item = np.empty_like(problem.item)
     event = np.empty(len(item) if numbered else 0, np.int32)
     _sort(problem.user, problem.item, start[:-1].copy(), item, event)
@@ -94,11 +100,41 @@ def _sort(users, items, slot, item, event):
             event[place] = e
 
 
+def distinct(start: np.ndarray, item: np.ndarray) -> Rows:
+    """Per user the distinct items, sorted, each with its number of times. Sorts `item` in place."""
+    found = np.zeros(len(start) - 1, np.int64)
+    _sort_rows(start, item, found)
+    rows = Rows(starts(found), np.empty(found.sum(), np.int32), np.zeros(found.sum(), np.float32))
+    _gather_distinct(start, item, rows)
+    return rows
+
+
+@njit(cache=True, nogil=True)
+def _sort_rows(start, item, found):
+    """Sort each user's items; found: how many distinct ones there are."""
+    for user in range(len(found)):
+        row = item[start[user] : start[user + 1]]
+        row.sort()
+        for n in range(len(row)):
+            found[user] += n == 0 or row[n] != row[n - 1]
+
+
+@njit(cache=True, nogil=True)
+def _gather_distinct(start, item, rows):
+    place = -1
+    for user in range(len(start) - 1):
+        for n in range(start[user], start[user + 1]):
+            if n == start[user] or item[n] != item[n - 1]:
+                place += 1
+                rows.column[place] = item[n]
+            rows.value[place] += 1
+
+
 def deal(events: Events, blocks: int, seed: int, number: int) -> Deal:
     """The number-th dealing: a pure function of its arguments."""
     rng = np.random.default_rng([seed, 2, number])
     activity = np.diff(events.start)
-    popularity = np.bincount(events.item, minlength=len(events.drawn))
+    popularity = tally(events.item, len(events.drawn))
     user_at, user_block = _dealt(activity, activity > 0, blocks, rng)
     item_at, item_block = _dealt(popularity, events.drawn | (popularity > 0), blocks, rng)
     position = np.empty(len(item_at), np.int32)
@@ -124,14 +160,14 @@ def _dealt(
 
     Ids that are not dealt come last, in block B.
     """
-    chance = rng.random(len(times))
-    ranked = np.lexsort((chance, -times, ~dealt))
+    # the fractions break ties at random; one sort of one key is much quicker than a lexsort
+    ranked = np.argsort(np.where(dealt, rng.random(len(times)) - times, np.inf))
     active = int(dealt.sum())
     rows = -(-active // blocks)
     shuffled = rng.permuted(np.tile(np.arange(blocks, dtype=np.int16), (rows, 1)), axis=1)
     block = np.full(len(times), blocks, np.int16)
     block[ranked[:active]] = shuffled.ravel()[:active]
-    return np.lexsort((rng.random(len(times)), block)).astype(np.int32), block
+    return np.argsort(block + rng.random(len(times))).astype(np.int32), block
 
 
 @njit(cache=True, nogil=True)

@@ -12,13 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-LANES = 4
-CHUNK = 16
-WIDE = 32  # of sums over entries, whose every piece walks the entries anew
-FLOAT = ir.FloatType()
-INT32 = ir.IntType(32)
-INT64 = ir.IntType(64)
-FAST = ("fast",)
+from fmpair.engine.emit import CHUNK, FLOAT, INT64, LANES, WIDE, Emitter, gathered
 
 
 def width_of(factors: int) -> tuple[int, ...]:
@@ -33,103 +27,31 @@ def padded(factors: int) -> int:
 
 def aligned(table: np.ndarray) -> np.ndarray:
     """A float32 copy [rows, padded factors] on a cache line's boundary; the padding is zero."""
-    rows, factors = table.shape
-    columns = padded(factors)
-    raw = np.zeros(rows * columns + CHUNK, np.float32)
-    skip = (-raw.ctypes.data % 64) // 4
-    out = raw[skip : skip + rows * columns].reshape(rows, columns)
-    out[:, :factors] = table
+    out = _room(len(table), padded(table.shape[1]))
+    out[:, : table.shape[1]] = table
     return out
 
 
-class _Emitter:
-    """Builds the IR of one row operation, a chunk of the row at a time."""
+def taken(table: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The given rows of an aligned table, as another."""
+    return np.take(table, rows, axis=0, out=_room(len(rows), table.shape[1]), mode="clip")
 
-    def __init__(self, context, builder, signature, arguments):
-        self.context, self.builder = context, builder
-        self.types, self.values = signature.args, arguments
-        self.columns = LANES * len(signature.args[-1])
 
-    def data(self, array: int):
-        """Pointer to the first element of the array values[array]."""
-        make = self.context.make_array(self.types[array])
-        return make(self.context, self.builder, self.values[array]).data
-
-    def row(self, table: int, index: int):
-        """Pointer to row values[index] of the array values[table]."""
-        offset = self.builder.mul(self.values[index], ir.Constant(INT64, self.columns))
-        return self.builder.gep(self.data(table), [offset])
-
-    def chunks(self, most: int = CHUNK):
-        """(offset, lanes) of the pieces a row is worked in."""
-        for offset in range(0, self.columns, most):
-            yield offset, min(most, self.columns - offset)
-
-    def at(self, row, offset, lanes):
-        place = self.builder.gep(row, [ir.Constant(INT64, offset)])
-        return self.builder.bitcast(place, ir.VectorType(FLOAT, lanes).as_pointer())
-
-    def load(self, row, offset, lanes):
-        return self.builder.load(self.at(row, offset, lanes), align=16)
-
-    def store(self, value, row, offset, lanes):
-        self.builder.store(value, self.at(row, offset, lanes), align=16)
-
-    def splat(self, scalar, lanes):
-        """A scalar in every lane."""
-        vector = ir.VectorType(FLOAT, lanes)
-        one = self.builder.insert_element(
-            ir.Constant(vector, ir.Undefined), scalar, ir.Constant(INT32, 0)
-        )
-        mask = ir.Constant(ir.VectorType(INT32, lanes), [0] * lanes)
-        return self.builder.shuffle_vector(one, one, mask)
-
-    def fma(self, a, b, c, lanes):
-        """a * b + c, rounded once."""
-        vector = ir.VectorType(FLOAT, lanes)
-        function = cgutils.get_or_insert_function(
-            self.builder.module,
-            ir.FunctionType(vector, [vector] * 3),
-            f"llvm.fma.v{lanes}f32",
-        )
-        return self.builder.call(function, [a, b, c])
-
-    def scaled(self, scalar, value, lanes):
-        return self.builder.fmul(self.splat(scalar, lanes), value)
-
-    def total(self, sums):
-        """The sum over all lanes of a list of (vector, lanes)."""
-        out = ir.Constant(FLOAT, 0.0)
-        for vector, lanes in sums:
-            function = cgutils.get_or_insert_function(
-                self.builder.module,
-                ir.FunctionType(FLOAT, [FLOAT, ir.VectorType(FLOAT, lanes)]),
-                f"llvm.vector.reduce.fadd.v{lanes}f32",
-            )
-            out = self.builder.call(function, [out, vector], fastmath=FAST)
-        return out
-
-    def dot(self, load_left, load_right):
-        """The inner product of two rows, each given as a loader (offset, lanes) -> vector."""
-        sums: dict[int, ir.Value] = {}
-        for offset, lanes in self.chunks():
-            left, right = load_left(offset, lanes), load_right(offset, lanes)
-            if lanes in sums:
-                sums[lanes] = self.fma(left, right, sums[lanes], lanes)
-            else:
-                sums[lanes] = self.builder.fmul(left, right)
-        return self.total([(vector, lanes) for lanes, vector in sums.items()])
+def _room(rows: int, columns: int) -> np.ndarray:
+    raw = np.zeros(rows * columns + CHUNK, np.float32)
+    skip = (-raw.ctypes.data % 64) // 4
+    return raw[skip : skip + rows * columns].reshape(rows, columns)
 
 
 @intrinsic
-def dot(typing, left, l, right, r, width):
-    """left[l] . right[r]"""
+def dot(typing, left, a, right, b, width):
+    """left[a] . right[b]"""
     signature = types.float32(left, types.int64, right, types.int64, width)
 
     def generate(context, builder, signature, arguments):
-        e = _Emitter(context, builder, signature, arguments)
-        a, b = e.row(0, 1), e.row(2, 3)
-        return e.dot(lambda o, n: e.load(a, o, n), lambda o, n: e.load(b, o, n))
+        e = Emitter(context, builder, signature, arguments)
+        first, second = e.row(0, 1), e.row(2, 3)
+        return e.dot(lambda o, n: e.load(first, o, n), lambda o, n: e.load(second, o, n))
 
     return signature, generate
 
@@ -140,7 +62,7 @@ def dot_difference(typing, query, q, items, i, j, width):
     signature = types.float32(query, types.int64, items, types.int64, types.int64, width)
 
     def generate(context, builder, signature, arguments):
-        e = _Emitter(context, builder, signature, arguments)
+        e = Emitter(context, builder, signature, arguments)
         a, b, c = e.row(0, 1), e.row(2, 3), e.row(2, 4)
         return e.dot(
             lambda o, n: e.load(a, o, n),
@@ -156,7 +78,7 @@ def assign(typing, target, t, source, s, width):
     signature = types.void(target, types.int64, source, types.int64, width)
 
     def generate(context, builder, signature, arguments):
-        e = _Emitter(context, builder, signature, arguments)
+        e = Emitter(context, builder, signature, arguments)
         to, source_row = e.row(0, 1), e.row(2, 3)
         for o, n in e.chunks():
             e.store(e.load(source_row, o, n), to, o, n)
@@ -172,7 +94,7 @@ def blend(typing, target, t, keep, source, s, gain, width):
     signature = types.void(target, types.int64, real, source, types.int64, real, width)
 
     def generate(context, builder, signature, arguments):
-        e = _Emitter(context, builder, signature, arguments)
+        e = Emitter(context, builder, signature, arguments)
         to, source_row, keep, gain = e.row(0, 1), e.row(3, 4), arguments[2], arguments[5]
         for o, n in e.chunks():
             kept = e.scaled(keep, e.load(to, o, n), n)
@@ -182,42 +104,17 @@ def blend(typing, target, t, keep, source, s, gain, width):
     return signature, generate
 
 
-def _gathered(e: _Emitter, row, offset, lanes, squares: bool):
-    """row[offset:] + sum of value * table[column] over entries [start, end), in registers.
-
-    Arguments 4 to 8 of the operation are table, start, end, column, value. With squares, also
-    the lanes' sum of squares of what was added.
-    """
-    builder, vector = e.builder, ir.VectorType(FLOAT, lanes)
-    total = cgutils.alloca_once(builder, vector)
-    square = cgutils.alloca_once(builder, vector)
-    builder.store(e.load(row, offset, lanes), total)
-    builder.store(ir.Constant(vector, [0.0] * lanes), square)
-    start, end = e.values[5], e.values[6]
-    with cgutils.for_range_slice(builder, start, end, ir.Constant(INT64, 1), INT64) as (entry, _):
-        column = builder.sext(builder.load(builder.gep(e.data(7), [entry])), INT64)
-        value = builder.load(builder.gep(e.data(8), [entry]))
-        place = builder.gep(e.data(4), [builder.mul(column, ir.Constant(INT64, e.columns))])
-        part = e.scaled(value, e.load(place, offset, lanes), lanes)
-        builder.store(builder.fadd(builder.load(total), part), total)
-        if squares:
-            builder.store(e.fma(part, part, builder.load(square), lanes), square)
-    return builder.load(total), builder.load(square)
-
-
 @intrinsic
 def gather(typing, target, t, source, s, table, start, end, column, value, width):
     """target[t] = source[s] + sum over entries [start, end) of value * table[column]"""
     index = types.int64
-    signature = types.void(
-        target, index, source, index, table, index, index, column, value, width
-    )
+    signature = types.void(target, index, source, index, table, index, index, column, value, width)
 
     def generate(context, builder, signature, arguments):
-        e = _Emitter(context, builder, signature, arguments)
+        e = Emitter(context, builder, signature, arguments)
         to, source_row = e.row(0, 1), e.row(2, 3)
         for o, n in e.chunks(WIDE):
-            e.store(_gathered(e, source_row, o, n, squares=False)[0], to, o, n)
+            e.store(gathered(e, source_row, o, n, squares=False)[0], to, o, n)
         return context.get_dummy_value()
 
     return signature, generate
@@ -232,15 +129,15 @@ def gather_dot(typing, target, t, source, s, table, start, end, column, value, i
     )  # fmt: skip
 
     def generate(context, builder, signature, arguments):
-        e = _Emitter(context, builder, signature, arguments)
+        e = Emitter(context, builder, signature, arguments)
         to, source_row, good, bad = e.row(0, 1), e.row(2, 3), e.row(9, 10), e.row(9, 11)
 
-        def gathered(o, n):
-            total = _gathered(e, source_row, o, n, squares=False)[0]
+        def whole(o, n):
+            total = gathered(e, source_row, o, n, squares=False)[0]
             e.store(total, to, o, n)
             return total
 
-        return e.dot(gathered, lambda o, n: builder.fsub(e.load(good, o, n), e.load(bad, o, n)))
+        return e.dot(whole, lambda o, n: builder.fsub(e.load(good, o, n), e.load(bad, o, n)))
 
     return signature, generate
 
@@ -254,12 +151,12 @@ def gather_pairs(typing, target, t, source, s, table, start, end, column, value,
     )
 
     def generate(context, builder, signature, arguments):
-        e = _Emitter(context, builder, signature, arguments)
+        e = Emitter(context, builder, signature, arguments)
         to, source_row = e.row(0, 1), e.row(2, 3)
         sums: dict[int, ir.Value] = {}
         for o, n in e.chunks(WIDE):
             own = e.load(source_row, o, n)
-            total, squares = _gathered(e, source_row, o, n, squares=True)
+            total, squares = gathered(e, source_row, o, n, squares=True)
             e.store(total, to, o, n)
             # the square of the sum, less the squares of the parts: twice the pairs
             rest = builder.fsub(builder.fmul(total, total), e.fma(own, own, squares, n))
@@ -277,7 +174,7 @@ def blend_two(typing, target, t, keep, source, s, gain, r, loss, width):
     signature = types.void(target, index, real, source, index, real, index, real, width)
 
     def generate(context, builder, signature, arguments):
-        e = _Emitter(context, builder, signature, arguments)
+        e = Emitter(context, builder, signature, arguments)
         to, first, second = e.row(0, 1), e.row(3, 4), e.row(3, 6)
         keep, gain, loss = arguments[2], arguments[5], arguments[7]
         for o, n in e.chunks():
@@ -301,7 +198,7 @@ def side_step(typing, users, u, items, i, j, scratch, keep, gain, width):
     signature = types.void(users, index, items, index, index, scratch, keeps, gains, width)
 
     def generate(context, builder, signature, arguments):
-        e = _Emitter(context, builder, signature, arguments)
+        e = Emitter(context, builder, signature, arguments)
         user, good, bad, q = e.row(0, 1), e.row(2, 3), e.row(2, 4), e.data(5)
         p, r = (builder.gep(q, [ir.Constant(INT64, n * e.columns)]) for n in (1, 2))
         keep_u, keep_i, keep_j = cgutils.unpack_tuple(builder, arguments[6], 3)
@@ -329,12 +226,10 @@ def _pair(typing_arguments, difference: bool):
     users, query, items, width = typing_arguments
     keeps, gains = types.UniTuple(types.float32, 3), types.UniTuple(types.float32, 2)
     index = types.int64
-    signature = types.void(
-        users, index, query, index, items, index, index, keeps, gains, width
-    )
+    signature = types.void(users, index, query, index, items, index, index, keeps, gains, width)
 
     def generate(context, builder, signature, arguments):
-        e = _Emitter(context, builder, signature, arguments)
+        e = Emitter(context, builder, signature, arguments)
         user, query, good, bad = e.row(0, 1), e.row(2, 3), e.row(4, 5), e.row(4, 6)
         keep_u, keep_i, keep_j = cgutils.unpack_tuple(builder, arguments[7], 3)
         gain_u, gain_i = cgutils.unpack_tuple(builder, arguments[8], 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmpair.arrays import Rows
+from fmpair.arrays import Rows, tally
 from fmpair.engine.problem import Groups
 from fmpair.features import Side
 
@@ -40,9 +40,7 @@ def _groups(side: Side, times: np.ndarray, owners: np.ndarray, centred: np.ndarr
     total = np.bincount(field, weights=times, minlength=fields)[field]
     share = times / np.maximum(total, 1)
     usual = np.bincount(field, weights=share * owners, minlength=fields)
-    return Groups(
-        field, share.astype(np.float32), usual[field].astype(np.float32), centred[field]
-    )
+    return Groups(field, share.astype(np.float32), usual[field].astype(np.float32), centred[field])
 
 
 def _distinct_users(
@@ -57,5 +55,5 @@ def _distinct_users(
 
 def _times(rows: Rows, number: np.ndarray, size: int) -> np.ndarray:
     """In how many events each feature occurs, given each event's row number: float64 [size]."""
-    events = np.bincount(number, minlength=rows.size)
+    events = tally(number, rows.size)
     return np.bincount(rows.column, weights=events[rows.owner], minlength=size)

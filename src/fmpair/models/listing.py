@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, empty_rows, group_rows
+from fmpair.arrays import Rows, empty_rows, starts
 from fmpair.errors import UnknownError
 from fmpair.models.option import whole
-from fmpair.models.query import ids_of
+from fmpair.models.query import ids_of, known_rows
 
 if TYPE_CHECKING:
     from fmpair.models.query import Queries
@@ -61,14 +61,15 @@ def _item_numbers(model: Recommender, items: Sequence[Any]) -> np.ndarray:
 
 def _hidden(model: Recommender, user: np.ndarray, chosen: np.ndarray) -> Rows:
     """Per query the user's seen items, as places in `chosen`."""
-    known = np.where(user < 0, 0, user)
-    seen = model.seen.take(known)
-    owner = np.repeat(np.arange(len(user)), np.diff(seen.start))
-    place = np.full(len(model.space.items), -1, np.int64)
+    seen = known_rows(model.seen, user)
+    if len(chosen) == len(model.space.items):
+        return seen
+    place = np.full(len(model.space.items), -1, np.int32)
     place[chosen] = np.arange(len(chosen))
     at = place[seen.column]
-    kept = (at >= 0) & (user >= 0)[owner]
-    return group_rows(owner[kept], at[kept], len(user))
+    kept = at >= 0
+    lengths = np.bincount(seen.owner[kept], minlength=len(user))
+    return Rows(starts(lengths), at[kept], seen.value[kept])
 
 
 def _frame(

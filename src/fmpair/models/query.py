@@ -81,7 +81,7 @@ def queries_of(
 
 
 def usual_user(users: np.ndarray, seen: Rows) -> np.ndarray:
-    """float32 [factors]: the mean vector of users with events; nobody knows better of a stranger."""
+    """float32 [factors]: the mean vector of users with events, the best guess for a stranger."""
     known = np.diff(seen.start) > 0
     return users[known].mean(axis=0) if known.any() else np.zeros(users.shape[1], np.float32)
 
@@ -94,7 +94,7 @@ def _check_columns(model: Recommender, frame: pl.DataFrame, user: str | None) ->
             raise UnknownError(unknown_message("context", name, model.space.context))
 
 
-def _known_rows(rows: Rows, number: np.ndarray) -> Rows:
+def known_rows(rows: Rows, number: np.ndarray) -> Rows:
     """The rows of the given numbers; none for number -1."""
     taken = rows.take(np.maximum(number, 0))
     kept = (number >= 0)[taken.owner]
@@ -106,7 +106,7 @@ def _profiles(
     model: Recommender, shown: pl.DataFrame, user: np.ndarray, given: Any, unknown: str
 ) -> tuple[Rows, np.ndarray]:
     """(attributes of each query's user, whether they were given): else those known, else none."""
-    known = _known_rows(model.user_rows, user)
+    known = known_rows(model.user_rows, user)
     if given is None:
         return known, np.zeros(len(user), bool)
     table, place = _given_table(given, shown)

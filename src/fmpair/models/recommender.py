@@ -21,7 +21,6 @@ from fmpair.models import listing, similarity
 from fmpair.models.explanation import explain_terms
 from fmpair.models.query import Queries, ids_of, queries_of, usual_user
 
-
 QUERIES_AT_ONCE = 100_000  # bounds the memory of a listing for everyone
 
 
@@ -204,7 +203,9 @@ class Recommender:
         else:
             frame = pl.DataFrame({"user": ids_of(users)})
         if context is not None and not isinstance(context, Mapping):
-            raise OptionError(f"context must be a mapping such as {{'daytime': 'evening'}}, not {context!r}")  # fmt: skip
+            raise OptionError(
+                f"context must be a mapping such as {{'daytime': 'evening'}}, not {context!r}"
+            )
         for name, value in (context or {}).items():
             if name not in self.space.context:
                 raise UnknownError(unknown("context", name, self.space.context))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmpair.arrays import Rows
+from fmpair.arrays import Rows, tally
 from fmpair.data import Dataset
 from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.features import FeatureSpace, Side, situations
@@ -46,7 +46,7 @@ def train(recipe: FMPair, data: Dataset) -> Iterator[Epoch]:
     space = FeatureSpace.fit(data, recipe.fields, recipe.normalize)
     problem = problem_of(recipe, space, data)
     first = initial(recipe, space)
-    return learn(recipe, space, problem, first, data.seen, data.frame_kind)
+    return learn(recipe, space, problem, first, None, data.frame_kind)
 
 
 def learn(
@@ -54,11 +54,14 @@ def learn(
     space: FeatureSpace,
     problem: Problem,
     first: Parameters,
-    seen: Rows,
+    seen: Rows | None,
     frame_kind: str,
     users_only: bool = False,
 ) -> Iterator[Epoch]:
-    """Epochs of learning that start from given parameters; users_only: nothing else moves."""
+    """Epochs of learning that start from given parameters; users_only: nothing else moves.
+
+    seen: the items of each user, None for those of the events.
+    """
     from fmpair.engine import cpu
 
     settings = settings_of(recipe, space, problem)
@@ -70,9 +73,12 @@ def learn(
     def make(number: int) -> Recommender:
         if number != reached:
             raise TrainingError(f"epoch {number} is past: ask for its recommender before the next")
-        learned = settle_cold(cpu.snapshot(state), problem, seen)
+        if number == recipe.epochs:
+            cpu.finish(state)
+        had = cpu.seen(state) if seen is None else seen
+        learned = settle_cold(cpu.snapshot(state), problem, had)
         return Recommender(
-            space, learned, problem.user_rows, problem.item_rows, seen, recipe, frame_kind
+            space, learned, problem.user_rows, problem.item_rows, had, recipe, frame_kind
         )
 
     def epochs() -> Iterator[Epoch]:
@@ -95,10 +101,11 @@ def learning_rate(recipe: FMPair, number: int) -> float:
 
 def check_trainable(data: Dataset) -> None:
     """Raise DataError where no pair of a chosen and an unchosen item exists."""
-    items = len(np.unique(data.item))
+    items = np.count_nonzero(tally(data.item, len(data.items)))
     if items < 2:
         raise DataError("the events name only one item: ranking needs at least two")
-    if (np.diff(data.seen.start)[data.user] >= items).all():
+    users = np.count_nonzero(tally(data.user, len(data.users)))
+    if len(data) >= users * items and (np.diff(data.seen.start)[data.user] >= items).all():
         raise DataError(
             f"every user has an event with all {items} items: there is nothing unchosen to "
             "compare with. Filter the events (such as ratings above the user's mean) first"
@@ -110,7 +117,7 @@ def problem_of(recipe: FMPair, space: FeatureSpace, data: Dataset) -> Problem:
     from fmpair.engine.problem import Problem
 
     contexts, situation = situations(space, data)
-    drawn = np.bincount(data.item, minlength=len(space.items)) > 0
+    drawn = tally(data.item, len(space.items)) > 0
     user_rows = space.user_rows(data.user_table, len(space.users))
     item_rows = space.item_rows(data.item_table, len(space.items))
     return Problem(
@@ -163,7 +170,8 @@ def settings_of(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Settin
     from fmpair.engine.ranking import all_threads
 
     own = penalties(recipe.regularization, space, problem)
-    users, items = len(np.unique(problem.user)), int(problem.drawn.sum())
+    users = int(np.count_nonzero(tally(problem.user, problem.users)))
+    items = int(problem.drawn.sum())
     blocks = recipe.blocks or choose_blocks(users, items, len(problem.user), recipe.factors)
     if blocks > max(items // 2, 1):
         raise OptionError(
@@ -181,7 +189,7 @@ def settle_cold(parameters: Parameters, problem: Problem, seen: Rows) -> Paramet
 
     Otherwise an item nobody chose would stand above known ones by chance.
     """
-    times = np.bincount(seen.column, weights=seen.value, minlength=problem.items)
+    times = tally(seen.column, problem.items, seen.value)
     cold, warm = times == 0, times > 0
     absent = np.diff(seen.start) == 0
     parameters.users[absent] = usual_user(parameters.users, seen)
