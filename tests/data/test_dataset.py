@@ -1,6 +1,8 @@
 """Events over numbered ids, from any kind of frame."""
 
 import datetime as dt
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -208,3 +210,15 @@ def test_seen_counts_each_pair():
 
 def test_weights_are_one_where_none_are_given():
     assert Dataset.from_frame(CLICKS).weight.tolist() == [1, 1, 1, 1]
+
+
+def test_pandas_frames_with_text_work_without_pyarrow():
+    code = """
+import sys
+sys.modules["pyarrow"] = None
+import pandas as pd
+from fmpair import Dataset
+frame = pd.DataFrame({"user": ["a", "b", "a"], "item": [1, 2, 3], "when": ["x", None, "y"]})
+assert Dataset.from_frame(frame).frame().rows() == [("a", 1, "x"), ("b", 2, None), ("a", 3, "y")]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

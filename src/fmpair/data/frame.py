@@ -21,6 +21,9 @@ def to_polars(frame: Any) -> pl.DataFrame:
         return pl.DataFrame(frame)
     import narwhals as nw
 
+    if kind_of(frame) == "pandas" and not _pyarrow_is_there():
+        # polars wants pyarrow for the text columns of pandas
+        return pl.DataFrame({str(name): _column(frame[name]) for name in frame.columns})
     try:
         return nw.from_native(frame, eager_only=True).to_polars()
     except TypeError as error:
@@ -35,6 +38,26 @@ def to_polars(frame: Any) -> pl.DataFrame:
         if type(error).__module__.startswith("pyarrow"):
             raise DataError(f"a column mixes types: {error}") from error
         raise
+
+
+def _pyarrow_is_there() -> bool:
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _column(values: Any) -> pl.Series:
+    """A pandas column, whatever its type, without pyarrow."""
+    if values.dtype.kind in "biuf":
+        return pl.Series(values.to_numpy())
+    missing = values.isna().to_numpy()
+    cells = values.astype(object).to_numpy()
+    try:
+        return pl.Series([None if gone else cell for gone, cell in zip(missing, cells)])
+    except TypeError as error:
+        raise DataError(f"column {values.name!r} mixes types: {error}") from error
 
 
 def kind_of(frame: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from fmpair.engine.merge import merge
 from fmpair.engine.problem import Parameters, Problem, Settings
 from fmpair.engine.rows import aligned, padded, taken, width_of
 
+LOG = logging.getLogger("fmpair")
 NOTHING = np.zeros(0, np.float32)
 NONE = np.zeros(0, np.int32)
 SCRATCH_ROWS = 3
@@ -62,7 +64,7 @@ def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State
 
 def epoch(state: State, number: int, rate: float) -> float:
     """One epoch (counted from 1) at a learning rate; the mean of -ln sigma(g) over its steps."""
-    settings = state.settings
+    settings, compiled = state.settings, _compilations()
     _deal_if_due(state, number)
     _visit(state, number)
     _set_rates(state, rate)
@@ -79,7 +81,14 @@ def epoch(state: State, number: int, rate: float) -> float:
             merge(state.features)
     for copy in state.query:
         centre(copy.table, state.problem.query_groups)
+    if _compilations() > compiled:
+        LOG.warning("compiled the training kernel, once for this machine: later runs start faster")
     return logs / max(steps, 1)
+
+
+def _compilations() -> int:
+    """How many kernels were compiled in this process rather than found on disk."""
+    return sum(run_cell.stats.cache_misses.values())
 
 
 def largest(state: State) -> float:

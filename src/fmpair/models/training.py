@@ -29,12 +29,16 @@ LOST = 100.0  # a number no sane run has in its tables: scores are a few units a
 
 @dataclass(frozen=True)
 class Epoch:
-    """One pass over the events. `recommender()` gives the model, until the next epoch begins."""
+    """One pass over the events. `recommender()` gives the model, until the next epoch begins.
+
+    value: the metric on held-out events, where `fit` was given some.
+    """
 
     number: int
     seconds: float
     loss: float
     _make: Any = field(repr=False, compare=False)
+    value: float | None = None
 
     def recommender(self) -> Recommender:
         return self._make(self.number)

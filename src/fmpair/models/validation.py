@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -95,17 +95,21 @@ def best_epoch(
     """The usual policy over a training loop: run it, show it, keep the best epoch's model."""
     best, best_value, best_number = None, -np.inf, 0
     last = None
-    for last in _shown(epochs, progress, total):
-        if judge is None:
+    for last in _shown(_judged(epochs, judge), progress, total):
+        if judge is None or last.value is None:
             continue
-        model = last.recommender()
-        value = judge.judge(model)
-        if value > best_value:
-            best, best_value, best_number = model, value, last.number
+        if last.value > best_value:
+            best, best_value, best_number = last.recommender(), last.value, last.number
         elif last.number - best_number >= judge.patience:
             break
     assert last is not None
     return best if best is not None else last.recommender()
+
+
+def _judged(epochs: Iterator[Epoch], judge: Validation | None) -> Iterator[Epoch]:
+    """The epochs, each with its value on the held-out events."""
+    for epoch in epochs:
+        yield epoch if judge is None else replace(epoch, value=judge.judge(epoch.recommender()))
 
 
 def _shown(
@@ -117,13 +121,36 @@ def _shown(
             progress(epoch)
             yield epoch
     elif progress and sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import track
-
-        yield from track(epochs, "learning", total, console=Console(stderr=True))
+        yield from _on_a_bar(epochs, total)
     elif progress:
         for epoch in epochs:
-            print(f"epoch {epoch.number} loss {epoch.loss:.4f}", file=sys.stderr)
+            print(f"epoch {epoch.number} of {total}: {_figures(epoch)}", file=sys.stderr)
             yield epoch
     else:
         yield from epochs
+
+
+def _on_a_bar(epochs: Iterator[Epoch], total: int) -> Iterator[Epoch]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("learning"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        TextColumn("{task.fields[figures]}"),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("learning", total=total, figures="")
+        for epoch in epochs:
+            bar.update(task, advance=1, figures=_figures(epoch))
+            yield epoch
+
+
+def _figures(epoch: Epoch) -> str:
+    value = "" if epoch.value is None else f", held out {epoch.value:.4f}"
+    return f"loss {epoch.loss:.4f}{value}"

@@ -1,0 +1,95 @@
+"""The defaults beside popularity on every public set, on validation parts only.
+
+    FMPAIR_DATA=... python benchmarks/defaults.py [--write]
+
+A tenth of the (training) events is held out at random; the rest is learned from with `FMPair()` as
+it stands, with and without context and attributes. NDCG@10, full ranking of the held-out events.
+--write puts the table into docs/model.md.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from fmpair import FMPair, Popularity
+from fmpair.data import Dataset, catalog
+from fmpair.data.filter import above_mean, core
+from fmpair.data.split import holdout
+from fmpair.models.validation import Validation
+
+PAGE = Path(__file__).parent.parent / "docs" / "model.md"
+BEGIN, END = "<!-- defaults -->", "<!-- /defaults -->"
+
+
+def sets() -> dict[str, Dataset]:
+    """Every set of the catalogue as positives; where parts are given, the training part."""
+    return {
+        "MovieLens 100K, above the user's mean": above_mean(catalog.load("ml-100k")),
+        "MovieLens 1M, all ratings": catalog.load("ml-1m"),
+        "Frappe-CFM, training file": catalog.load("frappe-cfm", part="train"),
+        "Frappe, all events": catalog.load("frappe"),
+        "Amazon, four domains, above the user's mean": above_mean(catalog.load("amazon-cdtf")),
+        "XING 2016, 5-core": core(catalog.load("xing-2016"), 5, 5),
+        "Yelp2018, training file": catalog.load("yelp2018", part="train"),
+        "DePaulMovie, above the user's mean": above_mean(catalog.load("depaul-movie")),
+    }
+
+
+def plain(data: Dataset) -> Dataset:
+    """Ids only."""
+    nothing = pl.DataFrame()
+    return replace(data, context=(), user_table=nothing, item_table=nothing)
+
+
+def row(name: str, data: Dataset) -> dict[str, object]:
+    """NDCG@10 of popularity and of the defaults, without and with fields, and seconds."""
+    parts = holdout(data, test=0.1, seed=1)
+    train, held_out = data.take(parts.train), data.take(parts.test)
+    ids, ids_out = plain(train), plain(held_out)
+    popular = Validation(ids, ids_out, "ndcg@10", 1).judge(Popularity().fit(ids))
+    began = time.perf_counter()
+    without = Validation(ids, ids_out, "ndcg@10", 1).judge(FMPair().fit(ids))
+    seconds = time.perf_counter() - began
+    fields = [*data.context, *data.user_table.columns, *data.item_table.columns]
+    found = None
+    if fields:
+        found = Validation(train, held_out, "ndcg@10", 1).judge(FMPair().fit(train))
+    return {
+        "set": name, "events": len(train), "popularity": popular, "FMPair()": without,
+        "with fields": found, "fields": ", ".join(fields), "seconds": seconds,
+    }  # fmt: skip
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    """The rows as a Markdown table."""
+    lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
+    for r in rows:
+        cells = [
+            f"{v:,}" if isinstance(v, int)
+            else f"{v:.1f}" if k == "seconds"
+            else f"{v:.4f}" if isinstance(v, float) else "" if v is None else str(v)
+            for k, v in r.items()
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    rows = []
+    for name, data in sets().items():
+        rows.append(row(name, data))
+        print(table(rows[-1:]).splitlines()[-1], flush=True)
+    if "--write" in sys.argv:
+        page = PAGE.read_text()
+        before, rest = page.split(BEGIN)
+        after = rest.split(END)[1]
+        PAGE.write_text(f"{before}{BEGIN}\n{table(rows)}\n{END}{after}")
+
+
+if __name__ == "__main__":
+    main()
