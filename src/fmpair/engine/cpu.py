@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from fmpair.arrays import Rows
+from fmpair.arrays import Rows, empty_rows
 from fmpair.engine import plan
 from fmpair.engine.decay import centre, decay, pace
 from fmpair.engine.draws import stream
 from fmpair.engine.kernel import Attributes, Query, Shared, Step, Tables, Work, run_cell
 from fmpair.engine.merge import merge
 from fmpair.engine.problem import Parameters, Problem, Settings
+from fmpair.engine.ranking import all_threads
 from fmpair.engine.rows import aligned, padded, taken, width_of
 
 LOG = logging.getLogger("fmpair")
 NOTHING = np.zeros(0, np.float32)
 NONE = np.zeros(0, np.int32)
 SCRATCH_ROWS = 3
+NEAR_BYTES = 128 * 1024  # contexts beyond this are laid out in the order of the events
 
 
 @dataclass
@@ -35,6 +38,8 @@ class State:
     deal: plan.Deal | None = None
     work: Work | None = None
     situation: np.ndarray = field(default_factory=lambda: NONE)
+    contexts: Rows = field(default_factory=lambda: empty_rows(1))
+    pool: ThreadPoolExecutor | None = None
     query: list[Shared] = field(default_factory=list)
     features: list[Shared] = field(default_factory=list)
     seen: Rows | None = None
@@ -54,6 +59,8 @@ def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State
         parameters._replace(users=aligned(parameters.users), items=aligned(parameters.items),
                             item_bias=parameters.item_bias.astype(np.float32)),
     )  # fmt: skip
+    if _lanes(settings) > 1:
+        state.pool = ThreadPoolExecutor(_lanes(settings))
     copies = settings.blocks
     if problem.has_query_features:
         state.query = _copies(parameters.query, NOTHING, copies)
@@ -68,17 +75,15 @@ def epoch(state: State, number: int, rate: float) -> float:
     _deal_if_due(state, number)
     _visit(state, number)
     _set_rates(state, rate)
-    logs, steps = 0.0, 0
-    lanes = min(settings.threads, settings.blocks)
-    with ThreadPoolExecutor(lanes) as pool:
-        for turn in range(settings.blocks):
-            tasks = [_lane(state, lane, lanes, turn, number, rate) for lane in range(lanes)]
-            done = pool.map(lambda task: task(), tasks) if lanes > 1 else (t() for t in tasks)
-            results = sorted(result for part in done for result in part)
-            logs += sum(r[1] for r in results)
-            steps += sum(r[2] for r in results)
-            merge(state.query)
-            merge(state.features)
+    first, *rest = [_lane(state, lane, number, rate) for lane in range(_lanes(settings))]
+    results = []
+    for turn in range(settings.blocks):
+        others = [state.pool.submit(lane, turn) for lane in rest] if state.pool else []
+        done = first(turn) + [result for other in others for result in other.result()]
+        results += sorted(done)
+        merge(state.query)
+        merge(state.features)
+    logs, steps = sum(r[1] for r in results), sum(r[2] for r in results)
     for copy in state.query:
         centre(copy.table, state.problem.query_groups)
     if _compilations() > compiled:
@@ -101,7 +106,7 @@ def largest(state: State) -> float:
 def seen(state: State) -> Rows:
     """Per user the distinct items of the events, sorted; values are how often each occurs."""
     if state.seen is None:
-        state.seen = plan.distinct(state.events.start, state.events.item.copy())
+        state.seen = plan.distinct(state.events)
     return state.seen
 
 
@@ -125,7 +130,7 @@ def finish(state: State) -> None:
     state.deal = state.deal._replace(run_user=NONE, run_start=NONE, item=NONE, event=NONE)
     state.work, state.situation = None, NONE
     if state.seen is None:
-        state.seen = plan.distinct(state.events.start, state.events.item)
+        state.seen = plan.distinct(state.events)
     state.events = state.events._replace(item=NONE, event=NONE)
 
 
@@ -172,7 +177,9 @@ def _deal_if_due(state: State, number: int) -> None:
     old = state.deal and state.deal._replace(run_user=NONE, run_start=NONE, item=NONE, event=NONE)
     # the old events go before the new ones come: with many they are most of the memory
     state.deal, state.work, state.situation = None, None, NONE
-    new = plan.deal(state.events, settings.blocks, settings.seed, number)
+    state.contexts = empty_rows(1)
+    each = state.pool.map if state.pool else map
+    new = plan.deal(state.events, settings.blocks, settings.seed, number, each)
     users, items, bias = state.parameters[:3]
     user_from, item_from = new.user_at, new.item_at
     if old is not None:
@@ -186,7 +193,10 @@ def _deal_if_due(state: State, number: int) -> None:
     weight = problem.weight[new.event] if (problem.weight != 1).any() else NOTHING
     state.work = Work(new.run_user, new.run_start, new.item, np.zeros(0, np.uint16), weight)
     if len(problem.contexts.column):
-        state.situation = problem.situation[new.event]
+        state.situation, state.contexts = problem.situation[new.event], problem.contexts
+        if problem.contexts.column.nbytes > NEAR_BYTES:
+            state.contexts = problem.contexts.take(state.situation)
+            state.situation = np.arange(len(new.event), dtype=np.int32)
 
 
 def _visit(state: State, number: int) -> None:
@@ -199,21 +209,27 @@ def _visit(state: State, number: int) -> None:
     state.work = state.work._replace(visits=times)
 
 
-def _lane(state: State, lane: int, lanes: int, turn: int, number: int, rate: float):
-    """The cells of a round that one thread runs, as a function without arguments."""
+def _lanes(settings: Settings) -> int:
+    """How many threads take part: no more than there are cells in a round, or cores."""
+    return min(settings.threads, settings.blocks, all_threads())
+
+
+def _lane(
+    state: State, lane: int, number: int, rate: float
+) -> Callable[[int], list[tuple[int, float, int]]]:
+    """What one thread does in a round, as a function of the round: (cell, loss, steps) of each."""
     deal, work, settings = state.deal, state.work, state.settings
     assert deal is not None and work is not None
-    tables = Tables(*state.parameters[:3])
-    step = _step(settings, rate)
+    tables, step = Tables(*state.parameters[:3]), _step(settings, rate)
     taken = np.zeros(int(np.diff(deal.item_edge).max(initial=0)), np.uint8)
     scratch = aligned(np.zeros((SCRATCH_ROWS, padded(state.factors)), np.float32))
-    width = width_of(state.factors)
+    blocks, width = settings.blocks, width_of(state.factors)
 
-    def run():
+    def run(turn: int) -> list[tuple[int, float, int]]:
         results = []
-        for t in range(lane, settings.blocks, lanes):
-            column = (t + turn) % settings.blocks
-            cell = t * settings.blocks + column
+        for t in range(lane, blocks, _lanes(settings)):
+            column = (t + turn) % blocks
+            cell = t * blocks + column
             logs, steps = run_cell(
                 (deal.cell[cell], deal.cell[cell + 1]),
                 (deal.item_edge[column], deal.item_edge[column + 1]),
@@ -239,7 +255,7 @@ def _query(state: State, copy: int) -> Query | None:
     if not state.query:
         return None
     assert state.deal is not None
-    return Query(state.query[copy], state.situation, state.problem.contexts, state.deal.user_at,
+    return Query(state.query[copy], state.situation, state.contexts, state.deal.user_at,
                  state.problem.user_rows)  # fmt: skip
 
 

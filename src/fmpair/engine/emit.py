@@ -81,10 +81,10 @@ class Emitter:
             out = self.builder.call(function, [out, vector], fastmath=FAST)
         return out
 
-    def dot(self, load_left, load_right):
+    def dot(self, load_left, load_right, most: int = CHUNK):
         """The inner product of two rows, each given as a loader (offset, lanes) -> vector."""
         sums: dict[int, ir.Value] = {}
-        for offset, lanes in self.chunks():
+        for offset, lanes in self.chunks(most):
             left, right = load_left(offset, lanes), load_right(offset, lanes)
             if lanes in sums:
                 sums[lanes] = self.fma(left, right, sums[lanes], lanes)

@@ -24,6 +24,7 @@ from fmpair.engine.rows import (
     gather_pairs,
     pair_step,
     pair_step_apart,
+    pair_step_one,
     side_step,
 )
 
@@ -309,10 +310,16 @@ def run_cell(span, block, state, work, tables, query, attributes, step, taken, s
                         scratch, a_table, a_bias, a_rate, a_keep, a_moves, other, a, a_end, b,
                         b_end, a_column, a_value, s, bias_share, width,
                     )  # fmt: skip
-                elif query is not None:
-                    pair_step_apart(users, u, scratch, 0, items, i, j, keep, gain, width)
-                else:
+                elif query is None:
                     pair_step(users, u, users, u, items, i, j, keep, gain, width)
+                elif c + 1 == c_end and p == p_end:
+                    f = np.int64(c_column[c])
+                    pair_step_one(users, u, scratch, 0, items, i, j, q_table, f, q_keep[f],
+                                  q_rate[f] * s * c_value[c], keep, gain, width)  # fmt: skip
+                    q_moves[f] += 1
+                    c = c_end
+                else:
+                    pair_step_apart(users, u, scratch, 0, items, i, j, keep, gain, width)
                 if query is not None:
                     move_features(scratch, q_table, q_rate, q_keep, q_moves, p, p_end, p_column,
                                   p_value, s, width)  # fmt: skip

@@ -7,6 +7,7 @@ of a user's positives of the item block stand together: negatives are verified a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -28,12 +29,14 @@ FIRST_BLOCKS, MOST_BLOCKS = 8, 64
 class Events(NamedTuple):
     """The events of a problem, user by user. start: int64 [users + 1]; item, event: int32.
 
-    drawn: bool [items], the items that may be drawn as negatives.
+    times: int64 [items], how often each item occurs; drawn: bool [items], those that may be drawn
+    as negatives.
     """
 
     start: np.ndarray
     item: np.ndarray
     event: np.ndarray
+    times: np.ndarray
     drawn: np.ndarray
 
 
@@ -81,42 +84,48 @@ def choose_blocks(users: int, items: int, events: int, factors: int) -> int:
 
 
 def by_user(problem: Problem, numbered: bool) -> Events:
-    """The events user by user; numbered: with the original number of each."""
+    """The events user by user, a user's by item; numbered: with the original number of each.
+
+    Two counting sorts, the first by item.
+    """
     start = starts(tally(problem.user, problem.users))
-    item = np.empty_like(problem.item)
-    event = np.empty(len(item) if numbered else 0, np.int32)
-    _sort(problem.user, problem.item, start[:-1].copy(), item, event)
-    return Events(start, item, event, problem.drawn)
+    first = starts(tally(problem.item, problem.items))
+    count = len(problem.item)
+    nothing = np.zeros(0, np.int32)
+    user, item = np.empty(count, np.int32), np.empty(count, np.int32)
+    event = np.empty(count if numbered else 0, np.int32)
+    _sort(problem.item, problem.user, nothing, first[:-1].copy(), user, event)
+    kept = np.empty(count if numbered else 0, np.int32)
+    items = np.repeat(np.arange(problem.items, dtype=np.int32), np.diff(first))
+    _sort(user, items, event, start[:-1].copy(), item, kept)
+    return Events(start, item, kept, np.diff(first), problem.drawn)
 
 
 @njit(cache=True, nogil=True)
-def _sort(users, items, slot, item, event):
-    """Counting sort by user."""
-    for e in range(len(users)):
-        place = slot[users[e]]
-        slot[users[e]] += 1
-        item[place] = items[e]
-        if len(event):
-            event[place] = e
+def _sort(keys, values, numbers, slot, value, number):
+    """Counting sort by key, which keeps the order of equals; numbers: empty for 0, 1, 2, ..."""
+    for e in range(len(keys)):
+        place = slot[keys[e]]
+        slot[keys[e]] += 1
+        value[place] = values[e]
+        if len(number):
+            number[place] = numbers[e] if len(numbers) else e
 
 
-def distinct(start: np.ndarray, item: np.ndarray) -> Rows:
-    """Per user the distinct items, sorted, each with its number of times. Sorts `item` in place."""
-    found = np.zeros(len(start) - 1, np.int64)
-    _sort_rows(start, item, found)
+def distinct(events: Events) -> Rows:
+    """Per user the distinct items, sorted, each with its number of times."""
+    found = np.zeros(len(events.start) - 1, np.int64)
+    _count_distinct(events.start, events.item, found)
     rows = Rows(starts(found), np.empty(found.sum(), np.int32), np.zeros(found.sum(), np.float32))
-    _gather_distinct(start, item, rows)
+    _gather_distinct(events.start, events.item, rows)
     return rows
 
 
 @njit(cache=True, nogil=True)
-def _sort_rows(start, item, found):
-    """Sort each user's items; found: how many distinct ones there are."""
+def _count_distinct(start, item, found):
     for user in range(len(found)):
-        row = item[start[user] : start[user + 1]]
-        row.sort()
-        for n in range(len(row)):
-            found[user] += n == 0 or row[n] != row[n - 1]
+        for n in range(start[user], start[user + 1]):
+            found[user] += n == start[user] or item[n] != item[n - 1]
 
 
 @njit(cache=True, nogil=True)
@@ -130,26 +139,37 @@ def _gather_distinct(start, item, rows):
             rows.value[place] += 1
 
 
-def deal(events: Events, blocks: int, seed: int, number: int) -> Deal:
-    """The number-th dealing: a pure function of its arguments."""
+def deal(
+    events: Events, blocks: int, seed: int, number: int, each: Callable[..., Iterable] = map
+) -> Deal:
+    """The number-th dealing: a pure function of seed and number. each: a map, as of threads."""
     rng = np.random.default_rng([seed, 2, number])
     activity = np.diff(events.start)
-    popularity = tally(events.item, len(events.drawn))
     user_at, user_block = _dealt(activity, activity > 0, blocks, rng)
-    item_at, item_block = _dealt(popularity, events.drawn | (popularity > 0), blocks, rng)
+    item_at, item_block = _dealt(events.times, events.drawn | (events.times > 0), blocks, rng)
     position = np.empty(len(item_at), np.int32)
     position[item_at] = np.arange(len(item_at), dtype=np.int32)
     item_edge = np.searchsorted(item_block[item_at], np.arange(blocks + 1))
+    user_edge = np.searchsorted(user_block[user_at], np.arange(blocks + 1))
     counts = np.zeros((2, blocks * blocks), np.int64)
-    _count(events, user_at, user_block, item_block, blocks, counts)
+
+    def count(block: int) -> None:
+        span = user_at[user_edge[block] : user_edge[block + 1]]
+        _count(events, span, block * blocks, item_block, counts)
+
+    list(each(count, range(blocks)))
     cell, first = starts(counts[0]), starts(counts[1])
-    run_user = np.empty(cell[-1], np.int32)
-    run_start = np.empty(cell[-1] + 1, np.int32)
+    run_user, run_start = np.empty(cell[-1], np.int32), np.empty(cell[-1] + 1, np.int32)
     run_start[-1] = first[-1]
-    item = np.empty(first[-1], np.int32)
-    event = np.empty(len(events.event), np.int32)
-    _place(events, user_at, user_block, item_block, position, blocks,
-           cell[:-1].copy(), first[:-1].copy(), run_user, run_start, item, event)  # fmt: skip
+    item, event = np.empty(first[-1], np.int32), np.empty(len(events.event), np.int32)
+    run, slot = cell[:-1].copy(), first[:-1].copy()
+
+    def place(block: int) -> None:
+        span = user_at[user_edge[block] : user_edge[block + 1]]
+        _place(events, span, user_edge[block], block * blocks, item_block, position, run, slot,
+               run_user, run_start, item, event)  # fmt: skip
+
+    list(each(place, range(blocks)))
     return Deal(user_at, item_at, item_edge, cell, run_user, run_start, item, event)
 
 
@@ -171,33 +191,31 @@ def _dealt(
 
 
 @njit(cache=True, nogil=True)
-def _count(events, user_at, user_block, item_block, blocks, counts):
-    """counts[0]: runs, counts[1]: events of each cell."""
-    last = np.full(blocks * blocks, -1, np.int64)
-    for position in range(len(user_at)):
-        user = user_at[position]
-        for e in range(events.start[user], events.start[user + 1]):
-            cell = np.int64(user_block[user]) * blocks + item_block[events.item[e]]
+def _count(events, users, first_cell, item_block, counts):
+    """counts[0]: runs, counts[1]: events of each cell, for the users of one block."""
+    last = np.full(counts.shape[1], -1, np.int64)
+    for p in range(len(users)):
+        for e in range(events.start[users[p]], events.start[users[p] + 1]):
+            cell = first_cell + item_block[events.item[e]]
             counts[1, cell] += 1
-            if last[cell] != position:
-                last[cell] = position
+            if last[cell] != p:
+                last[cell] = p
                 counts[0, cell] += 1
 
 
 @njit(cache=True, nogil=True)
 def _place(
-    events, user_at, user_block, item_block, position, blocks,
+    events, users, first_user, first_cell, item_block, position,
     run, slot, run_user, run_start, item, event,
 ):  # fmt: skip
-    """Write every event into its cell's next slot, opening a run where the user changes."""
-    last = np.full(blocks * blocks, -1, np.int64)
-    for p in range(len(user_at)):
-        user = user_at[p]
-        for e in range(events.start[user], events.start[user + 1]):
-            cell = np.int64(user_block[user]) * blocks + item_block[events.item[e]]
+    """Write the events of a block's users into their cells, opening a run for each user."""
+    last = np.full(len(run), -1, np.int64)
+    for p in range(len(users)):
+        for e in range(events.start[users[p]], events.start[users[p] + 1]):
+            cell = first_cell + item_block[events.item[e]]
             if last[cell] != p:
                 last[cell] = p
-                run_user[run[cell]] = p
+                run_user[run[cell]] = first_user + p
                 run_start[run[cell]] = slot[cell]
                 run[cell] += 1
             item[slot[cell]] = position[events.item[e]]

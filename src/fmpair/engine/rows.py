@@ -21,8 +21,8 @@ def width_of(factors: int) -> tuple[int, ...]:
 
 
 def padded(factors: int) -> int:
-    """The number of columns of a table: factors rounded up to whole vector registers."""
-    return max(-(-factors // LANES), 1) * LANES
+    """The number of columns of a table: factors rounded up to pairs of vector registers."""
+    return max(-(-factors // (2 * LANES)), 1) * 2 * LANES
 
 
 def aligned(table: np.ndarray) -> np.ndarray:
@@ -137,7 +137,10 @@ def gather_dot(typing, target, t, source, s, table, start, end, column, value, i
             e.store(total, to, o, n)
             return total
 
-        return e.dot(whole, lambda o, n: builder.fsub(e.load(good, o, n), e.load(bad, o, n)))
+        def apart(o, n):
+            return builder.fsub(e.load(good, o, n), e.load(bad, o, n))
+
+        return e.dot(whole, apart, WIDE)
 
     return signature, generate
 
@@ -221,32 +224,28 @@ def side_step(typing, users, u, items, i, j, scratch, keep, gain, width):
     return signature, generate
 
 
-def _pair(typing_arguments, difference: bool):
-    """Signature and generator of the two pair steps."""
-    users, query, items, width = typing_arguments
-    keeps, gains = types.UniTuple(types.float32, 3), types.UniTuple(types.float32, 2)
-    index = types.int64
-    signature = types.void(users, index, query, index, items, index, index, keeps, gains, width)
+def _emit_pair(e: Emitter, keep: int, also) -> None:
+    """The pair step: users[u], query[q], items[i], items[j] are arguments 0 to 6.
 
-    def generate(context, builder, signature, arguments):
-        e = Emitter(context, builder, signature, arguments)
-        user, query, good, bad = e.row(0, 1), e.row(2, 3), e.row(4, 5), e.row(4, 6)
-        keep_u, keep_i, keep_j = cgutils.unpack_tuple(builder, arguments[7], 3)
-        gain_u, gain_i = cgutils.unpack_tuple(builder, arguments[8], 2)
-        loss = builder.fneg(gain_i)
-        for o, n in e.chunks():
-            v, x = e.load(user, o, n), e.load(query, o, n)
-            a, b = e.load(good, o, n), e.load(bad, o, n)
-            apart = builder.fsub(a, b)
-            moved = e.fma(e.splat(gain_u, n), apart, e.scaled(keep_u, v, n), n)
-            e.store(moved, user, o, n)
-            e.store(e.fma(e.splat(gain_i, n), x, e.scaled(keep_i, a, n), n), good, o, n)
-            e.store(e.fma(e.splat(loss, n), x, e.scaled(keep_j, b, n), n), bad, o, n)
-            if difference:
-                e.store(apart, query, o, n)
-        return context.get_dummy_value()
+    keep: the argument (user, positive, negative) of shares kept, after it (user, item) of steps.
+    also: called with the items' difference, offset and lanes of every piece.
+    """
+    builder = e.builder
+    user, query, good, bad = e.row(0, 1), e.row(2, 3), e.row(4, 5), e.row(4, 6)
+    keep_u, keep_i, keep_j = cgutils.unpack_tuple(builder, e.values[keep], 3)
+    gain_u, gain_i = cgutils.unpack_tuple(builder, e.values[keep + 1], 2)
+    loss = builder.fneg(gain_i)
+    for o, n in e.chunks():
+        v, x = e.load(user, o, n), e.load(query, o, n)
+        a, b = e.load(good, o, n), e.load(bad, o, n)
+        apart = builder.fsub(a, b)
+        e.store(e.fma(e.splat(gain_u, n), apart, e.scaled(keep_u, v, n), n), user, o, n)
+        e.store(e.fma(e.splat(gain_i, n), x, e.scaled(keep_i, a, n), n), good, o, n)
+        e.store(e.fma(e.splat(loss, n), x, e.scaled(keep_j, b, n), n), bad, o, n)
+        also(apart, o, n)
 
-    return signature, generate
+
+KEEPS, GAINS = types.UniTuple(types.float32, 3), types.UniTuple(types.float32, 2)
 
 
 @intrinsic
@@ -255,10 +254,52 @@ def pair_step(typing, users, u, query, q, items, i, j, keep, gain, width):
 
     keep: (user, positive, negative) shares kept; gain: (user, item) step lengths.
     """
-    return _pair((users, query, items, width), difference=False)
+    index = types.int64
+    signature = types.void(users, index, query, index, items, index, index, KEEPS, GAINS, width)
+
+    def generate(context, builder, signature, arguments):
+        e = Emitter(context, builder, signature, arguments)
+        _emit_pair(e, 7, lambda apart, o, n: None)
+        return context.get_dummy_value()
+
+    return signature, generate
 
 
 @intrinsic
 def pair_step_apart(typing, users, u, query, q, items, i, j, keep, gain, width):
     """`pair_step` that leaves the items' old difference in query[q]."""
-    return _pair((users, query, items, width), difference=True)
+    index = types.int64
+    signature = types.void(users, index, query, index, items, index, index, KEEPS, GAINS, width)
+
+    def generate(context, builder, signature, arguments):
+        e = Emitter(context, builder, signature, arguments)
+        query = e.row(2, 3)
+        _emit_pair(e, 7, lambda apart, o, n: e.store(apart, query, o, n))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def pair_step_one(
+    typing, users, u, query, q, items, i, j, table, f, share, step, keep, gain, width
+):
+    """`pair_step` with one feature: table[f] = share * table[f] + step * (items[i] - items[j])."""
+    index, real = types.int64, types.float32
+    signature = types.void(
+        users, index, query, index, items, index, index, table, index, real, real, KEEPS, GAINS,
+        width,
+    )  # fmt: skip
+
+    def generate(context, builder, signature, arguments):
+        e = Emitter(context, builder, signature, arguments)
+        feature, share, step = e.row(7, 8), arguments[9], arguments[10]
+
+        def move(apart, o, n):
+            kept = e.scaled(share, e.load(feature, o, n), n)
+            e.store(e.fma(e.splat(step, n), apart, kept, n), feature, o, n)
+
+        _emit_pair(e, 11, move)
+        return context.get_dummy_value()
+
+    return signature, generate
