@@ -106,7 +106,7 @@ def largest(state: State) -> float:
 def seen(state: State) -> Rows:
     """Per user the distinct items of the events, sorted; values are how often each occurs."""
     if state.seen is None:
-        state.seen = plan.distinct(state.events)
+        state.seen = plan.distinct(state.events.start, state.events.item.copy())
     return state.seen
 
 
@@ -130,7 +130,7 @@ def finish(state: State) -> None:
     state.deal = state.deal._replace(run_user=NONE, run_start=NONE, item=NONE, event=NONE)
     state.work, state.situation = None, NONE
     if state.seen is None:
-        state.seen = plan.distinct(state.events)
+        state.seen = plan.distinct(state.events.start, state.events.item)
     state.events = state.events._replace(item=NONE, event=NONE)
 
 

@@ -84,48 +84,53 @@ def choose_blocks(users: int, items: int, events: int, factors: int) -> int:
 
 
 def by_user(problem: Problem, numbered: bool) -> Events:
-    """The events user by user, a user's by item; numbered: with the original number of each.
-
-    Two counting sorts, the first by item.
-    """
+    """The events user by user, a user's in their own order; numbered: with the number of each."""
     start = starts(tally(problem.user, problem.users))
-    first = starts(tally(problem.item, problem.items))
-    count = len(problem.item)
-    nothing = np.zeros(0, np.int32)
-    user, item = np.empty(count, np.int32), np.empty(count, np.int32)
-    event = np.empty(count if numbered else 0, np.int32)
-    _sort(problem.item, problem.user, nothing, first[:-1].copy(), user, event)
-    kept = np.empty(count if numbered else 0, np.int32)
-    items = np.repeat(np.arange(problem.items, dtype=np.int32), np.diff(first))
-    _sort(user, items, event, start[:-1].copy(), item, kept)
-    return Events(start, item, kept, np.diff(first), problem.drawn)
+    times = tally(problem.item, problem.items)
+    item = np.empty_like(problem.item)
+    event = np.empty(len(item) if numbered else 0, np.int32)
+    _sort(problem.user, problem.item, start[:-1].copy(), item, event)
+    return Events(start, item, event, times, problem.drawn)
 
 
 @njit(cache=True, nogil=True)
-def _sort(keys, values, numbers, slot, value, number):
-    """Counting sort by key, which keeps the order of equals; numbers: empty for 0, 1, 2, ..."""
-    for e in range(len(keys)):
-        place = slot[keys[e]]
-        slot[keys[e]] += 1
-        value[place] = values[e]
-        if len(number):
-            number[place] = numbers[e] if len(numbers) else e
+def _sort(users, items, slot, item, event):
+    """Counting sort by user."""
+    for e in range(len(users)):
+        place = slot[users[e]]
+        slot[users[e]] += 1
+        item[place] = items[e]
+        if len(event):
+            event[place] = e
 
 
-def distinct(events: Events) -> Rows:
-    """Per user the distinct items, sorted, each with its number of times."""
-    found = np.zeros(len(events.start) - 1, np.int64)
-    _count_distinct(events.start, events.item, found)
+def distinct(start: np.ndarray, item: np.ndarray) -> Rows:
+    """Per user the distinct items, sorted, each with its number of times. Sorts `item` in place."""
+    found = np.zeros(len(start) - 1, np.int64)
+    _sort_rows(start, item, found)
     rows = Rows(starts(found), np.empty(found.sum(), np.int32), np.zeros(found.sum(), np.float32))
-    _gather_distinct(events.start, events.item, rows)
+    _gather_distinct(start, item, rows)
     return rows
 
 
 @njit(cache=True, nogil=True)
-def _count_distinct(start, item, found):
+def _sort_rows(start, item, found):
+    """Sort each user's items (Shell's way: quick to compile); found: how many distinct ones."""
     for user in range(len(found)):
-        for n in range(start[user], start[user + 1]):
-            found[user] += n == start[user] or item[n] != item[n - 1]
+        first, end = start[user], start[user + 1]
+        gap = 1
+        while 3 * gap < end - first:
+            gap = 3 * gap + 1
+        while gap > 0:
+            for n in range(first + gap, end):
+                value, place = item[n], n
+                while place >= first + gap and item[place - gap] > value:
+                    item[place] = item[place - gap]
+                    place -= gap
+                item[place] = value
+            gap //= 3
+        for n in range(first, end):
+            found[user] += n == first or item[n] != item[n - 1]
 
 
 @njit(cache=True, nogil=True)
