@@ -21,7 +21,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 CACHE_BYTES = 512 * 1024  # the item rows of one block should fit a core's cache, with room to spare
 LEAST_ITEMS = 64  # a block must leave a choice of negatives
-LEAST_EVENTS = 2000  # a cell must outweigh the cost of starting it
+LEAST_EVENTS = 16_000  # a cell must outweigh the cost of starting it
 LEAST_RUN = 2  # events of a user in a cell, on average, beyond the first blocks
 FIRST_BLOCKS, MOST_BLOCKS = 8, 64
 
