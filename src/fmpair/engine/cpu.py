@@ -11,7 +11,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, empty_rows
 from fmpair.engine import plan
-from fmpair.engine.decay import centre, decay, pace
+from fmpair.engine.decay import centre, decay, item_pace, query_pace
 from fmpair.engine.draws import stream
 from fmpair.engine.kernel import Attributes, Query, Shared, Step, Tables, Work, run_cell
 from fmpair.engine.merge import merge
@@ -155,12 +155,12 @@ def _set_rates(state: State, rate: float) -> None:
     if state.query:
         table = state.query[0].table
         own = decay(settings.query, settings.query_threshold, table, problem.query_groups)
-        rates = rate * pace(len(table), problem.contexts, problem.user_rows)
+        rates = rate * query_pace(len(table), problem.contexts, problem.user_rows)
         state.query = _with_rates(state.query, rates, own)
     if state.features:
         table = state.features[0].table
         own = decay(settings.features, settings.feature_threshold, table, problem.item_groups)
-        rates = rate * pace(len(table), problem.item_rows)
+        rates = rate * item_pace(len(table), problem.item_rows)
         state.features = _with_rates(state.features, rates, own)
 
 

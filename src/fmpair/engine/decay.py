@@ -37,13 +37,24 @@ def centre(table: np.ndarray, groups: Groups) -> None:
         table[rows] -= means[field].astype(table.dtype)
 
 
-def pace(size: int, *parts: Rows) -> np.ndarray:
-    """float32 [size]: step length of each feature as a share of an id's.
+def query_pace(size: int, *parts: Rows) -> np.ndarray:
+    """float32 [size]: step length of each query feature as a share of an id's.
 
     A step on a feature of value x moves the score by x squared times its length, so a feature
     whose values reach beyond 1 takes steps as much shorter.
     """
     reach = np.ones(size)
     for rows in parts:
-        np.maximum.at(reach, rows.column, np.abs(rows.value))
-    return (1 / reach**2).astype(np.float32)
+        np.maximum.at(reach, rows.column, rows.value**2)
+    return (1 / reach).astype(np.float32)
+
+
+def item_pace(size: int, rows: Rows) -> np.ndarray:
+    """The same for item features, by what all features of an item move together.
+
+    On the item side vectors also pull at each other, so that many at full length would run away.
+    """
+    together = np.bincount(rows.owner, rows.value**2, rows.size)
+    reach = np.ones(size)
+    np.maximum.at(reach, rows.column, together[rows.owner])
+    return (1 / reach).astype(np.float32)

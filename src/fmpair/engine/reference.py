@@ -14,7 +14,7 @@ import numpy as np
 
 from fmpair.arrays import Rows
 from fmpair.engine import plan
-from fmpair.engine.decay import centre, decay, pace
+from fmpair.engine.decay import centre, decay, item_pace, query_pace
 from fmpair.engine.draws import GOLDEN, MASK, mixed, stream
 from fmpair.engine.problem import Parameters, Problem, Settings
 
@@ -62,8 +62,8 @@ def epoch(state: State, number: int, rate: float) -> float:
     losses: list[float] = []
     settings, problem = _with_decays(state), state.problem
     paces = {
-        "query": pace(len(state.parameters.query), problem.contexts, problem.user_rows),
-        "features": pace(len(state.parameters.features), problem.item_rows),
+        "query": query_pace(len(state.parameters.query), problem.contexts, problem.user_rows),
+        "features": item_pace(len(state.parameters.features), problem.item_rows),
     }
     for turn in range(blocks):
         copies, moves = [], []
