@@ -20,7 +20,7 @@ QUICK = ("--factors", "2", "--epochs", "1")
 def test_fit_writes_a_model_and_says_so_on_standard_error(fmpair, files, tmp_path):
     result = fmpair("fit", files / "events.csv", "-o", tmp_path / "m.fmpair", *QUICK)
     assert (result.code, result.out) == (0, "")
-    assert "read 600 events" in result.err and "epoch 1 loss" in result.err
+    assert "read 600 events" in result.err and "epoch 1 of 1: loss" in result.err
     assert load(tmp_path / "m.fmpair").space.context == ["daytime", "place"]
 
 

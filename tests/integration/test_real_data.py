@@ -1,8 +1,7 @@
 """Quality on public data, judged from the folded arrays alone. Needs FMPAIR_DATA.
 
-The bars are those of the project's aims. The settings beside them are a placeholder: the best of
-some dozens tried on these very test parts, so what they reach flatters them a little. They guard
-the engine against getting worse; they say nothing about the defaults.
+The bars are those of the project's aims. The settings beside them were chosen on validation parts (a
+tenth of the training events; 16 settings for MovieLens by Recall@10, 12 for Frappe by NDCG@10).
 """
 
 import os
@@ -16,13 +15,13 @@ import pytest
 from fmpair import FMPair
 
 ML100K_BAR = 0.245
-ML100K_OPTIONS = {"factors": 10, "epochs": 100, "learning_rate": 0.1, "regularization": 0.015}
+ML100K_OPTIONS = {"factors": 10, "epochs": 100, "learning_rate": 0.1, "regularization": 0.02}
 FRAPPE_HR = 0.66
 FRAPPE_NDCG = 0.43
 FRAPPE_ERROR = 0.008  # standard error of either on the 3,387 rows of the test part
 FRAPPE_OPTIONS = {
-    "factors": 64, "epochs": 300, "learning_rate": 0.2, "initial_sd": 0.02,
-    "regularization": {"user": 0.001, "item": 0.0002, "bias": 0.02, "context": 0.1},
+    "factors": 64, "epochs": 400, "learning_rate": 0.2, "initial_sd": 0.02,
+    "regularization": {"user": 0.003, "item": 0.0005, "bias": 0.02},
 }  # fmt: skip
 SAMPLE, CUTOFF, FOLDS = 1000, 10, 4
 CONTEXT = ["daytime", "weekday", "isweekend", "homework", "weather", "country", "city"]
