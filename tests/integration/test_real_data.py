@@ -1,7 +1,7 @@
 """Quality on public data, judged from the folded arrays alone. Needs FMPAIR_DATA.
 
-The bars are those of the project's aims. The settings beside them were chosen on validation parts (a
-tenth of the training events; 16 settings for MovieLens by Recall@10, 12 for Frappe by NDCG@10).
+The bars are those of the project's aims. The settings beside them were chosen on validation parts
+(a tenth of the training events; 16 settings for MovieLens by Recall@10, 12 for Frappe by NDCG@10).
 """
 
 import os

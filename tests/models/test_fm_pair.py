@@ -159,13 +159,28 @@ def test_the_model_does_not_depend_on_the_number_of_threads(positives):
             np.testing.assert_array_equal(a, b)
 
 
-def test_weights_count_as_the_recipe_says():
+def test_weights_count_as_the_recipe_says_relative_to_their_mean():
     frame = pl.DataFrame({"user": list("aabb"), "item": [1, 2, 2, 3], "weight": [0.5, 1, np.e, 0]})
     data = Dataset.from_frame(frame)
     for kind, wanted in (
         ("none", [1, 1, 1, 1]), ("linear", [0.5, 1, np.e, 0]), ("log", [0.5, 1, 2, 0])
     ):  # fmt: skip
-        np.testing.assert_allclose(event_weights(FMPair(weights=kind), data), wanted, rtol=1e-6)
+        found = event_weights(FMPair(weights=kind), data)
+        np.testing.assert_allclose(found, np.array(wanted) / np.mean(wanted), rtol=1e-6)
+
+
+def test_no_event_counts_more_than_ten_times_the_mean():
+    frame = pl.DataFrame(
+        {"user": list("ab") * 50, "item": range(100), "weight": [1e6] + [1.0] * 99}
+    )
+    found = event_weights(FMPair(weights="linear"), Dataset.from_frame(frame))
+    assert found.max() == 10
+
+
+def test_weights_that_are_all_zero_are_refused():
+    frame = pl.DataFrame({"user": list("aab"), "item": [1, 2, 3], "weight": [0, 0, 0]})
+    with pytest.raises(DataError, match="all weights are 0"):
+        FMPair().fit(frame)
 
 
 def test_a_heavier_event_pulls_its_item_up():

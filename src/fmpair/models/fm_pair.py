@@ -31,7 +31,8 @@ class FMPair:
     positives: how events are visited: each once (permutation), drawn (bootstrap), or a user
         drawn and then one of their events (user).
     negatives: uniform over the items the user has no event with.
-    weights: how an event's weight counts: log (1 + ln w from 1 on), linear, none.
+    weights: how an event's weight counts: log (1 + ln w from 1 on), linear, none; relative to
+        the mean, and at most ten times it.
     item_bias: whether items have a constant of their own.
     fields: options by column, see `Field`; normalize: all features of a row sum to one.
     threads: None uses all cores; the model does not depend on it. seed: the model does.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fmpair.models.fm_pair import FMPair
 
 DEAL_EVERY = 5  # epochs between two deals of the strata plan
+MOST_WEIGHT = 10.0  # of one event, in mean weights
 LAST_RATE = 0.1  # share of the learning rate left in the last epoch
 LOST = 100.0  # a number no sane run has in its tables: scores are a few units apart
 
@@ -133,13 +134,16 @@ def problem_of(recipe: FMPair, space: FeatureSpace, data: Dataset) -> Problem:
 
 
 def event_weights(recipe: FMPair, data: Dataset) -> np.ndarray:
-    """float32 [events]: how much each event counts."""
+    """float32 [events]: how much each event counts, 1 on average."""
     weight = data.weight
     if recipe.weights == "none" or "weight" not in data.columns.columns:
         return np.broadcast_to(np.float32(1), len(data))  # one number, however many events
     if recipe.weights == "log":
         weight = np.where(weight < 1, weight, 1 + np.log(np.maximum(weight, 1)))
-    return weight.astype(np.float32)
+    if not weight.any():
+        raise DataError("all weights are 0: nothing is left to learn from")
+    # a single event must not take a step that undoes all others
+    return np.minimum(weight / weight.mean(), MOST_WEIGHT).astype(np.float32)
 
 
 def initial(recipe: FMPair, space: FeatureSpace) -> Parameters:
