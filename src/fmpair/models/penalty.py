@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,26 +23,13 @@ THRESHOLD, FEW = 0.015, 25.0
 ROLES = {"context": "context", "user": "user_features", "item": "item_features"}
 
 
-class Penalties(NamedTuple):
-    """user, positive, negative, bias: numbers; the rest float32, one per feature of a side.
+def penalties(
+    given: float | Mapping[str, float] | None, space: FeatureSpace, problem: Problem
+) -> dict[str, Any]:
+    """Every penalty by its name in the engine's Settings, from recipe, fields and defaults.
 
     A feature has a fixed penalty, or a threshold above 0 and one that follows its field's strength.
     """
-
-    user: float
-    positive: float
-    negative: float
-    bias: float
-    query: np.ndarray
-    features: np.ndarray
-    query_threshold: np.ndarray
-    feature_threshold: np.ndarray
-
-
-def penalties(
-    given: float | Mapping[str, float] | None, space: FeatureSpace, problem: Problem
-) -> Penalties:
-    """Every penalty, from what the recipe gives, the fields' own options, and the defaults."""
     if given is None:
         named: Mapping[str, float] = {}
     else:
@@ -54,10 +41,16 @@ def penalties(
     item = named.get("item", ITEM)
     query, query_threshold = _by_feature(space.query, problem.query_groups, named)
     features, feature_threshold = _by_feature(space.item, problem.item_groups, named)
-    return Penalties(
-        named.get("user", USER), item, named.get("negative", item), named.get("bias", BIAS),
-        query, features, query_threshold, feature_threshold,
-    )  # fmt: skip
+    return {
+        "user": named.get("user", USER),
+        "positive": item,
+        "negative": named.get("negative", item),
+        "bias": named.get("bias", BIAS),
+        "query": query,
+        "features": features,
+        "query_threshold": query_threshold,
+        "feature_threshold": feature_threshold,
+    }
 
 
 def _by_feature(

@@ -186,9 +186,8 @@ def settings_of(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Settin
             f"blocks ({blocks}) must leave two items a block: of {items} items at most {items // 2}"
         )
     return Settings(
-        recipe.seed, recipe.positives, blocks, DEAL_EVERY, recipe.threads or all_threads(),
-        *own,
-        learn_bias=recipe.item_bias,
+        seed=recipe.seed, positives=recipe.positives, blocks=blocks, deal_every=DEAL_EVERY,
+        threads=recipe.threads or all_threads(), learn_bias=recipe.item_bias, **own,
     )  # fmt: skip
 
 
