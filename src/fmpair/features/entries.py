@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import polars as pl
 
@@ -49,7 +51,7 @@ def _members(values: pl.Series, field: Field) -> tuple[np.ndarray, pl.Series]:
 def _weighted(values: pl.Series, field: Field) -> Entries:
     """Names and weights of structs, lists of pairs, or text."""
     dtype = values.dtype
-    try:
+    with suppress(pl.exceptions.PolarsError):  # where a weight is no number
         if dtype in (pl.String, pl.Null):
             return _from_text(values.cast(pl.String), field.separator)
         if isinstance(dtype, pl.Struct):
@@ -59,8 +61,6 @@ def _weighted(values: pl.Series, field: Field) -> Entries:
             owner, pairs = _exploded(_as_lists(values))
             name, weight = (pairs.struct.field(part.name) for part in inner.fields)
             return owner, name, _weights(weight)
-    except pl.exceptions.PolarsError:
-        pass  # a weight is no number
     raise DataError(
         f"column {values.name!r} holds {dtype}: weighted cells are structs of numbers, "
         "lists of (name, weight), or text such as 'rock:0.7|pop:0.3'"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -91,13 +92,11 @@ def load(path: str | Path) -> Recommender:
 def _header(content: bytes, path: str | Path) -> dict[str, Any]:
     """The JSON text of a model file."""
     length = int.from_bytes(content[:8], "little") if len(content) > 8 else 0
-    try:
+    with suppress(ValueError, KeyError, TypeError):  # whatever is not such a header is foreign
         outer = json.loads(content[8 : 8 + length])
         header = json.loads(outer["__metadata__"]["fmpair"])
         if isinstance(header["format"], int) and len(header["sha256"]) == len(BLANK):
             return header
-    except (ValueError, KeyError, TypeError):
-        pass
     kind = "empty" if not content else "damaged, or not an fmpair model"
     raise ModelFileError(f"{str(path)!r} is {kind}")
 
