@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from fmpair import Dataset
-from fmpair.errors import DataError, OptionError
+from fmpair.errors import DataError, OptionError, UnknownError
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.evaluation.lists import gini
-from fmpair.evaluation.views import context, item_popularity, user_activity, view, warmth
+from fmpair.evaluation.views import context, groups, item_popularity, user_activity, view, warmth
 
 
 def dataset(user, item, **columns):
@@ -65,6 +65,16 @@ def test_items_users_and_warmth_are_told_apart():
     assert item_popularity(found, TRAIN).to_list() == ["tail", "tail", "tail", "head", "mid"]
     assert user_activity(found, TRAIN).to_list() == ["head", "mid", "tail", "tail", "unseen"]
     assert warmth(found, TRAIN).to_list() == ["warm user, warm item"] * 4 + ["cold user, warm item"]
+
+
+def test_views_have_names():
+    found = judged("mrr@9")
+    assert groups("popularity", found, TRAIN, TEST).equals(item_popularity(found, TRAIN))
+    assert groups("activity", found, TRAIN, TEST).equals(user_activity(found, TRAIN))
+    assert groups("warmth", found, TRAIN, TEST).equals(warmth(found, TRAIN))
+    assert groups("context:time", found, TRAIN, TEST).equals(context(found, TEST, "time"))
+    with pytest.raises(UnknownError, match="Did you mean 'popularity'"):
+        groups("popularty", found, TRAIN, TEST)
 
 
 def test_a_view_that_makes_no_sense_is_refused():

@@ -1,9 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 
-from fmpair.errors import OptionError
-from fmpair.evaluation import Protocol
+from fmpair import FMPair, Popularity
+from fmpair.data import synthetic
+from fmpair.data.split import target
+from fmpair.errors import DataError, OptionError, UnknownError
+from fmpair.evaluation import Protocol, evaluate
+from fmpair.evaluation.protocol import PRESETS, preset
 
 
 def test_ids_say_what_results_depend_on():
@@ -42,3 +48,71 @@ def test_options_outside_what_is_allowed_are_refused(wrong):
 def test_items_that_are_none_are_refused(items):
     with pytest.raises(OptionError, match="items"):
         Protocol(candidates="file", items=items).id
+
+
+def test_presets_are_the_protocols_people_use():
+    assert {name: protocol.id for name, protocol in PRESETS.items()} == {
+        "full": "interaction/all/seen=train",
+        "full-user": "user/all/seen=train",
+        "full-context": "user-context/all/seen=context",
+        "one-plus-random": "interaction/uni1000/seen=train+test/seed0",
+        "legacy": "interaction/first1000/seen=train/relevant=distinct",
+    }
+    assert preset("full") == Protocol()
+    with pytest.raises(UnknownError, match="Did you mean 'legacy'"):
+        preset("legcy")
+
+
+NAMES = ("recall@5", "ndcg@5", "auc")
+
+
+@pytest.fixture(scope="module")
+def domains():
+    """Training events of all domains and test events of music; the same of music alone."""
+    data = synthetic.make(users=80, items=60, events=3000, seed=1).data
+    train, _, test = target(data, "music")[0].parts(data)
+    alone = train.take((train.columns["domain"] == "music").to_numpy())
+    return train, test, alone
+
+
+def music(**options):
+    return Protocol(domain="music", **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"candidates": "train"}, {"unit": "user"}, {"candidates": "first", "n": 5}],
+    ids=lambda options: Protocol(**options).id,
+)
+def test_a_model_of_one_domain_is_worth_the_same_judged_in_it_or_by_itself(domains, options):
+    train, test, alone = domains
+    model = FMPair(factors=4, epochs=5, threads=1).fit(alone.compact())
+    inside = evaluate(model, train, test, music(**options), NAMES)
+    by_itself = evaluate(model, alone.compact(), test, Protocol(**options), NAMES)
+    assert inside.means == pytest.approx(by_itself.means)
+    assert inside.protocol == f"{Protocol(**options).id}/domain=music"
+
+
+def test_only_items_of_the_domain_are_ranked(domains):
+    train, test, alone = domains
+    wide, narrow = (
+        evaluate(Popularity().fit(train), train, test, protocol, ["popularity@3", "auc"])
+        for protocol in (Protocol(seen="none"), music(seen="none"))
+    )
+    best = np.sort(np.bincount(alone.item))[::-1][:3].mean()
+    assert narrow.means["popularity@3"] == pytest.approx(best)
+    assert wide.means["popularity@3"] > best
+    mine = train.frame().select("user", "item").unique()
+    listed = music(candidates="file", items=mine, seen="none")
+    assert evaluate(Popularity().fit(train), train, test, listed).coverage == 1
+
+
+def test_only_events_of_the_domain_are_to_be_found(domains):
+    train, test, _ = domains
+    found = evaluate(Popularity().fit(train), train, train, music(seen="none"))
+    assert len(found.units) == (train.columns["domain"] == "music").sum()
+    with pytest.raises(UnknownError, match="Did you mean 'music'"):
+        evaluate(Popularity().fit(train), train, test, Protocol(domain="musik"))
+    bare = replace(test, columns=test.columns.drop("domain"))
+    with pytest.raises(DataError, match="no domains"):
+        evaluate(Popularity().fit(train), train, bare, music())

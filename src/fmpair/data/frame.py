@@ -73,3 +73,8 @@ def from_polars(frame: pl.DataFrame, kind: str) -> Any:
 
         return pd.DataFrame({name: frame[name].to_list() for name in frame.columns})
     return frame.to_arrow() if kind == "pyarrow" else frame
+
+
+def given_back(frame: pl.DataFrame, like: Any, kind: str) -> Any:
+    """A frame of the kind of `like`, where that is a frame, else of the given kind."""
+    return from_polars(frame, kind_of(like) if hasattr(like, "columns") else kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from io import BufferedReader
 from pathlib import Path
@@ -39,7 +39,7 @@ def read(path: str | Path, format: str | None = None, **options: Any) -> Dataset
 
     format: one of FORMATS, by default told from the path.
     options: those of the format's reader, and those of Dataset.from_frame (user=, item=,
-    context=, ...), where users= and items= may also be paths.
+    context=, ...), where users= and items= may also be paths, or mappings of a path and options.
     """
     return read_contents(path, format, **options).dataset()
 
@@ -60,8 +60,11 @@ def read_contents(path: str | Path, format: str | None = None, **options: Any) -
         contents = Contents(contents)
     events = contents.events
     for role in ("user", "item"):
-        if isinstance(roles.get(f"{role}s"), str | Path):
-            table = read_table(roles[f"{role}s"], role, roles.get(role))
+        given = roles.get(f"{role}s")
+        if isinstance(given, str | Path):
+            given = {"path": given}
+        if isinstance(given, Mapping):
+            table = read_table(role=role, key=roles.get(role), **given)
             roles[f"{role}s"] = _keyed_alike(table, events, role, roles.get(role))
     time = find_column("timestamp", events.columns, roles.get("timestamp"))
     if time is not None:
@@ -69,9 +72,9 @@ def read_contents(path: str | Path, format: str | None = None, **options: Any) -
     return replace(contents, events=events, roles={**contents.roles, **roles})
 
 
-def read_table(path: str | Path, role: str, key: str | None = None) -> pl.DataFrame:
+def read_table(path: str | Path, role: str, key: str | None = None, **options: Any) -> pl.DataFrame:
     """Attributes of users or items; a long table (an id per value) becomes one list per id."""
-    table = read_frame(path, **{role: key})
+    table = read_frame(path, **{role: key}, **options)
     column = _key(table, role, key)
     if column is None or table.width != 2 or table[column].n_unique() == len(table):
         return table

@@ -2,101 +2,150 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
 
 import numpy as np
+import polars as pl
 
+from fmpair.data.attribute import by_attribute, in_domain
+from fmpair.data.cold import cold_items, cold_users
 from fmpair.data.dataset import Dataset
+from fmpair.data.histories import leave_last_out, leave_out, per_user, shuffled
+from fmpair.data.infer import parse_times
+from fmpair.data.parts import Split, by_time_order, cut, hash_of, load, save, split_of
 from fmpair.errors import DataError, OptionError
 
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Row numbers of a Dataset, int64 and ascending; together every row once.
-
-    validation: may be empty.
-    """
-
-    train: np.ndarray
-    validation: np.ndarray
-    test: np.ndarray
-
-    def parts(self, data: Dataset) -> tuple[Dataset, Dataset, Dataset]:
-        """The events to train, validate and test on, over shared vocabularies."""
-        return data.take(self.train), data.take(self.validation), data.take(self.test)
+__all__ = [
+    "SPLITS", "Split", "by_attribute", "by_time", "cold_items", "cold_users", "folds", "given",
+    "hash_of", "holdout", "leave_last_out", "leave_out", "load", "per_user", "save", "target",
+]  # fmt: skip
 
 
 def holdout(data: Dataset, test: float = 0.2, validation: float = 0.0, seed: int = 0) -> Split:
     """A random share of all events for testing, and one for validation."""
-    return _cut(_shuffled(data, seed), test, validation)
+    return cut(shuffled(data, seed), test, validation)
 
 
-def folds(data: Dataset, count: int = 4, seed: int = 0) -> list[Split]:
-    """Cross-validation after one shuffle of all events: each is tested in exactly one fold."""
-    if not 2 <= count <= len(data):
-        raise OptionError(
-            f"count must be from 2 to the number of events ({len(data)}), not {count}"
-        )
-    pieces = np.array_split(_shuffled(data, seed), count)
-    return [
-        _split(np.concatenate(pieces[:n] + pieces[n + 1 :]), pieces[n][:0], pieces[n])
-        for n in range(count)
-    ]
+def folds(data: Dataset, count: int = 4, seed: int = 0, validation: float = 0.0) -> list[Split]:
+    """Cross-validation after one shuffle of all events: each is tested in exactly one fold.
 
-
-def leave_last_out(data: Dataset, count: int = 1, validation: int = 0) -> Split:
-    """Each user's latest `count` events for testing, and the `validation` before them.
-
-    A user with no more than count + validation events trains only. Of events at one time the
-    later row is the later event.
+    validation: a share of each fold's other events, those that follow it in the shuffled circle.
     """
-    if count < 1 or validation < 0:
-        raise OptionError(f"count must be 1 or more and validation 0 or more, not {count} and "
-                          f"{validation}")  # fmt: skip
-    order = _by_time(data)
-    order = order[np.argsort(data.user[order], kind="stable")]
-    owner = data.user[order]
-    events = np.bincount(owner, minlength=len(data.users))
-    # How many events of the same user come after this one.
-    later = np.cumsum(events)[owner] - 1 - np.arange(len(owner))
-    enough = events[owner] > count + validation
-    tested = enough & (later < count)
-    validated = enough & ~tested & (later < count + validation)
-    return _split(order[~tested & ~validated], order[validated], order[tested])
+    return _folds(shuffled(data, seed), np.zeros(0, np.int64), count, validation)
 
 
-def by_time(data: Dataset, test: float = 0.2, validation: float = 0.0) -> Split:
-    """The latest share of all events for testing, and the share before them for validation."""
-    return _cut(_by_time(data), test, validation)
+def target(
+    data: Dataset, domain: str, count: int = 4, seed: int = 0, validation: float = 0.0
+) -> list[Split]:
+    """Folds of the events of one domain; those of the other domains always train.
+
+    validation: a share of the domain's other events.
+    """
+    inside = in_domain(data, domain)
+    order = shuffled(data, seed)
+    return _folds(order[inside[order]], np.flatnonzero(~inside), count, validation)
 
 
-def _cut(order: np.ndarray, test: float, validation: float) -> Split:
-    """The last rows of the order test, those before them validate."""
-    if not (0 < test < 1 and validation >= 0 and test + validation < 1):
-        raise OptionError(
-            f"test ({test}) must be between 0 and 1, validation ({validation}) 0 or more, "
-            "and their sum below 1"
+def by_time(
+    data: Dataset,
+    test: float = 0.2,
+    validation: float = 0.0,
+    after: Any = None,
+    validation_after: Any = None,
+) -> Split:
+    """The latest share of all events for testing, and the share before them for validation.
+
+    after: a time, such as '2020-01-01', in place of the share: events at it or later test.
+    validation_after: likewise, for those before. Where times are plain numbers so are these, or
+    dates, which are then seconds since 1970.
+    """
+    order = by_time_order(data)
+    if after is None and validation_after is None:
+        return cut(order, test, validation)
+    if after is None:
+        raise OptionError("validation_after goes with after, the time from which events test")
+    last = _before(data, after)
+    middle = last - round(validation * len(data))
+    if validation_after is not None:
+        middle = _before(data, validation_after)
+    if not 0 < middle <= last < len(data):
+        first, last_time = data.columns["timestamp"].gather([order[0], order[-1]])
+        raise DataError(
+            f"nothing is left for one of the parts: times go from {first} to {last_time}"
         )
-    last = len(order) - round(test * len(order))
-    middle = last - round(validation * len(order))
-    if middle < 1 or last == len(order):
-        raise DataError(f"{len(order)} events are too few to set aside {test} of them for testing")
-    return _split(order[:middle], order[middle:last], order[last:])
+    return split_of(order[:middle], order[middle:last], order[last:])
 
 
-def _split(train: np.ndarray, validation: np.ndarray, test: np.ndarray) -> Split:
-    return Split(*(np.sort(rows).astype(np.int64) for rows in (train, validation, test)))
+def given(data: Dataset, parts: Sequence[int]) -> Split:
+    """Parts that others made: how many rows train, validate and test, in this order."""
+    if len(parts) != 3 or min(parts) < 0 or sum(parts) != len(data):
+        raise OptionError(
+            f"parts must be the numbers of rows that train, validate and test, {len(data)} in "
+            f"all, not {list(parts)}"
+        )
+    rows = np.split(np.arange(len(data)), np.cumsum(parts)[:2])
+    return split_of(*rows)
 
 
-def _shuffled(data: Dataset, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).permutation(len(data))
+# By the name an experiment file gives them.
+SPLITS: dict[str, Callable[..., Split | list[Split]]] = {
+    "holdout": holdout,
+    "folds": folds,
+    "per_user": per_user,
+    "leave_out": leave_out,
+    "leave_last_out": leave_last_out,
+    "by_time": by_time,
+    "cold_users": cold_users,
+    "cold_items": cold_items,
+    "by_attribute": by_attribute,
+    "target": target,
+    "given": given,
+}
 
 
-def _by_time(data: Dataset) -> np.ndarray:
-    """The rows in order of time; rows of one time keep their order."""
-    if "timestamp" not in data.columns.columns:
-        raise DataError("the data have no times: name their column with timestamp='...'")
+def _folds(order: np.ndarray, always: np.ndarray, count: int, validation: float) -> list[Split]:
+    """Contiguous folds of the order; the rows of `always` train in each."""
+    if not 2 <= count <= len(order):
+        raise OptionError(
+            f"count must be from 2 to the number of events ({len(order)}), not {count}"
+        )
+    if not 0 <= validation < 1:
+        raise OptionError(f"validation must be a share from 0 to below 1, not {validation}")
+    pieces = np.array_split(order, count)
+    found = []
+    for n, test in enumerate(pieces):
+        rest = np.concatenate(pieces[n + 1 :] + pieces[:n])
+        aside = round(validation * len(rest))
+        found.append(split_of(np.concatenate([rest[aside:], always]), rest[:aside], test))
+    return found
+
+
+def _before(data: Dataset, moment: Any) -> int:
+    """How many events are before a moment."""
     times = data.columns["timestamp"]
-    if times.null_count():
-        raise DataError(f"{times.null_count()} events have no time: drop them first")
-    return np.argsort(times.to_physical().to_numpy(), kind="stable")
+    limit = _time(moment)
+    if times.dtype.is_numeric():
+        if isinstance(limit, datetime):
+            limit = limit.replace(tzinfo=UTC).timestamp()
+    elif not isinstance(limit, datetime):
+        raise OptionError(f"{moment!r} is no time: write one such as '2020-01-31'")
+    else:
+        zone = getattr(times.dtype, "time_zone", None)
+        times = times.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zone else times
+        times = times.cast(pl.Datetime("us"))
+    return int((times < limit).sum())
+
+
+def _time(moment: Any) -> datetime | float:
+    """A date, a time or their text as a UTC-naive datetime; a number as it is."""
+    if isinstance(moment, str):
+        moment = parse_times(pl.Series([moment]))[0]
+    if isinstance(moment, datetime):
+        return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+    if isinstance(moment, date):
+        return datetime(moment.year, moment.month, moment.day)
+    if isinstance(moment, int | float) and not isinstance(moment, bool):
+        return moment
+    raise OptionError(f"{moment!r} is no time: write one such as '2020-01-31'")

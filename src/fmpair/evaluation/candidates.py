@@ -6,6 +6,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, distinct_pairs, starts
 from fmpair.data import Dataset
+from fmpair.data.attribute import in_domain
 from fmpair.engine.draws import stream
 from fmpair.engine.judging import IN_ORDER, UNIFORM, WEIGHTED, Pool
 from fmpair.errors import DataError
@@ -15,17 +16,21 @@ from fmpair.evaluation.units import Units
 KINDS = {"uniform": UNIFORM, "popularity": WEIGHTED, "first": IN_ORDER}
 
 
-def candidates_of(train: Dataset, protocol: Protocol, units: Units) -> Pool | np.ndarray:
+def candidates_of(
+    train: Dataset, test: Dataset, protocol: Protocol, units: Units
+) -> Pool | np.ndarray:
     """bool [items] where lists are whole, else what to draw from."""
+    allowed = _of_domain(train, test, protocol.domain)
     if protocol.candidates == "all":
-        return np.ones(len(train.items), bool)
+        return allowed
     if protocol.candidates == "file":
-        return _from_file(train, protocol, units)
+        return _from_file(train, protocol, units, allowed)
     times = np.bincount(train.item, minlength=len(train.items))
     if protocol.candidates == "train":
-        return times > 0
+        return (times > 0) & allowed
     # In order of first appearance, which is what 'first' is about.
     order = train.item[np.sort(np.unique(train.item, return_index=True)[1])]
+    order = order[allowed[order]]
     pool = Rows(
         starts(np.array([len(order)])), order.astype(np.int32), np.ones(len(order), np.float32)
     )
@@ -36,9 +41,23 @@ def candidates_of(train: Dataset, protocol: Protocol, units: Units) -> Pool | np
     )  # fmt: skip
 
 
-def _from_file(train: Dataset, protocol: Protocol, units: Units) -> Pool | np.ndarray:
+def _of_domain(train: Dataset, test: Dataset, domain: str | None) -> np.ndarray:
+    """bool [items]: those with an event of the domain, in training or test; all without one."""
+    if domain is None:
+        return np.ones(len(train.items), bool)
+    number = train.items.numbers(test.items.ids)
+    item = np.concatenate(
+        [train.item[in_domain(train, domain)], number[test.item[in_domain(test, domain)]]]
+    )
+    return np.isin(np.arange(len(train.items)), item)
+
+
+def _from_file(
+    train: Dataset, protocol: Protocol, units: Units, allowed: np.ndarray
+) -> Pool | np.ndarray:
     frame = protocol.listed
     item = train.items.numbers(frame["item"])
+    item = np.where((item >= 0) & allowed[item], item, -1)
     if not (item >= 0).any():
         raise DataError("none of the items to rank is an item of the training data")
     if "user" not in frame.columns:

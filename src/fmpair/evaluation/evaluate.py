@@ -66,9 +66,11 @@ def evaluate(
     train, test = as_dataset(train), as_dataset(test)
     protocol = protocol or Protocol()
     wanted = [Metric.parse(name) for name in dict.fromkeys(metrics)]
-    _check(wanted, test, protocol)
+    for metric in wanted:
+        if why := obstacle(metric, test, protocol):
+            raise OptionError(why)
     units = units_of(train, test, protocol)
-    candidates = candidates_of(train, protocol, units)
+    candidates = candidates_of(train, test, protocol, units)
     at_once = SCORES_AT_ONCE * (CALLED_AT_ONCE if callable(model) else 1)
     judged = judge(
         scores_of(model, train, units.queries), units.task, candidates,
@@ -78,14 +80,12 @@ def evaluate(
     return _gathered(wanted, (train, test), protocol, units, candidates, judged)
 
 
-def _check(metrics: Sequence[Metric], test: Dataset, protocol: Protocol) -> None:
-    for metric in metrics:
-        if metric.name in ERRORS and (
-            protocol.unit != "interaction" or test.column("rating") is None
-        ):
-            raise OptionError(f"{metric} needs test events with a rating, and unit='interaction'")
-        if metric.name in LISTS and protocol.label not in ("all", "train"):
-            raise OptionError(f"{metric} is about lists of all items: candidates 'all' or 'train'")
+def obstacle(metric: Metric, test: Dataset, protocol: Protocol) -> str | None:
+    """Why a metric cannot be judged on these events in this way, None where it can."""
+    if metric.name in ERRORS and test.column("rating") is None:
+        return f"{metric} needs test events with a rating"
+    lacking = protocol.lacks(metric)
+    return f"{metric} needs a protocol with {lacking}" if lacking else None
 
 
 def _gathered(

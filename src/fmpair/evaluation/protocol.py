@@ -11,7 +11,9 @@ from typing import Any
 import polars as pl
 
 from fmpair.data.frame import to_polars
-from fmpair.errors import OptionError
+from fmpair.errors import OptionError, UnknownError, unknown
+from fmpair.metrics import Metric
+from fmpair.metrics.metric import ERRORS, LISTS
 from fmpair.models.option import one_of, whole
 
 UNITS = ("interaction", "user", "user-context")
@@ -37,6 +39,8 @@ class Protocol:
         training does not have.
     gain: the column of the test events that grades relevance, null: 1; events graded 0 or less
         are not relevant.
+    domain: judge in this domain only: of the test events those of it are to be found, and only
+        items with an event of it, in training or test, are ranked. The model may know more.
     seed: of the draws, which are the same for every model.
     """
 
@@ -48,6 +52,7 @@ class Protocol:
     relevant: str = "all"
     gain: str | None = None
     seed: int = 0
+    domain: str | None = None
 
     def __post_init__(self) -> None:
         one_of("unit", self.unit, UNITS)
@@ -94,6 +99,8 @@ class Protocol:
             parts.append(f"relevant={self.relevant}")
         if self.gain is not None:
             parts.append(f"gain={self.gain}")
+        if self.domain is not None:
+            parts.append(f"domain={self.domain}")
         if self.candidates in ("uniform", "popularity"):
             parts.append(f"seed{self.seed}")
         return "/".join(parts)
@@ -102,8 +109,34 @@ class Protocol:
         """The metric as results name it: `recall@10`, or `recall@10[uni1000]` among a sample."""
         return str(metric) if self.candidates in ("all", "train") else f"{metric}[{self.label}]"
 
+    def lacks(self, metric: Metric) -> str | None:
+        """What the metric would need of the protocol, None where it can be judged."""
+        if metric.name in ERRORS and self.unit != "interaction":
+            return "unit: interaction"
+        if metric.name in LISTS and self.label not in ("all", "train"):
+            return "candidates: all or train"
+        return None
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Protocol) and self.id == other.id
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+
+# Protocols with a name: the whole list by interaction, user or situation (the last as with Frappe
+# in the split of CFM), the paper's own, and what WrapRec, which made the paper's numbers, did.
+PRESETS: dict[str, Protocol] = {
+    "full": Protocol(),
+    "full-user": Protocol(unit="user"),
+    "full-context": Protocol(unit="user-context", seen="context"),
+    "one-plus-random": Protocol(candidates="uniform", n=1000, seen="train+test"),
+    "legacy": Protocol(candidates="first", n=1000, relevant="distinct", seen="train"),
+}
+
+
+def preset(name: str) -> Protocol:
+    """The protocol of that name."""
+    if name not in PRESETS:
+        raise UnknownError(unknown("protocol", name, PRESETS))
+    return PRESETS[name]

@@ -10,6 +10,7 @@ import numpy as np
 
 from fmpair.data import Dataset
 from fmpair.errors import DataError, OptionError
+from fmpair.models.ranker import Ranker
 from fmpair.models.recommender import Recommender
 
 Scores = Callable[[np.ndarray], np.ndarray]
@@ -19,6 +20,8 @@ def scores_of(model: Any, train: Dataset, queries: Dataset) -> Scores:
     """Query numbers to float32 [queries, items of train]; -inf where the model lacks the item."""
     if isinstance(model, Recommender):
         return _folded(model, train, queries)
+    if isinstance(model, Ranker):
+        return _called(_over(model, train), train, queries)
     if callable(model):
         return _called(model, train, queries)
     raise OptionError(f"evaluate takes a Recommender or a function of a Dataset, not {model!r}")
@@ -36,6 +39,20 @@ def _folded(model: Recommender, train: Dataset, queries: Dataset) -> Scores:
     vectors = np.column_stack([vectors, np.ones(len(vectors))]).astype(np.float32)
     turned = np.ascontiguousarray(matrix.T)
     return lambda asked: vectors[asked] @ turned
+
+
+def _over(model: Ranker, train: Dataset) -> Callable[[Dataset], np.ndarray]:
+    """The model's scores with the items numbered as in training."""
+    if model.space.items is train.items:
+        return model
+    number = model.space.items.numbers(train.items.ids)
+
+    def scores(events: Dataset) -> np.ndarray:
+        out = model(events)[:, number]
+        out[:, number < 0] = -np.inf
+        return out
+
+    return scores
 
 
 def _called(model: Callable[[Dataset], Any], train: Dataset, queries: Dataset) -> Scores:

@@ -9,6 +9,7 @@ import polars as pl
 
 from fmpair.arrays import Rows, distinct_pairs, empty_rows, starts
 from fmpair.data import Dataset
+from fmpair.data.attribute import in_domain
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.engine.judging import Task
 from fmpair.errors import DataError, OptionError, unknown
@@ -88,7 +89,8 @@ def _relevant(
         if protocol.gain not in test.columns.columns:
             raise OptionError(unknown("column for gain", protocol.gain, test.columns.columns))
         gain = test.columns[protocol.gain].fill_null(1).to_numpy().astype(np.float32)
-    rows = np.flatnonzero(gain > 0)
+    inside = True if protocol.domain is None else in_domain(test, protocol.domain)
+    rows = np.flatnonzero((gain > 0) & inside)
     rows = rows[_firsts(group[rows], test.item[rows])]
     if protocol.relevant != "all" and protocol.unit == "interaction":
         rows = rows[_firsts(events.user[rows], test.item[rows])]

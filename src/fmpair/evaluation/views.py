@@ -6,10 +6,12 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset
-from fmpair.errors import DataError, OptionError, unknown
+from fmpair.errors import DataError, OptionError, UnknownError, unknown
 from fmpair.evaluation.evaluate import Evaluation, mean_of
 
 THIRDS = ("head", "mid", "tail")
+CONTEXT = "context:"
+VIEWS = ("popularity", "activity", "warmth", f"{CONTEXT}COLUMN")
 
 
 def view(evaluation: Evaluation, groups: pl.Series) -> pl.DataFrame:
@@ -25,6 +27,16 @@ def view(evaluation: Evaluation, groups: pl.Series) -> pl.DataFrame:
         means = {metric: mean_of(metric, part[metric]) for metric in evaluation.metrics}
         rows.append({"group": name, "units": len(part), **means})
     return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def groups(name: str, evaluation: Evaluation, train: Dataset, test: Dataset) -> pl.Series:
+    """The groups of a view by its name, one of VIEWS."""
+    if name.startswith(CONTEXT):
+        return context(evaluation, test, name.removeprefix(CONTEXT))
+    known = {"popularity": item_popularity, "activity": user_activity, "warmth": warmth}
+    if name not in known:
+        raise UnknownError(unknown("view", name, VIEWS))
+    return known[name](evaluation, train)
 
 
 def item_popularity(evaluation: Evaluation, train: Dataset) -> pl.Series:

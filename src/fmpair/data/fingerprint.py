@@ -1,0 +1,103 @@
+"""The contents of a data set as one hash, whatever kind of frame they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fmpair.data.dataset import Dataset
+
+PIECE = 1 << 20  # rows looked at together
+EXACT = 2**53  # up to here a float holds every whole number
+
+Feed = Callable[[Any], None]
+
+
+def fingerprint(data: Dataset) -> str:
+    """SHA-256 of ids, events, columns and tables, 64 digits; the same on every machine.
+
+    Numbers count by value, so that 4 and 4.0 are one (pandas makes floats of whole numbers with
+    gaps), and categories by their text. The order of events and of columns counts.
+    """
+    digest = sha256()
+    for name, ids in (("users", data.users.ids), ("items", data.items.ids)):
+        _feed_column(digest.update, ids.rename(name))
+    for name, numbers in (("user", data.user), ("item", data.item)):
+        _feed_column(digest.update, pl.Series(name, numbers))
+    _feed_text(digest.update, "|".join(map(repr, data.context)))
+    for frame in (data.columns, data.user_table, data.item_table):
+        digest.update(frame.width.to_bytes(8, "little"))
+        for column in frame.iter_columns():
+            _feed_column(digest.update, column)
+    return digest.hexdigest()
+
+
+def _feed_column(feed: Feed, column: pl.Series) -> None:
+    """Name, kind and length, then piece by piece which cells are filled, and with what."""
+    kind, plain = _plain(column)
+    _feed_text(feed, f"{column.name}:{kind}")
+    feed(len(plain).to_bytes(8, "little"))
+    for piece in _pieces(plain):
+        feed(np.packbits(piece.is_not_null().to_numpy()).data)
+        if kind == "list":
+            _feed_numbers(feed, piece.list.len().fill_null(0))
+            _feed_column(feed, piece.explode(empty_as_null=False, keep_nulls=False))
+        elif kind == "struct":
+            for inner in piece.struct.unnest().iter_columns():
+                _feed_column(feed, inner)
+        elif kind == "text":
+            _feed_numbers(feed, piece.str.len_bytes().fill_null(0))
+            feed((piece.drop_nulls().str.join("").item() or "").encode())
+        else:
+            _feed_numbers(feed, piece.fill_null(0))
+
+
+def _plain(column: pl.Series) -> tuple[str, pl.Series]:
+    """(kind, cells): one of few types for all that mean the same."""
+    dtype = column.dtype
+    if isinstance(dtype, pl.Categorical | pl.Enum) or dtype in (pl.String, pl.Null):
+        return "text", column.cast(pl.String)
+    if dtype.is_float():
+        column = column.cast(pl.Float64).fill_nan(None)
+        whole = (column == column.floor()) & (column.abs() <= EXACT)
+        return ("number", column.cast(pl.Int64)) if whole.all() else ("float", column)
+    if dtype == pl.UInt64 and (column > 2**63 - 1).any():
+        return "large", column
+    if dtype.is_integer():
+        return "number", column.cast(pl.Int64)
+    if dtype == pl.Boolean:
+        return "truth", column.cast(pl.Int64)
+    if dtype.is_temporal():
+        return _time(column)
+    if isinstance(dtype, pl.List | pl.Array):
+        return "list", column.arr.to_list() if isinstance(dtype, pl.Array) else column
+    return ("struct", column) if isinstance(dtype, pl.Struct) else ("text", column.cast(pl.String))
+
+
+def _time(column: pl.Series) -> tuple[str, pl.Series]:
+    """Times in microseconds, those of another zone in UTC."""
+    if isinstance(column.dtype, pl.Datetime):
+        return "time", column.cast(pl.Datetime("us")).cast(pl.Int64)
+    if isinstance(column.dtype, pl.Duration):
+        return "duration", column.cast(pl.Duration("us")).cast(pl.Int64)
+    return str(column.dtype).lower(), column.to_physical().cast(pl.Int64)
+
+
+def _pieces(column: pl.Series) -> Iterator[pl.Series]:
+    return (column.slice(first, PIECE) for first in range(0, len(column), PIECE))
+
+
+def _feed_numbers(feed: Feed, values: pl.Series) -> None:
+    array = values.to_numpy()
+    kind = "<f8" if array.dtype.kind == "f" else "<u8" if array.dtype == np.uint64 else "<i8"
+    feed(np.ascontiguousarray(array, kind).data)
+
+
+def _feed_text(feed: Feed, text: str) -> None:
+    content = text.encode()
+    feed(len(content).to_bytes(8, "little"))
+    feed(content)

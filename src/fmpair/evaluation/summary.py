@@ -1,0 +1,64 @@
+"""Evaluations as tables: one with its intervals, or several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from fmpair.errors import OptionError
+from fmpair.evaluation.evaluate import Evaluation
+from fmpair.evaluation.statistics import bootstrap
+
+REPEATS = 1000
+
+
+def summary(evaluation: Evaluation, level: float = 0.95) -> pl.DataFrame:
+    """(metric, value, low, high, corrected): means with bootstrap intervals over the units.
+
+    corrected: what a sample says about all items, null where there is no estimate. The interval
+    is null where the metric has no value per unit.
+    """
+    rows = []
+    for name, value in evaluation.means.items():
+        low, high = _interval(name, evaluation.units[name], level)
+        rows.append((name, value, low, high, evaluation.corrected.get(name.partition("[")[0])))
+    kinds = dict.fromkeys(("value", "low", "high", "corrected"), pl.Float64)
+    return pl.DataFrame(rows, {"metric": pl.String, **kinds}, orient="row")
+
+
+def compare(evaluations: Mapping[str, Evaluation]) -> pl.DataFrame:
+    """(model, one column per metric, coverage): by model, all under one protocol.
+
+    Results of different protocols, or of different test events, are refused: their difference
+    would say nothing about the models.
+    """
+    check_comparable(evaluations)
+    rows = [
+        {"model": name, **found.means, "coverage": found.coverage}
+        for name, found in evaluations.items()
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def check_comparable(evaluations: Mapping[str, Evaluation]) -> None:
+    """Raise OptionError unless all were judged under one protocol, on the same units."""
+    first = next(iter(evaluations), None)
+    for name, found in evaluations.items():
+        other = evaluations[first] if first is not None else found
+        if found.protocol != other.protocol:
+            raise OptionError(
+                f"{first!r} was judged under {other.protocol} and {name!r} under "
+                f"{found.protocol}: results of different protocols cannot share a table"
+            )
+        same = ("row", "user", "item")
+        if not found.units.select(same).equals(other.units.select(same)):
+            raise OptionError(f"{first!r} and {name!r} were judged on different test events")
+
+
+def _interval(name: str, values: pl.Series, level: float) -> tuple[float | None, float | None]:
+    known = values.drop_nulls()
+    if not len(known):
+        return None, None
+    low, high = bootstrap(known.to_numpy(), level, REPEATS)
+    return (low**0.5, high**0.5) if name.startswith("rmse") else (low, high)

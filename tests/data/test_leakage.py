@@ -1,0 +1,79 @@
+import numpy as np
+import polars as pl
+import pytest
+
+from fmpair.data import Dataset, synthetic
+from fmpair.data.leakage import report
+from fmpair.data.split import by_time, holdout
+
+TRAIN = Dataset.from_frame(
+    {"user": ["a", "a", "b", "b"], "item": [1, 2, 1, 3], "timestamp": [10, 20, 5, 50],
+     "time": ["day", None, "day", "day"]}
+)  # fmt: skip
+TEST = Dataset.from_frame(
+    {"user": ["a", "a", "b", "c", "a"], "item": [2, 2, 3, 1, 9], "timestamp": [20, 15, 50, 99, 30],
+     "time": [None, "day", "day", "day", "day"]}
+)  # fmt: skip
+
+
+def test_every_figure_is_as_counted_by_hand():
+    (found,) = report(TRAIN, TEST).crossings
+    assert (found.events, found.users, found.items) == (5, 3, 4)
+    assert found.older == 3  # than 50: 20, 15, 30
+    assert found.older_for_user == 1  # a's latest is 20, b's 50
+    assert (found.unseen_users, found.unseen_user_events) == (1, 1)
+    assert (found.unseen_items, found.unseen_item_events) == (1, 1)
+    assert (found.same_pair, found.same_situation, found.same_event) == (3, 2, 2)
+
+
+def test_it_does_not_matter_whether_the_parts_share_their_numbering():
+    both = Dataset.from_frame(pl.concat([TRAIN.frame(), TEST.frame()]))
+    train, test = both.take(np.arange(4)), both.take(np.arange(4, 9))
+    assert report(train, test) == report(TRAIN, TEST)
+
+
+def test_without_times_or_with_other_columns_those_figures_are_unknown():
+    bare = Dataset.from_frame({"user": ["a", "c"], "item": [2, 7]})
+    (found,) = report(TRAIN, bare).crossings
+    assert found.older is None and found.older_for_user is None
+    assert (found.same_pair, found.same_situation, found.same_event) == (1, None, None)
+    (found,) = report(bare, bare).crossings
+    assert (found.same_pair, found.same_situation, found.same_event) == (2, 2, 2)
+    assert report(bare, bare).frame().filter(figure="older")["share"].to_list() == [None]
+
+
+def test_lists_and_mixed_numbers_are_compared_too():
+    columns = {"tags": [["x", "y"], ["z"]], "size": [1, 2]}
+    one = Dataset.from_frame({"user": [1, 1], "item": [1, 2], **columns})
+    two = Dataset.from_frame({"user": [1, 1], "item": [1, 2], **columns, "size": [1.0, 2.5]})
+    assert report(one, two).crossings[0].same_event == 1
+
+
+def test_the_validation_part_stands_between():
+    data = synthetic.make(users=40, items=30, events=1000).data
+    train, validation, test = holdout(data, validation=0.2).parts(data)
+    found = report(train, test, validation)
+    assert [(c.before, c.after) for c in found.crossings] == [
+        ("train", "test"), ("train", "validation"), ("validation", "test"),
+    ]  # fmt: skip
+    frame = found.frame()
+    assert frame.columns == ["before", "after", "figure", "count", "share"] and len(frame) == 27
+    assert frame["share"].is_between(0, 1).all()
+
+
+def test_the_sentences_name_what_was_found_and_nothing_else():
+    lines = report(TRAIN, TEST).lines()
+    assert "3 of 5 events of test (60.0%) are older than the latest event of train" in lines
+    assert "1 of 3 users of test (33.3%) have no event in train" in lines
+    assert len(lines) == 9
+    clean = Dataset.from_frame({"user": ["a", "b"], "item": [3, 2], "timestamp": [60, 70]})
+    assert report(TRAIN, clean).lines() == ["no part gives anything away of another"]
+
+
+def test_a_split_by_time_has_nothing_older_in_its_test_part():
+    data = synthetic.make(users=40, items=30, events=1000).data
+    train, _, test = by_time(data).parts(data)
+    assert report(train, test).crossings[0].older == 0
+    train, _, test = holdout(data).parts(data)
+    share = report(train, test).frame().filter(figure="older")["share"].item()
+    assert share == pytest.approx(1, abs=0.05)

@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from fmpair import Dataset
+from fmpair.data.split import holdout
+from fmpair.errors import OptionError
+from fmpair.evaluation import Protocol, evaluate
+from fmpair.evaluation.statistics import bootstrap
+from fmpair.evaluation.summary import compare, summary
+from fmpair.testing import two_tastes
+
+DATA = two_tastes()
+TRAIN, _, TEST = holdout(DATA, test=0.2).parts(DATA)
+
+
+def judged(protocol=None, seed=0, test=TEST, metrics=("recall@3", "ndcg@3")):
+    scores = np.random.default_rng(seed).normal(size=len(TRAIN.items)).astype(np.float32)
+    return evaluate(lambda rows: np.tile(scores, (len(rows), 1)), TRAIN, test, protocol, metrics)
+
+
+def test_a_summary_has_the_mean_and_an_interval_around_it():
+    found = judged(metrics=("recall@3", "coverage@3"))
+    frame = summary(found)
+    assert frame["metric"].to_list() == ["recall@3", "coverage@3"]
+    assert frame["value"].to_list() == list(found.means.values())
+    low, high = bootstrap(found.units["recall@3"].to_numpy(), repeats=1000)
+    assert frame.row(0)[2:] == (low, high, None)
+    assert frame.row(1)[2:] == (None, None, None)
+
+
+def test_a_sample_comes_with_its_corrected_estimate():
+    found = judged(Protocol(candidates="uniform", n=5))
+    frame = summary(found)
+    assert frame["metric"].to_list() == ["recall@3[uni5]", "ndcg@3[uni5]"]
+    assert frame["corrected"].to_list() == list(found.corrected.values())
+
+
+def test_the_interval_of_rmse_is_around_its_root():
+    test = Dataset.from_frame(TEST.frame().with_columns(rating=np.arange(len(TEST)) % 5 + 1.0))
+    _, value, low, high, _ = summary(judged(test=test, metrics=("rmse",))).row(0)
+    assert low < value < high
+
+
+def test_results_under_one_protocol_share_a_table():
+    table = compare({"one": judged(), "two": judged(seed=1)})
+    assert table.columns == ["model", "recall@3", "ndcg@3", "coverage"]
+    assert table["model"].to_list() == ["one", "two"]
+
+
+def test_results_under_two_protocols_or_on_other_events_do_not():
+    with pytest.raises(OptionError, match="different protocols cannot share a table"):
+        compare({"one": judged(), "two": judged(Protocol(candidates="uniform", n=5))})
+    with pytest.raises(OptionError, match="different test events"):
+        compare({"one": judged(), "two": judged(test=TEST.take(np.arange(20)))})
