@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
@@ -28,6 +28,17 @@ class TrainingError(FmpairError):
 
 class ModelFileError(FmpairError):
     """A model file that is damaged, foreign or of another version."""
+
+
+class ConfigError(FmpairError):
+    """The mistakes of an experiment file, all of them together: one line each."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        super().__init__(mistakes)
+        self.mistakes = tuple(mistakes)
+
+    def __str__(self) -> str:
+        return "\n".join(self.mistakes)
 
 
 def listing(names: Iterable[object], most: int = 12) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from fmpair.errors import FmpairError, nearest
+from fmpair.errors import ConfigError, FmpairError, nearest
 
 USER_MISTAKE, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
@@ -19,7 +19,7 @@ ParserError: Any = UsageError.__mro__[1]
 
 
 def described(error: BaseException) -> tuple[int, str]:
-    """(exit code, line or ""); an error nobody foresaw is raised again, with its traceback."""
+    """(exit code, line or lines, or ""); an error nobody foresaw is raised again, as it is."""
     if isinstance(error, typer.Exit):
         return error.exit_code, ""
     if isinstance(error, KeyboardInterrupt | typer.Abort):
@@ -27,6 +27,8 @@ def described(error: BaseException) -> tuple[int, str]:
     if isinstance(error, BrokenPipeError):
         _close_output()
         return BROKEN_PIPE, ""
+    if isinstance(error, ConfigError):
+        return USER_MISTAKE, "\n".join(f"error: {_one_line(line)}" for line in error.mistakes)
     if isinstance(error, FmpairError):
         return USER_MISTAKE, f"error: {_one_line(error)}"
     if isinstance(error, ParserError):

@@ -1,0 +1,100 @@
+"""Verbs about experiment files: init, validate, schema."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fmpair.cli.show import note
+from fmpair.errors import DataError
+
+if TYPE_CHECKING:
+    from fmpair.config.experiment import Experiment
+
+ExperimentFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="An experiment file: YAML, TOML or JSON.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="In place of the file's, such as models.0.factors=8."),
+]
+
+
+def init(
+    events: Annotated[str, typer.Argument(metavar="EVENTS", help="A file of events.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write, or -.")
+    ] = Path("experiment.yaml"),
+    user: Annotated[str | None, typer.Option(metavar="COLUMN", help="User ids.")] = None,
+    item: Annotated[str | None, typer.Option(metavar="COLUMN", help="Item ids.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over a file that is there.")
+    ] = False,
+) -> None:
+    """Write a commented experiment file for your events."""
+    from fmpair.config.starter import starter
+
+    _refuse_to_overwrite(output, force)
+    _write(output, starter(events, user, item, output.parent))
+
+
+def validate(file: ExperimentFile, overrides: Overrides = None) -> None:
+    """Say all that is wrong with an experiment file, or what it would run."""
+    from fmpair.config.columns import validate as validated
+
+    typer.echo("\n".join(_summary(validated(file, overrides or ()))))
+
+
+def schema(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write it.")
+    ] = Path("-"),
+) -> None:
+    """Print the JSON Schema of experiment files, for editors that complete and check."""
+    from fmpair.config.schema import json_schema
+
+    _write(output, json.dumps(json_schema(), indent=2) + "\n")
+
+
+def _summary(experiment: Experiment) -> list[str]:
+    from fmpair.config.shape import fold_count
+
+    source, models = experiment.data, experiment.models
+    made = f"generated {dict(source.generate)}" if source.generate is not None else None
+    folds, seeds = fold_count(experiment.split), len(experiment.seeds)
+    steps = " ".join([*(step.kind for step in experiment.filters), experiment.split.kind])
+    tuned = [model.name for model in models if model.search]
+    lines = {
+        "data": source.path or source.set or made or f"{source.train}, {source.test}",
+        "then": steps,
+        "models": ", ".join(model.name for model in models),
+        "tuned": f"{', '.join(tuned)} ({experiment.tune.trials} trials each)" if tuned else "",
+        "cells": f"{len(models) * folds * seeds} = {_count(len(models), 'model')} x "
+        f"{_count(folds, 'fold')} x {_count(seeds, 'seed')}",
+        "protocols": ", ".join(experiment.protocols),
+        "metrics": ", ".join(experiment.metrics),
+        "results": experiment.output.folder,
+    }
+    return [f"{name:<10} {text}" for name, text in lines.items() if text]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _refuse_to_overwrite(target: Path, force: bool) -> None:
+    if str(target) != "-" and target.exists() and not force:
+        raise DataError(f"{target} exists already: --force writes over it, -o FILE elsewhere")
+
+
+def _write(target: Path, text: str) -> None:
+    from fmpair.files import write_atomically
+
+    if str(target) == "-":
+        typer.echo(text, nl=False)
+        return
+    write_atomically(target, text.encode())
+    note(f"wrote {target}")

@@ -1,0 +1,128 @@
+"""The models of an experiment file: grids multiplied out, every recipe tried before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fmpair.config.experiment import Candidate, Range
+from fmpair.config.grid import Variant, ends, is_search, search_range, variants
+from fmpair.config.hint import fits, words
+from fmpair.config.place import Place, one_line, shown
+from fmpair.config.shape import Options, about_models, options_of
+from fmpair.errors import FmpairError, unknown
+from fmpair.features.field import field_from
+from fmpair.models import catalog
+from fmpair.models.option import whole
+
+
+def read_models(place: Place) -> dict[str, tuple[Candidate, Place]]:
+    """By label every candidate, and the place of the entry it comes from."""
+    found: dict[str, tuple[Candidate, Place]] = {}
+    entries = place.items()
+    if place.value == []:
+        place.wrong("needs at least one model")
+    for given in entries:
+        entry = given.holding({"kind": given.value}) if isinstance(given.value, str) else given
+        if not entry.is_a(dict):
+            continue
+        for variant in variants(entry):
+            candidate = _candidate(entry.holding(variant.values), variant)
+            if candidate is not None and candidate.name in found:
+                entry.wrong(f"there is a model {candidate.name!r} already: give this one a name")
+            elif candidate is not None:
+                found[candidate.name] = candidate, entry
+    return found
+
+
+def _candidate(place: Place, variant: Variant) -> Candidate | None:
+    """None where the entry does not say which kind of model it is."""
+    about = about_models()
+    recipe = _recipe(place.at("kind")) if isinstance(place.value.get("kind"), str) else None
+    known = Options({}, open=True) if recipe is None else options_of(recipe)
+    every = Options({**known.known, **about.known}, open=known.open)
+    search = _searches(place, every)
+    # The first value of each range stands in for what tuning will choose.
+    fixed = {key: value for key, value in place.value.items() if not is_search(value)}
+    filled = {**fixed, **{key: ends(found)[0] for key, found in search.items()}}
+    good = place.holding(filled).options(every)
+    if "kind" not in good:
+        return None
+    own = {key: _settled(value) for key, value in good.items() if key in about.known}
+    given = {key: value for key, value in good.items() if key not in about.known}
+    if recipe is not None:
+        _try(place, recipe, given, search)
+    if own.get("stop") is not None:
+        _check_stop(place, recipe)
+    own["name"] = variant.label(own.get("name") or own["kind"])
+    options = {key: value for key, value in given.items() if key not in search}
+    return Candidate(**own, options=options, search=search)
+
+
+def _recipe(place: Place) -> Any:
+    """The class of a kind, None where it cannot be had."""
+    try:
+        recipe = catalog.find(place.value)
+    except FmpairError as error:
+        place.wrong(one_line(error))
+        return None
+    except Exception as error:  # whatever importing somebody's module throws
+        place.wrong(f"cannot import {place.value!r}: {type(error).__name__}: {one_line(error)}")
+        return None
+    if not callable(getattr(recipe, "fit", None)):
+        place.wrong(f"{place.value!r} is no model: it has no fit(data)")
+        return None
+    return recipe
+
+
+def _searches(place: Place, every: Options) -> dict[str, Range]:
+    """The ranges of the options that are left to tuning."""
+    found = {}
+    for key in [key for key, value in place.value.items() if is_search(value)]:
+        here = place.at(key)
+        if key not in every.known and not every.open:
+            here.wrong(unknown("option", key, every.known))
+            continue
+        range = search_range(here)
+        hint = every.known[key].hint if key in every.known else Any
+        wrong = [end for end in (ends(range) if range else ()) if not fits(end, hint)]
+        if wrong:
+            here.wrong(f"search: must be {words(hint)}, not {shown(wrong[0])}")
+        elif range is not None:
+            found[key] = range
+    return found
+
+
+def _try(place: Place, recipe: Any, given: Mapping[str, Any], search: Mapping[str, Range]) -> None:
+    """Make the recipe, with both ends of every range too; note whatever it refuses."""
+    known = options_of(recipe)
+    sound = place.attempt(recipe, known, given)
+    for column, options in dict(given.get("fields") or {}).items():
+        try:
+            field_from(options)  # which recipes look at only when they see the data
+        except FmpairError as error:
+            place.at("fields").at(column).wrong(one_line(error))
+    if sound is None:
+        return
+    if hasattr(sound, "require"):
+        place.at("kind").attempt(sound.require, Options({}), {})
+    for key, range in search.items():
+        for end in ends(range)[1:]:
+            place.attempt(recipe, known, {**given, key: end})
+
+
+def _check_stop(place: Place, recipe: Any) -> None:
+    try:
+        whole("stop", place.value["stop"], 1)
+    except FmpairError as error:
+        place.at("stop").wrong(one_line(error))
+    if recipe is not None and not hasattr(recipe, "train"):
+        place.at("stop").wrong(f"{place.value['kind']} is not trained by epochs: leave stop out")
+
+
+def _settled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def needs_validation(name: str) -> str:
+    return f"{name} is tuned or stops early: give the split a validation part, as validation: 0.1"

@@ -1,0 +1,135 @@
+"""Everything a run depends on, as plain immutable values; strings became things in `config`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fmpair.evaluation.protocol import Protocol
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the events come from: exactly one of path, set, generate, or train with test.
+
+    path: a file or folder, by the time it is here an absolute path. set: a public set by name.
+    generate: options of `fmpair.data.synthetic.make`. train, validation, test: given files.
+    options: those of the reader and of `Dataset.from_frame`.
+    """
+
+    path: str | None = None
+    set: str | None = None
+    generate: Mapping[str, Any] | None = None
+    train: str | None = None
+    validation: str | None = None
+    test: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A function by name and its options: one filter, or the way to split."""
+
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Range:
+    """What tuning may choose for one option: values, or low to high (log: by order of size)."""
+
+    values: tuple[Any, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One model of the comparison: a recipe's kind and options, and the columns it may use.
+
+    name: its label in every table. kind: a name in `fmpair models`, or package.module:Class.
+    search: the options that tuning chooses. context, user_fields, item_fields: names of the
+    columns the model is given, None for all. stop: patience of early stopping on the validation
+    part, None to train to the end.
+    """
+
+    name: str
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    search: Mapping[str, Range] = field(default_factory=dict)
+    context: tuple[str, ...] | None = None
+    user_fields: tuple[str, ...] | None = None
+    item_fields: tuple[str, ...] | None = None
+    stop: int | None = None
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """trials: how many settings each model may try on the validation part; equal for all.
+
+    metric: what they are judged by, under the first protocol; None: the first metric.
+    """
+
+    trials: int = 20
+    metric: str | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How models are compared in the report.
+
+    baseline: the model the others are tested against, None: the best. metric: what the winner is
+    chosen by, None: the first. test: randomisation, t or wilcoxon, corrected by Holm.
+    """
+
+    baseline: str | None = None
+    metric: str | None = None
+    test: str = "randomisation"
+    level: float = 0.05
+
+
+@dataclass(frozen=True)
+class Running:
+    """workers: processes side by side; threads: of each, None shares the cores out.
+
+    curve: every so many epochs a trainable model is judged (0: never), on the validation part
+    where there is one, else on the test part.
+    """
+
+    workers: int = 1
+    threads: int | None = None
+    curve: int = 0
+
+
+@dataclass(frozen=True)
+class Output:
+    """folder: where results go, by the time it is here an absolute path.
+
+    models: keep every fitted model. refit: fit the winner on all events and save it.
+    """
+
+    folder: str = ""
+    models: bool = False
+    refit: bool = True
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A comparison of models: on which data, split how, judged how, with which seeds."""
+
+    name: str
+    data: Source
+    models: tuple[Candidate, ...]
+    split: Step
+    filters: tuple[Step, ...] = ()
+    protocols: Mapping[str, Protocol] = field(default_factory=lambda: {"full ranking": Protocol()})
+    metrics: tuple[str, ...] = ("recall@10", "ndcg@10")
+    views: tuple[str, ...] = ("popularity", "activity", "warmth")
+    seeds: tuple[int, ...] = (0,)
+    tune: Tuning = Tuning()
+    compare: Comparison = Comparison()
+    run: Running = Running()
+    output: Output = Output()

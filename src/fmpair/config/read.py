@@ -1,0 +1,194 @@
+"""From an experiment file to an Experiment: the border where strings become things."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from fmpair.config import document
+from fmpair.config.candidate import needs_validation, read_models
+from fmpair.config.experiment import Candidate, Experiment, Source, Step
+from fmpair.config.place import Mistakes, Place, one_line
+from fmpair.config.plain import as_plain, from_plain
+from fmpair.config.protocols import check_judging, read_metrics, read_protocols, read_views
+from fmpair.config.shape import SECTIONS, TEXTS, Options, filters, options_of, splits
+from fmpair.config.source import has_own_parts, read_source
+from fmpair.errors import FmpairError
+from fmpair.evaluation.protocol import Protocol
+from fmpair.metrics import Metric
+from fmpair.models.option import one_of, whole
+
+__all__ = ["Reading", "as_plain", "from_plain", "read", "reading"]
+
+TESTS = ("randomisation", "t", "wilcoxon")
+# The least that a number of a section may be.
+LEAST = {"trials": 1, "seed": 0, "workers": 1, "threads": 1, "curve": 0}
+
+Models = Mapping[str, tuple[Candidate, Place]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """An experiment, and by label the entry of the file that each of its models comes from."""
+
+    experiment: Experiment
+    top: Place
+    entries: Mapping[str, Place]
+
+
+def read(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
+    """The experiment of a file; ConfigError lists all that is wrong with it.
+
+    overrides: `key=value`, the key a dotted path such as models.0.factors.
+    """
+    return reading(path, overrides).experiment
+
+
+def reading(path: str | Path, overrides: Sequence[str] = ()) -> Reading:
+    """The experiment of a file, with the way back to its lines."""
+    found = document.read(path, overrides)
+    top = Place(Mistakes(found), {} if found.values is None else found.values)
+    if not top.is_a(dict):
+        top.mistakes.check()
+    _check_sections(top)
+    source = read_source(top.at("data")) if "data" in top.value else None
+    models = read_models(top.at("models")) if "models" in top.value else {}
+    split = _split(top.at("split"), source)
+    parts = _rest(top)
+    _check_validation(source, split, models)
+    _check_judging(top, models, parts)
+    top.mistakes.check()
+    experiment = Experiment(
+        name=parts.pop("name"),
+        data=source or Source(),  # never empty: where there is none a mistake was noted
+        models=tuple(candidate for candidate, _ in models.values()),
+        split=split or Step(""),
+        **parts,
+    )
+    return Reading(experiment, top, {label: place for label, (_, place) in models.items()})
+
+
+def read_step(place: Place, what: str, known: Mapping[str, Options]) -> Step | None:
+    """A function by name: `name`, {kind: name, option: ...}, or {name: {option: ...}}."""
+    kind, rest = place, place.holding({})
+    if isinstance(place.value, dict) and len(place.value) == 1 and "kind" not in place.value:
+        [(name, options)] = place.value.items()
+        kind, rest = place.at(name).holding(name), place.at(name).holding(options or {})
+    elif isinstance(place.value, dict):
+        kind = place.at("kind")
+        rest = place.holding({key: one for key, one in place.value.items() if key != "kind"})
+    if not kind.is_a(str):
+        return None
+    name = kind.value.replace("-", "_")
+    if not kind.holding(name).is_in(what, known):
+        return None
+    return Step(name, rest.options(known[name]))
+
+
+def _check_sections(top: Place) -> None:
+    for name in top.value:
+        top.at(name).holding(name).is_in("section", TEXTS)
+    for name in ("data", "models"):
+        if name not in top.value:
+            top.wrong(f"section '{name}' is missing")
+
+
+def _rest(top: Place) -> dict[str, Any]:
+    """All but data, split and models; what the file leaves out keeps its default."""
+    given = {name: top.at(name) for name, value in top.value.items() if value is not None}
+    parts: dict[str, Any] = {"name": _name(top)}
+    for name, reader in (("protocols", read_protocols), ("metrics", read_metrics),
+                         ("views", read_views), ("seeds", _seeds)):  # fmt: skip
+        if name in given:
+            parts[name] = reader(given[name])
+    if "filter" in given:
+        steps = [read_step(one, "filter", filters()) for one in given["filter"].items()]
+        parts["filters"] = tuple(step for step in steps if step is not None)
+    for name, kind in SECTIONS.items():
+        parts[name] = _section(given[name], kind) if name in given else kind()
+    folder = parts["output"].folder or str(Path("runs") / parts["name"])
+    parts["output"] = replace(parts["output"], folder=str(Path(folder).absolute()))
+    return parts
+
+
+def _name(top: Place) -> str:
+    here = top.at("name")
+    if here.value is None or not here.is_a(str):
+        return top.mistakes.document.path.stem
+    if not here.value or here.value in (".", "..") or {"/", "\\"} & set(here.value):
+        here.wrong(f"must be a name that a folder can have, not {here.value!r}")
+    return here.value
+
+
+def _split(place: Place, source: Source | None) -> Step | None:
+    """By default the parts the data came in, else a fifth of the events at random for testing."""
+    own_parts = source is not None and has_own_parts(source)
+    if place.value is None:
+        return Step("given" if own_parts else "holdout")
+    step = read_step(place, "split", splits())
+    if step is None or source is None:
+        return step
+    if step.kind == "given" and not own_parts:
+        place.wrong("'given' needs data in parts: train and test, or a public set that has its own")
+    if step.kind != "given" and source.train is not None:
+        place.wrong(f"the data come in parts already: say given, not {step.kind}")
+    return step
+
+
+def _seeds(place: Place) -> tuple[int, ...]:
+    good = [one.value for one in place.items() if _noted(one, whole, "a seed", one.value, 0)]
+    if place.value == []:
+        place.wrong("needs at least one seed")
+    if len(set(good)) < len(good):
+        place.wrong("has a seed twice")
+    return tuple(good)
+
+
+def _section(place: Place, kind: type) -> Any:
+    given = place.options(options_of(kind))
+    for name, value in given.items():
+        if name in LEAST and value is not None:
+            _noted(place.at(name), whole, name, value, LEAST[name])
+        elif name == "metric" and value is not None:
+            _noted(place.at(name), Metric.parse, value)
+    if "test" in given:
+        _noted(place.at("test"), one_of, "test", given["test"], TESTS)
+    if not 0 < given.get("level", 0.5) < 1:
+        place.at("level").wrong(f"must be between 0 and 1, not {given['level']}")
+    return kind(**given)
+
+
+def _noted(place: Place, check: Any, *arguments: Any) -> bool:
+    """Whether a check lets the value pass; noted if not."""
+    try:
+        check(*arguments)
+        return True
+    except FmpairError as error:
+        place.wrong(one_line(error))
+        return False
+
+
+def _check_validation(source: Source | None, split: Step | None, models: Models) -> None:
+    """Tuning and early stopping need events that are neither learned from nor tested on."""
+    if split is None or source is None:
+        return
+    shares = [split.options.get(name) for name in ("validation", "validation_after")]
+    if any(shares) or (split.kind == "given" and source.validation is not None):
+        return
+    for candidate, entry in models.values():
+        for key in [*candidate.search, *(["stop"] if candidate.stop is not None else [])]:
+            entry.at(key).wrong(needs_validation(candidate.name))
+
+
+def _check_judging(top: Place, models: Models, parts: Mapping[str, Any]) -> None:
+    usual = {field.name: field for field in fields(Experiment)}
+    protocols = parts.get("protocols") or {"full ranking": Protocol()}
+    metrics = parts.get("metrics", usual["metrics"].default)
+    check_judging(top, protocols, metrics)
+    compare = top.at("compare")
+    if parts["compare"].baseline is not None and models:
+        compare.at("baseline").is_in("model", models)
+    if parts["compare"].metric is not None and metrics:
+        compare.at("metric").is_in("metric", metrics)

@@ -1,0 +1,210 @@
+"""A commented experiment file to start from, made for a user's own file of events."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from fmpair.data import Dataset, filter
+from fmpair.data.check import check_no_leak
+from fmpair.data.dataset import STANDARD
+from fmpair.data.infer import parse_times
+from fmpair.data.read import read_contents
+from fmpair.data.roles import find_roles
+from fmpair.data.source import Contents
+from fmpair.errors import DataError
+
+SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*")
+SPECIAL = ("true", "false", "null", "nan", "inf")
+EPOCHS = ((1e8, 1e11), (1e11, 1e14))  # times in seconds and in milliseconds since 1970
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a file of events holds: which column is what, and the events themselves."""
+
+    roles: dict[str, str]
+    item_columns: tuple[str, ...]
+    ignored: tuple[str, ...]
+    data: Dataset
+    rated: bool
+
+
+def starter(
+    path: str | Path, user: str | None = None, item: str | None = None, beside: str | Path = "."
+) -> str:
+    """The text of an experiment file for a file of events.
+
+    user, item: their columns, told from the names unless given. beside: the folder the text will
+    lie in, to which the path of the events is relative.
+    """
+    given = {"user": user, "item": item}
+    contents = read_contents(path, **{role: name for role, name in given.items() if name})
+    found = _findings(contents, given)
+    named = Path(os.path.relpath(path, beside)).as_posix()
+    return "\n".join([*_data(found, named, Path(path).stem), *_split(found), *_models(found),
+                      *_judging(found), ""])  # fmt: skip
+
+
+def _findings(contents: Contents, given: dict[str, str | None]) -> Findings:
+    events = contents.events
+    roles = find_roles(events.columns, {**contents.roles, **given})
+    time = None if "timestamp" in roles else _time_column(events, roles)
+    if time is not None:
+        roles["timestamp"] = time
+        contents = replace(contents, events=events.with_columns(parse_times(events[time])))
+    rest = [name for name in events.columns if name not in roles.values()]
+    taken = tuple(contents.roles.get("item_columns", ()))
+    ignored = [name for name in rest if name not in taken and _says_nothing(events, name)]
+    moved = [name for name in rest if name not in ignored and _of_item(events, roles, name)]
+    options = {**roles, "ignore": ignored, "item_columns": [*taken, *moved]}
+    data = contents.dataset(**options)
+    return Findings(roles, tuple(moved), tuple(ignored), data, _has_ratings(data))
+
+
+def _time_column(events: pl.DataFrame, roles: dict[str, str]) -> str | None:
+    """A column of dates, or one named like a time whose numbers could be one."""
+    for column in events.iter_columns():
+        if column.name in roles.values():
+            continue
+        if column.dtype.is_temporal() or parse_times(column).dtype.is_temporal():
+            return column.name
+        if re.search("time|date", column.name.lower()) and column.dtype.is_integer():
+            numbers = column.drop_nulls()
+            if any(numbers.is_between(low, high).all() for low, high in EPOCHS):
+                return column.name
+    return None
+
+
+def _says_nothing(events: pl.DataFrame, name: str) -> bool:
+    """Whether a column has one value only, or another one in (nearly) every row."""
+    values = events[name]
+    if values.dtype.is_nested() or values.dtype.is_float():
+        return False
+    different = values.n_unique()
+    return different < 2 or (len(values) > 20 and different > 0.9 * len(values))
+
+
+def _of_item(events: pl.DataFrame, roles: dict[str, str], name: str) -> bool:
+    """Whether the column describes the item, so that it cannot be context."""
+    try:
+        check_no_leak(events, roles["item"], [name], None, ())
+        return False
+    except DataError:
+        return True
+
+
+def _has_ratings(data: Dataset) -> bool:
+    """Whether there are ratings that tell liked items from others."""
+    try:
+        return data.column("rating") is not None and 4 * len(filter.above_mean(data)) >= len(data)
+    except DataError:
+        return False
+
+
+def _data(found: Findings, path: str, name: str) -> list[str]:
+    data, roles = found.data, found.roles
+    lines = [
+        "# An experiment to start from. Look it over, then:",
+        "#   fmpair validate THIS_FILE",
+        "#   fmpair run THIS_FILE",
+        f"name: {scalar(_folder_name(name))}",
+        "",
+        f"# {len(data):,} events of {len(data.users):,} users with {len(data.items):,} items.",
+        "data:",
+        f"  path: {scalar(path)}",
+    ]
+    for role in ("user", "item", *STANDARD):
+        if role in roles:
+            lines.append(f"  {role}: {scalar(roles[role])}")
+    for column in data.context:
+        values = data.columns[column]
+        gaps = f", missing in {values.null_count():,} events" if values.null_count() else ""
+        lines.append(f"  # context {column}: {values.drop_nulls().n_unique():,} values{gaps}")
+    lines.append(f"  context: {_listed(data.context)}")
+    if found.item_columns:
+        lines.append(
+            f"  item_columns: {_listed(found.item_columns)}  # the same for one item always"
+        )
+    if found.ignored:
+        lines.append(
+            f"  ignore: {_listed(found.ignored)}  # one value only, or another one each time"
+        )
+    if found.rated:
+        lines += ["", "# Ratings become clicks: what a user rates above their own mean counts.",
+                  "filter: [above_mean]"]  # fmt: skip
+    return lines
+
+
+def _split(found: Findings) -> list[str]:
+    data = filter.above_mean(found.data) if found.rated else found.data
+    times = data.columns["timestamp"] if "timestamp" in found.roles else None
+    counts = np.bincount(data.user, minlength=len(data.users))
+    validation = "  # validation: {}   # stop and search need one"
+    if times is not None and not times.null_count() and np.median(counts[counts > 0]) >= 3:
+        text = "Each user's last event tests; all before it train."
+        lines = ["  kind: leave_last_out", "  count: 1", validation.format(1)]
+    elif times is not None and not times.null_count():
+        text = "The latest fifth of all events tests."
+        lines = ["  kind: by_time", "  test: 0.2", validation.format(0.1)]
+    else:
+        text = "There are no times, so a fifth of the events tests, drawn at random."
+        lines = ["  kind: holdout", "  test: 0.2", validation.format(0.1), "  seed: 0"]
+    return ["", f"# {text}", "split:", *lines]
+
+
+def _models(found: Findings) -> list[str]:
+    lines = ["", "# `fmpair models` lists more; {grid: [16, 64]} makes one model of each value.",
+             "models:", "  - popularity"]  # fmt: skip
+    if found.data.context:
+        lines += ["  - kind: fm-pair", "    name: FM-Pair without context", "    factors: 32",
+                  "    context: []"]  # fmt: skip
+    name = "FM-Pair with context" if found.data.context else "FM-Pair"
+    return [*lines, "  - kind: fm-pair", f"    name: {name}", "    factors: 32",
+            "    # learning_rate: {search: {low: 0.02, high: 0.3, log: true}}   # with tune below",
+            "    # stop: 5   # epochs to wait for a better one on the validation part"]  # fmt: skip
+
+
+def _judging(found: Findings) -> list[str]:
+    repeats = len(found.data) - len(found.data.seen.column)
+    views = ["popularity", "activity", *(f"context:{name}" for name in found.data.context[:2])]
+    lines = ["", "# Every test event ranks all items."]
+    if repeats > 0.1 * len(found.data):
+        lines.append("# Users choose again what they chose before, so nothing leaves the lists.")
+        lines += ["protocols:", "  full ranking: {unit: interaction, seen: none}"]
+    else:
+        lines.append("# What a user had in training leaves the lists.")
+        lines += ["protocols:", "  full ranking: {unit: interaction, seen: train}"]
+    return [
+        *lines,
+        "metrics: [ndcg@10, recall@10]",
+        f"views: {_listed(views)}",
+        "seeds: [0]",
+        "",
+        "# Options given as {search: ...} are tuned; it needs pip install 'fmpair[tune]'.",
+        "# tune: {trials: 20, metric: ndcg@10}",
+        "",
+        "compare: {baseline: popularity}",
+    ]
+
+
+def scalar(text: str) -> str:
+    """Text as YAML reads it back, quoted where it must be."""
+    simple = SIMPLE.fullmatch(text) and text.lower().lstrip(".") not in SPECIAL
+    return text if simple else json.dumps(text, ensure_ascii=False)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"[{', '.join(scalar(name) for name in names)}]"
+
+
+def _folder_name(name: str) -> str:
+    """A name that a folder can have."""
+    return name.split(".")[0].replace("\\", "-") or "experiment"

@@ -1,0 +1,437 @@
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fmpair.config import read as config
+from fmpair.config import shape
+from fmpair.config.columns import check_columns, validate
+from fmpair.config.experiment import Candidate, Range, Source, Step
+from fmpair.errors import ConfigError, OptionError
+from fmpair.evaluation import Protocol
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+SMALL = """\
+data: {generate: {users: 20, items: 10, events: 200}}
+models: [popularity, {kind: fm-pair, factors: 4}]
+"""
+
+
+@dataclass(frozen=True)
+class Needy:
+    """A model of another package."""
+
+    size: int
+    share: float = 0.5
+
+    def __post_init__(self):
+        if self.size < 1:
+            raise OptionError(f"size must be 1 or more, not {self.size}")
+
+    def fit(self, data):
+        return None
+
+    def require(self):
+        raise OptionError("needy is not installed: pip install needy")
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(text, name="a.yaml"):
+        (tmp_path / name).write_text(text)
+        return name
+
+    return write
+
+
+def mistakes(path, *overrides, check=config.read):
+    with pytest.raises(ConfigError) as caught:
+        check(path, overrides)
+    return str(caught.value).splitlines()
+
+
+def test_a_short_file_gets_every_default(file, tmp_path):
+    found = config.read(file(SMALL))
+    assert found.name == "a"
+    assert found.data == Source(generate={"users": 20, "items": 10, "events": 200})
+    assert found.models == (
+        Candidate("popularity", "popularity"),
+        Candidate("fm-pair", "fm-pair", {"factors": 4}),
+    )
+    assert found.split == Step("holdout")
+    assert found.protocols == {"full ranking": Protocol()}
+    assert found.output.folder == str(tmp_path / "runs" / "a")
+
+
+WRONG = """\
+nam: x
+data: {generate: {users: 300, itms: 200}}
+filter:
+  - above_men
+  - core: {user: 5}
+split: {kind: leave-last-out, count: many}
+models:
+  - popularty
+  - kind: fm-pair
+    epoch: 3
+    factors: {grid: [16, -1]}
+    learning_rate: fast
+    stop: 0
+  - kind: fm-pair
+    name: tuned
+    learning_rate: {search: {low: 0, high: 0.3}}
+    factors: {search: {low: 9, high: 8}}
+    fields: {age: {kind: bined}}
+  - popularity
+  - popularity
+protocols:
+  a: {unit: usr}
+  b: ful
+metrics: [ndgc@10, recall, rmse@3]
+views: [popularty]
+seeds: [0, 1.5]
+tune: {trials: 0}
+compare:
+  baseline: popularit
+  test: chi
+  level: 2
+run: {workers: two}
+"""
+EXPECTED = """\
+a.yaml:1: nam: unknown section 'nam'. Did you mean 'name'? Known: name, extends, data, filter, \
+split, models, protocols, metrics, views, seeds, tune, compare, ... (14 in all)
+a.yaml:2: data.generate.itms: unknown option 'itms'. Did you mean 'items'? Known: users, items, \
+events, seed
+a.yaml:4: filter.0: unknown filter 'above_men'. Did you mean 'above_mean'? Known: {filters}
+a.yaml:5: filter.1.core.user: unknown option 'user'. Did you mean 'users'? Known: users, items
+a.yaml:6: split.count: must be a whole number, not 'many'
+a.yaml:8: models.0.kind: unknown model 'popularty'. Did you mean 'popularity'? Known: {models}
+a.yaml:10: models.1.epoch: unknown option 'epoch'. Did you mean 'epochs'? Known: {options}
+a.yaml:11: models.1.factors: factors must be a whole number of at least 1, not -1
+a.yaml:12: models.1.learning_rate: must be a number, not 'fast'
+a.yaml:13: models.1.stop: stop must be a whole number of at least 1, not 0
+a.yaml:13: models.1.stop: fm-pair factors=16 is tuned or stops early: give the split a \
+validation part, as validation: 0.1
+a.yaml:13: models.1.stop: fm-pair factors=-1 is tuned or stops early: give the split a \
+validation part, as validation: 0.1
+a.yaml:16: models.2.learning_rate: learning_rate must be a number above 0, not 0
+a.yaml:16: models.2.learning_rate: tuned is tuned or stops early: give the split a validation \
+part, as validation: 0.1
+a.yaml:17: models.2.factors: search: low (9) must be below high (8)
+a.yaml:18: models.2.fields.age: kind must be one of auto, categorical, multi, boolean, numeric, \
+binned, weighted, not 'bined'
+a.yaml:20: models.4: there is a model 'popularity' already: give this one a name
+a.yaml:22: protocols.a.unit: unit must be one of interaction, user, user-context, not 'usr'
+a.yaml:23: protocols.b: unknown protocol 'ful'. Did you mean 'full'? Known: {presets}
+a.yaml:24: metrics.0: unknown metric 'ndgc'. Did you mean 'ndcg'? Known: {metrics}
+a.yaml:24: metrics.1: metric 'recall' needs a cut-off, such as recall@10
+a.yaml:24: metrics.2: metric 'rmse@3' takes no cut-off: say rmse
+a.yaml:25: views.0: unknown view 'popularty'. Did you mean 'popularity'? Known: popularity, \
+activity, warmth, context:COLUMN
+a.yaml:26: seeds.1: a seed must be a whole number of at least 0, not 1.5
+a.yaml:27: tune.trials: trials must be a whole number of at least 1, not 0
+a.yaml:29: compare.baseline: unknown model 'popularit'. Did you mean 'popularity'? Known: \
+popularty, fm-pair factors=16, fm-pair factors=-1, tuned, popularity
+a.yaml:30: compare.test: test must be one of randomisation, t, wilcoxon, not 'chi'
+a.yaml:31: compare.level: must be between 0 and 1, not 2
+a.yaml:32: run.workers: must be a whole number, not 'two'
+command line: output.foldr: unknown option 'foldr'. Did you mean 'folder'? Known: folder, models, \
+refit
+"""
+
+
+def test_all_mistakes_are_reported_together_each_with_its_line(file):
+    from fmpair.errors import listing
+    from fmpair.metrics.metric import NAMES
+    from fmpair.models.catalog import MODELS
+    from fmpair.models.fm_pair import FMPair
+
+    own = {**shape.options_of(FMPair).known, **shape.about_models().known}
+    known = {"filters": shape.filters(), "models": MODELS, "options": own,
+             "presets": shape.presets(), "metrics": NAMES}  # fmt: skip
+    expected = EXPECTED.format(**{name: listing(names) for name, names in known.items()})
+    assert mistakes(file(WRONG), "output.foldr=x") == expected.splitlines()
+
+
+def test_an_empty_file_says_what_is_missing(file):
+    assert mistakes(file("name: x\n")) == [
+        "a.yaml:1: section 'data' is missing",
+        "a.yaml:1: section 'models' is missing",
+    ]
+    assert mistakes(file("- x\n")) == ["a.yaml:1: must be a mapping, not ['x']"]
+
+
+def test_mistakes_of_a_base_name_the_base(file):
+    file(SMALL + "seeds: [x]\n", "base.yaml")
+    assert mistakes(file("extends: base.yaml\nruns: {}\n")) == [
+        "a.yaml:2: runs: unknown section 'runs'. Did you mean 'run'? Known: name, extends, data, "
+        "filter, split, models, protocols, metrics, views, seeds, tune, compare, ... (14 in all)",
+        "base.yaml:3: seeds.0: a seed must be a whole number of at least 0, not 'x'",
+    ]
+
+
+def test_grids_are_multiplied_out_in_order(file):
+    text = (
+        SMALL.splitlines()[0]
+        + """
+models:
+  - kind: fm-pair
+    name: FM
+    factors: {grid: [16, 64]}
+    regularization: {user: {grid: [0.1, 0.2]}}
+  - kind: fm-pair
+    context: {grid: [[], [daytime]]}
+"""
+    )
+    found = config.read(file(text)).models
+    assert [model.name for model in found] == [
+        "FM factors=16 regularization.user=0.1", "FM factors=16 regularization.user=0.2",
+        "FM factors=64 regularization.user=0.1", "FM factors=64 regularization.user=0.2",
+        "fm-pair context=none", "fm-pair context=daytime",
+    ]  # fmt: skip
+    assert found[1].options == {"factors": 16, "regularization": {"user": 0.2}}
+    assert [model.context for model in found[4:]] == [(), ("daytime",)]
+
+
+def test_what_is_searched_becomes_a_range_and_no_option(file):
+    text = (
+        SMALL.splitlines()[0]
+        + """
+split: {kind: holdout, validation: 0.1}
+models:
+  - kind: fm-pair
+    factors: {search: [8, 16]}
+    learning_rate: {search: {low: 0.01, high: 0.3, log: true}}
+    epochs: 3
+"""
+    )
+    [model] = config.read(file(text)).models
+    assert model.options == {"epochs": 3}
+    assert model.search == {
+        "factors": Range(values=(8, 16)), "learning_rate": Range(low=0.01, high=0.3, log=True),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("search", "said"),
+    [
+        ("{low: 0.5, high: 8}", "search: must be a whole number, not 0.5"),
+        ("{low: 0, high: 8}", "factors must be a whole number of at least 1, not 0"),
+        ("{low: 0, high: 8, log: true}", "search: low must be above 0 where log is true, not 0"),
+        ("{low: 1}", "search needs both low and high"),
+        ("[8, -1]", "factors must be a whole number of at least 1, not -1"),
+        ("[]", "search needs at least one value"),
+        ("3", "search takes a list of values, or {low: ..., high: ..., log: true}"),
+    ],
+)
+def test_a_range_that_the_recipe_refuses_is_a_mistake(file, search, said):
+    text = f"{SMALL.splitlines()[0]}\nsplit: {{kind: holdout, validation: 0.1}}\n"
+    text += f"models: [{{kind: fm-pair, factors: {{search: {search}}}}}]\n"
+    assert mistakes(file(text)) == [f"a.yaml:3: models.0.factors: {said}"]
+
+
+def test_steps_may_be_written_in_three_ways(file):
+    ways = "filter: [all-positive, {kind: core, users: 2}, {core: {items: 3}}]\n"
+    found = config.read(file(SMALL + ways))
+    assert found.filters == (
+        Step("all_positive"), Step("core", {"users": 2}), Step("core", {"items": 3}),
+    )  # fmt: skip
+    assert mistakes(file(SMALL + "filter: [above]\n")) == [
+        "a.yaml:3: filter.0: threshold must be given"
+    ]
+
+
+def test_protocols_are_labelled_by_key_preset_or_id(file):
+    found = config.read(file(SMALL + "protocols: [full, {unit: user, n: 5}]\n"))
+    assert list(found.protocols) == ["full", Protocol(unit="user").id]
+    found = config.read(file(SMALL + "protocols: {mine: {kind: full, unit: user}}\n"))
+    assert found.protocols["mine"].unit == "user"
+
+
+def test_items_to_rank_may_stand_in_a_file(file):
+    file("item_id\nfilm-001\nfilm-002\n", "items.csv")
+    text = SMALL + "protocols: {mine: {candidates: file, items: items.csv}}\n"
+    found = config.read(file(text)).protocols["mine"]
+    assert found.listed["item"].to_list() == ["film-001", "film-002"]
+    assert mistakes(file(text), "protocols.mine.items=no.csv")[0].startswith(
+        "command line: protocols.mine.items: there is no file"
+    )
+
+
+def test_a_metric_that_no_protocol_can_judge_is_a_mistake(file):
+    text = SMALL + "metrics: [ndcg@10, rmse, coverage@5]\nprotocols: {u: {unit: user}}\n"
+    assert mistakes(file(text)) == [
+        "a.yaml:3: metrics.1: rmse needs a protocol with unit: interaction"
+    ]
+    sampled = "protocols.u={candidates: uniform}"
+    assert mistakes(file(text), sampled) == [
+        "a.yaml:3: metrics.2: coverage@5 needs a protocol with candidates: all or train"
+    ]
+
+
+def test_the_metric_of_the_comparison_must_be_measured(file):
+    assert mistakes(file(SMALL + "compare: {metric: ndcg@5}\n")) == [
+        "a.yaml:3: compare.metric: unknown metric 'ndcg@5'. Did you mean 'ndcg@10'? Known: "
+        "recall@10, ndcg@10"
+    ]
+
+
+def test_given_parts_are_used_as_they_are(file, tmp_path):
+    for name in ("train.csv", "test.csv"):
+        file("user,item\na,x\nb,y\n", name)
+    text = "data: {train: train.csv, test: test.csv}\nmodels: [popularity]\n"
+    found = config.read(file(text))
+    assert found.split == Step("given")
+    assert found.data.train == str(tmp_path / "train.csv")
+    assert mistakes(file(text), "split=folds") == [
+        "command line: split: the data come in parts already: say given, not folds"
+    ]
+    assert mistakes(file(SMALL), "split=given") == [
+        "command line: split: 'given' needs data in parts: train and test, or a public set that "
+        "has its own"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("{}", "data: must have exactly one of path, set, generate, train and test"),
+        ("{set: ml-100k, path: x}", "data: must have exactly one of path, set, generate, train"),
+        ("{train: c.csv}", "data: train and test go together: give both files"),
+        ("{set: ml-100}", "data.set: unknown data set 'ml-100'. Did you mean 'ml-100k'?"),
+        ("{path: cs.csv}", "data.path: there is no file {here}/cs.csv. Did you mean 'c.csv'?"),
+        ("{path: c.csv, usr: x}", "data.usr: unknown option 'usr'. Did you mean 'user'?"),
+        ("{path: c.csv, context: daytime}", "data.context: must be a list of text or null"),
+        ("{path: c.csv, format: cvs}", "data.format: unknown format 'cvs'. Did you mean 'csv'?"),
+        ("{path: c.csv, users: u.csv}", "data.users: there is no file {here}/u.csv"),
+        ("{generate: {users: 3}, user: x}", "data.user: unknown option 'user'. Known: generate"),
+    ],
+)
+def test_what_is_wrong_with_the_data_is_said(file, tmp_path, data, said):
+    file("user,item\na,x\n", "c.csv")
+    [found] = mistakes(file(f"models: [popularity]\ndata: {data}\n"))
+    assert found.startswith("a.yaml:2: " + said.replace("{here}", str(tmp_path)))
+
+
+def test_foreign_models_are_checked_like_our_own(file):
+    kind = f"{__name__}:Needy"
+    text = f"{SMALL.splitlines()[0]}\nmodels:\n  - {{kind: '{kind}', size: 3}}\n"
+    assert mistakes(file(text)) == [
+        "a.yaml:3: models.0.kind: needy is not installed: pip install needy"
+    ]
+    assert mistakes(file(text), "models.0.size=0") == [
+        "command line: models.0.size: size must be 1 or more, not 0"
+    ]
+    assert mistakes(file(text), "models.0={kind: '" + kind + "'}") == [
+        "command line: models.0: size must be given"
+    ]
+    for wrong in ("json:dumps", "no.such:Thing"):
+        [found] = mistakes(file(text), f"models.0='{wrong}'")
+        assert found.startswith("command line: models.0.kind: ")
+
+
+def test_stop_is_for_models_that_learn_by_epochs(file):
+    text = SMALL + "split: {kind: holdout, validation: 0.1}\n"
+    assert mistakes(file(text), "models.0.stop=3") == [
+        "command line: models.0.stop: popularity is not trained by epochs: leave stop out"
+    ]
+
+
+FULL = """\
+data: {path: c.csv, context: [daytime]}
+filter: [{core: {users: 1, items: 1}}]
+split: {kind: folds, count: 3, validation: 0.2}
+models:
+  - popularity
+  - {kind: fm-pair, factors: {grid: [2, 4]}, learning_rate: {search: {low: 0.1, high: 0.2}},
+     context: [], stop: 2, fields: {daytime: {kind: categorical}}}
+protocols:
+  listed: {candidates: file, items: [x, y]}
+  from a file: {candidates: file, items: i.csv}
+seeds: [3, 4]
+run: {threads: 2}
+"""
+
+
+def test_plain_values_make_the_same_experiment_without_the_file(file):
+    file("user,item,daytime\na,x,am\n", "c.csv")
+    file("user,item\na,x\n", "i.csv")
+    found = config.read(file(FULL))
+    plain = json.loads(json.dumps(config.as_plain(found)))
+    for name in ("a.yaml", "c.csv", "i.csv"):
+        os.remove(name)
+    back = config.from_plain(plain)
+    assert back == found
+    assert isinstance(back.protocols["from a file"].items, pl.DataFrame)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_read_or_names_what_is_to_be_installed(path):
+    try:
+        assert config.read(path).models
+    except ConfigError as error:
+        assert all("pip install 'fmpair[" in mistake for mistake in error.mistakes)
+
+
+CLICKS = "uid,app,hour,day\nann,maps,8,mo\nbob,mail,9,tu\n"
+
+
+def test_columns_that_are_not_there_are_named_with_the_nearest(file):
+    file(CLICKS, "c.csv")
+    text = """\
+data: {path: c.csv, user: uid, item: app, context: [hour, day]}
+filter: [above_mean]
+split: by-time
+models:
+  - popularity
+  - {kind: fm-pair, context: [hours], user_fields: [age], fields: {dai: {}}}
+protocols: {graded: {gain: rating}}
+metrics: [ndcg@10, rmse]
+views: [context:dya]
+"""
+    assert mistakes(file(text), check=validate) == [
+        "a.yaml:2: filter.0: above_mean needs a rating: name its column with data.rating",
+        "a.yaml:3: split: by_time needs a timestamp: name its column with data.timestamp",
+        "a.yaml:6: models.1.context: unknown context column 'hours'. Did you mean 'hour'? "
+        "Known: hour, day",
+        "a.yaml:6: models.1.user_fields: unknown user attribute 'age'. Known: none",
+        "a.yaml:6: models.1.fields: unknown column 'dai'. Did you mean 'day'? Known: hour, day",
+        "a.yaml:7: protocols.graded.gain: unknown column 'rating'. Known: hour, day",
+        "a.yaml:8: metrics.1: rmse needs a rating: name its column with data.rating",
+        "a.yaml:9: views.0: unknown column 'dya'. Did you mean 'day'? Known: hour, day",
+    ]
+
+
+def test_the_columns_of_the_data_section_are_looked_up_first(file):
+    file(CLICKS, "c.csv")
+    text = "data: {path: c.csv, user: uidd, item: app, ignore: [dy]}\nmodels: [popularity]\n"
+    assert mistakes(file(text), check=validate) == [
+        "a.yaml:1: data.user: unknown column 'uidd'. Did you mean 'uid'? Known: uid, app, hour, "
+        "day",
+        "a.yaml:1: data.ignore: unknown column 'dy'. Did you mean 'day'? Known: uid, app, hour, "
+        "day",
+    ]
+    text = "data: {path: c.csv}\nmodels: [popularity]\n"
+    [found] = mistakes(file(text), check=validate)
+    assert found.startswith("a.yaml:1: data: no column for item")
+
+
+def test_columns_are_found_in_generated_data_tables_and_parquet(file):
+    text = SMALL.replace(
+        "factors: 4", "context: [daytime], user_fields: [age], item_fields: [tags]"
+    )
+    assert check_columns(config.read(file(text))) == []
+    pl.DataFrame({"user": ["a"], "item": ["x"], "hour": [1]}).write_parquet("c.parquet")
+    file("user,age\na,3\n", "u.csv")
+    text = """\
+data: {path: c.parquet, users: u.csv, item_columns: [hour]}
+models: [{kind: fm-pair, user_fields: [age], item_fields: [hour], context: [hour]}]
+"""
+    assert check_columns(config.read(file(text))) == [
+        "models.fm-pair.context: unknown context column 'hour'. Known: none"
+    ]

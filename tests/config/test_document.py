@@ -1,0 +1,194 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmpair.config.document import read
+from fmpair.config.syntax import parse_json, parse_yaml
+from fmpair.errors import ConfigError, DataError
+
+YAML = """\
+name: one
+data:
+  set: ml-100k
+models:
+  - popularity
+  - kind: fm-pair
+    factors: 8
+"""
+TOML = """\
+name = "one"
+
+[data]
+set = "ml-100k"
+
+[[models]]
+kind = "popularity"
+
+[[models]]
+kind = "fm-pair"
+factors = 8
+regularization = {user = 0.1}
+[models.fields.age]
+bins = 3
+"""
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def file(text, name="a.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+        return name
+
+    return file
+
+
+def mistakes(path, *overrides):
+    with pytest.raises(ConfigError) as caught:
+        read(path, overrides)
+    return list(caught.value.mistakes)
+
+
+def test_every_key_has_its_line(write):
+    document = read(write(YAML))
+    lines = {path: document.line(path) for path in [
+        ("name",), ("data", "set"), ("models", 0), ("models", 1), ("models", 1, "factors"),
+    ]}  # fmt: skip
+    assert list(lines.values()) == [1, 3, 5, 6, 7]
+    assert document.line(("models", 1, "nothing")) == 6, "what is not there is near what is"
+
+
+def test_toml_has_lines_too(write):
+    document = read(write(TOML, "a.toml"))
+    assert document.values["models"][1]["regularization"] == {"user": 0.1}
+    lines = {path: document.line(path) for path in [
+        ("data", "set"), ("models", 0, "kind"), ("models", 1), ("models", 1, "factors"),
+        ("models", 1, "regularization", "user"), ("models", 1, "fields", "age", "bins"),
+    ]}  # fmt: skip
+    assert list(lines.values()) == [4, 7, 9, 11, 12, 14]
+
+
+def test_json_has_lines_and_may_have_tabs(write):
+    text = '{\n\t"name":\t"\\ud83d\\ude00",\n\t"models": [\n\t\t"popularity"]\n}'
+    document = read(write(text, "a.json"))
+    assert document.values == {"name": "😀", "models": ["popularity"]}
+    assert (document.line(("name",)), document.line(("models", 0))) == (2, 4)
+
+
+@given(
+    st.dictionaries(
+        st.text("abc_", min_size=1),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text("xyz 1:#-no"),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text("abc", min_size=1), inner),
+            max_leaves=8,
+        ),
+        max_size=4,
+    )
+)
+def test_json_and_yaml_read_alike(values):
+    text = json.dumps(values, indent=1)
+    as_json, as_yaml = parse_json(text, "x"), parse_yaml(text, "x")
+    assert as_json.values == as_yaml.values == values
+    assert as_json.lines == as_yaml.lines
+    for key in values:
+        assert text.splitlines()[as_json.lines[(key,)] - 1].startswith(f' "{key}":')
+
+
+def test_yaml_is_read_as_yaml_1_2(write):
+    text = "a: no\nb: on\nc: 1e-3\nd: 010\ne: 2024-01-31\nf: ~\n"
+    assert read(write(text)).values == {
+        "a": "no", "b": "on", "c": 0.001, "d": 10, "e": "2024-01-31", "f": None,
+    }  # fmt: skip
+
+
+def test_anchors_and_merge_keys_work(write):
+    document = read(write("a: &a {x: 1, y: 2}\nb:\n  <<: *a\n  y: 3\n"))
+    assert document.values["b"] == {"x": 1, "y": 3}
+    assert document.line(("b", "x")) == 1 and document.line(("b", "y")) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.yaml", "a: 1\nb: [1\n", "a.yaml:3: expected"),
+        ("a.yaml", "a: 1\nb: 2\na: 3\n", "a.yaml:3: key 'a' is there already, in line 1"),
+        ("a.yaml", "a: &a [*a]\n", "a.yaml:1: an alias stands inside itself"),
+        ("a.yaml", "a: 1\n---\nb: 2\n", "a.yaml:2: but found another document"),
+        ("a.json", '{\n "a": 1,\n}', "a.json:3: "),
+        ("a.json", '{\n "a": 1,\n "a": 2}', "a.json:3: key 'a' is there already, in line 2"),
+        ("a.toml", "a = 1\nb = = 2\n", "a.toml:2: Invalid value"),
+        ("a.toml", "a = 1\na = 2\n", "a.toml:2: Cannot overwrite a value"),
+    ],
+)
+def test_a_syntax_error_is_one_line_with_file_and_line(write, name, text, expected):
+    found = mistakes(write(text, name))
+    assert len(found) == 1 and found[0].startswith(expected) and "\n" not in found[0]
+
+
+def test_a_file_of_another_kind_is_refused(write):
+    with pytest.raises(DataError, match=r"its name must end in \.yaml, \.yml, \.json, \.toml"):
+        read(write("a: 1", "a.ini"))
+    with pytest.raises(DataError, match="Did you mean 'b"):
+        write("a: 1", "b.yaml")
+        read("bb.yaml")
+
+
+def test_a_file_goes_over_the_one_it_extends(write):
+    write("run: {workers: 1, curve: 5}\nseeds: [0, 1]\n", "base/root.yaml")
+    write("extends: root.yaml\nmetrics: [ndcg@10]\n", "base/middle.yaml")
+    document = read(write("extends: base/middle.yaml\nseeds: [7]\nrun:\n  workers: 2\n"))
+    assert document.values == {
+        "run": {"workers": 2, "curve": 5}, "seeds": [7], "metrics": ["ndcg@10"],
+    }  # fmt: skip
+    places = {key: str(document.origin(key)) for key in [
+        ("run", "workers"), ("run", "curve"), ("seeds", 0), ("metrics", 0),
+    ]}  # fmt: skip
+    assert list(places.values()) == [
+        "a.yaml:4", "base/root.yaml:1", "a.yaml:2", "base/middle.yaml:2",
+    ]  # fmt: skip
+
+
+def test_a_file_named_in_a_base_is_looked_for_beside_the_base(write, tmp_path):
+    write("data: {path: clicks.csv}\n", "base/root.yaml")
+    document = read(write("extends: base/root.yaml\n"), ["data.users=u.csv"])
+    assert document.resolve(("data", "path"), "clicks.csv") == str(tmp_path / "base/clicks.csv")
+    assert document.resolve(("data", "users"), "u.csv") == str(tmp_path / "u.csv")
+
+
+def test_mistakes_of_extending_name_the_right_file(write):
+    write("name: x\nextends: a.yaml\n", "b.yaml")
+    assert mistakes(write("extends: b.yaml\n")) == [
+        "b.yaml:2: extends: files extend each other in a circle: a.yaml -> b.yaml -> a.yaml"
+    ]
+    assert mistakes(write("x: 1\nextends: bb.yaml\n", "wrong.yaml")) == [
+        "wrong.yaml:2: extends: there is no file bb.yaml. Did you mean 'b.yaml'?"
+    ]
+    assert mistakes(write("extends: [b.yaml]\n", "e.yaml")) == [
+        "e.yaml:1: extends: must be the name of a file, not ['b.yaml']"
+    ]
+
+
+def test_overrides_are_yaml_at_dotted_paths(write):
+    overrides = ["run.workers=2", "models.1.factors={grid: [1, 2]}", "models.0.x=no", "name="]
+    document = read(write(YAML), overrides)
+    assert document.values["run"] == {"workers": 2}
+    assert document.values["models"] == [
+        {"kind": "popularity", "x": "no"}, {"kind": "fm-pair", "factors": {"grid": [1, 2]}},
+    ]  # fmt: skip
+    assert document.values["name"] is None
+    assert str(document.origin(("models", 1, "factors", "grid"))) == "command line"
+    assert str(document.origin(("models", 1, "kind"))) == "a.yaml:6"
+
+
+def test_all_wrong_overrides_are_named_together(write):
+    assert mistakes(write(YAML), "workers", "models.5.x=1", "models.1.factors.y=1", "a=[") == [
+        "command line: an override is key=value, not 'workers'",
+        "command line: models.5.x: a number from 0 to 1 must stand in place of '5'",
+        "command line: models.1.factors.y: 8 has no 'y' in it",
+        "command line: a: '[' is no YAML value",
+    ]

@@ -1,0 +1,167 @@
+"""A WrapRec configuration becomes an experiment file that runs."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fmpair.config.migration import migrate
+from fmpair.config.read import read
+from fmpair.errors import DataError, UnknownError
+from fmpair.experiment.run import run
+
+XML = r"""
+<wraprec>
+  <parameters><param name="folds" value="3"/><param name="root" value="data"/></parameters>
+  <models>
+    <model id="mp" class="WrapRec.Models.MmlRecommender">
+      <parameters ml-class="MyMediaLite.dll:MyMediaLite.ItemRecommendation.MostPopular" />
+    </model>
+    <model id="bprmf" class="WrapRec.Models.MmlRecommender">
+      <parameters ml-class="MyMediaLite.dll:MyMediaLite.ItemRecommendation.BPRMF"
+        NumFactors="4,8" NumIter="3" UniformUserSampling="false,true" />
+    </model>
+    <model id="bprfm" class="WrapRec.Extensions.dll:WrapRec.Extensions.Models.MmlBprfmRecommender">
+      <parameters ml-class="WrapRec.Extensions.dll:WrapRec.Extensions.Models.BPRFM"
+        NumFactors="4" NumIter="2,3" LearnRate="0.05" RegU="0.01" RegI="0.02" Odd="3" />
+    </model>
+    <model id="slope" class="WrapRec.Models.MmlRecommender">
+      <parameters ml-class="MyMediaLite.dll:MyMediaLite.RatingPrediction.SlopeOne" />
+    </model>
+  </models>
+  <data>
+    <dataReaders>
+      <reader id="all" path="{root}/clicks.csv" sliceType="other" dataType="posFeedback"
+        class="WrapRec.IO.CsvReader" hasHeader="true" delimiter=","
+        header="uid,iid,time:d,junk:n" />
+      <reader id="genres" path="{root}/genres.txt" sliceType="other" dataType="itemAttributes"
+        class="WrapRec.IO.CsvReader" hasHeader="false" delimiter="\t" header="filmId,genre:md" />
+      <reader id="train" path="{root}/clicks.csv" sliceType="train" dataType="posFeedback"
+        hasHeader="true" delimiter="," header="uid,iid,time:d,junk:n" />
+      <reader id="test" path="{root}/later.csv" sliceType="test" dataType="posFeedback"
+        hasHeader="true" delimiter="," header="uid,iid,time:d,junk:n" />
+      <reader id="bare" path="{root}/bare.txt" dataType="ratings" hasHeader="false"
+        delimiter="::" />
+    </dataReaders>
+    <dataContainers>
+      <dataContainer id="all" dataReaders="all,genres" allowDuplicates="true" />
+      <dataContainer id="parts" dataReaders="train,test" />
+      <dataContainer id="bare" dataReaders="bare" />
+    </dataContainers>
+  </data>
+  <splits>
+    <split id="cv" type="crossValidation" dataContainer="all" numFolds="{folds}"
+      feedbackAttributes="time" itemAttributes="genre" />
+    <split id="fixed" type="static" dataContainer="parts" />
+    <split id="shares" type="dynamic" dataContainer="bare" trainRatios="0.5,0.75" />
+  </splits>
+  <evalContexts>
+    <evalContext id="opr">
+      <evaluator class="WrapRec.Evaluation.RankingEvaluatorsOpr" candidateItemsMode="training"
+        numCandidates="10,max" cutOffs="5" />
+    </evalContext>
+    <evalContext id="errors">
+      <evaluator class="WrapRec.Evaluation.RMSE" />
+      <evaluator class="WrapRec.Evaluation.RankingEvaluators" cutOffs="5,10" />
+    </evalContext>
+  </evalContexts>
+  <experiments run="EXPERIMENTS" resultsFolder="results" separator="\t" subFolder="true">
+    <experiment id="first" models="mp,bprmf,bprfm,slope" splits="cv" evalContext="opr" />
+    <experiment id="static" models="mp" splits="fixed" evalContext="opr" />
+    <experiment id="ratios" models="mp" splits="shares" evalContext="errors" />
+  </experiments>
+</wraprec>
+"""
+
+
+@pytest.fixture
+def old(tmp_path):
+    """Writes the configuration that runs the named experiments, and the data it reads."""
+    rng = np.random.default_rng(0)
+    (tmp_path / "data").mkdir()
+
+    def events(count):
+        return pl.DataFrame(
+            {
+                "a": [f"u{n}" for n in rng.integers(0, 12, count)],
+                "b": [f"i{n}" for n in rng.integers(0, 20, count)],
+                "c": rng.choice(["day", "night"], count),
+                "d": rng.random(count),
+            }
+        )
+
+    events(300).write_csv(tmp_path / "data" / "clicks.csv")
+    events(60).write_csv(tmp_path / "data" / "later.csv")
+    genres = "\n".join(f"i{n}\t{'war|love' if n % 2 else 'love'}" for n in range(20))
+    (tmp_path / "data" / "genres.txt").write_text(genres, "utf-8")
+    bare = "\n".join(f"{n % 9}::{n % 7}::{n % 5 + 1}::99" for n in range(80))
+    (tmp_path / "data" / "bare.txt").write_text(bare, "utf-8")
+
+    def write(experiments):
+        path = tmp_path / "old.xml"
+        path.write_text(XML.replace("EXPERIMENTS", experiments), "utf-8")
+        return path
+
+    return write
+
+
+def migrated(path, **parameters):
+    """The experiments of the file, written beside it and read back."""
+    found = migrate(path, parameters, path.parent)
+    for one in found:
+        (path.parent / f"{one.name}.yaml").write_text(one.text(), "utf-8")
+    return found, [read(path.parent / f"{one.name}.yaml") for one in found]
+
+
+def test_cross_validation_of_models_with_comma_lists_migrates_and_runs(old, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (one,), (experiment,) = migrated(old("first"))
+    assert [model.kind for model in experiment.models] == [
+        "popularity", "bpr-mf", "bpr-mf", "bpr-mf", "bpr-mf", "fm-pair", "fm-pair",
+    ]  # fmt: skip
+    results = run(experiment)
+    assert results.cells["error"].null_count() == len(results.cells) == 7 * 3
+    assert set(results.values["metric"]) >= {"recall@5[first10]", "recall@5"}
+    assert any("SlopeOne" in note for note in one.notes)
+    assert any("Odd=3" in note for note in one.notes)
+
+
+def test_attributes_are_those_the_split_names(old):
+    _, (experiment,) = migrated(old("first"))
+    last = experiment.models[-1]
+    assert (last.context, last.user_fields, last.item_fields) == (("time",), (), ("genre",))
+    assert last.options["regularization"] == {"user": 0.01, "item": 0.02}
+
+
+def test_a_parameter_given_by_the_caller_goes_over_the_file_s(old):
+    _, (experiment,) = migrated(old("first"), folds="4")
+    assert experiment.split.options["count"] == 4
+
+
+def test_an_unknown_parameter_is_refused(old):
+    with pytest.raises(UnknownError, match="Did you mean 'folds'"):
+        migrate(old("first"), {"fold": "4"})
+
+
+def test_a_static_split_is_one_of_given_files(old):
+    _, (experiment,) = migrated(old("static"))
+    assert experiment.split.kind == "given"
+    assert experiment.data.train and experiment.data.test
+
+
+def test_every_training_share_becomes_a_file_of_its_own(old):
+    found, experiments = migrated(old("ratios"))
+    assert [one.name for one in found] == ["ratios-0.5", "ratios-0.75"]
+    assert [e.split.options["test"] for e in experiments] == [0.5, 0.25]
+    assert "rmse" in experiments[0].metrics
+
+
+def test_a_missing_data_file_is_noted(old, tmp_path):
+    path = old("first")
+    (tmp_path / "data" / "genres.txt").unlink()
+    assert any("genres.txt" in note for note in migrate(path, {}, tmp_path)[0].notes)
+
+
+def test_a_file_that_is_not_wraprec_s_is_refused(tmp_path):
+    (tmp_path / "other.xml").write_text("<project/>", "utf-8")
+    with pytest.raises(DataError, match="begins with <project>"):
+        migrate(tmp_path / "other.xml")

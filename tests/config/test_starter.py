@@ -1,0 +1,123 @@
+from datetime import date, timedelta
+
+import polars as pl
+import pytest
+
+from fmpair.config import read as config
+from fmpair.config.columns import validate
+from fmpair.config.experiment import Step
+from fmpair.config.starter import scalar, starter
+from fmpair.config.syntax import parse_yaml
+from fmpair.errors import DataError
+from fmpair.experiment.prepare import prepare
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def events(users=20, each=6, **columns):
+    """Each user has `each` events with other items; columns: functions of the row's number."""
+    rows = range(users * each)
+    frame = {"user": [f"u{n % users}" for n in rows], "item": [f"i{n * 7 % 31}" for n in rows]}
+    return pl.DataFrame(
+        {**frame, **{name: [make(n) for n in rows] for name, make in columns.items()}}
+    )
+
+
+def started(frame, path="clicks.csv", **options):
+    """The experiment that the starter of a file makes, read and split as a run would."""
+    frame.write_parquet(path) if path.endswith("parquet") else frame.write_csv(path)
+    with open("a.yaml", "w") as file:
+        file.write(starter(path, **options))
+    found = validate("a.yaml")
+    bench = prepare(found.data, found.filters, found.split)
+    assert len(bench.splits[0].test) and len(bench.splits[0].train)
+    return found
+
+
+def day(n):
+    return str(date(2024, 1, 1) + timedelta(days=n))
+
+
+@pytest.mark.parametrize("path", ["clicks.csv", "clicks.parquet"])
+def test_context_is_compared_with_and_without(path):
+    found = started(events(daytime=lambda n: ("am", "pm", None)[n % 3]), path)
+    assert [model.name for model in found.models] == [
+        "popularity", "FM-Pair without context", "FM-Pair with context",
+    ]  # fmt: skip
+    assert [model.context for model in found.models] == [None, (), None]
+    assert found.split == Step("holdout", {"test": 0.2, "seed": 0})
+    assert "context:daytime" in found.views
+
+
+def test_counts_stand_in_comments(folder):
+    events(daytime=lambda n: ("am", "pm", None)[n % 3]).write_csv("c.csv")
+    text = starter("c.csv")
+    assert "# 120 events of 20 users with 31 items." in text
+    assert "# context daytime: 2 values, missing in 40 events" in text
+
+
+def test_times_ask_for_a_split_by_time():
+    assert started(events(timestamp=lambda n: n)).split == Step("leave_last_out", {"count": 1})
+    assert started(events(100, 1, timestamp=lambda n: n)).split == Step("by_time", {"test": 0.2})
+
+
+def test_times_are_found_under_any_name():
+    assert started(events(bought=day)).data.options["timestamp"] == "bought"
+    numbers = events(event_time=lambda n: 1_700_000_000 + n)
+    assert started(numbers).data.options["timestamp"] == "event_time"
+
+
+def test_ratings_become_clicks():
+    found = started(events(rating=lambda n: 1 + n % 7))
+    assert found.filters == (Step("above_mean"),)
+    assert started(events(rating=lambda n: 1)).filters == ()
+
+
+def test_columns_that_are_no_context_are_put_where_they_belong():
+    frame = pl.DataFrame({
+        "user": [f"u{n % 20}" for n in range(400)], "item": [f"i{n % 80}" for n in range(400)],
+        "genre": [f"g{n % 80 % 7}" for n in range(400)], "session": [f"s{n}" for n in range(400)],
+        "constant": ["x"] * 400, "place": [("home", "work")[n // 80 % 2] for n in range(400)],
+    })  # fmt: skip
+    options = started(frame).data.options
+    assert options["context"] == ["place"]
+    assert options["item_columns"] == ["genre"]
+    assert options["ignore"] == ["session", "constant"]
+
+
+def test_odd_names_and_ids_survive():
+    frame = events(**{"no": lambda n: ("a", "b")[n % 2], "a: b # c": lambda n: ("x", "y")[n % 2]})
+    frame = frame.with_columns(user="00" + pl.col("user").str.slice(1)).rename({"user": "who, me"})
+    found = started(frame, "my clicks [1].csv", user="who, me")
+    assert found.data.options["context"] == ["no", "a: b # c"]
+    assert found.data.options["user"] == "who, me"
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "no", "null", "1", "1e3", "a b", "é", "~", "- x", "a\nb", ""]
+)
+def test_text_is_read_back_as_it_was(text):
+    assert parse_yaml(f"[{scalar(text)}]", "x").values == [text]
+
+
+def test_the_path_is_relative_to_where_the_file_will_lie(folder):
+    (folder / "data").mkdir()
+    (folder / "files").mkdir()
+    events().write_csv("data/c.csv")
+    text = starter("data/c.csv", beside="files")
+    assert "path: ../data/c.csv" in text
+    (folder / "files" / "a.yaml").write_text(text)
+    assert config.read("files/a.yaml").data.path == str(folder / "files" / "../data/c.csv")
+
+
+def test_what_it_cannot_make_out_is_said():
+    pl.DataFrame({"a": ["x"], "item": ["y"]}).write_csv("c.csv")
+    with pytest.raises(DataError, match="no column for user: none of a, item is named like"):
+        starter("c.csv")
+    events().with_columns(user=pl.when(pl.col("item") != "i0").then("user")).write_csv("c.csv")
+    with pytest.raises(DataError, match="missing user ids"):
+        starter("c.csv")
