@@ -1,0 +1,92 @@
+"""Verbs that carry out an experiment file: run, and estimate, which says what it will take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fmpair.cli.failure import INTERRUPTED, USER_MISTAKE
+from fmpair.cli.show import busy, note, show, table
+
+if TYPE_CHECKING:
+    from fmpair.config.experiment import Experiment
+
+File = Annotated[
+    str, typer.Argument(metavar="FILE", help="An experiment file: YAML, TOML or JSON.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="In place of the file's, as models.0.factors=16."),
+]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Processes side by side, in place of the file's number.")
+]
+
+
+def run(
+    file: File,
+    overrides: Overrides = None,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", "-f", metavar="DIR", help="Where results go.")
+    ] = None,
+    workers: Workers = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+) -> None:
+    """Carry out an experiment; interrupted, the same command goes on from there."""
+    from fmpair.experiment.run import Stopped
+    from fmpair.experiment.run import run as carry_out
+
+    experiment = _experiment(file, overrides, folder, workers)
+    try:
+        results = carry_out(experiment, progress=not quiet)
+    except Stopped as stop:
+        note(str(stop))
+        raise typer.Exit(INTERRUPTED) from None
+    from fmpair.report.terminal import terminal
+    from fmpair.report.write import write
+
+    page = write(results, experiment.output.folder)
+    show(terminal(results))
+    failed = results.cells["error"].is_not_null().sum()
+    if failed:
+        note(f"{failed} of {len(results.cells)} cells failed; the same command tries them again")
+    show(str(_shortest(page)))
+    if failed:
+        raise typer.Exit(USER_MISTAKE)
+
+
+def estimate(file: File, overrides: Overrides = None, workers: Workers = None) -> None:
+    """How long an experiment will take, and how much memory."""
+    from fmpair.experiment.estimate import estimate as estimated
+
+    experiment = _experiment(file, overrides, None, workers)
+    with busy("trying each model for a moment"):
+        found = estimated(experiment)
+    failed = found.models["error"].is_not_null().any()
+    columns = ["model", "cells", "trials", "seconds to fit", "to judge", "in all", "peak MB"]
+    names = found.models.columns if failed else found.models.columns[:-1]
+    rows = found.models.select(names).rows()
+    show(table([*columns, *(["error"] if failed else [])], rows), str(found))
+
+
+def _experiment(
+    file: str, overrides: list[str] | None, folder: Path | None, workers: int | None
+) -> Experiment:
+    """The file's experiment, with what the flags say in place of its own."""
+    from fmpair.config.read import read
+
+    experiment = read(file, overrides or [])
+    if folder is not None:
+        output = replace(experiment.output, folder=str(folder.absolute()))
+        experiment = replace(experiment, output=output)
+    if workers is not None:
+        experiment = replace(experiment, run=replace(experiment.run, workers=workers))
+    return experiment
+
+
+def _shortest(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

@@ -1,0 +1,1 @@
+"""From one file to a table of results: read, plan, execute, store."""

@@ -1,0 +1,163 @@
+"""A candidate fitted: its recipe built, its columns chosen, its learning watched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from inspect import signature
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from fmpair.config.candidate import needs_validation
+from fmpair.config.experiment import Candidate
+from fmpair.data import Dataset
+from fmpair.data.split import Split
+from fmpair.errors import OptionError, unknown
+from fmpair.experiment.cell import TEST, VALIDATION, Cell
+from fmpair.models.catalog import find
+
+Judge = Callable[[Any], Mapping[str, float | None]]  # the model so far to metrics by name
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The events of one cell.
+
+    learned: what the model is fitted to; held_out: what stops its training, where it is stopped.
+    judged: what it must find; known: the events that decide what is seen. watched, watched_known:
+    the same for the learning curve, and `watched_part` says which part that is.
+    """
+
+    learned: Dataset
+    held_out: Dataset | None
+    known: Dataset
+    judged: Dataset
+    watched: Dataset
+    watched_known: Dataset
+    watched_part: str
+
+
+@dataclass
+class Learning:
+    """What a fit leaves behind beside its model.
+
+    curve: rows (epoch, seconds so far, loss, part, metric, value). epochs: those of the model that
+    was kept, None where the recipe has none. aside: seconds spent on the curve.
+    """
+
+    curve: list[list[Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    passed: int = 0
+    epochs: int | None = None
+    best: float = -np.inf
+    aside: float = 0.0
+
+
+def parts_of(cell: Cell, data: Dataset, split: Split) -> Parts:
+    """What the cell learns from and is judged on.
+
+    A model judged on the test part learns from train and validation together, unless it stops
+    early: then the validation part says when.
+    """
+    train, validation = data.take(split.train), data.take(split.validation)
+    stops = cell.model.stop is not None
+    if not len(validation) and (stops or cell.part == VALIDATION):
+        raise OptionError(needs_validation(cell.model.name))
+    held_out = validation if stops else None
+    if cell.part == VALIDATION:
+        return Parts(train, held_out, train, validation, validation, train, VALIDATION)
+    both = data.take(np.sort(np.concatenate([split.train, split.validation])))
+    test = data.take(split.test)
+    if stops:
+        return Parts(train, held_out, both, test, validation, train, VALIDATION)
+    return Parts(both, None, both, test, test, both, TEST)
+
+
+def option_names(kind: Any) -> list[str]:
+    """The options a recipe takes."""
+    if is_dataclass(kind):
+        return [option.name for option in fields(kind) if option.init]
+    return list(signature(kind).parameters)
+
+
+def recipe_of(model: Candidate, seed: int, threads: int | None) -> Any:
+    """The candidate's recipe; seed and threads go in where it has them and the file leaves them."""
+    kind = find(model.kind)
+    known, options = option_names(kind), dict(model.options)
+    for name, value in (("seed", seed), ("threads", threads)):
+        if name in known:
+            options.setdefault(name, value)
+    return kind(**options)
+
+
+def visible(data: Dataset, model: Candidate) -> Dataset:
+    """The events with the columns the candidate may use, and no others."""
+    if model.context is not None:
+        kept = _named("context column", model.context, data.context)
+        hidden = [name for name in data.context if name not in kept]
+        data = replace(data, context=tuple(kept), columns=data.columns.drop(hidden))
+    if model.user_fields is not None:
+        kept = _named("user attribute", model.user_fields, data.user_table.columns)
+        data = replace(data, user_table=data.user_table.select(kept))
+    if model.item_fields is not None:
+        kept = _named("item attribute", model.item_fields, data.item_table.columns)
+        data = replace(data, item_table=data.item_table.select(kept))
+    return data
+
+
+def fit(recipe: Any, cell: Cell, parts: Parts, judge: Judge) -> tuple[Any, Learning]:
+    """(the fitted model, how it learned)."""
+    model, events, learning = cell.model, visible(parts.learned, cell.model), Learning()
+    began = time.perf_counter()
+    if model.stop is not None and "validation" not in signature(recipe.fit).parameters:
+        raise OptionError(f"{model.name} cannot stop early: leave stop out")
+    if hasattr(recipe, "train"):
+        fitted = _by_epochs(recipe, cell, parts, events, judge, learning)
+    else:
+        fitted = recipe.fit(events)
+    learning.seconds = time.perf_counter() - began - learning.aside
+    return fitted, learning
+
+
+def fit_to_epoch(recipe: Any, data: Dataset, epochs: int | None) -> Any:
+    """The model of that epoch of a training planned for the recipe's own number of epochs."""
+    if epochs is None:
+        return recipe.fit(data)
+    *_, last = islice(recipe.train(data), epochs)
+    return last.recommender()
+
+
+def _by_epochs(
+    recipe: Any, cell: Cell, parts: Parts, events: Dataset, judge: Judge, learning: Learning
+) -> Any:
+    from fmpair.models.validation import Validation, best_epoch
+
+    stop = None
+    if parts.held_out is not None:
+        held_out = visible(parts.held_out, cell.model)
+        stop = Validation(events, held_out, cell.stop_by, cell.model.stop or 1)
+
+    def watch(epoch: Any) -> None:
+        learning.passed += 1
+        spent = epoch.seconds + (learning.curve[-1][1] if learning.curve else 0.0)
+        row = [epoch.number, spent, float(epoch.loss), parts.watched_part]
+        learning.curve.append([*row, None, None])
+        if stop is None or epoch.value > learning.best:
+            learning.epochs, learning.best = epoch.number, epoch.value or 0.0
+        if cell.curve and (epoch.number % cell.curve == 0 or epoch.number == recipe.epochs):
+            began = time.perf_counter()
+            values = judge(epoch.recommender())
+            learning.curve += [[*row, name, value] for name, value in values.items()]
+            learning.aside += time.perf_counter() - began
+
+    return best_epoch(recipe.train(events), stop, watch, recipe.epochs)
+
+
+def _named(what: str, wanted: tuple[str, ...], known: Any) -> list[str]:
+    for name in wanted:
+        if name not in known:
+            raise OptionError(unknown(what, name, known))
+    return list(wanted)

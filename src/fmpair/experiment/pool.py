@@ -1,0 +1,155 @@
+"""Carrying out cells: one after the other here, or side by side in processes.
+
+An executor is shaped like `map`: a function and cells in, records out, in any order.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import connection, get_context, parent_process
+from typing import Any
+
+from fmpair.experiment.cell import Cell
+
+Work = Callable[[Cell], dict[str, Any]]
+Execute = Callable[[Work, Iterable[Cell]], Iterator[tuple[Cell, dict[str, Any] | None]]]
+
+# Read by libraries when they are loaded, so a worker must be born with them.
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS",
+    "POLARS_MAX_THREADS", "RAYON_NUM_THREADS",
+)  # fmt: skip
+
+
+@contextmanager
+def executor(workers: int, threads: int) -> Iterator[Execute]:
+    """Carries out cells here, or by so many processes of so many threads each.
+
+    A cell whose process dies gives None, and another process takes over. However the block ends,
+    no process stays behind.
+    """
+    if workers == 1:
+        yield _in_this_process
+        return
+    crew: list[_Worker] = []
+    try:
+        yield partial(_by_crew, crew, workers, threads)
+    finally:
+        for worker in crew:
+            worker.dismiss()
+
+
+def _in_this_process(work: Work, cells: Iterable[Cell]) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    for cell in cells:
+        yield cell, work(cell)
+
+
+def _by_crew(
+    crew: list[_Worker], workers: int, threads: int, work: Work, cells: Iterable[Cell]
+) -> Iterator[tuple[Cell, dict[str, Any] | None]]:
+    """The crew grows as it is needed, and stays for the next cells."""
+    waiting = iter(cells)
+    while True:
+        while len(busy := [worker for worker in crew if worker.cell is not None]) < workers:
+            cell = next(waiting, None)
+            if cell is None:
+                break
+            idle = next((worker for worker in crew if worker.cell is None), None)
+            if idle is None:
+                crew.append(idle := _hired(work, threads))
+            idle.give(cell)
+        if not busy:
+            return
+        for worker in _ready(busy):
+            cell, record = worker.cell, worker.answer()
+            if record is None:
+                crew.remove(worker)
+                worker.dismiss()
+            yield cell, record
+
+
+@dataclass
+class _Worker:
+    """A process that carries out one cell at a time, and the line to it."""
+
+    process: Any
+    line: connection.Connection
+    cell: Any = None
+
+    def give(self, cell: Cell) -> None:
+        self.cell = cell
+        with suppress(OSError):  # a dead process is noticed when its answer is read
+            self.line.send(cell)
+
+    def answer(self) -> dict[str, Any] | None:
+        """The record; None where the process died; what the work itself raised is raised."""
+        self.cell = None
+        try:
+            found = self.line.recv()
+        except (EOFError, OSError):
+            return None
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def dismiss(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.line.close()
+
+
+def _hired(work: Work, threads: int) -> _Worker:
+    context = get_context("spawn")  # a fork would copy locks that other threads hold
+    here, there = context.Pipe()
+    process = context.Process(target=_serve, args=(work, there), daemon=True)
+    with _environment({name: str(threads) for name in THREAD_VARIABLES}):
+        process.start()
+    there.close()  # so that the line ends when the process does
+    return _Worker(process, here)
+
+
+def _ready(workers: list[_Worker]) -> list[_Worker]:
+    """Those that have answered or died, after waiting for the first."""
+    lines = connection.wait([worker.line for worker in workers])
+    return [worker for worker in workers if worker.line in lines]
+
+
+def _serve(work: Work, line: connection.Connection) -> None:
+    """The life of a worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    with suppress(EOFError, OSError):
+        while True:
+            cell = line.recv()
+            try:
+                found: Any = work(cell)
+            except Exception as error:
+                found = error
+            line.send(found)
+
+
+def _die_with_parent() -> None:
+    """A run that is killed leaves nobody behind who goes on computing."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Variables set for as long as the block runs; those the user set himself win."""
+    before = dict(os.environ)
+    os.environ.update({name: value for name, value in values.items() if name not in before})
+    try:
+        yield
+    finally:
+        for name in values:
+            if name not in before:
+                os.environ.pop(name, None)

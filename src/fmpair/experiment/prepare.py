@@ -1,0 +1,145 @@
+"""From where the events come from to the parts of every fold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fmpair.config.experiment import Source, Step
+from fmpair.config.shape import filters
+from fmpair.data import Dataset, catalog, filter
+from fmpair.data import split as splitting
+from fmpair.data.fingerprint import fingerprint
+from fmpair.data.parts import PARTS, Split
+from fmpair.data.read import read, read_contents
+from fmpair.errors import DataError, OptionError, UnknownError, unknown
+from fmpair.experiment.cell import canonical
+
+GIVEN = "given"
+MARK = "__part"  # which given part an event is of, while filters are at work
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """What models are compared on: events and the split of every fold, with what names them."""
+
+    data: Dataset
+    fingerprint: str
+    splits: tuple[Split, ...]
+    hashes: tuple[str, ...]  # of the splits
+
+
+def prepare(source: Source, steps: Sequence[Step], split: Step) -> Bench:
+    """The events read, filtered and split, all as the experiment says; a process does it once."""
+    spec = canonical([asdict(source), [asdict(step) for step in steps], asdict(split)])
+    return _prepared(spec, canonical([_stamp(Path(path)) for path in source_files(source)]))
+
+
+def source_files(source: Source) -> list[str]:
+    """The files or folders the events are read from, tables of attributes among them."""
+    given = (source.options.get(name) for name in ("users", "items"))
+    tables = [table.get("path") if isinstance(table, dict) else table for table in given]
+    named = [source.path, source.train, source.validation, source.test, *tables]
+    found = [str(path) for path in named if isinstance(path, str | Path)]
+    return [*found, str(catalog.fetch(source.set))] if source.set else found
+
+
+def files_of(path: Path) -> list[Path]:
+    """The file itself, or the files of a folder in order of their names."""
+    return sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+
+
+@lru_cache(maxsize=1)
+def _prepared(spec: str, stamp: str) -> Bench:
+    """stamp: sizes and times of the files, so that changed ones are read again."""
+    source, steps, split = json.loads(spec)
+    data = _read(Source(**source))
+    for step in steps:
+        data = _filter(step["kind"])(data, **step["options"])
+    sizes = None
+    if MARK in data.columns.columns:
+        part = data.columns[MARK].to_numpy()
+        sizes = [int(np.count_nonzero(part == number)) for number in range(len(PARTS))]
+        data = replace(data, columns=data.columns.drop(MARK))
+    splits = tuple(_splits(data, sizes, Step(**split)))
+    return Bench(data, fingerprint(data), splits, tuple(one.hash for one in splits))
+
+
+def _read(source: Source) -> Dataset:
+    if source.generate is not None:
+        from fmpair.data.synthetic import make
+
+        return make(**source.generate).data
+    if source.set is not None:
+        return _public(source.set, source.options)
+    if source.path is not None:
+        return read(source.path, **source.options)
+    return _given_files(source)
+
+
+def _public(name: str, options: Any) -> Dataset:
+    if catalog.find(name).test is None:
+        return catalog.load(name, **options)
+    train, test = catalog.load_parts(name, **options)
+    return _marked(catalog.load(name, **options), {"train": len(train), "test": len(test)})
+
+
+def _given_files(source: Source) -> Dataset:
+    """The given parts one after the other, over shared vocabularies."""
+    paths = {name: getattr(source, name) for name in PARTS if getattr(source, name) is not None}
+    if not {"train", "test"} <= set(paths):
+        raise OptionError("data needs one of path, set and generate, or both train and test")
+    found = {name: read_contents(path, **source.options) for name, path in paths.items()}
+    together = [contents.events for contents in found.values()]
+    try:
+        both = pl.concat(together, how="vertical_relaxed")
+    except pl.exceptions.PolarsError as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"the given files do not have the same columns: {reason}") from error
+    data = replace(found["train"], events=both).dataset()
+    return _marked(data, {name: len(contents.events) for name, contents in found.items()})
+
+
+def _marked(data: Dataset, sizes: dict[str, int]) -> Dataset:
+    """With a column that says which part an event is of; filters take it along."""
+    counts = [sizes.get(name, 0) for name in PARTS]
+    mark = pl.Series(MARK, np.repeat(np.arange(len(PARTS), dtype=np.int8), counts))
+    return replace(data, columns=data.columns.with_columns(mark) if data.columns.width
+                   else mark.to_frame())  # fmt: skip
+
+
+def _filter(kind: str) -> Any:
+    """The function of `fmpair.data.filter` of that name, with hyphens or underscores."""
+    name = kind.replace("-", "_")
+    if name not in filters():
+        raise UnknownError(unknown("filter", kind, filters()))
+    return getattr(filter, name)
+
+
+def _splits(data: Dataset, sizes: list[int] | None, step: Step) -> list[Split]:
+    kind, options = step.kind.replace("-", "_"), dict(step.options)
+    if kind not in splitting.SPLITS:
+        raise UnknownError(unknown("split", step.kind, splitting.SPLITS))
+    if kind == GIVEN and "parts" not in options:
+        if sizes is None:
+            raise OptionError(
+                "split 'given' needs given parts: files train and test, or a public set that has "
+                "its own; the filter merge_duplicates loses them"
+            )
+        options["parts"] = sizes
+    found = splitting.SPLITS[kind](data, **options)
+    return found if isinstance(found, list) else [found]
+
+
+def _stamp(path: Path) -> list[Any]:
+    if not path.exists():
+        return []  # the reader says what is missing
+    files = files_of(path)
+    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]

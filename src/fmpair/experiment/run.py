@@ -1,0 +1,131 @@
+"""A whole run: prepared, tuned, carried out, kept. The same call goes on where the last stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fmpair.config.experiment import Experiment
+from fmpair.config.plain import as_plain
+from fmpair.data import split as splitting
+from fmpair.engine.ranking import all_threads
+from fmpair.experiment import plan, store
+from fmpair.experiment.cell import Cell, canonical
+from fmpair.experiment.folder import (
+    EXPERIMENT,
+    MANIFEST,
+    PLAN,
+    SPLITS,
+    WINNER,
+    RunFolder,
+    opened,
+    read_json,
+    write_json,
+)
+from fmpair.experiment.manifest import manifest, now
+from fmpair.experiment.pool import Execute, executor
+from fmpair.experiment.prepare import Bench
+from fmpair.experiment.progress import Progress, Show, shown
+from fmpair.experiment.results import Results
+from fmpair.experiment.tuning import require_optuna, tune
+from fmpair.experiment.winner import choose, refit
+from fmpair.experiment.work import failed
+from fmpair.experiment.workplace import Workplace, workplace_of
+
+DIED = "its process ended before it was done: killed, or out of memory"
+
+
+class Stopped(KeyboardInterrupt):
+    """A run was interrupted; the message says how far it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Desk:
+    """What carrying out cells takes; records: of all that are done, by id."""
+
+    folder: RunFolder
+    work: Workplace
+    execute: Execute
+    progress: Progress
+    records: dict[str, dict[str, Any]]
+
+    def carry_out(self, cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
+        """Records by id; what is stored whole, or is asked for twice, is not done again."""
+        fresh: dict[str, Cell] = {}
+        for cell in cells:
+            if cell.id not in self.records and cell.id not in fresh:
+                stored = self.folder.finished(cell, self.work.keep_models)
+                if stored is None:
+                    fresh[cell.id] = cell
+                    continue
+                self.records[cell.id] = stored
+            self.progress.found()
+        for cell, record in self.execute(self.work, self._announced(list(fresh.values()))):
+            kept = record or self.folder.save(cell, failed(cell, DIED))
+            self.records[cell.id] = kept
+            self.progress.end(cell, kept)
+        return self.records
+
+    def _announced(self, cells: Sequence[Cell]) -> Iterator[Cell]:
+        for cell in cells:
+            self.progress.begin(cell)
+            yield cell
+
+
+def run(experiment: Experiment, progress: Show = False) -> Results:
+    """Carry out the experiment, or what is left of it, in its folder.
+
+    progress: True for a bar or lines on standard error; or a function that is given each line.
+    Interrupted by hand it raises Stopped; all that was finished stays.
+    """
+    require_optuna(experiment)
+    with opened(experiment.output.folder) as folder:
+        work = workplace_of(experiment, folder.path)
+        bench = work.bench()
+        plan.check(experiment, bench)
+        began = _begin(experiment, bench, folder)
+        total = plan.size(experiment, len(bench.splits))
+        with (
+            executor(experiment.run.workers, work.threads or all_threads()) as execute,
+            shown(progress, total) as counter,
+        ):
+            desk = _Desk(folder, work, execute, counter, {})
+            try:
+                _carry_out(experiment, bench, desk, began)
+            except KeyboardInterrupt:
+                raise Stopped(
+                    f"stopped: {counter.done} of {total} cells are done; the same command goes on "
+                    "from there"
+                ) from None
+        return store.results(folder.path)
+
+
+def _carry_out(experiment: Experiment, bench: Bench, desk: _Desk, began: str) -> None:
+    path = desk.folder.path
+    chosen, trials = tune(experiment, bench, desk.carry_out)
+    planned = plan.cells(experiment, bench, chosen)
+    write_json(path / PLAN, plan.as_plain(planned, trials))
+    records = desk.carry_out(planned)
+    best = choose(experiment, planned, trials, records)
+    if experiment.output.refit and best is not None:
+        try:
+            refit(best, bench, desk.folder, desk.work.threads)
+        except Exception as error:  # the results stand without it
+            desk.progress.say(f"the winner, {best.model.name}, failed on all events: {error}")
+            write_json(path / WINNER, {"model": best.model.name, "error": str(error)})
+    used = {id: records[id] for id in (*(c.id for c in planned), *(t.cell.id for t in trials))}
+    write_json(path / MANIFEST, manifest(experiment, bench, used.values(), began))
+
+
+def _begin(experiment: Experiment, bench: Bench, folder: RunFolder) -> str:
+    """Keep what is to be done; when it was first begun."""
+    path, spec = folder.path, as_plain(experiment)
+    if canonical(read_json(path / EXPERIMENT)) != canonical(spec):  # its results are others
+        for name in (PLAN, MANIFEST):
+            (path / name).unlink(missing_ok=True)
+    before = read_json(path / MANIFEST) or {"began": now()}
+    write_json(path / EXPERIMENT, spec)
+    write_json(path / MANIFEST, before)
+    splitting.save(bench.splits, path / SPLITS)
+    return before["began"]

@@ -1,0 +1,84 @@
+import json
+
+import pytest
+
+FILE = """\
+data: {generate: {users: 20, items: 15, events: 500}}
+models: [popularity, {kind: fm-pair, factors: 2, epochs: 2}]
+metrics: [ndcg@10]
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "tiny.yaml"
+    path.write_text(FILE)
+    return path
+
+
+def test_run_shows_the_table_and_ends_with_the_path_of_the_report(fmpair, file):
+    done = fmpair("run", "tiny.yaml")
+    assert done.code == 0
+    assert "popularity" in done.out and "fm-pair" in done.out
+    assert done.out.splitlines()[-1] == "runs/tiny/report.html"
+    assert (file.parent / "runs" / "tiny" / "report.html").stat().st_size > 1000
+    assert [line[:7] for line in done.err.splitlines()] == ["1 of 2:", "2 of 2:"]
+
+
+def test_the_same_command_again_has_nothing_to_do_but_the_report(fmpair, file):
+    first = fmpair("run", "tiny.yaml", "--quiet")
+    again = fmpair("run", "tiny.yaml")
+    assert first.err == again.err == "" and first.out == again.out
+
+
+def test_values_on_the_command_line_win_over_the_files(fmpair, file):
+    fmpair("run", "tiny.yaml", "models.1.factors=3", "seeds=[1, 2]", "-f", "elsewhere", "-q")
+    told = json.loads((file.parent / "elsewhere" / "manifest.json").read_text())
+    assert told["experiment"]["models"][1]["options"]["factors"] == 3
+    assert told["seeds"] == [1, 2]
+    assert told["command"].startswith("fmpair ")
+
+
+def test_recommend_takes_the_run_folder_for_its_winner(fmpair, file):
+    fmpair("run", "tiny.yaml", "-q")
+    ranked = fmpair("recommend", "runs/tiny", "--user", "user-001", "-n", "3")
+    assert ranked.code == 0 and len(ranked.out.splitlines()) == 4
+
+
+def test_a_folder_without_a_model_says_what_to_do(fmpair, file):
+    fmpair("run", "tiny.yaml", "output.refit=false", "-q")
+    answer = fmpair("recommend", "runs/tiny", "--user", "user-001")
+    assert answer.code == 1 and "holds no model" in answer.err
+
+
+def test_a_failed_cell_gives_exit_code_1_after_all_others_are_done(fmpair, file):
+    file.write_text(FILE.replace("epochs: 2", "epochs: 2, context: [wether]"))
+    done = fmpair("run", "tiny.yaml", "-q")
+    assert done.code == 1
+    assert done.err.splitlines()[-1] == "1 of 2 cells failed; the same command tries them again"
+    assert done.out.splitlines()[-1] == "runs/tiny/report.html"
+
+
+def test_a_mistake_in_the_file_is_said_before_anything_is_made(fmpair, file):
+    file.write_text(FILE.replace("factors", "factor"))
+    done = fmpair("run", "tiny.yaml")
+    assert done.code == 1 and "'factors'" in done.err
+    assert not (file.parent / "runs").exists()
+
+
+def test_estimate_says_what_a_run_will_take_and_makes_nothing(fmpair, file):
+    said = fmpair("estimate", "tiny.yaml", "seeds=[0, 1]")
+    assert said.code == 0
+    assert "4 cells" in said.out.splitlines()[-1] and "of memory" in said.out.splitlines()[-1]
+    assert "popularity" in said.out and not (file.parent / "runs").exists()
+
+
+def test_an_interrupt_is_one_line_and_exit_code_130(fmpair, file, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fmpair.experiment.work.evaluate", interrupted)
+    done = fmpair("run", "tiny.yaml", "-q")
+    assert done.code == 130
+    assert done.err == "stopped: 0 of 2 cells are done; the same command goes on from there\n"

@@ -1,0 +1,75 @@
+import polars as pl
+import pytest
+
+from fmpair.errors import DataError, OptionError, UnknownError
+from fmpair.config.experiment import Source, Step
+from fmpair.experiment.prepare import prepare
+
+EVENTS = pl.DataFrame({"user": [1, 1, 2, 2, 3], "item": list("abcab"), "rating": [1, 5, 5, 1, 3]})
+GIVEN = Step("given")
+
+
+def written(folder, name, frame):
+    frame.write_csv(folder / name)
+    return str(folder / name)
+
+
+def parts(folder, *sizes):
+    first, paths = 0, []
+    for number, size in enumerate(sizes):
+        paths.append(written(folder, f"{number}.csv", EVENTS.slice(first, size)))
+        first += size
+    return paths
+
+
+def test_given_files_become_the_parts_of_one_split(tmp_path):
+    train, validation, test = parts(tmp_path, 2, 1, 2)
+    bench = prepare(Source(train=train, validation=validation, test=test), (), GIVEN)
+    (split,) = bench.splits
+    sizes = [rows.tolist() for rows in (split.train, split.validation, split.test)]
+    assert sizes == [[0, 1], [2], [3, 4]]
+    assert bench.data.frame()["item"].to_list() == list("abcab")
+
+
+def test_filters_leave_given_events_in_their_parts(tmp_path):
+    train, test = parts(tmp_path, 3, 2)
+    filters = (Step("at-least", {"threshold": 3}),)
+    (split,) = prepare(Source(train=train, test=test), filters, GIVEN).splits
+    assert (len(split.train), len(split.validation), len(split.test)) == (2, 0, 1)
+
+
+def test_given_parts_that_a_filter_mixes_up_are_refused(tmp_path):
+    train, test = parts(tmp_path, 3, 2)
+    with pytest.raises(OptionError, match="merge_duplicates loses them"):
+        prepare(Source(train=train, test=test), (Step("merge_duplicates"),), GIVEN)
+
+
+def test_given_files_with_other_columns_are_refused(tmp_path):
+    train = written(tmp_path, "train.csv", EVENTS)
+    test = written(tmp_path, "test.csv", EVENTS.drop("rating"))
+    with pytest.raises(DataError, match="same columns"):
+        prepare(Source(train=train, test=test), (), GIVEN)
+
+
+def test_given_is_not_for_one_file(tmp_path):
+    with pytest.raises(OptionError, match="train and test"):
+        prepare(Source(path=written(tmp_path, "all.csv", EVENTS)), (), GIVEN)
+
+
+def test_a_file_that_changed_is_read_again(tmp_path):
+    source = Source(path=written(tmp_path, "all.csv", EVENTS))
+    halves = Step("holdout", {"test": 0.5})
+    first = prepare(source, (), halves)
+    assert prepare(source, (), halves) is first
+    written(tmp_path, "all.csv", EVENTS.head(4))
+    second = prepare(source, (), halves)
+    assert len(second.data) == 4 and second.fingerprint != first.fingerprint
+
+
+@pytest.mark.parametrize(
+    "filters, split, message",
+    [((Step("cor"),), Step("holdout"), "Did you mean 'core'"), ((), Step("fold"), "'folds'")],
+)
+def test_an_unknown_step_gets_the_right_name(tmp_path, filters, split, message):
+    with pytest.raises(UnknownError, match=message):
+        prepare(Source(path=written(tmp_path, "all.csv", EVENTS)), filters, split)

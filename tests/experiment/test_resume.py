@@ -1,0 +1,135 @@
+"""A run stopped anywhere goes on by the same command and comes to the same tables."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from tiny_run import POPULARITY, TUNED, experiment, same
+
+from fmpair.config.read import read
+from fmpair.config.experiment import Output
+from fmpair.experiment.run import run
+
+KILLS = 20
+FILE = """\
+data: {generate: {users: 20, items: 15, events: 500}}
+split: {kind: folds, count: 3, validation: 0.2}
+models:
+  - popularity
+  - {kind: fm-pair, factors: {grid: [2, 3]}, epochs: 3, context: []}
+  - {kind: fm-pair, name: tuned, factors: 2, epochs: 2, learning_rate: {search: [0.01, 0.1, 0.3]}}
+  - {kind: fm-pair, name: stopping, factors: 2, epochs: 5, stop: 1}
+protocols:
+  all: {unit: interaction}
+  sampled: {candidates: uniform, n: 5}
+metrics: [ndcg@10, recall@5]
+seeds: [0, 1]
+tune: {trials: 3}
+run: {curve: 2, threads: 1}
+"""
+
+
+class Crash(BaseException):
+    """The end of a process, as far as one process can play it."""
+
+
+def started(file, folder):
+    command = [sys.executable, "-m", "fmpair", "run", str(file), "--folder", str(folder)]
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
+
+
+def at_work(process, folder):
+    """Wait until the run has done anything in its folder, or is over."""
+    before = touched(folder)
+    while process.poll() is None and touched(folder) == before:
+        time.sleep(0.01)
+
+
+def touched(folder):
+    return (folder / ".lock").stat().st_mtime_ns if (folder / ".lock").exists() else None
+
+
+def killed(process):
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_a_run_killed_twenty_times_comes_to_the_same_tables(tmp_path):
+    file, folder = tmp_path / "experiment.yaml", tmp_path / "run"
+    file.write_text(FILE)
+    chance, began = random.Random(0), time.monotonic()
+    process = started(file, folder)
+    at_work(process, folder)
+    until_work = time.monotonic() - began
+    kept = []
+    for _ in range(KILLS):
+        killed(process)
+        kept.append(len(list(folder.glob("*/*.json"))))
+        process = started(file, folder)
+        time.sleep(chance.uniform(0.6 * until_work, until_work + 1))
+    killed(process)
+    assert kept == sorted(kept), "nothing finished is lost"
+    finished = run(read(file, [f"output.folder={folder}"]))
+    uninterrupted = run(read(file, [f"output.folder={tmp_path / 'other'}"]))
+    assert same(finished, uninterrupted)
+    assert finished.cells["error"].null_count() == len(finished.cells) == 30
+    assert not list(folder.rglob("*.part"))
+
+
+def test_a_crash_at_any_write_costs_at_most_the_work_under_way(tmp_path, monkeypatch):
+    def asked(folder):
+        return experiment(folder, POPULARITY, TUNED, output=Output(str(folder), models=True))
+
+    uninterrupted = run(asked(tmp_path / "whole"))
+    replace, count, crashes = os.replace, 0, 0
+
+    def failing(source, target):
+        nonlocal count
+        count += 1
+        if count == crashes:
+            raise Crash
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", failing)
+    while True:
+        count, crashes = 0, crashes + 1
+        folder = tmp_path / str(crashes)
+        try:
+            run(asked(folder))
+            break
+        except Crash:
+            before = {path: path.stat().st_mtime_ns for path in folder.glob("*/*.json")}
+        assert same(run(asked(folder)), uninterrupted)
+        assert all(path.stat().st_mtime_ns == time for path, time in before.items())
+        assert (folder / "model.fmpair").read_bytes() == (
+            tmp_path / "whole" / "model.fmpair"
+        ).read_bytes()
+    assert crashes > 20
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=["interrupt", "kill"])
+def test_a_run_that_ends_early_leaves_no_worker_behind(tmp_path, end):
+    file, folder = tmp_path / "experiment.yaml", tmp_path / "run"
+    file.write_text(FILE.replace("run: {", "run: {workers: 2, "))
+    process = started(file, folder)
+    while process.poll() is None and not list(folder.glob("trials/*.json")):
+        time.sleep(0.01)
+    process.send_signal(end)
+    _, said = process.communicate(timeout=60)
+    if end == signal.SIGINT:
+        last = said.decode().splitlines()[-1]
+        assert process.returncode == 130 and last.startswith("stopped: ")
+        assert last.endswith(" of 39 cells are done; the same command goes on from there")
+    for _ in range(1000):
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.01)
+    pytest.fail("a process of the run is still there")

@@ -1,0 +1,227 @@
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from tiny_run import (
+    FM,
+    POPULARITY,
+    STOPPING,
+    Broken,
+    Deadly,
+    Interrupting,
+    Threads,
+    experiment,
+    model,
+    same,
+)
+
+from fmpair import FMPair, Popularity, load
+from fmpair.evaluation import Protocol, evaluate
+from fmpair.config.experiment import Output, Running, Step
+from fmpair.experiment.prepare import prepare
+from fmpair.experiment.run import Stopped, run
+
+ALL = {"all": Protocol()}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Three models on two folds with two seeds, under two protocols."""
+    protocols = {"all": Protocol(), "users": Protocol(unit="user", candidates="uniform", n=5)}
+    return run(
+        experiment(
+            tmp_path_factory.mktemp("run"), POPULARITY, FM, STOPPING,
+            protocols=protocols, metrics=("ndcg@10", "coverage@5"), seeds=(0, 1),
+            views=("popularity", "activity", "warmth", "context:daytime"),
+            run=Running(threads=1, curve=2),
+        )
+    )  # fmt: skip
+
+
+def parts(asked, fold):
+    """Events that train, that validate, both together, and that test."""
+    bench = prepare(asked.data, asked.filters, asked.split)
+    train, validation, test = bench.splits[fold].parts(bench.data)
+    rows = [bench.splits[fold].train, bench.splits[fold].validation]
+    return train, validation, bench.data.take(np.sort(np.concatenate(rows))), test
+
+
+def value(results, **keys):
+    return results.values.filter(**keys)["value"].item()
+
+
+def test_a_value_is_what_fitting_and_judging_by_hand_gives(results):
+    _, _, known, test = parts(results.experiment, 1)
+    fitted = FMPair(factors=2, epochs=2, seed=1).fit(known)
+    by_hand = evaluate(fitted, known, test, metrics=["ndcg@10"])
+    found = value(results, model="FM", fold=1, seed=1, protocol="all", metric="ndcg@10")
+    assert found == by_hand.means["ndcg@10"]
+    units = results.units["all"].filter(model="FM", fold=1, seed=1)
+    assert units["ndcg@10"].equals(by_hand.units["ndcg@10"])
+
+
+def test_early_stopping_holds_the_validation_part_out(results):
+    train, validation, known, test = parts(results.experiment, 0)
+    kept = {name: replace(part, context=(), columns=part.columns.drop(part.context))
+            for name, part in (("train", train), ("validation", validation))}  # fmt: skip
+    fitted = FMPair(factors=2, epochs=6).fit(
+        kept["train"], validation=kept["validation"], metric="ndcg@10", patience=2
+    )
+    by_hand = evaluate(fitted, known, test, metrics=["ndcg@10"]).means["ndcg@10"]
+    assert value(results, model="stopping", fold=0, seed=0, protocol="all", metric="ndcg@10") == (
+        by_hand
+    )
+
+
+def test_a_metric_without_meaning_under_a_protocol_is_left_out(results):
+    names = results.values.group_by("protocol", maintain_order=True).agg(
+        pl.col("metric").unique(maintain_order=True)
+    )
+    assert names.rows() == [("all", ["ndcg@10", "coverage@5"]), ("users", ["ndcg@10[uni5]"])]
+
+
+def test_views_cut_every_unit_once(results):
+    assert results.views["view"].unique().sort().to_list() == [
+        "activity", "context:daytime", "popularity", "warmth",
+    ]  # fmt: skip
+    units = len(results.units["all"].filter(model="FM", fold=0, seed=0))
+    sizes = results.views.filter(model="FM", fold=0, seed=0, protocol="all", metric="ndcg@10")
+    assert sizes.group_by("view").agg(pl.col("units").sum())["units"].to_list() == [units] * 4
+
+
+def test_units_of_several_items_are_not_cut_by_item(results):
+    found = results.views.filter(protocol="users")
+    assert sorted(found["view"].unique()) == ["activity", "context:daytime", "warmth"]
+    assert found.filter(view="warmth")["group"].unique().to_list() == ["warm user"]
+
+
+def test_a_curve_has_a_loss_every_epoch_and_says_where_it_was_judged(results):
+    curve = results.curves.filter(model="FM", fold=0, seed=0)
+    assert curve.filter(pl.col("metric").is_null())["epoch"].to_list() == [1, 2]
+    judged = curve.filter(metric="ndcg@10")
+    assert judged.select("epoch", "part").rows() == [(2, "test")]
+    keys = {"model": "FM", "fold": 0, "seed": 0, "protocol": "all", "metric": "ndcg@10"}
+    assert judged["value"].item() == value(results, **keys)
+    assert results.curves.filter(model="stopping")["part"].unique().to_list() == ["validation"]
+    assert results.curves.filter(model="popularity").is_empty()
+
+
+def test_times_and_memory_are_measured(results):
+    assert (results.cells["train_seconds"] > 0).all() and (results.cells["peak_mb"] > 10).all()
+    assert results.cells.filter(model="FM")["epochs"].to_list() == [2] * 4
+    assert results.cells.filter(model="popularity")["epoch_seconds"].null_count() == 4
+
+
+def test_the_manifest_tells_what_the_run_was_made_of(results):
+    told = results.manifest
+    assert told["seeds"] == [0, 1] and len(told["split"]["folds"]) == len(told["leakage"]) == 2
+    assert told["data"]["statistics"]["events"] == 500
+    assert {"python", "fmpair", "numpy", "polars", "numba"} <= set(told["versions"])
+    assert told["machine"]["cores"] and told["began"] <= told["ended"] and told["peak_mb"] > 10
+
+
+def test_the_manifest_names_the_files_but_not_their_owner(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    asked = experiment(tmp_path / "run", POPULARITY)
+    events = prepare(asked.data, (), asked.split).data.frame()
+    events.write_csv(tmp_path / "events.csv")
+    source = replace(asked.data, generate=None, path=str(tmp_path / "events.csv"))
+    told = run(replace(asked, data=source)).manifest
+    assert list(told["data"]["files"]) == ["events.csv"]
+    assert told["experiment"]["data"]["path"] == "~/events.csv"
+    assert str(tmp_path) not in str(told["experiment"])
+
+
+def test_a_model_that_fails_is_a_row_and_the_rest_goes_on(tmp_path):
+    said = []
+    found = run(experiment(tmp_path, model(Broken), POPULARITY), progress=said.append)
+    assert found.cells["error"].to_list() == ["this one always fails"] * 2 + [None, None]
+    assert found.values["model"].unique().to_list() == ["popularity"]
+    assert "failed: this one always fails" in said[0]
+
+
+def test_a_column_nobody_has_is_named(tmp_path):
+    asked = experiment(tmp_path, replace(FM, context=("wether",)))
+    assert "unknown context column 'wether'" in run(asked).cells["error"][0]
+
+
+def test_columns_a_model_may_not_use_do_not_matter(tmp_path):
+    lean = replace(FM, name="lean", context=(), user_fields=(), item_fields=())
+    asked = experiment(tmp_path, lean, protocols=ALL)
+    found = run(asked)
+    _, _, known, test = parts(asked, 0)
+    bare = replace(known, context=(), columns=known.columns.drop(known.context),
+                   user_table=pl.DataFrame(), item_table=pl.DataFrame())  # fmt: skip
+    fitted = FMPair(factors=2, epochs=2).fit(bare)
+    by_hand = evaluate(fitted, known, test, metrics=["ndcg@10"]).means["ndcg@10"]
+    assert value(found, fold=0, metric="ndcg@10") == by_hand
+
+
+def test_two_labels_of_one_model_are_computed_once(tmp_path):
+    said = []
+    asked = experiment(tmp_path, POPULARITY, replace(POPULARITY, name="the same"))
+    found = run(asked, progress=said.append)
+    assert len(said) == 2 and len(found.cells) == 4
+    assert found.cells["cell"][:2].equals(found.cells["cell"][2:])
+
+
+def test_the_seed_and_the_threads_reach_a_recipe_that_has_them(tmp_path):
+    told = run(experiment(tmp_path, model(Threads), seeds=(5,))).manifest["provenance"]
+    assert told == {"tiny_run:Threads": {"threads": 1, "seed": 5, "alive": True}}
+
+
+def test_processes_side_by_side_give_the_same_and_a_dead_one_is_a_failed_row(tmp_path):
+    models = (POPULARITY, model(Deadly), FM)
+    side = experiment(tmp_path / "side", *models, run=Running(workers=2))
+    found = run(side)
+    died = found.cells.filter(model="other")["error"]
+    assert all("its process ended" in error for error in died)
+    alone = run(experiment(tmp_path / "alone", POPULARITY, FM))
+    assert found.values.equals(alone.values)
+    for label, units in alone.units.items():
+        assert found.units[label].equals(units)
+
+
+def test_an_interrupt_says_how_far_the_run_is(tmp_path):
+    asked = experiment(tmp_path, POPULARITY, model(Interrupting), FM)
+    with pytest.raises(Stopped, match="stopped: 2 of 6 cells are done; the same command goes on"):
+        run(asked)
+    healed = experiment(tmp_path, POPULARITY, FM)
+    assert same(run(healed), run(experiment(tmp_path / "other", POPULARITY, FM)))
+
+
+def test_the_winner_is_fitted_to_all_events(tmp_path):
+    asked = experiment(tmp_path, POPULARITY, FM, output=Output(str(tmp_path)))
+    asked = replace(asked, split=Step("holdout", {"test": 0.3}))
+    found = run(asked)
+    means = {name: value(found, model=name, metric="ndcg@10") for name in ("popularity", "FM")}
+    best = max(means, key=means.get)
+    data = prepare(asked.data, asked.filters, asked.split).data
+    recipe = {"popularity": Popularity(), "FM": FMPair(factors=2, epochs=2)}[best]
+    user = data.users.ids[0]
+    by_hand = recipe.fit(data).recommend(user, 5)
+    assert load(tmp_path / "model.fmpair").recommend(user, 5).equals(by_hand)
+
+
+def test_a_winner_that_stopped_early_is_refitted_as_long(tmp_path):
+    asked = experiment(tmp_path, STOPPING, output=Output(str(tmp_path)))
+    epochs = run(asked).cells["epochs"].to_list()
+    data = prepare(asked.data, asked.filters, asked.split).data
+    data = replace(data, context=(), columns=data.columns.drop(data.context))
+    for epoch in FMPair(factors=2, epochs=6).train(data):
+        if epoch.number == round(sum(epochs) / 2):
+            by_hand = epoch.recommender()
+            break
+    user = data.users.ids[0]
+    assert load(tmp_path / "model.fmpair").recommend(user).equals(by_hand.recommend(user))
+
+
+def test_where_every_model_fails_there_is_no_winner(tmp_path):
+    run(experiment(tmp_path, model(Broken), output=Output(str(tmp_path))))
+    assert not (tmp_path / "model.fmpair").exists()
+
+
+def test_a_model_that_cannot_stop_early_says_so(tmp_path):
+    asked = experiment(tmp_path, replace(POPULARITY, stop=3))
+    assert run(asked).cells["error"][0] == "popularity cannot stop early: leave stop out"

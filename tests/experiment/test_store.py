@@ -1,0 +1,125 @@
+import json
+from pathlib import Path
+
+import pytest
+from tiny_run import FM, POPULARITY, Broken, experiment, model, same
+
+from fmpair import load
+from fmpair.errors import DataError
+from fmpair.experiment import store
+from fmpair.config.experiment import Output
+from fmpair.experiment.folder import RunFolder, opened
+from fmpair.experiment.run import run
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """An experiment and the results of its run."""
+    asked = experiment(tmp_path_factory.mktemp("run"), POPULARITY, FM)
+    return asked, run(asked)
+
+
+def lines_of_a_run(asked):
+    """What a run has to do, cell by cell."""
+    said = []
+    run(asked, progress=said.append)
+    return said
+
+
+def folder_of(asked):
+    return Path(asked.output.folder)
+
+
+def test_a_folder_gives_back_what_the_run_gave(finished):
+    asked, results = finished
+    again = store.results(folder_of(asked))
+    assert same(again, results)
+    assert again.experiment == asked and again.manifest == results.manifest
+
+
+def test_a_finished_run_has_nothing_left_to_do(finished):
+    asked, results = finished
+    said = []
+    assert same(run(asked, progress=said.append), results)
+    assert said == []
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "gone", "half a record", "no record"])
+def test_a_result_that_is_not_whole_is_made_again(finished, damage):
+    asked, results = finished
+    cell = results.cells["cell"][0]
+    values = folder_of(asked) / "cells" / f"{cell}.0.parquet"
+    record = folder_of(asked) / "cells" / f"{cell}.json"
+    if damage == "cut":
+        values.write_bytes(values.read_bytes()[:-10])
+    elif damage == "changed":
+        values.write_bytes(values.read_bytes().replace(b"user-0", b"user-1", 1))
+    elif damage == "gone":
+        values.unlink()
+    elif damage == "half a record":
+        record.write_bytes(record.read_bytes()[:200])
+    else:
+        record.unlink()
+    said = lines_of_a_run(asked)
+    assert len(said) == 1 and "popularity, fold 0" in said[0]
+    assert same(store.results(folder_of(asked)), results)
+
+
+def test_a_cell_that_has_not_run_stands_in_the_table_as_such(finished):
+    asked, results = finished
+    cell = results.cells["cell"][1]
+    record = folder_of(asked) / "cells" / f"{cell}.json"
+    content = record.read_bytes()
+    record.unlink()
+    assert store.results(folder_of(asked)).cells["error"].to_list() == [
+        None, "not run yet", None, None,
+    ]  # fmt: skip
+    record.write_bytes(content)
+
+
+def test_half_written_files_are_cleared_away(tmp_path):
+    with opened(tmp_path / "run"):
+        pass
+    left = tmp_path / "run" / "cells" / ".abc.json.1234.part"
+    left.write_text("{")
+    with opened(tmp_path / "run"):
+        assert not left.exists()
+
+
+def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
+    with (
+        opened(tmp_path),
+        pytest.raises(DataError, match="another run is at work"),
+        opened(tmp_path),
+    ):
+        pass
+    with opened(tmp_path) as folder:
+        assert folder == RunFolder(tmp_path)
+
+
+def test_a_folder_without_results_says_how_to_make_some(tmp_path):
+    with pytest.raises(DataError, match="fmpair run"):
+        store.results(tmp_path)
+
+
+def test_a_failed_cell_is_kept_and_tried_again(tmp_path):
+    asked = experiment(tmp_path, model(Broken))
+    results = run(asked)
+    assert results.cells["error"].to_list() == ["this one always fails"] * 2
+    assert len(lines_of_a_run(asked)) == 2
+
+
+def test_models_are_kept_where_they_are_wanted_even_after_the_fact(tmp_path):
+    run(experiment(tmp_path, POPULARITY))
+    assert not list(tmp_path.glob("cells/*.fmpair"))
+    asked = experiment(tmp_path, POPULARITY, output=Output(str(tmp_path), True, False))
+    cell = run(asked).cells["cell"][0]
+    assert len(load(tmp_path / "cells" / f"{cell}.fmpair").item_ids) == 15
+    assert lines_of_a_run(asked) == []
+
+
+def test_a_changed_experiment_in_the_same_folder_reuses_what_it_can(tmp_path):
+    run(experiment(tmp_path, POPULARITY))
+    said = lines_of_a_run(experiment(tmp_path, POPULARITY, FM))
+    assert len(said) == 2 and all("FM" in line for line in said)
+    assert len(json.loads((tmp_path / "plan.json").read_text())["cells"]) == 4
