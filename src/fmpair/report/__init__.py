@@ -1,0 +1,1 @@
+"""What came out of a run, for people: tables, figures, one page."""

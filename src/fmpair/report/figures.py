@@ -1,0 +1,190 @@
+"""The figures of a report: bars with intervals, views, learning curves, tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fmpair.experiment.results import Results
+from fmpair.report.comparison import Table, lower_is_better
+from fmpair.report.number import figure as figure_text
+from fmpair.report.number import metric_title, slug
+from fmpair.report.sheet import Figure
+from fmpair.report.style import INK, colours, drawn
+from fmpair.report.tables import view_means, view_title
+
+HEIGHT = 2.7  # inches
+NAME_WIDTH = 24  # letters of a model's name that stand beside an axis
+LETTERS_ACROSS = 45  # below a horizontal axis
+
+
+def bars(results: Results, table: Table) -> list[Figure]:
+    """For each metric of a protocol a bar per model with its interval."""
+    shade = palette(results)
+
+    def figure_of(metric: str) -> Figure:
+        rows = table.of(metric)
+        return drawn(
+            f"{slug(table.label)}-{slug(metric)}", metric_title(metric),
+            "Lines are 95 % bootstrap intervals over units.",
+            lambda canvas: _metric_bars(canvas.subplots(), rows, shade), 0.55 + 0.3 * len(rows),
+        )  # fmt: skip
+
+    return [figure_of(metric) for metric in table.metrics]
+
+
+def view_bars(results: Results, table: Table, view: str) -> Figure | None:
+    """The main metric by group, a bar per model."""
+    found = view_means(results, table, view)
+    groups = found["group"].unique(maintain_order=True).to_list()
+    models = found["model"].unique(maintain_order=True).to_list()
+    if not groups:
+        return None
+    shade = palette(results)
+
+    def draw(canvas: Any) -> None:
+        axes = canvas.subplots()
+        thick = 0.8 / len(models)
+        for place, model in enumerate(models):
+            part = dict(found.filter(pl.col("model") == model).select("group", "value").rows())
+            heights = [part.get(group, np.nan) for group in groups]
+            middle = np.arange(len(groups)) + (place - (len(models) - 1) / 2) * thick
+            axes.bar(middle, heights, 0.92 * thick, color=shade[model], label=model)
+        names = [_short(str(group), 24).replace(", ", ",\n") for group in groups]
+        crowded = sum(map(len, names)) > LETTERS_ACROSS and not any("\n" in n for n in names)
+        axes.set_xticks(range(len(groups)), names, rotation=30 if crowded else 0,
+                        ha="right" if crowded else "center")  # fmt: skip
+        axes.tick_params(axis="x", length=0)
+        axes.set_ylabel(metric_title(table.metric))
+        axes.grid(axis="y")
+        _legend(canvas, axes)
+
+    return drawn(
+        f"{slug(table.label)}-by-{slug(view)}",
+        f"{metric_title(table.metric)} by {view_title(view)}",
+        "Means over all units of a group.", draw, HEIGHT,
+    )  # fmt: skip
+
+
+def curves(results: Results) -> list[Figure]:
+    """Loss and metric over epochs, and the metric over seconds."""
+    frame = results.curves
+    judged = frame.filter(pl.col("metric").is_not_null() & pl.col("value").is_not_null())
+    lost = frame.filter(pl.col("loss").is_not_null()).unique(
+        ["model", "fold", "seed", "epoch"], keep="first", maintain_order=True
+    )
+    panels = [("loss", "Training loss", lost, "epoch", "loss")] if len(lost) else []
+    if len(judged):
+        metric, part = judged.select("metric", "part").row(0)
+        judged = judged.filter((pl.col("metric") == metric) & (pl.col("part") == part))
+        name = f"{metric_title(metric)} on the {part} part"
+        panels += [("epochs", f"{name}, by epochs", judged, "epoch", "value"),
+                   ("seconds", f"{name}, by time", judged, "seconds", "value")]  # fmt: skip
+    return [_curve(results, *panel) for panel in panels]
+
+
+def _curve(
+    results: Results, name: str, title: str, data: pl.DataFrame, across: str, up: str
+) -> Figure:
+    shade = palette(results)
+
+    def draw(canvas: Any) -> None:
+        axes = canvas.subplots()
+        _lines(axes, data, across, up, shade)
+        axes.set_xlabel("epochs" if across == "epoch" else "seconds of training")
+        axes.grid(axis="y")
+        _legend(canvas, axes)
+
+    caption = "Thick: mean as far as all folds and seeds go. Thin: each of them."
+    return drawn(f"learning-{name}", title, caption, draw, HEIGHT)
+
+
+def tuning(results: Results) -> Figure | None:
+    """The best value so far, trial by trial, on the mean of the folds."""
+    good = results.trials.filter(pl.col("value").is_not_null() & pl.col("error").is_null())
+    if good.is_empty():
+        return None
+    metric = good["metric"][0]
+    shade = palette(results)
+    best = pl.col("value").cum_min() if lower_is_better(metric) else pl.col("value").cum_max()
+    so_far = good.sort("trial").with_columns(best.over("model", "fold").alias("value"))
+
+    def draw(canvas: Any) -> None:
+        axes = canvas.subplots()
+        _lines(axes, so_far.with_columns(seed=pl.lit(0)), "trial", "value", shade, "steps-post")
+        axes.set_xlabel("trials")
+        axes.set_ylabel(metric_title(metric))
+        axes.grid(axis="y")
+        _legend(canvas, axes)
+
+    caption = "Thick: mean over folds. Thin: each fold."
+    return drawn("tuning", "Best value on validation so far", caption, draw, HEIGHT)
+
+
+def palette(results: Results) -> dict[str, str]:
+    return colours(model.name for model in results.experiment.models)
+
+
+def _metric_bars(axes: Any, rows: Sequence[dict[str, Any]], shade: dict[str, str]) -> None:
+    """Horizontal bars, the first model on top, with values at their ends."""
+    means = np.array([row["mean"] for row in rows], np.float64)
+    low, high = (
+        np.array([row[end] if row[end] is not None else row["mean"] for row in rows], np.float64)
+        for end in ("low", "high")
+    )
+    place = np.arange(len(rows))
+    axes.barh(place, means, 0.62, color=[shade[row["model"]] for row in rows])
+    reach = np.abs(np.stack([np.minimum(low - means, 0), np.maximum(high - means, 0)]))
+    axes.errorbar(means, place, xerr=reach, fmt="none", ecolor=INK, elinewidth=1, capsize=2.5)
+    axes.set_yticks(place, [_short(row["model"], NAME_WIDTH) for row in rows])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    most = np.nanmax(np.concatenate([high, means, [0]]))
+    axes.set_xlim(min(0.0, float(np.nanmin(means)) * 1.1), float(most) * 1.28 or 1.0)
+    for at, row, end in zip(place, rows, high):
+        axes.text(end + 0.03 * most, at, figure_text(row["mean"]), va="center", fontsize=8)
+    axes.locator_params(axis="x", nbins=4)
+    axes.grid(axis="x")
+
+
+def _lines(
+    axes: Any, data: pl.DataFrame, across: str, up: str, shade: dict[str, str],
+    drawstyle: str = "default",
+) -> None:  # fmt: skip
+    """A thin line per repeat, a thick one for the mean of those steps that all repeats have."""
+    step = "trial" if across == "trial" else "epoch"
+    for model, colour in shade.items():
+        part = data.filter(pl.col("model") == model).sort(step)
+        if part.is_empty():
+            continue
+        repeats = list(part.group_by("fold", "seed", maintain_order=True))
+        for _, one in repeats if len(repeats) > 1 else []:
+            axes.plot(one[across], one[up], color=colour, alpha=0.3, linewidth=0.7,
+                      drawstyle=drawstyle)  # fmt: skip
+        means = part.group_by(step, maintain_order=True).agg(
+            pl.col(up).mean(), pl.len().alias("count"),
+            *([pl.col(across).mean()] if across != step else []),
+        )  # fmt: skip
+        means = means.filter(pl.col("count") == len(repeats)).sort(step)
+        axes.plot(means[across], means[up], color=colour, label=model, drawstyle=drawstyle,
+                  marker="o" if len(means) == 1 else None, markersize=4)  # fmt: skip
+    axes.locator_params(axis="y", nbins=6)
+    axes.locator_params(axis="x", nbins=5, integer=across == step)
+
+
+def _legend(canvas: Any, axes: Any) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    names = [_short(label, NAME_WIDTH) for label in labels]
+    canvas.legend(handles, names, loc="outside upper left", ncols=2, handlelength=1.2,
+                  columnspacing=1.2)  # fmt: skip
+
+
+def _short(name: str, most: int) -> str:
+    """A name, cut in the middle where it is too long, so that grids stay told apart."""
+    if len(name) <= most:
+        return name
+    head = (most - 1) * 2 // 3
+    return f"{name[:head]}…{name[len(name) - (most - 1 - head) :]}"

@@ -1,0 +1,92 @@
+"""Numbers and names as a reader wants to see them."""
+
+from __future__ import annotations
+
+import math
+import re
+
+NOTHING = "–"
+NO_BREAK = "\N{NO-BREAK SPACE}"
+SMALLEST_P = 0.001
+TITLES = {
+    "ndcg": "NDCG", "ndcg_exp": "NDCG (exp)", "mrr": "MRR", "map": "MAP", "map_all": "MAP (all)",
+    "auc": "AUC", "rmse": "RMSE", "mae": "MAE",
+}  # fmt: skip
+
+
+def figure(value: float | None) -> str:
+    """Four decimals where they matter: 0.2312, 31.5, 1,204."""
+    if value is None or math.isnan(value):
+        return NOTHING
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    decimals = 4 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
+    return _minus(f"{value:,.{decimals}f}")
+
+
+def short(value: float | None) -> str:
+    """Two decimals: an effect size."""
+    if value is None or not math.isfinite(value):
+        return figure(value)
+    return _minus(f"{value:+.2f}")
+
+
+def signed(value: float | None) -> str:
+    """A difference, with its sign."""
+    text = figure(value)
+    return f"+{text}" if value is not None and value > 0 else text
+
+
+def percent(value: float | None) -> str:
+    """A share as `12 %`, with a decimal where the number is small."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    decimals = 0 if abs(value) >= 0.0995 or value == 0 else 1
+    return _minus(f"{100 * value:.{decimals}f}{NO_BREAK}%")
+
+
+def p_value(value: float | None) -> str:
+    """`< .001`, `.012`, or nothing; like the other texts here never cut in two by a line's end."""
+    if value is None or math.isnan(value):
+        return NOTHING
+    if value < SMALLEST_P:
+        return f"<{NO_BREAK}.001"
+    return f"{value:.3f}".removeprefix("0")
+
+
+def p_claim(value: float | None) -> str:
+    """`p < .001` or `p = .012`."""
+    text = p_value(value)
+    sign = "" if text.startswith("<") else f"={NO_BREAK}"
+    return f"p{NO_BREAK}{sign}{text}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    return NOTHING if low is None or high is None else f"[{figure(low)}, {figure(high)}]"
+
+
+def seconds(value: float | None) -> str:
+    """Three figures of a time: 0.0123, 1.23, 12.3, 1,230."""
+    if value is None or math.isnan(value):
+        return NOTHING
+    if value == 0:
+        return "0"
+    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(decimals, 4)}f}"
+
+
+def metric_title(name: str) -> str:
+    """`ndcg@10[uni1000]` as `NDCG@10[uni1000]`."""
+    stem = re.match(r"[a-z_]+", name)
+    if stem is None:
+        return name
+    return TITLES.get(stem[0], stem[0].capitalize()) + name[stem.end() :]
+
+
+def slug(text: str) -> str:
+    """A name that every file system takes."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "table"
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−")

@@ -1,0 +1,134 @@
+"""The report part by part: what the page and the Markdown both show, in their order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from fmpair.config.plain import as_plain
+from fmpair.experiment.results import Results
+from fmpair.report import conduct, figures, style, tables
+from fmpair.report.comparison import Table
+from fmpair.report.facts import facts
+from fmpair.report.sheet import Figure, Section, Sheet
+
+ORDER = ("command", "began", "ended", "seconds", "peak_mb", "seeds", "versions", "machine")
+HIDDEN = ("data", "split", "leakage", "experiment")  # they have places of their own
+
+
+def sections(results: Results, found: list[Table]) -> list[Section]:
+    """All parts that have something to show; found: a table per protocol."""
+    parts = [
+        *(_result(results, table) for table in found),
+        *(_views(results, table) for table in found),
+        _learning(results), _tuning(results), _times(results), _failures(results),
+        *_boxes(results),
+    ]  # fmt: skip
+    return [part for part in parts if part.figures or part.sheets or part.facts or part.unfold]
+
+
+def warnings(results: Results, found: list[Table]) -> list[str]:
+    """What a reader must know before believing the numbers."""
+    told = []
+    failed = results.cells["error"].is_not_null().sum()
+    if failed:
+        told.append(f"{failed} of {len(results.cells)} repeats failed: see What failed.")
+    for table in found:
+        part = table.rows.group_by("model", maintain_order=True).agg(pl.col("coverage").min())
+        for model, share in part.filter(pl.col("coverage") < 1).rows():
+            told.append(f"{table.label}: {model} gave a list to {100 * share:.1f} % of the units; "
+                        "the others count 0.")  # fmt: skip
+        if results.experiment.protocols[table.label].drawn:
+            told.append(f"{table.label}: ranked among a sample of the items, which can put models "
+                        "in another order than all items would.")  # fmt: skip
+    baseline = results.experiment.compare.baseline
+    if baseline and any(baseline not in set(table.rows["model"]) for table in found):
+        told.append(f"The baseline {baseline} has no results: models are tested against the best.")
+    if not style.available():
+        told.append(f"Figures need matplotlib: {style.INSTALL}")
+    return told
+
+
+def _result(results: Results, table: Table) -> Section:
+    if table.rows.is_empty():
+        return Section(table.label)
+    drawn = tuple(figures.bars(results, table)) if style.available() else ()
+    sheets = (tables.main_sheet(table), tables.details_sheet(table))
+    return Section(f"Results: {table.label}", (), drawn, sheets)
+
+
+def _views(results: Results, table: Table) -> Section:
+    drawn: list[Figure] = []
+    sheets: list[Sheet] = []
+    part = results.views.filter(pl.col("protocol") == table.label)
+    for view in part["view"].unique(maintain_order=True):
+        sheet = tables.view_sheet(results, table, view)
+        if sheet is not None:
+            sheets.append(sheet)
+            figure = figures.view_bars(results, table, view) if style.available() else None
+            drawn += [figure] if figure else []
+    text = ("head, mid and tail each have a third of the training events, the most popular items "
+            "or the busiest users first.",)  # fmt: skip
+    return Section(f"Where it is won: {table.label}", text, tuple(drawn), tuple(sheets))
+
+
+def _learning(results: Results) -> Section:
+    drawn = tuple(figures.curves(results)) if style.available() else ()
+    return Section("Learning curves", (), drawn)
+
+
+def _tuning(results: Results) -> Section:
+    sheet = conduct.tuning_sheet(results)
+    figure = figures.tuning(results) if style.available() else None
+    return Section("Tuning", (), (figure,) if figure else (), (sheet,) if sheet else ())
+
+
+def _times(results: Results) -> Section:
+    sheet = conduct.times_sheet(results)
+    return Section("Times and memory", (), (), (sheet,) if sheet.rows else ())
+
+
+def _failures(results: Results) -> Section:
+    sheet = conduct.failures_sheet(results)
+    return Section("What failed", (), (), (sheet,) if sheet else ())
+
+
+def _boxes(results: Results) -> list[Section]:
+    return [_data(results.manifest), _leakage(results.manifest), _provenance(results)]
+
+
+def _data(manifest: Mapping[str, Any]) -> Section:
+    data = manifest.get("data", {})
+    told = {name: value for name, value in data.items() if name != "statistics"}
+    sheet = conduct.folds_sheet(manifest)
+    return Section("Data", facts=facts(data.get("statistics", {})) | facts(told),
+                   sheets=(sheet,) if sheet else ())  # fmt: skip
+
+
+def _leakage(manifest: Mapping[str, Any]) -> Section:
+    """Sentences where there is one fold; a table of them all where there are more."""
+    folds = manifest.get("leakage", [])
+    lines = list(dict.fromkeys(line for fold in folds[:1] for line in fold["lines"]))
+    first = "" if len(folds) < 2 else "In the first fold: "
+    sheet = conduct.leakage_sheet(folds)
+    told = (first + "; ".join(lines) + ".",) if lines else ()
+    return Section("Leakage", told, sheets=(sheet,) if sheet else ())
+
+
+def _provenance(results: Results) -> Section:
+    manifest = results.manifest
+    command = manifest.get("command", "fmpair run FILE")
+    resume = (
+        f"The same command, {command}, resumes an interrupted run and reproduces a finished one; "
+        "nothing that is done is computed twice.",
+    )
+    rest = {name: value for name, value in manifest.items() if name not in HIDDEN}
+    known = {name: rest[name] for name in (*ORDER, *rest) if name in rest}
+    split = {"split hash": manifest.get("split", {}).get("hash")}
+    plain = manifest.get("experiment") or as_plain(results.experiment)
+    text = json.dumps(plain, indent=2, default=str, ensure_ascii=False)
+    return Section("Provenance", resume, facts=facts(known | split),
+                   unfold={"The whole experiment, resolved": text})  # fmt: skip

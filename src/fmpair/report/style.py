@@ -1,0 +1,100 @@
+"""The look of every figure: one palette, one set of sizes, and bytes that do not change."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fmpair.report.sheet import Figure
+
+# Okabe and Ito's colours, told apart by colour-blind readers too; without the yellow, which is
+# lost on white, and the black, which is lost on dark pages.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#7F7F7F", "#8C6D31")
+INK, LINE = "#3b4252", "#9aa3b2"
+INSTALL = "pip install 'fmpair[report]'"
+WIDTH = 4.2  # inches: small enough to stand side by side, and readable on a phone
+
+RC: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same everywhere
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": LINE,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.axisbelow": True,
+    "axes.linewidth": 0.8,
+    "text.color": INK,
+    "xtick.color": LINE,
+    "ytick.color": LINE,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.major.width": 0.8,
+    "ytick.major.width": 0.8,
+    "grid.color": LINE,
+    "grid.alpha": 0.35,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "lines.linewidth": 1.8,
+    "svg.fonttype": "none",
+    "savefig.dpi": 200,
+    "figure.dpi": 100,
+}
+
+
+def available() -> bool:
+    """Whether figures can be drawn at all."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def colours(models: Iterable[str]) -> dict[str, str]:
+    """The colour of each model, the same in every figure."""
+    return {model: PALETTE[n % len(PALETTE)] for n, model in enumerate(models)}
+
+
+def drawn(
+    name: str, title: str, caption: str, draw: Callable[[Any], None], height: float
+) -> Figure:
+    """A figure as SVG and PNG; draw: puts its axes into the empty matplotlib figure."""
+    import matplotlib
+    from matplotlib.figure import Figure as Canvas
+
+    # Ids inside an SVG are random unless salted; with the name they also differ between figures.
+    with matplotlib.rc_context({**RC, "svg.hashsalt": name}):
+        canvas = Canvas(figsize=(WIDTH, height), layout="constrained")
+        draw(canvas)
+        svg, png = io.BytesIO(), io.BytesIO()
+        nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
+        canvas.savefig(svg, format="svg", metadata=nothing, transparent=True)
+        canvas.set_layout_engine("none")  # it is laid out; the same places serve the other format
+        canvas.savefig(png, format="png", metadata={"Software": None}, facecolor="white")
+    return Figure(name, title, caption, svg.getvalue().decode(), png.getvalue())
+
+
+def inlined(figure: Figure) -> str:
+    """The SVG as a part of an HTML page: no prologue, no addresses, ids of its own."""
+    svg = figure.svg[figure.svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg)
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{figure.name}-\1"', svg)
+    svg = re.sub(r'(url\(|href=")#', rf"\1#{figure.name}-", svg)
+    head = re.match(r"<svg[^>]*>", svg)
+    size = re.search(r'viewBox="[^"]*"', head[0]) if head else None
+    opening = f'<svg {size[0] if size else ""} role="img" aria-label="{_quoted(figure.title)}">'
+    return opening + svg[head.end() if head else 0 :]
+
+
+def _quoted(text: str) -> str:
+    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")

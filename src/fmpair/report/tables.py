@@ -1,0 +1,216 @@
+"""The tables of what came out: results, every number, views."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from fmpair.experiment.results import Results
+from fmpair.report.comparison import Table, has_a_winner, lower_is_better
+from fmpair.report.number import (
+    NO_BREAK,
+    figure,
+    interval,
+    metric_title,
+    p_value,
+    percent,
+    short,
+    signed,
+    slug,
+)
+from fmpair.report.sheet import Cell, Sheet
+
+MINUS = "−"
+P_VALUE = f"p{NO_BREAK}(Holm)"
+TEST_NAMES = {
+    "randomisation": "paired randomisation test",
+    "t": "paired t-test",
+    "wilcoxon": "Wilcoxon signed-rank test",
+}
+
+
+def main_sheet(table: Table) -> Sheet:
+    """One row per model: every metric, and of the main one the interval, difference and test."""
+    by_metric = {metric: table.of(metric) for metric in table.metrics}
+    main = by_metric.get(table.metric, [])
+    corrected = any(row["corrected"] is not None for row in main)
+    covered = all(row["coverage"] == 1 for row in main)
+    rows = [
+        (
+            Cell(row["model"], bold=row["best"]),
+            *(_value_cell(by_metric[metric][place]) for metric in table.metrics),
+            *([Cell(figure(row["corrected"]))] if corrected else []),
+            *_test_cells(row),
+            *([] if covered else [Cell(percent(row["coverage"]))]),
+        )
+        for place, row in enumerate(main)
+    ]
+    columns = (
+        "Model",
+        *(metric_title(metric) for metric in table.metrics),
+        *([f"{_stem(table)} corrected"] if corrected else []),
+        f"{_stem(table)}, 95 % interval", f"to {_baseline(table)}", P_VALUE, "d",
+        *([] if covered else ["Coverage"]),
+    )  # fmt: skip
+    title = f"{table.label[:1].upper()}{table.label[1:]}"
+    notes = _legend(table, corrected, covered)
+    return Sheet(slug(table.label), title, columns, tuple(rows), table.rows, notes=notes)
+
+
+def details_sheet(table: Table) -> Sheet:
+    """Every number of the comparison, one row per model and metric."""
+    rows = [
+        (
+            Cell(row["model"]), Cell(metric_title(row["metric"])),
+            replace(_value_cell(row), detail=""),
+            Cell(figure(row["sd"])), Cell(interval(row["low"], row["high"])),
+            Cell(figure(row["corrected"])), Cell(signed(row["difference"])),
+            Cell(percent(row["relative"])), Cell(p_value(row["p"])), Cell(short(row["effect"])),
+            Cell(p_value(row["p_best"])), Cell(percent(row["coverage"])),
+            Cell(str(row["repeats"])), Cell(f"{row['units']:,}"),
+        )
+        for row in table.rows.to_dicts()
+    ]  # fmt: skip
+    columns = ("Model", "Metric", "Mean", "SD", "95 % interval", "Corrected", "Difference",
+               "in %", P_VALUE, "d", "p to best", "Coverage", "Repeats", "Units")  # fmt: skip
+    return Sheet(f"{slug(table.label)}-details", f"{table.label}: every number", columns,
+                 tuple(rows), table.rows, 2, (_against(table),), folded=True)  # fmt: skip
+
+
+def view_sheet(results: Results, table: Table, view: str) -> Sheet | None:
+    """One row per model, one column per group of the view, by the main metric."""
+    found = view_means(results, table, view)
+    if found.is_empty():
+        return None
+    groups = found["group"].unique(maintain_order=True).to_list()
+    values = {(row["model"], row["group"]): row for row in found.to_dicts()}
+    way = -1 if lower_is_better(table.metric) else 1
+    best = {
+        group: max(way * row["value"] for key, row in values.items() if key[1] == group)
+        for group in groups
+    }
+    decided = has_a_winner(table.metric)
+    rows = []
+    for model in found["model"].unique(maintain_order=True):
+        cells = [Cell(model)]
+        for group in groups:
+            row = values.get((model, group))
+            bold = decided and row is not None and way * row["value"] == best[group]
+            cells.append(Cell(figure(row["value"] if row else None), bold=bold))
+        rows.append(tuple(cells))
+    counts = {row["group"]: row["units"] for row in found.to_dicts()}
+    return Sheet(
+        f"{slug(table.label)}-by-{slug(view)}",
+        f"{metric_title(table.metric)} by {view_title(view)}",
+        ("Model", *(f"{group} ({counts[group]:,})" for group in groups)),
+        tuple(rows), found,
+        notes=("In brackets: units of one seed. Bold: the best, which is not a test.",),
+    )  # fmt: skip
+
+
+def view_means(results: Results, table: Table, view: str) -> pl.DataFrame:
+    """(model, group, units, value): means over folds and seeds, weighted by their units."""
+    power = 2 if table.metric.startswith("rmse") else 1
+    part = results.views.filter(
+        (pl.col("protocol") == table.label)
+        & (pl.col("view") == view)
+        & (pl.col("metric") == table.metric)
+    ).with_columns(pl.col("group").cast(pl.String).fill_null("unknown"))
+    part = part.filter(pl.col("value").is_not_null() & pl.col("value").is_not_nan())
+    weighted = (pl.col("value") ** power * pl.col("units")).sum() / pl.col("units").sum()
+    seeds = pl.col("seed").n_unique()
+    return (
+        part.group_by("model", "group", maintain_order=True)
+        .agg(value=weighted ** (1 / power), units=pl.col("units").sum() // seeds)
+        .select("model", "group", "units", "value")
+        .sort(model_order(results), _group_order(view))
+    )
+
+
+def view_title(view: str) -> str:
+    """`context:daytime` as `daytime`, `popularity` as `popularity of the item`."""
+    kind, _, column = view.partition(":")
+    told = {"popularity": "popularity of the item", "activity": "activity of the user"}
+    return column or told.get(kind, kind)
+
+
+def _value_cell(row: dict[str, Any]) -> Cell:
+    return Cell(figure(row["mean"]), plus_minus(figure(row["sd"])),
+                row["mark"].replace("-", MINUS), row["best"], row["near_best"])  # fmt: skip
+
+
+def plus_minus(text: str) -> str:
+    return "" if text == "–" else f"± {text}"
+
+
+def _test_cells(row: dict[str, Any]) -> tuple[Cell, ...]:
+    change = signed(row["difference"]) if row["difference"] is not None else ""
+    relative = percent(row["relative"])
+    rise = "+" if row["relative"] is not None and row["relative"] > 0 else ""
+    return (
+        Cell(interval(row["low"], row["high"])),
+        Cell(f"{rise}{relative}", change),
+        Cell(p_value(row["p"])),
+        Cell(short(row["effect"])),
+    )
+
+
+def _stem(table: Table) -> str:
+    return metric_title(table.metric.partition("[")[0])
+
+
+def _baseline(table: Table) -> str:
+    """The baseline's name, or `the best` where each metric has its own."""
+    found = set(table.rows["baseline"].drop_nulls())
+    best = set(table.rows.filter("best")["model"])
+    return found.pop() if len(found) == 1 and found != best else "the best"
+
+
+def _against(table: Table) -> str:
+    return (
+        f"Difference, p and d (Cohen's d over units) are to {_baseline(table)}; "
+        f"{TEST_NAMES[table.test]} over units, seeds averaged first, p corrected by Holm over all "
+        "comparisons of a metric."
+    )
+
+
+def _legend(table: Table, corrected: bool, covered: bool) -> tuple[str, ...]:
+    repeats = " or ".join(map(str, sorted(set(table.rows["repeats"])))) or "0"
+    notes = [
+        f"Bold: the best. Underlined: not significantly different from the best at "
+        f"{table.level:g}. {_marks(table)}".strip(),
+        f"Mean over {repeats} repeats (folds and seeds) ± standard deviation; interval by "
+        f"bootstrap over units. {_against(table)}",
+        f"Protocol {table.protocol}."
+        + (" Every model gave every unit a list." if covered else " A missing list counts 0."),
+    ]
+    if corrected:
+        notes.append("Corrected: estimate, from the sample, of the metric among all items.")
+    return tuple(notes)
+
+
+def _marks(table: Table) -> str:
+    """What the marks in the table mean; nothing where there is none."""
+    marks = set(table.rows["mark"]) - {""}
+    if not marks:
+        return ""
+    words = {"+": "+ significantly better", "-": f"{MINUS} significantly worse"}
+    told = " and ".join(words[mark] for mark in ("+", "-") if mark in marks)
+    return f"{told} than {_baseline(table)}."
+
+
+def model_order(results: Results) -> pl.Expr:
+    """Rows in the order of the experiment's models; others after them."""
+    names = [model.name for model in results.experiment.models]
+    return pl.col("model").replace_strict(names, range(len(names)), default=len(names))
+
+
+def _group_order(view: str) -> pl.Expr:
+    known = ["head", "mid", "tail", "unseen", "warm user, warm item", "warm user, cold item",
+             "cold user, warm item", "cold user, cold item", "warm user", "cold user"]  # fmt: skip
+    kind = view.partition(":")[0]
+    if kind == "context":
+        return pl.col("group")
+    return pl.col("group").replace_strict(known, range(len(known)), default=len(known))

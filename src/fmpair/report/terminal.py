@@ -1,0 +1,62 @@
+"""The tables of a run for a terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fmpair.experiment.results import Results
+from fmpair.report.comparison import Table, comparison
+from fmpair.report.conduct import times_sheet
+from fmpair.report.sheet import Cell, Sheet
+from fmpair.report.tables import P_VALUE, main_sheet
+from fmpair.report.verdict import verdict
+
+
+def terminal(results: Results) -> Any:
+    """A table per protocol with the training time of each model, and the verdict."""
+    from rich.console import Group
+    from rich.text import Text
+
+    found = [comparison(results, label) for label in results.experiment.protocols]
+    times = {row[0].text: row[1].text for row in times_sheet(results).rows}
+    shown = [_table(table, times) for table in found if len(table.rows)]
+    lines = [Text(verdict(found[0]))] if found else []
+    return Group(*shown, *lines)
+
+
+def rich_table(sheet: Sheet) -> Any:
+    """Any sheet as a rich table."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table as Rich
+    from rich.text import Text
+
+    made = Rich(box=SIMPLE_HEAD, title=Text(sheet.title), title_justify="left", title_style="bold")
+    for place, name in enumerate(sheet.columns):
+        heading = Text(name.replace("[", "\n["))  # where a narrow terminal would cut anywhere
+        made.add_column(heading, justify="left" if place < sheet.words else "right")
+    for row in sheet.rows:
+        made.add_row(*(_cell(cell) for cell in row))
+    return made
+
+
+def _table(table: Table, times: dict[str, str]) -> Any:
+    """Values, difference and p; the page has the rest."""
+    sheet = main_sheet(table)
+    tested = sheet.columns.index(P_VALUE)
+    kept = [*range(len(table.metrics) + 1), tested - 1, tested]
+    columns = (*(sheet.columns[n] for n in kept), "train s")
+    rows = tuple(
+        (*(replace(row[n], detail="") for n in kept), Cell(times.get(row[0].text, "")))
+        for row in sheet.rows
+    )
+    return rich_table(Sheet(sheet.name, f" {sheet.title}", columns, rows, sheet.data))
+
+
+def _cell(cell: Cell) -> Any:
+    from rich.text import Text
+
+    style = "bold" if cell.bold else "underline" if cell.underlined else ""
+    made = Text(cell.text, style)
+    made.append(cell.mark, "")
+    return made.append(f" {cell.detail}", "dim") if cell.detail else made

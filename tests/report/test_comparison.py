@@ -1,0 +1,166 @@
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from toy_results import results_of
+
+from fmpair.config.experiment import Comparison
+from fmpair.errors import DataError, OptionError
+from fmpair.evaluation import Protocol
+from fmpair.evaluation.statistics import effect_size, holm, randomisation_test, t_test, wilcoxon
+from fmpair.report.comparison import comparison
+
+
+def noisy(mean, seed, size=200):
+    return np.random.default_rng(seed).normal(mean, 0.1, size)
+
+
+def row_of(table, model, metric=None):
+    return next(row for row in table.of(metric or table.metric) if row["model"] == model)
+
+
+def test_mean_and_standard_deviation_are_over_folds_and_seeds():
+    results = results_of({
+        ("a", 0, 0): {"ndcg@10": [0.1, 0.3]}, ("a", 0, 1): {"ndcg@10": [0.3, 0.5]},
+        ("a", 1, 0): {"ndcg@10": [0.6, 0.6]}, ("a", 1, 1): {"ndcg@10": [0.4, 0.4]},
+    })  # fmt: skip
+    row = row_of(comparison(results, "full ranking"), "a")
+    # The four repeats have means .2, .4, .6 and .4.
+    assert row["mean"] == pytest.approx(0.4)
+    assert row["sd"] == pytest.approx((0.08 / 3) ** 0.5)
+    assert (row["repeats"], row["units"]) == (4, 4)
+
+
+def test_seeds_of_a_unit_are_averaged_before_they_are_paired():
+    units = {}
+    for seed in range(5):  # the same evidence five times over
+        units["a", 0, seed] = {"ndcg@10": [0.5, 0.6, 0.4, 0.7]}
+        units["b", 0, seed] = {"ndcg@10": [0.4, 0.5, 0.3, 0.6]}
+    row = row_of(comparison(results_of(units), "full ranking"), "b")
+    assert row["p"] == pytest.approx(2 / 2**4)  # four units, all one way: exact
+
+
+@pytest.mark.parametrize(
+    ("name", "test"), [("randomisation", randomisation_test), ("t", t_test), ("wilcoxon", wilcoxon)]
+)
+def test_p_values_are_those_of_the_chosen_test_corrected_by_holm(name, test):
+    values = {model: noisy(0.5, n) + 0.01 * n for n, model in enumerate("abc")}
+    units = {(model, 0, 0): {"ndcg@10": found} for model, found in values.items()}
+    compare = Comparison(baseline="a", test=name)
+    table = comparison(results_of(units, compare=compare), "full ranking")
+    best = max(values, key=lambda model: values[model].mean())
+    pairs = {frozenset(("a", "b")), frozenset(("a", "c")), frozenset((best, "b"))}
+    pairs |= {frozenset((best, model)) for model in "abc" if model != best}
+    pairs = sorted(pairs - {frozenset((best,))}, key=sorted)
+    raw = [test(values[min(pair)], values[max(pair)]) for pair in pairs]
+    expected = dict(zip(pairs, holm(raw)))
+    for model in "bc":
+        row = row_of(table, model)
+        assert row["p"] == pytest.approx(expected[frozenset(("a", model))], rel=0.1)
+        assert row["effect"] == pytest.approx(effect_size(values[model], values["a"]))
+        assert row["difference"] == pytest.approx(values[model].mean() - values["a"].mean())
+
+
+def test_marks_appear_exactly_when_the_test_says_so():
+    units = {
+        ("base", 0, 0): {"ndcg@10": noisy(0.5, 1)},
+        ("same", 0, 0): {"ndcg@10": noisy(0.5, 1) + np.tile([0.01, -0.01], 100)},
+        ("good", 0, 0): {"ndcg@10": noisy(0.6, 1)},
+        ("equal", 0, 0): {"ndcg@10": noisy(0.6, 1) - np.tile([0.011, -0.01], 100)},
+        ("bad", 0, 0): {"ndcg@10": noisy(0.4, 1)},
+    }
+    table = comparison(results_of(units, compare=Comparison("base")), "full ranking")
+    marks = {row["model"]: row["mark"] for row in table.of("ndcg@10")}
+    assert marks == {"base": "", "same": "", "good": "+", "equal": "+", "bad": "-"}
+    for row in table.of("ndcg@10"):
+        assert bool(row["mark"]) == (row["p"] is not None and row["p"] < table.level)
+    assert [row["model"] for row in table.of("ndcg@10") if row["best"]] == ["good"]
+    assert [row["model"] for row in table.of("ndcg@10") if row["near_best"]] == ["equal"]
+
+
+def test_without_a_baseline_models_are_tested_against_the_best_of_each_metric():
+    units = {
+        ("a", 0, 0): {"ndcg@10": noisy(0.6, 1), "recall@10": noisy(0.4, 2)},
+        ("b", 0, 0): {"ndcg@10": noisy(0.5, 1), "recall@10": noisy(0.5, 2)},
+    }
+    table = comparison(results_of(units, metrics=("ndcg@10", "recall@10")), "full ranking")
+    assert {row["baseline"] for row in table.of("ndcg@10")} == {"a"}
+    assert {row["baseline"] for row in table.of("recall@10")} == {"b"}
+    assert row_of(table, "b")["mark"] == "-"
+
+
+def test_lower_is_better_for_errors_and_rmse_takes_the_root_of_its_interval():
+    protocol = Protocol()
+    units = {("a", 0, 0): {"rmse": noisy(1.0, 1) ** 2}, ("b", 0, 0): {"rmse": noisy(0.8, 1) ** 2}}
+    results = results_of(units, protocol, ("rmse",), Comparison("a"))
+    results = replace(results, values=results.values.with_columns(pl.col("value").sqrt()))
+    row = row_of(comparison(results, "full ranking"), "b")
+    assert row["best"] and row["mark"] == "+" and row["difference"] < 0
+    assert row["low"] < row["mean"] < row["high"]
+
+
+def test_a_metric_that_only_describes_has_no_winner():
+    units = {
+        ("a", 0, 0): {"ndcg@10": noisy(0.6, 1), "novelty@10": noisy(3, 1)},
+        ("b", 0, 0): {"ndcg@10": noisy(0.5, 1), "novelty@10": noisy(4, 1)},
+    }
+    table = comparison(results_of(units, metrics=("ndcg@10", "novelty@10")), "full ranking")
+    for row in table.of("novelty@10"):
+        assert (row["best"], row["near_best"], row["mark"], row["p"]) == (False, False, "", None)
+
+
+def test_a_metric_without_values_per_unit_has_a_mean_and_no_interval():
+    units = {("a", 0, 0): {"ndcg@10": [0.5, 0.6], "gini@10": [None, None]}}
+    results = results_of(units, metrics=("ndcg@10", "gini@10"))
+    gini = pl.when(pl.col("metric") == "gini@10").then(0.7).otherwise("value")
+    results = replace(results, values=results.values.with_columns(value=gini))
+    row = row_of(comparison(results, "full ranking"), "a", "gini@10")
+    assert (row["mean"], row["low"], row["high"]) == (0.7, None, None)
+
+
+def test_a_model_that_lacks_a_fold_is_compared_on_those_both_have():
+    units = {
+        ("a", 0, 0): {"ndcg@10": noisy(0.5, 1)}, ("a", 1, 0): {"ndcg@10": noisy(0.9, 2)},
+        ("b", 0, 0): {"ndcg@10": noisy(0.6, 1)},
+    }  # fmt: skip
+    row = row_of(comparison(results_of(units, compare=Comparison("a")), "full ranking"), "b")
+    assert row["difference"] == pytest.approx(0.1)
+    assert row["mark"] == "+"
+
+
+def test_models_judged_on_other_units_are_refused():
+    units = {("a", 0, 0): {"ndcg@10": [0.1, 0.2, 0.3]}, ("b", 0, 0): {"ndcg@10": [0.1, 0.2]}}
+    with pytest.raises(DataError, match="not judged on the same units"):
+        comparison(results_of(units), "full ranking")
+
+
+def test_a_protocol_by_another_name_is_refused_with_the_nearest():
+    results = results_of({("a", 0, 0): {"ndcg@10": [0.1]}})
+    with pytest.raises(OptionError, match="Did you mean 'full ranking'"):
+        comparison(results, "full rankings")
+
+
+def test_a_table_has_one_protocol_only(world):
+    for label, protocol in world.experiment.protocols.items():
+        table = comparison(world, label)
+        assert table.protocol == protocol.id
+        assert table.metrics == tuple(protocol.name(metric) for metric in world.experiment.metrics)
+
+
+def test_sampled_metrics_carry_their_sample_and_a_corrected_estimate(world):
+    table = comparison(world, "one-plus-random")
+    whole = comparison(world, "full ranking")
+    for row, full in zip(table.of("recall@10[uni30]"), whole.of("recall@10")):
+        assert row["corrected"] < row["mean"]
+        assert row["corrected"] == pytest.approx(full["mean"], abs=0.05)
+        assert full["corrected"] is None
+
+
+def test_countless_values_are_rounded_without_moving_the_result():
+    values = np.random.default_rng(3).random((2, 12_000))
+    units = {(model, 0, 0): {"auc": found} for model, found in zip("ab", values)}
+    row = row_of(comparison(results_of(units, metrics=("auc",)), "full ranking"), "a")
+    half = 1.96 * values[0].std(ddof=1) / 12_000**0.5
+    assert row["low"] == pytest.approx(values[0].mean() - half, abs=2e-4)
+    assert row["high"] == pytest.approx(values[0].mean() + half, abs=2e-4)

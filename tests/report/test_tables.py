@@ -1,0 +1,167 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from toy_results import results_of
+
+from fmpair.config.experiment import Comparison
+from fmpair.report.comparison import comparison
+from fmpair.report.conduct import failures_sheet, options_text, times_sheet, tuning_sheet
+from fmpair.report.latex import latex
+from fmpair.report.markdown import markdown
+from fmpair.report.number import (
+    NO_BREAK,
+    figure,
+    metric_title,
+    p_claim,
+    p_value,
+    percent,
+    seconds,
+    slug,
+)
+from fmpair.report.sheet import Cell, Sheet
+from fmpair.report.tables import details_sheet, main_sheet, view_sheet
+from fmpair.report.verdict import verdict
+
+STEADY = np.tile([0.4, 0.6], 50)
+
+
+def three(gap=0.1):
+    """A baseline, and two above it that cannot be told apart."""
+    jitter = np.tile([0.01, -0.008, 0.001, -0.001], 25)
+    values = {"base": STEADY, "near": STEADY + gap, "top": STEADY + gap + jitter}
+    units = {(model, 0, 0): {"ndcg@10": found} for model, found in values.items()}
+    return results_of(units, compare=Comparison("base"))
+
+
+def test_the_main_table_shows_mean_mark_difference_and_p():
+    sheet = main_sheet(comparison(three(), "full ranking"))
+    cells = {row[0].text: dict(zip(sheet.columns, row)) for row in sheet.rows}
+    assert cells["top"]["NDCG@10"] == Cell("0.6005", "", "+", bold=True)
+    assert cells["near"]["NDCG@10"] == Cell("0.6000", "", "+", underlined=True)
+    assert cells["base"]["NDCG@10"] == Cell("0.5000")
+    assert cells["near"]["to base"] == Cell("+20\N{NO-BREAK SPACE}%", "+0.1000")
+    assert any("+ significantly better than base" in note for note in sheet.notes)
+
+
+def test_coverage_gets_a_column_where_a_list_is_missing(world):
+    results = three()
+    assert "Coverage" not in main_sheet(comparison(results, "full ranking")).columns
+    half = replace(results, values=results.values.with_columns(coverage=pl.lit(0.5)))
+    assert main_sheet(comparison(half, "full ranking")).columns[-1] == "Coverage"
+
+
+def test_every_number_has_a_row_per_model_and_metric(world):
+    sheet = details_sheet(comparison(world, "full ranking"))
+    assert len(sheet.rows) == 4 * 2
+    assert sheet.data.columns[:3] == ["model", "metric", "mean"]
+
+
+def test_a_view_weighs_folds_by_their_units():
+    views = pl.DataFrame({
+        "model": "base", "fold": [0, 1], "seed": 0, "protocol": "full ranking",
+        "view": "popularity", "group": "head", "units": [1, 3], "metric": "ndcg@10",
+        "value": [0.8, 0.4],
+    })  # fmt: skip
+    results = replace(three(), views=views)
+    sheet = view_sheet(results, comparison(results, "full ranking"), "popularity")
+    assert sheet.columns == ("Model", "head (4)")
+    assert sheet.rows == ((Cell("base"), Cell("0.5000", bold=True)),)
+
+
+def test_times_are_means_of_the_repeats_that_went_well():
+    results = three()
+    cells = results.cells.with_columns(
+        train_seconds=pl.Series([1.0, 2.0, 3.0]), error=pl.Series([None, None, "broke"])
+    )
+    rows = times_sheet(replace(results, cells=cells)).rows
+    assert [(row[0].text, row[1].text) for row in rows] == [("base", "1.00"), ("near", "2.00")]
+
+
+def test_tuning_names_the_best_trial_of_each_fold(world):
+    sheet = tuning_sheet(world)
+    assert len(sheet.rows) == 2
+    # Values of fold 0 by trial: .30, .33, .31, .34; of fold 1: .31, .34, .32, .30.
+    assert [row[1].text for row in sheet.rows] == ["learning_rate 0.08", "learning_rate 0.04"]
+    assert [row[3].text for row in sheet.rows] == ["NDCG@10 0.3400", "NDCG@10 0.3400"]
+
+
+def test_failures_have_a_table_only_where_something_failed():
+    results = three()
+    assert failures_sheet(results) is None
+    cells = results.cells.with_columns(error=pl.Series([None, None, "out of memory"]))
+    rows = failures_sheet(replace(results, cells=cells)).rows
+    assert [cell.text for cell in rows[0]] == ["top", "out of memory", "0", "0"]
+
+
+def test_latex_is_balanced_and_escaped():
+    row = (Cell("my_model & 50%"), Cell("0.5", "± 0.1", "−", True), Cell("< .001", underlined=True))
+    sheet = Sheet("a-b", "50 % of {x}_1", ("Model", "NDCG@10", "p"), (row,), pl.DataFrame())
+    text = latex(sheet)
+    assert r"my\_model \& 50\%" in text and r"\{x\}\_1" in text
+    assert r"\textbf{0.5}$^{-}$ {\scriptsize $\pm$ 0.1}" in text
+    bare = text.replace(r"\{", "").replace(r"\}", "")
+    assert bare.count("{") == bare.count("}")
+    assert bare.replace(r"\$", "").count("$") % 2 == 0
+    for name in ("table", "tabular"):
+        assert text.count(rf"\begin{{{name}}}") == text.count(rf"\end{{{name}}}") == 1
+    body = text.split(r"\midrule")[1].split(r"\bottomrule")[0]
+    assert body.count("&") - body.count(r"\&") == 2
+
+
+def test_latex_of_a_real_table_has_no_sign_that_latex_would_take_for_its_own(world):
+    text = latex(main_sheet(comparison(world, "one-plus-random")))
+    assert text.isascii()
+    assert "_" not in text.replace(r"\_", "")
+
+
+def test_markdown_marks_the_best_and_those_beside_it():
+    text = markdown(main_sheet(comparison(three(), "full ranking")))
+    lines = text.splitlines()
+    assert lines[0].startswith("| Model | NDCG@10 |")
+    assert "**0.6005⁺**" in text and "*0.6000⁺*" in text
+    assert "Italic: not significantly different" in text
+    assert len({line.count("|") for line in lines[:5]}) == 1
+
+
+def test_the_verdict_says_who_is_best_by_how_much_and_how_surely():
+    units = {("slow", 0, 0): {"ndcg@10": STEADY}, ("good", 0, 0): {"ndcg@10": STEADY + 0.05}}
+    told = verdict(comparison(results_of(units), "full ranking"))
+    said = "good is best: NDCG@10 0.5500, 10 % above slow (p < .001, Holm)."
+    assert told.replace(NO_BREAK, " ") == said
+
+
+def test_the_verdict_does_not_claim_what_the_test_does_not_show():
+    told = verdict(comparison(three(), "full ranking")).replace(NO_BREAK, " ")
+    assert told.startswith("top has the highest NDCG@10, 0.6005, but is not significantly better")
+    assert "near (p = " in told and "20 % above base (p < .001, Holm)" in told
+
+
+def test_the_verdict_of_one_model_and_of_none():
+    one = results_of({("a", 0, 0): {"ndcg@10": [0.5, 0.5]}})
+    assert "no other model" in verdict(comparison(one, "full ranking"))
+    none = replace(one, values=one.values.clear(), units={})
+    assert verdict(comparison(none, "full ranking")).startswith("No model finished")
+
+
+@pytest.mark.parametrize(
+    ("made", "shown"),
+    [
+        (figure(0.23124), "0.2312"), (figure(-31.54), "−31.5"), (figure(1204.4), "1,204"),
+        (figure(None), "–"), (p_value(0.0004), "< .001"), (p_value(0.0123), ".012"),
+        (p_value(1.0), "1.000"), (p_claim(0.2), "p = .200"), (p_claim(0.0001), "p < .001"),
+        (percent(0.1234), "12 %"), (percent(-0.012), "−1.2 %"),
+        (seconds(0.01234), "0.0123"), (seconds(1234.5), "1,234"),
+        (metric_title("ndcg@10[uni1000]"), "NDCG@10[uni1000]"), (metric_title("hit@5"), "Hit@5"),
+        (slug("Full ranking: A/B"), "full-ranking-a-b"),
+    ],
+)  # fmt: skip
+def test_numbers_and_names_as_a_reader_wants_them(made, shown):
+    assert made.replace(NO_BREAK, " ") == shown
+
+
+def test_options_are_told_in_words():
+    assert options_text(json.dumps({"factors": 16, "rate": 0.123456})) == "factors 16, rate 0.1235"
+    assert options_text("{}") == options_text(None) == "defaults"
