@@ -2,72 +2,10 @@
 
 import numpy as np
 import pytest
+from engine.problems import parameters_of, problem_of, settings_of
 
-from fmpair.arrays import Rows, empty_rows, group_rows
-from fmpair.engine import cpu, reference
-from fmpair.engine.problem import Groups, Parameters, Problem, Settings
-
-
-def random_rows(rng, count, columns, most, spread=True):
-    """`count` rows of up to `most` distinct columns with random values."""
-    picks = [rng.permutation(columns)[: rng.integers(0, most + 1)] for _ in range(count)]
-    owner = np.repeat(np.arange(count), [len(p) for p in picks])
-    column = np.concatenate(picks).astype(np.int32) if len(owner) else np.zeros(0, np.int32)
-    value = rng.uniform(0.2, 1.0, len(owner)) if spread else np.ones(len(owner))
-    return group_rows(owner, column, count, value.astype(np.float32))
-
-
-def problem_of(parts, users=12, items=15, events=90, seed=0, weights=False, known=False):
-    """A small random problem; parts: any of c (context), u (profiles), a (attributes)."""
-    rng = np.random.default_rng(seed)
-    contexts = random_rows(rng, 6, 5, 3) if "c" in parts else empty_rows(1)
-    situation = rng.integers(0, contexts.size, events).astype(np.int32)
-    profiles = random_rows(rng, users, 4, 2) if "u" in parts else empty_rows(users)
-    if "u" in parts:
-        profiles = Rows(profiles.start, profiles.column + np.int32(5), profiles.value)
-    attributes = random_rows(rng, items, 6, 4) if "a" in parts else empty_rows(items)
-    ones = np.ones(events, np.float32)
-    return Problem(
-        user=rng.integers(0, users, events).astype(np.int32),
-        item=rng.integers(0, items, events).astype(np.int32),
-        weight=rng.uniform(0.5, 2, events).astype(np.float32) if weights else ones,
-        known=rng.random(events) < 0.2 if known else np.zeros(events, bool),
-        drawn=rng.random(items) < 0.8,
-        situation=situation,
-        contexts=contexts,
-        user_rows=profiles,
-        item_rows=attributes,
-        query_groups=Groups(
-            field=np.array([0, 0, 1, 1, 1, 2, 2, 3, 3], np.int32),
-            share=np.array([0.4, 0.6, 0.2, 0.3, 0.5, 0.5, 0.5, 0.9, 0.1], np.float32),
-            owners=np.ones(9, np.float32),
-            centred=np.array([1, 1, 1, 1, 1, 0, 0, 1, 1], bool),
-        ),
-        item_groups=Groups(
-            field=np.array([0, 0, 0, 1, 1, 1], np.int32),
-            share=np.full(6, 1 / 3, np.float32),
-            owners=np.ones(6, np.float32),
-            centred=np.zeros(6, bool),
-        ),
-    )
-
-
-def parameters_of(problem, factors=5, seed=1):
-    rng = np.random.default_rng(seed)
-    shapes = [(problem.users, factors), (problem.items, factors), (problem.items,),
-              (9, factors), (6, factors), (6,)]  # fmt: skip
-    return Parameters(*(rng.normal(0, 0.3, shape).astype(np.float32) for shape in shapes))
-
-
-def settings_of(**changes):
-    base = Settings(
-        seed=3, positives="permutation", blocks=1, deal_every=2, threads=1,
-        user=0.01, positive=0.02, negative=0.03, bias=0.04,
-        query=np.full(9, 0.05, np.float32), features=np.full(6, 0.06, np.float32),
-        query_threshold=np.repeat([0.0, 0.02], [5, 4]),
-        feature_threshold=np.repeat([0.01, 0.0], 3),
-    )  # fmt: skip
-    return base._replace(**changes)
+from fmpair.engine import cpu, objective, reference
+from fmpair.engine.problem import Parameters
 
 
 @pytest.mark.parametrize("parts", ["", "c", "u", "a", "cua"])
@@ -76,22 +14,21 @@ def test_the_gradient_of_every_row_agrees_with_finite_differences(parts):
     start = parameters_of(problem)
     state = reference.begin(problem, start, settings_of())
     reference.epoch(state, 1, 0.0)
-    pair = next(p for p in reference._pairs(state, 0, 0, 1) if "a" not in parts or len(p.good[0]))
+    steps = reference._choices(state, 0, 0, 1)
+    choice = next(c for c in steps if "a" not in parts or len(c.sides[0][0]))
     tables = state.parameters
-    slopes = reference.gradients(tables, pair)
-    strength = -np.expm1(-reference.pair_loss(tables, pair))
-    for (name, row), slope in slopes.items():
+    for (name, row), ascent in objective.ascent(tables, choice, state.settings).items():
         table = getattr(tables, name)
         for place in np.ndindex(table[row].shape) if table.ndim > 1 else [()]:
             where = (row, *place)
             kept, step = table[where], 1e-6
             table[where] = kept + step
-            above = reference.pair_loss(tables, pair)
+            above = objective.loss(tables, choice, state.settings)
             table[where] = kept - step
-            below = reference.pair_loss(tables, pair)
+            below = objective.loss(tables, choice, state.settings)
             table[where] = kept
-            ascent = strength * np.asarray(slope)[place]
-            assert (below - above) / (2 * step) == pytest.approx(ascent, abs=1e-6), name
+            slope = np.asarray(ascent)[place]
+            assert (below - above) / (2 * step) == pytest.approx(slope, abs=1e-6), name
 
 
 @pytest.mark.parametrize("positives", ["permutation", "bootstrap", "user"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -12,17 +11,17 @@ import numpy as np
 from fmpair.arrays import Rows, empty_rows
 from fmpair.engine import plan
 from fmpair.engine.decay import centre, decay, item_pace, query_pace
-from fmpair.engine.draws import stream
-from fmpair.engine.kernel import Attributes, Query, Shared, Step, Tables, Work, run_cell
+from fmpair.engine.kernel import Shared, Work, run_cell
+from fmpair.engine.lane import lane, lanes
+from fmpair.engine.lists import run_lists
 from fmpair.engine.merge import merge
 from fmpair.engine.problem import Parameters, Problem, Settings
-from fmpair.engine.ranking import all_threads
-from fmpair.engine.rows import aligned, padded, taken, width_of
+from fmpair.engine.rows import aligned, taken
+from fmpair.engine.sampling import Sampler, samplers
 
 LOG = logging.getLogger("fmpair")
 NOTHING = np.zeros(0, np.float32)
 NONE = np.zeros(0, np.int32)
-SCRATCH_ROWS = 3
 NEAR_BYTES = 128 * 1024  # contexts beyond this are laid out in the order of the events
 
 
@@ -43,6 +42,7 @@ class State:
     query: list[Shared] = field(default_factory=list)
     features: list[Shared] = field(default_factory=list)
     seen: Rows | None = None
+    samplers: list[Sampler] = field(default_factory=list)
 
 
 def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State:
@@ -59,8 +59,8 @@ def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State
         parameters._replace(users=aligned(parameters.users), items=aligned(parameters.items),
                             item_bias=parameters.item_bias.astype(np.float32)),
     )  # fmt: skip
-    if _lanes(settings) > 1:
-        state.pool = ThreadPoolExecutor(_lanes(settings))
+    if lanes(settings) > 1:
+        state.pool = ThreadPoolExecutor(lanes(settings))
     copies = settings.blocks
     if problem.has_query_features:
         state.query = _copies(parameters.query, NOTHING, copies)
@@ -70,15 +70,15 @@ def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State
 
 
 def epoch(state: State, number: int, rate: float) -> float:
-    """One epoch (counted from 1) at a learning rate; the mean of -ln sigma(g) over its steps."""
+    """One epoch (counted from 1) at a learning rate; the mean loss of its steps."""
     settings, compiled = state.settings, _compilations()
     _deal_if_due(state, number)
     _visit(state, number)
     _set_rates(state, rate)
-    first, *rest = [_lane(state, lane, number, rate) for lane in range(_lanes(settings))]
+    first, *rest = [lane(state, n, number, rate) for n in range(lanes(settings))]
     results = []
     for turn in range(settings.blocks):
-        others = [state.pool.submit(lane, turn) for lane in rest] if state.pool else []
+        others = [state.pool.submit(other, turn) for other in rest] if state.pool else []
         done = first(turn) + [result for other in others for result in other.result()]
         results += sorted(done)
         merge(state.query)
@@ -93,7 +93,7 @@ def epoch(state: State, number: int, rate: float) -> float:
 
 def _compilations() -> int:
     """How many kernels were compiled in this process rather than found on disk."""
-    return sum(run_cell.stats.cache_misses.values())
+    return sum(sum(kernel.stats.cache_misses.values()) for kernel in (run_cell, run_lists))
 
 
 def largest(state: State) -> float:
@@ -188,7 +188,7 @@ def _deal_if_due(state: State, number: int) -> None:
     state.parameters = state.parameters._replace(
         users=taken(users, user_from), items=taken(items, item_from), item_bias=bias[item_from]
     )
-    state.deal = new
+    state.deal, state.samplers = new, samplers(new, state.events.times, settings)
     problem = state.problem
     weight = problem.weight[new.event] if (problem.weight != 1).any() else NOTHING
     state.work = Work(new.run_user, new.run_start, new.item, np.zeros(0, np.uint16), weight)
@@ -207,64 +207,6 @@ def _visit(state: State, number: int) -> None:
     if len(times):
         times = times[state.deal.event]
     state.work = state.work._replace(visits=times)
-
-
-def _lanes(settings: Settings) -> int:
-    """How many threads take part: no more than there are cells in a round, or cores."""
-    return min(settings.threads, settings.blocks, all_threads())
-
-
-def _lane(
-    state: State, lane: int, number: int, rate: float
-) -> Callable[[int], list[tuple[int, float, int]]]:
-    """What one thread does in a round, as a function of the round: (cell, loss, steps) of each."""
-    deal, work, settings = state.deal, state.work, state.settings
-    assert deal is not None and work is not None
-    tables, step = Tables(*state.parameters[:3]), _step(settings, rate)
-    taken = np.zeros(int(np.diff(deal.item_edge).max(initial=0)), np.uint8)
-    scratch = aligned(np.zeros((SCRATCH_ROWS, padded(state.factors)), np.float32))
-    blocks, width = settings.blocks, width_of(state.factors)
-
-    def run(turn: int) -> list[tuple[int, float, int]]:
-        results = []
-        for t in range(lane, blocks, _lanes(settings)):
-            column = (t + turn) % blocks
-            cell = t * blocks + column
-            logs, steps = run_cell(
-                (deal.cell[cell], deal.cell[cell + 1]),
-                (deal.item_edge[column], deal.item_edge[column + 1]),
-                np.uint64(stream(settings.seed, number, cell)), work, tables,
-                _query(state, t), _attributes(state, t), step, taken, scratch, width,
-            )  # fmt: skip
-            results.append((t, logs, steps))
-        return results
-
-    return run
-
-
-def _step(settings: Settings, rate: float) -> Step:
-    user, item = rate * settings.user_rate, rate * settings.item_rate
-    bias = item if settings.learn_bias else 0.0
-    return Step(*(np.float32(x) for x in (
-        user, item, bias, 1 - user * settings.user, 1 - item * settings.positive,
-        1 - item * settings.negative, 1 - bias * settings.bias,
-    )))  # fmt: skip
-
-
-def _query(state: State, copy: int) -> Query | None:
-    if not state.query:
-        return None
-    assert state.deal is not None
-    return Query(state.query[copy], state.situation, state.contexts, state.deal.user_at,
-                 state.problem.user_rows)  # fmt: skip
-
-
-def _attributes(state: State, copy: int) -> Attributes | None:
-    if not state.features:
-        return None
-    assert state.deal is not None
-    bias_share = np.float32(state.settings.learn_bias)
-    return Attributes(state.features[copy], state.deal.item_at, state.problem.item_rows, bias_share)
 
 
 def _places(at: np.ndarray) -> np.ndarray:

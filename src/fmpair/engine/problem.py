@@ -9,6 +9,9 @@ import numpy as np
 from fmpair.arrays import Rows
 
 POSITIVES = ("permutation", "bootstrap", "user")
+NEGATIVES = ("uniform", "popularity", "adaptive")
+LOSSES = ("bpr", "hinge", "logistic", "softmax", "warp")
+LISTED = ("softmax", "warp")  # losses that look at several candidates for each chosen item
 
 
 class Groups(NamedTuple):
@@ -79,6 +82,10 @@ class Settings(NamedTuple):
     regularisation follows its strength instead, see `engine.decay`.
     user_rate, item_rate, feature_rate: multiples of an epoch's learning rate; 0 freezes.
     blocks: B of the strata plan; deal_every: epochs between two deals; threads: how many work.
+    loss: one of LOSSES; candidates: unchosen items per chosen one, at most.
+    temperature: 0 scores by products, above it by cosines divided by it; there are no biases then.
+    negatives: one of NEGATIVES; power: of an item's count, for popularity; rank_share: mean rank of
+    adaptive negatives, as a share of the items.
     """
 
     seed: int
@@ -98,3 +105,14 @@ class Settings(NamedTuple):
     item_rate: float = 1.0
     feature_rate: float = 1.0
     learn_bias: bool = True
+    loss: str = "bpr"
+    candidates: int = 1
+    temperature: float = 0.0
+    negatives: str = "uniform"
+    power: float = 0.25
+    rank_share: float = 0.2
+
+    @property
+    def in_plain_pairs(self) -> bool:
+        """Whether the quick kernel of pairs will do."""
+        return self.loss == "bpr" and self.negatives == "uniform" and not self.temperature

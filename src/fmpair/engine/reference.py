@@ -1,21 +1,22 @@
-"""The reference engine: plain NumPy, one pair at a time. It is the definition; `cpu` follows it.
+"""The reference engine: plain NumPy, one step at a time. It is the definition; `cpu` follows.
 
 Same plan, same draws, same updates as the fast engine, in original numbering and without a thought
-for speed. Its gradients are checked against finite differences of `pair_loss`.
+for speed. What a step makes small, and its gradients, stand in `objective.py`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fmpair.arrays import Rows
-from fmpair.engine import plan
+from fmpair.engine import plan, sampling
 from fmpair.engine.decay import centre, decay, item_pace, query_pace
 from fmpair.engine.draws import GOLDEN, MASK, mixed, stream
+from fmpair.engine.objective import Choice, ascent, item_side, loss, query_side
 from fmpair.engine.problem import Parameters, Problem, Settings
 
 TRIES = 32
@@ -32,22 +33,6 @@ class State:
     deal: plan.Deal | None = None
 
 
-@dataclass(frozen=True)
-class Pair:
-    """One step's data: user u, positive i, negative j, and the features of each side.
-
-    query, good, bad: (columns, values) of the query, of item i and of item j.
-    """
-
-    u: int
-    i: int
-    j: int
-    query: tuple[np.ndarray, np.ndarray]
-    good: tuple[np.ndarray, np.ndarray]
-    bad: tuple[np.ndarray, np.ndarray]
-    weight: float = 1.0
-
-
 def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State:
     """Training that starts from the given parameters."""
     copy = Parameters(*(np.array(table, np.float64) for table in parameters))
@@ -55,7 +40,7 @@ def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State
 
 
 def epoch(state: State, number: int, rate: float) -> float:
-    """One epoch (counted from 1) at a learning rate; the mean of -ln sigma(g) over its steps."""
+    """One epoch (counted from 1) at a learning rate; the mean loss of its steps."""
     settings, blocks = state.settings, state.settings.blocks
     if state.deal is None or (number - 1) % settings.deal_every == 0:
         state.deal = plan.deal(state.events, blocks, settings.seed, number)
@@ -73,11 +58,13 @@ def epoch(state: State, number: int, rate: float) -> float:
                 feature_bias=state.parameters.feature_bias.copy(),
             )  # fmt: skip
             moved = (np.zeros(len(own.query)), np.zeros(len(own.features)))
-            for pair in _pairs(state, t, (t + turn) % blocks, number):
-                losses.append(pair_loss(own, pair))
-                take_step(own, pair, settings, rate, paces)
-                moved[0][pair.query[0]] += 1
-                moved[1][np.union1d(pair.good[0], pair.bad[0])] += 1
+            for choice in _choices(state, t, (t + turn) % blocks, number, own):
+                losses.append(choice.urgency * loss(own, choice, settings))
+                if len(choice.items) == 1:  # WARP found nothing to mend
+                    continue
+                take_step(own, choice, settings, rate, paces)
+                moved[0][choice.query[0]] += 1
+                moved[1][np.unique(np.concatenate([side[0] for side in choice.sides]))] += 1
             copies.append(own)
             moves.append(moved)
         _merge(state.parameters, copies, moves)
@@ -100,62 +87,30 @@ def snapshot(state: State) -> Parameters:
     return Parameters(*(table.astype(np.float32) for table in state.parameters))
 
 
-def item_side(parameters: Parameters, item: int, features: tuple) -> tuple[np.ndarray, float]:
-    """(vector p, constant b) of an item: its own, its attributes', and their inner pairs."""
-    column, value = features
-    parts = np.vstack([parameters.items[item], value[:, None] * parameters.features[column]])
-    p = parts.sum(axis=0)
-    pairs = 0.5 * (p @ p - (parts * parts).sum())
-    return p, float(parameters.item_bias[item] + value @ parameters.feature_bias[column] + pairs)
-
-
-def query_side(parameters: Parameters, pair: Pair) -> np.ndarray:
-    """q: the user's vector and those of all query features."""
-    column, value = pair.query
-    return parameters.users[pair.u] + value @ parameters.query[column]
-
-
-def pair_loss(parameters: Parameters, pair: Pair) -> float:
-    """-ln sigma(g), g = q . (p_i - p_j) + b_i - b_j."""
-    p, b = item_side(parameters, pair.i, pair.good)
-    r, c = item_side(parameters, pair.j, pair.bad)
-    g = query_side(parameters, pair) @ (p - r) + b - c
-    return math.log1p(math.exp(-g)) if g > 0 else math.log1p(math.exp(g)) - g
-
-
-def gradients(parameters: Parameters, pair: Pair) -> dict[tuple[str, int], np.ndarray]:
-    """dg / d(row) for every row g depends on, by (table, row)."""
-    q = query_side(parameters, pair)
-    p, _ = item_side(parameters, pair.i, pair.good)
-    r, _ = item_side(parameters, pair.j, pair.bad)
-    out: dict[tuple[str, int], np.ndarray] = {("users", pair.u): p - r}
-    for column, value in zip(*pair.query):
-        out["query", int(column)] = value * (p - r)
-    out["items", pair.i] = q + p - parameters.items[pair.i]
-    out["items", pair.j] = -(q + r - parameters.items[pair.j])
-    out["item_bias", pair.i], out["item_bias", pair.j] = np.array(1.0), np.array(-1.0)
-    for sign, side, features in ((1, p, pair.good), (-1, r, pair.bad)):
-        for column, value in zip(*features):
-            vector, bias = ("features", int(column)), ("feature_bias", int(column))
-            slope = sign * value * (q + side - value * parameters.features[column])
-            out[vector] = out.get(vector, 0.0) + slope
-            out[bias] = out.get(bias, 0.0) + sign * value
-    return out
-
-
 def take_step(
-    parameters: Parameters, pair: Pair, settings: Settings, rate: float, paces: dict
+    parameters: Parameters, choice: Choice, settings: Settings, rate: float, paces: dict
 ) -> None:
-    """theta <- theta + rate * (weight * sigma(-g) * dg/dtheta - lambda * theta), all at once.
+    """theta <- theta + rate * (weight * ascent - lambda * theta), all rows at once.
 
     paces: step lengths of the features of each side, by row.
     """
-    strength = pair.weight * -math.expm1(-pair_loss(parameters, pair))
-    for (table, row), slope in gradients(parameters, pair).items():
-        decay, speed = _decay_and_speed(settings, table, row, row == pair.i)
+    strength = choice.weight * choice.urgency
+    for (table, row), way in ascent(parameters, choice, settings).items():
+        decay, speed = _decay_and_speed(settings, table, row, row == choice.i)
         step = rate * speed * paces.get(table.replace("feature_bias", "features"), _Ones())[row]
         target = getattr(parameters, table)
-        target[row] += step * (strength * slope - decay * target[row])
+        target[row] += step * (strength * way - _due(choice, table, row) * decay * target[row])
+
+
+def _due(choice: Choice, table: str, row: int) -> float:
+    """The share of its regularisation a row is due: n candidates share that of one."""
+    if table in ("users", "query"):
+        return 1.0
+    if table in ("items", "item_bias"):
+        has = [item == row for item in choice.items]
+    else:
+        has = [row in side[0] for side in choice.sides]
+    return min(has[0] + sum(has[1:]) / (len(has) - 1), 1.0)
 
 
 class _Ones:
@@ -181,19 +136,27 @@ def _decay_and_speed(settings: Settings, table: str, row: int, positive: bool) -
     }[table]
 
 
-def _pairs(state: State, block: int, item_block: int, number: int) -> Iterator[Pair]:
-    """The steps of one cell in order, with their negatives drawn."""
+def _choices(
+    state: State, block: int, item_block: int, number: int, tables: Parameters | None = None
+) -> Iterator[Choice]:
+    """The steps of one cell in order, with their candidates drawn; tables: the cell's own."""
     deal, settings, problem = state.deal, state.settings, state.problem
     assert deal is not None
+    tables = tables or state.parameters
     cell = block * settings.blocks + item_block
     first, last = int(deal.cell[cell]), int(deal.cell[cell + 1])
     edge, end = int(deal.item_edge[item_block]), int(deal.item_edge[item_block + 1])
     visits = plan.visits(settings.positives, problem, state.events, settings.seed, number)
     if first == last or edge == end:
         return
-    draws = _Draws(stream(settings.seed, number, cell), end - edge)
+    draws = Draws(stream(settings.seed, number, cell), problem, deal.item_at[edge:end], settings)
+    draws.count_popularity(state.events.times)
     offset = (draws.next() >> 32) * (last - first) >> 32
+    events = int(deal.run_start[last] - deal.run_start[first])
+    fresh = set(sampling.pieces(last - first, events, end - edge)[:-1].tolist())
     for r in range(last - first):
+        if r in fresh:
+            draws.order(tables)
         run = first + (r + offset) % (last - first)
         slots = range(int(deal.run_start[run]), int(deal.run_start[run + 1]))
         taken = {int(deal.item[e]) - edge for e in slots}
@@ -201,16 +164,17 @@ def _pairs(state: State, block: int, item_block: int, number: int) -> Iterator[P
         for e in slots if len(taken) < end - edge else ():
             event = int(deal.event[e])
             for _ in range(int(visits[event]) if len(visits) else 1):
-                j = int(deal.item_at[edge + draws.negative(taken)])
-                yield _pair(problem, user, int(deal.item_at[deal.item[e]]), j, event)
+                item = int(deal.item_at[deal.item[e]])
+                yield draws.candidates(tables, _choice(problem, user, item, event), taken)
 
 
-def _pair(problem: Problem, user: int, i: int, j: int, event: int) -> Pair:
+def _choice(problem: Problem, user: int, item: int, event: int) -> Choice:
+    """A step without candidates yet."""
     profile = _row(problem.user_rows, user)
     situation = _row(problem.contexts, int(problem.situation[event]))
     query = (np.append(profile[0], situation[0]), np.append(profile[1], situation[1]))
-    good, bad = _row(problem.item_rows, i), _row(problem.item_rows, j)
-    return Pair(user, i, j, query, good, bad, float(problem.weight[event]))
+    side = _row(problem.item_rows, item)
+    return Choice(user, (item,), query, (side,), float(problem.weight[event]))
 
 
 def _row(rows: Rows, number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -218,27 +182,79 @@ def _row(rows: Rows, number: int) -> tuple[np.ndarray, np.ndarray]:
     return rows.column[entries], rows.value[entries].astype(np.float64)
 
 
-class _Draws:
-    """A cell's stream of random numbers below `count`."""
+class Draws:
+    """A cell's stream of random numbers, and the candidates it draws; items: those of its block."""
 
-    def __init__(self, state: int, count: int):
-        self.state, self.count = state, count
+    def __init__(self, state: int, problem: Problem, items: np.ndarray, settings: Settings):
+        self.state, self.problem, self.items, self.settings = state, problem, items, settings
 
     def next(self) -> int:
         self.state = (self.state + GOLDEN) & MASK
         return mixed(self.state)
 
-    def negative(self, taken: set[int]) -> int:
+    def count_popularity(self, times: np.ndarray) -> None:
+        self.accept, self.other = sampling.alias_table(
+            times[self.items].astype(float) ** self.settings.power
+        )
+
+    def order(self, tables: Parameters) -> None:
+        """Adaptive: order the items anew by every factor."""
+        sides = [item_side(tables, i, _row(self.problem.item_rows, i)) for i in self.items]
+        vectors, constants = np.array([p for p, _ in sides]), np.array([b for _, b in sides])
+        self.ordered = sampling.ordering(vectors, constants, self.settings)
+
+    def candidates(self, tables: Parameters, choice: Choice, taken: set[int]) -> Choice:
+        """The choice with its candidates: distinct and unseen, or for WARP the first too good."""
+        settings, q = self.settings, query_side(tables, choice)
+        if settings.loss != "warp":
+            used = set(taken)
+            for _ in range(min(settings.candidates, len(self.items) - len(taken))):
+                j = self.unseen(used, q)
+                used.add(j)
+                choice = self.extended(choice, j)
+            return choice
+        everything = np.union1d(np.flatnonzero(self.problem.drawn), self.problem.item).size
+        for tries, draw in enumerate([self.next() for _ in range(settings.candidates)], 1):
+            j = self.pick(draw, q)
+            tried = self.extended(choice, j)
+            if loss(tables, tried, settings) > 0 and j not in taken:
+                rank = (everything - 1) // tries
+                return replace(tried, urgency=math.log1p(rank) / math.log1p(everything - 1))
+        return choice
+
+    def extended(self, choice: Choice, j: int) -> Choice:
+        item = int(self.items[j])
+        side = _row(self.problem.item_rows, item)
+        return replace(choice, items=(*choice.items, item), sides=(*choice.sides, side))
+
+    def unseen(self, taken: set[int], q: np.ndarray) -> int:
         """A number not taken: tried at random, then the next free one."""
         for _ in range(TRIES):
             draw = self.next()
-            for half in (draw >> 32, draw & 0xFFFFFFFF):
-                j = half * self.count >> 32
+            halves = (draw, draw << 32) if self.settings.negatives == "uniform" else (draw,)
+            for half in halves:
+                j = self.pick(half & MASK, q)
                 if j not in taken:
                     return j
         while j in taken:
-            j = (j + 1) % self.count
+            j = (j + 1) % len(self.items)
         return j
+
+    def pick(self, draw: int, q: np.ndarray) -> int:
+        """One item of the block from a draw of 64 bits, seen or not."""
+        upper, lower, count = draw >> 32, draw & 0xFFFFFFFF, len(self.items)
+        slot = upper * count >> 32
+        if self.settings.negatives == "uniform":
+            return slot
+        if self.settings.negatives == "popularity":
+            return slot if lower <= self.accept[slot] else int(self.other[slot])
+        assert self.ordered.order is not None
+        chances = np.cumsum(np.abs(np.append(q, 1.0)) * self.ordered.spread)
+        factor = min(int((chances <= upper / 2**32 * chances[-1]).sum()), len(q))
+        mean, inside = self.ordered.depth
+        rank = min(int(-mean * math.log(1 - lower / 2**32 * inside)), count - 1)
+        liked = factor == len(q) or q[factor] > 0
+        return int(self.ordered.order[factor][-1 - rank if liked else rank])
 
 
 def _merge(parameters: Parameters, copies: list[Parameters], moves: list[tuple]) -> None:

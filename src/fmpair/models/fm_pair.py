@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from fmpair.data import as_dataset
+from fmpair.engine.problem import LOSSES, NEGATIVES, POSITIVES
 from fmpair.errors import OptionError, listing
 from fmpair.models import option
 from fmpair.models.recommender import Recommender
 from fmpair.models.training import Epoch, train
 from fmpair.models.validation import Validation, best_epoch, validation_parts
 
-POSITIVES = ("permutation", "bootstrap", "user")
-NEGATIVES = ("uniform",)
 WEIGHTS = ("log", "linear", "none")
 
 
@@ -30,7 +29,14 @@ class FMPair:
     initial_sd: standard deviation of the first user and item vectors; fields start at zero.
     positives: how events are visited: each once (permutation), drawn (bootstrap), or a user
         drawn and then one of their events (user).
-    negatives: uniform over the items the user has no event with.
+    negatives: how items the user has no event with are drawn: each alike (uniform), by their
+        number of events (popularity), or those the model now ranks high (adaptive).
+    loss: what is learned from: pairs (bpr, hinge), each item for itself (logistic), the chosen
+        item among several (softmax), the first of several that ranks too high (warp).
+    candidates: how many negatives softmax and warp look at for each event; the others take one.
+    temperature: None scores by products; a number by cosines divided by it, without biases.
+    power: of an item's number of events, where negatives are drawn by popularity.
+    rank_share: mean rank of adaptive negatives, as a share of the items.
     weights: how an event's weight counts: log (1 + ln w from 1 on), linear, none; relative to
         the mean, and at most ten times it.
     item_bias: whether items have a constant of their own.
@@ -46,6 +52,11 @@ class FMPair:
     initial_sd: float = 0.01
     positives: str = "permutation"
     negatives: str = "uniform"
+    loss: str = "bpr"
+    candidates: int = 32
+    temperature: float | None = None
+    power: float = 0.25
+    rank_share: float = 0.2
     weights: str = "log"
     item_bias: bool = True
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -61,6 +72,12 @@ class FMPair:
         option.not_negative("initial_sd", self.initial_sd)
         option.one_of("positives", self.positives, POSITIVES)
         option.one_of("negatives", self.negatives, NEGATIVES)
+        option.one_of("loss", self.loss, LOSSES)
+        option.whole("candidates", self.candidates, 1)
+        if self.temperature is not None:
+            option.positive("temperature", self.temperature)
+        option.not_negative("power", self.power)
+        option.positive("rank_share", self.rank_share)
         option.one_of("weights", self.weights, WEIGHTS)
         option.whole("seed", self.seed, 0)
         for name in ("threads", "blocks"):

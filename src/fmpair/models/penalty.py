@@ -13,8 +13,15 @@ from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
 from fmpair.models.option import GROUPS
 
-# Found on validation parts of the public sets, see docs/model.md.
-USER, ITEM, BIAS = 0.01, 0.005, 0.05
+# (user, item, bias) by loss, found on validation parts of the public sets, see docs/model.md.
+USUAL = {
+    "bpr": (0.01, 0.005, 0.05),
+    "hinge": (0.06, 0.03, 0.05),
+    "logistic": (0.04, 0.02, 0.05),
+    "softmax": (0.15, 0.075, 0.05),
+    "warp": (0.15, 0.075, 0.1),
+}
+COSINES = (0.001, 0.0005, 0.0)  # a cosine does not grow with the vectors: little is needed
 # A field's regularisation follows its strength, see engine.decay. A value that few users (items)
 # have repeats what their own vectors say, so its field must pull harder to be believed.
 THRESHOLD, FEW = 0.015, 25.0
@@ -24,10 +31,15 @@ ROLES = {"context": "context", "user": "user_features", "item": "item_features"}
 
 
 def penalties(
-    given: float | Mapping[str, float] | None, space: FeatureSpace, problem: Problem
+    given: float | Mapping[str, float] | None,
+    space: FeatureSpace,
+    problem: Problem,
+    loss: str = "bpr",
+    cosines: bool = False,
 ) -> dict[str, Any]:
     """Every penalty by its name in the engine's Settings, from recipe, fields and defaults.
 
+    loss, cosines: what is learned, which decides the defaults of users and items.
     A feature has a fixed penalty, or a threshold above 0 and one that follows its field's strength.
     """
     if given is None:
@@ -38,14 +50,15 @@ def penalties(
     for name in named:
         if name not in GROUPS and name not in fields:
             raise OptionError(unknown("regularization", name, [*GROUPS, *fields]))
-    item = named.get("item", ITEM)
+    user, item, bias = COSINES if cosines else USUAL[loss]
+    item = named.get("item", item)
     query, query_threshold = _by_feature(space.query, problem.query_groups, named)
     features, feature_threshold = _by_feature(space.item, problem.item_groups, named)
     return {
-        "user": named.get("user", USER),
+        "user": named.get("user", user),
         "positive": item,
         "negative": named.get("negative", item),
-        "bias": named.get("bias", BIAS),
+        "bias": named.get("bias", bias),
         "query": query,
         "features": features,
         "query_threshold": query_threshold,

@@ -81,7 +81,9 @@ def learn(
         if number == recipe.epochs:
             cpu.finish(state)
         had = cpu.seen(state) if seen is None else seen
-        learned = settle_cold(cpu.snapshot(state), problem, had)
+        learned = settle_cold(cpu.snapshot(state), had)
+        if recipe.temperature is not None:
+            learned = with_unit_sides(learned, problem.item_rows)
         return Recommender(
             space, learned, problem.user_rows, problem.item_rows, had, recipe, frame_kind
         )
@@ -174,10 +176,11 @@ def _starts(side: Side) -> np.ndarray:
 def settings_of(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Settings:
     """The recipe's options as an engine wants them."""
     from fmpair.engine.plan import choose_blocks
-    from fmpair.engine.problem import Settings
+    from fmpair.engine.problem import LISTED, Settings
     from fmpair.engine.ranking import all_threads
 
-    own = penalties(recipe.regularization, space, problem)
+    cosines = recipe.temperature is not None
+    own = penalties(recipe.regularization, space, problem, recipe.loss, cosines)
     users = int(np.count_nonzero(tally(problem.user, problem.users)))
     items = int(problem.drawn.sum())
     blocks = recipe.blocks or choose_blocks(users, items, len(problem.user), recipe.factors)
@@ -187,16 +190,19 @@ def settings_of(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Settin
         )
     return Settings(
         seed=recipe.seed, positives=recipe.positives, blocks=blocks, deal_every=DEAL_EVERY,
-        threads=recipe.threads or all_threads(), learn_bias=recipe.item_bias, **own,
+        threads=recipe.threads or all_threads(), learn_bias=recipe.item_bias, loss=recipe.loss,
+        candidates=recipe.candidates if recipe.loss in LISTED else 1,
+        temperature=recipe.temperature or 0.0, negatives=recipe.negatives, power=recipe.power,
+        rank_share=recipe.rank_share, **own,
     )  # fmt: skip
 
 
-def settle_cold(parameters: Parameters, problem: Problem, seen: Rows) -> Parameters:
+def settle_cold(parameters: Parameters, seen: Rows) -> Parameters:
     """Ids never learned from: users get the usual one's vector, items none and a rare one's bias.
 
     Otherwise an item nobody chose would stand above known ones by chance.
     """
-    times = tally(seen.column, problem.items, seen.value)
+    times = tally(seen.column, len(parameters.items), seen.value)
     cold, warm = times == 0, times > 0
     absent = np.diff(seen.start) == 0
     parameters.users[absent] = usual_user(parameters.users, seen)
@@ -205,6 +211,19 @@ def settle_cold(parameters: Parameters, problem: Problem, seen: Rows) -> Paramet
         parameters.items[cold] = 0
         parameters.item_bias[cold] = parameters.item_bias[rare].mean()
     return parameters
+
+
+def with_unit_sides(parameters: Parameters, item_rows: Rows) -> Parameters:
+    """Items of length one and without constants: their products rank as cosines do."""
+    from fmpair.engine.sampling import item_sides
+
+    features, no_bias = parameters.features, np.zeros_like(parameters.item_bias)
+    bias = np.zeros_like(parameters.feature_bias)
+    vectors, _ = item_sides(parameters.items, no_bias, item_rows, features, bias)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    items = parameters.items + vectors / np.maximum(lengths, 1e-6) - vectors
+    _, constants = item_sides(items, no_bias, item_rows, features, bias)
+    return parameters._replace(items=items, item_bias=-constants, feature_bias=bias)
 
 
 def _diverged(recipe: FMPair, space: FeatureSpace, problem: Problem, number: int) -> str:

@@ -1,0 +1,254 @@
+"""The training kernel of every loss and sampler but the default: one cell of the strata plan.
+
+A step is a chosen item and its candidates, all scored with the query built once. The kernel of
+plain pairs (`kernel.py`) is this one with one uniform candidate, and several times as quick at it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from fmpair.engine.kernel import FAST, build_item, mark, move_features
+from fmpair.engine.list_rows import list_dots, list_squares, list_step
+from fmpair.engine.losses import MARGIN, ONE, WARP, ZERO, weigh
+from fmpair.engine.rows import aligned, assign, blend, dot, gather, padded
+from fmpair.engine.sampling import draw_list, weigh_factors
+
+SHORTEST = np.float32(1e-12)  # squared length of a vector that cosines divide by
+
+
+class Rule(NamedTuple):
+    """What a step does. loss: a number of `engine.losses`; candidates: at most so many.
+
+    sharpness: 1 / temperature of cosines, 0 for products; items: how many there are in all blocks.
+    """
+
+    loss: int
+    candidates: int
+    sharpness: np.float32
+    items: int
+
+
+class Room(NamedTuple):
+    """A thread's own arrays. One entry per item of a list, the chosen one first.
+
+    scratch: 0 the query, from 1 on the item sides, then their weighted sum, then zeros.
+    places: 1, 2, ...: where the sides stand. constant, square: of the sides, the latter squared
+    lengths. coef: of an item's vector in the user's way. along, own: of the query and of the side
+    itself in an item's way. chances: see sampling.weigh_factors.
+    """
+
+    scratch: np.ndarray
+    places: np.ndarray
+    member: np.ndarray
+    score: np.ndarray
+    constant: np.ndarray
+    slope: np.ndarray
+    square: np.ndarray
+    coef: np.ndarray
+    along: np.ndarray
+    own: np.ndarray
+    keep: np.ndarray
+    chances: np.ndarray
+
+
+def room_for(candidates: int, factors: int) -> Room:
+    """A thread's arrays for lists of so many candidates."""
+    size = candidates + 1
+    scratch = aligned(np.zeros((size + 3, padded(factors)), np.float32))
+    numbers = (np.ones(size, np.float32) for _ in range(8))
+    places = np.arange(1, size + 1, dtype=np.int32)
+    chances = np.zeros(factors + 1, np.float32)
+    return Room(scratch, places, np.zeros(size, np.int32), *numbers, chances)
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def finish(sharpness, score, constant, square, query_square, start, end):
+    """From products to scores: with constants, or as cosines."""
+    for m in range(start, end):
+        if sharpness > ZERO:
+            square[m] += SHORTEST
+            score[m] *= sharpness / math.sqrt(query_square * square[m])
+        else:
+            score[m] += constant[m]
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def settle(sharpness, score, slope, square, query_square, strength, coef, along, own, size):
+    """From slopes by score to each vector's coefficients; what the query's own vector loses.
+
+    A product moves a side p along q + p (less what moves itself), a cosine along q and against p.
+    """
+    pull = ZERO
+    for m in range(size):
+        slope[m] *= strength
+        coef[m] = slope[m]
+    if sharpness > ZERO:  # else along and own are ones, and stay so
+        for m in range(size):
+            along[m] = sharpness / math.sqrt(query_square * square[m])
+            own[m] = -score[m] / square[m]
+            pull += slope[m] * score[m] / query_square
+            coef[m] *= along[m]
+    return pull
+
+
+@njit(nogil=True, cache=True)
+def move_listed(scratch, table, bias, rate, keep, moves, gather_up, due, member, item_at, start,
+                column, value, slope, size, twice, bias_share, width):  # fmt: skip
+    """The attributes of a list's items, each once, along the sum of its gradients.
+
+    scratch[m + 1]: the way of item m. twice: 1 where that way counts an attribute's own vector,
+    which then is taken out. An attribute that only some of n candidates have is held back by
+    their share. gather_up, due: zeros, one per attribute.
+    """
+    zero, share = np.float32(0.0), np.float32(1.0) / np.float32(max(size - 1, 1))
+    for m in range(size):
+        item = item_at[member[m]]
+        for e in range(start[item], start[item + 1]):
+            gather_up[column[e]] += twice * slope[m] * value[e] * value[e]
+            due[column[e]] += np.float32(1.0) if m == 0 else share
+    for m in range(size):
+        item = item_at[member[m]]
+        for e in range(start[item], start[item + 1]):
+            f = np.int64(column[e])
+            kept = np.float32(1.0)
+            if due[f] > zero:
+                held = (np.float32(1.0) - keep[f]) * min(due[f], np.float32(1.0))
+                bias[f] -= bias_share * held * bias[f]
+                kept = np.float32(1.0) - held - rate[f] * gather_up[f]
+                due[f], gather_up[f] = zero, zero
+                moves[f] += 1
+            gain = rate[f] * slope[m] * value[e]
+            blend(table, f, kept, scratch, m + 1, gain, width)
+            bias[f] += bias_share * gain
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def run_lists(span, walk, block, state, work, tables, query, attributes, sampler, step, rule,
+              taken, room, width):  # fmt: skip
+    """Learn from runs of [span[0], span[1]) with the items [block[0], block[1]).
+
+    walk: from which run to which, counted round and round from the first. taken: as in run_cell.
+    Returns (sum of losses, steps, the state of the random stream).
+    """
+    # As in run_cell, fields are taken out of their tuples once.
+    run_user, run_start, event_item, visits, weight = work
+    users, items, item_bias = tables
+    accept, other, order, spread, depth = sampler
+    scratch, places, member, score, constant, slope, square, coef, along, own, keep, chances = room
+    loss, most, sharpness, all_items = rule
+    if query is not None:
+        (q_table, _, q_moves, q_rate, q_keep), situation, contexts, user_at, profiles = query
+        c_start, c_column, c_value = contexts
+        p_start, p_column, p_value = profiles
+    if attributes is not None:
+        (a_table, a_bias, a_moves, a_rate, a_keep), item_at, item_rows, bias_share = attributes
+        a_start, a_column, a_value = item_rows
+        gather_up, due = np.zeros(len(a_keep), np.float32), np.zeros(len(a_keep), np.float32)
+    twice = ZERO if sharpness > ZERO else ONE
+    whole_way, nothing = len(scratch) - 2, len(scratch) - 1
+    first_item, count = block[0], block[1] - block[0]
+    query_square = ONE
+    logs, steps = 0.0, 0
+    for r in range(walk[0], walk[1]):
+        run = span[0] + r % (span[1] - span[0])
+        start, stop = np.int64(run_start[run]), np.int64(run_start[run + 1])
+        free = count - mark(event_item, start, stop, first_item, taken)
+        u = np.int64(run_user[run])
+        for e in range(start, stop if free > 0 else start):
+            for _ in range(1 if len(visits) == 0 else np.int64(visits[e])):
+                if query is not None:
+                    p, p_end, c, c_end = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+                    if len(p_column) > 0:
+                        p, p_end = p_start[user_at[u]], p_start[user_at[u] + 1]
+                    if len(situation) > 0:
+                        c, c_end = c_start[situation[e]], c_start[situation[e] + 1]
+                    gather(scratch, 0, users, u, q_table, c, c_end, c_column, c_value, width)
+                    gather(scratch, 0, scratch, 0, q_table, p, p_end, p_column, p_value, width)
+                else:
+                    assign(scratch, 0, users, u, width)
+                weigh_factors(scratch, order, spread, chances)
+                if sharpness > ZERO:
+                    query_square = dot(scratch, 0, scratch, 0, width) + SHORTEST
+                size = 1 + (most if loss == WARP else min(most, free))
+                member[0] = event_item[e]
+                state = draw_list(state, np.uint64(count), taken, loss == WARP, member, size,
+                                  first_item, accept, other, order, chances, scratch,
+                                  depth)  # fmt: skip
+                # All are scored at once; WARP scores until one stands too high.
+                tries = 0
+                for n in range(size if loss == WARP else 1):
+                    here, end = (n, n + 1) if loss == WARP else (0, size)
+                    if attributes is not None:
+                        for m in range(here, end):
+                            i = np.int64(member[m])
+                            a, a_end = a_start[item_at[i]], a_start[item_at[i] + 1]
+                            constant[m] = build_item(
+                                scratch, m + 1, items, i, a_table, a_bias, a, a_end, a_column,
+                                a_value, width,
+                            )  # fmt: skip
+                            constant[m] += item_bias[i]
+                        list_dots(scratch, scratch, places, score, here, end, width)
+                        if sharpness > ZERO:
+                            list_squares(scratch, places, square, here, end, width)
+                    else:
+                        for m in range(here, end):
+                            constant[m] = item_bias[member[m]]
+                        list_dots(scratch, items, member, score, here, end, width)
+                        if sharpness > ZERO:
+                            list_squares(items, member, square, here, end, width)
+                    finish(sharpness, score, constant, square, query_square, here, end)
+                    if n > 0 and score[0] - score[n] < MARGIN and not taken[member[n] - first_item]:
+                        tries = n
+                        break
+                steps += 1
+                strength = ONE
+                if loss == WARP:
+                    if tries == 0:
+                        continue
+                    size, member[1], score[1], square[1] = 2, member[n], score[n], square[n]
+                    assign(scratch, 2, scratch, tries + 1, width)
+                    rank = (all_items - 1) // tries
+                    strength = np.float32(math.log1p(rank) / math.log1p(all_items - 1))
+                logs += strength * weigh(loss, score, slope, size)
+                if len(weight) > 0:
+                    strength *= weight[e]
+                pull = settle(sharpness, score, slope, square, query_square, strength, coef, along,
+                              own, size)  # fmt: skip
+                share = ONE / np.float32(size - 1)
+                bad = ONE - (ONE - step.keep_bad) * share
+                bad_bias = ONE - (ONE - step.keep_bias) * share
+                for m in range(size):
+                    i, gain = np.int64(member[m]), step.item_rate * slope[m]
+                    keep[m] = step.keep_good if m == 0 else bad
+                    kept_bias = step.keep_bias if m == 0 else bad_bias
+                    item_bias[i] = kept_bias * item_bias[i] + step.bias_rate * slope[m]
+                    keep[m] += gain * (own[m] - twice) if attributes is None else -gain * twice
+                if attributes is not None:
+                    gather(scratch, whole_way, scratch, nothing, scratch, 0, size, places, coef,
+                           width)  # fmt: skip
+                    blend(scratch, whole_way, ONE, scratch, 0, -pull, width)
+                    for m in range(size):
+                        i, gain = np.int64(member[m]), step.item_rate * slope[m]
+                        blend(scratch, m + 1, own[m], scratch, 0, along[m], width)
+                        blend(items, i, keep[m], scratch, m + 1, gain, width)
+                    assign(scratch, 0, scratch, whole_way, width)
+                    move_listed(
+                        scratch, a_table, a_bias, a_rate, a_keep, a_moves, gather_up, due, member,
+                        item_at, a_start, a_column, a_value, slope, size, twice, bias_share, width,
+                    )  # fmt: skip
+                else:
+                    list_step(scratch, items, member, coef, keep, size, step.item_rate, pull, width)
+                blend(users, u, step.keep_user, scratch, 0, step.user_rate, width)
+                if query is not None:
+                    move_features(scratch, q_table, q_rate, q_keep, q_moves, p, p_end, p_column,
+                                  p_value, ONE, width)  # fmt: skip
+                    move_features(scratch, q_table, q_rate, q_keep, q_moves, c, c_end, c_column,
+                                  c_value, ONE, width)  # fmt: skip
+        for e in range(start, stop):
+            taken[event_item[e] - first_item] = 0
+    return logs, steps, state

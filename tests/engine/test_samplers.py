@@ -1,0 +1,118 @@
+"""Where negatives come from: the right odds, never a seen item, and the engines agree."""
+
+import numpy as np
+import pytest
+from engine.problems import parameters_of, problem_of, settings_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmpair.arrays import empty_rows
+from fmpair.engine import cpu, reference
+from fmpair.engine.problem import Parameters
+from fmpair.engine.sampling import alias_table, item_sides, ordering, pieces
+
+KINDS = {
+    "popularity": {"negatives": "popularity", "power": 0.7},
+    "popularity, softmax": {"negatives": "popularity", "loss": "softmax", "candidates": 3},
+    "adaptive": {"negatives": "adaptive", "rank_share": 0.3},
+    "adaptive, softmax": {"negatives": "adaptive", "loss": "softmax", "candidates": 3},
+    "adaptive, cosines": {"negatives": "adaptive", "loss": "warp", "candidates": 3,
+                          "temperature": 0.5},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", ["", "cua"])
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_cpu_engine_learns_what_the_reference_learns(kind, blocks, parts):
+    problem = problem_of(parts, events=60, weights=True)
+    start, settings = parameters_of(problem), settings_of(blocks=blocks, **KINDS[kind])
+    slow, fast = (e.begin(problem, start, settings) for e in (reference, cpu))
+    for number in (1, 2, 3):
+        losses = [reference.epoch(slow, number, 0.05), cpu.epoch(fast, number, 0.05)]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    for name, wanted, got in zip(Parameters._fields, reference.snapshot(slow), cpu.snapshot(fast)):
+        np.testing.assert_allclose(got, wanted, atol=3e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["popularity", "adaptive"])
+def test_any_number_of_threads_gives_the_same_bits(kind):
+    problem = problem_of("", users=60, items=80, events=2000)
+    start, results = parameters_of(problem), set()
+    for threads in (1, 2):
+        state = cpu.begin(problem, start, settings_of(blocks=4, threads=threads, **KINDS[kind]))
+        for number in (1, 2, 3):
+            cpu.epoch(state, number, 0.05)
+        results.add(b"".join(table.tobytes() for table in cpu.snapshot(state)))
+    assert len(results) == 1
+
+
+@given(st.lists(st.floats(0, 1000), min_size=1, max_size=30).filter(lambda w: sum(w) > 0))
+def test_an_alias_table_gives_every_item_its_share(weights):
+    weight = np.array(weights)
+    accept, other = alias_table(weight)
+    kept = (accept.astype(float) + 1) / 2**32
+    chance = kept.copy()
+    np.add.at(chance, other, 1 - kept)
+    np.testing.assert_allclose(chance / len(weight), weight / weight.sum(), atol=1e-6)
+
+
+def test_items_without_events_are_drawn_alike_where_no_item_has_any():
+    accept, _ = alias_table(np.zeros(4))
+    assert (accept == 2**32 - 1).all()
+
+
+def drawn(negatives, **options):
+    """(the problem, its choices, in one block and with nothing learned)."""
+    problem = problem_of("", users=200, items=30, events=1500)
+    start = parameters_of(problem)
+    settings = settings_of(negatives=negatives, **options)
+    state = reference.begin(problem, start, settings)
+    reference.epoch(state, 1, 0.0)
+    return problem, state.parameters, list(reference._choices(state, 0, 0, 1))
+
+
+@pytest.mark.parametrize("negatives", ["uniform", "popularity", "adaptive"])
+def test_a_negative_is_never_an_item_the_user_has(negatives):
+    problem, _, choices = drawn(negatives)
+    had = set(zip(problem.user.tolist(), problem.item.tolist()))
+    assert choices and not any((c.u, c.j) in had for c in choices)
+
+
+def test_popular_items_are_drawn_more_often_the_higher_the_power():
+    means = []
+    for power in (0.0, 1.0, 3.0):
+        problem, _, choices = drawn("popularity", power=power)
+        times = np.bincount(problem.item, minlength=problem.items)
+        means.append(times[[c.j for c in choices]].mean())
+    assert means[0] < means[1] < means[2]
+
+
+def test_adaptive_negatives_are_those_the_model_ranks_high():
+    ranks = []
+    for negatives, share in (("uniform", 1.0), ("adaptive", 0.3), ("adaptive", 0.05)):
+        _, tables, choices = drawn(negatives, rank_share=share)
+        scores = tables.users @ tables.items.T + tables.item_bias
+        order = scores.argsort(axis=1)[:, ::-1].argsort(axis=1)
+        ranks.append(np.mean([order[c.u, c.j] for c in choices]))
+    assert ranks[2] < ranks[1] < ranks[0]
+
+
+def test_items_are_ordered_by_each_factor_and_by_their_constants():
+    vectors = np.array([[3.0, 0.0], [1.0, 5.0], [2.0, 4.0]])
+    found = ordering(vectors, np.array([0.1, 0.3, 0.2]), settings_of())
+    assert found.order.tolist() == [[1, 2, 0], [0, 2, 1], [0, 2, 1]]
+
+
+def test_items_without_attributes_are_their_own_sides():
+    problem = problem_of("")
+    tables = parameters_of(problem)
+    vectors, constants = item_sides(*tables[1:3], empty_rows(problem.items), *tables[4:])
+    np.testing.assert_array_equal(vectors, tables.items)
+    np.testing.assert_allclose(constants, tables.item_bias, atol=1e-6)
+
+
+def test_a_long_cell_is_ordered_anew_in_between():
+    assert pieces(100, 50_000, 1000).tolist() == [0, 20, 40, 60, 80, 100]
+    assert pieces(100, 50, 1000).tolist() == [0, 100]
+    assert pieces(1, 50_000, 10).tolist() == [0, 1]
