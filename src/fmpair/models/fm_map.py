@@ -1,0 +1,93 @@
+"""FM-Map: a factorization machine that maps events to 1 and unobserved pairs to -1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fmpair.arrays import Rows
+from fmpair.data import as_dataset
+from fmpair.features import FeatureSpace
+from fmpair.models import option
+from fmpair.models.fm import chosen_or_not
+from fmpair.models.machine import MachineScorer, restored
+from fmpair.models.pointwise import Strength, train
+from fmpair.models.ranker import Ranker
+from fmpair.models.training import Epoch
+from fmpair.models.validation import best_epoch
+
+LEARNERS = ("als", "sgd")
+# Found on a validation part of MovieLens 100K, see docs/models/fm.md.
+USUAL = {
+    "als": Strength(ids=1.1, fields=6, linear=1.1, power=0.5),
+    "sgd": Strength(ids=0.1, fields=0.1, linear=0.1),
+}
+
+
+@dataclass(frozen=True)
+class FMMap:
+    """A point-wise ranker: events are 1, as many uniform unobserved pairs -1, the error squared.
+
+    factors: length of the vectors. epochs: passes over the examples.
+    learner: als (least squares coordinate by coordinate) or sgd.
+    learning_rate: step length of sgd; it falls in a straight line to a tenth of itself.
+    regularization: one number, or a mapping with any of user, item, bias, context, user_features,
+        item_features, or the name of a field.
+    initial_sd: standard deviation of the first vectors, those of fields too.
+    fields: options by column, see `Field`.
+    threads: None uses all cores; the model does not depend on it. seed: the model does.
+    """
+
+    factors: int = 16
+    epochs: int = 50
+    learner: str = "als"
+    learning_rate: float = 0.02
+    regularization: float | Mapping[str, float] | None = None
+    initial_sd: float = 0.1
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    threads: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        option.whole("factors", self.factors, 0)
+        option.whole("epochs", self.epochs, 1)
+        option.whole("seed", self.seed, 0)
+        option.one_of("learner", self.learner, LEARNERS)
+        option.positive("learning_rate", self.learning_rate)
+        option.not_negative("initial_sd", self.initial_sd)
+        option.threads(self.threads)
+        option.regularization(self.regularization)
+
+    def train(self, data: Any) -> Iterator[Epoch]:
+        """Learn pass by pass; the caller owns the loop and may stop at any time."""
+        events = as_dataset(data)
+        parts = chosen_or_not(events, self.seed)
+        return train(self, events, parts, False, USUAL[self.learner])
+
+    def fit(
+        self, data: Any, *, seed: int | None = None,
+        progress: bool | Callable[[Epoch], None] = False,
+    ) -> Ranker:  # fmt: skip
+        """Learn from a Dataset or a frame (user, item, every other column context)."""
+        recipe = self if seed is None else replace(self, seed=seed)
+        fitted: Any = best_epoch(recipe.train(data), None, progress, recipe.epochs)
+        return fitted
+
+    def restore(
+        self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
+    ) -> MachineScorer:
+        """The scorer of a saved model."""
+        return restored(arrays, space)
+
+    def options(self) -> dict[str, Any]:
+        """The options as plain values; threads are left out, since no result depends on them."""
+        fields = {name: option.field_options(f) for name, f in self.fields.items()}
+        return option.plain(self) | {"fields": fields}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> FMMap:
+        """A recipe from plain values; unknown names are refused."""
+        return option.recipe(cls, options)
