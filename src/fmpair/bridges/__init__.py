@@ -1,0 +1,1 @@
+"""Recipes that let other libraries learn; of what they learned, arrays are kept."""

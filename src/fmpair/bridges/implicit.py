@@ -1,0 +1,97 @@
+"""implicit: alternating least squares, BPR, logistic factorization, item neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fmpair.arrays import Rows
+from fmpair.bridges.border import foreign, made
+from fmpair.bridges.factors import without_constants
+from fmpair.bridges.matrix import csr
+from fmpair.bridges.recipe import check
+from fmpair.bridges.requirement import Requirement
+from fmpair.data import as_dataset
+from fmpair.features import FeatureSpace
+from fmpair.models import option
+from fmpair.models.folding import folded
+from fmpair.models.interactions import interactions
+from fmpair.models.neighbourhood import ItemNeighbours, rows_from
+from fmpair.models.ranker import Ranker
+from fmpair.models.recommender import Recommender
+
+REQUIREMENT = Requirement("implicit", "implicit", "implicit")
+FACTORS = {
+    "als": ("als", "AlternatingLeastSquares"),
+    "bpr": ("bpr", "BayesianPersonalizedRanking"),
+    "lmf": ("lmf", "LogisticMatrixFactorization"),
+}
+NEIGHBOURS = {
+    "item-knn": ("nearest_neighbours", "ItemItemRecommender"),
+    "cosine": ("nearest_neighbours", "CosineRecommender"),
+    "tfidf": ("nearest_neighbours", "TFIDFRecommender"),
+    "bm25": ("nearest_neighbours", "BM25Recommender"),
+}
+MODELS = {**FACTORS, **NEIGHBOURS}
+
+
+@dataclass(frozen=True)
+class Implicit:
+    """A model of implicit, learned from the sum of the weights of each user's items.
+
+    model: als, bpr, lmf, or neighbours by item-knn, cosine, tfidf, bm25.
+    settings: the model's own options by implicit's names, such as {"factors": 64}.
+    threads: None uses all cores. seed: with several threads BPR differs from run to run.
+    """
+
+    model: str = "als"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    threads: int | None = None
+    seed: int = 0
+    requirement: ClassVar[Requirement] = REQUIREMENT
+    require = staticmethod(REQUIREMENT.check)
+    provenance = staticmethod(REQUIREMENT.provenance)
+
+    def __post_init__(self) -> None:
+        option.one_of("model", self.model, tuple(MODELS))
+        check(self)
+
+    def fit(self, data: Any) -> Recommender | Ranker:
+        """Factors as a Recommender, neighbours as a Ranker."""
+        events = as_dataset(data)
+        module, name = MODELS[self.model]
+        make = getattr(REQUIREMENT.load(module), name)
+        what = f"implicit's {self.model}"
+        usual: dict[str, Any] = {"num_threads": self.threads or 0}  # 0: all
+        if self.model in FACTORS:
+            usual["random_state"] = self.seed
+        rows = interactions(events, "linear")
+        with foreign(what):
+            model = made(what, make, self.settings, **usual)
+            model.fit(csr(rows, len(events.items)), show_progress=False)
+        if self.model in FACTORS:
+            factors = (_on_host(table) for table in (model.user_factors, model.item_factors))
+            return folded(self, events, *without_constants(events, *factors))
+        near = model.similarity.T.tocsr()
+        similar = Rows(near.indptr.astype(np.int64), near.indices, near.data.astype(np.float32))
+        return Ranker.of(self, events, ItemNeighbours(rows, similar, events.items))
+
+    def restore(
+        self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
+    ) -> ItemNeighbours:
+        return ItemNeighbours(rows_from(arrays, "own"), rows_from(arrays, "near"), space.items)
+
+    def options(self) -> dict[str, Any]:
+        return option.plain(self)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Implicit:
+        return option.recipe(cls, options)
+
+
+def _on_host(factors: Any) -> np.ndarray:
+    """Factors as a NumPy array, wherever they were learned."""
+    return factors.to_numpy() if hasattr(factors, "to_numpy") else factors

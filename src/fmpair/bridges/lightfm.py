@@ -1,0 +1,124 @@
+"""lightfm-next: BPR, WARP and their kin over ids and attributes of users and items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fmpair.arrays import Rows, empty_rows, group_rows, join_rows
+from fmpair.bridges.border import foreign, made
+from fmpair.bridges.matrix import csr
+from fmpair.bridges.recipe import check
+from fmpair.bridges.requirement import Requirement
+from fmpair.data import Dataset, as_dataset
+from fmpair.engine.problem import Parameters
+from fmpair.features import FeatureSpace
+from fmpair.models import option
+from fmpair.models.interactions import interactions
+from fmpair.models.recommender import Recommender
+from fmpair.models.training import settle_cold
+
+REQUIREMENT = Requirement("lightfm", "lightfm-next", "lightfm")
+LOSSES = ("bpr", "warp", "warp-kos", "logistic")
+
+
+@dataclass(frozen=True)
+class LightFM:
+    """A user is the sum of the vectors of its id and its attributes, and so is an item.
+
+    loss: bpr, warp, warp-kos or logistic. epochs: passes over the events.
+    fields, normalize: how columns become features, as in `FMPair`; contexts it cannot use.
+    settings: LightFM's own options by its names, such as {"no_components": 64}.
+    threads: None uses all cores. seed: with several threads results differ from run to run.
+    """
+
+    loss: str = "warp"
+    epochs: int = 30
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    normalize: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    threads: int | None = None
+    seed: int = 0
+    requirement: ClassVar[Requirement] = REQUIREMENT
+    require = staticmethod(REQUIREMENT.check)
+    provenance = staticmethod(REQUIREMENT.provenance)
+
+    def __post_init__(self) -> None:
+        option.one_of("loss", self.loss, LOSSES)
+        option.whole("epochs", self.epochs, 1)
+        check(self)
+
+    def fit(self, data: Any) -> Recommender:
+        """A recommender in which new users may be described by their attributes."""
+        from fmpair.engine.ranking import all_threads
+
+        events = as_dataset(data)
+        space = FeatureSpace.fit(events, self.fields, self.normalize)
+        user_rows = space.user_rows(events.user_table, len(space.users))
+        item_rows = space.item_rows(events.item_table, len(space.items))
+        make, what = REQUIREMENT.load().LightFM, f"lightfm's {self.loss}"
+        chosen, weight = _interactions(events)
+        with foreign(what):
+            model = made(what, make, self.settings, loss=self.loss, random_state=self.seed)
+            model.fit(
+                chosen,
+                user_features=_with_ids(user_rows, space.query.size),
+                item_features=_with_ids(item_rows, space.item.size),
+                sample_weight=weight,
+                epochs=self.epochs,
+                num_threads=self.threads or all_threads(),
+            )
+        learned = settle_cold(_parameters(model, space), events.seen)
+        return Recommender(
+            space, _items_folded(learned, item_rows), user_rows, empty_rows(len(space.items)),
+            events.seen, self, events.frame_kind,
+        )  # fmt: skip
+
+    def options(self) -> dict[str, Any]:
+        fields = {name: option.field_options(f) for name, f in self.fields.items()}
+        return {**option.plain(self), "fields": fields}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> LightFM:
+        return option.recipe(cls, options)
+
+
+def _interactions(data: Dataset) -> tuple[Any, Any]:
+    """(ones where a user chose an item, their weights or None), as lightfm wants them."""
+    weight = csr(interactions(data, "linear"), len(data.items)).tocoo()
+    chosen = weight.copy()
+    chosen.data = np.ones_like(weight.data)
+    return chosen, weight if data.column("weight") is not None else None
+
+
+def _with_ids(rows: Rows, size: int) -> Any:
+    """csr [ids, ids + features]: each id's own feature, then its attributes."""
+    every = np.arange(rows.size)
+    ids = group_rows(every, every, rows.size)
+    shifted = rows._replace(column=(rows.column + rows.size).astype(np.int32))
+    return csr(join_rows([ids, shifted]), rows.size + size)
+
+
+def _parameters(model: Any, space: FeatureSpace) -> Parameters:
+    """What lightfm learned, by id and by attribute. Users' biases change no ranking."""
+    users, items = len(space.users), len(space.items)
+    query = model.user_embeddings[users:]
+    for offset, encoder in space.query.of_role("context"):
+        query[offset : offset + encoder.size] = 0  # it was never told of contexts
+    return Parameters(
+        model.user_embeddings[:users], model.item_embeddings[:items], model.item_biases[:items],
+        query, model.item_embeddings[items:], model.item_biases[items:],
+    )  # fmt: skip
+
+
+def _items_folded(p: Parameters, rows: Rows) -> Parameters:
+    """Item attributes added to their items: unlike an FM, lightfm has no pairs within a side."""
+    return p._replace(
+        items=p.items + rows.dot(p.features),
+        item_bias=p.item_bias + rows.dot(p.feature_bias[:, None])[:, 0],
+        features=np.zeros_like(p.features),
+        feature_bias=np.zeros_like(p.feature_bias),
+    )

@@ -1,0 +1,90 @@
+"""The other side of the bridge to RecBole: run by a Python that has RecBole and not fmpair.
+
+    python recbole_worker.py FOLDER
+
+The folder holds job.json (model, settings, seed, threads, columns, users, items) and the events
+in events/events.inter, whose ids are numbers. Left behind is scores.npy, float32 [users, items],
+NaN where there is none.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+USERS_AT_ONCE = 64
+ALL_EVENTS = {"split": {"RS": [1, 0, 0]}, "order": "RO", "group_by": None, "mode": "full"}
+
+
+def main(folder: Path) -> None:
+    job = json.loads((folder / "job.json").read_text("utf-8"))
+    _check_known(job["model"])
+    import_module("torch").set_num_threads(job["threads"])
+    config = _config(folder, job)
+    data = import_module("recbole.data")
+    dataset = data.create_dataset(config)
+    model = _trained(config, dataset)
+    np.save(folder / "scores.npy", _scores(model, dataset, (job["users"], job["items"])))
+
+
+def _check_known(model: str) -> None:
+    """Only general recommenders learn from nothing but who chose what."""
+    known = vars(import_module("recbole.model.general_recommender"))
+    names = [name for name, value in known.items() if isinstance(value, type)]
+    if model not in names:
+        raise LookupError(f"unknown general recommender {model!r}. Known: {', '.join(names)}")
+
+
+def _config(folder: Path, job: dict[str, Any]) -> Any:
+    """RecBole's configuration: the job's settings, and all events to learn from."""
+    usual = {
+        "seed": job["seed"], "reproducibility": True, "show_progress": False,
+        "load_col": {"inter": job["columns"]}, "eval_args": ALL_EVENTS,
+        "data_path": str(folder), "checkpoint_dir": str(folder / "saved"),
+    }  # fmt: skip
+    make = import_module("recbole.config").Config
+    config = make(job["model"], "events", config_dict={**usual, **job["settings"]})
+    import_module("recbole.utils").init_seed(config["seed"], config["reproducibility"])
+    return config
+
+
+def _trained(config: Any, dataset: Any) -> Any:
+    """The model after all its epochs; without held-out events nothing stops it early."""
+    loading = import_module("recbole.data.utils")
+    names = import_module("recbole.utils")
+    parts = dataset.build()
+    sampler = loading.create_samplers(config, dataset, parts)[0]
+    loader = loading.get_dataloader(config, "train")
+    train = loader(config, parts[0], sampler, shuffle=config["shuffle"])
+    model = names.get_model(config["model"])(config, train.dataset).to(config["device"])
+    trainer = names.get_trainer(config["MODEL_TYPE"], config["model"])(config, model)
+    trainer.fit(train, saved=False, show_progress=False)
+    return model
+
+
+def _scores(model: Any, dataset: Any, shape: tuple[int, int]) -> np.ndarray:
+    """float32 [users, items] in the numbers of the events' file."""
+    torch, data = import_module("torch"), import_module("recbole.data.interaction")
+    known_users, known_items = (
+        np.array(dataset.field2id_token[name][1:], np.int64) for name in ("user_id", "item_id")
+    )
+    out = np.full(shape, np.nan, np.float32)
+    model.eval()
+    with torch.no_grad():
+        for first in range(0, len(known_users), USERS_AT_ONCE):
+            part = known_users[first : first + USERS_AT_ONCE]
+            own = torch.arange(first + 1, first + 1 + len(part))  # 0 is RecBole's padding
+            asked = data.Interaction({"user_id": own}).to(model.device)
+            scores = model.full_sort_predict(asked).view(len(part), -1)
+            out[np.ix_(part, known_items)] = scores.cpu().numpy()[:, 1:]
+    return out
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv.pop())  # RecBole reads the command line too
+    main(place)

@@ -1,0 +1,58 @@
+"""The scores of every user for every item, written out: for models that have no shorter form."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+
+from fmpair.data import Dataset
+from fmpair.errors import TrainingError
+
+SHARE = 0.5  # of the machine's memory that one table may take
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A scorer that looks scores up: float32 [users, items]."""
+
+    table: np.ndarray
+    strangers: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, table: np.ndarray) -> Table:
+        """With items that a model has no score for below all others of the user."""
+        usable = np.isfinite(table)
+        lowest = np.where(usable, table, np.inf).min(axis=1, keepdims=True, initial=np.inf)
+        lowest[np.isinf(lowest)] = 0
+        return cls(np.where(usable, table, lowest - 1).astype(np.float32))
+
+    def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
+        return self.table[users]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"table": self.table}
+
+
+def empty_table(what: str, data: Dataset) -> np.ndarray:
+    """float32 [users, items] of NaN, for scores to be written into; refused where too large."""
+    shape = len(data.users), len(data.items)
+    needed, most = 4 * shape[0] * shape[1], SHARE * memory()
+    if needed > most:
+        raise TrainingError(
+            f"{what} has scores for {shape[0]:,} users and {shape[1]:,} items, which take "
+            f"{needed / 2**30:,.1f} GB of memory, and {most / 2**30:,.1f} GB are allowed: filter "
+            "the events to a denser core first"
+        )
+    return np.full(shape, np.nan, np.float32)
+
+
+def memory() -> int:
+    """Bytes of memory this machine has; 8 GB where it does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 8 << 30
