@@ -85,6 +85,13 @@ def group_rows(
     return Rows(start, (key & 0xFFFFFFFF).astype(np.int32), value)
 
 
+def renumbered(rows: Rows, place: np.ndarray) -> Rows:
+    """Rows over other columns: place gives each column's new number, -1 leaves it out."""
+    column = place[rows.column]
+    kept = column >= 0
+    return group_rows(rows.owner[kept], column[kept], rows.size, rows.value[kept])
+
+
 def add_repeats(rows: Rows) -> Rows:
     """Sorted rows in which a column occurs once per row; the values of repeats are added up."""
     key = _keys(rows.owner, rows.column)

@@ -14,13 +14,20 @@ CHOICES = ("random", "popular", "rated")
 
 
 def with_sources(
-    data: Dataset, target: str, *, most: int = 20, choose: str = "random", seed: int = 0
+    data: Dataset,
+    target: str,
+    *,
+    most: int = 20,
+    choose: str = "random",
+    seed: int = 0,
+    everyone: bool = False,
 ) -> Dataset:
     """The events of the target domain, with each user's items of every other domain as attributes.
 
     Each source domain becomes a multi-valued user column `source_<domain>` of at most `most` items:
     random ones, the most popular, or the highest rated. Their values sum to one per domain
     (the paper's 1/|I_j(u)|); Field(normalize=False) makes them binary.
+    everyone: users without an event in the target stay too, known by their attributes.
     """
     if "domain" not in data.columns.columns:
         raise DataError("cross-domain features need a domain column, and the data have none")
@@ -41,7 +48,16 @@ def with_sources(
         if lists.name in table.columns:
             raise DataError(f"the user table has a column {lists.name!r} already: rename it")
         table = table.with_columns(lists) if table.width else lists.to_frame()
-    return replace(data, user_table=table).take(_where(domain_of, target)).compact()
+    return only_domain(replace(data, user_table=table), target, everyone)
+
+
+def only_domain(data: Dataset, domain: str, everyone: bool = False) -> Dataset:
+    """The events and items of one domain, and its users; everyone: all users."""
+    kept = data.take(_where(data.columns["domain"], domain))
+    small = kept.compact()
+    if not everyone:
+        return small
+    return replace(small, users=kept.users, user=kept.user, user_table=kept.user_table)
 
 
 def _where(values: pl.Series, value: str) -> np.ndarray:
