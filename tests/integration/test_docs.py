@@ -1,4 +1,4 @@
-"""The Python of the README and of docs/*.md runs as it is printed, page by page.
+"""The Python of the README and of docs/ runs as it is printed, page by page.
 
 The blocks of a page run in order, in one namespace and in one folder. A fence ``python no-run``
 is left alone. A fence ``output`` right after a block must be what the block prints; figures that
@@ -73,7 +73,7 @@ def without_trailing_blanks(text):
     return [line.rstrip() for line in text.strip("\n").splitlines()]
 
 
-PAGES = [page for page in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))) if blocks_of(page)]
+PAGES = [page for page in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))) if blocks_of(page)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -186,6 +186,12 @@ def test_a_later_format_is_refused_with_the_way_to_upgrade(saved, tmp_path):
     refused(rewritten(saved, format=2), tmp_path / "m", "format 2.*reads up to 1: upgrade")
 
 
+def test_a_file_from_before_there_were_two_kinds_of_fitted_models_is_read(saved, tmp_path):
+    path = tmp_path / "m"
+    path.write_bytes(rewritten(saved, fitted=None))
+    assert load(path).recommend("u1").equals(MODEL.recommend("u1"))
+
+
 def test_a_recipe_or_option_of_another_version_is_named(saved, tmp_path):
     refused(rewritten(saved, recipe="Oracle"), tmp_path / "m", "'Oracle'.*does not know")
     options = {**MODEL.recipe.options(), "magic": 1}

@@ -76,7 +76,7 @@ def hand_written_bpr_mf(recipe, data):
         rate = recipe.learning_rate * (
             1 - (1 - LAST_RATE) * (number - 1) / max(recipe.epochs - 1, 1)
         )
-        for pair in reference._pairs(state, 0, 0, number):
+        for pair in reference._choices(state, 0, 0, number):
             w, hi, hj = users[pair.u].copy(), items[pair.i].copy(), items[pair.j].copy()
             slope = 1 / (1 + np.exp(w @ hi - w @ hj))
             users[pair.u] += rate * (slope * (hi - hj) - recipe.regularization * w)

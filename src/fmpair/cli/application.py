@@ -8,9 +8,39 @@ import typer
 from typer.core import TyperGroup
 
 from fmpair import __version__
-from fmpair.cli import ask, data, demo, doctor, fit
+from fmpair.cli import (
+    ask,
+    config,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    fit,
+    migrate,
+    models,
+    report,
+    running,
+)
 
-VERBS = ("demo", "fit", "recommend", "similar", "explain", "data", "doctor")
+VERBS = (
+    "demo",
+    "init",
+    "validate",
+    "schema",
+    "migrate",
+    "run",
+    "estimate",
+    "report",
+    "compare",
+    "fit",
+    "evaluate",
+    "recommend",
+    "similar",
+    "explain",
+    "data",
+    "models",
+    "doctor",
+)
 
 
 class Verbs(TyperGroup):
@@ -47,9 +77,18 @@ def command() -> Any:
     app = typer.Typer(cls=Verbs, add_completion=False)
     app.callback()(_start)
     app.command()(demo.demo)
+    for about_files in (config.init, config.validate, config.schema):
+        app.command()(about_files)
+    app.command()(migrate.migrate)
+    app.command()(running.run)
+    app.command()(running.estimate)
+    app.command()(report.report)
+    app.command()(report.compare)
     app.command()(fit.fit)
+    app.command()(evaluate.command())
     for verb in (ask.recommend, ask.similar, ask.explain):
         app.command()(verb)
     app.add_typer(data.app(), name="data")
+    app.add_typer(models.app(), name="models")
     app.command()(doctor.doctor)
     return typer.main.get_command(app)

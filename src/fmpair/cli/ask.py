@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,11 +15,11 @@ from fmpair.errors import DataError, OptionError
 if TYPE_CHECKING:
     import polars as pl
 
-    from fmpair.models.recommender import Recommender
+    from fmpair.models.artifact import Model as Fitted
 
 TERMS_ON_A_TERMINAL = 12
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file that `fit` wrote.")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file, or a run folder.")]
 Count = Annotated[int, typer.Option("-n", help="How many.")]
 Context = Annotated[
     list[str] | None,
@@ -132,10 +133,17 @@ def _term(query: str, item: str) -> str:
     return item if " x " in item else f"{item} for anyone"
 
 
-def _load(path: str) -> Recommender:
-    """The model, giving polars frames whatever kind it was fitted with."""
+def _load(path: str) -> Fitted:
+    """The model, giving polars frames whatever kind it was fitted with.
+
+    path: a model file, or the folder of a run, which holds its winner.
+    """
     from fmpair.models.artifact import load
 
+    if Path(path).is_dir():
+        from fmpair.experiment.folder import model_of
+
+        path = str(model_of(path))
     return load(path).replaced(frame_kind="polars")
 
 

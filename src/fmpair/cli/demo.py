@@ -1,64 +1,78 @@
-"""`demo`: fmpair at work on generated data."""
+"""`demo`: fmpair at work on generated data: an experiment, its report, and one user's lists."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fmpair.cli.ask import explanation
+from fmpair.cli.running import carried_out, comparison, conclude
 from fmpair.cli.show import busy, show, table
 
 if TYPE_CHECKING:
     from fmpair.data.synthetic import World
-    from fmpair.evaluation.demonstration import Trial
+    from fmpair.experiment.results import Results
     from fmpair.models.recommender import Recommender
 
+FILE = Path(__file__).with_name("demo.yaml")
 DAY, NIGHT = "morning", "night"
 TERMS = 5
 
 
 def demo(
+    folder: Annotated[
+        Path, typer.Option("--folder", "-f", metavar="DIR", help="Where results go.")
+    ] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="Another seed makes another world.")] = 0,
 ) -> None:
-    """See what context is worth, on generated data, in under a minute."""
+    """See what context is worth: an experiment on generated data, and its report."""
+    from fmpair.config.read import read
     from fmpair.data import synthetic
-    from fmpair.evaluation import demonstration
+    from fmpair.evaluation.demonstration import busiest_user
+    from fmpair.models.artifact import load
 
+    choices = [f"data.generate.seed={seed}", f"output.folder={folder.absolute()}"]
+    experiment = read(FILE, choices)
     with busy("making a world of users who choose in context"):
-        world = synthetic.make(seed=seed)
-        train, test = demonstration.parts(world, seed)
-    show(_introduction(world, len(train), len(test)))
-    with busy("training and ranking (the first time also compiling)"):
-        results = list(demonstration.trials(world, seed))
-    show(_comparison(results, demonstration.METRICS))
-    model = next(trial.model for trial in reversed(results) if trial.model)
-    user = world.data.users.ids[demonstration.busiest_user(train)]
-    show(*_lists(world, model, user), _next_steps(user))
+        world = synthetic.make(**(experiment.data.generate or {}))
+    show(_introduction(world))
+    results = carried_out(experiment)
+    model: Any = load(folder / "model.fmpair")
+    user = world.data.users.ids[busiest_user(world.data)]
+    show(comparison(results), _ceiling(world, results), *_lists(world, model, user))
+    show(_next_steps(user, folder))
+    conclude(results)
 
 
-def _introduction(world: World, train: int, test: int) -> str:
+def _introduction(world: World) -> str:
     data = world.data
     return (
         f"{len(data.users):,} generated users chose among {len(data.items):,} books, albums, "
         f"films and games, {len(data):,} times.\n"
-        "What they choose depends on their taste, the time of day and the place.\n"
-        f"Each model learns from {train:,} choices and ranks all items for the other {test:,}.\n"
+        "What they choose depends on their taste, the time of day and the place. Four times, each "
+        "model\nlearns from three quarters of the choices and ranks all items for the others.\n"
     )
 
 
-def _comparison(results: list[Trial], metrics: tuple[str, ...]) -> Any:
-    """The results, with each one's share of what is possible."""
-    ceiling = results[-1].values[-1]
-    rows = [
-        (t.name, *(f"{value:.3f}" for value in t.values), f"{t.values[-1] / ceiling:.0%}")
-        for t in results
-    ]
-    names = [name.replace("recall", "Recall").replace("ndcg", "NDCG") for name in metrics]
-    made = table(("", *names, "of the ceiling"), rows)
-    for column in made.columns[1:]:
-        column.justify = "right"
-    return made
+def _ceiling(world: World, results: Results) -> str:
+    """How far the best model is from the best possible."""
+    from fmpair.data.split import load
+    from fmpair.evaluation.demonstration import ceiling
+
+    experiment = results.experiment
+    [(label, protocol)] = experiment.protocols.items()
+    name = experiment.metrics[0]
+    splits = load(Path(experiment.output.folder) / "splits.parquet")
+    possible = ceiling(world, splits, protocol, [name])[name]
+    found = results.values.filter(protocol=label, metric=name)
+    share = max(fmean(part["value"]) for _, part in found.group_by("model")) / possible
+    return (
+        f"One who knows the rule by which this world was made reaches {possible:.4f}: the best "
+        f"model has learned {share:.0%} of it.\n"
+    )
 
 
 def _lists(world: World, model: Recommender, user: str) -> list[Any]:
@@ -86,11 +100,11 @@ def _item(world: World, item: str) -> str:
     return f"{item}  {', '.join(filter(None, (known['genre'], length)))}"
 
 
-def _next_steps(user: str) -> str:
+def _next_steps(user: str, folder: Path) -> str:
     return (
-        "Next, with the same data as files, or with your own table of clicks:\n\n"
-        "  fmpair data make clicks --format parquet\n"
-        "  fmpair fit clicks/events.parquet -o model.fmpair \\\n"
-        "    --users clicks/users.parquet --items clicks/items.parquet\n"
-        f"  fmpair recommend model.fmpair --user {user} --context daytime={NIGHT} -n 5\n"
+        "Next, ask the winner, and try your own table of clicks:\n\n"
+        f"  fmpair recommend {folder} --user {user} --context daytime={NIGHT} -n 5\n"
+        "  fmpair init clicks.csv -o experiment.yaml\n"
+        "  fmpair run experiment.yaml\n\n"
+        "The report of this experiment:\n"
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, get_args, get_origin, get_type_hints
 
 from fmpair.cli.flags import Flag, flag, pairs
+from fmpair.docstring import descriptions
 from fmpair.features.field import Field
 from fmpair.models.fm_pair import FMPair
 
@@ -20,8 +20,9 @@ METAVARS = {"fields": "NAME=KIND", "regularization": "[NAME=]X"}
 
 def recipe_flags() -> list[Flag]:
     """One flag per option of FMPair, with its type, default and description."""
-    kinds, texts = get_type_hints(FMPair), _descriptions(FMPair.__doc__ or "")
-    return [_flag(option, kinds[option.name], texts.get(option.name)) for option in fields(FMPair)]
+    options, kinds = fields(FMPair), get_type_hints(FMPair)
+    texts = descriptions(FMPair.__doc__, [option.name for option in options])
+    return [_flag(option, kinds[option.name], texts.get(option.name)) for option in options]
 
 
 def recipe_from(values: Mapping[str, Any]) -> FMPair:
@@ -45,16 +46,6 @@ def _flag(option: Any, kind: Any, text: str | None) -> Flag:
 def _is_mapping(kind: Any) -> bool:
     """Whether an option's type is a mapping, or may be one."""
     return any(get_origin(part) is Mapping for part in (kind, *get_args(kind)))
-
-
-def _descriptions(docstring: str) -> dict[str, str]:
-    """Name -> text of every `name: text` of a docstring that is an option."""
-    names = "|".join(option.name for option in fields(FMPair))
-    parts = re.split(rf"(?:^|(?<=\s))({names}): ", docstring)
-    return {
-        name: text[0].upper() + " ".join(text.split())[1:].rstrip(".;") + "."
-        for name, text in zip(parts[1::2], parts[2::2])
-    }
 
 
 def _regularization(given: Sequence[str]) -> Any:

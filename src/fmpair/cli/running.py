@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from fmpair.cli.show import busy, note, show, table
 
 if TYPE_CHECKING:
     from fmpair.config.experiment import Experiment
+    from fmpair.experiment.results import Results
 
 File = Annotated[
     str, typer.Argument(metavar="FILE", help="An experiment file: YAML, TOML or JSON.")
@@ -36,20 +37,36 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
     """Carry out an experiment; interrupted, the same command goes on from there."""
-    from fmpair.experiment.run import Stopped
-    from fmpair.experiment.run import run as carry_out
-
     experiment = _experiment(file, overrides, folder, workers)
+    results = carried_out(experiment, progress=not quiet)
+    show(comparison(results))
+    conclude(results)
+
+
+def carried_out(experiment: Experiment, progress: bool = True) -> Results:
+    """The results; interrupted, what is done is kept and one line says so."""
+    from fmpair.experiment.run import Stopped, run
+
     try:
-        results = carry_out(experiment, progress=not quiet)
+        return run(experiment, progress=progress)
     except Stopped as stop:
         note(str(stop))
         raise typer.Exit(INTERRUPTED) from None
+
+
+def comparison(results: Results) -> Any:
+    """The tables of a run, to be shown."""
     from fmpair.report.terminal import terminal
+
+    return terminal(results)
+
+
+def conclude(results: Results) -> None:
+    """Write the report and say where it is; exit code 1 where a cell failed."""
     from fmpair.report.write import write
 
-    page = write(results, experiment.output.folder)
-    show(terminal(results))
+    with busy("writing the report"):
+        page = write(results, results.experiment.output.folder)
     failed = results.cells["error"].is_not_null().sum()
     if failed:
         note(f"{failed} of {len(results.cells)} cells failed; the same command tries them again")

@@ -1,8 +1,9 @@
 """A model as one file: safetensors with the schema inside, a checksum, no pickle.
 
-The tensors are the learned tables and the sparse rows; vocabularies are Arrow tables kept as bytes.
-Everything else is one JSON text in the header. The checksum covers the whole file, with its own
-64 digits taken as zeros.
+The tensors are the learned tables (of a Ranker: the arrays of its scorer) and the sparse rows;
+vocabularies are Arrow tables kept as bytes. Everything else is one JSON text in the header, with
+the fitted type and the recipe that can read the arrays. The checksum covers the whole file, with
+its own 64 digits taken as zeros.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import io
 import json
 from contextlib import suppress
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +29,22 @@ from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
 from fmpair.features.field import Field
 from fmpair.files import write_atomically
+from fmpair.models import catalog
+from fmpair.models.ranker import Ranker
 from fmpair.models.recommender import Recommender
 
 FORMAT = 1
 BLANK = "0" * 64
 ROWS = ("user_rows", "item_rows", "seen")
-RECIPES = {"FMPair": "fmpair.models.fm_pair", "Popularity": "fmpair.models.popularity"}
+SCORER = "scorer."
+
+Model = Recommender | Ranker
 
 
-def save(model: Recommender, path: str | Path) -> None:
+def save(model: Model, path: str | Path) -> None:
     """Write the model to a file, all or nothing."""
-    tensors = dict(zip(Parameters._fields, model.parameters))
-    for name in ROWS:
-        for part, array in zip(Rows._fields, getattr(model, name)):
-            tensors[f"{name}.{part}"] = array
     space = model.space
+    tensors = _learned(model)
     tensors["ids.users"], tensors["ids.items"] = _packed(space.users), _packed(space.items)
     encoders = [*space.query.encoders, *space.item.encoders]
     for number, encoder in enumerate(encoders):
@@ -52,7 +53,8 @@ def save(model: Recommender, path: str | Path) -> None:
     header = {
         "format": FORMAT,
         "sha256": BLANK,
-        "recipe": type(model.recipe).__name__,
+        "fitted": type(model).__name__,
+        "recipe": catalog.signature(type(model.recipe)),
         "options": model.recipe.options(),
         "frame": model.frame_kind,
         "whole": space.whole,
@@ -65,7 +67,22 @@ def save(model: Recommender, path: str | Path) -> None:
     write_atomically(path, content.replace(BLANK.encode(), digest.encode(), 1))
 
 
-def load(path: str | Path) -> Recommender:
+def _learned(model: Model) -> dict[str, np.ndarray]:
+    """All arrays but the ids, by name."""
+    if isinstance(model, Ranker):
+        found = {SCORER + name: array for name, array in model.scorer.arrays().items()}
+        return found | _as_tensors("seen", model.seen)
+    found = dict(zip(Parameters._fields, model.parameters))
+    for name in ROWS:
+        found |= _as_tensors(name, getattr(model, name))
+    return found
+
+
+def _as_tensors(name: str, rows: Rows) -> dict[str, np.ndarray]:
+    return {f"{name}.{part}": array for part, array in zip(Rows._fields, rows)}
+
+
+def load(path: str | Path) -> Model:
     """Read a model; a damaged, foreign or later file is refused."""
     try:
         content = Path(path).read_bytes()
@@ -101,7 +118,7 @@ def _header(content: bytes, path: str | Path) -> dict[str, Any]:
     raise ModelFileError(f"{str(path)!r} is {kind}")
 
 
-def _model(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Recommender:
+def _model(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Model:
     encoders = [
         _encoder(text, tensors.get(f"ids.field.{number}"))
         for number, text in enumerate(header["fields"])
@@ -113,19 +130,29 @@ def _model(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Recommende
         Side(tuple(e for e in encoders if e.role == "item")),
         header["whole"],
     )
+    recipe, kind, seen = _recipe(header), header["frame"], _rows("seen", tensors)
+    if header.get("fitted") == "Ranker":
+        arrays = {name.removeprefix(SCORER): array for name, array in tensors.items()
+                  if name.startswith(SCORER)}  # fmt: skip
+        return Ranker(space, recipe.restore(arrays, space, seen), seen, recipe, kind)
     parameters = Parameters(*(tensors[name] for name in Parameters._fields))
-    rows = {name: Rows(*(tensors[f"{name}.{part}"] for part in Rows._fields)) for name in ROWS}
-    return Recommender(
-        space, parameters, recipe=_recipe(header), frame_kind=header["frame"], **rows
-    )
+    rows = {name: _rows(name, tensors) for name in ROWS}
+    return Recommender(space, parameters, recipe=recipe, frame_kind=kind, **rows)
+
+
+def _rows(name: str, tensors: dict[str, np.ndarray]) -> Rows:
+    return Rows(*(tensors[f"{name}.{part}"] for part in Rows._fields))
 
 
 def _recipe(header: dict[str, Any]) -> Any:
     name = header["recipe"]
-    if name not in RECIPES:
-        raise ModelFileError(f"the file holds a {name!r}, which this fmpair does not know")
+    kind = catalog.from_signature(name)
+    if kind is None:
+        module = name.partition(":")[0]
+        hint = f": import {module} first" if ":" in name else ""
+        raise ModelFileError(f"the file holds a {name!r}, which this fmpair does not know{hint}")
     try:
-        return getattr(import_module(RECIPES[name]), name).from_options(header["options"])
+        return kind.from_options(header["options"])
     except FmpairError as error:
         raise ModelFileError(f"the file's options are not understood: {error}") from error
 

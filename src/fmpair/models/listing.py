@@ -3,63 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, empty_rows, starts
+from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import UnknownError
 from fmpair.models.option import whole
-from fmpair.models.query import ids_of, known_rows
+from fmpair.models.query import Fitted, ids_of, known_rows, numbers_of, queries_of
 
 if TYPE_CHECKING:
     from fmpair.models.query import Queries
     from fmpair.models.recommender import Recommender
 
+Best = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+class Ranking(Fitted, Protocol):
+    """A fitted model that can list. at_once: how many queries it answers in one piece."""
+
+    @property
+    def seen(self) -> Rows: ...
+    @property
+    def at_once(self) -> int: ...
+
+    def best(self, queries: Queries, chosen: np.ndarray, hidden: Rows, n: int) -> Best:
+        """(place among the chosen items [q, n], score [q, n], how many [q]), best first.
+
+        hidden: per query the places left out.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What may be listed: n items, without those seen, of the candidates, none of exclude."""
+
+    n: int
+    exclude_seen: bool = True
+    candidates: Sequence[Any] | None = None
+    exclude: Sequence[Any] | None = None
+
+    def __post_init__(self) -> None:
+        whole("n", self.n, 1)
+
+    def chosen(self, items: Vocabulary) -> np.ndarray:
+        """The item numbers that may be listed, ascending."""
+        allowed = np.ones(len(items), bool)
+        if self.candidates is not None:
+            allowed[:] = False
+            allowed[numbers_of("item", ids_of(self.candidates), items)] = True
+        if self.exclude is not None:
+            allowed[numbers_of("item", ids_of(self.exclude), items)] = False
+        return np.flatnonzero(allowed)
+
 
 def recommended(
-    model: Recommender,
-    queries: Queries,
-    n: int,
-    exclude_seen: bool,
-    candidates: Sequence[Any] | None,
-    exclude: Sequence[Any] | None,
+    model: Ranking, frame: pl.DataFrame, limits: Limits, unknown: str, user_features: Any
 ) -> pl.DataFrame:
-    """(user, context..., item, score, rank): up to n rows a query, best first."""
-    from fmpair.engine.ranking import top
-
-    whole("n", n, 1)
-    chosen = _chosen(model, candidates, exclude)
-    hidden = _hidden(model, queries.user, chosen) if exclude_seen else empty_rows(len(queries.user))
-    best, score, filled = top(
-        queries.vectors, model.item_vectors[chosen], model.item_constants[chosen], hidden, n
-    )
-    return _frame(model, queries, chosen, best, score, filled)
-
-
-def _chosen(
-    model: Recommender, candidates: Sequence[Any] | None, exclude: Sequence[Any] | None
-) -> np.ndarray:
-    """The item numbers that may be listed, ascending."""
-    allowed = np.ones(len(model.space.items), bool)
-    if candidates is not None:
-        allowed[:] = False
-        allowed[_item_numbers(model, candidates)] = True
-    if exclude is not None:
-        allowed[_item_numbers(model, exclude)] = False
-    return np.flatnonzero(allowed)
+    """(user, context..., item, score, rank): up to n rows a query of the frame, best first."""
+    chosen, lists = limits.chosen(model.space.items), []
+    for first in range(0, max(len(frame), 1), model.at_once):
+        part = frame[first : first + model.at_once]
+        queries = queries_of(model, part, unknown=unknown, user_features=user_features)
+        none = empty_rows(len(part))
+        hidden = _hidden(model, queries.user, chosen) if limits.exclude_seen else none
+        found = model.best(queries, chosen, hidden, limits.n)
+        lists.append(_frame(model, queries, chosen, *found))
+    return pl.concat(lists)
 
 
-def _item_numbers(model: Recommender, items: Sequence[Any]) -> np.ndarray:
-    ids = ids_of(items)
-    numbers = model.space.items.numbers(ids)
-    if (numbers < 0).any():
-        model.item_number(ids[int(np.argmax(numbers < 0))])
-    return numbers
-
-
-def _hidden(model: Recommender, user: np.ndarray, chosen: np.ndarray) -> Rows:
+def _hidden(model: Ranking, user: np.ndarray, chosen: np.ndarray) -> Rows:
     """Per query the user's seen items, as places in `chosen`."""
     seen = known_rows(model.seen, user)
     if len(chosen) == len(model.space.items):
@@ -73,7 +90,7 @@ def _hidden(model: Recommender, user: np.ndarray, chosen: np.ndarray) -> Rows:
 
 
 def _frame(
-    model: Recommender, queries: Queries, chosen: np.ndarray, best: np.ndarray,
+    model: Ranking, queries: Queries, chosen: np.ndarray, best: np.ndarray,
     score: np.ndarray, filled: np.ndarray,
 ) -> pl.DataFrame:  # fmt: skip
     filled_places = np.arange(best.shape[1]) < filled[:, None]
@@ -99,7 +116,7 @@ def recommended_users(
     if not len(queries.user):
         raise UnknownError("the model knows no users")
     apart = model.item_vectors[item] - model.item_vectors.mean(axis=0)
-    score = queries.vectors @ apart
+    score = model.vectors(queries) @ apart
     score = score + (model.item_constants[item] - model.item_constants.mean())
     allowed = np.ones(len(score), bool)
     if exclude_seen:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
 
-from fmpair.errors import OptionError, listing
+from fmpair.errors import OptionError, listing, unknown
 from fmpair.features.field import field_from
 
+Recipe = TypeVar("Recipe")
 GROUPS = ("user", "item", "negative", "bias", "context", "user_features", "item_features")
 
 
@@ -42,6 +43,26 @@ def regularization(value: Any) -> None:
             not_negative(f"regularization of {name!r}", number)
     else:
         not_negative("regularization", value)
+
+
+def threads(value: Any) -> None:
+    if value is not None:
+        whole("threads", value, 1)
+
+
+def plain(recipe: Any) -> dict[str, Any]:
+    """A recipe's options as plain values; threads are left out: no result depends on them."""
+    found = {f.name: getattr(recipe, f.name) for f in fields(recipe) if f.name != "threads"}
+    return {name: dict(v) if isinstance(v, Mapping) else v for name, v in found.items()}
+
+
+def recipe(kind: type[Recipe], options: Mapping[str, Any]) -> Recipe:
+    """A recipe from plain values; unknown names are refused."""
+    known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    for name in options:
+        if name not in known:
+            raise OptionError(unknown("option", name, known))
+    return kind(**options)
 
 
 def field_options(field: Any) -> dict[str, Any]:

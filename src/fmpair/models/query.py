@@ -1,10 +1,10 @@
-"""Questions to a model: who asks in which situation, as vectors."""
+"""Questions to a model: who asks, and in which situation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -15,25 +15,42 @@ from fmpair.data.roles import ALIASES, find_column
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, OptionError, UnknownError, listing
 from fmpair.errors import unknown as unknown_message
+from fmpair.features import FeatureSpace
 from fmpair.features.entries import entries_of
 
-if TYPE_CHECKING:
-    from fmpair.models.recommender import Recommender
-
 UNKNOWN = ("error", "features", "popular")
+MOST_GUESSED = 50_000  # in larger catalogues the search for a similar id takes too long
+
+
+class Fitted(Protocol):
+    """What a question needs of a fitted model. user_rows: the attributes of its users."""
+
+    @property
+    def space(self) -> FeatureSpace: ...
+    @property
+    def user_rows(self) -> Rows: ...
 
 
 @dataclass(frozen=True)
 class Queries:
-    """user: int32 [queries], -1 where unknown; rows: all query features; vectors: [queries, k].
+    """user: int32 [queries], -1 where unknown; rows: all query features.
 
-    shown: the columns a listing repeats (user and context).
+    shown: the columns a listing repeats (user and context). bare: bool [queries], whether nothing
+    but a usual user is asked for.
     """
 
     user: np.ndarray
     rows: Rows
-    vectors: np.ndarray
     shown: pl.DataFrame
+    bare: np.ndarray
+
+    @property
+    def context(self) -> pl.DataFrame:
+        """The context columns; null for those who ask as nobody in no situation."""
+        columns = self.shown.drop("user", strict=False)
+        if not self.bare.any():
+            return columns
+        return columns.select(pl.when(pl.lit(pl.Series(~self.bare))).then(pl.all()))
 
 
 def ids_of(ids: Any) -> pl.Series:
@@ -50,8 +67,56 @@ def ids_of(ids: Any) -> pl.Series:
         raise DataError("the ids are of several types: give all of one type") from None
 
 
+def query_frame(space: FeatureSpace, users: Any, context: Mapping[str, Any] | None) -> pl.DataFrame:
+    """Users (None: all, one, several, or a frame) with the context given to all of them."""
+    if users is None:
+        frame = pl.DataFrame({"user": space.users.ids})
+    elif hasattr(users, "columns"):
+        frame = to_polars(users)
+    else:
+        frame = pl.DataFrame({"user": ids_of(users)})
+    if context is not None and not isinstance(context, Mapping):
+        raise OptionError(
+            f"context must be a mapping such as {{'daytime': 'evening'}}, not {context!r}"
+        )
+    for name, value in (context or {}).items():
+        if name not in space.context:
+            raise UnknownError(unknown_message("context", name, space.context))
+        frame = frame.with_columns(pl.Series(name, [value]).new_from_index(0, len(frame)))
+    return frame
+
+
+def number_of(what: str, value: Any, known: Vocabulary) -> int:
+    """The number of a user or item id; an unknown one is refused with the nearest known."""
+    number = known.number(value)
+    if number >= 0:
+        return number
+    ids = known.ids
+    if ids.dtype == pl.String and len(ids) <= MOST_GUESSED:
+        raise UnknownError(unknown_message(what, value, ids.to_list()))
+    raise UnknownError(
+        f"unknown {what} {value!r}: the model knows {len(ids):,} {what}s of type {ids.dtype}"
+    )
+
+
+def numbers_of(what: str, values: pl.Series, known: Vocabulary) -> np.ndarray:
+    """int32 [values]: the numbers of ids, all of which must be known."""
+    numbers = known.numbers(values)
+    if (numbers < 0).any():
+        number_of(what, values[int(np.argmax(numbers < 0))], known)
+    return numbers
+
+
+def item_column(frame: pl.DataFrame, items: Vocabulary) -> np.ndarray:
+    """int32 [rows]: the numbers of a frame's item column."""
+    column = find_column("item", frame.columns, None)
+    if column is None:
+        raise UnknownError("the frame to score needs a column 'item'")
+    return numbers_of("item", frame[column], items)
+
+
 def queries_of(
-    model: Recommender, frame: pl.DataFrame, *, unknown: str, user_features: Any = None
+    model: Fitted, frame: pl.DataFrame, *, unknown: str, user_features: Any = None
 ) -> Queries:
     """The queries of a frame: a user column (or none), context columns in any number."""
     if unknown not in UNKNOWN:
@@ -68,16 +133,14 @@ def queries_of(
     nobody = (user < 0) & ~described
     if column is not None and unknown == "error" and nobody.any():
         # one lookup more, for the message that names the nearest id
-        model.user_number(frame[column][int(np.argmax(nobody))])
+        number_of("user", frame[column][int(np.argmax(nobody))], model.space.users)
     contexts, unseen = model.space.context_rows(shown)
     if unknown == "error":
         _refuse_unseen(model, "context", shown, unseen)
     rows = join_rows([profiles, contexts])
-    if unknown == "popular":
-        rows = rows._replace(value=np.where(nobody[rows.owner], 0, rows.value).astype(np.float32))
-    own = model.parameters.users[np.maximum(user, 0)]
-    own[user < 0] = model.usual_user
-    return Queries(user, rows, rows.dot(model.parameters.query) + own, shown)
+    bare = nobody if unknown == "popular" else np.zeros(len(nobody), bool)
+    rows = rows._replace(value=np.where(bare[rows.owner], 0, rows.value).astype(np.float32))
+    return Queries(user, rows, shown, bare)
 
 
 def usual_user(users: np.ndarray, seen: Rows) -> np.ndarray:
@@ -86,7 +149,7 @@ def usual_user(users: np.ndarray, seen: Rows) -> np.ndarray:
     return users[known].mean(axis=0) if known.any() else np.zeros(users.shape[1], np.float32)
 
 
-def _check_columns(model: Recommender, frame: pl.DataFrame, user: str | None) -> None:
+def _check_columns(model: Fitted, frame: pl.DataFrame, user: str | None) -> None:
     """Refuse columns the model has no use for, unless they play another part in events."""
     parts = {alias for role, aliases in ALIASES.items() if role != "user" for alias in aliases}
     for name in frame.columns:
@@ -103,7 +166,7 @@ def known_rows(rows: Rows, number: np.ndarray) -> Rows:
 
 
 def _profiles(
-    model: Recommender, shown: pl.DataFrame, user: np.ndarray, given: Any, unknown: str
+    model: Fitted, shown: pl.DataFrame, user: np.ndarray, given: Any, unknown: str
 ) -> tuple[Rows, np.ndarray]:
     """(attributes of each query's user, whether they were given): else those known, else none."""
     known = known_rows(model.user_rows, user)
@@ -138,7 +201,7 @@ def _given_table(given: Any, shown: pl.DataFrame) -> tuple[pl.DataFrame, np.ndar
 
 
 def _refuse_unseen(
-    model: Recommender, role: str, frame: pl.DataFrame, unseen: Mapping[str, int]
+    model: Fitted, role: str, frame: pl.DataFrame, unseen: Mapping[str, int]
 ) -> None:
     """Raise for the first value of a column that training did not see, with the nearest it did."""
     for name in unseen:

@@ -12,14 +12,19 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows
-from fmpair.data.frame import from_polars, kind_of, to_polars
-from fmpair.data.roles import find_column
+from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.engine.problem import Parameters
-from fmpair.errors import OptionError, UnknownError, unknown
 from fmpair.features import FeatureSpace
 from fmpair.models import listing, similarity
 from fmpair.models.explanation import explain_terms
-from fmpair.models.query import Queries, ids_of, queries_of, usual_user
+from fmpair.models.query import (
+    Queries,
+    item_column,
+    number_of,
+    queries_of,
+    query_frame,
+    usual_user,
+)
 
 QUERIES_AT_ONCE = 100_000  # bounds the memory of a listing for everyone
 
@@ -82,7 +87,13 @@ class Recommender:
 
     def query_vectors(self, queries: Any, *, unknown: str = "features") -> np.ndarray:
         """float32 [queries, factors] of a frame with a user column and any context columns."""
-        return queries_of(self, to_polars(queries), unknown=unknown).vectors
+        return self.vectors(queries_of(self, to_polars(queries), unknown=unknown))
+
+    def vectors(self, queries: Queries) -> np.ndarray:
+        """float32 [queries, factors]: the user's vector plus those of all query features."""
+        own = self.parameters.users[np.maximum(queries.user, 0)]
+        own[queries.user < 0] = self.usual_user
+        return queries.rows.dot(self.parameters.query) + own
 
     # Rankings
 
@@ -107,34 +118,37 @@ class Recommender:
         features that are known, for a usual user), popular (a usual user, whatever is known).
         Gives a frame (user, context, item, score, rank) of the kind the model was fitted with.
         """
-        frame = self._query_frame(users, context)
-        lists = []
-        for first in range(0, max(len(frame), 1), QUERIES_AT_ONCE):
-            part = frame[first : first + QUERIES_AT_ONCE]
-            queries = queries_of(self, part, unknown=unknown, user_features=user_features)
-            lists.append(listing.recommended(self, queries, n, exclude_seen, candidates, exclude))
-        return self._given_back(pl.concat(lists), users)
+        frame = query_frame(self.space, users, context)
+        limits = listing.Limits(n, exclude_seen, candidates, exclude)
+        out = listing.recommended(self, frame, limits, unknown, user_features)
+        return given_back(out, users, self.frame_kind)
+
+    @property
+    def at_once(self) -> int:
+        return QUERIES_AT_ONCE
+
+    def best(self, queries: Queries, chosen: np.ndarray, hidden: Rows, n: int) -> listing.Best:
+        """The n best of the chosen items for each query."""
+        from fmpair.engine.ranking import top
+
+        items, constants = self.item_vectors[chosen], self.item_constants[chosen]
+        return top(self.vectors(queries), items, constants, hidden, n)
 
     def recommend_users(
         self, item: Any, n: int = 10, *, context: Mapping[str, Any] | None = None,
         exclude_seen: bool = True,
     ) -> Any:  # fmt: skip
         """The n users for whom an item stands highest above the rest of the catalogue."""
-        queries = queries_of(self, self._query_frame(None, context), unknown="error")
+        queries = queries_of(self, query_frame(self.space, None, context), unknown="error")
         out = listing.recommended_users(self, queries, self.item_number(item), n, exclude_seen)
-        return self._given_back(out)
+        return from_polars(out, self.frame_kind)
 
     def score(self, pairs: Any) -> Any:
         """The frame of users, items and contexts given, with a column `score`."""
         frame = to_polars(pairs)
         queries = queries_of(self, frame, unknown="features")
-        column = find_column("item", frame.columns, None)
-        if column is None:
-            raise UnknownError("the frame to score needs a column 'item'")
-        numbers = self.space.items.numbers(frame[column])
-        if (numbers < 0).any():
-            self.item_number(frame[column][int(np.argmax(numbers < 0))])
-        score = (queries.vectors * self.item_vectors[numbers]).sum(axis=1)
+        numbers = item_column(frame, self.space.items)
+        score = (self.vectors(queries) * self.item_vectors[numbers]).sum(axis=1)
         score = score + self.item_constants[numbers]
         return from_polars(frame.with_columns(pl.Series("score", score)), kind_of(pairs))
 
@@ -142,23 +156,24 @@ class Recommender:
         """The n items nearest by angle: a frame (item, similarity, rank)."""
         number = self.item_number(item)
         found = similarity.nearest(self.item_vectors, number, n)
-        return self._given_back(similarity.as_frame("item", self.space.items, found))
+        return from_polars(similarity.as_frame("item", self.space.items, found), self.frame_kind)
 
     def similar_users(self, user: Any, n: int = 10) -> Any:
         """The n users nearest by angle, attributes included: a frame (user, similarity, rank)."""
         number = self.user_number(user)
         vectors = self.parameters.users + self.user_rows.dot(self.parameters.query)
         found = similarity.nearest(vectors, number, n)
-        return self._given_back(similarity.as_frame("user", self.space.users, found))
+        return from_polars(similarity.as_frame("user", self.space.users, found), self.frame_kind)
 
     def explain(
         self, user: Any, item: Any, context: Mapping[str, Any] | None = None,
         user_features: Any = None,
     ) -> Any:  # fmt: skip
         """The score's terms, largest first: a frame (query, item, value) that adds up to it."""
-        frame = self._query_frame(user, context)
+        frame = query_frame(self.space, user, context)
         queries = queries_of(self, frame, unknown="error", user_features=user_features)
-        return self._given_back(explain_terms(self, queries, self.item_number(item)))
+        terms = explain_terms(self, queries, self.item_number(item))
+        return from_polars(terms, self.frame_kind)
 
     # Going on
 
@@ -183,50 +198,14 @@ class Recommender:
     # Ids
 
     def user_number(self, user: Any) -> int:
-        number = self.space.users.number(user)
-        if number < 0:
-            raise UnknownError(_unknown_id("user", user, self.space.users.ids))
-        return number
+        return number_of("user", user, self.space.users)
 
     def item_number(self, item: Any) -> int:
-        number = self.space.items.number(item)
-        if number < 0:
-            raise UnknownError(_unknown_id("item", item, self.space.items.ids))
-        return number
-
-    def _query_frame(self, users: Any, context: Mapping[str, Any] | None) -> pl.DataFrame:
-        """Users (None, one, several, or a frame) with the context given to all of them."""
-        if users is None:
-            frame = pl.DataFrame({"user": self.space.users.ids})
-        elif hasattr(users, "columns"):
-            frame = to_polars(users)
-        else:
-            frame = pl.DataFrame({"user": ids_of(users)})
-        if context is not None and not isinstance(context, Mapping):
-            raise OptionError(
-                f"context must be a mapping such as {{'daytime': 'evening'}}, not {context!r}"
-            )
-        for name, value in (context or {}).items():
-            if name not in self.space.context:
-                raise UnknownError(unknown("context", name, self.space.context))
-            frame = frame.with_columns(pl.Series(name, [value]).new_from_index(0, len(frame)))
-        return frame
-
-    def _given_back(self, frame: pl.DataFrame, like: Any = None) -> Any:
-        """A frame of the kind the caller gave, else of the kind the model was fitted with."""
-        kind = kind_of(like) if hasattr(like, "columns") else self.frame_kind
-        return from_polars(frame, kind)
+        return number_of("item", item, self.space.items)
 
     def replaced(self, **changes: Any) -> Recommender:
         """A copy with other fields."""
         return replace(self, **changes)
-
-
-def _unknown_id(what: str, value: Any, ids: pl.Series) -> str:
-    """Names near an unknown id; only text is worth a guess, and only in small catalogues."""
-    if ids.dtype == pl.String and len(ids) <= 50_000:
-        return unknown(what, value, ids.to_list())
-    return f"unknown {what} {value!r}: the model knows {len(ids):,} {what}s of type {ids.dtype}"
 
 
 __all__ = ["Queries", "Recommender"]

@@ -12,16 +12,21 @@ from fmpair.models.option import whole
 
 def nearest(vectors: np.ndarray, number: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     """(numbers, cosines) of the n rows nearest to a row, itself left out."""
-    whole("n", n, 1)
     if not vectors.shape[1]:
         raise OptionError(
             "a model without vectors, such as Popularity, knows nothing of similarity"
         )
     norms = np.linalg.norm(vectors, axis=1)
     cosine = vectors @ vectors[number] / np.maximum(norms * norms[number], 1e-12)
-    cosine[number] = -np.inf
-    order = np.argsort(-cosine, kind="stable")[: min(n, len(vectors) - 1)]
-    return order, cosine[order]
+    return strongest(cosine, number, n)
+
+
+def strongest(similarity: np.ndarray, number: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """(numbers, similarities) of the n most similar, the one asked about left out."""
+    whole("n", n, 1)
+    order = np.argsort(-similarity, kind="stable")
+    order = order[order != number][:n]
+    return order, similarity[order]
 
 
 def as_frame(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fmpair.arrays import Rows, empty_rows
+from fmpair.arrays import Rows, empty_rows, renumbered
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.split import holdout
 from fmpair.errors import DataError, OptionError
@@ -78,9 +78,17 @@ class Validation:
 
         names = [name for name in self.events.context if name in model.space.context]
         queries = model.query_vectors(self.events.frame().select("user", *names))
+        target, hidden = self.target, self.hidden
+        if model.space.items is not self.train.items:  # a model may rank a part of the items only
+            place = model.space.items.numbers(self.train.items.ids)
+            target, hidden = place[target], renumbered(hidden, place)
+        known = np.flatnonzero(target >= 0)
+        if not len(known):
+            raise DataError("no held-out event has an item that the model ranks")
         above, level = ranks(
-            queries, model.item_vectors, model.item_constants, self.hidden, self.target
-        )
+            queries[known], model.item_vectors, model.item_constants, hidden.take(known),
+            target[known],
+        )  # fmt: skip
         value = float(self.formula.values(1 + above + level / 2).mean())
         self.history.append(value)
         return value

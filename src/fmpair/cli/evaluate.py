@@ -1,0 +1,156 @@
+"""`evaluate`: a model file, or lists of recommendations, judged on test events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fmpair.cli.flags import with_flags
+from fmpair.cli.protocol import PROTOCOL, protocol_from
+from fmpair.cli.show import Output, emit, note
+from fmpair.cli.source import READING, read_events
+from fmpair.errors import OptionError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from fmpair.data import Dataset
+    from fmpair.evaluation import Evaluation, Protocol
+
+METRICS = ("recall@10", "ndcg@10")
+
+Judged = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL_OR_LISTS",
+        help="A model file; or lists: a table (user, item, score or rank) or a TREC run.",
+    ),
+]
+Train = Annotated[str | None, typer.Option(metavar="EVENTS", help="The events learned from.")]
+Test = Annotated[str | None, typer.Option(metavar="EVENTS", help="The events to find.")]
+Set = Annotated[str | None, typer.Option(metavar="NAME", help="A public set that has both parts.")]
+Preset = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="full, full-user, full-context, one-plus-random or legacy; the flags of the protocol "
+        "change it.",
+    ),
+]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Such as ndcg@10 (repeat); by default recall and ndcg."),
+]
+By = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="VIEW", help="Cut up by popularity, activity, warmth or context:COLUMN (repeat)."
+    ),
+]
+PerUnit = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Where to write the values of every unit.")
+]
+Overlap = Annotated[
+    str | None,
+    typer.Option(metavar="LISTS", help="Compare two files of lists instead; takes no events."),
+]
+
+
+def evaluate(
+    source: Judged,
+    train: Train = None,
+    test: Test = None,
+    set: Set = None,
+    protocol: Preset = "full",
+    metric: Metrics = None,
+    by: By = None,
+    per_unit: PerUnit = None,
+    overlap: Overlap = None,
+    output: Output = None,
+    judging: Any = None,
+    reading: Any = None,
+) -> None:
+    """Judge a saved model or lists from a file on test events."""
+    if overlap is not None:
+        from fmpair.evaluation import given
+
+        emit(given.overlap(given.read_lists(source), given.read_lists(overlap)), output)
+        return
+    how = protocol_from(protocol, judging)
+    parts = _parts(train, test, set, reading)
+    found = _judged(source, parts, how, metric or METRICS)
+    if per_unit is not None:
+        from fmpair.data.write import write
+
+        write(found.units, per_unit)
+    emit(_views(found, parts, by) if by else _table(found), output)
+    note(f"protocol {found.protocol}: {len(found.units):,} units, {found.coverage:.1%} with a list")
+    note(f"corrected: {found.estimator}" if found.estimator else "")
+
+
+def command() -> Any:
+    """The verb with all its flags."""
+    return with_flags(evaluate, judging=PROTOCOL, reading=READING)
+
+
+def _parts(
+    train: str | None, test: str | None, public: str | None, reading: dict[str, Any]
+) -> tuple[Dataset, Dataset]:
+    if public is not None and train is None and test is None:
+        from fmpair.data.catalog import load_parts
+
+        return load_parts(public)
+    if public is not None or train is None or test is None:
+        raise OptionError("say --train EVENTS and --test EVENTS, or --set NAME in place of both")
+    return read_events(train, reading), read_events(test, reading)
+
+
+def _judged(
+    source: str, parts: tuple[Dataset, Dataset], protocol: Protocol, metrics: Sequence[str]
+) -> Evaluation:
+    from fmpair.evaluation import evaluate, given
+    from fmpair.models.artifact import load
+
+    if _is_model(source):
+        return evaluate(load(source), *parts, protocol, metrics)
+    return given.judge(given.read_lists(source), *parts, protocol, metrics)
+
+
+def _is_model(source: str) -> bool:
+    """Whether the file begins as a model does: the length of a header, then the header."""
+    path = Path(source)
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        head = file.read(9)
+    return head[8:] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size
+
+
+def _table(found: Evaluation) -> pl.DataFrame:
+    import polars as pl
+
+    from fmpair.evaluation.summary import summary
+
+    frame = summary(found)
+    return frame.with_columns(
+        pl.lit(len(found.units)).alias("units"), pl.lit(found.coverage).alias("coverage"),
+        pl.lit(found.protocol).alias("protocol"),
+    )  # fmt: skip
+
+
+def _views(found: Evaluation, parts: tuple[Dataset, Dataset], names: Sequence[str]) -> pl.DataFrame:
+    """(view, group, units, one column per metric)."""
+    import polars as pl
+
+    from fmpair.evaluation.views import groups, view
+
+    frames = [
+        view(found, groups(name, found, *parts).cast(pl.String)).insert_column(
+            0, pl.lit(name).alias("view")
+        )
+        for name in names
+    ]
+    return pl.concat(frames)

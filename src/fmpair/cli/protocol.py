@@ -1,0 +1,46 @@
+"""The flags of `evaluate` that are a protocol's own options, and the protocol they make."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fmpair.cli.flags import Flag, flag, given_only
+
+if TYPE_CHECKING:
+    from fmpair.evaluation import Protocol
+
+PANEL = "Protocol"
+
+
+def _option(name: str, metavar: str, help: str) -> Flag:
+    kind: Any = int | None if metavar == "N" else str | None
+    return flag(name, kind, None, metavar=metavar, help=help, rich_help_panel=PANEL)
+
+
+# Each is an option of Protocol under the same name, but for two whose names are taken: --items and
+# --domain say how events are read.
+PROTOCOL = (
+    _option("unit", "NAME", "What gets a list: interaction, user or user-context."),
+    _option("candidates", "NAME", "What is ranked: all, train, uniform, popularity or first."),
+    _option("n", "N", "How many candidates uniform, popularity and first take."),
+    _option("candidates_file", "FILE", "Rank its items; by its column of users, each user's own."),
+    _option("seen", "NAME", "What leaves a list: none, train, train+test or context."),
+    _option("relevant", "NAME", "What is to be found: all, distinct or new."),
+    _option("gain", "COLUMN", "The column of the test events that grades relevance."),
+    _option("seed", "N", "The seed of candidates that are drawn."),
+    _option("in_domain", "NAME", "Judge in this domain only."),
+)
+RENAMED = {"candidates_file": "items", "in_domain": "domain"}
+
+
+def protocol_from(name: str, judging: dict[str, Any]) -> Protocol:
+    """The preset, changed by the flags."""
+    from dataclasses import replace
+
+    from fmpair.data.read import read_frame
+    from fmpair.evaluation.protocol import preset
+
+    options = {RENAMED.get(key, key): value for key, value in given_only(judging).items()}
+    if "items" in options:
+        options |= {"items": read_frame(options["items"]), "candidates": "file"}
+    return replace(preset(name), **options)

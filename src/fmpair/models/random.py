@@ -1,0 +1,61 @@
+"""Items in random order: what a ranking is worth that knows nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+
+from fmpair.arrays import Rows
+from fmpair.data import as_dataset
+from fmpair.features import FeatureSpace
+from fmpair.models import option
+from fmpair.models.ranker import Ranker
+
+
+@dataclass(frozen=True)
+class Random:
+    """A fixed random score for every user and item: the floor of every comparison.
+
+    seed: of the scores; each is a pure function of it, the user's number and the item's.
+    """
+
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        option.whole("seed", self.seed, 0)
+
+    def fit(self, data: Any) -> Ranker:
+        events = as_dataset(data)
+        return Ranker.of(self, events, RandomScores(self.seed, len(events.items)))
+
+    def restore(self, arrays: Mapping[str, Any], space: FeatureSpace, seen: Rows) -> RandomScores:
+        return RandomScores(self.seed, len(space.items))
+
+    def options(self) -> dict[str, Any]:
+        return option.plain(self)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Random:
+        return option.recipe(cls, options)
+
+
+@dataclass(frozen=True)
+class RandomScores:
+    """Uniform between 0 and 1; all users never seen share one list."""
+
+    seed: int
+    items: int
+    strangers: ClassVar[bool] = True
+
+    def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
+        rows = [np.random.default_rng([self.seed, 1 + user]) for user in users.tolist()]
+        return np.array([rng.random(self.items, np.float32) for rng in rows]).reshape(
+            len(users), self.items
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {}

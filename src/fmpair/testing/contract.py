@@ -1,0 +1,182 @@
+"""What every model must keep, ours or anyone's: one rule a method, each on data it can name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fmpair.data import Dataset
+from fmpair.errors import UnknownError
+from fmpair.models.artifact import load
+from fmpair.testing.toys import left_out, two_tastes
+
+TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class ModelContract:
+    """The rules for the recipes that `make()` gives; `check()` goes through all of them.
+
+    make: a recipe that fits tiny data in a moment. personal: whether it must tell two tastes
+    apart. exact: whether one seed gives the same scores each time. tables: whether it fits data
+    with items that have no events.
+
+        @pytest.mark.parametrize("rule", RULES)
+        def test_my_model_keeps(rule):
+            ModelContract(lambda: MyModel(factors=4)).check(rule)
+    """
+
+    make: Callable[[], Any]
+    personal: bool = True
+    exact: bool = True
+    tables: bool = True
+
+    def check(self, *rules: str) -> None:
+        """Raise AssertionError at the first rule that is broken."""
+        for rule in rules or RULES:
+            getattr(self, rule)()
+
+    def a_recipe_is_not_changed_by_fitting(self) -> None:
+        recipe, again = self.make(), self.make()
+        _require(is_dataclass(recipe), "a recipe must be a (frozen) dataclass")
+        recipe.fit(two_tastes())
+        _require(recipe == again, "fit must not change the recipe")
+
+    def the_data_are_not_changed_by_fitting(self) -> None:
+        data = two_tastes()
+        before = data.frame().clone()
+        self.make().fit(data)
+        _require(data.frame().equals(before), "fit must not change the events")
+
+    def a_frame_fits_as_a_dataset_does(self) -> None:
+        data = two_tastes()
+        ours, theirs = (_scores(self.make().fit(d)) for d in (data, data.frame()))
+        _require(ours.shape == theirs.shape, "a frame and a Dataset give other shapes")
+        if self.exact:
+            _require_same(ours, theirs, "a frame and a Dataset of the same events")
+
+    def one_seed_gives_the_same_scores(self) -> None:
+        if self.exact:
+            ours, again = (_scores(self.make().fit(two_tastes())) for _ in range(2))
+            _require(np.array_equal(ours, again), "the same recipe and data give other scores")
+
+    def no_score_depends_on_the_number_of_threads(self) -> None:
+        if self.exact and hasattr(self.make(), "threads"):
+            one, more = (_scores(replace(self.make(), threads=t).fit(two_tastes())) for t in (1, 3))
+            _require(np.array_equal(one, more), "scores depend on the number of threads")
+
+    def every_pair_has_a_finite_score(self) -> None:
+        model = self.make().fit(two_tastes())
+        _require(bool(np.isfinite(_scores(model)).all()), "scores must be finite")
+        asked = two_tastes().frame().head(7)
+        given = model.score(asked)
+        _require(given.columns == [*asked.columns, "score"], "score adds a column `score`")
+        _require(bool(given["score"].is_finite().all()), "score must give finite numbers")
+
+    def lists_are_ordered_and_leave_out_what_was_seen(self) -> None:
+        data = two_tastes()
+        model = self.make().fit(data)
+        out = model.recommend(["u0", "u1"], 4)
+        _require(out.columns == ["user", "item", "score", "rank"], f"columns are {out.columns}")
+        for user in ("u0", "u1"):
+            own = out.filter(pl.col("user") == user)
+            _require(own["rank"].to_list() == [1, 2, 3, 4], "n=4 must give the ranks 1 to 4")
+            _require(own["score"].is_sorted(descending=True), "the best must stand first")
+        both = out.join(data.frame(), on=["user", "item"], how="semi")
+        _require(not len(both), "items seen in training must be left out")
+        every = model.recommend("u0", 100, exclude_seen=False)
+        _require(len(every) == len(data.items), "exclude_seen=False must list all items")
+
+    def only_candidates_are_listed(self) -> None:
+        model = self.make().fit(two_tastes())
+        out = model.recommend("u0", 20, candidates=[1, 3, 5, 7], exclude=[7])
+        _require(sorted(out["item"].to_list()) == [1, 3, 5], "candidates and exclude must hold")
+
+    def a_score_is_the_one_listed(self) -> None:
+        model = self.make().fit(two_tastes())
+        out = model.recommend(["u0", "u5"], 5)
+        alone = model.score(out.select("user", "item"))["score"].to_numpy()
+        _require_same(alone, out["score"].to_numpy(), "score and recommend")
+
+    def a_user_never_seen_is_refused_or_gets_a_usual_list(self) -> None:
+        model = self.make().fit(two_tastes())
+        try:
+            model.recommend("stranger")
+        except UnknownError as error:
+            _require("stranger" in str(error), "the error must name the unknown user")
+        else:
+            raise AssertionError("an unknown user must raise UnknownError")
+        for mode in ("features", "popular"):
+            out = model.recommend("stranger", 3, unknown=mode)
+            _require(len(out) == 3, f"unknown={mode!r} must give a list")
+
+    def taste_decides(self) -> None:
+        """Data: `two_tastes`; each user's one item left out of their own half comes first."""
+        if self.personal:
+            out = self.make().fit(two_tastes()).recommend(n=1)
+            number = out["user"].str.strip_prefix("u").cast(pl.Int64).to_numpy()
+            right = (out["item"].to_numpy() == left_out(number)).mean()
+            _require(right == 1, f"only {right:.0%} of the users get their own taste first")
+
+    def a_saved_model_gives_the_same_scores(self) -> None:
+        model = self.make().fit(two_tastes())
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "model.fmpair"
+            model.save(path)
+            again = load(path)
+        _require(np.array_equal(_scores(again), _scores(model)), "saving changes scores")
+        _require(again.recipe.options() == model.recipe.options(), "saving changes options")
+        _require(type(again) is type(model), "saving changes the type of the fitted model")
+
+    def options_make_the_same_recipe_again(self) -> None:
+        recipe = self.make()
+        again = type(recipe).from_options(recipe.options())
+        _require(again.options() == recipe.options(), "from_options(options()) differs")
+
+    def ids_may_be_anything(self) -> None:
+        data = two_tastes()
+        ids = pl.Series([f"a, {n} ü" for n in range(len(data.items))])
+        frame = pl.DataFrame({"user": data.user * 10**9, "item": ids.gather(data.item)})
+        out = self.make().fit(frame).recommend(10**9, 2)
+        _require(out["user"].to_list() == [10**9] * 2, "users must keep their own ids")
+        _require(bool(out["item"].is_in(ids.to_list()).all()), "items must keep their own ids")
+
+    def items_without_events_and_users_with_one_are_welcome(self) -> None:
+        if not self.tables:
+            return
+        events = two_tastes().frame().vstack(pl.DataFrame({"user": ["single"], "item": [4]}))
+        data = Dataset.from_frame(events, items={"item": [*range(20), 77]})
+        data = data.with_users({"user": [*data.users.ids, "silent"]})
+        model = self.make().fit(data)
+        for user in ("single", "silent"):
+            out = model.recommend(user, 30, exclude_seen=False)
+            _require(len(out) == 21, "every item must be listed, also one without events")
+            _require(bool(out["score"].is_finite().all()), "scores must be finite for all")
+
+
+RULES = tuple(
+    name for name, rule in vars(ModelContract).items()
+    if callable(rule) and not name.startswith("_") and name != "check"
+)  # fmt: skip
+
+
+def _scores(model: Any) -> np.ndarray:
+    """float [users * items]: what a fitted model thinks of every pair, in the order of its ids."""
+    users = pl.DataFrame({"user": pl.Series(model.user_ids).sort()})
+    items = pl.DataFrame({"item": pl.Series(model.item_ids).sort()})
+    return model.score(users.join(items, how="cross"))["score"].to_numpy()
+
+
+def _require(kept: bool, message: str) -> None:
+    if not kept:
+        raise AssertionError(message)
+
+
+def _require_same(ours: np.ndarray, theirs: np.ndarray, what: str) -> None:
+    _require(bool(np.allclose(ours, theirs, TOLERANCE, TOLERANCE)), f"{what} give other scores")

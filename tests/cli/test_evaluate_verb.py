@@ -1,0 +1,123 @@
+import csv
+import io
+from dataclasses import fields
+
+import polars as pl
+import pytest
+
+from fmpair import load, read
+from fmpair.cli.protocol import PROTOCOL, RENAMED
+from fmpair.data.split import holdout
+from fmpair.evaluation import Protocol, evaluate
+
+
+@pytest.fixture(scope="module")
+def parts(files):
+    """A folder with train.csv, test.csv and lists.csv."""
+    data = read(files / "events.csv")
+    train, _, test = holdout(data, test=0.3).parts(data)
+    for name, part in (("train", train), ("test", test)):
+        part.frame().write_csv(files / f"{name}.csv")
+    model = load(files / "model.fmpair")
+    model.recommend(None, 5, exclude_seen=False).write_csv(files / "lists.csv")
+    return files
+
+
+@pytest.fixture
+def judge(fmpair, parts):
+    def call(what, *flags, events=True):
+        given = ["--train", parts / "train.csv", "--test", parts / "test.csv"] if events else []
+        return fmpair("evaluate", parts / what, *given, *flags)
+
+    return call
+
+
+def rows(result):
+    assert result.code == 0, result.err
+    return list(csv.DictReader(io.StringIO(result.out)))
+
+
+def test_every_option_of_a_protocol_is_a_flag():
+    assert [RENAMED.get(f.name, f.name) for f in PROTOCOL] == [f.name for f in fields(Protocol)]
+
+
+def test_a_model_is_judged_as_the_library_does(judge, parts):
+    result = judge("model.fmpair", "--seen", "none", "--metric", "mrr@5", "--metric", "auc")
+    train, test = read(parts / "train.csv"), read(parts / "test.csv")
+    model = load(parts / "model.fmpair")
+    found = evaluate(model, train, test, Protocol(seen="none"), ["mrr@5", "auc"])
+    assert {row["metric"]: float(row["value"]) for row in rows(result)} == pytest.approx(
+        found.means, rel=1e-5
+    )
+    for row in rows(result):
+        assert float(row["low"]) < float(row["value"]) < float(row["high"])
+        assert row["protocol"] == "interaction/all/seen=none" and row["corrected"] == ""
+    assert "protocol interaction/all/seen=none: 180 units, 100.0% with a list" in result.err
+
+
+def test_a_sample_is_labelled_and_comes_with_a_corrected_estimate(judge):
+    result = judge("model.fmpair", "--protocol", "one-plus-random", "--n", "4", "--seed", "3")
+    found = rows(result)
+    assert [row["metric"] for row in found] == ["recall@10[uni4]", "ndcg@10[uni4]"]
+    assert all(row["corrected"] for row in found)
+    assert found[0]["protocol"] == "interaction/uni4/seen=train+test/seed3"
+    assert "corrected: bias-variance least squares" in result.err
+
+
+def test_lists_are_judged_by_the_same_protocols(judge, parts):
+    flags = ["--protocol", "full-user", "--seen", "none", "--metric", "hit@5"]
+    table = rows(judge("lists.csv", *flags))
+    frame = pl.read_csv(parts / "lists.csv")
+    lines = [f"{user} Q0 {item} {rank} {score} ours" for user, item, score, rank in
+             frame.select("user", "item", "score", "rank").rows()]  # fmt: skip
+    (parts / "lists.run").write_text("\n".join(lines))
+    assert rows(judge("lists.run", *flags)) == table
+    few = frame.filter(pl.col("user") != frame["user"][0])
+    few.write_csv(parts / "few.csv")
+    assert float(rows(judge("few.csv", *flags))[0]["coverage"]) < 1 == float(table[0]["coverage"])
+
+
+def test_results_are_cut_up_and_written_unit_by_unit(judge, tmp_path):
+    views = ["--by", "popularity", "--by", "context:daytime"]
+    found = rows(judge("model.fmpair", *views, "--per-unit", tmp_path / "units.parquet"))
+    assert {row["view"] for row in found} == {"popularity", "context:daytime"}
+    assert sum(int(row["units"]) for row in found) == 2 * 180
+    units = pl.read_parquet(tmp_path / "units.parquet")
+    assert units.columns == ["unit", "row", "user", "item", "recall@10", "ndcg@10"]
+    assert len(units) == 180
+
+
+def test_candidates_and_domains_narrow_what_is_ranked(judge, parts, tmp_path):
+    (tmp_path / "items.csv").write_text("item\nbook-001\nbook-002\n")
+    found = rows(judge("model.fmpair", "--candidates-file", tmp_path / "items.csv"))
+    assert found[0]["metric"].startswith("recall@10[file-")
+    found = rows(judge("model.fmpair", "--in-domain", "music", "-o", "-"))
+    assert found[0]["protocol"].endswith("domain=music")
+    assert int(found[0]["units"]) < 180
+
+
+def test_the_overlap_of_two_files_needs_no_events(judge, parts):
+    found = rows(judge("lists.csv", "--overlap", parts / "lists.csv", events=False))
+    assert {float(row["jaccard"]) for row in found} == {1}
+
+
+@pytest.mark.parametrize(
+    ("what", "flags", "words"),
+    [
+        ("model.fmpair", ["--protocol", "ful"], "unknown protocol 'ful'. Did you mean 'full'?"),
+        ("model.fmpair", ["--unit", "usr"], "unit must be one of"),
+        ("model.fmpair", ["--metric", "ndgc@10"], "Did you mean 'ndcg'?"),
+        ("model.fmpair", ["--by", "warmpth"], "Did you mean 'warmth'?"),
+        ("model.fmpair", ["--set", "ml-1m-ncf"], "--set NAME in place of both"),
+        ("list.csv", [], "Did you mean 'lists.csv'?"),
+        ("train.csv", [], "needs a column 'score' or 'rank'"),
+    ],
+)
+def test_a_mistake_is_one_line(judge, what, flags, words):
+    result = judge(what, *flags)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.count("\n") == 1 and words in result.err
+
+
+def test_without_events_there_is_nothing_to_judge_by(judge):
+    assert "say --train EVENTS and --test EVENTS" in judge("model.fmpair", events=False).err

@@ -1,0 +1,32 @@
+import io
+
+import polars as pl
+
+
+def table(text):
+    return pl.read_csv(io.StringIO(text))
+
+
+def test_models_lists_every_model_with_one_line(fmpair):
+    done = fmpair("models")
+    frame = table(done.out)
+    assert done.code == 0 and frame.columns == ["name", "family", "line", "missing"]
+    assert {"fm-pair", "popularity", "ease", "bpr-mf"} <= set(frame["name"])
+
+
+def test_show_gives_the_options_of_one_model(fmpair):
+    done = fmpair("models", "show", "implicit-als")
+    frame = table(done.out)
+    assert done.code == 0 and "least squares" in done.err
+    assert "alpha" in frame["option"].to_list()
+    assert frame.columns == ["option", "type", "default", "description"]
+
+
+def test_an_unknown_model_gets_the_nearest_name(fmpair):
+    done = fmpair("models", "show", "implicit_als")
+    assert done.code != 0 and "Did you mean 'implicit-als'?" in done.err
+
+
+def test_the_list_can_go_to_a_file(fmpair, tmp_path):
+    assert fmpair("models", "-o", tmp_path / "models.csv").code == 0
+    assert "ease" in (tmp_path / "models.csv").read_text()

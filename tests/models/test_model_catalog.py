@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+
+from fmpair.errors import UnknownError
+from fmpair.models import catalog
+from fmpair.models.neighbours import ItemKNN
+
+
+def test_every_model_has_a_line_and_its_options_are_described():
+    frame = catalog.describe()
+    assert frame["name"].to_list() == list(catalog.MODELS)
+    assert frame["line"].str.len_chars().min() > 20
+    for name in frame.filter(frame["missing"].is_null())["name"]:
+        options = catalog.options(name)
+        silent = options.filter(options["description"] == "")["option"].to_list()
+        assert silent == [], name
+
+
+def test_a_model_is_found_by_name_or_by_where_it_stands():
+    assert catalog.find("item-knn") is ItemKNN
+    assert catalog.find("fmpair.models.neighbours:ItemKNN") is ItemKNN
+
+
+def test_a_name_that_is_almost_right_gets_the_right_one():
+    with pytest.raises(UnknownError, match=r"unknown model 'itemknn'. Did you mean 'item-knn'\?"):
+        catalog.find("itemknn")
+    with pytest.raises(UnknownError, match="cannot import model"):
+        catalog.find("no.such:Thing")
+
+
+def test_options_have_type_and_default():
+    rows = {row[0]: row[1:3] for row in catalog.options("item-knn").rows()}
+    assert rows["k"] == ("int", "100") and rows["threads"] == ("int | None", "None")
+
+
+def test_a_file_names_a_recipe_so_that_it_is_found_again():
+    for kind in catalog.MODELS:
+        if catalog.missing(kind) is None:
+            recipe = catalog.find(kind)
+            assert catalog.from_signature(catalog.signature(recipe)) is recipe
+    assert catalog.from_signature("Oracle") is None
+    assert catalog.from_signature("antigravity:Fly") is None, "nothing may be imported for a file"
+
+
+def test_every_model_has_its_line_on_the_page_about_models():
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
+    assert [name for name in catalog.MODELS if f"`{name}`" not in page] == []
