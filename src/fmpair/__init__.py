@@ -14,26 +14,32 @@ _HOMES = {
     "FMPair": "fmpair.models.fm_pair",
     "FmpairError": "fmpair.errors",
     "Popularity": "fmpair.models.popularity",
+    "Protocol": "fmpair.evaluation.protocol",
+    "Ranker": "fmpair.models.ranker",
     "Recommender": "fmpair.models.recommender",
+    "evaluate": "fmpair.evaluation.evaluate",
     "load": "fmpair.models.artifact",
     "read": "fmpair.data.read",
     "with_sources": "fmpair.features.domains",
 }
 
 __all__ = [
-    "Dataset", "FMPair", "Field", "FmpairError", "Popularity", "Recommender", "load", "read",
-    "with_sources",
+    "Dataset", "FMPair", "Field", "FmpairError", "Popularity", "Protocol", "Ranker", "Recommender",
+    "evaluate", "load", "read", "with_sources",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from fmpair.data.dataset import Dataset
     from fmpair.data.read import read
     from fmpair.errors import FmpairError
+    from fmpair.evaluation.evaluate import evaluate
+    from fmpair.evaluation.protocol import Protocol
     from fmpair.features.domains import with_sources
     from fmpair.features.field import Field
     from fmpair.models.artifact import load
     from fmpair.models.fm_pair import FMPair
     from fmpair.models.popularity import Popularity
+    from fmpair.models.ranker import Ranker
     from fmpair.models.recommender import Recommender
 
 

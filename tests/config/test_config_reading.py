@@ -12,6 +12,7 @@ from fmpair.config.columns import check_columns, validate
 from fmpair.config.experiment import Candidate, Range, Source, Step
 from fmpair.errors import ConfigError, OptionError
 from fmpair.evaluation import Protocol
+from fmpair.experiment.plan import with_options
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 SMALL = """\
@@ -368,6 +369,21 @@ def test_plain_values_make_the_same_experiment_without_the_file(file):
     back = config.from_plain(plain)
     assert back == found
     assert isinstance(back.protocols["from a file"].items, pl.DataFrame)
+
+
+def test_a_search_may_stand_inside_an_option(file):
+    text = """
+data: {generate: {users: 20, items: 20, events: 200}}
+split: {kind: holdout, validation: 0.1}
+models:
+  - kind: fm-pair
+    regularization: {user: {search: {low: 0.001, high: 0.1, log: true}}, item: 0.01}
+"""
+    [model] = config.read(file(text)).models
+    assert model.options == {"regularization": {"item": 0.01}}
+    assert model.search == {"regularization.user": Range(low=0.001, high=0.1, log=True)}
+    chosen = with_options(model, {"regularization.user": 0.02})
+    assert chosen.options == {"regularization": {"item": 0.01, "user": 0.02}}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -56,7 +56,7 @@ def test_presets_are_the_protocols_people_use():
         "full-user": "user/all/seen=train",
         "full-context": "user-context/all/seen=context",
         "one-plus-random": "interaction/uni1000/seen=train+test/seed0",
-        "legacy": "interaction/first1000/seen=train/relevant=distinct",
+        "legacy": "interaction/first1000/seen=train+test/relevant=distinct",
     }
     assert preset("full") == Protocol()
     with pytest.raises(UnknownError, match="Did you mean 'legacy'"):

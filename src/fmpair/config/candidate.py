@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from fmpair.config.experiment import Candidate, Range
-from fmpair.config.grid import Variant, ends, is_search, search_range, variants
+from fmpair.config.grid import Variant, ends, placed, search_range, searches, variants, without
 from fmpair.config.hint import fits, words
 from fmpair.config.place import Place, one_line, shown
 from fmpair.config.shape import Options, about_models, options_of
+from fmpair.config.syntax import KeyPath
 from fmpair.errors import FmpairError, unknown
 from fmpair.features.field import field_from
 from fmpair.models import catalog
@@ -43,8 +44,9 @@ def _candidate(place: Place, variant: Variant) -> Candidate | None:
     every = Options({**known.known, **about.known}, open=known.open)
     search = _searches(place, every)
     # The first value of each range stands in for what tuning will choose.
-    fixed = {key: value for key, value in place.value.items() if not is_search(value)}
-    filled = {**fixed, **{key: ends(found)[0] for key, found in search.items()}}
+    names = [dotted(path) for path in searches(place)]
+    first = {name: ends(found)[0] for name, found in search.items()}
+    filled = placed(without(place.value, names), first)
     good = place.holding(filled).options(every)
     if "kind" not in good:
         return None
@@ -55,8 +57,7 @@ def _candidate(place: Place, variant: Variant) -> Candidate | None:
     if own.get("stop") is not None:
         _check_stop(place, recipe)
     own["name"] = variant.label(own.get("name") or own["kind"])
-    options = {key: value for key, value in given.items() if key not in search}
-    return Candidate(**own, options=options, search=search)
+    return Candidate(**own, options=without(given, search), search=search)
 
 
 def _recipe(place: Place) -> Any:
@@ -76,20 +77,20 @@ def _recipe(place: Place) -> Any:
 
 
 def _searches(place: Place, every: Options) -> dict[str, Range]:
-    """The ranges of the options that are left to tuning."""
+    """By dotted name the ranges of what is left to tuning."""
     found = {}
-    for key in [key for key, value in place.value.items() if is_search(value)]:
-        here = place.at(key)
-        if key not in every.known and not every.open:
-            here.wrong(unknown("option", key, every.known))
+    for path, here in searches(place).items():
+        name = dotted(path)
+        if path[0] not in every.known and not every.open:
+            here.wrong(unknown("option", name, every.known))
             continue
         range = search_range(here)
-        hint = every.known[key].hint if key in every.known else Any
+        hint = every.known[name].hint if name in every.known else Any
         wrong = [end for end in (ends(range) if range else ()) if not fits(end, hint)]
         if wrong:
             here.wrong(f"search: must be {words(hint)}, not {shown(wrong[0])}")
         elif range is not None:
-            found[key] = range
+            found[name] = range
     return found
 
 
@@ -108,7 +109,7 @@ def _try(place: Place, recipe: Any, given: Mapping[str, Any], search: Mapping[st
         place.at("kind").attempt(sound.require, Options({}), {})
     for key, range in search.items():
         for end in ends(range)[1:]:
-            place.attempt(recipe, known, {**given, key: end})
+            place.attempt(recipe, known, placed(given, {key: end}))
 
 
 def _check_stop(place: Place, recipe: Any) -> None:
@@ -118,6 +119,11 @@ def _check_stop(place: Place, recipe: Any) -> None:
         place.at("stop").wrong(one_line(error))
     if recipe is not None and not hasattr(recipe, "train"):
         place.at("stop").wrong(f"{place.value['kind']} is not trained by epochs: leave stop out")
+
+
+def dotted(path: KeyPath) -> str:
+    """`settings.factors`, where it stands in a model's options."""
+    return ".".join(map(str, path))
 
 
 def _settled(value: Any) -> Any:

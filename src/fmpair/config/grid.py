@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -38,9 +38,36 @@ def variants(place: Place) -> list[Variant]:
     ]  # fmt: skip
 
 
-def is_search(value: Any) -> bool:
-    """Whether a value is left to tuning."""
-    return isinstance(value, dict) and set(value) == {SEARCH}
+def searches(place: Place, inside: KeyPath = ()) -> dict[KeyPath, Place]:
+    """Where in a mapping values are left to tuning."""
+    if not isinstance(place.value, dict):
+        return {}
+    if set(place.value) == {SEARCH}:
+        return {inside: place}
+    found: dict[KeyPath, Place] = {}
+    for key in place.value:
+        found |= searches(place.at(key), (*inside, key))
+    return found
+
+
+def placed(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with those chosen, whose names may be dotted: `settings.factors`."""
+    out = dict(values)
+    for name, value in chosen.items():
+        first, _, rest = name.partition(".")
+        out[first] = placed(out.get(first) or {}, {rest: value}) if rest else value
+    return out
+
+
+def without(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The values less those of the names, which may be dotted."""
+    out = dict(values)
+    for name in names:
+        first, _, rest = name.partition(".")
+        inner = out.pop(first, None)
+        if rest and inner:
+            out[first] = without(inner, [rest])
+    return out
 
 
 def search_range(place: Place) -> Range | None:

@@ -179,7 +179,7 @@ def _check_validation(source: Source | None, split: Step | None, models: Models)
         return
     for candidate, entry in models.values():
         for key in [*candidate.search, *(["stop"] if candidate.stop is not None else [])]:
-            entry.at(key).wrong(needs_validation(candidate.name))
+            entry.at(key.partition(".")[0]).wrong(needs_validation(candidate.name))
 
 
 def _check_judging(top: Place, models: Models, parts: Mapping[str, Any]) -> None:

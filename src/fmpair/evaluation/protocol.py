@@ -131,7 +131,7 @@ PRESETS: dict[str, Protocol] = {
     "full-user": Protocol(unit="user"),
     "full-context": Protocol(unit="user-context", seen="context"),
     "one-plus-random": Protocol(candidates="uniform", n=1000, seen="train+test"),
-    "legacy": Protocol(candidates="first", n=1000, relevant="distinct", seen="train"),
+    "legacy": Protocol(candidates="first", n=1000, relevant="distinct", seen="train+test"),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from fmpair.config.candidate import needs_validation
 from fmpair.config.experiment import Candidate, Experiment
+from fmpair.config.grid import placed
 from fmpair.errors import OptionError
 from fmpair.experiment.cell import TEST, VALIDATION, Cell, canonical
 from fmpair.experiment.prepare import Bench
@@ -59,7 +60,7 @@ def cell_of(
 
 def with_options(model: Candidate, chosen: Mapping[str, Any]) -> Candidate:
     """The candidate with what tuning chose, and nothing left to tune."""
-    return replace(model, options={**model.options, **chosen}, search={})
+    return replace(model, options=placed(model.options, chosen), search={})
 
 
 def tuning_metric(experiment: Experiment) -> str:
