@@ -49,7 +49,7 @@ def test_a_loaded_model_is_the_one_saved(saved):
     asked = {"context": {"time": "night", "heat": 0.3}, "n": 4}
     assert again.recommend(**asked).equals(MODEL.recommend(**asked))
     assert again.explain("u1", 3).equals(MODEL.explain("u1", 3))
-    assert again.recipe.options() == MODEL.recipe.options()
+    assert option.plain(again.recipe) == option.plain(MODEL.recipe)
     assert repr(again) == repr(MODEL)
 
 
@@ -69,7 +69,7 @@ def test_saving_again_gives_the_same_bytes(saved, tmp_path):
 def test_any_number_of_threads_gives_the_same_bytes(tmp_path):
     data, hashes = rich_data(), set()
     for threads in (1, 2, 4):
-        recipe = FMPair(**{**RECIPE.options(), "blocks": 4, "threads": threads})
+        recipe = FMPair(**{**option.plain(RECIPE), "blocks": 4, "threads": threads})
         recipe.fit(data).save(tmp_path / "m")
         hashes.add(hashlib.sha256((tmp_path / "m").read_bytes()).hexdigest())
     assert len(hashes) == 1
@@ -194,7 +194,7 @@ def test_a_file_from_before_there_were_two_kinds_of_fitted_models_is_read(saved,
 
 def test_a_recipe_or_option_of_another_version_is_named(saved, tmp_path):
     refused(rewritten(saved, recipe="Oracle"), tmp_path / "m", "'Oracle'.*does not know")
-    options = {**MODEL.recipe.options(), "magic": 1}
+    options = {**option.plain(MODEL.recipe), "magic": 1}
     refused(rewritten(saved, options=options), tmp_path / "m", "unknown option 'magic'")
 
 

@@ -5,6 +5,7 @@ import pytest
 from fmpair import Dataset, Field, load, with_sources
 from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.evaluation import Protocol, evaluate
+from fmpair.models import option
 from fmpair.models.fm import FM
 from fmpair.testing import day_and_night, two_tastes
 from fmpair.testing.contract import RULES, ModelContract
@@ -229,4 +230,4 @@ def test_what_is_wrong_is_said_in_one_line():
     with pytest.raises(TrainingError, match=r"diverged in epoch \d+: lower learning_rate"):
         FM(learner="sgd", learning_rate=5).fit(frame)
     with pytest.raises(OptionError, match="Did you mean 'factors'"):
-        FM.from_options({"factor": 3})
+        option.recipe(FM, {"factor": 3})

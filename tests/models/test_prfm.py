@@ -8,6 +8,7 @@ import pytest
 
 from fmpair import FMPair, load
 from fmpair.errors import OptionError
+from fmpair.models import option
 from fmpair.models.listwise import ListwiseFM
 from fmpair.models.prfm import PRFM
 from fmpair.testing import cold_items, day_and_night, two_tastes
@@ -75,8 +76,8 @@ def test_what_is_fitted_can_go_on_learning(loss):
 
 def test_options_of_a_model_saved_before_these_were_there_are_the_defaults():
     new = ("loss", "candidates", "temperature", "power", "rank_share")
-    old = {name: value for name, value in FMPair().options().items() if name not in new}
-    assert FMPair.from_options(old) == FMPair()
+    old = {name: value for name, value in option.plain(FMPair()).items() if name not in new}
+    assert option.recipe(FMPair, old) == FMPair()
 
 
 @pytest.mark.parametrize("wrong", [

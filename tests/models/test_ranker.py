@@ -1,6 +1,5 @@
 """A fitted model that scores by any means, answering as every other."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +11,7 @@ from fmpair import Dataset, load
 from fmpair.data import as_dataset
 from fmpair.errors import ModelFileError, OptionError, TrainingError, UnknownError
 from fmpair.evaluation import evaluate
-from fmpair.models import option, ranker
+from fmpair.models import ranker
 from fmpair.models.ranker import Ranker
 
 FRAME = pl.DataFrame(
@@ -60,13 +59,6 @@ class Recipe:
 
     def restore(self, arrays, space, seen):
         return ByNumber(len(space.items), float(arrays["sign"][0]))
-
-    def options(self) -> dict[str, Any]:
-        return option.plain(self)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> "Recipe":
-        return option.recipe(cls, options)
 
 
 MODEL = Recipe().fit(FRAME)

@@ -29,7 +29,7 @@ from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
 from fmpair.features.field import Field
 from fmpair.files import write_atomically
-from fmpair.models import catalog
+from fmpair.models import catalog, option
 from fmpair.models.ranker import Ranker
 from fmpair.models.recommender import Recommender
 
@@ -55,7 +55,7 @@ def save(model: Model, path: str | Path) -> None:
         "sha256": BLANK,
         "fitted": type(model).__name__,
         "recipe": catalog.signature(type(model.recipe)),
-        "options": model.recipe.options(),
+        "options": option.plain(model.recipe),
         "frame": model.frame_kind,
         "whole": space.whole,
         "fields": [_described(encoder) for encoder in encoders],
@@ -152,7 +152,7 @@ def _recipe(header: dict[str, Any]) -> Any:
         hint = f": import {module} first" if ":" in name else ""
         raise ModelFileError(f"the file holds a {name!r}, which this fmpair does not know{hint}")
     try:
-        return kind.from_options(header["options"])
+        return option.recipe(kind, header["options"])
     except FmpairError as error:
         raise ModelFileError(f"the file's options are not understood: {error}") from error
 

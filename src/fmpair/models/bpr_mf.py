@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 
 from fmpair.data import Dataset, as_dataset
-from fmpair.models import option
 from fmpair.models.fm_pair import FMPair
 from fmpair.models.recommender import Recommender
 from fmpair.models.training import Epoch
@@ -59,13 +58,6 @@ class BPRMF:
         if validation is not None and not isinstance(validation, int | float):
             validation = ids_only(as_dataset(validation))
         return self._recipe().fit(ids_only(as_dataset(data)), validation=validation, **policy)
-
-    def options(self) -> dict[str, Any]:
-        return option.plain(self)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> BPRMF:
-        return option.recipe(cls, options)
 
 
 def ids_only(data: Dataset) -> Dataset:

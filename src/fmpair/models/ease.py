@@ -62,13 +62,6 @@ class EASE:
     ) -> ItemWeights:
         return ItemWeights(rows_from(arrays, "own"), arrays["weights"], space.items)
 
-    def options(self) -> dict[str, Any]:
-        return option.plain(self)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> EASE:
-        return option.recipe(cls, options)
-
 
 @dataclass(frozen=True, eq=False)
 class ItemWeights:

@@ -104,16 +104,6 @@ class FM:
         """The scorer of a saved model."""
         return restored(arrays, space)
 
-    def options(self) -> dict[str, Any]:
-        """The options as plain values; threads are left out, since no result depends on them."""
-        fields = {name: option.field_options(f) for name, f in self.fields.items()}
-        return option.plain(self) | {"fields": fields}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> FM:
-        """A recipe from plain values; unknown names are refused."""
-        return option.recipe(cls, options)
-
 
 def _rated(events: Dataset) -> list[Part]:
     """The events, to score as they are rated."""

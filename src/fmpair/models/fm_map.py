@@ -81,13 +81,3 @@ class FMMap:
     ) -> MachineScorer:
         """The scorer of a saved model."""
         return restored(arrays, space)
-
-    def options(self) -> dict[str, Any]:
-        """The options as plain values; threads are left out, since no result depends on them."""
-        fields = {name: option.field_options(f) for name, f in self.fields.items()}
-        return option.plain(self) | {"fields": fields}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> FMMap:
-        """A recipe from plain values; unknown names are refused."""
-        return option.recipe(cls, options)

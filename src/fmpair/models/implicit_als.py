@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,13 +75,6 @@ class ImplicitALS:
         events, held_out = validation_parts(as_dataset(data), validation, recipe.seed)
         judge = None if held_out is None else Validation(events, held_out, metric, patience)
         return best_epoch(recipe.train(events), judge, progress, recipe.epochs)
-
-    def options(self) -> dict[str, Any]:
-        return option.plain(self)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> ImplicitALS:
-        return option.recipe(cls, options)
 
 
 def _train(recipe: ImplicitALS, data: Dataset) -> Iterator[Epoch]:

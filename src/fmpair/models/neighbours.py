@@ -53,13 +53,6 @@ class ItemKNN:
         own, near = rows_from(arrays, "own"), rows_from(arrays, "near")
         return ItemNeighbours(own, near, space.items)
 
-    def options(self) -> dict[str, Any]:
-        return option.plain(self)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> ItemKNN:
-        return option.recipe(cls, options)
-
 
 @dataclass(frozen=True)
 class UserKNN:
@@ -95,13 +88,6 @@ class UserKNN:
     ) -> UserNeighbours:
         own, near = rows_from(arrays, "own"), rows_from(arrays, "near")
         return UserNeighbours(own, near, space.users, len(space.items))
-
-    def options(self) -> dict[str, Any]:
-        return option.plain(self)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> UserKNN:
-        return option.recipe(cls, options)
 
 
 def _check(recipe: ItemKNN | UserKNN) -> None:

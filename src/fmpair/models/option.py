@@ -1,10 +1,10 @@
-"""Checks of a recipe's options, each with a message that says what is allowed."""
+"""A recipe's options: checks that say what is allowed, and options as plain values and back."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, is_dataclass
 from typing import Any, TypeVar
 
 from fmpair.errors import OptionError, listing, unknown
@@ -52,8 +52,7 @@ def threads(value: Any) -> None:
 
 def plain(recipe: Any) -> dict[str, Any]:
     """A recipe's options as plain values; threads are left out: no result depends on them."""
-    found = {f.name: getattr(recipe, f.name) for f in fields(recipe) if f.name != "threads"}
-    return {name: dict(v) if isinstance(v, Mapping) else v for name, v in found.items()}
+    return {f.name: _plain(getattr(recipe, f.name)) for f in fields(recipe) if f.name != "threads"}
 
 
 def recipe(kind: type[Recipe], options: Mapping[str, Any]) -> Recipe:
@@ -68,6 +67,15 @@ def recipe(kind: type[Recipe], options: Mapping[str, Any]) -> Recipe:
 def field_options(field: Any) -> dict[str, Any]:
     """A field's options as plain values."""
     return asdict(field_from(field))
+
+
+def _plain(value: Any) -> Any:
+    """Mappings, sequences and dataclasses as dictionaries and lists, all else as it is."""
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def _is_number(value: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,13 +94,6 @@ class Popularity:
         mine = (rows.column >= first) & (rows.column < first + values)
         place = data.item[rows.owner[mine]] * np.int64(values) + (rows.column[mine] - first)
         return tally(place, items * values).astype(np.float32).reshape(items, values)
-
-    def options(self) -> dict[str, Any]:
-        return option.plain(self)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> Popularity:
-        return option.recipe(cls, options)
 
 
 def _first(space: FeatureSpace, encoder: Encoder) -> int:

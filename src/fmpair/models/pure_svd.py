@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,13 +54,6 @@ class PureSVD:
         with threadpool_limits(1, user_api="blas"):  # too little work at a time to share out
             vectors = _largest(square, min(self.factors, items), self.seed)
         return folded(self, events, own.dot(vectors), vectors)
-
-    def options(self) -> dict[str, Any]:
-        return option.plain(self)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> PureSVD:
-        return option.recipe(cls, options)
 
 
 def _largest(square: np.ndarray, count: int, seed: int) -> np.ndarray:

@@ -35,13 +35,6 @@ class Random:
     def restore(self, arrays: Mapping[str, Any], space: FeatureSpace, seen: Rows) -> RandomScores:
         return RandomScores(self.seed, len(space.items))
 
-    def options(self) -> dict[str, Any]:
-        return option.plain(self)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> Random:
-        return option.recipe(cls, options)
-
 
 @dataclass(frozen=True)
 class RandomScores:

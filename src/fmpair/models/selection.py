@@ -112,7 +112,3 @@ class FMPairSelected(FMPair):
             kept = {k: v for k, v in self.regularization.items() if k not in gone}
             own["regularization"] = kept
         return FMPair(**own), without_columns(data, hidden)
-
-    def options(self) -> dict[str, Any]:
-        among = None if self.among is None else list(self.among)
-        return {**super().options(), "among": among}

@@ -60,9 +60,6 @@ class FMPairWeighted(FMPair):
         problem = problem_of(self, space, events)
         return rounds(self, space, problem, events, _Learner(self, space, problem))
 
-    def options(self) -> dict[str, Any]:
-        return {**super().options(), "field_weights": dict(self.field_weights)}
-
 
 def field_names(space: FeatureSpace) -> list[str]:
     """The names of all fields, query side first; with the side in front where a name recurs."""
