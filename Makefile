@@ -16,7 +16,7 @@ TEST := $(VENV)/.installed-test
 help:  ## list what can be made
 	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*## +/\t/' | expand -t 10
 
-demo: $(CORE)  ## set up, then see fmpair at work on generated data
+demo: $(CORE)  ## set up, run an experiment on generated data, and end with the path of its report
 	$(BIN)/fmpair demo
 
 test: check  ## set up, then run every check and every test
@@ -45,7 +45,7 @@ $(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(CORE): pyproject.toml constraints.txt | $(BIN)/pip
-	$(INSTALL) -e .
+	$(INSTALL) -e '.[report]'
 	@touch $@
 
 $(TEST): pyproject.toml constraints.txt | $(BIN)/pip

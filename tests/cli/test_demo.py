@@ -1,8 +1,14 @@
-def test_the_demo_shows_the_table_the_lists_and_what_to_do_next(fmpair):
+def test_the_demo_shows_the_comparison_the_lists_and_ends_with_the_report(
+    fmpair, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     result = fmpair("demo")
     assert result.code == 0, result.err
     for words in (
-        "popularity", "FM-Pair without context", "FM-Pair with context", "oracle", "Recall@10",
-        "NDCG@10", "in the morning", "at night", "comes first", "score", "fmpair fit",
+        "Popularity", "without", "with", "is best", "One who knows the rule", "NDCG@10",
+        "in the morning", "at night", "comes first", "score", "fmpair init",
     ):  # fmt: skip
         assert words in result.out
+    page = result.out.strip().splitlines()[-1]
+    assert page == "runs/demo/report.html"
+    assert "FM-Pair with context is best" in (tmp_path / page).read_text("utf-8")
