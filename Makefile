@@ -11,7 +11,7 @@ CORE := $(VENV)/.installed
 TEST := $(VENV)/.installed-test
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test check format bench bridges clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*## +/\t/' | expand -t 10
@@ -35,8 +35,17 @@ format: $(TEST)  ## rewrite the sources in the common format
 bench: $(CORE)  ## time training and ranking on this machine
 	$(BIN)/python benchmarks/run.py
 
+bridges: .venv-bridges/.installed  ## set up the bridged libraries apart, and hold their models to the tests
+	.venv-bridges/bin/python -m pytest tests/bridges tests/models/test_contract.py tests/integration/test_agreement.py
+
+.venv-bridges/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-bridges
+	.venv-bridges/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt \
+	  -e '.[test,implicit,lightfm,cornac,myfm]'
+	@touch $@
+
 clean:  ## back to a fresh checkout: the environment and all caches go
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-bridges build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip comes last into a new environment, so its presence says that the environment is whole.
