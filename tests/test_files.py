@@ -40,3 +40,13 @@ def test_a_missing_folder_is_named(tmp_path):
 def test_a_folder_is_not_a_target(tmp_path):
     with pytest.raises(DataError, match="it is a folder"):
         write_atomically(tmp_path, b"")
+
+
+def test_a_disk_that_a_compiled_writer_finds_full_is_said_in_one_line(tmp_path):
+    full = "parquet: underlying IO error: No space left on device (os error 28)"
+    with (
+        pytest.raises(DataError, match=r"cannot write .*x: No space left on device$"),
+        atomic_path(tmp_path / "x"),
+    ):
+        raise RuntimeError(full)
+    assert not list(tmp_path.iterdir())

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from fmpair.errors import DataError
+
+# How compiled writers, such as polars', tell of what would be an OSError in Python.
+SYSTEM_ERROR = re.compile(r"([^:]+) \(os error \d+\)")
 
 
 @contextmanager
@@ -27,6 +31,11 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, target)
     except OSError as error:
         raise DataError(f"cannot write {target}: {error.strerror or error}") from error
+    except Exception as error:
+        reason = SYSTEM_ERROR.search(str(error))
+        if reason is None:
+            raise
+        raise DataError(f"cannot write {target}: {reason[1].strip()}") from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -1,6 +1,7 @@
 import csv
 import io
 from dataclasses import fields
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -121,3 +122,11 @@ def test_a_mistake_is_one_line(judge, what, flags, words):
 
 def test_without_events_there_is_nothing_to_judge_by(judge):
     assert "say --train EVENTS and --test EVENTS" in judge("model.fmpair", events=False).err
+
+
+def test_a_run_folder_stands_for_its_winner(fmpair, files, model, tmp_path):
+    (tmp_path / "model.fmpair").write_bytes(Path(model).read_bytes())
+    (tmp_path / "plan.json").write_text("{}")
+    parts = ["--train", f"{files}/events.csv", "--test", f"{files}/events.csv", "--seen", "none"]
+    by_folder, by_file = (fmpair("evaluate", source, *parts) for source in (tmp_path, model))
+    assert by_folder.code == 0 and by_folder.out == by_file.out

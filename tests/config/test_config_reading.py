@@ -339,7 +339,36 @@ def test_foreign_models_are_checked_like_our_own(file):
 def test_stop_is_for_models_that_learn_by_epochs(file):
     text = SMALL + "split: {kind: holdout, validation: 0.1}\n"
     assert mistakes(file(text), "models.0.stop=3") == [
-        "command line: models.0.stop: popularity is not trained by epochs: leave stop out"
+        "command line: models.0.stop: popularity cannot stop early: leave stop out"
+    ]
+    assert mistakes(file(text), "models.0={kind: fm, stop: 3}") == [
+        "command line: models.0.stop: fm cannot stop early: leave stop out"
+    ]
+
+
+def test_options_of_splits_and_filters_are_tried_before_there_are_data(file):
+    path = file(SMALL)
+    for given, wrong in (
+        ("split={kind: holdout, test: 1.5}", "split.test: test (1.5) must be between 0 and 1"),
+        ("split={kind: folds, count: 1}", "split.count: count must be from 2"),
+        ("split={kind: by_time, after: soon}", "split: 'soon' is no time"),
+        ("filter=[{core: {users: 0}}]", "filter.0.core.users: users and items must be at least 1"),
+    ):
+        [found] = mistakes(path, given)
+        assert found.startswith(f"command line: {wrong}")
+
+
+def test_a_class_beside_the_file_is_found_and_may_raise_anything(file):
+    path = file(SMALL)
+    Path(path).with_name("own_model_beside.py").write_text(
+        "class Model:\n"
+        "    def __init__(self, size=1):\n"
+        "        {}[size]\n"
+        "    def fit(self, data):\n"
+        "        pass\n"
+    )
+    assert mistakes(path, "models.0={kind: 'own_model_beside:Model'}") == [
+        "command line: models.0: KeyError: 1"
     ]
 
 

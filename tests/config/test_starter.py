@@ -1,4 +1,5 @@
 from datetime import date, timedelta
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -121,3 +122,10 @@ def test_what_it_cannot_make_out_is_said():
     events().with_columns(user=pl.when(pl.col("item") != "i0").then("user")).write_csv("c.csv")
     with pytest.raises(DataError, match="missing user ids"):
         starter("c.csv")
+
+
+def test_ratings_that_some_events_lack_are_left_out_and_named():
+    Path("gaps.csv").write_text("user,item,rating\nu,a,1\nu,b,\nv,a,5\nv,b,4\n")
+    text = starter("gaps.csv")
+    assert "# left out rating: missing in 1 of 4 events; drop those to use it" in text
+    assert "ignore: [rating]" in text and "above_mean" not in text

@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
+from fmpair.config.experiment import Candidate, Range
 from fmpair.evaluation import Protocol
 from fmpair.experiment.cell import VALIDATION, Cell
-from fmpair.config.experiment import Candidate, Range
 
 MODEL = Candidate("FM", "fm-pair", {"factors": 4, "epochs": 2}, stop=3)
 CELL = Cell("data", "split", 0, 0, MODEL, (Protocol(),), ("ndcg@10",))

@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 from tiny_run import FM, POPULARITY, STOPPING, TUNED, experiment
 
+from fmpair.config.experiment import Step, Tuning
 from fmpair.errors import OptionError
 from fmpair.evaluation import Protocol
 from fmpair.experiment import plan
 from fmpair.experiment.cell import VALIDATION
-from fmpair.config.experiment import Step, Tuning
 from fmpair.experiment.prepare import prepare
 
 

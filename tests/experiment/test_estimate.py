@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 from tiny_run import FM, POPULARITY, STOPPING, TUNED, Broken, experiment, model
 
+from fmpair.config.experiment import Candidate, Running, Step
 from fmpair.errors import OptionError
 from fmpair.experiment.estimate import estimate
-from fmpair.config.experiment import Running, Step
 
 
 def test_an_estimate_counts_cells_and_trials_and_looks_at_every_model(tmp_path):
@@ -16,7 +16,7 @@ def test_an_estimate_counts_cells_and_trials_and_looks_at_every_model(tmp_path):
     for name in ("train_seconds", "judge_seconds", "seconds", "peak_mb"):
         assert (found.models[name] > 0).all()
     assert found.seconds == pytest.approx(sum(found.models["seconds"]))
-    assert str(found).startswith("16 cells, trials among them, in about ")
+    assert str(found).startswith("12 cells and 4 trials in about ")
     assert not (tmp_path / "run").exists()
 
 
@@ -40,3 +40,12 @@ def test_a_model_that_cannot_be_tried_says_why(tmp_path):
 def test_what_would_stop_the_run_stops_the_estimate(tmp_path):
     with pytest.raises(OptionError, match="validation"):
         estimate(replace(experiment(tmp_path, TUNED), split=Step("holdout")))
+
+
+def test_what_the_run_would_install_first_is_not_installed_for_an_estimate(tmp_path, monkeypatch):
+    monkeypatch.setattr("fmpair.bridges.environment.caches", lambda: tmp_path / "caches")
+    found = estimate(experiment(tmp_path, Candidate("recbole", "recbole"), POPULARITY)).models
+    assert found["error"].to_list() == [
+        "recbole is not installed yet, which the run will do first", None,
+    ]  # fmt: skip
+    assert not (tmp_path / "caches").exists()

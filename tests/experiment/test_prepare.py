@@ -1,8 +1,8 @@
 import polars as pl
 import pytest
 
-from fmpair.errors import DataError, OptionError, UnknownError
 from fmpair.config.experiment import Source, Step
+from fmpair.errors import DataError, OptionError, UnknownError
 from fmpair.experiment.prepare import prepare
 
 EVENTS = pl.DataFrame({"user": [1, 1, 2, 2, 3], "item": list("abcab"), "rating": [1, 5, 5, 1, 3]})
@@ -29,6 +29,22 @@ def test_given_files_become_the_parts_of_one_split(tmp_path):
     sizes = [rows.tolist() for rows in (split.train, split.validation, split.test)]
     assert sizes == [[0, 1], [2], [3, 4]]
     assert bench.data.frame()["item"].to_list() == list("abcab")
+
+
+def test_given_parts_without_validation_can_have_a_share_of_what_trains(tmp_path):
+    train, test = parts(tmp_path, 4, 1)
+    for seed in (0, 1):
+        step = Step("given", {"validation": 0.5, "seed": seed})
+        (split,) = prepare(Source(train=train, test=test), (), step).splits
+        assert len(split.validation) == 2 and split.test.tolist() == [4]
+        assert sorted([*split.train, *split.validation]) == [0, 1, 2, 3]
+
+
+def test_a_share_beside_a_given_validation_part_is_refused(tmp_path):
+    train, validation, test = parts(tmp_path, 2, 1, 2)
+    source = Source(train=train, validation=validation, test=test)
+    with pytest.raises(OptionError, match="given already"):
+        prepare(source, (), Step("given", {"validation": 0.5}))
 
 
 def test_filters_leave_given_events_in_their_parts(tmp_path):

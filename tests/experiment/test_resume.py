@@ -6,13 +6,15 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import get_context
 
 import pytest
 from tiny_run import POPULARITY, TUNED, experiment, same
 
-from fmpair.config.read import read
 from fmpair.config.experiment import Output
+from fmpair.config.read import read
 from fmpair.experiment.run import run
+from fmpair.experiment.workplace import Workplace
 
 KILLS = 20
 FILE = """\
@@ -33,6 +35,12 @@ run: {curve: 2, threads: 1}
 """
 
 
+PRELOADED = [
+    "ruamel.yaml", "optuna.samplers", "fmpair.experiment.run", "fmpair.models.fm_pair",
+    "fmpair.engine.kernel", "fmpair.engine.judging",
+]  # fmt: skip
+
+
 class Crash(BaseException):
     """The end of a process, as far as one process can play it."""
 
@@ -44,36 +52,46 @@ def started(file, folder):
     )
 
 
-def at_work(process, folder):
-    """Wait until the run has done anything in its folder, or is over."""
-    before = touched(folder)
-    while process.poll() is None and touched(folder) == before:
-        time.sleep(0.01)
+def attempt(file, folder, line):
+    """The run of a file in a process of its own, which says when a cell begins."""
+    carried_out = Workplace.__call__
+
+    def told(self, cell):
+        line.send(cell.id)
+        return carried_out(self, cell)
+
+    Workplace.__call__ = told
+    run(read(file, [f"output.folder={folder}"]))
 
 
-def touched(folder):
-    return (folder / ".lock").stat().st_mtime_ns if (folder / ".lock").exists() else None
-
-
-def killed(process):
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+def begun(line, cells):
+    """Wait for so many cells to begin; how many did before the process was over."""
+    for count in range(cells):
+        try:
+            line.recv()
+        except EOFError:
+            return count
+    return cells
 
 
 def test_a_run_killed_twenty_times_comes_to_the_same_tables(tmp_path):
     file, folder = tmp_path / "experiment.yaml", tmp_path / "run"
     file.write_text(FILE)
-    chance, began = random.Random(0), time.monotonic()
-    process = started(file, folder)
-    at_work(process, folder)
-    until_work = time.monotonic() - began
-    kept = []
-    for _ in range(KILLS):
-        killed(process)
+    processes = get_context("forkserver")  # which imports everything once, before any thread is
+    processes.set_forkserver_preload(PRELOADED)
+    chance, kept, at_work = random.Random(0), [], 0
+    for number in range(KILLS):
+        here, there = processes.Pipe(duplex=False)
+        process = processes.Process(target=attempt, args=(file, folder, there))
+        process.start()
+        there.close()
+        cells = begun(here, 0 if number % 4 == 0 else chance.choice([1, 2]))
+        time.sleep(chance.uniform(0, 0.3 if cells == 0 else 0.03))
+        process.kill()
+        process.join()
+        at_work += cells > 0 or begun(here, 1) > 0
         kept.append(len(list(folder.glob("*/*.json"))))
-        process = started(file, folder)
-        time.sleep(chance.uniform(0.6 * until_work, until_work + 1))
-    killed(process)
+    assert at_work >= KILLS / 2, "a kill before the first cell begins proves little"
     assert kept == sorted(kept), "nothing finished is lost"
     finished = run(read(file, [f"output.folder={folder}"]))
     uninterrupted = run(read(file, [f"output.folder={tmp_path / 'other'}"]))

@@ -17,8 +17,8 @@ from tiny_run import (
 )
 
 from fmpair import FMPair, Popularity, load
-from fmpair.evaluation import Protocol, evaluate
 from fmpair.config.experiment import Output, Running, Step
+from fmpair.evaluation import Protocol, evaluate
 from fmpair.experiment.prepare import prepare
 from fmpair.experiment.run import Stopped, run
 

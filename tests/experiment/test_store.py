@@ -5,9 +5,9 @@ import pytest
 from tiny_run import FM, POPULARITY, Broken, experiment, model, same
 
 from fmpair import load
+from fmpair.config.experiment import Output
 from fmpair.errors import DataError
 from fmpair.experiment import store
-from fmpair.config.experiment import Output
 from fmpair.experiment.folder import RunFolder, opened
 from fmpair.experiment.run import run
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from tiny_run import FM, POPULARITY, TUNED, Broken, experiment, model
 
-from fmpair.errors import OptionError
 from fmpair.config.experiment import Range, Tuning
+from fmpair.errors import OptionError
 from fmpair.experiment.run import run
 
 

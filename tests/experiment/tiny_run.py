@@ -6,7 +6,6 @@ import threading
 from dataclasses import dataclass, replace
 
 from fmpair import Popularity
-from fmpair.errors import TrainingError
 from fmpair.config.experiment import (
     Candidate,
     Experiment,
@@ -17,6 +16,7 @@ from fmpair.config.experiment import (
     Step,
     Tuning,
 )
+from fmpair.errors import TrainingError
 
 # What may differ between two runs of the same experiment.
 MEASURED = ("train_seconds", "judge_seconds", "epoch_seconds", "peak_mb", "seconds")

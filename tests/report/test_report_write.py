@@ -102,6 +102,19 @@ def test_writing_twice_gives_the_same_bytes(written, world, tmp_path):
     assert files_of(tmp_path) == files_of(written.parent)
 
 
+def test_a_later_report_takes_the_place_of_an_earlier_one_and_of_nothing_else(
+    world, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(style, "available", lambda: False)
+    write(world, tmp_path)
+    own = tmp_path / "tables" / "mine.csv"
+    own.write_text("kept")
+    write(replace(world, trials=world.trials.clear()), tmp_path)
+    names = {str(path) for path in files_of(tmp_path)}
+    assert not any("tuning" in name for name in names)
+    assert "tables/times.csv" in names and own.read_text() == "kept"
+
+
 def test_figures_change_no_setting_of_the_callers(tmp_path):
     import matplotlib
 

@@ -26,7 +26,8 @@ Judged = Annotated[
     str,
     typer.Argument(
         metavar="MODEL_OR_LISTS",
-        help="A model file; or lists: a table (user, item, score or rank) or a TREC run.",
+        help="A model file or a run folder; or lists: a table (user, item, score or rank) or a "
+        "TREC run.",
     ),
 ]
 Train = Annotated[str | None, typer.Option(metavar="EVENTS", help="The events learned from.")]
@@ -112,8 +113,11 @@ def _judged(
     source: str, parts: tuple[Dataset, Dataset], protocol: Protocol, metrics: Sequence[str]
 ) -> Evaluation:
     from fmpair.evaluation import evaluate, given
+    from fmpair.experiment.folder import PLAN, model_of
     from fmpair.models.artifact import load
 
+    if (Path(source) / PLAN).is_file():
+        source = str(model_of(source))
     if _is_model(source):
         return evaluate(load(source), *parts, protocol, metrics)
     return given.judge(given.read_lists(source), *parts, protocol, metrics)

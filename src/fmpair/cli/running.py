@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair.cli.failure import INTERRUPTED, USER_MISTAKE
-from fmpair.cli.show import busy, note, show, table
+from fmpair.cli.show import busy, note, show
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from fmpair.config.experiment import Experiment
     from fmpair.experiment.results import Results
 
@@ -40,7 +43,7 @@ def run(
     experiment = _experiment(file, overrides, folder, workers)
     results = carried_out(experiment, progress=not quiet)
     show(comparison(results))
-    conclude(results)
+    conclude(results, quiet)
 
 
 def carried_out(experiment: Experiment, progress: bool = True) -> Results:
@@ -61,18 +64,27 @@ def comparison(results: Results) -> Any:
     return terminal(results)
 
 
-def conclude(results: Results) -> None:
+def conclude(results: Results, quiet: bool = False) -> None:
     """Write the report and say where it is; exit code 1 where a cell failed."""
     from fmpair.report.write import write
 
-    with busy("writing the report"):
+    with nullcontext() if quiet else busy("writing the report"):
         page = write(results, results.experiment.output.folder)
-    failed = results.cells["error"].is_not_null().sum()
-    if failed:
-        note(f"{failed} of {len(results.cells)} cells failed; the same command tries them again")
+    failed = _note_failures(results)
     show(str(_shortest(page)))
     if failed:
         raise typer.Exit(USER_MISTAKE)
+
+
+def _note_failures(results: Results) -> int:
+    """How many cells failed; a line per model says why the first of its cells did."""
+    failed = results.cells.filter(results.cells["error"].is_not_null())
+    for (model,), part in failed.group_by("model", maintain_order=True):
+        note(f"{model} failed {len(part)} times, first: {part['error'][0]}")
+    if len(failed):
+        total = len(results.cells)
+        note(f"{len(failed)} of {total} cells failed; the same command tries them again")
+    return len(failed)
 
 
 def estimate(file: File, overrides: Overrides = None, workers: Workers = None) -> None:
@@ -82,11 +94,21 @@ def estimate(file: File, overrides: Overrides = None, workers: Workers = None) -
     experiment = _experiment(file, overrides, None, workers)
     with busy("trying each model for a moment"):
         found = estimated(experiment)
-    failed = found.models["error"].is_not_null().any()
-    columns = ["model", "cells", "trials", "seconds to fit", "to judge", "in all", "peak MB"]
-    names = found.models.columns if failed else found.models.columns[:-1]
-    rows = found.models.select(names).rows()
-    show(table([*columns, *(["error"] if failed else [])], rows), str(found))
+    show(_estimates(found.models), str(found))
+
+
+def _estimates(models: pl.DataFrame) -> Any:
+    """A row per model; why one could not be tried stands beside its name."""
+    from fmpair.report.number import seconds
+    from fmpair.report.sheet import Cell, Sheet
+    from fmpair.report.terminal import rich_table
+
+    columns = ("model", "cells", "trials", "s to fit", "s to judge", "s in all", "peak MB")
+    rows = []
+    for name, cells, trials, *figures, error in models.rows():
+        first = Cell(name if error is None else f"{name}: {error}")
+        rows.append((first, Cell(str(cells)), Cell(str(trials)), *map(Cell, map(seconds, figures))))
+    return rich_table(Sheet("estimate", "", columns, tuple(rows), models))
 
 
 def _experiment(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 from fmpair.config.experiment import Candidate, Range
 from fmpair.config.grid import Variant, ends, placed, search_range, searches, variants, without
 from fmpair.config.hint import fits, words
-from fmpair.config.place import Place, one_line, shown
+from fmpair.config.place import Place, line_of, one_line, shown
 from fmpair.config.shape import Options, about_models, options_of
 from fmpair.config.syntax import KeyPath
 from fmpair.errors import FmpairError, unknown
@@ -61,14 +63,17 @@ def _candidate(place: Place, variant: Variant) -> Candidate | None:
 
 
 def _recipe(place: Place) -> Any:
-    """The class of a kind, None where it cannot be had."""
+    """The class of a kind, None where it cannot be had; one of your own may lie beside the file."""
+    beside = str(place.mistakes.document.path.parent.absolute())
+    if ":" in place.value and beside not in sys.path:
+        sys.path.append(beside)  # last, so that no file there hides a library
     try:
         recipe = catalog.find(place.value)
     except FmpairError as error:
         place.wrong(one_line(error))
         return None
     except Exception as error:  # whatever importing somebody's module throws
-        place.wrong(f"cannot import {place.value!r}: {type(error).__name__}: {one_line(error)}")
+        place.wrong(f"cannot import {place.value!r}: {line_of(error)}")
         return None
     if not callable(getattr(recipe, "fit", None)):
         place.wrong(f"{place.value!r} is no model: it has no fit(data)")
@@ -117,8 +122,8 @@ def _check_stop(place: Place, recipe: Any) -> None:
         whole("stop", place.value["stop"], 1)
     except FmpairError as error:
         place.at("stop").wrong(one_line(error))
-    if recipe is not None and not hasattr(recipe, "train"):
-        place.at("stop").wrong(f"{place.value['kind']} is not trained by epochs: leave stop out")
+    if recipe is not None and not can_stop(recipe):
+        place.at("stop").wrong(cannot_stop(place.value["kind"]))
 
 
 def dotted(path: KeyPath) -> str:
@@ -128,6 +133,15 @@ def dotted(path: KeyPath) -> str:
 
 def _settled(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def can_stop(recipe: Any) -> bool:
+    """Whether a recipe, or its class, is trained by epochs and can be judged after each."""
+    return hasattr(recipe, "train") and "validation" in signature(recipe.fit).parameters
+
+
+def cannot_stop(name: str) -> str:
+    return f"{name} cannot stop early: leave stop out"
 
 
 def needs_validation(name: str) -> str:

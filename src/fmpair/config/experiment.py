@@ -77,6 +77,9 @@ class Tuning:
     seed: int = 0
 
 
+TESTS = ("randomisation", "t", "wilcoxon")
+
+
 @dataclass(frozen=True)
 class Comparison:
     """How models are compared in the report.
@@ -95,8 +98,8 @@ class Comparison:
 class Running:
     """workers: processes side by side; threads: of each, None shares the cores out.
 
-    curve: every so many epochs a trainable model is judged (0: never), on the validation part
-    where there is one, else on the test part.
+    curve: every so many epochs a trainable model is judged (0: never): on the validation part where
+    it stops early and so does not learn from it, else on the test part.
     """
 
     workers: int = 1

@@ -111,9 +111,11 @@ class Place:
         while set(options.required) <= set(left):
             try:
                 return make(**left)
-            except (FmpairError, TypeError, ValueError, ImportError) as error:
+            except Exception as error:  # somebody's own class may raise anything
                 culprit = _named_by(str(error), left)
-                (self if culprit is None else self.at(culprit)).wrong(one_line(error))
+                telling = isinstance(error, TypeError | ValueError | ImportError)
+                text = one_line(error) if telling else line_of(error)
+                (self if culprit is None else self.at(culprit)).wrong(text)
                 if culprit is None:
                     return None
                 del left[culprit]
@@ -128,6 +130,12 @@ def shown(value: Any) -> str:
 
 def one_line(error: Exception) -> str:
     return " ".join(str(error).split())
+
+
+def line_of(error: Exception) -> str:
+    """What went wrong, in one line; where it is not ours the kind of error too."""
+    text = one_line(error)
+    return text if isinstance(error, FmpairError) else f"{type(error).__name__}: {text}"
 
 
 def _named_by(message: str, options: Mapping[str, Any]) -> str | None:

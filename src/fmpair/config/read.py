@@ -9,12 +9,13 @@ from typing import Any
 
 from fmpair.config import document
 from fmpair.config.candidate import needs_validation, read_models
-from fmpair.config.experiment import Candidate, Experiment, Source, Step
+from fmpair.config.experiment import TESTS, Candidate, Experiment, Source, Step
 from fmpair.config.place import Mistakes, Place, one_line
 from fmpair.config.plain import as_plain, from_plain
 from fmpair.config.protocols import check_judging, read_metrics, read_protocols, read_views
-from fmpair.config.shape import SECTIONS, TEXTS, Options, filters, options_of, splits
-from fmpair.config.source import has_own_parts, read_source
+from fmpair.config.shape import SECTIONS, TEXTS, options_of
+from fmpair.config.source import read_source
+from fmpair.config.step import read_filters, read_split
 from fmpair.errors import FmpairError
 from fmpair.evaluation.protocol import Protocol
 from fmpair.metrics import Metric
@@ -22,7 +23,6 @@ from fmpair.models.option import one_of, whole
 
 __all__ = ["Reading", "as_plain", "from_plain", "read", "reading"]
 
-TESTS = ("randomisation", "t", "wilcoxon")
 # The least that a number of a section may be.
 LEAST = {"trials": 1, "seed": 0, "workers": 1, "threads": 1, "curve": 0}
 
@@ -55,7 +55,7 @@ def reading(path: str | Path, overrides: Sequence[str] = ()) -> Reading:
     _check_sections(top)
     source = read_source(top.at("data")) if "data" in top.value else None
     models = read_models(top.at("models")) if "models" in top.value else {}
-    split = _split(top.at("split"), source)
+    split = read_split(top.at("split"), source)
     parts = _rest(top)
     _check_validation(source, split, models)
     _check_judging(top, models, parts)
@@ -68,23 +68,6 @@ def reading(path: str | Path, overrides: Sequence[str] = ()) -> Reading:
         **parts,
     )
     return Reading(experiment, top, {label: place for label, (_, place) in models.items()})
-
-
-def read_step(place: Place, what: str, known: Mapping[str, Options]) -> Step | None:
-    """A function by name: `name`, {kind: name, option: ...}, or {name: {option: ...}}."""
-    kind, rest = place, place.holding({})
-    if isinstance(place.value, dict) and len(place.value) == 1 and "kind" not in place.value:
-        [(name, options)] = place.value.items()
-        kind, rest = place.at(name).holding(name), place.at(name).holding(options or {})
-    elif isinstance(place.value, dict):
-        kind = place.at("kind")
-        rest = place.holding({key: one for key, one in place.value.items() if key != "kind"})
-    if not kind.is_a(str):
-        return None
-    name = kind.value.replace("-", "_")
-    if not kind.holding(name).is_in(what, known):
-        return None
-    return Step(name, rest.options(known[name]))
 
 
 def _check_sections(top: Place) -> None:
@@ -104,8 +87,7 @@ def _rest(top: Place) -> dict[str, Any]:
         if name in given:
             parts[name] = reader(given[name])
     if "filter" in given:
-        steps = [read_step(one, "filter", filters()) for one in given["filter"].items()]
-        parts["filters"] = tuple(step for step in steps if step is not None)
+        parts["filters"] = read_filters(given["filter"])
     for name, kind in SECTIONS.items():
         parts[name] = _section(given[name], kind) if name in given else kind()
     folder = parts["output"].folder or str(Path("runs") / parts["name"])
@@ -120,21 +102,6 @@ def _name(top: Place) -> str:
     if not here.value or here.value in (".", "..") or {"/", "\\"} & set(here.value):
         here.wrong(f"must be a name that a folder can have, not {here.value!r}")
     return here.value
-
-
-def _split(place: Place, source: Source | None) -> Step | None:
-    """By default the parts the data came in, else a fifth of the events at random for testing."""
-    own_parts = source is not None and has_own_parts(source)
-    if place.value is None:
-        return Step("given" if own_parts else "holdout")
-    step = read_step(place, "split", splits())
-    if step is None or source is None:
-        return step
-    if step.kind == "given" and not own_parts:
-        place.wrong("'given' needs data in parts: train and test, or a public set that has its own")
-    if step.kind != "given" and source.train is not None:
-        place.wrong(f"the data come in parts already: say given, not {step.kind}")
-    return step
 
 
 def _seeds(place: Place) -> tuple[int, ...]:

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fmpair.config import shape
-from fmpair.config.experiment import Range
+from fmpair.config.experiment import TESTS, Range
 from fmpair.config.grid import GRID, SEARCH
 from fmpair.config.hint import schema_of
-from fmpair.config.read import TESTS
 from fmpair.config.shape import SECTIONS, TEXTS, Option, Options
 from fmpair.data import catalog
 from fmpair.evaluation import protocol

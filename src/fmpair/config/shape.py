@@ -18,13 +18,18 @@ from fmpair.config.experiment import (
 )
 from fmpair.data import Dataset, filter, synthetic
 from fmpair.data.read import FORMATS
-from fmpair.data.split import SPLITS as SPLIT_FUNCTIONS
+from fmpair.data.split import SPLITS
 from fmpair.docstring import descriptions, summary, whole
-from fmpair.errors import FmpairError
+from fmpair.errors import FmpairError, UnknownError, unknown
 from fmpair.evaluation.protocol import PRESETS, Protocol
 from fmpair.models import catalog
 
 REQUIRED = inspect.Parameter.empty
+FILTERS: dict[str, Callable[..., Dataset]] = {
+    name: function
+    for name, function in vars(filter).items()
+    if getattr(function, "__module__", "") == filter.__name__ and not name.startswith("_")
+}
 SECTIONS: dict[str, type] = {
     "tune": Tuning, "compare": Comparison, "run": Running, "output": Output,
 }  # fmt: skip
@@ -93,20 +98,26 @@ def options_of(thing: Callable[..., Any], skip: Iterable[str] = ()) -> Options:
 
 def filters() -> dict[str, Options]:
     """The options of every function of `fmpair.data.filter`."""
-    found = [f for f in vars(filter).values() if getattr(f, "__module__", "") == filter.__name__]
-    named = {f.__name__: f for f in found if not f.__name__.startswith("_")}
-    return {name: options_of(function, ["data"]) for name, function in named.items()}
+    return {name: options_of(function, ["data"]) for name, function in FILTERS.items()}
 
 
 def splits() -> dict[str, Options]:
-    """The options of every way to split; the parts that are given need none."""
-    found = {name: options_of(function, ["data"]) for name, function in SPLIT_FUNCTIONS.items()}
-    return {**found, "given": Options({}, "The parts that the data came in.")}
+    """The options of every way to split; how large given parts are the data themselves say."""
+    return {name: options_of(function, ["data", "parts"]) for name, function in SPLITS.items()}
+
+
+def function_of(what: str, step: Step) -> Callable[..., Any]:
+    """The function a step names, with hyphens or underscores; what: filter or split."""
+    known: Mapping[str, Callable[..., Any]] = FILTERS if what == "filter" else SPLITS
+    name = step.kind.replace("-", "_")
+    if name not in known:
+        raise UnknownError(unknown(what, step.kind, known))
+    return known[name]
 
 
 def fold_count(step: Step) -> int:
     """How many splits a way to split gives: `count` of them, or one."""
-    function = SPLIT_FUNCTIONS[step.kind]
+    function = SPLITS[step.kind]
     if get_origin(get_type_hints(function).get("return")) is not list:
         return 1
     return step.options.get("count", splits()[step.kind].known["count"].default)

@@ -28,11 +28,14 @@ EPOCHS = ((1e8, 1e11), (1e11, 1e14))  # times in seconds and in milliseconds sin
 
 @dataclass(frozen=True)
 class Findings:
-    """What a file of events holds: which column is what, and the events themselves."""
+    """What a file of events holds: which column is what, and the events themselves.
+
+    ignored: by column that is left out the reason.
+    """
 
     roles: dict[str, str]
     item_columns: tuple[str, ...]
-    ignored: tuple[str, ...]
+    ignored: dict[str, str]
     data: Dataset
     rated: bool
 
@@ -56,17 +59,35 @@ def starter(
 def _findings(contents: Contents, given: dict[str, str | None]) -> Findings:
     events = contents.events
     roles = find_roles(events.columns, {**contents.roles, **given})
+    ignored = _gaps(events, roles)
+    roles = {role: name for role, name in roles.items() if name not in ignored}
     time = None if "timestamp" in roles else _time_column(events, roles)
     if time is not None:
         roles["timestamp"] = time
         contents = replace(contents, events=events.with_columns(parse_times(events[time])))
-    rest = [name for name in events.columns if name not in roles.values()]
+    rest = [name for name in events.columns if name not in (*roles.values(), *ignored)]
     taken = tuple(contents.roles.get("item_columns", ()))
-    ignored = [name for name in rest if name not in taken and _says_nothing(events, name)]
+    for name in rest:
+        if name not in taken and _says_nothing(events, name):
+            ignored[name] = "one value only, or another one each time"
     moved = [name for name in rest if name not in ignored and _of_item(events, roles, name)]
-    options = {**roles, "ignore": ignored, "item_columns": [*taken, *moved]}
+    options = {**roles, "ignore": list(ignored), "item_columns": [*taken, *moved]}
     data = contents.dataset(**options)
-    return Findings(roles, tuple(moved), tuple(ignored), data, _has_ratings(data))
+    return Findings(roles, tuple(moved), ignored, data, _has_ratings(data))
+
+
+def _gaps(events: pl.DataFrame, roles: dict[str, str]) -> dict[str, str]:
+    """Ratings and weights that not every event has, which no model could learn from."""
+    counts = {
+        roles[role]: events[roles[role]].null_count()
+        for role in ("rating", "weight")
+        if role in roles
+    }
+    return {
+        name: f"missing in {count:,} of {len(events):,} events; drop those to use it"
+        for name, count in counts.items()
+        if count
+    }
 
 
 def _time_column(events: pl.DataFrame, roles: dict[str, str]) -> str | None:
@@ -133,10 +154,9 @@ def _data(found: Findings, path: str, name: str) -> list[str]:
         lines.append(
             f"  item_columns: {_listed(found.item_columns)}  # the same for one item always"
         )
+    lines += [f"  # left out {column}: {reason}" for column, reason in found.ignored.items()]
     if found.ignored:
-        lines.append(
-            f"  ignore: {_listed(found.ignored)}  # one value only, or another one each time"
-        )
+        lines.append(f"  ignore: {_listed(list(found.ignored))}")
     if found.rated:
         lines += ["", "# Ratings become clicks: what a user rates above their own mean counts.",
                   "filter: [above_mean]"]  # fmt: skip

@@ -78,15 +78,26 @@ def by_time(
     return split_of(order[:middle], order[middle:last], order[last:])
 
 
-def given(data: Dataset, parts: Sequence[int]) -> Split:
-    """Parts that others made: how many rows train, validate and test, in this order."""
+def given(data: Dataset, parts: Sequence[int], validation: float = 0.0, seed: int = 0) -> Split:
+    """Parts that others made: how many rows train, validate and test, in this order.
+
+    validation: where no part validates, a share of those that train, drawn at random, does. How
+    the others chose the test part is not known, so it cannot be built like that one.
+    """
     if len(parts) != 3 or min(parts) < 0 or sum(parts) != len(data):
         raise OptionError(
             f"parts must be the numbers of rows that train, validate and test, {len(data)} in "
             f"all, not {list(parts)}"
         )
-    rows = np.split(np.arange(len(data)), np.cumsum(parts)[:2])
-    return split_of(*rows)
+    train, aside, test = np.split(np.arange(len(data)), np.cumsum(parts)[:2])
+    if not 0 <= validation < 1:
+        raise OptionError(f"validation must be a share from 0 to below 1, not {validation}")
+    if validation and len(aside):
+        raise OptionError("validation is given already: leave the share out")
+    if validation:
+        train = np.random.default_rng(seed).permutation(train)
+        train, aside = np.split(train, [len(train) - round(validation * len(train))])
+    return split_of(train, aside, test)
 
 
 # By the name an experiment file gives them.

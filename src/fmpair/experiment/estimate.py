@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fmpair.bridges.environment import Environment
 from fmpair.config.experiment import Candidate, Experiment
+from fmpair.config.place import line_of
 from fmpair.data import Dataset
+from fmpair.errors import OptionError
 from fmpair.evaluation import evaluate
 from fmpair.experiment import plan
 from fmpair.experiment.cell import Cell
@@ -19,7 +22,7 @@ from fmpair.experiment.fitting import Parts, parts_of, recipe_of, visible
 from fmpair.experiment.memory import peak_mb, reset_peak
 from fmpair.experiment.prepare import Bench, prepare
 from fmpair.experiment.progress import duration
-from fmpair.experiment.work import line_of, possible
+from fmpair.experiment.work import possible
 from fmpair.experiment.workplace import threads_of
 
 FITTED = 20_000  # events that a model without epochs is fitted to, scaled up from there
@@ -45,11 +48,10 @@ class Estimate:
     peak_mb: float
 
     def __str__(self) -> str:
-        cells = sum(self.models["cells"]) + sum(self.models["trials"])
-        return (
-            f"{cells} cells, trials among them, in about {duration(self.seconds)} and "
-            f"{self.peak_mb / 1024:.1f} GB of memory"
-        )
+        cells, trials = sum(self.models["cells"]), sum(self.models["trials"])
+        tuned = f" and {trials} trials" if trials else ""
+        time, memory = duration(self.seconds), f"{self.peak_mb / 1024:.1f} GB"
+        return f"{cells} cells{tuned} in about {time} and {memory} of memory"
 
 
 def estimate(experiment: Experiment) -> Estimate:
@@ -87,6 +89,9 @@ def _row(experiment: Experiment, bench: Bench, model: Candidate) -> tuple[Any, .
 def _training(cell: Cell, parts: Parts, threads: int | None) -> tuple[float, Any, int]:
     """(seconds of one whole fit, a model fitted more or less, its epochs)."""
     recipe = recipe_of(cell.model, cell.seed, threads)
+    own = getattr(recipe, "requirement", None)
+    if isinstance(own, Environment) and not own.executable.exists():
+        raise OptionError(f"{own.name} is not installed yet, which the run will do first")
     events = visible(parts.learned, cell.model)
     if not hasattr(recipe, "train"):
         recipe.fit(_some(events, WARM))
@@ -101,18 +106,18 @@ def _training(cell: Cell, parts: Parts, threads: int | None) -> tuple[float, Any
     setting_up = time.perf_counter() - began - sum(inside)
     began = time.perf_counter()
     fitted = epoch.recommender()
-    watching = _watching(cell, parts, events, fitted) + time.perf_counter() - began
+    watching = _watching(cell, parts, events, fitted, threads) + time.perf_counter() - began
     each = inside[-1] + (watching if cell.model.stop is not None else 0.0)
     return setting_up + recipe.epochs * each, fitted, recipe.epochs
 
 
-def _watching(cell: Cell, parts: Parts, events: Dataset, fitted: Any) -> float:
+def _watching(cell: Cell, parts: Parts, events: Dataset, fitted: Any, threads: int | None) -> float:
     """Seconds of judging one epoch on the validation part, where training stops early."""
     if parts.held_out is None:
         return 0.0
     from fmpair.models.validation import Validation
 
-    judge = Validation(events, visible(parts.held_out, cell.model), cell.stop_by, 1)
+    judge = Validation(events, visible(parts.held_out, cell.model), cell.stop_by, 1, threads)
     judge.judge(fitted)  # compiles
     began = time.perf_counter()
     judge.judge(fitted)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from inspect import signature
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from fmpair.config.candidate import needs_validation
+from fmpair.config.candidate import can_stop, cannot_stop, needs_validation
 from fmpair.config.experiment import Candidate
+from fmpair.config.shape import options_of
 from fmpair.data import Dataset
 from fmpair.data.split import Split
 from fmpair.errors import OptionError, unknown
@@ -76,17 +76,10 @@ def parts_of(cell: Cell, data: Dataset, split: Split) -> Parts:
     return Parts(both, None, both, test, test, both, TEST)
 
 
-def option_names(kind: Any) -> list[str]:
-    """The options a recipe takes."""
-    if is_dataclass(kind):
-        return [option.name for option in fields(kind) if option.init]
-    return list(signature(kind).parameters)
-
-
 def recipe_of(model: Candidate, seed: int, threads: int | None) -> Any:
     """The candidate's recipe; seed and threads go in where it has them and the file leaves them."""
     kind = find(model.kind)
-    known, options = option_names(kind), dict(model.options)
+    known, options = options_of(kind).known, dict(model.options)
     for name, value in (("seed", seed), ("threads", threads)):
         if name in known:
             options.setdefault(name, value)
@@ -112,8 +105,8 @@ def fit(recipe: Any, cell: Cell, parts: Parts, judge: Judge) -> tuple[Any, Learn
     """(the fitted model, how it learned)."""
     model, events, learning = cell.model, visible(parts.learned, cell.model), Learning()
     began = time.perf_counter()
-    if model.stop is not None and "validation" not in signature(recipe.fit).parameters:
-        raise OptionError(f"{model.name} cannot stop early: leave stop out")
+    if model.stop is not None and not can_stop(recipe):
+        raise OptionError(cannot_stop(model.name))
     if hasattr(recipe, "train"):
         fitted = _by_epochs(recipe, cell, parts, events, judge, learning)
     else:
@@ -138,7 +131,8 @@ def _by_epochs(
     stop = None
     if parts.held_out is not None:
         held_out = visible(parts.held_out, cell.model)
-        stop = Validation(events, held_out, cell.stop_by, cell.model.stop or 1)
+        threads = getattr(recipe, "threads", None)
+        stop = Validation(events, held_out, cell.stop_by, cell.model.stop or 1, threads)
 
     def watch(epoch: Any) -> None:
         learning.passed += 1

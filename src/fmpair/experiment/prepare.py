@@ -13,16 +13,15 @@ import numpy as np
 import polars as pl
 
 from fmpair.config.experiment import Source, Step
-from fmpair.config.shape import filters
-from fmpair.data import Dataset, catalog, filter
+from fmpair.config.shape import function_of
+from fmpair.data import Dataset, catalog
 from fmpair.data import split as splitting
 from fmpair.data.fingerprint import fingerprint
 from fmpair.data.parts import PARTS, Split
 from fmpair.data.read import read, read_contents
-from fmpair.errors import DataError, OptionError, UnknownError, unknown
+from fmpair.errors import DataError, OptionError
 from fmpair.experiment.cell import canonical
 
-GIVEN = "given"
 MARK = "__part"  # which given part an event is of, while filters are at work
 
 
@@ -62,7 +61,7 @@ def _prepared(spec: str, stamp: str) -> Bench:
     source, steps, split = json.loads(spec)
     data = _read(Source(**source))
     for step in steps:
-        data = _filter(step["kind"])(data, **step["options"])
+        data = function_of("filter", Step(**step))(data, **step["options"])
     sizes = None
     if MARK in data.columns.columns:
         part = data.columns[MARK].to_numpy()
@@ -115,26 +114,16 @@ def _marked(data: Dataset, sizes: dict[str, int]) -> Dataset:
                    else mark.to_frame())  # fmt: skip
 
 
-def _filter(kind: str) -> Any:
-    """The function of `fmpair.data.filter` of that name, with hyphens or underscores."""
-    name = kind.replace("-", "_")
-    if name not in filters():
-        raise UnknownError(unknown("filter", kind, filters()))
-    return getattr(filter, name)
-
-
 def _splits(data: Dataset, sizes: list[int] | None, step: Step) -> list[Split]:
-    kind, options = step.kind.replace("-", "_"), dict(step.options)
-    if kind not in splitting.SPLITS:
-        raise UnknownError(unknown("split", step.kind, splitting.SPLITS))
-    if kind == GIVEN and "parts" not in options:
+    function, options = function_of("split", step), dict(step.options)
+    if function is splitting.given and "parts" not in options:
         if sizes is None:
             raise OptionError(
                 "split 'given' needs given parts: files train and test, or a public set that has "
                 "its own; the filter merge_duplicates loses them"
             )
         options["parts"] = sizes
-    found = splitting.SPLITS[kind](data, **options)
+    found = function(data, **options)
     return found if isinstance(found, list) else [found]
 
 

@@ -8,10 +8,11 @@ proposals is all that resuming takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fmpair.config.experiment import Candidate, Experiment, Range
+from fmpair.config.shape import options_of
 from fmpair.errors import OptionError
 from fmpair.experiment.cell import VALIDATION, Cell
 from fmpair.experiment.direction import sign
@@ -107,26 +108,26 @@ def value_of(experiment: Experiment, record: Mapping[str, Any]) -> float | None:
 
 def recipe_defaults(kind: str) -> dict[str, Any]:
     """What a recipe's options are when nobody sets them."""
-    recipe = find(kind)
-    if not is_dataclass(recipe):
-        return {}
-    return {f.name: f.default for f in fields(recipe) if f.default is not MISSING}
+    return {name: option.default for name, option in options_of(find(kind)).known.items()}
 
 
 def _defaults(model: Candidate) -> dict[str, Any]:
     """The recipe's own settings as a first trial, as far as they lie inside the ranges."""
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in recipe_defaults(model.kind).items():
         within = model.search.get(name)
-        if within is None or value is None:
+        if within is None:
             continue
-        if within.values:
-            if value in within.values:
-                found[name] = within.values.index(value)
-        elif within.low is not None and within.high is not None:  # noqa: SIM102
-            if within.low <= value <= within.high:
-                found[name] = value
+        if value in within.values:
+            found[name] = within.values.index(value)
+        elif isinstance(value, int | float) and _inside(value, within):
+            found[name] = value
     return found
+
+
+def _inside(value: float, within: Range) -> bool:
+    ends = within.low, within.high
+    return ends[0] is not None and ends[1] is not None and ends[0] <= value <= ends[1]
 
 
 def _suggest(trial: Any, name: str, within: Range, usual: Any) -> Any:

@@ -10,9 +10,10 @@ from typing import Any
 
 import polars as pl
 
+from fmpair.config.place import line_of
 from fmpair.data import Dataset
 from fmpair.data.split import Split
-from fmpair.errors import FmpairError, OptionError
+from fmpair.errors import OptionError
 from fmpair.evaluation import Evaluation, Protocol, evaluate, views
 from fmpair.evaluation.evaluate import obstacle
 from fmpair.experiment.cell import Cell
@@ -137,9 +138,3 @@ def _record(cell: Cell, learning: Learning, judged: list[Judged], seconds: float
 def _plain(values: Mapping[str, Any]) -> dict[str, float | None]:
     """NaN, which JSON lacks, as null."""
     return {name: None if math.isnan(value) else float(value) for name, value in values.items()}
-
-
-def line_of(error: Exception) -> str:
-    """What went wrong, in one line; the kind of error too where its words alone say little."""
-    text = " ".join(str(error).split())
-    return text if isinstance(error, FmpairError) else f"{type(error).__name__}: {text}"

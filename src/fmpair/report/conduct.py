@@ -10,7 +10,7 @@ import polars as pl
 
 from fmpair.experiment.results import Results
 from fmpair.report.comparison import lower_is_better
-from fmpair.report.number import figure, metric_title, percent, seconds
+from fmpair.report.number import NOTHING, figure, metric_title, percent, seconds
 from fmpair.report.sheet import Cell, Sheet
 from fmpair.report.tables import model_order, plus_minus
 
@@ -30,7 +30,7 @@ def times_sheet(results: Results) -> Sheet:
             Cell(row["model"]),
             Cell(seconds(row["train_seconds"]), plus_minus(seconds(row["train_sd"]))),
             Cell(seconds(row["epoch_seconds"])),
-            Cell(seconds(row["epochs"])),
+            Cell(NOTHING if row["epochs"] is None else f"{row['epochs']:,.1f}".removesuffix(".0")),
             Cell(seconds(row["judge_seconds"])),
             Cell(seconds(row["peak_mb"])),
         )
@@ -46,6 +46,7 @@ def tuning_sheet(results: Results) -> Sheet | None:
     if results.trials.is_empty():
         return None
     chosen = []
+    searched = {model.name: set(model.search) for model in results.experiment.models}
     for (model, fold), part in results.trials.group_by("model", "fold", maintain_order=True):
         good = part.filter(pl.col("error").is_null() & pl.col("value").is_not_null())
         row = {"model": model, "fold": fold, "trials": len(part), "failed": len(part) - len(good),
@@ -53,7 +54,8 @@ def tuning_sheet(results: Results) -> Sheet | None:
         if len(good):
             falling = not lower_is_better(good["metric"][0])
             best = good.sort("value", descending=falling, maintain_order=True).row(0, named=True)
-            row |= {name: best[name] for name in ("options", "metric", "value")}
+            row |= {name: best[name] for name in ("metric", "value")}
+            row["options"] = _only(best["options"], searched.get(str(model)))
         chosen.append(row)
     data = pl.DataFrame(chosen, infer_schema_length=None).sort(model_order(results), "fold")
     rows = [
@@ -66,7 +68,8 @@ def tuning_sheet(results: Results) -> Sheet | None:
         for row in data.to_dicts()
     ]  # fmt: skip
     columns = ("Model", "Chosen", "Fold", "On validation", "Trials", "Failed", "Seconds")
-    note = "Chosen on the validation part only, with the same number of trials for every model."
+    budget = results.experiment.tune.trials
+    note = f"Chosen on the validation part only, with {budget} trials for every model and fold."
     return Sheet("tuning", "What tuning chose", columns, tuple(rows), data, 2, (note,))
 
 
@@ -78,12 +81,18 @@ def failures_sheet(results: Results) -> Sheet | None:
         model_order(results), "fold"
     )
     rows = [
-        (Cell(row["model"]), Cell(row["error"]), Cell(str(row["fold"])), Cell(str(row["seed"])))
-        for row in data.to_dicts()
-    ]
+        (Cell(str(model)), Cell(str(error)), Cell(_counted(part["fold"])),
+         Cell(_counted(part["seed"])))
+        for (model, error), part in data.group_by("model", "error", maintain_order=True)
+    ]  # fmt: skip
     return Sheet(
-        "failures", "What failed", ("Model", "Error", "Fold", "Seed"), tuple(rows), data, 2
+        "failures", "What failed", ("Model", "Error", "Folds", "Seeds"), tuple(rows), data, 2
     )
+
+
+def _counted(numbers: pl.Series) -> str:
+    """Each number once: `0, 1, 2`."""
+    return ", ".join(map(str, numbers.unique().sort()))
 
 
 def folds_sheet(manifest: Mapping[str, Any]) -> Sheet | None:
@@ -121,6 +130,20 @@ def leakage_sheet(folds: Sequence[Mapping[str, Any]]) -> Sheet | None:
     columns = ("What", "Parts", "Count", "Share")
     note = "Means over folds. Older: earlier than the latest event that was learned from."
     return Sheet("leakage", "Leakage, all figures", columns, tuple(shown), data, 2, (note,), True)
+
+
+def _only(options: str, names: set[str] | None) -> str:
+    """Of a model's options, as JSON, those that were searched; names may be dotted."""
+    if not names:
+        return options
+    found = json.loads(options)
+    chosen = {}
+    for name in sorted(names):
+        value = found
+        for key in name.split("."):
+            value = value[key]
+        chosen[name] = value
+    return json.dumps(chosen)
 
 
 def options_text(options: str | None) -> str:

@@ -18,6 +18,8 @@ from fmpair.report.tables import view_means, view_title
 
 HEIGHT = 2.7  # inches
 NAME_WIDTH = 24  # letters of a model's name that stand beside an axis
+CUTS = (2 / 3, 3 / 4, 1 / 2, 1 / 3, 1 / 5)  # shares of a name's letters before the gap
+LEGEND_LINE = 0.17  # inches
 LETTERS_ACROSS = 45  # below a horizontal axis
 
 
@@ -53,7 +55,7 @@ def view_bars(results: Results, table: Table, view: str) -> Figure | None:
             heights = [part.get(group, np.nan) for group in groups]
             middle = np.arange(len(groups)) + (place - (len(models) - 1) / 2) * thick
             axes.bar(middle, heights, 0.92 * thick, color=shade[model], label=model)
-        names = [_short(str(group), 24).replace(", ", ",\n") for group in groups]
+        names = [name.replace(", ", ",\n") for name in _short(groups, NAME_WIDTH)]
         crowded = sum(map(len, names)) > LETTERS_ACROSS and not any("\n" in n for n in names)
         axes.set_xticks(range(len(groups)), names, rotation=30 if crowded else 0,
                         ha="right" if crowded else "center")  # fmt: skip
@@ -65,7 +67,7 @@ def view_bars(results: Results, table: Table, view: str) -> Figure | None:
     return drawn(
         f"{slug(table.label)}-by-{slug(view)}",
         f"{metric_title(table.metric)} by {view_title(view)}",
-        "Means over all units of a group.", draw, HEIGHT,
+        "Means over all units of a group.", draw, _height(len(models)),
     )  # fmt: skip
 
 
@@ -99,7 +101,7 @@ def _curve(
         _legend(canvas, axes)
 
     caption = "Thick: mean as far as all folds and seeds go. Thin: each of them."
-    return drawn(f"learning-{name}", title, caption, draw, HEIGHT)
+    return drawn(f"learning-{name}", title, caption, draw, _height(data["model"].n_unique()))
 
 
 def tuning(results: Results) -> Figure | None:
@@ -110,7 +112,9 @@ def tuning(results: Results) -> Figure | None:
     metric = good["metric"][0]
     shade = palette(results)
     best = pl.col("value").cum_min() if lower_is_better(metric) else pl.col("value").cum_max()
-    so_far = good.sort("trial").with_columns(best.over("model", "fold").alias("value"))
+    so_far = good.sort("trial").with_columns(
+        best.over("model", "fold").alias("value"), pl.col("trial") + 1
+    )
 
     def draw(canvas: Any) -> None:
         axes = canvas.subplots()
@@ -121,7 +125,8 @@ def tuning(results: Results) -> Figure | None:
         _legend(canvas, axes)
 
     caption = "Thick: mean over folds. Thin: each fold."
-    return drawn("tuning", "Best value on validation so far", caption, draw, HEIGHT)
+    height = _height(good["model"].n_unique())
+    return drawn("tuning", "Best value on validation so far", caption, draw, height)
 
 
 def palette(results: Results) -> dict[str, str]:
@@ -139,7 +144,7 @@ def _metric_bars(axes: Any, rows: Sequence[dict[str, Any]], shade: dict[str, str
     axes.barh(place, means, 0.62, color=[shade[row["model"]] for row in rows])
     reach = np.abs(np.stack([np.minimum(low - means, 0), np.maximum(high - means, 0)]))
     axes.errorbar(means, place, xerr=reach, fmt="none", ecolor=INK, elinewidth=1, capsize=2.5)
-    axes.set_yticks(place, [_short(row["model"], NAME_WIDTH) for row in rows])
+    axes.set_yticks(place, _short([row["model"] for row in rows], NAME_WIDTH))
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     most = np.nanmax(np.concatenate([high, means, [0]]))
@@ -177,14 +182,20 @@ def _lines(
 
 def _legend(canvas: Any, axes: Any) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    names = [_short(label, NAME_WIDTH) for label in labels]
-    canvas.legend(handles, names, loc="outside upper left", ncols=2, handlelength=1.2,
-                  columnspacing=1.2)  # fmt: skip
+    canvas.legend(handles, _short(labels, NAME_WIDTH), loc="outside upper left", ncols=2,
+                  handlelength=1.2, columnspacing=1.2)  # fmt: skip
 
 
-def _short(name: str, most: int) -> str:
-    """A name, cut in the middle where it is too long, so that grids stay told apart."""
-    if len(name) <= most:
-        return name
-    head = (most - 1) * 2 // 3
-    return f"{name[:head]}…{name[len(name) - (most - 1 - head) :]}"
+def _height(models: int) -> float:
+    """Of a figure with a legend, which has two models a line."""
+    return HEIGHT + LEGEND_LINE * max(0, (models + 1) // 2 - 2)
+
+
+def _short(names: Sequence[str], most: int) -> list[str]:
+    """Names, long ones cut in the middle: there where they stay told apart, if anywhere."""
+    cuts = [[_cut(name, most, round(share * most)) for name in names] for share in CUTS]
+    return next((cut for cut in cuts if len(set(cut)) == len(set(names))), cuts[0])
+
+
+def _cut(name: str, most: int, head: int) -> str:
+    return name if len(name) <= most else f"{name[:head]}…{name[len(name) - (most - 1 - head) :]}"

@@ -20,7 +20,10 @@ def markdown(sheet: Sheet) -> str:
     return "\n".join([*lines, "", *(f"{note}\n" for note in notes)])
 
 
-def markdown_report(title: str, verdict: str, sections: Sequence[Section]) -> str:
+def markdown_report(
+    title: str, verdict: str, sections: Sequence[Section], images: str = "figures"
+) -> str:
+    """The whole report; images: the folder of its figures."""
     parts = [f"# {_plain(title)}", f"**{_plain(verdict)}**"]
     for section in sections:
         parts.append(f"## {_plain(section.title)}")
@@ -28,7 +31,7 @@ def markdown_report(title: str, verdict: str, sections: Sequence[Section]) -> st
         if section.facts:
             facts = [_line((_plain(name), _plain(fact))) for name, fact in section.facts.items()]
             parts.append("\n".join([_line(("", "")), _line(("---", "---")), *facts]))
-        parts += [f"![{_plain(f.title)}](figures/{f.name}.svg)" for f in section.figures]
+        parts += [f"![{_plain(f.title)}]({images}/{f.name}.svg)" for f in section.figures]
         for sheet in section.sheets:
             parts.append(f"### {_plain(sheet.title)}\n\n{markdown(sheet)}".rstrip())
         for name, text in section.unfold.items():

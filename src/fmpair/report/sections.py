@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -70,6 +71,8 @@ def _views(results: Results, table: Table) -> Section:
             sheets.append(sheet)
             figure = figures.view_bars(results, table, view) if style.available() else None
             drawn += [figure] if figure else []
+    if len(drawn) > 1:  # the figures say the same at a glance
+        sheets = [replace(sheet, folded=True) for sheet in sheets]
     text = ("head, mid and tail each have a third of the training events, the most popular items "
             "or the busiest users first.",)  # fmt: skip
     return Section(f"Where it is won: {table.label}", text, tuple(drawn), tuple(sheets))
@@ -111,7 +114,8 @@ def _data(manifest: Mapping[str, Any]) -> Section:
 def _leakage(manifest: Mapping[str, Any]) -> Section:
     """Sentences where there is one fold; a table of them all where there are more."""
     folds = manifest.get("leakage", [])
-    lines = list(dict.fromkeys(line for fold in folds[:1] for line in fold["lines"]))
+    # What validation gives away is in the table: first of all one asks about the test part.
+    lines = [line for fold in folds[:1] for line in fold["lines"] if "validation" not in line]
     first = "" if len(folds) < 2 else "In the first fold: "
     sheet = conduct.leakage_sheet(folds)
     told = (first + "; ".join(lines) + ".",) if lines else ()

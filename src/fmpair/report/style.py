@@ -45,8 +45,8 @@ RC: dict[Any, Any] = {
     "legend.fontsize": 8.5,
     "lines.linewidth": 1.8,
     "svg.fonttype": "none",
-    "savefig.dpi": 200,
-    "figure.dpi": 100,
+    "figure.dpi": 200,
+    "figure.facecolor": "white",
 }
 
 
@@ -61,7 +61,14 @@ def available() -> bool:
 
 def colours(models: Iterable[str]) -> dict[str, str]:
     """The colour of each model, the same in every figure."""
-    return {model: PALETTE[n % len(PALETTE)] for n, model in enumerate(models)}
+    shades = [*PALETTE, *map(_pale, PALETTE)]
+    return {model: shades[n % len(shades)] for n, model in enumerate(models)}
+
+
+def _pale(colour: str) -> str:
+    """Half way to white: a second round of colours where there are many models."""
+    parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return "#" + "".join(f"{(part + 255) // 2:02X}" for part in parts)
 
 
 def drawn(
@@ -69,18 +76,25 @@ def drawn(
 ) -> Figure:
     """A figure as SVG and PNG; draw: puts its axes into the empty matplotlib figure."""
     import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Canvas
 
     # Ids inside an SVG are random unless salted; with the name they also differ between figures.
     with matplotlib.rc_context({**RC, "svg.hashsalt": name}):
         canvas = Canvas(figsize=(WIDTH, height), layout="constrained")
         draw(canvas)
-        svg, png = io.BytesIO(), io.BytesIO()
+        canvas.draw_without_rendering()
+        canvas.set_layout_engine("none")  # it is laid out; the same places serve both formats
+        svg, png = io.StringIO(), io.BytesIO()
         nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-        canvas.savefig(svg, format="svg", metadata=nothing, transparent=True)
-        canvas.set_layout_engine("none")  # it is laid out; the same places serve the other format
-        canvas.savefig(png, format="png", metadata={"Software": None}, facecolor="white")
-    return Figure(name, title, caption, svg.getvalue().decode(), png.getvalue())
+        # `savefig` would draw everything once more for each format.
+        FigureCanvasAgg(canvas).print_png(png, metadata={"Software": None})
+        canvas.patch.set_visible(False)
+        for axes in canvas.axes:
+            axes.patch.set_visible(False)
+        FigureCanvasSVG(canvas).print_svg(svg, metadata=nothing)
+    return Figure(name, title, caption, svg.getvalue(), png.getvalue())
 
 
 def inlined(figure: Figure) -> str:

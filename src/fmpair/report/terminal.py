@@ -34,7 +34,9 @@ def rich_table(sheet: Sheet) -> Any:
     made = Rich(box=SIMPLE_HEAD, title=Text(sheet.title), title_justify="left", title_style="bold")
     for place, name in enumerate(sheet.columns):
         heading = Text(name.replace("[", "\n["))  # where a narrow terminal would cut anywhere
-        made.add_column(heading, justify="left" if place < sheet.words else "right")
+        made.add_column(
+            heading, justify="left" if place < sheet.words else "right", overflow="fold"
+        )
     for row in sheet.rows:
         made.add_row(*(_cell(cell) for cell in row))
     return made

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fmpair.errors import listing
 from fmpair.report.comparison import Table, has_a_winner, lower_is_better
 from fmpair.report.number import figure, interval, metric_title, p_claim, percent
+
+NAMED = 3  # of the models that cannot be told from the best; the table has them all
 
 
 def verdict(table: Table) -> str:
@@ -36,7 +37,9 @@ def verdict(table: Table) -> str:
 def _draw(table: Table, first: Any, near: list[Any], others: list[Any]) -> str:
     """Some cannot be told from the best."""
     end = "lowest" if lower_is_better(table.metric) else "highest"
-    names = listing(f"{row['model']} ({p_claim(row['p_best'])})" for row in near)
+    names = ", ".join(f"{row['model']} ({p_claim(row['p_best'])})" for row in near[:NAMED])
+    if len(near) > NAMED:
+        names += f" and {len(near) - NAMED} more"
     told = f"{first['model']} has the {end} {metric_title(table.metric)}, {figure(first['mean'])}, "
     told += f"but is not significantly better than {names}"
     behind = [row for row in others if not row["near_best"]]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -15,8 +17,10 @@ from fmpair.report.legacy import wraprec_results
 from fmpair.report.markdown import markdown, markdown_report
 from fmpair.report.page import page
 from fmpair.report.sections import sections, warnings
-from fmpair.report.sheet import Figure, Sheet
+from fmpair.report.sheet import Section
 from fmpair.report.verdict import verdict
+
+LISTED = ".report"  # names the files of the report, one a line
 
 
 def write(results: Results, folder: str | Path) -> Path:
@@ -24,25 +28,25 @@ def write(results: Results, folder: str | Path) -> Path:
 
     report.html, report.md; tables/*.csv, *.md, *.tex; figures/*.svg, *.png; results.csv and
     results.parquet (every value); wraprec.csv. Each file is written whole or not at all, the
-    page last.
+    page last; those of an earlier report in the folder that this one lacks are removed.
     """
     place = Path(folder)
     found = [comparison(results, label) for label in results.experiment.protocols]
     told = verdict(found[0]) if found else ""
     parts = sections(results, found)
+    title = results.experiment.name
+    files = {
+        **{name: data for part in parts for name, data in _files(part)},
+        **_values(results),
+        "report.md": markdown_report(title, told, parts).encode(),
+        "report.html": page(title, told, warnings(results, found), parts).encode(),
+    }
     for name in ("tables", "figures"):
         (place / name).mkdir(parents=True, exist_ok=True)
-    for part in parts:
-        for sheet in part.sheets:
-            _write_sheet(sheet, place / "tables")
-        for figure in part.figures:
-            _write_figure(figure, place / "figures")
-    _write_values(results, place)
-    title = results.experiment.name
-    _text(place / "report.md", markdown_report(title, told, parts))
-    target = place / "report.html"
-    _text(target, page(title, told, warnings(results, found), parts))
-    return target
+    with _in_place_of_the_last(place, list(files)):
+        for name, data in files.items():
+            write_atomically(place / name, data)
+    return place / "report.html"
 
 
 def long_values(results: Results) -> pl.DataFrame:
@@ -56,24 +60,34 @@ def long_values(results: Results) -> pl.DataFrame:
     return named.join(results.cells.select(kept), on="cell", how="left", maintain_order="left")
 
 
-def _write_sheet(sheet: Sheet, folder: Path) -> None:
-    _text(folder / f"{sheet.name}.csv", sheet.data.write_csv())
-    _text(folder / f"{sheet.name}.md", markdown(sheet))
-    _text(folder / f"{sheet.name}.tex", latex(sheet))
+@contextmanager
+def _in_place_of_the_last(folder: Path, names: list[str]) -> Iterator[None]:
+    """Files that the last report had and this one does not are gone afterwards; no others are."""
+    listed = folder / LISTED
+    before = listed.read_text("utf-8").splitlines() if listed.is_file() else []
+    write_atomically(listed, "\n".join(dict.fromkeys([*before, *names])).encode())
+    yield
+    for name in set(before) - set(names):
+        (folder / name).unlink(missing_ok=True)
+    write_atomically(listed, "\n".join(names).encode())
 
 
-def _write_figure(figure: Figure, folder: Path) -> None:
-    _text(folder / f"{figure.name}.svg", figure.svg)
-    write_atomically(folder / f"{figure.name}.png", figure.png)
+def _files(part: Section) -> Iterator[tuple[str, bytes]]:
+    """(name, contents) of the files of a part's tables and figures."""
+    for sheet in part.sheets:
+        yield f"tables/{sheet.name}.csv", sheet.data.write_csv().encode()
+        yield f"tables/{sheet.name}.md", markdown(sheet).encode()
+        yield f"tables/{sheet.name}.tex", latex(sheet).encode()
+    for figure in part.figures:
+        yield f"figures/{figure.name}.svg", figure.svg.encode()
+        yield f"figures/{figure.name}.png", figure.png
 
 
-def _write_values(results: Results, folder: Path) -> None:
+def _values(results: Results) -> dict[str, bytes]:
     values, parquet = long_values(results), io.BytesIO()
     values.write_parquet(parquet)
-    write_atomically(folder / "results.parquet", parquet.getvalue())
-    _text(folder / "results.csv", values.write_csv())
-    _text(folder / "wraprec.csv", wraprec_results(results).write_csv())
-
-
-def _text(path: Path, text: str) -> None:
-    write_atomically(path, text.encode())
+    return {
+        "results.parquet": parquet.getvalue(),
+        "results.csv": values.write_csv().encode(),
+        "wraprec.csv": wraprec_results(results).write_csv().encode(),
+    }

@@ -1,0 +1,80 @@
+"""Functions by name, as the sections filter and split have them, tried before there are data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import lru_cache, partial
+from typing import Any
+
+from fmpair.config.experiment import Source, Step
+from fmpair.config.place import Place
+from fmpair.config.shape import FILTERS, SPLITS, Options, filters, splits
+from fmpair.config.source import has_own_parts
+from fmpair.data import Dataset, synthetic
+from fmpair.errors import DataError, UnknownError
+
+EVENTS = 1000  # made up to try a step on
+
+
+def read_filters(place: Place) -> tuple[Step, ...]:
+    """What is done to the events, in its order."""
+    steps = [_step(one, "filter", filters(), FILTERS) for one in place.items()]
+    return tuple(step for step in steps if step is not None)
+
+
+def read_split(place: Place, source: Source | None) -> Step | None:
+    """By default the parts the data came in, else a fifth of the events at random for testing."""
+    own_parts = source is not None and has_own_parts(source)
+    if place.value is None:
+        return Step("given" if own_parts else "holdout")
+    given = partial(SPLITS["given"], parts=(EVENTS // 2, 0, EVENTS // 2))
+    step = _step(place, "split", splits(), {**SPLITS, "given": given})
+    if step is None or source is None:
+        return step
+    if step.kind == "given" and not own_parts:
+        place.wrong("'given' needs data in parts: train and test, or a public set that has its own")
+    if step.kind == "given" and source.validation is not None and step.options:
+        place.wrong("the data have a validation file: leave the options of given out")
+    if step.kind != "given" and source.train is not None:
+        place.wrong(f"the data come in parts already: say given, not {step.kind}")
+    return step
+
+
+def _step(
+    place: Place, what: str, known: Mapping[str, Options], functions: Mapping[str, Any]
+) -> Step | None:
+    """A function by name: `name`, {kind: name, option: ...}, or {name: {option: ...}}."""
+    kind, rest = place, place.holding({})
+    if isinstance(place.value, dict) and len(place.value) == 1 and "kind" not in place.value:
+        [(name, options)] = place.value.items()
+        kind, rest = place.at(name).holding(name), place.at(name).holding(options or {})
+    elif isinstance(place.value, dict):
+        kind = place.at("kind")
+        rest = place.holding({key: one for key, one in place.value.items() if key != "kind"})
+    if not kind.is_a(str):
+        return None
+    name = kind.value.replace("-", "_")
+    if not kind.holding(name).is_in(what, known):
+        return None
+    options = rest.options(known[name])
+    rest.attempt(_rehearsal(functions[name]), known[name], options)
+    return Step(name, options)
+
+
+def _rehearsal(function: Callable[..., Any]) -> Callable[..., None]:
+    """The function on made-up events: what it then says is about its options.
+
+    Complaints about the events themselves are left for the real ones.
+    """
+
+    def rehearse(**options: Any) -> None:
+        with suppress(DataError, UnknownError):
+            function(_made_up(), **options)
+
+    return rehearse
+
+
+@lru_cache(maxsize=1)
+def _made_up() -> Dataset:
+    return synthetic.make(users=20, items=20, events=EVENTS).data
