@@ -108,7 +108,7 @@ REAL = {
     "lightfm warp": lambda: LightFM("warp", 10, settings={"no_components": 32}),
     "cornac BPR": lambda: Cornac("BPR", {"k": 32, "learning_rate": 0.05, "max_iter": 30}),
     "lenskit als": lambda: LensKit("als:ImplicitMFScorer", {"embedding_size": 32, "weight": 5}),
-    "myfm": lambda: MyFM("classification", 60, 40, settings={"rank": 8}),
+    "myfm": lambda: MyFM("classification", 60, 40, settings={"rank": 4}),
 }
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fmpair.bridges import table
-from fmpair.errors import TrainingError
+from fmpair.errors import OptionError
 from fmpair.testing import two_tastes
 
 
@@ -18,7 +18,7 @@ def test_an_item_without_a_score_stands_below_all_others():
 
 def test_a_table_that_does_not_fit_is_refused_before_anything_is_learned(monkeypatch):
     monkeypatch.setattr(table, "memory", lambda: 1000)
-    with pytest.raises(TrainingError, match="cornac's EASE has scores for 40 users and 20 items"):
+    with pytest.raises(OptionError, match=r"cornac's EASE needs .* GB for 40 users and 20 items"):
         table.empty_table("cornac's EASE", two_tastes())
 
 

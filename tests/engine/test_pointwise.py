@@ -141,9 +141,10 @@ def test_the_loss_of_a_score_far_out_is_a_number():
         assert loss == pytest.approx(expected)
 
 
-def test_the_mean_of_machines_scores_the_mean_of_their_scores():
+@pytest.mark.parametrize("order", [2, 3])
+def test_the_mean_of_machines_scores_the_mean_of_their_scores(order):
     rng = np.random.default_rng(0)
-    machines, rows = [random_machine(rng, 2) for _ in range(4)], random_rows(rng, 9)
+    machines, rows = [random_machine(rng, order) for _ in range(4)], random_rows(rng, 9)
     mean = np.mean([anova.predict(machine, rows) for machine in machines], axis=0)
     np.testing.assert_allclose(anova.predict(anova.mean_of(machines), rows), mean)
 

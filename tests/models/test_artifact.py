@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 
 from fmpair import Dataset, Field, FMPair, Popularity, load
 from fmpair.errors import DataError, ModelFileError
+from fmpair.models import option
 from fmpair.testing import day_and_night
 
 

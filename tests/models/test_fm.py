@@ -67,6 +67,18 @@ def test_mcmc_needs_no_regularisation_and_no_scale():
     assert rmse(model, unrated(frame, truth), 10 * truth) < 1.5 * float(np.std(truth))
 
 
+@pytest.mark.parametrize(("learner", "order"), [("mcmc", 2), ("als", 2), ("sgd", 3)])
+def test_the_mean_of_several_starts_is_nearer_to_the_truth_than_one(learner, order):
+    frame, truth = ratings(noise=1.0)
+    rest = unrated(frame, truth)
+    options = {"regularization": None if learner == "mcmc" else 0.02, "order": order, "samples": 1}
+    one, six = (
+        rmse(recipe(learner, starts=n, initial_sd=0.3, **options).fit(frame), rest, truth)
+        for n in (1, 6)
+    )
+    assert six < 0.95 * one
+
+
 def test_an_evaluation_sees_the_predictions_themselves():
     frame, _ = ratings()
     data = Dataset.from_frame(frame)

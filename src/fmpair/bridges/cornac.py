@@ -19,7 +19,6 @@ from fmpair.bridges.table import Table, empty_table
 from fmpair.data import Dataset, as_dataset
 from fmpair.errors import UnknownError, unknown
 from fmpair.features import FeatureSpace
-from fmpair.models import option
 from fmpair.models.folding import folded
 from fmpair.models.ranker import Ranker
 from fmpair.models.recommender import Recommender
@@ -36,6 +35,7 @@ class Cornac:
     model: the name of its class in cornac.models, such as BPR, WMF, EASE, ItemKNN.
     settings: the class's own options by cornac's names, such as {"k": 64, "max_iter": 50}.
     threads: None uses all cores; most of its models use one only, because they are given a seed.
+    seed: of its random draws, where the class takes one.
     """
 
     model: str = "BPR"
@@ -66,13 +66,6 @@ class Cornac:
 
     def restore(self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows) -> Table:
         return Table(**arrays)
-
-    def options(self) -> dict[str, Any]:
-        return option.plain(self)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> Cornac:
-        return option.recipe(cls, options)
 
 
 def _class(name: str) -> Any:

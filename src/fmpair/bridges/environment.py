@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import secrets
 import shutil
@@ -15,6 +16,7 @@ import pooch
 
 from fmpair.errors import TrainingError, UnknownError
 
+LOG = logging.getLogger(__name__)
 PIP = ("-m", "pip", "--disable-pip-version-check", "install", "-q")
 
 
@@ -54,6 +56,8 @@ class Environment:
     def ready(self) -> Path:
         """Its Python, after installing what is needed where that was not done before."""
         if not self.executable.exists():
+            LOG.warning("installing %s into an environment of its own, once: this takes minutes",
+                        self.name)  # fmt: skip
             self._make()
         return self.executable
 

@@ -19,7 +19,7 @@ from fmpair.features import FeatureSpace
 from fmpair.models import option
 from fmpair.models.folding import folded
 from fmpair.models.interactions import interactions
-from fmpair.models.neighbourhood import ItemNeighbours, rows_from
+from fmpair.models.neighbourhood import ItemNeighbours
 from fmpair.models.ranker import Ranker
 from fmpair.models.recommender import Recommender
 
@@ -42,9 +42,10 @@ MODELS = {**FACTORS, **NEIGHBOURS}
 class Implicit:
     """A model of implicit, learned from the sum of the weights of each user's items.
 
-    model: als, bpr, lmf, or neighbours by item-knn, cosine, tfidf, bm25.
+    model: one of als, bpr, lmf, or neighbours by item-knn, cosine, tfidf, bm25.
     settings: the model's own options by implicit's names, such as {"factors": 64}.
-    threads: None uses all cores. seed: with several threads BPR differs from run to run.
+    threads: None uses all cores. seed: of its random draws; with several threads bpr and lmf
+        still differ from run to run.
     """
 
     model: str = "als"
@@ -82,14 +83,7 @@ class Implicit:
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
     ) -> ItemNeighbours:
-        return ItemNeighbours(rows_from(arrays, "own"), rows_from(arrays, "near"), space.items)
-
-    def options(self) -> dict[str, Any]:
-        return option.plain(self)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> Implicit:
-        return option.recipe(cls, options)
+        return ItemNeighbours.restored(arrays, space.items)
 
 
 def _on_host(factors: Any) -> np.ndarray:

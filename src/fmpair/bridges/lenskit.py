@@ -17,7 +17,6 @@ from fmpair.bridges.table import Table, empty_table
 from fmpair.data import Dataset, as_dataset
 from fmpair.errors import OptionError, UnknownError, unknown
 from fmpair.features import FeatureSpace
-from fmpair.models import option
 from fmpair.models.ranker import Ranker
 
 REQUIREMENT = Requirement("lenskit", "lenskit", "lenskit")
@@ -30,7 +29,7 @@ class LensKit:
     model: where its class stands in lenskit, such as als:ImplicitMFScorer, knn:ItemKNNScorer,
         knn:UserKNNScorer, knn:EASEScorer, als:BiasedMFScorer.
     settings: the scorer's own options by LensKit's names, such as {"embedding_size": 64}.
-    threads: of linear algebra, None uses all cores.
+    threads: of linear algebra, None uses all cores. seed: of its random draws.
     """
 
     model: str = "als:ImplicitMFScorer"
@@ -64,13 +63,6 @@ class LensKit:
 
     def restore(self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows) -> Table:
         return Table(**arrays)
-
-    def options(self) -> dict[str, Any]:
-        return option.plain(self)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> LensKit:
-        return option.recipe(cls, options)
 
 
 def _class(model: str) -> Any:

@@ -27,12 +27,14 @@ LOSSES = ("bpr", "warp", "warp-kos", "logistic")
 
 @dataclass(frozen=True)
 class LightFM:
-    """A user is the sum of the vectors of its id and its attributes, and so is an item.
+    """LightFM (lightfm-next): users and items are sums of the vectors of their ids and attributes.
 
-    loss: bpr, warp, warp-kos or logistic. epochs: passes over the events.
-    fields, normalize: how columns become features, as in `FMPair`; contexts it cannot use.
-    settings: LightFM's own options by its names, such as {"no_components": 64}.
-    threads: None uses all cores. seed: with several threads results differ from run to run.
+    loss: one of bpr, warp, warp-kos, logistic. epochs: passes over the events.
+    fields: options by column, as in FM-Pair; contexts it cannot use.
+    normalize: all features of a row sum to one.
+    settings: the library's own options by its names, such as {"no_components": 64}.
+    threads: None uses all cores. seed: of its random draws; with several threads results still
+        differ from run to run.
     """
 
     loss: str = "warp"
@@ -76,14 +78,6 @@ class LightFM:
             space, _items_folded(learned, item_rows), user_rows, empty_rows(len(space.items)),
             events.seen, self, events.frame_kind,
         )  # fmt: skip
-
-    def options(self) -> dict[str, Any]:
-        fields = {name: option.field_options(f) for name, f in self.fields.items()}
-        return {**option.plain(self), "fields": fields}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> LightFM:
-        return option.recipe(cls, options)
 
 
 def _interactions(data: Dataset) -> tuple[Any, Any]:

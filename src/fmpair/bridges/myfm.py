@@ -8,35 +8,34 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fmpair.arrays import Rows, join_rows, stack_rows
+from fmpair.arrays import Rows
 from fmpair.bridges.border import foreign, made
 from fmpair.bridges.matrix import csr
 from fmpair.bridges.recipe import check
 from fmpair.bridges.requirement import Requirement
-from fmpair.data import Dataset, as_dataset
+from fmpair.data import as_dataset
 from fmpair.engine.anova import Machine, mean_of
 from fmpair.engine.pointwise import Examples
-from fmpair.errors import DataError
-from fmpair.features import FeatureSpace, situations
+from fmpair.features import FeatureSpace
 from fmpair.models import option
-from fmpair.models.fm import chosen_or_not
-from fmpair.models.machine import Layout, MachineScorer, restored
-from fmpair.models.pointwise import Part, settle
+from fmpair.models.fm import TASKS, chosen_or_not, is_binary, rated
+from fmpair.models.machine import MachineScorer, restored
 from fmpair.models.ranker import Ranker
+from fmpair.models.task import fitted, task_of
 
 REQUIREMENT = Requirement("myfm", "myfm", "myfm")
-TASKS = ("auto", "regression", "classification")
 
 
 @dataclass(frozen=True)
 class MyFM:
-    """myfm over users, items, their attributes and contexts; scores are means over its draws.
+    """The Bayesian FM of myfm over ids, attributes and contexts; scores are means over its draws.
 
-    task: regression (of the rating), classification (of events against as many unobserved pairs),
-        or auto: regression where there are ratings. epochs: draws; samples: the last ones kept.
-    fields: how columns become features, as in `FMPair`.
-    settings: myfm's own options by its names, such as {"rank": 8}.
-    threads: it uses one only.
+    task: one of regression (of the rating), classification (of events against as many unobserved
+        pairs), or auto: regression where there are ratings.
+    epochs: how many draws. samples: how many of the last ones the model is the mean of.
+    fields: options by column, as in FM-Pair.
+    settings: the library's own options by its names, such as {"rank": 8}.
+    threads: it uses one only. seed: of its draws.
     """
 
     task: str = "auto"
@@ -59,18 +58,10 @@ class MyFM:
     def fit(self, data: Any) -> Ranker:
         """A Ranker whose scores are predictions: the mean of factorization machines is one."""
         events = as_dataset(data)
-        space = FeatureSpace.fit(events, self.fields)
-        layout = Layout(space)
-        user_rows = space.user_rows(events.user_table, len(space.users))
-        item_rows = space.item_rows(events.item_table, len(space.items))
-        parts, binary = _parts(self.task, events, self.seed)
-        rows = [_rows(layout, part.events, user_rows, item_rows) for part in parts]
-        target = np.concatenate([part.target for part in parts])
-        examples = Examples(stack_rows(*rows), target, layout.edges, binary)
-        machine = settle(self._learned(examples), examples)
-        tables = (table.astype(np.float32) for table in machine[1:])
-        scorer = MachineScorer(layout, Machine(machine.bias, *tables), user_rows, item_rows)
-        return Ranker(space, scorer, events.seen, self, events.frame_kind)
+        binary = is_binary(self.task, events)
+        parts = chosen_or_not(events, self.seed) if binary else rated(events)
+        task = task_of(events, self.fields, parts, binary)
+        return fitted(self, events, task, self._learned(task.examples))
 
     def _learned(self, examples: Examples) -> Machine:
         """The mean of the machines that myfm drew."""
@@ -94,28 +85,3 @@ class MyFM:
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
     ) -> MachineScorer:
         return restored(arrays, space)
-
-    def options(self) -> dict[str, Any]:
-        fields = {name: option.field_options(f) for name, f in self.fields.items()}
-        return option.plain(self) | {"fields": fields}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> MyFM:
-        return option.recipe(cls, options)
-
-
-def _parts(task: str, events: Dataset, seed: int) -> tuple[list[Part], bool]:
-    """(events with their targets, whether these are yes and no)."""
-    rating = events.column("rating")
-    if task == "classification" or (task == "auto" and rating is None):
-        return chosen_or_not(events, seed), True
-    if rating is None:
-        raise DataError("task='regression' needs a column 'rating', and the data have none")
-    return [Part(events, rating.astype(np.float64))], False
-
-
-def _rows(layout: Layout, events: Dataset, user_rows: Rows, item_rows: Rows) -> Rows:
-    """All features of every event."""
-    contexts, situation = situations(layout.space, events)
-    query = layout.query(events.user, user_rows.take(events.user), contexts.take(situation))
-    return join_rows([query, layout.item(events.item, item_rows.take(events.item))])

@@ -22,7 +22,6 @@ from fmpair.data.vocabulary import Vocabulary
 from fmpair.data.write import write
 from fmpair.errors import TrainingError
 from fmpair.features import FeatureSpace
-from fmpair.models import option
 from fmpair.models.ranker import Ranker
 
 # Newer NumPy, SciPy, PyTorch, pandas or setuptools break RecBole 1.2.
@@ -45,7 +44,7 @@ class RecBole:
     model: the name of its class, such as BPR, LightGCN, NeuMF, MultiVAE, EASE, SLIMElastic.
     settings: the model's and the trainer's own options by RecBole's names, such as
         {"embedding_size": 64, "epochs": 50}; names that RecBole does not know it ignores.
-    threads: None uses all cores.
+    threads: None uses all cores. seed: of its random draws.
     """
 
     model: str = "BPR"
@@ -69,25 +68,13 @@ class RecBole:
             folder = Path(name)
             _write_job(self, events, folder)
             log = self.requirement.folder / f"worker-{os.getpid()}.log"
-            command = (
-                str(python),
-                "-P",
-                str(WORKER),
-                name,
-            )  # -P: our modules are not for it to import
+            command = (str(python), "-P", str(WORKER), name)  # -P: it must not import our modules
             run(command, log, what, cwd=folder, env=_environ(self.threads))
             table[:] = _read_scores(folder / "scores.npy", table.shape, what)
         return Ranker.of(self, events, Table.of(table))
 
     def restore(self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows) -> Table:
         return Table(**arrays)
-
-    def options(self) -> dict[str, Any]:
-        return option.plain(self)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> RecBole:
-        return option.recipe(cls, options)
 
 
 def _write_job(recipe: RecBole, data: Dataset, folder: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset
-from fmpair.errors import TrainingError
+from fmpair.models.memory import check_memory
 
 SHARE = 0.5  # of the machine's memory that one table may take
 
@@ -40,13 +40,9 @@ class Table:
 def empty_table(what: str, data: Dataset) -> np.ndarray:
     """float32 [users, items] of NaN, for scores to be written into; refused where too large."""
     shape = len(data.users), len(data.items)
-    needed, most = 4 * shape[0] * shape[1], SHARE * memory()
-    if needed > most:
-        raise TrainingError(
-            f"{what} has scores for {shape[0]:,} users and {shape[1]:,} items, which take "
-            f"{needed / 2**30:,.1f} GB of memory, and {most / 2**30:,.1f} GB are allowed: filter "
-            "the events to a denser core first"
-        )
+    size, most_gb = f"{shape[0]:,} users and {shape[1]:,} items", SHARE * memory() / 2**30
+    remedy = "filter the events to a denser core first"
+    check_memory(what, size, 4 * shape[0] * shape[1], most_gb, remedy)
     return np.full(shape, np.nan, np.float32)
 
 

@@ -72,15 +72,17 @@ def slopes(machine: Machine, column: np.ndarray, value: np.ndarray) -> Machine:
 
 
 def mean_of(machines: list[Machine]) -> Machine:
-    """The machine of order 2 whose score is the mean of the machines' scores.
+    """The machine whose score is the mean of the machines' scores.
 
-    Side by side and shortened by the root of their number, the vectors of all of them are vectors
-    whose inner products are the means of theirs: the average of FMs is an FM of more factors.
+    Side by side and shortened by the root of their number (the cube root for triples), the vectors
+    of all of them are vectors whose products are the means of theirs: the average of FMs is an FM
+    of more factors.
     """
     pairs = np.hstack([m.pairs for m in machines]) / np.sqrt(len(machines))
+    triples = np.hstack([m.triples for m in machines]) / np.cbrt(len(machines))
     linear = np.mean([m.linear for m in machines], axis=0)
     bias = float(np.mean([m.bias for m in machines]))
-    return Machine(bias, linear, pairs, machines[0].triples)
+    return Machine(bias, linear, pairs, triples)
 
 
 def _powers(rows: Rows, n: int) -> Rows:

@@ -21,7 +21,6 @@ import polars as pl
 from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
-from fmpair.arrays import Rows
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.engine.problem import Parameters
 from fmpair.errors import FmpairError, ModelFileError
@@ -30,6 +29,7 @@ from fmpair.features.encoder import Encoder
 from fmpair.features.field import Field
 from fmpair.files import write_atomically
 from fmpair.models import catalog, option
+from fmpair.models.named_rows import arrays_of, rows_from
 from fmpair.models.ranker import Ranker
 from fmpair.models.recommender import Recommender
 
@@ -71,15 +71,9 @@ def _learned(model: Model) -> dict[str, np.ndarray]:
     """All arrays but the ids, by name."""
     if isinstance(model, Ranker):
         found = {SCORER + name: array for name, array in model.scorer.arrays().items()}
-        return found | _as_tensors("seen", model.seen)
+        return found | arrays_of({"seen": model.seen})
     found = dict(zip(Parameters._fields, model.parameters))
-    for name in ROWS:
-        found |= _as_tensors(name, getattr(model, name))
-    return found
-
-
-def _as_tensors(name: str, rows: Rows) -> dict[str, np.ndarray]:
-    return {f"{name}.{part}": array for part, array in zip(Rows._fields, rows)}
+    return found | arrays_of({name: getattr(model, name) for name in ROWS})
 
 
 def load(path: str | Path) -> Model:
@@ -130,18 +124,14 @@ def _model(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Model:
         Side(tuple(e for e in encoders if e.role == "item")),
         header["whole"],
     )
-    recipe, kind, seen = _recipe(header), header["frame"], _rows("seen", tensors)
+    recipe, kind, seen = _recipe(header), header["frame"], rows_from(tensors, "seen")
     if header.get("fitted") == "Ranker":
         arrays = {name.removeprefix(SCORER): array for name, array in tensors.items()
                   if name.startswith(SCORER)}  # fmt: skip
         return Ranker(space, recipe.restore(arrays, space, seen), seen, recipe, kind)
     parameters = Parameters(*(tensors[name] for name in Parameters._fields))
-    rows = {name: _rows(name, tensors) for name in ROWS}
+    rows = {name: rows_from(tensors, name) for name in ROWS}
     return Recommender(space, parameters, recipe=recipe, frame_kind=kind, **rows)
-
-
-def _rows(name: str, tensors: dict[str, np.ndarray]) -> Rows:
-    return Rows(*(tensors[f"{name}.{part}"] for part in Rows._fields))
 
 
 def _recipe(header: dict[str, Any]) -> Any:

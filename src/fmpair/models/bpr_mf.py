@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
-import polars as pl
-
 from fmpair.data import Dataset, as_dataset
+from fmpair.features.layouts import columns_of, without_columns
 from fmpair.models.fm_pair import FMPair
 from fmpair.models.recommender import Recommender
 from fmpair.models.training import Epoch
@@ -26,7 +25,7 @@ class BPRMF:
     positives: how events are visited: permutation, bootstrap or user, as in FM-Pair.
     weights: how an event's weight counts: log, linear or none, as in FM-Pair.
     item_bias: whether items have a constant of their own; the paper's baseline has none.
-    threads: None uses all cores; the model does not depend on it. seed: the model does.
+    threads: None uses all cores; the model does not depend on it. seed: of all random draws.
     """
 
     factors: int = 64
@@ -62,7 +61,4 @@ class BPRMF:
 
 def ids_only(data: Dataset) -> Dataset:
     """The events without context and attributes."""
-    return replace(
-        data, columns=data.columns.drop(data.context), context=(), user_table=pl.DataFrame(),
-        item_table=pl.DataFrame(),
-    )  # fmt: skip
+    return without_columns(data, list(columns_of(data)))

@@ -13,11 +13,11 @@ from threadpoolctl import threadpool_limits
 from fmpair.arrays import Rows
 from fmpair.data import as_dataset
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import OptionError
 from fmpair.features import FeatureSpace
 from fmpair.models import option
 from fmpair.models.interactions import WEIGHTS, interactions
-from fmpair.models.neighbourhood import arrays_of, rows_from
+from fmpair.models.memory import check_item_pairs
+from fmpair.models.named_rows import arrays_of, rows_from
 from fmpair.models.ranker import Ranker
 
 
@@ -47,7 +47,7 @@ class EASE:
 
         events = as_dataset(data)
         items = len(events.items)
-        check_memory("EASE", items, 24, self.max_gb)
+        check_item_pairs("EASE", items, 24, self.max_gb)
         own = interactions(events, self.weights)
         square = gram(own, items, self.threads).astype(np.float64)
         square[np.diag_indices(items)] += self.regularization
@@ -90,13 +90,3 @@ class ItemWeights:
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {**arrays_of({"own": self.own}), "weights": self.weights}
-
-
-def check_memory(what: str, items: int, bytes_per_pair: int, most_gb: float) -> None:
-    """Refuse what is quadratic in the items before it is begun, where it cannot fit."""
-    needed = items**2 * bytes_per_pair / 2**30
-    if needed > most_gb:
-        raise OptionError(
-            f"{what} needs {needed:,.1f} GB for {items:,} items, and max_gb allows {most_gb:g}: "
-            "raise it, or filter the events to a denser core first"
-        )

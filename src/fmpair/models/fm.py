@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,11 @@ from fmpair.errors import DataError, OptionError
 from fmpair.features import FeatureSpace
 from fmpair.models import option
 from fmpair.models.machine import MachineScorer, restored
-from fmpair.models.pointwise import Part, Strength, train, unobserved
+from fmpair.models.pointwise import Strength, check, train
 from fmpair.models.ranker import Ranker
+from fmpair.models.task import Part, unobserved
 from fmpair.models.training import Epoch, check_trainable
-from fmpair.models.validation import best_epoch
+from fmpair.models.validation import best_fit
 
 TASKS = ("auto", "regression", "classification")
 LEARNERS = ("mcmc", "als", "sgd")
@@ -27,25 +28,28 @@ USUAL = {
     "als": Strength(ids=1.3, fields=6, linear=0.8, power=0.5),
     "sgd": Strength(ids=0.12, fields=0.12, linear=0.03),
 }
+# Of the usual strength of vectors: a mean of several machines is held back by being a mean.
+AVERAGED = 0.8
 
 
 @dataclass(frozen=True)
 class FM:
     """The standard factorization machine, learned from ratings or yes and no, one event at a time.
 
-    factors: length of the vectors. epochs: passes over the events, for mcmc draws.
-    learner: mcmc (Gibbs sampling, which needs no regularisation), als (least squares coordinate
-        by coordinate) or sgd.
-    task: regression (of the rating), classification (of a rating with two values, or of events
-        against as many unobserved pairs), or auto: regression where there are ratings.
+    factors: length of the vectors. epochs: passes over the events; each is a draw of mcmc.
+    learner: by mcmc (Gibbs sampling, which needs no regularisation), als (least squares
+        coordinate by coordinate) or sgd.
+    task: one of regression (of the rating), classification (of a rating with two values, or of
+        events against as many unobserved pairs), or auto: regression where there are ratings.
     order: 2 for pairs of features, 3 for triples too (sgd only).
     samples: for mcmc, how many of the last draws the model is the mean of.
+    starts: how many machines, each from first vectors of its own, the model is the mean of.
     learning_rate: step length of sgd; it falls in a straight line to a tenth of itself.
     regularization: one number, or a mapping with any of user, item, bias, context, user_features,
         item_features, or the name of a field; mcmc finds its own.
     initial_sd: standard deviation of the first vectors, those of fields too.
     fields: options by column, see `Field`.
-    threads: None uses all cores; the model does not depend on it. seed: the model does.
+    threads: None uses all cores; the model does not depend on it. seed: of all random draws.
     """
 
     factors: int = 16
@@ -54,6 +58,7 @@ class FM:
     task: str = "auto"
     order: int = 2
     samples: int = 80
+    starts: int = 1
     learning_rate: float = 0.02
     regularization: float | Mapping[str, float] | None = None
     initial_sd: float = 0.1
@@ -62,16 +67,10 @@ class FM:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        option.whole("factors", self.factors, 0)
-        option.whole("epochs", self.epochs, 1)
+        check(self, LEARNERS)
         option.whole("samples", self.samples, 1)
-        option.whole("seed", self.seed, 0)
-        option.one_of("learner", self.learner, LEARNERS)
+        option.whole("starts", self.starts, 1)
         option.one_of("task", self.task, TASKS)
-        option.positive("learning_rate", self.learning_rate)
-        option.not_negative("initial_sd", self.initial_sd)
-        option.threads(self.threads)
-        option.regularization(self.regularization)
         if self.order not in (2, 3):
             raise OptionError(f"order must be 2 or 3, not {self.order!r}")
         if self.order == 3 and self.learner != "sgd":
@@ -80,11 +79,12 @@ class FM:
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn pass by pass; the caller owns the loop and may stop at any time."""
         events = as_dataset(data)
-        task = self.task
-        if task == "auto":
-            task = "classification" if events.column("rating") is None else "regression"
-        parts = _rated(events) if task == "regression" else _chosen(events, self.seed)
-        return train(self, events, parts, task == "classification", USUAL[self.learner])
+        binary = is_binary(self.task, events)
+        parts = _chosen(events, self.seed) if binary else rated(events)
+        usual = USUAL[self.learner]
+        if self.starts > 1:
+            usual = usual._replace(ids=AVERAGED * usual.ids, fields=AVERAGED * usual.fields)
+        return train(self, events, parts, binary, usual)
 
     def fit(
         self, data: Any, *, seed: int | None = None,
@@ -94,9 +94,7 @@ class FM:
 
         progress: True shows a bar; a function is called with every epoch.
         """
-        recipe = self if seed is None else replace(self, seed=seed)
-        fitted: Any = best_epoch(recipe.train(data), None, progress, recipe.epochs)
-        return fitted
+        return best_fit(self, data, seed, progress)
 
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
@@ -105,7 +103,12 @@ class FM:
         return restored(arrays, space)
 
 
-def _rated(events: Dataset) -> list[Part]:
+def is_binary(task: str, events: Dataset) -> bool:
+    """Whether yes and no are to be told apart, or ratings predicted."""
+    return task == "classification" or (task == "auto" and events.column("rating") is None)
+
+
+def rated(events: Dataset) -> list[Part]:
     """The events, to score as they are rated."""
     rating = events.column("rating")
     if rating is None:

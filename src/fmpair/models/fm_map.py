@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,12 @@ import numpy as np
 from fmpair.arrays import Rows
 from fmpair.data import as_dataset
 from fmpair.features import FeatureSpace
-from fmpair.models import option
 from fmpair.models.fm import chosen_or_not
 from fmpair.models.machine import MachineScorer, restored
-from fmpair.models.pointwise import Strength, train
+from fmpair.models.pointwise import Strength, check, train
 from fmpair.models.ranker import Ranker
 from fmpair.models.training import Epoch
-from fmpair.models.validation import best_epoch
+from fmpair.models.validation import best_fit
 
 LEARNERS = ("als", "sgd")
 # Found on a validation part of MovieLens 100K, see docs/models/fm.md.
@@ -32,13 +31,13 @@ class FMMap:
     """A point-wise ranker: events are 1, as many uniform unobserved pairs -1, the error squared.
 
     factors: length of the vectors. epochs: passes over the examples.
-    learner: als (least squares coordinate by coordinate) or sgd.
+    learner: by als (least squares coordinate by coordinate) or sgd.
     learning_rate: step length of sgd; it falls in a straight line to a tenth of itself.
     regularization: one number, or a mapping with any of user, item, bias, context, user_features,
         item_features, or the name of a field.
     initial_sd: standard deviation of the first vectors, those of fields too.
     fields: options by column, see `Field`.
-    threads: None uses all cores; the model does not depend on it. seed: the model does.
+    threads: None uses all cores; the model does not depend on it. seed: of all random draws.
     """
 
     factors: int = 16
@@ -52,14 +51,7 @@ class FMMap:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        option.whole("factors", self.factors, 0)
-        option.whole("epochs", self.epochs, 1)
-        option.whole("seed", self.seed, 0)
-        option.one_of("learner", self.learner, LEARNERS)
-        option.positive("learning_rate", self.learning_rate)
-        option.not_negative("initial_sd", self.initial_sd)
-        option.threads(self.threads)
-        option.regularization(self.regularization)
+        check(self, LEARNERS)
 
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn pass by pass; the caller owns the loop and may stop at any time."""
@@ -72,9 +64,7 @@ class FMMap:
         progress: bool | Callable[[Epoch], None] = False,
     ) -> Ranker:  # fmt: skip
         """Learn from a Dataset or a frame (user, item, every other column context)."""
-        recipe = self if seed is None else replace(self, seed=seed)
-        fitted: Any = best_epoch(recipe.train(data), None, progress, recipe.epochs)
-        return fitted
+        return best_fit(self, data, seed, progress)
 
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from fmpair.models.folding import folded
 from fmpair.models.interactions import WEIGHTS, interactions
 from fmpair.models.recommender import Recommender
 from fmpair.models.training import Epoch
-from fmpair.models.validation import Validation, best_epoch, validation_parts
+from fmpair.models.validation import best_fit
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class ImplicitALS:
 
     factors: length of the vectors. epochs: how often both sides are solved.
     alpha: an event's weight beyond the 1 that every pair has.
-    regularization: times each vector's total weight to the power of frequency.
+    regularization: how tight vectors are held, times their total weight to the power of frequency.
     frequency: 1 holds vectors with many events as much as their events pull, 0 holds all alike.
     weights: how the events of a pair count: none (1), log (1 + ln w), linear (w).
-    steps: of conjugate gradients for every vector and epoch.
+    steps: how many of conjugate gradients every vector takes in an epoch.
     initial_sd: standard deviation of the first vectors' length.
-    threads: None uses all cores; the model does not depend on it. seed: the model does.
+    threads: None uses all cores; the model does not depend on it. seed: of all random draws.
     """
 
     factors: int = 64
@@ -71,10 +71,7 @@ class ImplicitALS:
         progress: bool | Callable[[Epoch], None] = False,
     ) -> Recommender:
         """Learn from a Dataset or a frame; the parameters are those of `FMPair.fit`."""
-        recipe = self if seed is None else replace(self, seed=seed)
-        events, held_out = validation_parts(as_dataset(data), validation, recipe.seed)
-        judge = None if held_out is None else Validation(events, held_out, metric, patience)
-        return best_epoch(recipe.train(events), judge, progress, recipe.epochs)
+        return best_fit(self, data, seed, progress, validation, metric, patience)
 
 
 def _train(recipe: ImplicitALS, data: Dataset) -> Iterator[Epoch]:

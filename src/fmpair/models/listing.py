@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, empty_rows, starts
+from fmpair.arrays import Rows, empty_rows, renumbered
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import UnknownError
 from fmpair.models.option import whole
@@ -83,10 +83,7 @@ def _hidden(model: Ranking, user: np.ndarray, chosen: np.ndarray) -> Rows:
         return seen
     place = np.full(len(model.space.items), -1, np.int32)
     place[chosen] = np.arange(len(chosen))
-    at = place[seen.column]
-    kept = at >= 0
-    lengths = np.bincount(seen.owner[kept], minlength=len(user))
-    return Rows(starts(lengths), at[kept], seen.value[kept])
+    return renumbered(seen, place)
 
 
 def _frame(

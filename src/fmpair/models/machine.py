@@ -13,7 +13,9 @@ import polars as pl
 from fmpair.arrays import Rows, join_rows, starts
 from fmpair.engine.anova import Machine, halves, pairs_of, triples_of
 from fmpair.features import FeatureSpace
+from fmpair.models.named_rows import arrays_of, rows_from
 from fmpair.models.query import known_rows
+from fmpair.models.similarity import cosines
 
 ROWS = ("user_rows", "item_rows")
 
@@ -84,25 +86,19 @@ class MachineScorer:
 
     def item_similarity(self, item: int) -> np.ndarray:
         """float32 [items]: cosines with an item's vector, attributes included."""
-        vectors = self._items[0]
-        norms = np.linalg.norm(vectors, axis=1)
-        return vectors @ vectors[item] / np.maximum(norms * norms[item], 1e-12)
+        return cosines(self._items[0], item)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The tables and the rows by name, for `restored`."""
         named = {name: np.asarray(table) for name, table in self.machine._asdict().items()}
-        for name in ROWS:
-            rows = getattr(self, name)
-            named |= {f"{name}.{part}": array for part, array in rows._asdict().items()}
-        return named
+        return named | arrays_of({name: getattr(self, name) for name in ROWS})
 
 
 def restored(arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> MachineScorer:
     """The scorer whose arrays these are."""
     bias, *tables = (arrays[name] for name in Machine._fields)
     machine = Machine(float(bias.item()), *tables)
-    rows = [Rows(*(arrays[f"{name}.{part}"] for part in Rows._fields)) for name in ROWS]
-    return MachineScorer(Layout(space), machine, *rows)
+    return MachineScorer(Layout(space), machine, *(rows_from(arrays, name) for name in ROWS))
 
 
 def _alone(machine: Machine, rows: Rows) -> np.ndarray:

@@ -12,6 +12,7 @@ import polars as pl
 
 from fmpair.arrays import Rows
 from fmpair.data.vocabulary import Vocabulary
+from fmpair.models.named_rows import arrays_of, rows_from
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,10 @@ class ItemNeighbours:
     near: Rows
     items: Vocabulary
     strangers: ClassVar[bool] = False
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, np.ndarray], items: Vocabulary) -> ItemNeighbours:
+        return cls(rows_from(arrays, "own"), rows_from(arrays, "near"), items)
 
     @cached_property
     def _neighbour_of(self) -> Rows:
@@ -62,6 +67,12 @@ class UserNeighbours:
     items: int
     strangers: ClassVar[bool] = False
 
+    @classmethod
+    def restored(
+        cls, arrays: Mapping[str, np.ndarray], users: Vocabulary, items: int
+    ) -> UserNeighbours:
+        return cls(rows_from(arrays, "own"), rows_from(arrays, "near"), users, items)
+
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
         from fmpair.engine.products import product
 
@@ -76,19 +87,6 @@ class UserNeighbours:
 
     def arrays(self) -> dict[str, np.ndarray]:
         return arrays_of({"own": self.own, "near": self.near})
-
-
-def arrays_of(tables: Mapping[str, Rows]) -> dict[str, np.ndarray]:
-    """Sparse rows by name as plain arrays by name, and back with `rows_from`."""
-    return {
-        f"{name}.{part}": array
-        for name, rows in tables.items()
-        for part, array in zip(Rows._fields, rows)
-    }
-
-
-def rows_from(arrays: Mapping[str, np.ndarray], name: str) -> Rows:
-    return Rows(*(arrays[f"{name}.{part}"] for part in Rows._fields))
 
 
 def _terms(

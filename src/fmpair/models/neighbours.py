@@ -13,7 +13,7 @@ from fmpair.data import as_dataset
 from fmpair.features import FeatureSpace
 from fmpair.models import option
 from fmpair.models.interactions import WEIGHTS, interactions
-from fmpair.models.neighbourhood import ItemNeighbours, UserNeighbours, rows_from
+from fmpair.models.neighbourhood import ItemNeighbours, UserNeighbours
 from fmpair.models.ranker import Ranker
 from fmpair.models.term_weight import SCHEMES, weighted
 
@@ -50,8 +50,7 @@ class ItemKNN:
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
     ) -> ItemNeighbours:
-        own, near = rows_from(arrays, "own"), rows_from(arrays, "near")
-        return ItemNeighbours(own, near, space.items)
+        return ItemNeighbours.restored(arrays, space.items)
 
 
 @dataclass(frozen=True)
@@ -86,8 +85,7 @@ class UserKNN:
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
     ) -> UserNeighbours:
-        own, near = rows_from(arrays, "own"), rows_from(arrays, "near")
-        return UserNeighbours(own, near, space.users, len(space.items))
+        return UserNeighbours.restored(arrays, space.users, len(space.items))
 
 
 def _check(recipe: ItemKNN | UserKNN) -> None:

@@ -1,37 +1,30 @@
-"""From examples with a target to a fitted factorization machine, one pass at a time."""
+"""From examples to a factorization machine, one pass at a time: by SGD, ALS or MCMC."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmpair.arrays import Rows, join_rows, stack_rows, tally
+from fmpair.arrays import tally
 from fmpair.data import Dataset
 from fmpair.engine.anova import Machine, mean_of, start
 from fmpair.engine.pointwise import Examples, Penalties
 from fmpair.errors import OptionError, TrainingError, unknown
-from fmpair.features import FeatureSpace, situations
-from fmpair.models.machine import Layout, MachineScorer
+from fmpair.models import option
+from fmpair.models.machine import Layout
 from fmpair.models.penalty import ROLES
 from fmpair.models.ranker import Ranker
+from fmpair.models.task import Part, fitted, task_of
 from fmpair.models.training import Epoch, learning_rate
 
 GROUPS = ("user", "item", "bias", "context", "user_features", "item_features")
 LOST = 1e6  # a mean loss that no sane run has, in squares of the targets' unit
 Passes = Iterator[tuple[Callable[[], Machine], float]]  # (the machine as it is now, loss)
-
-
-class Part(NamedTuple):
-    """Events over the vocabularies of the training data, and what each should score."""
-
-    events: Dataset
-    target: np.ndarray
 
 
 class Strength(NamedTuple):
@@ -46,48 +39,32 @@ class Strength(NamedTuple):
     power: float = 0.0
 
 
+def check(recipe: Any, learners: Sequence[str]) -> None:
+    """The options that FM and FM-Map have in common."""
+    option.whole("factors", recipe.factors, 0)
+    option.whole("epochs", recipe.epochs, 1)
+    option.one_of("learner", recipe.learner, learners)
+    option.positive("learning_rate", recipe.learning_rate)
+    option.regularization(recipe.regularization)
+    option.not_negative("initial_sd", recipe.initial_sd)
+    option.threads(recipe.threads)
+    option.whole("seed", recipe.seed, 0)
+
+
 def train(
     recipe: Any, data: Dataset, parts: list[Part], binary: bool, usual: Strength
 ) -> Iterator[Epoch]:
     """Passes over the examples of all parts; what is wrong with the options is said at once."""
-    space = FeatureSpace.fit(data, recipe.fields)
-    layout = Layout(space)
-    user_rows = space.user_rows(data.user_table, len(space.users))
-    item_rows = space.item_rows(data.item_table, len(space.items))
-    rows = [_rows(layout, part.events, user_rows, item_rows) for part in parts]
-    target = np.concatenate([part.target for part in parts]).astype(np.float64)
-    examples = Examples(stack_rows(*rows), target, layout.edges, binary)
-    times = tally(examples.rows.column, int(layout.edges[-1]))
-    penalties = penalties_of(recipe.regularization, layout, usual, times)
+    task = task_of(data, recipe.fields, parts, binary)
+    times = tally(task.examples.rows.column, int(task.layout.edges[-1]))
+    penalties = penalties_of(recipe.regularization, task.layout, usual, times)
     learner = _descent if recipe.learner == "sgd" else _coordinates
-
-    def fitted(machine: Machine) -> Ranker:
-        settled = settle(machine, examples)
-        tables = (table.astype(np.float32) for table in settled[1:])
-        scorer = MachineScorer(layout, Machine(settled.bias, *tables), user_rows, item_rows)
-        return Ranker(space, scorer, data.seen, recipe, data.frame_kind)
-
-    return _epochs(recipe, learner(recipe, examples, penalties), fitted)
-
-
-def unobserved(data: Dataset, seed: int) -> Dataset:
-    """As many uniform pairs of a user and an item without an event as there are events.
-
-    Each stands in the context of some event, since it has none of its own.
-    """
-    rng = np.random.default_rng([seed, 1])
-    users, items = np.unique(data.user), np.unique(data.item)
-    seen = data.seen
-    taken = seen.owner * len(data.items) + seen.column
-    user, item = np.empty(len(data), np.int32), np.empty(len(data), np.int32)
-    waiting = np.arange(len(data))
-    while len(waiting):
-        user[waiting], item[waiting] = (rng.choice(ids, len(waiting)) for ids in (users, items))
-        key = user[waiting].astype(np.int64) * len(data.items) + item[waiting]
-        place = np.minimum(np.searchsorted(taken, key), len(taken) - 1)
-        waiting = waiting[taken[place] == key]
-    context = data.take(rng.integers(len(data), size=len(data)))
-    return replace(context, user=user, item=item)
+    starts = range(getattr(recipe, "starts", 1))
+    passes = [
+        learner(recipe, task.examples, penalties, np.random.default_rng([recipe.seed, 0, start]))
+        for start in starts
+    ]
+    return _epochs(recipe, _together(passes), partial(fitted, recipe, data, task))
 
 
 def penalties_of(
@@ -121,28 +98,6 @@ def penalties_of(
     return Penalties(linear, vectors)
 
 
-def settle(machine: Machine, examples: Examples) -> Machine:
-    """Features without examples become the mean of their group's others: the best guess.
-
-    What they are otherwise is what they began with, or a draw of the prior.
-    """
-    met = tally(examples.rows.column, len(machine.linear)) > 0
-    tables = [table.copy() for table in machine[1:]]
-    for first, last in zip(examples.edges[:-1].tolist(), examples.edges[1:].tolist()):
-        own = met[first:last]
-        for table in tables:
-            rows = table[first:last]
-            rows[~own] = rows[own].mean(axis=0) if own.any() else 0
-    return Machine(machine.bias, *tables)
-
-
-def _rows(layout: Layout, events: Dataset, user_rows: Rows, item_rows: Rows) -> Rows:
-    """All features of every event."""
-    contexts, situation = situations(layout.space, events)
-    query = layout.query(events.user, user_rows.take(events.user), contexts.take(situation))
-    return join_rows([query, layout.item(events.item, item_rows.take(events.item))])
-
-
 def _start(recipe: Any, examples: Examples, rng: np.random.Generator) -> Machine:
     """Random vectors, and a bias that is right on average."""
     features, order = int(examples.edges[-1]), getattr(recipe, "order", 2)
@@ -150,11 +105,23 @@ def _start(recipe: Any, examples: Examples, rng: np.random.Generator) -> Machine
     return machine._replace(bias=0.0 if examples.binary else float(examples.target.mean()))
 
 
-def _descent(recipe: Any, examples: Examples, penalties: Penalties) -> Passes:
+def _together(learners: list[Passes]) -> Passes:
+    """Learners side by side, a pass of each at a time: their mean is the machine."""
+    for states in zip(*learners):
+        machines, losses = zip(*states)
+        yield partial(_mean, machines), float(np.mean(losses))
+
+
+def _mean(machines: Sequence[Callable[[], Machine]]) -> Machine:
+    return mean_of([machine() for machine in machines])
+
+
+def _descent(
+    recipe: Any, examples: Examples, penalties: Penalties, rng: np.random.Generator
+) -> Passes:
     """Stochastic gradient descent, every example once a pass."""
     from fmpair.engine.pointwise import epoch
 
-    rng = np.random.default_rng([recipe.seed, 0])
     machine = _start(recipe, examples, rng)
     for number in range(1, recipe.epochs + 1):
         order = rng.permutation(len(examples.target))
@@ -163,12 +130,13 @@ def _descent(recipe: Any, examples: Examples, penalties: Penalties) -> Passes:
         yield partial(Machine, *machine), loss
 
 
-def _coordinates(recipe: Any, examples: Examples, penalties: Penalties) -> Passes:
+def _coordinates(
+    recipe: Any, examples: Examples, penalties: Penalties, rng: np.random.Generator
+) -> Passes:
     """ALS, or MCMC with the last draws kept: their mean is the model."""
     from fmpair.engine import gibbs
     from fmpair.engine.ranking import all_threads
 
-    rng = np.random.default_rng([recipe.seed, 0])
     sampled = recipe.learner == "mcmc"
     machine = _start(recipe, examples, rng)
     threads = recipe.threads or all_threads()

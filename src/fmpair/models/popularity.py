@@ -14,9 +14,10 @@ from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace
 from fmpair.features.encoder import Encoder
 from fmpair.models import option
+from fmpair.models.memory import check_memory
 from fmpair.models.recommender import Recommender
 
-MOST_COUNTS = 250_000_000  # float32: a gigabyte
+MOST_GB = 1.0  # of counts
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,8 @@ class Popularity:
         rows: the query features of every event.
         """
         items, values, first = len(data.items), chosen.size, _first(space, chosen)
-        if items * values > MOST_COUNTS:
-            raise OptionError(
-                f"{self.within!r} has {values:,} values, too many to count {items:,} items in: "
-                "choose a coarser column"
-            )
+        size, remedy = f"{values:,} values and {items:,} items", "choose a coarser column"
+        check_memory(f"counting within {self.within!r}", size, 4 * items * values, MOST_GB, remedy)
         mine = (rows.column >= first) & (rows.column < first + values)
         place = data.item[rows.owner[mine]] * np.int64(values) + (rows.column[mine] - first)
         return tally(place, items * values).astype(np.float32).reshape(items, values)

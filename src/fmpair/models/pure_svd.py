@@ -10,9 +10,9 @@ from threadpoolctl import threadpool_limits
 
 from fmpair.data import as_dataset
 from fmpair.models import option
-from fmpair.models.ease import check_memory
 from fmpair.models.folding import folded
 from fmpair.models.interactions import WEIGHTS, interactions
+from fmpair.models.memory import check_item_pairs
 from fmpair.models.recommender import Recommender
 
 EXTRA = 10  # directions beyond those wanted, which the wanted ones converge faster with
@@ -48,7 +48,7 @@ class PureSVD:
 
         events = as_dataset(data)
         items = len(events.items)
-        check_memory("PureSVD", items, 4, self.max_gb)
+        check_item_pairs("PureSVD", items, 4, self.max_gb)
         own = interactions(events, self.weights)
         square = gram(own, items, self.threads)
         with threadpool_limits(1, user_api="blas"):  # too little work at a time to share out

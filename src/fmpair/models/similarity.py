@@ -16,9 +16,13 @@ def nearest(vectors: np.ndarray, number: int, n: int) -> tuple[np.ndarray, np.nd
         raise OptionError(
             "a model without vectors, such as Popularity, knows nothing of similarity"
         )
+    return strongest(cosines(vectors, number), number, n)
+
+
+def cosines(vectors: np.ndarray, number: int) -> np.ndarray:
+    """[rows]: of a row with every row, itself included."""
     norms = np.linalg.norm(vectors, axis=1)
-    cosine = vectors @ vectors[number] / np.maximum(norms * norms[number], 1e-12)
-    return strongest(cosine, number, n)
+    return vectors @ vectors[number] / np.maximum(norms * norms[number], 1e-12)
 
 
 def strongest(similarity: np.ndarray, number: int, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -45,6 +45,7 @@ class Validation:
     held_out: Dataset
     metric: str
     patience: int
+    threads: int | None = None
     history: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -87,11 +88,22 @@ class Validation:
             raise DataError("no held-out event has an item that the model ranks")
         above, level = ranks(
             queries[known], model.item_vectors, model.item_constants, hidden.take(known),
-            target[known],
+            target[known], self.threads,
         )  # fmt: skip
         value = float(self.formula.values(1 + above + level / 2).mean())
         self.history.append(value)
         return value
+
+
+def best_fit(
+    recipe: Any, data: Any, seed: int | None, progress: bool | Callable[[Epoch], None],
+    validation: Any = None, metric: str = "ndcg@10", patience: int = 5,
+) -> Any:  # fmt: skip
+    """What a trainable recipe gives in the end; the parameters are those of `FMPair.fit`."""
+    recipe = recipe if seed is None else replace(recipe, seed=seed)
+    events, held_out = validation_parts(as_dataset(data), validation, recipe.seed)
+    judge = None if held_out is None else Validation(events, held_out, metric, patience)
+    return best_epoch(recipe.train(events), judge, progress, recipe.epochs)
 
 
 def best_epoch(
