@@ -138,6 +138,14 @@ def test_a_file_of_another_kind_is_refused(write):
         read("bb.yaml")
 
 
+def test_a_mapping_of_another_kind_is_not_mixed_with_the_one_it_replaces(write):
+    write("split: {kind: folds, count: 4}\n", "root.yaml")
+    same = read(write("extends: root.yaml\nsplit: {seed: 3}\n", "same.yaml"))
+    assert same.values["split"] == {"kind": "folds", "count": 4, "seed": 3}
+    other = read(write("extends: root.yaml\nsplit: {kind: holdout, test: 0.1}\n", "other.yaml"))
+    assert other.values["split"] == {"kind": "holdout", "test": 0.1}
+
+
 def test_a_file_goes_over_the_one_it_extends(write):
     write("run: {workers: 1, curve: 5}\nseeds: [0, 1]\n", "base/root.yaml")
     write("extends: root.yaml\nmetrics: [ndcg@10]\n", "base/middle.yaml")

@@ -95,11 +95,15 @@ def _with_bases(path: Path, above: tuple[Path, ...]) -> Document:
 
 
 def _merged(base: Document, own: Document) -> Document:
-    """Mappings merge, anything else of `own` takes the place of what `base` has."""
+    """Mappings merge, anything else of `own` takes the place of what `base` has.
+
+    So does a mapping of another kind, whose options are others.
+    """
     origins = dict(base.origins)
 
     def over(low: Any, high: Any, path: tuple[str, ...]) -> Any:
-        if isinstance(low, dict) and isinstance(high, dict):
+        both = isinstance(low, dict) and isinstance(high, dict)
+        if both and high.get("kind", low.get("kind")) == low.get("kind"):
             joint = {key: over(low.get(key), one, (*path, key)) for key, one in high.items()}
             return {**low, **joint}
         _forget(origins, path)
