@@ -25,6 +25,7 @@ THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS",
     "POLARS_MAX_THREADS", "RAYON_NUM_THREADS",
 )  # fmt: skip
+PATIENCE = 5.0  # seconds that a process has to leave in order
 
 
 @contextmanager
@@ -99,9 +100,12 @@ class _Worker:
         return found
 
     def dismiss(self) -> None:
+        """An idle process may leave in order, a busy one is ended."""
+        self.line.close()
+        if self.cell is None:
+            self.process.join(PATIENCE)
         self.process.kill()
         self.process.join()
-        self.line.close()
 
 
 def _hired(work: Work, threads: int) -> _Worker:
