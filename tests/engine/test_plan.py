@@ -115,7 +115,7 @@ def test_a_permutation_visits_each_event_once():
     problem = skewed()
     assert len(plan.visits("permutation", problem, plan.by_user(problem, True), 0, 1)) == 0
     state = begun(problem, blocks=3)
-    visited = Counter((pair.u, pair.i) for pair in all_pairs(state, 1))
+    visited = Counter((pair.u, pair.items[0]) for pair in all_pairs(state, 1))
     assert visited == Counter(zip(problem.user.tolist(), problem.item.tolist()))
 
 
@@ -168,7 +168,7 @@ def all_pairs(state, number):
     blocks = state.settings.blocks
     for block in range(blocks):
         for item_block in range(blocks):
-            yield from reference._pairs(state, block, item_block, number)
+            yield from reference._choices(state, block, item_block, number)
 
 
 @given(problems(), st.integers(1, 3), st.integers(0, 99))
@@ -176,8 +176,8 @@ def all_pairs(state, number):
 def test_a_negative_is_never_an_item_of_the_user(problem, blocks, seed):
     had = set(zip(problem.user.tolist(), problem.item.tolist()))
     for pair in all_pairs(begun(problem, blocks, seed), 1):
-        assert (pair.u, pair.j) not in had
-        assert (pair.u, pair.i) in had
+        assert (pair.u, pair.items[1]) not in had
+        assert (pair.u, pair.items[0]) in had
 
 
 def test_no_step_is_skipped_because_a_draw_hit_a_positive():
@@ -193,7 +193,7 @@ def test_over_the_deals_every_unseen_item_is_drawn_and_both_parities_alike():
     drawn = Counter()
     for number in range(1, 60):
         state = begun(problem, 3, number=number)
-        drawn.update((pair.u, pair.j) for pair in all_pairs(state, number))
+        drawn.update((pair.u, pair.items[1]) for pair in all_pairs(state, number))
     had = set(zip(problem.user.tolist(), problem.item.tolist()))
     unseen = {(u, i) for u in range(20) for i in range(30)} - had
     assert set(drawn) == unseen
@@ -206,7 +206,7 @@ def test_items_that_may_not_be_drawn_are_not_drawn():
     problem = problem_of([0, 1, 2, 0], [0, 1, 2, 3], 3, 8)
     problem = problem._replace(drawn=np.arange(8) < 6)
     pairs = [p for n in range(1, 40) for p in all_pairs(begun(problem, number=n), n)]
-    assert {pair.j for pair in pairs} == set(range(6))
+    assert {pair.items[1] for pair in pairs} == set(range(6))
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 10**8), st.integers(1, 512))

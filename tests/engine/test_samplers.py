@@ -18,6 +18,8 @@ KINDS = {
     "adaptive, softmax": {"negatives": "adaptive", "loss": "softmax", "candidates": 3},
     "adaptive, cosines": {"negatives": "adaptive", "loss": "warp", "candidates": 3,
                           "temperature": 0.5},
+    "own": {"own_share": 0.3},
+    "own, softmax": {"own_share": 0.4, "loss": "softmax", "candidates": 4},
 }  # fmt: skip
 
 
@@ -35,7 +37,7 @@ def test_the_cpu_engine_learns_what_the_reference_learns(kind, blocks, parts):
         np.testing.assert_allclose(got, wanted, atol=3e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", ["popularity", "adaptive"])
+@pytest.mark.parametrize("kind", ["popularity", "adaptive", "own, softmax"])
 def test_any_number_of_threads_gives_the_same_bits(kind):
     problem = problem_of("", users=60, items=80, events=2000)
     start, results = parameters_of(problem), set()
@@ -77,6 +79,16 @@ def test_a_negative_is_never_an_item_the_user_has(negatives):
     problem, _, choices = drawn(negatives)
     had = set(zip(problem.user.tolist(), problem.item.tolist()))
     assert choices and not any((c.u, c.j) in had for c in choices)
+
+
+def test_a_share_of_the_candidates_are_other_items_of_the_user():
+    problem, _, choices = drawn("uniform", own_share=0.25, loss="softmax", candidates=8)
+    had = set(zip(problem.user.tolist(), problem.item.tolist()))
+    own = [[(c.u, j) in had for j in c.items[1:]] for c in choices]
+    assert not any(c.i in c.items[1:] or len(set(c.items)) < len(c.items) for c in choices)
+    assert (
+        1 < np.mean([sum(found) for found in own]) <= 2
+    )  # the chosen one may be drawn and left out
 
 
 def test_popular_items_are_drawn_more_often_the_higher_the_power():

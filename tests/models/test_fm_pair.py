@@ -33,7 +33,7 @@ def test_context_decides_what_ranks_first():
 
 def test_by_day_every_even_item_stands_above_every_odd_one():
     # A user's own taste, held down here, might else lift an item seen at another time.
-    held_down = {"time": 0.005, "user": 0.1}
+    held_down = {"time": 0.005, "user": 0.3}
     model = FMPair(factors=4, epochs=100, seed=1, regularization=held_down).fit(day_and_night())
     listed = model.recommend(n=10, context={"time": "day"}, exclude_seen=False)
     assert (listed["item"] % 2 == 0).all()
@@ -325,3 +325,18 @@ def test_fields_start_at_zero_unless_told_otherwise():
     plain = FeatureSpace.fit(data)
     assert told.query.std() > 0.2
     assert not initial(FMPair(), plain).query.any()
+
+
+def test_presets_are_recipes_whose_options_may_be_changed():
+    paper = FMPair.paper()
+    assert (paper.factors, paper.epochs, paper.initial_sd, paper.loss) == (10, 300, 0.1, "bpr")
+    assert FMPair.fast().epochs < FMPair().epochs
+    assert FMPair.best(factors=8).options() == {**FMPair.best().options(), "factors": 8}
+
+
+@pytest.mark.parametrize("preset", ["paper", "fast", "best"])
+def test_a_preset_learns_two_tastes(preset):
+    recipe = getattr(FMPair, preset)(seed=1)
+    first = recipe.fit(two_tastes()).recommend(n=1)
+    taste = first["user"].str.slice(1).cast(int) % 2
+    assert (first["item"] % 2 == taste).mean() >= 0.9

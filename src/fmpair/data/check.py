@@ -64,8 +64,8 @@ def _check_numbers(values: pl.Series, role: str) -> None:
                         "it must hold numbers")  # fmt: skip
     if values.null_count():
         raise DataError(
-            f"column {values.name!r} ({role}) has {values.null_count()} missing values: drop or fill "
-            f"those rows, or leave the column out with ignore=[{values.name!r}]"
+            f"column {values.name!r} ({role}) has {values.null_count()} missing values: drop or "
+            f"fill those rows, or leave the column out with ignore=[{values.name!r}]"
         )
     if values.dtype.is_float() and not values.is_finite().all():
         raise DataError(f"column {values.name!r} ({role}) has infinite or NaN values")

@@ -37,24 +37,26 @@ def centre(table: np.ndarray, groups: Groups) -> None:
         table[rows] -= means[field].astype(table.dtype)
 
 
-def query_pace(size: int, *parts: Rows) -> np.ndarray:
-    """float32 [size]: step length of each query feature as a share of an id's.
+def query_pace(groups: Groups, *parts: Rows) -> np.ndarray:
+    """float32 [features]: step length of each query feature as a share of an id's.
 
     A step on a feature of value x moves the score by x squared times its length, so a feature
-    whose values reach beyond 1 takes steps as much shorter.
+    whose values reach beyond 1 takes steps as much shorter. And a value that n users share moves
+    n times as often as a user does: at full length it would follow whoever is at work and forget
+    the others.
     """
-    reach = np.ones(size)
+    largest = np.ones(len(groups.owners))
     for rows in parts:
-        np.maximum.at(reach, rows.column, rows.value**2)
-    return (1 / reach).astype(np.float32)
+        np.maximum.at(largest, rows.column, rows.value**2)
+    return (1 / (largest * np.maximum(groups.owners, 1))).astype(np.float32)
 
 
-def item_pace(size: int, rows: Rows) -> np.ndarray:
+def item_pace(groups: Groups, rows: Rows) -> np.ndarray:
     """The same for item features, by what all features of an item move together.
 
     On the item side vectors also pull at each other, so that many at full length would run away.
     """
     together = np.bincount(rows.owner, rows.value**2, rows.size)
-    reach = np.ones(size)
-    np.maximum.at(reach, rows.column, together[rows.owner])
-    return (1 / reach).astype(np.float32)
+    largest = np.ones(len(groups.owners))
+    np.maximum.at(largest, rows.column, together[rows.owner])
+    return (1 / (largest * np.maximum(groups.owners, 1))).astype(np.float32)

@@ -68,7 +68,8 @@ def _lists(state: State, epoch: int, rate: float, taken: np.ndarray) -> Callable
     deal, settings, work = state.deal, state.settings, state.work
     assert deal is not None and work is not None
     tables, step, rule = Tables(*state.parameters[:3]), _step(settings, rate), _rule(state)
-    room, width = room_for(settings.candidates, state.factors), width_of(state.factors)
+    room = room_for(settings.candidates, state.factors, len(taken))
+    width = width_of(state.factors)
 
     def run(row: int, column: int) -> tuple[float, int]:
         cell = row * settings.blocks + column
@@ -97,7 +98,10 @@ def _rule(state: State) -> Rule:
     settings, problem = state.settings, state.problem
     sharpness = 1 / settings.temperature if settings.temperature else 0.0
     items = int((problem.drawn | (state.events.times > 0)).sum())
-    return Rule(LOSSES.index(settings.loss), settings.candidates, np.float32(sharpness), items)
+    return Rule(
+        LOSSES.index(settings.loss), settings.candidates, np.float32(sharpness), items,
+        settings.own_share,
+    )  # fmt: skip
 
 
 def _sampler(state: State, copy: int, column: int) -> Sampler:

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from fmpair.engine.kernel import FAST, build_item, mark, move_features
+from fmpair.engine.kernel import FAST, build_item, move_features
 from fmpair.engine.list_rows import list_dots, list_squares, list_step
 from fmpair.engine.losses import MARGIN, ONE, WARP, ZERO, weigh
 from fmpair.engine.rows import aligned, assign, blend, dot, gather, padded
-from fmpair.engine.sampling import draw_list, weigh_factors
+from fmpair.engine.sampling import draw_list, draw_own, list_own, weigh_factors
 
 SHORTEST = np.float32(1e-12)  # squared length of a vector that cosines divide by
 
@@ -25,12 +25,14 @@ class Rule(NamedTuple):
     """What a step does. loss: a number of `engine.losses`; candidates: at most so many.
 
     sharpness: 1 / temperature of cosines, 0 for products; items: how many there are in all blocks.
+    own_share: of the candidates, how many are items of the user's other events.
     """
 
     loss: int
     candidates: int
     sharpness: np.float32
     items: int
+    own_share: float
 
 
 class Room(NamedTuple):
@@ -39,7 +41,8 @@ class Room(NamedTuple):
     scratch: 0 the query, from 1 on the item sides, then their weighted sum, then zeros.
     places: 1, 2, ...: where the sides stand. constant, square: of the sides, the latter squared
     lengths. coef: of an item's vector in the user's way. along, own: of the query and of the side
-    itself in an item's way. chances: see sampling.weigh_factors.
+    itself in an item's way. chances: see sampling.weigh_factors. mine: the items of the user at
+    work, as many as a block has.
     """
 
     scratch: np.ndarray
@@ -54,16 +57,18 @@ class Room(NamedTuple):
     own: np.ndarray
     keep: np.ndarray
     chances: np.ndarray
+    mine: np.ndarray
 
 
-def room_for(candidates: int, factors: int) -> Room:
-    """A thread's arrays for lists of so many candidates."""
+def room_for(candidates: int, factors: int, items: int) -> Room:
+    """A thread's arrays for lists of so many candidates, from blocks of at most so many items."""
     size = candidates + 1
     scratch = aligned(np.zeros((size + 3, padded(factors)), np.float32))
     numbers = (np.ones(size, np.float32) for _ in range(8))
     places = np.arange(1, size + 1, dtype=np.int32)
     chances = np.zeros(factors + 1, np.float32)
-    return Room(scratch, places, np.zeros(size, np.int32), *numbers, chances)
+    mine = np.zeros(items, np.int32)
+    return Room(scratch, places, np.zeros(size, np.int32), *numbers, chances, mine)
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
@@ -139,8 +144,9 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
     run_user, run_start, event_item, visits, weight = work
     users, items, item_bias = tables
     accept, other, order, spread, depth = sampler
-    scratch, places, member, score, constant, slope, square, coef, along, own, keep, chances = room
-    loss, most, sharpness, all_items = rule
+    (scratch, places, member, score, constant, slope, square, coef, along, own, keep, chances,
+     mine) = room  # fmt: skip
+    loss, most, sharpness, all_items, own_share = rule
     if query is not None:
         (q_table, _, q_moves, q_rate, q_keep), situation, contexts, user_at, profiles = query
         c_start, c_column, c_value = contexts
@@ -152,13 +158,12 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
     twice = ZERO if sharpness > ZERO else ONE
     whole_way, nothing = len(scratch) - 2, len(scratch) - 1
     first_item, count = block[0], block[1] - block[0]
-    query_square = ONE
-    logs, steps = 0.0, 0
+    query_square, logs, steps = ONE, 0.0, 0
     for r in range(walk[0], walk[1]):
         run = span[0] + r % (span[1] - span[0])
         start, stop = np.int64(run_start[run]), np.int64(run_start[run + 1])
-        free = count - mark(event_item, start, stop, first_item, taken)
-        u = np.int64(run_user[run])
+        had = list_own(event_item, start, stop, first_item, taken, mine)
+        free, u = count - had, np.int64(run_user[run])
         for e in range(start, stop if free > 0 else start):
             for _ in range(1 if len(visits) == 0 else np.int64(visits[e])):
                 if query is not None:
@@ -174,10 +179,12 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
                 weigh_factors(scratch, order, spread, chances)
                 if sharpness > ZERO:
                     query_square = dot(scratch, 0, scratch, 0, width) + SHORTEST
-                size = 1 + (most if loss == WARP else min(most, free))
-                member[0] = event_item[e]
-                state = draw_list(state, np.uint64(count), taken, loss == WARP, member, size,
-                                  first_item, accept, other, order, chances, scratch,
+                member[0], known = event_item[e], 0
+                if own_share > 0:
+                    state, known = draw_own(state, mine, had, member, most, own_share)
+                size = 1 + known + (most if loss == WARP else min(most - known, free))
+                state = draw_list(state, np.uint64(count), taken, loss == WARP, member, 1 + known,
+                                  size, first_item, accept, other, order, chances, scratch,
                                   depth)  # fmt: skip
                 # All are scored at once; WARP scores until one stands too high.
                 tries = 0
@@ -205,8 +212,7 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
                     if n > 0 and score[0] - score[n] < MARGIN and not taken[member[n] - first_item]:
                         tries = n
                         break
-                steps += 1
-                strength = ONE
+                steps, strength = steps + 1, ONE
                 if loss == WARP:
                     if tries == 0:
                         continue

@@ -85,7 +85,8 @@ class Settings(NamedTuple):
     loss: one of LOSSES; candidates: unchosen items per chosen one, at most.
     temperature: 0 scores by products, above it by cosines divided by it; there are no biases then.
     negatives: one of NEGATIVES; power: of an item's count, for popularity; rank_share: mean rank of
-    adaptive negatives, as a share of the items.
+    adaptive negatives, as a share of the items. own_share: of the candidates, how many are items of
+    the user's other events.
     """
 
     seed: int
@@ -111,8 +112,10 @@ class Settings(NamedTuple):
     negatives: str = "uniform"
     power: float = 0.25
     rank_share: float = 0.2
+    own_share: float = 0.0
 
     @property
     def in_plain_pairs(self) -> bool:
         """Whether the quick kernel of pairs will do."""
-        return self.loss == "bpr" and self.negatives == "uniform" and not self.temperature
+        others = self.temperature or self.own_share
+        return self.loss == "bpr" and self.negatives == "uniform" and not others

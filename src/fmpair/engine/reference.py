@@ -47,8 +47,8 @@ def epoch(state: State, number: int, rate: float) -> float:
     losses: list[float] = []
     settings, problem = _with_decays(state), state.problem
     paces = {
-        "query": query_pace(len(state.parameters.query), problem.contexts, problem.user_rows),
-        "features": item_pace(len(state.parameters.features), problem.item_rows),
+        "query": query_pace(problem.query_groups, problem.contexts, problem.user_rows),
+        "features": item_pace(problem.item_groups, problem.item_rows),
     }
     for turn in range(blocks):
         copies, moves = [], []
@@ -159,13 +159,13 @@ def _choices(
             draws.order(tables)
         run = first + (r + offset) % (last - first)
         slots = range(int(deal.run_start[run]), int(deal.run_start[run + 1]))
-        taken = {int(deal.item[e]) - edge for e in slots}
+        mine = list(dict.fromkeys(int(deal.item[e]) - edge for e in slots))
         user = int(deal.user_at[deal.run_user[run]])
-        for e in slots if len(taken) < end - edge else ():
+        for e in slots if len(mine) < end - edge else ():
             event = int(deal.event[e])
             for _ in range(int(visits[event]) if len(visits) else 1):
                 item = int(deal.item_at[deal.item[e]])
-                yield draws.candidates(tables, _choice(problem, user, item, event), taken)
+                yield draws.candidates(tables, _choice(problem, user, item, event), mine)
 
 
 def _choice(problem: Problem, user: int, item: int, event: int) -> Choice:
@@ -203,12 +203,17 @@ class Draws:
         vectors, constants = np.array([p for p, _ in sides]), np.array([b for _, b in sides])
         self.ordered = sampling.ordering(vectors, constants, self.settings)
 
-    def candidates(self, tables: Parameters, choice: Choice, taken: set[int]) -> Choice:
-        """The choice with its candidates: distinct and unseen, or for WARP the first too good."""
+    def candidates(self, tables: Parameters, choice: Choice, mine: list[int]) -> Choice:
+        """The choice with its candidates: distinct and unseen, or for WARP the first too good.
+
+        mine: the user's items, which this shuffles.
+        """
+        taken = set(mine)
         settings, q = self.settings, query_side(tables, choice)
         if settings.loss != "warp":
-            used = set(taken)
-            for _ in range(min(settings.candidates, len(self.items) - len(taken))):
+            choice = self.with_own(choice, mine)
+            used, more = set(taken), settings.candidates + 1 - len(choice.items)
+            for _ in range(min(more, len(self.items) - len(taken))):
                 j = self.unseen(used, q)
                 used.add(j)
                 choice = self.extended(choice, j)
@@ -220,6 +225,19 @@ class Draws:
             if loss(tables, tried, settings) > 0 and j not in taken:
                 rank = (everything - 1) // tries
                 return replace(tried, urgency=math.log1p(rank) / math.log1p(everything - 1))
+        return choice
+
+    def with_own(self, choice: Choice, mine: list[int]) -> Choice:
+        """The choice with candidates among the user's other items, where the settings ask so."""
+        settings, chosen = self.settings, choice.i
+        if not settings.own_share:
+            return choice
+        wanted = int(settings.candidates * settings.own_share + (self.next() >> 32) / 2**32)
+        for n in range(min(wanted, len(mine))):
+            place = n + ((self.next() >> 32) * (len(mine) - n) >> 32)
+            mine[n], mine[place] = mine[place], mine[n]
+            if self.items[mine[n]] != chosen:
+                choice = self.extended(choice, mine[n])
         return choice
 
     def extended(self, choice: Choice, j: int) -> Choice:

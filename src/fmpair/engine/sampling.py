@@ -160,13 +160,44 @@ def draw_unseen(state, count, taken, accept, other, order, chances, scratch, dep
 
 
 @njit(nogil=True, cache=True)
-def draw_list(state, count, taken, blind, member, size, first_item, accept, other, order, chances,
-              scratch, depth):  # fmt: skip
-    """Fill member[1:size] with items from first_item on: distinct unseen ones, or, blind, any.
+def list_own(item, start, end, first_item, taken, mine):
+    """Mark a run's items as taken and list each once; how many there are."""
+    count = 0
+    for e in range(start, end):
+        if not taken[item[e] - first_item]:
+            taken[item[e] - first_item] = 1
+            mine[count] = item[e]
+            count += 1
+    return count
+
+
+@njit(nogil=True, cache=True)
+def draw_own(state, mine, count, member, most, share):
+    """Put about `share` of `most` items of `mine` into member[1:], distinct and not the chosen one.
+
+    Returns (new state, how many). A broken number is rounded up or down by chance.
+    """
+    state += GOLDEN
+    wanted = np.int64(most * share + np.float64(scramble(state) >> np.uint64(32)) * HALF)
+    drawn = 0
+    for n in range(min(wanted, count)):
+        state += GOLDEN
+        place = n + high(scramble(state), np.uint64(count - n))
+        mine[n], mine[place] = mine[place], mine[n]
+        if mine[n] != member[0]:
+            drawn += 1
+            member[drawn] = mine[n]
+    return state, drawn
+
+
+@njit(nogil=True, cache=True)
+def draw_list(state, count, taken, blind, member, first, size, first_item, accept, other, order,
+              chances, scratch, depth):  # fmt: skip
+    """Fill member[first:size] with items from first_item on: distinct unseen ones, or, blind, any.
 
     Returns the new state.
     """
-    for m in range(1, size):
+    for m in range(first, size):
         if blind:
             state += GOLDEN
             j = pick(scramble(state), count, accept, other, order, chances, scratch, depth)
@@ -178,6 +209,6 @@ def draw_list(state, count, taken, blind, member, size, first_item, accept, othe
                                        depth)  # fmt: skip
             taken[j] = 1
         member[m] = first_item + j
-    for m in range(1, size if not blind else 0):
+    for m in range(first, size if not blind else first):
         taken[member[m] - first_item] = 0
     return state
