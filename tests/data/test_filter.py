@@ -7,7 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.data import Dataset
-from fmpair.data.filter import above, above_mean, all_positive, at_least, core, merge_duplicates
+from fmpair.data.filter import (
+    above,
+    above_mean,
+    all_positive,
+    at_least,
+    core,
+    distinct,
+    leaked,
+    merge_duplicates,
+    sampled,
+    shuffled,
+)
 from fmpair.errors import DataError, OptionError
 
 RATED = Dataset.from_frame(
@@ -101,3 +112,40 @@ def test_an_empty_core_is_an_error():
         core(RATED, users=9, items=1)
     with pytest.raises(OptionError, match="must be at least 1"):
         core(RATED, users=0)
+
+
+def test_of_each_pair_the_first_event_stays_with_its_context():
+    assert distinct(PLAYS).frame().select("user", "item", "time").rows() == [
+        (1, "a", "day"), (2, "b", None),
+    ]  # fmt: skip
+
+
+@given(PAIRS, st.integers(0, 5))
+def test_shuffling_keeps_the_events_and_follows_from_the_seed(pairs, seed):
+    data = Dataset.from_frame(pl.DataFrame(pairs, schema=["user", "item"], orient="row"))
+    once, again = shuffled(data, seed).frame(), shuffled(data, seed).frame()
+    assert once.equals(again)
+    assert sorted(once.rows()) == sorted(data.frame().rows())
+
+
+@given(PAIRS, st.integers(1, 70))
+def test_a_sample_has_so_many_events_in_their_order(pairs, count):
+    frame = pl.DataFrame(pairs, schema=["user", "item"], orient="row").with_row_index("rating")
+    left = sampled(Dataset.from_frame(frame), count)
+    assert len(left) == min(count, len(pairs))
+    assert left.columns["rating"].is_sorted()
+    assert len(left.users) == len(np.unique(left.user)), "compacted"
+
+
+def test_a_sample_of_nothing_is_refused():
+    with pytest.raises(OptionError, match="count must be at least 1"):
+        sampled(RATED, 0)
+
+
+def test_a_leaked_attribute_of_items_stands_in_every_event_as_context():
+    data = RATED.with_items(pl.DataFrame({"item": ["a", "b", "c"], "genre": ["x", "y", "z"]}))
+    found = leaked(data, "genre")
+    assert found.columns["genre"].to_list() == ["x", "y", "z", "x", "y"]
+    assert found.context == ("genre",) and found.item_table.width == 0
+    with pytest.raises(DataError, match="unknown item attribute 'gerne'"):
+        leaked(data, "gerne")

@@ -19,6 +19,7 @@ from fmpair.cli import (
     migrate,
     models,
     report,
+    reproduce,
     running,
 )
 
@@ -32,6 +33,7 @@ VERBS = (
     "estimate",
     "report",
     "compare",
+    "reproduce",
     "fit",
     "evaluate",
     "recommend",
@@ -84,6 +86,7 @@ def command() -> Any:
     app.command()(running.estimate)
     app.command()(report.report)
     app.command()(report.compare)
+    app.command()(reproduce.reproduce)
     app.command()(fit.fit)
     app.command()(evaluate.command())
     for verb in (ask.recommend, ask.similar, ask.explain):

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.data.dataset import STANDARD, Dataset
-from fmpair.errors import DataError, OptionError
+from fmpair.errors import DataError, OptionError, unknown
 
 
 def above_mean(data: Dataset) -> Dataset:
@@ -57,6 +57,39 @@ def merge_duplicates(data: Dataset, context: bool = True) -> Dataset:
         columns=merged.drop("__user", "__item"),
         context=tuple(names),
     )
+
+
+def distinct(data: Dataset) -> Dataset:
+    """The first event of each pair of user and item, in whatever context that was."""
+    pair = data.user.astype(np.int64) * len(data.items) + data.item
+    return data.take(np.sort(np.unique(pair, return_index=True)[1]))
+
+
+def shuffled(data: Dataset, seed: int = 0) -> Dataset:
+    """The same events in random order, which candidates 'first' and `distinct` go by."""
+    return data.take(np.random.default_rng(seed).permutation(len(data)))
+
+
+def sampled(data: Dataset, count: int, seed: int = 0) -> Dataset:
+    """At most so many events, drawn at random, in the order they had; compacted."""
+    if count < 1:
+        raise OptionError(f"count must be at least 1, not {count}")
+    rows = np.random.default_rng(seed).permutation(len(data))[:count]
+    return data.take(np.sort(rows)).compact()
+
+
+def leaked(data: Dataset, column: str) -> Dataset:
+    """An attribute of items put into every event as if it were context: what the paper did.
+
+    All candidates then get the chosen item's value, which gives the answer away. Never of use but
+    to show by how much.
+    """
+    if column not in data.item_table.columns:
+        raise DataError(unknown("item attribute", column, data.item_table.columns))
+    value = data.item_table[column].gather(data.item)
+    columns = data.columns.with_columns(value.alias(column))
+    left = data.item_table.drop(column)
+    return replace(data, columns=columns, context=(*data.context, column), item_table=left)
 
 
 def core(data: Dataset, users: int = 5, items: int = 5) -> Dataset:

@@ -1,0 +1,66 @@
+"""The paper's experiments carried out one after the other, and the page about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from fmpair.config.experiment import Experiment
+from fmpair.config.read import read
+from fmpair.errors import DataError
+from fmpair.experiment.progress import Show
+from fmpair.experiment.run import run
+from fmpair.experiment.store import results
+from fmpair.report.write import write as write_report
+from fmpair.reproduction.part import ALL, files, quick
+from fmpair.reproduction.summary import Summary, summary
+
+
+def reproduce(
+    part: str = ALL,
+    folder: str | Path = "runs/paper",
+    small: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+    progress: Show = False,
+) -> dict[str, Summary]:
+    """Run the experiments of a part of the paper; gives what all that ran so far have found.
+
+    Each has a folder of its own, with its report. What is done is not done again.
+    small: a smoke test on a few events, without those reports. say: is given a line per experiment.
+    progress: how far each of them is, as in `run`.
+    """
+    place = Path(folder).absolute()
+    chosen = files(part)
+    for number, path in enumerate(chosen, 1):
+        say(f"{number} of {len(chosen)}: {path.stem}")
+        experiment = experiment_of(path, place, small)
+        found = run(experiment, progress)
+        if not small:
+            write_report(found, experiment.output.folder)
+        for row in found.cells.filter(found.cells["error"].is_not_null()).to_dicts():
+            say(f"{path.stem}: {row['model']} failed: {row['error']}")
+    return gathered(place)
+
+
+def experiment_of(path: Path, folder: Path, small: bool = False) -> Experiment:
+    """An experiment file with its results in a folder of their own."""
+    experiment = read(path)
+    output = replace(experiment.output, folder=str(folder / path.stem))
+    experiment = replace(experiment, output=output)
+    return quick(experiment) if small else experiment
+
+
+def gathered(folder: str | Path) -> dict[str, Summary]:
+    """By name of the experiment what all parts that were run have left in the folder."""
+    return dict(_finished(Path(folder)))
+
+
+def _finished(folder: Path) -> Iterator[tuple[str, Summary]]:
+    for path in files(ALL):
+        try:
+            found = results(folder / path.stem)
+        except DataError:  # not run
+            continue
+        if found.cells["error"].is_null().all():
+            yield path.stem, summary(found)

@@ -1,0 +1,71 @@
+"""The experiment files of the paper: shipped, sound, and small when they are asked to be."""
+
+from importlib.resources import files as resources
+
+import pytest
+
+from fmpair.config.read import read
+from fmpair.errors import UnknownError
+from fmpair.reproduction.part import ALL, FOLDER, PARTS, QUICK_EVENTS, files, quick
+
+STEMS = [path.stem for path in files(ALL)]
+
+
+def test_the_files_are_shipped_with_the_package():
+    shipped = {entry.name for entry in (resources("fmpair.reproduction") / "experiments").iterdir()}
+    assert {f"{stem}.yaml" for stem in STEMS} <= shipped
+
+
+def test_every_file_but_those_they_extend_belongs_to_a_part():
+    left = {path.stem for path in FOLDER.glob("*.yaml")} - set(STEMS)
+    assert left == {"base", "legacy", "clean"}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_has_files_and_only_its_own(part):
+    assert files(part)
+    assert all(path.stem.startswith(f"{part}-") for path in files(part))
+
+
+def test_an_unknown_part_is_told_with_the_nearest():
+    with pytest.raises(UnknownError, match="Did you mean 'table2'"):
+        files("tabel2")
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_file_is_sound_and_named_after_itself(stem):
+    assert read(FOLDER / f"{stem}.yaml").name == stem
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_file_says_how_to_run_it(stem):
+    text = (FOLDER / f"{stem}.yaml").read_text("utf-8")
+    assert f"fmpair run examples/paper/{stem}.yaml" in text
+
+
+def test_tables_have_both_protocols_on_every_set():
+    wanted = {f"table2-{name}" for name in ("movielens", "frappe", "amazon", "xing")}
+    wanted |= {"table3-movielens", "table3-frappe", "table4-books", "table4-music"}
+    assert {f"{name}-{way}" for name in wanted for way in ("legacy", "clean")} <= set(STEMS)
+
+
+def test_legacy_and_clean_rank_against_what_they_say():
+    legacy = read(FOLDER / "table2-frappe-legacy.yaml")
+    clean = read(FOLDER / "table2-frappe-clean.yaml")
+    assert [p.label for p in legacy.protocols.values()] == ["first1000"]
+    assert [p.label for p in clean.protocols.values()] == ["uni1000", "all"]
+    assert len(clean.seeds) == 2
+
+
+def test_quick_is_the_same_experiment_on_few_events():
+    whole = read(FOLDER / "table2-movielens-legacy.yaml")
+    small = quick(whole)
+    assert [model.name for model in small.models] == [model.name for model in whole.models]
+    assert small.filters[-1].options == {"count": QUICK_EVENTS}
+    assert small.split.options["count"] == 2 and small.seeds == (0,)
+    assert all(model.options.get("epochs", 1) <= 2 for model in small.models)
+
+
+def test_quick_leaves_a_split_without_folds_as_it_is():
+    whole = read(FOLDER / "complexity-movielens.yaml")
+    assert quick(whole).split == whole.split
