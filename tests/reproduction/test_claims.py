@@ -1,7 +1,7 @@
 """A claim is judged by means and p-values, under each protocol for itself."""
 
 import pytest
-from runs import by_factors, judged, timed
+from paper_runs import by_factors, judged, timed
 
 from fmpair.reproduction.claims import claims
 

@@ -1,5 +1,5 @@
 import pytest
-from runs import by_factors, timed
+from paper_runs import by_factors, timed
 
 from fmpair.config.experiment import Candidate
 from fmpair.reproduction.line import contexts, factors, line

@@ -1,7 +1,7 @@
 """The page is made of results: nothing that was not run stands on it."""
 
 import pytest
-from runs import by_factors, judged, timed
+from paper_runs import by_factors, judged, timed
 
 from fmpair.reproduction.page import sections, write, write_page
 from fmpair.reproduction.paper import TABLE2, TABLE3, TABLE4
