@@ -4,10 +4,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from fmpair.config.counterpart import model_of
 from fmpair.config.migration import migrate
 from fmpair.config.read import read
 from fmpair.errors import DataError, UnknownError
 from fmpair.experiment.run import run
+from fmpair.models import catalog
 
 XML = r"""
 <wraprec>
@@ -159,6 +161,21 @@ def test_a_missing_data_file_is_noted(old, tmp_path):
     path = old("first")
     (tmp_path / "data" / "genres.txt").unlink()
     assert any("genres.txt" in note for note in migrate(path, {}, tmp_path)[0].notes)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "given", "ours"),
+    [
+        ("ItemRecommendation.UserKNN", {"K": "40,80"}, {"k": {"grid": [40, 80]}}),
+        ("ItemRecommendation.WRMF", {"NumFactors": "8", "Alpha": "2"}, {"factors": 8, "alpha": 2}),
+        ("RatingPrediction.MatrixFactorization", {"NumIter": "30"}, {"epochs": 30}),
+    ],
+)
+def test_options_of_a_model_have_the_names_they_have_here(theirs, given, ours):
+    made = model_of("m", "", {"ml-class": f"MyMediaLite.dll:MyMediaLite.{theirs}", **given}, [])
+    assert {name: made[name] for name in ours} == ours
+    known = catalog.options(made["kind"])["option"].to_list()
+    assert all(name in known for name in ours)
 
 
 def test_a_file_that_is_not_wraprec_s_is_refused(tmp_path):

@@ -27,7 +27,7 @@ IDS_ONLY = ("MatrixFactorization", "BiasedMatrixFactorization")
 OPTIONS = {
     "NumFactors": "factors", "NumIter": "epochs", "LearnRate": "learning_rate",
     "InitStdDev": "initial_sd", "Regularization": "regularization", "Alpha": "alpha",
-    "K": "neighbours", "iter": "epochs", "learn_rate": "learning_rate",
+    "K": "k", "iter": "epochs", "learn_rate": "learning_rate",
     "init_stdev": "initial_sd", "method": "learner",
 }  # fmt: skip
 SHARES = {"RegU": "user", "RegI": "item", "RegJ": "negative", "BiasReg": "bias"}

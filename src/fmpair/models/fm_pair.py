@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from fmpair.data import as_dataset
@@ -12,7 +12,7 @@ from fmpair.errors import OptionError, listing
 from fmpair.models import option
 from fmpair.models.recommender import Recommender
 from fmpair.models.training import Epoch, train
-from fmpair.models.validation import Validation, best_epoch, validation_parts
+from fmpair.models.validation import best_fit
 
 WEIGHTS = ("log", "linear", "none")
 # The paper's rate is constant, .005 on MovieLens; ours falls to a tenth, and has that mean.
@@ -32,7 +32,7 @@ BEST = {"loss": "softmax", "candidates": 64, "temperature": 0.2, "initial_sd": 0
 
 @dataclass(frozen=True)
 class FMPair:
-    """A recipe: what to learn and how. `fit` gives the fitted thing, a `Recommender`.
+    """FM-Pair: learns from pairs what to rank first, from ids, context and attributes.
 
     factors: length of the vectors. epochs: passes over the events.
     learning_rate: step length; it falls in a straight line to a tenth of itself.
@@ -56,7 +56,7 @@ class FMPair:
         the mean, and at most ten times it.
     item_bias: whether items have a constant of their own.
     fields: options by column, see `Field`; normalize: all features of a row sum to one.
-    threads: None uses all cores; the model does not depend on it. seed: the model does.
+    threads: None uses all cores; the model does not depend on it. seed: of all draws.
     blocks: B of the strata plan, None chooses by the size of the data.
     """
 
@@ -139,10 +139,7 @@ class FMPair:
         the epoch best by `metric` on them is kept, and training stops `patience` epochs after it.
         progress: True shows a bar; a function is called with every epoch.
         """
-        recipe = self if seed is None else replace(self, seed=seed)
-        events, held_out = validation_parts(as_dataset(data), validation, recipe.seed)
-        judge = None if held_out is None else Validation(events, held_out, metric, patience)
-        return best_epoch(recipe.train(events), judge, progress, recipe.epochs)
+        return best_fit(self, data, seed, progress, validation, metric, patience)
 
     def options(self) -> dict[str, Any]:
         """The options as plain values; threads are left out, since no result depends on them."""
