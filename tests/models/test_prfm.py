@@ -54,7 +54,7 @@ def test_context_decides_what_ranks_first(loss):
 
 @pytest.mark.parametrize("loss", ["softmax", "cosines"])
 def test_own_item_attributes_help_a_cold_item(loss):
-    model = FMPair(**{**SMALL, "epochs": 200}, **LOSSES[loss]).fit(cold_items())
+    model = FMPair(**SMALL, **LOSSES[loss]).fit(cold_items())
     listed = model.recommend(n=3, candidates=list(range(14, 20)))
     odd_user = listed["user"].str.slice(1).cast(int) % 2
     assert (odd_user == listed["item"] % 2).mean() == 1.0
@@ -75,14 +75,14 @@ def test_what_is_fitted_can_go_on_learning(loss):
 
 
 def test_options_of_a_model_saved_before_these_were_there_are_the_defaults():
-    new = ("loss", "candidates", "temperature", "power", "rank_share", "own_share")
+    new = ("loss", "candidates", "temperature", "power", "rank_share", "own_share", "sharing")
     old = {name: value for name, value in option.plain(FMPair()).items() if name not in new}
     assert option.recipe(FMPair, old) == FMPair()
 
 
 @pytest.mark.parametrize("wrong", [
     {"loss": "softmx"}, {"negatives": "popular"}, {"candidates": 0}, {"temperature": 0},
-    {"power": -1}, {"rank_share": 0}, {"own_share": 1.5}, {"own_share": 0.1, "loss": "warp"},
+    {"power": -1}, {"rank_share": 0}, {"own_share": 1.5}, {"sharing": -1}, {"own_share": 0.1, "loss": "warp"},
 ])  # fmt: skip
 def test_options_that_make_no_sense_are_refused(wrong):
     with pytest.raises(OptionError, match=next(iter(wrong))):

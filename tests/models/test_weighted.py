@@ -44,7 +44,7 @@ def problem_and_parameters(data, seed=0):
 
 
 def test_the_field_that_decides_outweighs_a_noisy_one():
-    loud = {"start": 0.6, "regularization": 0.001}  # so that noise does not fall silent by itself
+    loud = {"start": 0.3, "regularization": 0.001}  # so that noise does not fall silent by itself
     recipe = FMPairWeighted(factors=6, epochs=40, fields={"time": loud, "noise": loud})
     weights = recipe.fit(noisy_days()).recipe.field_weights
     assert set(weights) == {"time", "noise", "kind", "age"}

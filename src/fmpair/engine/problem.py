@@ -86,7 +86,7 @@ class Settings(NamedTuple):
     temperature: 0 scores by products, above it by cosines divided by it; there are no biases then.
     negatives: one of NEGATIVES; power: of an item's count, for popularity; rank_share: mean rank of
     adaptive negatives, as a share of the items. own_share: of the candidates, how many are items of
-    the user's other events.
+    the user's other events. sharing: how much shorter the steps of shared values are, see `decay`.
     """
 
     seed: int
@@ -113,6 +113,7 @@ class Settings(NamedTuple):
     power: float = 0.25
     rank_share: float = 0.2
     own_share: float = 0.0
+    sharing: float = 0.0
 
     @property
     def in_plain_pairs(self) -> bool:

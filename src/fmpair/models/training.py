@@ -193,7 +193,8 @@ def settings_of(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Settin
         threads=recipe.threads or all_threads(), learn_bias=recipe.item_bias, loss=recipe.loss,
         candidates=recipe.candidates if recipe.loss in LISTED else 1,
         temperature=recipe.temperature or 0.0, negatives=recipe.negatives, power=recipe.power,
-        rank_share=recipe.rank_share, own_share=recipe.own_share, **own,
+        rank_share=recipe.rank_share, own_share=recipe.own_share, sharing=recipe.sharing,
+        **own,
     )  # fmt: skip
 
 
