@@ -82,7 +82,8 @@ def test_options_of_a_model_saved_before_these_were_there_are_the_defaults():
 
 @pytest.mark.parametrize("wrong", [
     {"loss": "softmx"}, {"negatives": "popular"}, {"candidates": 0}, {"temperature": 0},
-    {"power": -1}, {"rank_share": 0}, {"own_share": 1.5}, {"sharing": -1}, {"own_share": 0.1, "loss": "warp"},
+    {"power": -1}, {"rank_share": 0}, {"own_share": 1.5}, {"sharing": -1},
+    {"own_share": 0.1, "loss": "warp"},
 ])  # fmt: skip
 def test_options_that_make_no_sense_are_refused(wrong):
     with pytest.raises(OptionError, match=next(iter(wrong))):
