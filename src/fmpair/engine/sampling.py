@@ -40,8 +40,9 @@ def alias_table(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(accept uint32, other int32) [items]: keep slot n where half a draw is below accept[n]."""
     size = len(weight)
     accept, other = np.full(size, 2**32 - 1, np.uint32), np.arange(size, dtype=np.int32)
-    if weight.sum() > 0:
-        _fill_alias(weight / weight.mean(), accept, other)
+    if weight.max(initial=0) > 0:
+        share = weight / weight.max()  # a mean of the tiniest numbers would be zero
+        _fill_alias(share / share.mean(), accept, other)
     return accept, other
 
 
