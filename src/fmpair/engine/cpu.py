@@ -15,7 +15,8 @@ from fmpair.engine.kernel import Shared, Work, run_cell
 from fmpair.engine.lane import lane, lanes
 from fmpair.engine.lists import run_lists
 from fmpair.engine.merge import merge
-from fmpair.engine.problem import Parameters, Problem, Settings
+from fmpair.engine.pace import NO_PULL, Sums, first_sums
+from fmpair.engine.problem import Parameters, Problem, Pull, Settings
 from fmpair.engine.rows import aligned, taken
 from fmpair.engine.sampling import Sampler, samplers
 
@@ -43,6 +44,8 @@ class State:
     features: list[Shared] = field(default_factory=list)
     seen: Rows | None = None
     samplers: list[Sampler] = field(default_factory=list)
+    pull: Pull = NO_PULL
+    sums: list[Sums] = field(default_factory=list)
 
 
 def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State:
@@ -66,6 +69,8 @@ def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State
         state.query = _copies(parameters.query, NOTHING, copies)
     if len(problem.item_rows.column):
         state.features = _copies(parameters.features, parameters.feature_bias, copies)
+    if settings.optimizer == "adagrad":
+        state.sums = [first_sums(parameters, settings) for _ in range(copies)]
     return state
 
 
@@ -81,8 +86,8 @@ def epoch(state: State, number: int, rate: float) -> float:
         others = [state.pool.submit(other, turn) for other in rest] if state.pool else []
         done = first(turn) + [result for other in others for result in other.result()]
         results += sorted(done)
-        merge(state.query)
-        merge(state.features)
+        merge(state.query, [own.query for own in state.sums])
+        merge(state.features, [own.features for own in state.sums])
     logs, steps = sum(r[1] for r in results), sum(r[2] for r in results)
     for copy in state.query:
         centre(copy.table, state.problem.query_groups)
@@ -128,7 +133,7 @@ def finish(state: State) -> None:
     if state.work is None or state.deal is None:
         return
     state.deal = state.deal._replace(run_user=NONE, run_start=NONE, item=NONE, event=NONE)
-    state.work, state.situation = None, NONE
+    state.work, state.situation, state.sums = None, NONE, []
     if state.seen is None:
         state.seen = plan.distinct(state.events.start, state.events.item)
     state.events = state.events._replace(item=NONE, event=NONE)
@@ -189,6 +194,12 @@ def _deal_if_due(state: State, number: int) -> None:
     state.parameters = state.parameters._replace(
         users=taken(users, user_from), items=taken(items, item_from), item_bias=bias[item_from]
     )
+    if state.sums:
+        own_users, own_items = state.sums[0].users[user_from], state.sums[0].items[item_from]
+        state.sums = [own._replace(users=own_users, items=own_items) for own in state.sums]
+    if settings.pull:
+        users, items = settings.pull
+        state.pull = Pull(users[new.user_at], items[new.item_at])
     state.deal, state.samplers = new, samplers(new, state.events.times, settings)
     problem = state.problem
     weight = problem.weight[new.event] if (problem.weight != 1).any() else NOTHING

@@ -9,7 +9,8 @@ import numpy as np
 
 from fmpair.engine.draws import GOLDEN, MASK, mixed, stream
 from fmpair.engine.kernel import Attributes, Query, Step, Tables, run_cell
-from fmpair.engine.lists import Rule, room_for, run_lists
+from fmpair.engine.lists import Rule, room_for, run_lists, with_paces
+from fmpair.engine.pace import NO_SUMS
 from fmpair.engine.problem import LOSSES, Settings
 from fmpair.engine.ranking import all_threads
 from fmpair.engine.rows import aligned, padded, width_of
@@ -69,6 +70,9 @@ def _lists(state: State, epoch: int, rate: float, taken: np.ndarray) -> Callable
     assert deal is not None and work is not None
     tables, step, rule = Tables(*state.parameters[:3]), _step(settings, rate), _rule(state)
     room = room_for(settings.candidates, state.factors, len(taken))
+    sums = state.sums or [NO_SUMS] * settings.blocks
+    if state.sums or settings.pull:
+        room = with_paces(room, sums[0])
     width = width_of(state.factors)
 
     def run(row: int, column: int) -> tuple[float, int]:
@@ -85,8 +89,8 @@ def _lists(state: State, epoch: int, rate: float, taken: np.ndarray) -> Callable
         for a, b in zip(edges[:-1] + offset, edges[1:] + offset) if first < last else ():
             loss, done, draws = run_lists(
                 (first, last), (a, b), block, np.uint64(draws), work, tables, _query(state, row),
-                _attributes(state, row), _sampler(state, row, column), step, rule, taken, room,
-                width,
+                _attributes(state, row), _sampler(state, row, column), step, state.pull,
+                sums[row], rule, taken, room, width,
             )  # fmt: skip
             logs, steps = logs + loss, steps + done
         return logs, steps
@@ -122,15 +126,11 @@ def _sampler(state: State, copy: int, column: int) -> Sampler:
 
 def _step(settings: Settings, rate: float) -> Step:
     user, item = rate * settings.user_rate, rate * settings.item_rate
-    bias = item if _has_bias(settings) else 0.0
+    bias = item if settings.has_bias else 0.0
     return Step(*(np.float32(x) for x in (
         user, item, bias, 1 - user * settings.user, 1 - item * settings.positive,
         1 - item * settings.negative, 1 - bias * settings.bias,
     )))  # fmt: skip
-
-
-def _has_bias(settings: Settings) -> bool:
-    return settings.learn_bias and not settings.temperature
 
 
 def _query(state: State, copy: int) -> Query | None:
@@ -145,5 +145,5 @@ def _attributes(state: State, copy: int) -> Attributes | None:
     if not state.features:
         return None
     assert state.deal is not None
-    bias_share = np.float32(_has_bias(state.settings))
+    bias_share = np.float32(state.settings.has_bias)
     return Attributes(state.features[copy], state.deal.item_at, state.problem.item_rows, bias_share)

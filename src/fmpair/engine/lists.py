@@ -12,10 +12,22 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from fmpair.engine.kernel import FAST, build_item, move_features
+from fmpair.engine.kernel import FAST, build_item
 from fmpair.engine.list_rows import list_dots, list_squares, list_step
 from fmpair.engine.losses import MARGIN, ONE, WARP, ZERO, weigh
-from fmpair.engine.rows import aligned, assign, blend, dot, gather, padded
+from fmpair.engine.pace import (
+    Sums,
+    hold_list,
+    list_norms,
+    move_listed,
+    move_query,
+    move_sides,
+    move_user,
+    pace_list,
+    side_norms,
+    turn_sides,
+)
+from fmpair.engine.rows import aligned, assign, dot, gather, padded
 from fmpair.engine.sampling import draw_list, draw_own, list_own, weigh_factors
 
 SHORTEST = np.float32(1e-12)  # squared length of a vector that cosines divide by
@@ -41,8 +53,9 @@ class Room(NamedTuple):
     scratch: 0 the query, from 1 on the item sides, then their weighted sum, then zeros.
     places: 1, 2, ...: where the sides stand. constant, square: of the sides, the latter squared
     lengths. coef: of an item's vector in the user's way. along, own: of the query and of the side
-    itself in an item's way. chances: see sampling.weigh_factors. mine: the items of the user at
-    work, as many as a block has.
+    itself in an item's way. keep, reach: an item's kept share and step. chances: see
+    sampling.weigh_factors. mine: the items of the user at work, as many as a block has.
+    pace, held, norm, ways: see `pace`; None where all rows of a table go alike.
     """
 
     scratch: np.ndarray
@@ -56,19 +69,47 @@ class Room(NamedTuple):
     along: np.ndarray
     own: np.ndarray
     keep: np.ndarray
+    reach: np.ndarray
     chances: np.ndarray
     mine: np.ndarray
+    pace: np.ndarray | None = None
+    held: np.ndarray | None = None
+    norm: np.ndarray | None = None
+    ways: np.ndarray | None = None
 
 
 def room_for(candidates: int, factors: int, items: int) -> Room:
     """A thread's arrays for lists of so many candidates, from blocks of at most so many items."""
     size = candidates + 1
     scratch = aligned(np.zeros((size + 3, padded(factors)), np.float32))
-    numbers = (np.ones(size, np.float32) for _ in range(8))
+    numbers = (np.ones(size, np.float32) for _ in range(9))
     places = np.arange(1, size + 1, dtype=np.int32)
     chances = np.zeros(factors + 1, np.float32)
     mine = np.zeros(items, np.int32)
     return Room(scratch, places, np.zeros(size, np.int32), *numbers, chances, mine)
+
+
+def with_paces(room: Room, sums: Sums) -> Room:
+    """The same with room for every row's own step, and where there are sums, for gradients."""
+    pace, held, norm = (np.ones(len(room.keep), np.float32) for _ in range(3))
+    room = room._replace(pace=pace, held=held)
+    if sums.features is None:
+        return room
+    ways = aligned(np.zeros((len(sums.features), room.scratch.shape[1]), np.float32))
+    return room._replace(norm=norm, ways=ways)
+
+
+@njit(nogil=True, cache=True)
+def build_sides(scratch, items, item_bias, member, constant, table, bias, item_at, start, column,
+                value, here, end, width):  # fmt: skip
+    """scratch[m + 1], constant[m]: the sides of a list's items with their attributes."""
+    for m in range(here, end):
+        i = np.int64(member[m])
+        a, a_end = start[item_at[i]], start[item_at[i] + 1]
+        constant[m] = build_item(
+            scratch, m + 1, items, i, table, bias, a, a_end, column, value, width
+        )
+        constant[m] += item_bias[i]
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
@@ -101,52 +142,24 @@ def settle(sharpness, score, slope, square, query_square, strength, coef, along,
     return pull
 
 
-@njit(nogil=True, cache=True)
-def move_listed(scratch, table, bias, rate, keep, moves, gather_up, due, member, item_at, start,
-                column, value, slope, size, twice, bias_share, width):  # fmt: skip
-    """The attributes of a list's items, each once, along the sum of its gradients.
-
-    scratch[m + 1]: the way of item m. twice: 1 where that way counts an attribute's own vector,
-    which then is taken out. An attribute that only some of n candidates have is held back by
-    their share. gather_up, due: zeros, one per attribute.
-    """
-    zero, share = np.float32(0.0), np.float32(1.0) / np.float32(max(size - 1, 1))
-    for m in range(size):
-        item = item_at[member[m]]
-        for e in range(start[item], start[item + 1]):
-            gather_up[column[e]] += twice * slope[m] * value[e] * value[e]
-            due[column[e]] += np.float32(1.0) if m == 0 else share
-    for m in range(size):
-        item = item_at[member[m]]
-        for e in range(start[item], start[item + 1]):
-            f = np.int64(column[e])
-            kept = np.float32(1.0)
-            if due[f] > zero:
-                held = (np.float32(1.0) - keep[f]) * min(due[f], np.float32(1.0))
-                bias[f] -= bias_share * held * bias[f]
-                kept = np.float32(1.0) - held - rate[f] * gather_up[f]
-                due[f], gather_up[f] = zero, zero
-                moves[f] += 1
-            gain = rate[f] * slope[m] * value[e]
-            blend(table, f, kept, scratch, m + 1, gain, width)
-            bias[f] += bias_share * gain
-
-
 @njit(nogil=True, cache=True, fastmath=FAST)
-def run_lists(span, walk, block, state, work, tables, query, attributes, sampler, step, rule,
-              taken, room, width):  # fmt: skip
+def run_lists(span, walk, block, state, work, tables, query, attributes, sampler, step, pull, sums,
+              rule, taken, room, width):  # fmt: skip
     """Learn from runs of [span[0], span[1]) with the items [block[0], block[1]).
 
     walk: from which run to which, counted round and round from the first. taken: as in run_cell.
+    pull: problem.Pull in dealt order, or pace.NO_PULL; sums: pace.Sums.
     Returns (sum of losses, steps, the state of the random stream).
     """
     # As in run_cell, fields are taken out of their tuples once.
     run_user, run_start, event_item, visits, weight = work
     users, items, item_bias = tables
     accept, other, order, spread, depth = sampler
-    (scratch, places, member, score, constant, slope, square, coef, along, own, keep, chances,
-     mine) = room  # fmt: skip
+    (scratch, places, member, score, constant, slope, square, coef, along, own, keep, reach,
+     chances, mine, pace, held, norm, ways) = room  # fmt: skip
     loss, most, sharpness, all_items, own_share = rule
+    user_pull, item_pull = pull
+    user_sums, item_sums, q_sums, a_sums, mean, bias = sums
     if query is not None:
         (q_table, _, q_moves, q_rate, q_keep), situation, contexts, user_at, profiles = query
         c_start, c_column, c_value = contexts
@@ -155,8 +168,11 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
         (a_table, a_bias, a_moves, a_rate, a_keep), item_at, item_rows, bias_share = attributes
         a_start, a_column, a_value = item_rows
         gather_up, due = np.zeros(len(a_keep), np.float32), np.zeros(len(a_keep), np.float32)
+        gather_bias = np.zeros(len(a_keep), np.float32)
+        way, alone = slope, False
+    else:
+        way, alone = coef, True
     twice = ZERO if sharpness > ZERO else ONE
-    whole_way, nothing = len(scratch) - 2, len(scratch) - 1
     first_item, count = block[0], block[1] - block[0]
     query_square, logs, steps = ONE, 0.0, 0
     for r in range(walk[0], walk[1]):
@@ -177,7 +193,7 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
                 else:
                     assign(scratch, 0, users, u, width)
                 weigh_factors(scratch, order, spread, chances)
-                if sharpness > ZERO:
+                if sharpness > ZERO or item_sums is not None:
                     query_square = dot(scratch, 0, scratch, 0, width) + SHORTEST
                 member[0], known = event_item[e], 0
                 if own_share > 0:
@@ -191,14 +207,9 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
                 for n in range(size if loss == WARP else 1):
                     here, end = (n, n + 1) if loss == WARP else (0, size)
                     if attributes is not None:
-                        for m in range(here, end):
-                            i = np.int64(member[m])
-                            a, a_end = a_start[item_at[i]], a_start[item_at[i] + 1]
-                            constant[m] = build_item(
-                                scratch, m + 1, items, i, a_table, a_bias, a, a_end, a_column,
-                                a_value, width,
-                            )  # fmt: skip
-                            constant[m] += item_bias[i]
+                        build_sides(scratch, items, item_bias, member, constant, a_table, a_bias,
+                                    item_at, a_start, a_column, a_value, here, end,
+                                    width)  # fmt: skip
                         list_dots(scratch, scratch, places, score, here, end, width)
                         if sharpness > ZERO:
                             list_squares(scratch, places, square, here, end, width)
@@ -223,38 +234,31 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
                 logs += strength * weigh(loss, score, slope, size)
                 if len(weight) > 0:
                     strength *= weight[e]
-                pull = settle(sharpness, score, slope, square, query_square, strength, coef, along,
-                              own, size)  # fmt: skip
-                share = ONE / np.float32(size - 1)
-                bad = ONE - (ONE - step.keep_bad) * share
-                bad_bias = ONE - (ONE - step.keep_bias) * share
-                for m in range(size):
-                    i, gain = np.int64(member[m]), step.item_rate * slope[m]
-                    keep[m] = step.keep_good if m == 0 else bad
-                    kept_bias = step.keep_bias if m == 0 else bad_bias
-                    item_bias[i] = kept_bias * item_bias[i] + step.bias_rate * slope[m]
-                    keep[m] += gain * (own[m] - twice) if attributes is None else -gain * twice
+                pull_back = settle(sharpness, score, slope, square, query_square, strength, coef,
+                                   along, own, size)  # fmt: skip
                 if attributes is not None:
-                    gather(scratch, whole_way, scratch, nothing, scratch, 0, size, places, coef,
-                           width)  # fmt: skip
-                    blend(scratch, whole_way, ONE, scratch, 0, -pull, width)
-                    for m in range(size):
-                        i, gain = np.int64(member[m]), step.item_rate * slope[m]
-                        blend(scratch, m + 1, own[m], scratch, 0, along[m], width)
-                        blend(items, i, keep[m], scratch, m + 1, gain, width)
-                    assign(scratch, 0, scratch, whole_way, width)
+                    turn_sides(scratch, places, coef, along, own, pull_back, size, width)
+                    side_norms(scratch, items, member, twice, norm, size, width)
+                else:
+                    list_norms(sharpness, score, square, query_square, norm, size)
+                pace_list(item_sums, item_pull, mean, bias, member, slope, norm, pace, held, size)
+                hold_list(step, member, slope, way, own, alone, twice, pace, held, item_bias, keep,
+                          reach, size)  # fmt: skip
+                if attributes is not None:
+                    move_sides(scratch, items, member, keep, reach, size, width)
                     move_listed(
-                        scratch, a_table, a_bias, a_rate, a_keep, a_moves, gather_up, due, member,
-                        item_at, a_start, a_column, a_value, slope, size, twice, bias_share, width,
+                        scratch, a_table, a_bias, a_sums, mean, a_rate, a_keep, a_moves, ways,
+                        gather_up, gather_bias, due, member, item_at, a_start, a_column, a_value,
+                        slope, size, twice, bias_share, width,
                     )  # fmt: skip
                 else:
-                    list_step(scratch, items, member, coef, keep, size, step.item_rate, pull, width)
-                blend(users, u, step.keep_user, scratch, 0, step.user_rate, width)
+                    list_step(scratch, items, member, coef, reach, keep, size, pull_back, width)
+                move_user(scratch, users, u, user_sums, user_pull, mean, step, width)
                 if query is not None:
-                    move_features(scratch, q_table, q_rate, q_keep, q_moves, p, p_end, p_column,
-                                  p_value, ONE, width)  # fmt: skip
-                    move_features(scratch, q_table, q_rate, q_keep, q_moves, c, c_end, c_column,
-                                  c_value, ONE, width)  # fmt: skip
+                    move_query(scratch, q_table, q_sums, mean, q_rate, q_keep, q_moves, p, p_end,
+                               p_column, p_value, width)  # fmt: skip
+                    move_query(scratch, q_table, q_sums, mean, q_rate, q_keep, q_moves, c, c_end,
+                               c_column, c_value, width)  # fmt: skip
         for e in range(start, stop):
             taken[event_item[e] - first_item] = 0
     return logs, steps, state

@@ -8,9 +8,11 @@ from numba import njit
 from fmpair.engine.kernel import Shared
 
 
-def merge(copies: list[Shared]) -> None:
+def merge(copies: list[Shared], sums: list[np.ndarray]) -> None:
     """Every row becomes the mean of its copies, weighted by how often each moved it.
 
+    sums: the copies' own of AdaGrad, which are merged alike (a row has come as far as the mean of
+    its copies, and is to go on from there), or none.
     In the order of the copies, so that the result does not depend on who ran what.
     """
     if len(copies) < 2:
@@ -24,6 +26,8 @@ def merge(copies: list[Shared]) -> None:
     _merge(tuple(copy.table for copy in copies), touched, share)
     if len(copies[0].bias):
         _merge(tuple(copy.bias.reshape(-1, 1) for copy in copies), touched, share)
+    if sums:
+        _merge(tuple(own.reshape(-1, 1) for own in sums), touched, share)
     for copy in copies:
         copy.moves[:] = 0
 

@@ -22,7 +22,7 @@ from fmpair.engine.kernel import (
     move_features,
     sigmoid_of_minus,
 )
-from fmpair.engine.lane import SCRATCH_ROWS, _has_bias, _step
+from fmpair.engine.lane import SCRATCH_ROWS, _step
 from fmpair.engine.rows import aligned, dot_difference, gather, padded, side_step, width_of
 
 NOTHING = np.zeros(0, np.float32)
@@ -68,7 +68,7 @@ def learn_pairs(state: State, pairs: Pairs, rate: float) -> float:
     logs = _run(
         pairs, place, Tables(*state.parameters[:3]),
         Features(query, contexts, problem.user_rows, attributes, problem.item_rows),
-        _step(state.settings, rate), np.float32(_has_bias(state.settings)), scratch,
+        _step(state.settings, rate), np.float32(state.settings.has_bias), scratch,
         width_of(state.factors),
     )  # fmt: skip
     for copies in (state.query, state.features):

@@ -11,6 +11,7 @@ from fmpair.arrays import Rows
 POSITIVES = ("permutation", "bootstrap", "user")
 NEGATIVES = ("uniform", "popularity", "adaptive")
 LOSSES = ("bpr", "hinge", "logistic", "softmax", "warp")
+OPTIMIZERS = ("sgd", "adagrad")
 LISTED = ("softmax", "warp")  # losses that look at several candidates for each chosen item
 
 
@@ -74,6 +75,13 @@ class Parameters(NamedTuple):
     feature_bias: np.ndarray
 
 
+class Pull(NamedTuple):
+    """Multiples of the regularisation of user and item vectors, by row: float32."""
+
+    users: np.ndarray
+    items: np.ndarray
+
+
 class Settings(NamedTuple):
     """How to learn.
 
@@ -87,6 +95,7 @@ class Settings(NamedTuple):
     negatives: one of NEGATIVES; power: of an item's count, for popularity; rank_share: mean rank of
     adaptive negatives, as a share of the items. own_share: of the candidates, how many are items of
     the user's other events. sharing: how much shorter the steps of shared values are, see `decay`.
+    optimizer: one of OPTIMIZERS, see `engine.pace`. pull: None where all are 1.
     """
 
     seed: int
@@ -114,9 +123,16 @@ class Settings(NamedTuple):
     rank_share: float = 0.2
     own_share: float = 0.0
     sharing: float = 0.0
+    optimizer: str = "sgd"
+    pull: Pull | None = None
 
     @property
     def in_plain_pairs(self) -> bool:
         """Whether the quick kernel of pairs will do."""
-        others = self.temperature or self.own_share
+        others = self.temperature or self.own_share or self.optimizer != "sgd" or self.pull
         return self.loss == "bpr" and self.negatives == "uniform" and not others
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether items have constants that are learned."""
+        return self.learn_bias and not self.temperature

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +18,11 @@ from fmpair.engine import plan, sampling
 from fmpair.engine.decay import centre, decay, item_pace, query_pace
 from fmpair.engine.draws import GOLDEN, MASK, mixed, stream
 from fmpair.engine.objective import Choice, ascent, item_side, loss, query_side
+from fmpair.engine.pace import Sums, first_sums
 from fmpair.engine.problem import Parameters, Problem, Settings
 
 TRIES = 32
+ROWS = {"item_bias": "items", "feature_bias": "features"}  # whose row a bias is a part of
 
 
 @dataclass
@@ -31,12 +34,16 @@ class State:
     events: plan.Events
     parameters: Parameters
     deal: plan.Deal | None = None
+    sums: Sums | None = None
 
 
 def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State:
     """Training that starts from the given parameters."""
     copy = Parameters(*(np.array(table, np.float64) for table in parameters))
-    return State(problem, settings, plan.by_user(problem, numbered=True), copy)
+    state = State(problem, settings, plan.by_user(problem, numbered=True), copy)
+    if settings.optimizer == "adagrad":
+        state.sums = first_sums(copy, settings, np.float64)
+    return state
 
 
 def epoch(state: State, number: int, rate: float) -> float:
@@ -53,23 +60,23 @@ def epoch(state: State, number: int, rate: float) -> float:
         "features": item_pace(problem.item_groups, settings.sharing, problem.item_rows),
     }
     for turn in range(blocks):
-        copies, moves = [], []
+        copies, sums, moves = [], [], []
         for t in range(blocks):
-            own = state.parameters._replace(
-                query=state.parameters.query.copy(), features=state.parameters.features.copy(),
-                feature_bias=state.parameters.feature_bias.copy(),
-            )  # fmt: skip
+            own, own_sums = _own_copy(state.parameters), state.sums and _own_copy(state.sums)
             moved = (np.zeros(len(own.query)), np.zeros(len(own.features)))
             for choice in _choices(state, t, (t + turn) % blocks, number, own):
                 losses.append(choice.urgency * loss(own, choice, settings))
                 if len(choice.items) == 1:  # WARP found nothing to mend
                     continue
-                take_step(own, choice, settings, rate, paces)
+                take_step(own, choice, settings, rate, paces, own_sums)
                 moved[0][choice.query[0]] += 1
                 moved[1][np.unique(np.concatenate([side[0] for side in choice.sides]))] += 1
             copies.append(own)
+            sums.append(own_sums)
             moves.append(moved)
         _merge(state.parameters, copies, moves)
+        if state.sums:
+            _merge(state.sums, sums, moves)
     if state.problem.has_query_features:
         centre(state.parameters.query, state.problem.query_groups)
     return float(np.mean(losses)) if losses else 0.0
@@ -90,18 +97,34 @@ def snapshot(state: State) -> Parameters:
 
 
 def take_step(
-    parameters: Parameters, choice: Choice, settings: Settings, rate: float, paces: dict
-) -> None:
+    parameters: Parameters, choice: Choice, settings: Settings, rate: float, paces: dict,
+    sums: Sums | None = None,
+) -> None:  # fmt: skip
     """theta <- theta + rate * (weight * ascent - lambda * theta), all rows at once.
 
-    paces: step lengths of the features of each side, by row.
+    paces: step lengths of the features of each side, by row. sums: of AdaGrad, which then divides
+    the rate. Regularisation takes no more of a row than there is.
     """
     strength = choice.weight * choice.urgency
-    for (table, row), way in ascent(parameters, choice, settings).items():
+    ways = {place: strength * w for place, w in ascent(parameters, choice, settings).items()}
+    if sums:
+        _add_squares(sums, ways)
+    for (table, row), way in ways.items():
         decay, speed = _decay_and_speed(settings, table, row, row == choice.i)
-        step = rate * speed * paces.get(table.replace("feature_bias", "features"), _Ones())[row]
+        home = ROWS.get(table, table)
+        step = rate * speed * paces.get(home, _Ones())[row]
+        if sums:
+            step /= math.sqrt(getattr(sums, home)[row])
         target = getattr(parameters, table)
-        target[row] += step * (strength * way - _due(choice, table, row) * decay * target[row])
+        held = min(step * _due(choice, table, row) * decay, 1.0)
+        target[row] += step * way - held * target[row]
+
+
+def _add_squares(sums: Sums, ways: dict[tuple[str, int], np.ndarray]) -> None:
+    """AdaGrad: the mean square of every row's gradient, its bias (if it has one) included."""
+    for (table, row), way in ways.items():
+        counts = sums.bias if table in ROWS else 1.0
+        getattr(sums, ROWS.get(table, table))[row] += counts * sums.mean * np.square(way).sum()
 
 
 def _due(choice: Choice, table: str, row: int) -> float:
@@ -129,13 +152,12 @@ def _decay_and_speed(settings: Settings, table: str, row: int, positive: bool) -
     if table in ("features", "feature_bias"):
         moves = table == "features" or settings.learn_bias
         return settings.features[row], settings.feature_rate * moves
-    bias = settings.item_rate if settings.learn_bias else 0.0
-    own = settings.positive if positive else settings.negative
-    return {
-        "users": (settings.user, settings.user_rate),
-        "items": (own, settings.item_rate),
-        "item_bias": (settings.bias, bias),
-    }[table]
+    if table == "item_bias":
+        return settings.bias, settings.item_rate if settings.learn_bias else 0.0
+    pull = getattr(settings.pull, table)[row] if settings.pull else 1.0
+    if table == "users":
+        return settings.user * pull, settings.user_rate
+    return pull * (settings.positive if positive else settings.negative), settings.item_rate
 
 
 def _choices(
@@ -277,13 +299,22 @@ class Draws:
         return int(self.ordered.order[factor][-1 - rank if liked else rank])
 
 
-def _merge(parameters: Parameters, copies: list[Parameters], moves: list[tuple]) -> None:
-    """Shared rows become the mean of the cells' copies, weighted by how often each moved them."""
+def _own_copy(tables: Any) -> Any:
+    """Parameters or sums with copies of the shared tables, for one cell."""
+    shared = {"query", "features", "feature_bias"} & set(tables._fields)
+    return tables._replace(**{name: getattr(tables, name).copy() for name in shared})
+
+
+def _merge(tables: Any, copies: list, moves: list[tuple]) -> None:
+    """Shared rows become the mean of the cells' copies, weighted by how often each moved them.
+
+    tables, copies: Parameters, or the sums of their rows.
+    """
     for names, side in ((("query",), 0), (("features", "feature_bias"), 1)):
         times = np.stack([moved[side] for moved in moves])
         touched = times.any(axis=0)
         share = times[:, touched] / times[:, touched].sum(axis=0)
-        for name in names:
+        for name in set(names) & set(tables._fields):
             stack = np.stack([getattr(copy, name)[touched] for copy in copies])
             weight = share.reshape(share.shape + (1,) * (stack.ndim - 2))
-            getattr(parameters, name)[touched] = (weight * stack).sum(axis=0)
+            getattr(tables, name)[touched] = (weight * stack).sum(axis=0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from fmpair.data import as_dataset
-from fmpair.engine.problem import LOSSES, NEGATIVES, POSITIVES
+from fmpair.engine.problem import LOSSES, NEGATIVES, OPTIMIZERS, POSITIVES
 from fmpair.errors import OptionError, listing
 from fmpair.models import option
 from fmpair.models.recommender import Recommender
@@ -36,9 +36,13 @@ class FMPair:
 
     factors: length of the vectors. epochs: passes over the events.
     learning_rate: step length; it falls in a straight line to a tenth of itself.
+    optimizer: sgd takes these steps as they are; adagrad divides those of every user, item and
+        value by the root of its squared gradients so far, so that what is rare goes farther.
     regularization: one number for user and item vectors, or a mapping with any of user, item,
         negative, bias, context, user_features, item_features, or the name of a field; what is
         not given keeps its default.
+    regularization_power: users (items) of n events are held n to this power times as hard in an
+        epoch as those of one; 1 holds them alike at every event, 0 alike in an epoch.
     initial_sd: standard deviation of the first user and item vectors; fields start at zero.
     positives: how events are visited: each once (permutation), drawn (bootstrap), or a user
         drawn and then one of their events (user).
@@ -65,7 +69,9 @@ class FMPair:
     factors: int = 64
     epochs: int = 60
     learning_rate: float = 0.1
+    optimizer: str = "sgd"
     regularization: float | Mapping[str, float] | None = None
+    regularization_power: float = 1.0
     initial_sd: float = 0.01
     positives: str = "permutation"
     negatives: str = "uniform"
@@ -88,6 +94,8 @@ class FMPair:
         option.whole("factors", self.factors, 1)
         option.whole("epochs", self.epochs, 1)
         option.positive("learning_rate", self.learning_rate)
+        option.one_of("optimizer", self.optimizer, OPTIMIZERS)
+        option.not_negative("regularization_power", self.regularization_power)
         option.not_negative("initial_sd", self.initial_sd)
         option.one_of("positives", self.positives, POSITIVES)
         option.one_of("negatives", self.negatives, NEGATIVES)

@@ -48,6 +48,10 @@ class FMPairLevels(FMPair):
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_cosines(self)
+        if self.optimizer != "sgd" or self.regularization_power != 1:
+            raise OptionError(
+                "FMPairLevels takes plain steps: leave optimizer and regularization_power out"
+            )
         if self.order is not None and (isinstance(self.order, str) or len(self.order) < 1):
             raise OptionError(f"order must list the levels, the lowest first, not {self.order!r}")
         if not 0 < self.unobserved <= 1:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fmpair.engine.problem import Groups, Problem
+from fmpair.arrays import Rows, tally
+from fmpair.engine.problem import Groups, Problem, Pull
 from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
@@ -64,6 +65,37 @@ def penalties(
         "query_threshold": query_threshold,
         "feature_threshold": feature_threshold,
     }
+
+
+def pull_of(power: float, problem: Problem, seen: Rows | None) -> Pull | None:
+    """How hard every user and item is held in a step, by how many events they have.
+
+    seen: the items of each user and how often, None for those of the problem's events.
+    """
+    if power == 1:
+        return None
+    user, item, times = (problem.user, problem.item, None)
+    if seen is not None:
+        user, item, times = (seen.owner, seen.column, seen.value)
+    by_user = tally(user, problem.users, times).astype(float)
+    by_item = tally(item, problem.items, times).astype(float)
+    known = by_item > 0
+    # beside its own events an item is held as a negative, as often as the mean item has events
+    by_item[known] += by_item[known].mean()
+    return Pull(pulls(by_user, power), pulls(by_item, power))
+
+
+def pulls(steps: np.ndarray, power: float) -> np.ndarray:
+    """float32 [rows]: a step's share of regularisation, for rows that take so many steps.
+
+    In all its steps a row is held in proportion to their number to the power, and all rows
+    together as much as by 1 each.
+    """
+    out = np.ones(len(steps))
+    busy = steps > 0
+    own = steps[busy] ** (power - 1)
+    out[busy] = own * (steps[busy].sum() / (steps[busy] * own).sum())
+    return out.astype(np.float32)
 
 
 def _by_feature(

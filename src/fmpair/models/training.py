@@ -14,7 +14,7 @@ from fmpair.data import Dataset
 from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.features import FeatureSpace, Side, situations
 from fmpair.models.groups import item_groups, query_groups
-from fmpair.models.penalty import penalties
+from fmpair.models.penalty import penalties, pull_of
 from fmpair.models.query import usual_user
 from fmpair.models.recommender import Recommender
 
@@ -69,7 +69,7 @@ def learn(
     """
     from fmpair.engine import cpu
 
-    settings = settings_of(recipe, space, problem)
+    settings = settings_of(recipe, space, problem, seen)
     if users_only:
         settings = settings._replace(item_rate=0.0, feature_rate=0.0)
     state = cpu.begin(problem, first, settings)
@@ -173,8 +173,10 @@ def _starts(side: Side) -> np.ndarray:
     return np.repeat(np.array([e.field.start for e in side.encoders], np.float32), sizes)[:, None]
 
 
-def settings_of(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Settings:
-    """The recipe's options as an engine wants them."""
+def settings_of(
+    recipe: FMPair, space: FeatureSpace, problem: Problem, seen: Rows | None = None
+) -> Settings:
+    """The recipe's options as an engine wants them; seen: as in `learn`."""
     from fmpair.engine.plan import choose_blocks
     from fmpair.engine.problem import LISTED, Settings
     from fmpair.engine.ranking import all_threads
@@ -194,6 +196,7 @@ def settings_of(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Settin
         candidates=recipe.candidates if recipe.loss in LISTED else 1,
         temperature=recipe.temperature or 0.0, negatives=recipe.negatives, power=recipe.power,
         rank_share=recipe.rank_share, own_share=recipe.own_share, sharing=recipe.sharing,
+        optimizer=recipe.optimizer, pull=pull_of(recipe.regularization_power, problem, seen),
         **own,
     )  # fmt: skip
 
