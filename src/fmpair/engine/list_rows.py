@@ -59,26 +59,30 @@ def list_squares(typing, table, member, out, start, end, width):
 
 
 @intrinsic
-def list_step(typing, scratch, items, member, coef, reach, keep, size, pull, width):
+def list_step(typing, scratch, items, member, coef, pace, keep, size, rate, pull, width):
     """One step on a list of items: each along the query scratch[0], which becomes the user's way.
 
-    items[member[m]] = keep[m] * itself + reach[m] * query, for m below size;
+    items[member[m]] = keep[m] * itself + rate * pace[m] * coef[m] * query, for m below size;
     scratch[0] = sum of coef[m] * items[member[m]] (as they were) - pull * query.
+    pace: None where all are 1.
     """
     real, index = types.float32, types.int64
-    signature = types.void(scratch, items, member, coef, reach, keep, index, real, width)
+    signature = types.void(scratch, items, member, coef, pace, keep, index, real, real, width)
 
     def generate(context, builder, signature, arguments):
         e = Emitter(context, builder, signature, arguments)
-        query, size, pull = e.data(0), arguments[6], arguments[7]
+        query, size, rate, pull = e.data(0), arguments[6], arguments[7], arguments[8]
         for o, n in e.chunks(WIDE):
             x = e.load(query, o, n)
             total = cgutils.alloca_once(builder, ir.VectorType(FLOAT, n))
             builder.store(e.scaled(builder.fneg(pull), x, n), total)
             with _members(e, 1, 2, ir.Constant(INT64, 0), size) as (m, row):
-                c, step, kept = (builder.load(builder.gep(e.data(a), [m])) for a in (3, 4, 5))
+                c, kept = (builder.load(builder.gep(e.data(a), [m])) for a in (3, 5))
                 v = e.load(row, o, n)
                 builder.store(e.fma(e.splat(c, n), v, builder.load(total), n), total)
+                step = builder.fmul(rate, c)
+                if pace != types.none:
+                    step = builder.fmul(step, builder.load(builder.gep(e.data(4), [m])))
                 e.store(e.fma(e.splat(step, n), x, e.scaled(kept, v, n), n), row, o, n)
             e.store(builder.load(total), query, o, n)
         return context.get_dummy_value()

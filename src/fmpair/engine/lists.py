@@ -53,8 +53,8 @@ class Room(NamedTuple):
     scratch: 0 the query, from 1 on the item sides, then their weighted sum, then zeros.
     places: 1, 2, ...: where the sides stand. constant, square: of the sides, the latter squared
     lengths. coef: of an item's vector in the user's way. along, own: of the query and of the side
-    itself in an item's way. keep, reach: an item's kept share and step. chances: see
-    sampling.weigh_factors. mine: the items of the user at work, as many as a block has.
+    itself in an item's way. chances: see sampling.weigh_factors. mine: the items of the user at
+    work, as many as a block has.
     pace, held, norm, ways: see `pace`; None where all rows of a table go alike.
     """
 
@@ -69,7 +69,6 @@ class Room(NamedTuple):
     along: np.ndarray
     own: np.ndarray
     keep: np.ndarray
-    reach: np.ndarray
     chances: np.ndarray
     mine: np.ndarray
     pace: np.ndarray | None = None
@@ -82,7 +81,7 @@ def room_for(candidates: int, factors: int, items: int) -> Room:
     """A thread's arrays for lists of so many candidates, from blocks of at most so many items."""
     size = candidates + 1
     scratch = aligned(np.zeros((size + 3, padded(factors)), np.float32))
-    numbers = (np.ones(size, np.float32) for _ in range(9))
+    numbers = (np.ones(size, np.float32) for _ in range(8))
     places = np.arange(1, size + 1, dtype=np.int32)
     chances = np.zeros(factors + 1, np.float32)
     mine = np.zeros(items, np.int32)
@@ -155,8 +154,8 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
     run_user, run_start, event_item, visits, weight = work
     users, items, item_bias = tables
     accept, other, order, spread, depth = sampler
-    (scratch, places, member, score, constant, slope, square, coef, along, own, keep, reach,
-     chances, mine, pace, held, norm, ways) = room  # fmt: skip
+    (scratch, places, member, score, constant, slope, square, coef, along, own, keep, chances,
+     mine, pace, held, norm, ways) = room  # fmt: skip
     loss, most, sharpness, all_items, own_share = rule
     user_pull, item_pull = pull
     user_sums, item_sums, q_sums, a_sums, mean, bias = sums
@@ -169,9 +168,6 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
         a_start, a_column, a_value = item_rows
         gather_up, due = np.zeros(len(a_keep), np.float32), np.zeros(len(a_keep), np.float32)
         gather_bias = np.zeros(len(a_keep), np.float32)
-        way, alone = slope, False
-    else:
-        way, alone = coef, True
     twice = ZERO if sharpness > ZERO else ONE
     first_item, count = block[0], block[1] - block[0]
     query_square, logs, steps = ONE, 0.0, 0
@@ -242,17 +238,20 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
                 else:
                     list_norms(sharpness, score, square, query_square, norm, size)
                 pace_list(item_sums, item_pull, mean, bias, member, slope, norm, pace, held, size)
-                hold_list(step, member, slope, way, own, alone, twice, pace, held, item_bias, keep,
-                          reach, size)  # fmt: skip
+                hold_list(step, member, slope, own, twice, pace, held, item_bias, keep,
+                          attributes is None, size)  # fmt: skip
                 if attributes is not None:
-                    move_sides(scratch, items, member, keep, reach, size, width)
+                    move_sides(
+                        scratch, items, member, keep, slope, pace, size, step.item_rate, width
+                    )
                     move_listed(
                         scratch, a_table, a_bias, a_sums, mean, a_rate, a_keep, a_moves, ways,
                         gather_up, gather_bias, due, member, item_at, a_start, a_column, a_value,
                         slope, size, twice, bias_share, width,
                     )  # fmt: skip
                 else:
-                    list_step(scratch, items, member, coef, reach, keep, size, pull_back, width)
+                    list_step(scratch, items, member, coef, pace, keep, size, step.item_rate,
+                              pull_back, width)  # fmt: skip
                 move_user(scratch, users, u, user_sums, user_pull, mean, step, width)
                 if query is not None:
                     move_query(scratch, q_table, q_sums, mean, q_rate, q_keep, q_moves, p, p_end,

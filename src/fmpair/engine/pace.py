@@ -101,9 +101,8 @@ def pace_list(sums, pull, mean, bias, member, slope, norm, pace, held, size):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def hold_list(step, member, slope, way, own, alone, twice, pace, held, item_bias, keep, reach,
-              size):  # fmt: skip
-    """Every item's kept share and its step along `way`; its bias moves.
+def hold_list(step, member, slope, own, twice, pace, held, item_bias, keep, alone, size):
+    """keep[m]: every item's kept share; its bias moves.
 
     The candidates share the regularisation of one. alone: there are no attributes, and an item's
     own vector is not yet in its way.
@@ -122,14 +121,16 @@ def hold_list(step, member, slope, way, own, alone, twice, pace, held, item_bias
         item_bias[i] = kept_bias * item_bias[i] + bias_rate * slope[m]
         gain = rate * slope[m]
         keep[m] = kept + (gain * (own[m] - twice) if alone else -gain * twice)
-        reach[m] = rate * way[m]
 
 
 @njit(nogil=True, cache=True)
-def move_sides(scratch, items, member, keep, reach, size, width):
+def move_sides(scratch, items, member, keep, slope, pace, size, rate, width):
     """The items along their ways; scratch[0] becomes the user's."""
     for m in range(size):
-        blend(items, np.int64(member[m]), keep[m], scratch, m + 1, reach[m], width)
+        gain = rate * slope[m]
+        if pace is not None:
+            gain *= pace[m]
+        blend(items, np.int64(member[m]), keep[m], scratch, m + 1, gain, width)
     assign(scratch, 0, scratch, len(scratch) - 2, width)
 
 

@@ -36,13 +36,13 @@ class FMPair:
 
     factors: length of the vectors. epochs: passes over the events.
     learning_rate: step length; it falls in a straight line to a tenth of itself.
-    optimizer: sgd takes these steps as they are; adagrad divides those of every user, item and
-        value by the root of its squared gradients so far, so that what is rare goes farther.
+    optimizer: plain steps (sgd), or those of every user, item and value divided by the root of
+        its squared gradients so far (adagrad), so that what is rare goes farther.
     regularization: one number for user and item vectors, or a mapping with any of user, item,
         negative, bias, context, user_features, item_features, or the name of a field; what is
         not given keeps its default.
-    regularization_power: users (items) of n events are held n to this power times as hard in an
-        epoch as those of one; 1 holds them alike at every event, 0 alike in an epoch.
+    regularization_power: an epoch's pull on the vector of a user (item) with n events goes with n
+        to this power; 1 holds all alike at every event, 0 all alike in an epoch.
     initial_sd: standard deviation of the first user and item vectors; fields start at zero.
     positives: how events are visited: each once (permutation), drawn (bootstrap), or a user
         drawn and then one of their events (user).
