@@ -39,12 +39,14 @@ def problem_of(parts, users=12, items=15, events=90, seed=0, weights=False, know
             field=np.array([0, 0, 1, 1, 1, 2, 2, 3, 3], np.int32),
             share=np.array([0.4, 0.6, 0.2, 0.3, 0.5, 0.5, 0.5, 0.9, 0.1], np.float32),
             owners=np.repeat([1, 3, 1, 2], [5, 2, 1, 1]).astype(np.float32),
+            sharing=np.repeat([0.0, 0.3, 1.0], [5, 2, 2]).astype(np.float32),
             centred=np.array([1, 1, 1, 1, 1, 0, 0, 1, 1], bool),
         ),
         item_groups=Groups(
             field=np.array([0, 0, 0, 1, 1, 1], np.int32),
             share=np.full(6, 1 / 3, np.float32),
             owners=np.repeat([1, 4], 3).astype(np.float32),
+            sharing=np.full(6, 0.5, np.float32),
             centred=np.zeros(6, bool),
         ),
     )

@@ -156,12 +156,12 @@ def _set_rates(state: State, rate: float) -> None:
         table = state.query[0].table
         own = decay(settings.query, settings.query_threshold, table, problem.query_groups)
         known = (problem.contexts, problem.user_rows)
-        rates = rate * query_pace(problem.query_groups, settings.sharing, *known)
+        rates = rate * query_pace(problem.query_groups, *known)
         state.query = _with_rates(state.query, rates, own)
     if state.features:
         table = state.features[0].table
         own = decay(settings.features, settings.feature_threshold, table, problem.item_groups)
-        rates = rate * item_pace(problem.item_groups, settings.sharing, problem.item_rows)
+        rates = rate * item_pace(problem.item_groups, problem.item_rows)
         state.features = _with_rates(state.features, rates, own)
 
 

@@ -18,13 +18,15 @@ class Groups(NamedTuple):
     """The features of a side by field. All arrays: one entry per feature.
 
     field: int32. share: float32, how much of the field's occurrences a feature has; the shares of
-    a field sum to 1. owners: float32, how many users (or items) the field's values have on average.
+    a field sum to 1. owners: float32, how many users (or items) the field's values have on average;
+    sharing: float32, the feature's steps are divided by owners to this power, see `engine.decay`.
     centred: the vectors of the feature's field are held to a mean (weighted by share) of zero.
     """
 
     field: np.ndarray
     share: np.ndarray
     owners: np.ndarray
+    sharing: np.ndarray
     centred: np.ndarray
 
 
@@ -86,7 +88,7 @@ class Settings(NamedTuple):
     temperature: 0 scores by products, above it by cosines divided by it; there are no biases then.
     negatives: one of NEGATIVES; power: of an item's count, for popularity; rank_share: mean rank of
     adaptive negatives, as a share of the items. own_share: of the candidates, how many are items of
-    the user's other events. sharing: how much shorter the steps of shared values are, see `decay`.
+    the user's other events.
     """
 
     seed: int
@@ -113,7 +115,6 @@ class Settings(NamedTuple):
     power: float = 0.25
     rank_share: float = 0.2
     own_share: float = 0.0
-    sharing: float = 0.0
 
     @property
     def in_plain_pairs(self) -> bool:

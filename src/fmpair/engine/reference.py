@@ -47,10 +47,8 @@ def epoch(state: State, number: int, rate: float) -> float:
     losses: list[float] = []
     settings, problem = _with_decays(state), state.problem
     paces = {
-        "query": query_pace(
-            problem.query_groups, settings.sharing, problem.contexts, problem.user_rows
-        ),
-        "features": item_pace(problem.item_groups, settings.sharing, problem.item_rows),
+        "query": query_pace(problem.query_groups, problem.contexts, problem.user_rows),
+        "features": item_pace(problem.item_groups, problem.item_rows),
     }
     for turn in range(blocks):
         copies, moves = [], []

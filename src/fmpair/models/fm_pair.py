@@ -52,8 +52,9 @@ class FMPair:
     rank_share: mean rank of adaptive negatives, as a share of the items.
     own_share: share of the negatives that are items of the user's other events; above 0 it is
         learned which of their own items users come back to.
-    sharing: steps of a value that n users (items) share are divided by n to this power; 1 suits
-        fields that say little and would else do harm, 0 those that matter.
+    sharing: steps of a value that n users (items) share are divided by n to this power. None
+        takes it from the data: as far as the field stands for users (1 for what is known of
+        them, 0 for a context that changes freely), and 0.5 for attributes of items.
     weights: how an event's weight counts: log (1 + ln w from 1 on), linear, none; relative to
         the mean, and at most ten times it.
     item_bias: whether items have a constant of their own.
@@ -75,7 +76,7 @@ class FMPair:
     power: float = 0.25
     rank_share: float = 0.2
     own_share: float = 0.0
-    sharing: float = 0.0
+    sharing: float | None = None
     weights: str = "log"
     item_bias: bool = True
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -98,7 +99,8 @@ class FMPair:
         option.not_negative("power", self.power)
         option.positive("rank_share", self.rank_share)
         option.not_negative("own_share", self.own_share)
-        option.not_negative("sharing", self.sharing)
+        if self.sharing is not None:
+            option.not_negative("sharing", self.sharing)
         if self.own_share > (self.loss != "warp"):
             raise OptionError("own_share must be at most 1, and 0 with the loss warp")
         option.one_of("weights", self.weights, WEIGHTS)

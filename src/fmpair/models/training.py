@@ -130,8 +130,8 @@ def problem_of(recipe: FMPair, space: FeatureSpace, data: Dataset) -> Problem:
     return Problem(
         data.user, data.item, event_weights(recipe, data), np.broadcast_to(False, len(data)), drawn,
         situation, contexts, user_rows, item_rows,
-        query_groups(space.query, user_rows, data.user, contexts, situation),
-        item_groups(space.item, item_rows, data.item),
+        query_groups(space.query, user_rows, data.user, contexts, situation, recipe.sharing),
+        item_groups(space.item, item_rows, data.item, recipe.sharing),
     )  # fmt: skip
 
 
@@ -193,8 +193,7 @@ def settings_of(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Settin
         threads=recipe.threads or all_threads(), learn_bias=recipe.item_bias, loss=recipe.loss,
         candidates=recipe.candidates if recipe.loss in LISTED else 1,
         temperature=recipe.temperature or 0.0, negatives=recipe.negatives, power=recipe.power,
-        rank_share=recipe.rank_share, own_share=recipe.own_share, sharing=recipe.sharing,
-        **own,
+        rank_share=recipe.rank_share, own_share=recipe.own_share, **own,
     )  # fmt: skip
 
 
