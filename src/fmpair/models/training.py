@@ -85,8 +85,9 @@ def learn(
         if recipe.temperature is not None:
             learned = with_unit_sides(learned, problem.item_rows)
         return Recommender(
-            space, learned, problem.user_rows, problem.item_rows, had, recipe, frame_kind
-        )
+            space, learned, problem.user_rows, problem.item_rows, had, recipe, frame_kind,
+            recipe.damping,
+        )  # fmt: skip
 
     def epochs() -> Iterator[Epoch]:
         nonlocal reached
