@@ -123,7 +123,7 @@ def draw(canvas: Any, lines: Mapping[tuple[str, str], list[Point]]) -> None:
                 _line(axes, lines[loss, way], metric, colour)
             axes.set_xlabel(metric_title(metric))
             axes.grid()
-            axes.margins(0.1)
+            axes.margins(0.13, 0.1)
         row[0].set_ylabel(metric_title("ndcg@10"))
     for axes, loss in zip(panels[0], losses):
         axes.set_title(loss)
