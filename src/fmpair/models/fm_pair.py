@@ -58,6 +58,8 @@ class FMPair:
     weights: how an event's weight counts: log (1 + ln w from 1 on), linear, none; relative to
         the mean, and at most ten times it.
     item_bias: whether items have a constant of their own.
+    damping: share of what popularity adds to the scores that is taken off when items are ranked;
+        learning does not know of it, see `Recommender.damped`.
     fields: options by column, see `Field`; normalize: all features of a row sum to one.
     threads: None uses all cores; the model does not depend on it. seed: of all draws.
     blocks: B of the strata plan, None chooses by the size of the data.
@@ -79,6 +81,7 @@ class FMPair:
     sharing: float | None = None
     weights: str = "log"
     item_bias: bool = True
+    damping: float = 0.0
     fields: Mapping[str, Any] = field(default_factory=dict)
     normalize: bool = False
     threads: int | None = None
@@ -104,6 +107,7 @@ class FMPair:
         if self.own_share > (self.loss != "warp"):
             raise OptionError("own_share must be at most 1, and 0 with the loss warp")
         option.one_of("weights", self.weights, WEIGHTS)
+        option.number("damping", self.damping)
         option.whole("seed", self.seed, 0)
         for name in ("threads", "blocks"):
             if getattr(self, name) is not None:

@@ -75,7 +75,8 @@ def _learned(
     problem = _problem(model, recipe, space, data, grown)
     first, kind = grown.parameters, model.frame_kind
     *_, last = learn(recipe, space, problem, first, grown.seen, kind, users_only)
-    return last.recommender().replaced(recipe=model.recipe), first
+    learned = last.recommender().replaced(recipe=model.recipe, damping=model.damping)
+    return learned, first
 
 
 def _renumbered(data: Dataset, space: FeatureSpace) -> Dataset:

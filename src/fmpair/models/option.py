@@ -29,6 +29,11 @@ def not_negative(name: str, value: Any) -> None:
         raise OptionError(f"{name} must be a number of at least 0, not {value!r}")
 
 
+def number(name: str, value: Any) -> None:
+    if not (_is_number(value) and math.isfinite(value)):
+        raise OptionError(f"{name} must be a number, not {value!r}")
+
+
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
     if value not in allowed:
         raise OptionError(f"{name} must be one of {listing(allowed)}, not {value!r}")

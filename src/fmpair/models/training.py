@@ -84,9 +84,8 @@ def learn(
         learned = settle_cold(cpu.snapshot(state), had)
         if recipe.temperature is not None:
             learned = with_unit_sides(learned, problem.item_rows)
-        return Recommender(
-            space, learned, problem.user_rows, problem.item_rows, had, recipe, frame_kind
-        )
+        rows = (problem.user_rows, problem.item_rows, had)
+        return Recommender(space, learned, *rows, recipe, frame_kind, recipe.damping)
 
     def epochs() -> Iterator[Epoch]:
         nonlocal reached
