@@ -35,7 +35,7 @@ def multiplied_out(
     for candidate, entry in models.values():
         family = [candidate]
         if candidate.ablation is not None:
-            fields = fields_of(candidate, header)
+            fields = _fields_of(candidate, header)
             if not fields:
                 entry.at("ablation").wrong(NO_FIELD)
             ablations.append(_names(candidate, fields))
@@ -45,7 +45,7 @@ def multiplied_out(
     return found, tuple(ablations)
 
 
-def fields_of(model: Candidate, header: Header) -> dict[str, Column]:
+def _fields_of(model: Candidate, header: Header) -> dict[str, Column]:
     """By name the columns a model is given; a name that two tables have goes with its role."""
     every = {"context": header.context, "user_fields": header.users, "item_fields": header.items}
     given = {option: getattr(model, option) for option in every}

@@ -47,8 +47,9 @@ def _notes(table: Table, model: str, alone: bool) -> tuple[str, ...]:
     whole = table.fields[model].row(0, named=True)
     metric = metric_title(table.metric)
     notes = [
-        f"{metric} is {figure(whole['alone'])} with all fields and {figure(whole['without'])} with "
-        "none. Without it: with all fields but this one. Difference: what it adds to the others.",
+        f"{model} has {metric} {figure(whole['alone'])} with all fields and "
+        f"{figure(whole['without'])} with none. Without it: with all fields but this one. "
+        "Difference: what it adds to the others.",
         f"Helps and hurts: significantly at {table.level:g}, by a {TEST_NAMES[table.test]} over "
         "units, seeds averaged first, p corrected by Holm over all tests of this table. No "
         "difference: none that this test can tell from chance.",
