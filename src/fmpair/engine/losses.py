@@ -23,8 +23,24 @@ ONE, ZERO = np.float32(1.0), np.float32(0.0)
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def weigh(loss, score, slope, size):
-    """slope[m] = -d loss / d score[m], the chosen item's first, of `size` items; the loss."""
+def weigh(loss, score, slope, size, member, first_item, log_chance):
+    """slope[m] = -d loss / d score[m], the chosen item's first, of `size` items; the loss.
+
+    log_chance: empty, or by item of the block what is taken off the scores in the loss.
+    """
+    if len(log_chance) == 0:
+        return _weigh(loss, score, slope, size)
+    for m in range(size):
+        score[m] -= log_chance[member[m] - first_item]
+    value = _weigh(loss, score, slope, size)
+    for m in range(size):
+        score[m] += log_chance[member[m] - first_item]
+    return value
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def _weigh(loss, score, slope, size):
+    """The same of scores as they are."""
     if loss == SOFTMAX:
         return _softmax(score, slope, size)
     if loss == LOGISTIC:
