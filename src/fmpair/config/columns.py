@@ -29,7 +29,7 @@ HEAD = 65_536  # bytes that surely hold the header of a file
 LISTS = ("context", "ignore", "item_columns", "leaks")
 # What cannot do without a column.
 NEEDS = {
-    "above_mean": "rating", "above": "rating", "at_least": "rating",
+    "above_mean": "rating", "above": "rating", "at_least": "rating", "dislikes": "rating",
     "by_time": "timestamp", "leave_last_out": "timestamp", "target": "domain",
 }  # fmt: skip
 

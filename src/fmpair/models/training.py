@@ -11,6 +11,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, tally
 from fmpair.data import Dataset
+from fmpair.data.shown import shown_rows
 from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.features import FeatureSpace, Side, situations
 from fmpair.models.groups import item_groups, query_groups
@@ -123,6 +124,11 @@ def problem_of(recipe: FMPair, space: FeatureSpace, data: Dataset) -> Problem:
     """The data as an engine wants them."""
     from fmpair.engine.problem import Problem
 
+    if recipe.shown_share and not len(data.shown):
+        raise OptionError(
+            f"shown_share is {recipe.shown_share:g}, but the data do not say what was shown: give "
+            "a table of users and items as shown=..., or use the filter dislikes"
+        )
     contexts, situation = situations(space, data)
     drawn = tally(data.item, len(space.items)) > 0
     user_rows = space.user_rows(data.user_table, len(space.users))
@@ -132,6 +138,7 @@ def problem_of(recipe: FMPair, space: FeatureSpace, data: Dataset) -> Problem:
         situation, contexts, user_rows, item_rows,
         query_groups(space.query, user_rows, data.user, contexts, situation),
         item_groups(space.item, item_rows, data.item),
+        shown_rows(data) if recipe.shown_share else None,
     )  # fmt: skip
 
 
@@ -194,6 +201,7 @@ def settings_of(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Settin
         candidates=recipe.candidates if recipe.loss in LISTED else 1,
         temperature=recipe.temperature or 0.0, negatives=recipe.negatives, power=recipe.power,
         rank_share=recipe.rank_share, own_share=recipe.own_share, sharing=recipe.sharing,
+        shown_share=recipe.shown_share, correction=recipe.correction,
         **own,
     )  # fmt: skip
 
