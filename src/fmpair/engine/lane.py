@@ -102,7 +102,7 @@ def _rule(state: State) -> Rule:
     items = int((problem.drawn | (state.events.times > 0)).sum())
     return Rule(
         LOSSES.index(settings.loss), settings.candidates, np.float32(sharpness), items,
-        settings.own_share, settings.shown_share,
+        (settings.own_share, settings.own_share + settings.shown_share),
     )  # fmt: skip
 
 

@@ -14,9 +14,16 @@ from numba import njit
 
 from fmpair.engine.kernel import FAST, build_item, move_features
 from fmpair.engine.list_rows import list_dots, list_squares, list_step
-from fmpair.engine.losses import MARGIN, ONE, WARP, ZERO, weigh
+from fmpair.engine.losses import MARGIN, ONE, WARP, ZERO, correct, urgency, weigh
 from fmpair.engine.rows import aligned, assign, blend, dot, gather, padded
-from fmpair.engine.sampling import draw_candidates, list_own, list_shown, weigh_factors
+from fmpair.engine.sampling import (
+    draw_list,
+    draw_shares,
+    list_own,
+    list_shown,
+    release,
+    weigh_factors,
+)
 
 SHORTEST = np.float32(1e-12)  # squared length of a vector that cosines divide by
 
@@ -25,16 +32,15 @@ class Rule(NamedTuple):
     """What a step does. loss: a number of `engine.losses`; candidates: at most so many.
 
     sharpness: 1 / temperature of cosines, 0 for products; items: how many there are in all blocks.
-    own_share, shown_share: of the candidates, how many are items of the user's other events, or
-    such as the user was shown and did not choose.
+    shares: of the candidates, how many are items of the user's other events, and how many are such
+    or were shown to the user and not chosen.
     """
 
     loss: int
     candidates: int
     sharpness: np.float32
     items: int
-    own_share: float
-    shown_share: float
+    shares: tuple[float, float]
 
 
 class Room(NamedTuple):
@@ -42,9 +48,10 @@ class Room(NamedTuple):
 
     scratch: 0 the query, from 1 on the item sides, then their weighted sum, then zeros.
     places: 1, 2, ...: where the sides stand. constant, square: of the sides, the latter squared
-    lengths. coef: of an item's vector in the user's way. along, own: of the query and of the side
-    itself in an item's way. chances: see sampling.weigh_factors. mine, shown: the items that the
-    user at work has, and those shown to that user, as many as a block has.
+    lengths; constants make way for corrected scores. coef: of an item's vector in the user's way.
+    along, own: of the query and of the side itself in an item's way. chances: see
+    sampling.weigh_factors. mine, shown: the items that the user at work has, and those shown to
+    that user, as many as a block has.
     """
 
     scratch: np.ndarray
@@ -149,7 +156,7 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
     accept, other, order, spread, depth, log_chance, shown_start, shown_item = sampler
     (scratch, places, member, score, constant, slope, square, coef, along, own, keep, chances,
      mine, shown) = room  # fmt: skip
-    loss, most, sharpness, all_items, own_share, shown_share = rule
+    loss, most, sharpness, all_items, shares = rule
     if query is not None:
         (q_table, _, q_moves, q_rate, q_keep), situation, contexts, user_at, profiles = query
         c_start, c_column, c_value = contexts
@@ -183,11 +190,13 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
                 weigh_factors(scratch, order, spread, chances)
                 if sharpness > ZERO:
                     query_square = dot(scratch, 0, scratch, 0, width) + SHORTEST
-                member[0] = event_item[e]
-                state, size = draw_candidates(state, loss == WARP, most, free, own_share, mine, had,
-                                              shown_share, shown, offered, member, taken,
-                                              first_item, accept, other, order, chances, scratch,
-                                              depth)  # fmt: skip
+                member[0], fresh, known = event_item[e], 1, 1
+                if shares[1] > 0:
+                    state, fresh, known = draw_shares(state, most, shares, mine, had, shown,
+                                                      offered, member)  # fmt: skip
+                state, size = draw_list(state, np.uint64(count), taken, loss == WARP, member, fresh,
+                                        known, most, free, first_item, accept, other, order,
+                                        chances, scratch, depth)  # fmt: skip
                 # All are scored at once; WARP scores until one stands too high.
                 tries = 0
                 for n in range(size if loss == WARP else 1):
@@ -220,9 +229,9 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
                         continue
                     size, member[1], score[1], square[1] = 2, member[n], score[n], square[n]
                     assign(scratch, 2, scratch, tries + 1, width)
-                    rank = (all_items - 1) // tries
-                    strength = np.float32(math.log1p(rank) / math.log1p(all_items - 1))
-                logs += strength * weigh(loss, score, slope, size, member, first_item, log_chance)
+                    strength = urgency(all_items, tries)
+                correct(score, constant, log_chance, member, first_item, size)
+                logs += strength * weigh(loss, constant, slope, size)
                 if len(weight) > 0:
                     strength *= weight[e]
                 pull = settle(sharpness, score, slope, square, query_square, strength, coef, along,
@@ -257,6 +266,5 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
                                   p_value, ONE, width)  # fmt: skip
                     move_features(scratch, q_table, q_rate, q_keep, q_moves, c, c_end, c_column,
                                   c_value, ONE, width)  # fmt: skip
-        for e in range(start, stop):
-            taken[event_item[e] - first_item] = 0
+        release(event_item, start, stop, first_item, taken)
     return logs, steps, state

@@ -23,24 +23,23 @@ ONE, ZERO = np.float32(1.0), np.float32(0.0)
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def weigh(loss, score, slope, size, member, first_item, log_chance):
-    """slope[m] = -d loss / d score[m], the chosen item's first, of `size` items; the loss.
-
-    log_chance: empty, or by item of the block what is taken off the scores in the loss.
-    """
-    if len(log_chance) == 0:
-        return _weigh(loss, score, slope, size)
+def correct(score, corrected, log_chance, member, first_item, size):
+    """Into corrected the scores, less log_chance by item of the block where that is not empty."""
     for m in range(size):
-        score[m] -= log_chance[member[m] - first_item]
-    value = _weigh(loss, score, slope, size)
-    for m in range(size):
-        score[m] += log_chance[member[m] - first_item]
-    return value
+        corrected[m] = score[m]
+    for m in range(size if len(log_chance) > 0 else 0):
+        corrected[m] -= log_chance[member[m] - first_item]
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def _weigh(loss, score, slope, size):
-    """The same of scores as they are."""
+def urgency(items, tries):
+    """What WARP makes of finding a candidate after so many tries: more, the higher it must rank."""
+    return np.float32(math.log1p((items - 1) // tries) / math.log1p(items - 1))
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def weigh(loss, score, slope, size):
+    """slope[m] = -d loss / d score[m], the chosen item's first, of `size` items; the loss."""
     if loss == SOFTMAX:
         return _softmax(score, slope, size)
     if loss == LOGISTIC:

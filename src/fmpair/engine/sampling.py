@@ -191,6 +191,13 @@ def list_own(item, start, end, first_item, taken, mine):
 
 
 @njit(nogil=True, cache=True)
+def release(item, start, end, first_item, taken):
+    """Mark a run's items as free again."""
+    for e in range(start, end):
+        taken[item[e] - first_item] = 0
+
+
+@njit(nogil=True, cache=True)
 def list_shown(start, item, run, shown):
     """List the items of its block that a run's user was shown; how many there are."""
     if len(start) == 0:
@@ -219,40 +226,31 @@ def draw_known(state, listed, count, wanted, member, first):
 
 
 @njit(nogil=True, cache=True)
-def draw_candidates(state, blind, most, free, own_share, mine, had, shown_share, shown, offered,
-                    member, taken, first_item, accept, other, order, chances, scratch,
-                    depth):  # fmt: skip
-    """Fill member[1:] with about these shares of own and of shown items, and others up to `most`.
+def draw_shares(state, most, shares, mine, had, shown, offered, member):
+    """Fill member[1:] with own items and then shown ones, about these shares of `most`.
 
-    Broken numbers are rounded up or down by chance, both by the same. free: how many items are not
-    the user's. Returns (new state, the size of the list, with the chosen item).
+    shares: of own ones, and of both together. Broken numbers are rounded up or down by chance, both
+    by the same. Returns (new state, where shown ones begin, where they end).
     """
-    own, known = 0, 0
-    if own_share + shown_share > 0:
-        state += GOLDEN
-        chance = np.float64(scramble(state) >> np.uint64(32)) * HALF
-        wanted = np.int64(most * own_share + chance)
-        both = np.int64(most * (own_share + shown_share) + chance)
-        state, own = draw_known(state, mine, had, wanted, member, 1)
-        state, known = draw_known(state, shown, offered, both - wanted, member, 1 + own)
-    first = 1 + own + known
-    for m in range(1 + own, first):
-        taken[member[m] - first_item] = 1
-    size = first + (most if blind else min(most - own - known, free - known))
-    state = draw_list(state, np.uint64(free + had), taken, blind, member, first, size, first_item,
-                      accept, other, order, chances, scratch, depth)  # fmt: skip
-    for m in range(1 + own, first):
-        taken[member[m] - first_item] = 0
-    return state, size
+    state += GOLDEN
+    chance = np.float64(scramble(state) >> np.uint64(32)) * HALF
+    wanted, both = np.int64(most * shares[0] + chance), np.int64(most * shares[1] + chance)
+    state, own = draw_known(state, mine, had, wanted, member, 1)
+    state, more = draw_known(state, shown, offered, both - wanted, member, 1 + own)
+    return state, 1 + own, 1 + own + more
 
 
 @njit(nogil=True, cache=True)
-def draw_list(state, count, taken, blind, member, first, size, first_item, accept, other, order,
-              chances, scratch, depth):  # fmt: skip
-    """Fill member[first:size] with items from first_item on: distinct unseen ones, or, blind, any.
+def draw_list(state, count, taken, blind, member, fresh, first, most, free, first_item, accept,
+              other, order, chances, scratch, depth):  # fmt: skip
+    """Fill member[first:] up to member[most] with distinct items not taken, or, blind, any items.
 
-    Returns the new state.
+    free: how many are not taken; member[fresh:first] are of them, and are not drawn again. Items
+    count from first_item on. Returns (new state, the size of the list).
     """
+    size = first + (most if blind else min(most + 1 - first, free + fresh - first))
+    for m in range(fresh, first):
+        taken[member[m] - first_item] = 1
     for m in range(first, size):
         if blind:
             state += GOLDEN
@@ -265,6 +263,6 @@ def draw_list(state, count, taken, blind, member, first, size, first_item, accep
                                        depth)  # fmt: skip
             taken[j] = 1
         member[m] = first_item + j
-    for m in range(first, size if not blind else first):
+    for m in range(fresh, size if not blind else fresh):
         taken[member[m] - first_item] = 0
-    return state
+    return state, size
