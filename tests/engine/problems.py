@@ -16,7 +16,7 @@ def random_rows(rng, count, columns, most, spread=True):
 
 
 def problem_of(parts, users=12, items=15, events=90, seed=0, weights=False, known=False):
-    """A small random problem; parts: any of c (context), u (profiles), a (attributes)."""
+    """A small random problem; parts: any of c (context), u, a (attributes), s (shown)."""
     rng = np.random.default_rng(seed)
     contexts = random_rows(rng, 6, 5, 3) if "c" in parts else empty_rows(1)
     situation = rng.integers(0, contexts.size, events).astype(np.int32)
@@ -49,6 +49,7 @@ def problem_of(parts, users=12, items=15, events=90, seed=0, weights=False, know
             sharing=np.full(6, 0.5, np.float32),
             centred=np.zeros(6, bool),
         ),
+        shown=random_rows(rng, users, items, items // 2) if "s" in parts else None,
     )
 
 

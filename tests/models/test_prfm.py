@@ -76,7 +76,8 @@ def test_what_is_fitted_can_go_on_learning(loss):
 
 
 def test_options_of_a_model_saved_before_these_were_there_are_the_defaults():
-    new = ("loss", "candidates", "temperature", "power", "rank_share", "own_share", "sharing")
+    new = ("loss", "candidates", "temperature", "power", "rank_share", "own_share", "sharing",
+           "shown_share", "correction")  # fmt: skip
     old = {name: value for name, value in option.plain(FMPair()).items() if name not in new}
     assert option.recipe(FMPair, old) == FMPair()
 

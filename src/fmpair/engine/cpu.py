@@ -43,11 +43,12 @@ class State:
     features: list[Shared] = field(default_factory=list)
     seen: Rows | None = None
     samplers: list[Sampler] = field(default_factory=list)
+    shown: Rows = plan.NOTHING_SHOWN
 
 
 def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State:
     """Training that starts from the given parameters."""
-    factors = parameters.users.shape[1]
+    factors, problem = parameters.users.shape[1], plan.with_unchosen(problem)
     numbered = (
         len(problem.contexts.column) > 0
         or settings.positives != "permutation"
@@ -115,7 +116,7 @@ def snapshot(state: State) -> Parameters:
     tables, k = state.parameters, state.factors
     users, items, bias = tables.users[:, :k], tables.items[:, :k], tables.item_bias
     if state.deal is not None:
-        user_from, item_from = _places(state.deal.user_at), _places(state.deal.item_at)
+        user_from, item_from = plan.places(state.deal.user_at), plan.places(state.deal.item_at)
         users, items, bias = users[user_from], items[item_from], bias[item_from]
     query = state.query[0].table[:, :k].copy() if state.query else tables.query
     features = state.features[0].table[:, :k].copy() if state.features else tables.features
@@ -128,7 +129,7 @@ def finish(state: State) -> None:
     if state.work is None or state.deal is None:
         return
     state.deal = state.deal._replace(run_user=NONE, run_start=NONE, item=NONE, event=NONE)
-    state.work, state.situation = None, NONE
+    state.work, state.situation, state.shown = None, NONE, plan.NOTHING_SHOWN
     if state.seen is None:
         state.seen = plan.distinct(state.events.start, state.events.item)
     state.events = state.events._replace(item=NONE, event=NONE)
@@ -184,13 +185,14 @@ def _deal_if_due(state: State, number: int) -> None:
     users, items, bias = state.parameters[:3]
     user_from, item_from = new.user_at, new.item_at
     if old is not None:
-        user_from = _places(old.user_at)[user_from]
-        item_from = _places(old.item_at)[item_from]
+        user_from = plan.places(old.user_at)[user_from]
+        item_from = plan.places(old.item_at)[item_from]
     state.parameters = state.parameters._replace(
         users=taken(users, user_from), items=taken(items, item_from), item_bias=bias[item_from]
     )
     state.deal, state.samplers = new, samplers(new, state.events.times, settings)
     problem = state.problem
+    state.shown = plan.shown_by_run(new, problem.shown)
     weight = problem.weight[new.event] if (problem.weight != 1).any() else NOTHING
     state.work = Work(new.run_user, new.run_start, new.item, np.zeros(0, np.uint16), weight)
     if len(problem.contexts.column):
@@ -208,10 +210,3 @@ def _visit(state: State, number: int) -> None:
     if len(times):
         times = times[state.deal.event]
     state.work = state.work._replace(visits=times)
-
-
-def _places(at: np.ndarray) -> np.ndarray:
-    """The position of each id, given the id at each position."""
-    place = np.empty_like(at)
-    place[at] = np.arange(len(at), dtype=at.dtype)
-    return place

@@ -9,7 +9,7 @@ import numpy as np
 from fmpair.arrays import Rows
 
 POSITIVES = ("permutation", "bootstrap", "user")
-NEGATIVES = ("uniform", "popularity", "adaptive")
+NEGATIVES = ("uniform", "popularity", "batch", "adaptive")
 LOSSES = ("bpr", "hinge", "logistic", "softmax", "warp")
 LISTED = ("softmax", "warp")  # losses that look at several candidates for each chosen item
 
@@ -38,6 +38,7 @@ class Problem(NamedTuple):
     drawn: bool [items], the items that may be drawn as negatives.
     contexts: rows over the query features, one per situation; user_rows: the same, one per user.
     item_rows: rows over the item features, one per item.
+    shown: rows over the items, one per user: what was shown and maybe not chosen; None: unknown.
     """
 
     user: np.ndarray
@@ -51,6 +52,7 @@ class Problem(NamedTuple):
     item_rows: Rows
     query_groups: Groups
     item_groups: Groups
+    shown: Rows | None = None
 
     @property
     def users(self) -> int:
@@ -88,7 +90,8 @@ class Settings(NamedTuple):
     temperature: 0 scores by products, above it by cosines divided by it; there are no biases then.
     negatives: one of NEGATIVES; power: of an item's count, for popularity; rank_share: mean rank of
     adaptive negatives, as a share of the items. own_share: of the candidates, how many are items of
-    the user's other events.
+    the user's other events; shown_share: such as were shown and not chosen. correction: scores
+    are taken less the logarithm of how often their items are drawn.
     """
 
     seed: int
@@ -115,9 +118,16 @@ class Settings(NamedTuple):
     power: float = 0.25
     rank_share: float = 0.2
     own_share: float = 0.0
+    shown_share: float = 0.0
+    correction: bool = False
 
     @property
     def in_plain_pairs(self) -> bool:
         """Whether the quick kernel of pairs will do."""
-        others = self.temperature or self.own_share
+        others = self.temperature or self.own_share or self.shown_share
         return self.loss == "bpr" and self.negatives == "uniform" and not others
+
+    @property
+    def drawn_power(self) -> float:
+        """How often items are drawn follows their number of events to this power."""
+        return self.power if self.negatives == "popularity" else 1.0

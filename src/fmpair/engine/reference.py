@@ -36,7 +36,8 @@ class State:
 def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State:
     """Training that starts from the given parameters."""
     copy = Parameters(*(np.array(table, np.float64) for table in parameters))
-    return State(problem, settings, plan.by_user(problem, numbered=True), copy)
+    events = plan.by_user(problem, numbered=True)
+    return State(plan.with_unchosen(problem), settings, events, copy)
 
 
 def epoch(state: State, number: int, rate: float) -> float:
@@ -150,7 +151,8 @@ def _choices(
     if first == last or edge == end:
         return
     draws = Draws(stream(settings.seed, number, cell), problem, deal.item_at[edge:end], settings)
-    draws.count_popularity(state.events.times)
+    draws.count(state.events.times, plan.batch(deal, block, item_block))
+    shown_by_run = _shown(state)
     offset = (draws.next() >> 32) * (last - first) >> 32
     events = int(deal.run_start[last] - deal.run_start[first])
     fresh = set(sampling.pieces(last - first, events, end - edge)[:-1].tolist())
@@ -160,12 +162,24 @@ def _choices(
         run = first + (r + offset) % (last - first)
         slots = range(int(deal.run_start[run]), int(deal.run_start[run + 1]))
         mine = list(dict.fromkeys(int(deal.item[e]) - edge for e in slots))
+        shown = [place - edge for place in shown_by_run.get(run, ())]
         user = int(deal.user_at[deal.run_user[run]])
         for e in slots if len(mine) < end - edge else ():
             event = int(deal.event[e])
             for _ in range(int(visits[event]) if len(visits) else 1):
                 item = int(deal.item_at[deal.item[e]])
-                yield draws.candidates(tables, _choice(problem, user, item, event), mine)
+                choice = draws.corrected(_choice(problem, user, item, event))
+                yield draws.candidates(tables, choice, mine, shown)
+
+
+def _shown(state: State) -> dict[int, list[int]]:
+    """By run the positions of items that its user was shown and did not choose."""
+    assert state.deal is not None
+    found: dict[int, list[int]] = {}
+    rows = plan.shown_by_run(state.deal, state.problem.shown)
+    for run, place in zip(rows.owner, rows.column) if len(rows.start) else ():
+        found.setdefault(int(run), []).append(int(place))
+    return found
 
 
 def _choice(problem: Problem, user: int, item: int, event: int) -> Choice:
@@ -192,10 +206,10 @@ class Draws:
         self.state = (self.state + GOLDEN) & MASK
         return mixed(self.state)
 
-    def count_popularity(self, times: np.ndarray) -> None:
-        self.accept, self.other = sampling.alias_table(
-            times[self.items].astype(float) ** self.settings.power
-        )
+    def count(self, times: np.ndarray, batch: np.ndarray) -> None:
+        """times: of every item; batch: the items of the cell's events, by number in the block."""
+        self.times, self.batch = times, batch
+        self.accept, self.other = sampling.alias_table(times[self.items] ** self.settings.power)
 
     def order(self, tables: Parameters) -> None:
         """Adaptive: order the items anew by every factor."""
@@ -203,17 +217,21 @@ class Draws:
         vectors, constants = np.array([p for p, _ in sides]), np.array([b for _, b in sides])
         self.ordered = sampling.ordering(vectors, constants, self.settings)
 
-    def candidates(self, tables: Parameters, choice: Choice, mine: list[int]) -> Choice:
+    def candidates(
+        self, tables: Parameters, choice: Choice, mine: list[int], shown: list[int]
+    ) -> Choice:
         """The choice with its candidates: distinct and unseen, or for WARP the first too good.
 
-        mine: the user's items, which this shuffles.
+        mine, shown: the user's items, and those shown to the user; this shuffles both.
         """
         taken = set(mine)
         settings, q = self.settings, query_side(tables, choice)
         if settings.loss != "warp":
-            choice = self.with_own(choice, mine)
-            used, more = set(taken), settings.candidates + 1 - len(choice.items)
-            for _ in range(min(more, len(self.items) - len(taken))):
+            known = self.known(choice, mine, shown)
+            for j in known:
+                choice = self.extended(choice, j)
+            used, more = taken | set(known), settings.candidates - len(known)
+            for _ in range(min(more, len(self.items) - len(used))):
                 j = self.unseen(used, q)
                 used.add(j)
                 choice = self.extended(choice, j)
@@ -227,23 +245,36 @@ class Draws:
                 return replace(tried, urgency=math.log1p(rank) / math.log1p(everything - 1))
         return choice
 
-    def with_own(self, choice: Choice, mine: list[int]) -> Choice:
-        """The choice with candidates among the user's other items, where the settings ask so."""
-        settings, chosen = self.settings, choice.i
-        if not settings.own_share:
-            return choice
-        wanted = int(settings.candidates * settings.own_share + (self.next() >> 32) / 2**32)
-        for n in range(min(wanted, len(mine))):
-            place = n + ((self.next() >> 32) * (len(mine) - n) >> 32)
-            mine[n], mine[place] = mine[place], mine[n]
-            if self.items[mine[n]] != chosen:
-                choice = self.extended(choice, mine[n])
-        return choice
+    def known(self, choice: Choice, mine: list[int], shown: list[int]) -> list[int]:
+        """Candidates among the user's other items and those shown, where the settings ask so."""
+        settings, most = self.settings, self.settings.candidates
+        shares = settings.own_share + settings.shown_share
+        if not shares:
+            return []
+        chance = (self.next() >> 32) / 2**32  # rounds both up or down
+        own = int(most * settings.own_share + chance)
+        found = self.some(mine, own) + self.some(shown, int(most * shares + chance) - own)
+        return [j for j in found if self.items[j] != choice.i]
+
+    def some(self, listed: list[int], wanted: int) -> list[int]:
+        """So many of the listed, or all; the list is shuffled."""
+        for n in range(min(wanted, len(listed))):
+            place = n + ((self.next() >> 32) * (len(listed) - n) >> 32)
+            listed[n], listed[place] = listed[place], listed[n]
+        return listed[:wanted]
 
     def extended(self, choice: Choice, j: int) -> Choice:
         item = int(self.items[j])
         side = _row(self.problem.item_rows, item)
-        return replace(choice, items=(*choice.items, item), sides=(*choice.sides, side))
+        longer = replace(choice, items=(*choice.items, item), sides=(*choice.sides, side))
+        return self.corrected(longer)
+
+    def corrected(self, choice: Choice) -> Choice:
+        """The choice with what is taken off the scores, where the settings ask so."""
+        if not self.settings.correction:
+            return choice
+        off = sampling.log_chances(self.times[list(choice.items)], self.settings)
+        return replace(choice, off=tuple(off.tolist()))
 
     def unseen(self, taken: set[int], q: np.ndarray) -> int:
         """A number not taken: tried at random, then the next free one."""
@@ -264,6 +295,8 @@ class Draws:
         slot = upper * count >> 32
         if self.settings.negatives == "uniform":
             return slot
+        if self.settings.negatives == "batch":
+            return int(self.batch[upper * len(self.batch) >> 32])
         if self.settings.negatives == "popularity":
             return slot if lower <= self.accept[slot] else int(self.other[slot])
         assert self.ordered.order is not None

@@ -69,6 +69,8 @@ def _learned(
     if epochs is not None:
         whole("epochs", epochs, 1)
     recipe = model.recipe if epochs is None else replace(model.recipe, epochs=epochs)
+    if not len(data.shown):  # what was shown before need not be said again
+        recipe = replace(recipe, shown_share=0.0)
     space = model.space.extend(data)
     data = _renumbered(data, space)
     grown = _grown(model, space, data)

@@ -11,6 +11,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, tally
 from fmpair.data import Dataset
+from fmpair.data.shown import shown_rows
 from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.features import FeatureSpace, Side, situations
 from fmpair.models.groups import item_groups, query_groups
@@ -122,6 +123,11 @@ def problem_of(recipe: FMPair, space: FeatureSpace, data: Dataset) -> Problem:
     """The data as an engine wants them."""
     from fmpair.engine.problem import Problem
 
+    if recipe.shown_share and not len(data.shown):
+        raise OptionError(
+            f"shown_share is {recipe.shown_share:g}, but the data do not say what was shown: give "
+            "a table of users and items as shown=..., or use the filter dislikes"
+        )
     contexts, situation = situations(space, data)
     drawn = tally(data.item, len(space.items)) > 0
     user_rows = space.user_rows(data.user_table, len(space.users))
@@ -131,6 +137,7 @@ def problem_of(recipe: FMPair, space: FeatureSpace, data: Dataset) -> Problem:
         situation, contexts, user_rows, item_rows,
         query_groups(space.query, user_rows, data.user, contexts, situation, recipe.sharing),
         item_groups(space.item, item_rows, data.item, recipe.sharing),
+        shown_rows(data) if recipe.shown_share else None,
     )  # fmt: skip
 
 
@@ -192,7 +199,9 @@ def settings_of(recipe: FMPair, space: FeatureSpace, problem: Problem) -> Settin
         threads=recipe.threads or all_threads(), learn_bias=recipe.item_bias, loss=recipe.loss,
         candidates=recipe.candidates if recipe.loss in LISTED else 1,
         temperature=recipe.temperature or 0.0, negatives=recipe.negatives, power=recipe.power,
-        rank_share=recipe.rank_share, own_share=recipe.own_share, **own,
+        rank_share=recipe.rank_share, own_share=recipe.own_share,
+        shown_share=recipe.shown_share, correction=recipe.correction,
+        **own,
     )  # fmt: skip
 
 
