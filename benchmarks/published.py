@@ -27,7 +27,6 @@ from fmpair.experiment.run import run
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples" / "benchmarks"
 DOCS = ROOT / "docs"
-POPULARITY = "popularity"
 NEGATIVES = "ml1m-negatives.csv"  # as examples/benchmarks/ml1m_ncf.yaml names it
 
 # Experiment -> (its title, what to reach, what others report), metrics in the order of the file.
@@ -50,20 +49,26 @@ PUBLISHED: dict[str, tuple[str, tuple[float, float], dict[str, tuple[float, floa
 
 
 def main() -> None:
+    folder = folder_given()
+    text = "\n\n".join(section(name, results_of(name, folder)) for name in PUBLISHED)
+    print(text)
+    if "--write" in sys.argv:
+        write_results("benchmarks.md", text)
+
+
+def folder_given() -> Path:
+    """Where runs go: the folder named on the command line, else runs/published."""
     given = [Path(word) for word in sys.argv[1:] if not word.startswith("--")]
     folder = given[0] if given else ROOT / "runs" / "published"
     folder.mkdir(parents=True, exist_ok=True)
-    found = {name: results_of(name, folder) for name in (*PUBLISHED, POPULARITY)}
-    pages = {
-        "benchmarks.md": "\n\n".join(section(name, found[name]) for name in PUBLISHED),
-        "popularity.md": "\n".join(table(found[POPULARITY])),
-    }
-    for name, text in pages.items():
-        print(text)
-        if "--write" in sys.argv:
-            begin, end = "<!-- results -->", "<!-- /results -->"
-            before, rest = (DOCS / name).read_text().split(begin)
-            (DOCS / name).write_text(f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}")
+    return folder
+
+
+def write_results(page: str, text: str) -> None:
+    """Put the text between the marks of a page of docs."""
+    begin, end = "<!-- results -->", "<!-- /results -->"
+    before, rest = (DOCS / page).read_text().split(begin)
+    (DOCS / page).write_text(f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}")
 
 
 def results_of(name: str, folder: Path) -> Results:

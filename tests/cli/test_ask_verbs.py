@@ -26,6 +26,17 @@ def test_recommend_gives_what_the_library_gives(fmpair, model, tmp_path):
     assert pl.read_parquet(tmp_path / "out.parquet").rows() == own.rows()
 
 
+def test_popularity_is_damped_for_one_question(fmpair, model, tmp_path):
+    fmpair("recommend", model, "--damping", 0.8, "-o", tmp_path / "out.parquet")
+    own = load(model).damped(0.8).recommend()
+    assert pl.read_parquet(tmp_path / "out.parquet").rows() == own.rows()
+    asked = ["--user", "user-001", "--item", "book-000", "--damping", 0.8]
+    terms = rows(fmpair("explain", model, *asked).out)[1:]
+    pair = pl.DataFrame({"user": ["user-001"], "item": ["book-000"]})
+    score = load(model).damped(0.8).score(pair)["score"][0]
+    assert sum(float(term[2]) for term in terms) == pytest.approx(score, abs=1e-5)
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
 def test_the_suffix_of_the_target_decides_its_format(fmpair, files, model, tmp_path, suffix):
     target = tmp_path / f"out.{suffix}"

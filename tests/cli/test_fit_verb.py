@@ -92,6 +92,16 @@ def test_columns_and_separator_can_be_named(fmpair, tmp_path):
     assert load(tmp_path / "m").item_ids.tolist() == ["a", "b", "c"]
 
 
+def test_what_was_shown_is_given_as_a_file(fmpair, tmp_path):
+    (tmp_path / "clicks.csv").write_text("user,item\n1,a\n1,b\n2,b\n2,c\n")
+    (tmp_path / "shown.csv").write_text("user,item\n1,c\n")
+    flags = ["--shown", tmp_path / "shown.csv", "--shown-share", "0.5", "-o", tmp_path / "m"]
+    result = fmpair("fit", tmp_path / "clicks.csv", *flags, *QUICK)
+    assert result.code == 0, result.err
+    assert "read 4 events, 2 users, 3 items, 1 pairs shown" in result.err
+    assert load(tmp_path / "m").recipe.shown_share == 0.5
+
+
 def test_validation_keeps_the_best_epoch(fmpair, files, tmp_path):
     flags = ["--validation", "0.2", "--metric", "recall@5", "--patience", "1"]
     result = fmpair("fit", files / "events.csv", "-o", tmp_path / "m", "-q", *flags, *QUICK)
@@ -131,6 +141,7 @@ def test_an_unknown_column_is_named_with_the_nearest(fmpair, files, tmp_path):
         (["--validation", "0.1", "--metric", "ncdg@10"], "Did you mean 'ndcg'?"),
         (["--field", "age"], "--field takes name=value, not 'age'"),
         (["--context", "place", "--no-context"], "exclude each other"),
+        (["--shown-share", "0.5"], "the data do not say what was shown"),
     ],
 )
 def test_an_impossible_option_is_refused(fmpair, files, tmp_path, flags, words):

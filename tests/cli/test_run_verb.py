@@ -41,6 +41,12 @@ def test_values_on_the_command_line_win_over_the_files(fmpair, file):
     assert told["command"].startswith("fmpair ")
 
 
+def test_an_ablation_needs_no_change_of_the_file(fmpair, file):
+    done = fmpair("run", "tiny.yaml", "models.1.ablation=without", "-q")
+    assert done.code == 0
+    assert "Which fields help fm-pair: NDCG@10" in done.out and "all fields" in done.out
+
+
 def test_recommend_takes_the_run_folder_for_its_winner(fmpair, file):
     fmpair("run", "tiny.yaml", "-q")
     ranked = fmpair("recommend", "runs/tiny", "--user", "user-001", "-n", "3")

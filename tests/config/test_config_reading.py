@@ -310,6 +310,7 @@ def test_given_parts_are_used_as_they_are(file, tmp_path):
         ("{path: c.csv, context: daytime}", "data.context: must be a list of text or null"),
         ("{path: c.csv, format: cvs}", "data.format: unknown format 'cvs'. Did you mean 'csv'?"),
         ("{path: c.csv, users: u.csv}", "data.users: there is no file {here}/u.csv"),
+        ("{path: c.csv, shown: s.csv}", "data.shown: there is no file {here}/s.csv"),
         ("{generate: {users: 3}, user: x}", "data.user: unknown option 'user'. Known: generate"),
     ],
 )

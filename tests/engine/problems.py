@@ -16,7 +16,7 @@ def random_rows(rng, count, columns, most, spread=True):
 
 
 def problem_of(parts, users=12, items=15, events=90, seed=0, weights=False, known=False):
-    """A small random problem; parts: any of c (context), u (profiles), a (attributes)."""
+    """A small random problem; parts: any of c (context), u, a (attributes), s (shown)."""
     rng = np.random.default_rng(seed)
     contexts = random_rows(rng, 6, 5, 3) if "c" in parts else empty_rows(1)
     situation = rng.integers(0, contexts.size, events).astype(np.int32)
@@ -39,14 +39,17 @@ def problem_of(parts, users=12, items=15, events=90, seed=0, weights=False, know
             field=np.array([0, 0, 1, 1, 1, 2, 2, 3, 3], np.int32),
             share=np.array([0.4, 0.6, 0.2, 0.3, 0.5, 0.5, 0.5, 0.9, 0.1], np.float32),
             owners=np.repeat([1, 3, 1, 2], [5, 2, 1, 1]).astype(np.float32),
+            sharing=np.repeat([0.0, 0.3, 1.0], [5, 2, 2]).astype(np.float32),
             centred=np.array([1, 1, 1, 1, 1, 0, 0, 1, 1], bool),
         ),
         item_groups=Groups(
             field=np.array([0, 0, 0, 1, 1, 1], np.int32),
             share=np.full(6, 1 / 3, np.float32),
             owners=np.repeat([1, 4], 3).astype(np.float32),
+            sharing=np.full(6, 0.5, np.float32),
             centred=np.zeros(6, bool),
         ),
+        shown=random_rows(rng, users, items, items // 2) if "s" in parts else None,
     )
 
 

@@ -13,9 +13,11 @@ KINDS = {
     "logistic": {"loss": "logistic"},
     "softmax": {"loss": "softmax", "candidates": 4},
     "softmax of cosines": {"loss": "softmax", "candidates": 4, "temperature": 0.4},
+    "corrected softmax of cosines": {"loss": "softmax", "candidates": 4, "temperature": 0.4,
+                                     "negatives": "batch", "correction": True},
     "warp": {"loss": "warp", "candidates": 5},
     "warp of cosines": {"loss": "warp", "candidates": 5, "temperature": 0.4},
-}
+}  # fmt: skip
 
 
 def first_choice(state, parts):

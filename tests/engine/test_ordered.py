@@ -35,10 +35,8 @@ def test_steps_on_given_pairs_are_those_of_the_reference_engine(parts, blocks):
     )
     loss = ordered.learn_pairs(fast, pairs, 0.1)
     paces = {
-        "query": query_pace(
-            problem.query_groups, settings.sharing, problem.contexts, problem.user_rows
-        ),
-        "features": item_pace(problem.item_groups, settings.sharing, problem.item_rows),
+        "query": query_pace(problem.query_groups, problem.contexts, problem.user_rows),
+        "features": item_pace(problem.item_groups, problem.item_rows),
     }
     losses = []
     for e, j, w in zip(event, bad, weight):

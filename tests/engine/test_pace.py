@@ -7,6 +7,7 @@ from engine.problems import parameters_of, problem_of, settings_of
 from fmpair.engine import cpu, objective, reference
 from fmpair.engine.pace import FIRST
 from fmpair.engine.problem import LISTED, LOSSES, Parameters, Pull
+from fmpair.engine.reference_step import take_step
 
 LOSS = {loss: {"loss": loss, "candidates": 4 if loss in LISTED else 1} for loss in LOSSES}
 COSINES = {f"{loss} of cosines": {**LOSS[loss], "temperature": 0.4} for loss in LISTED}
@@ -85,7 +86,7 @@ def test_a_step_is_divided_by_the_root_of_the_squares_so_far():
     choice = next(reference._choices(state, 0, 0, 1))
     way = objective.ascent(state.parameters, choice, settings)["users", choice.u]
     before = state.parameters.users[choice.u].copy()
-    reference.take_step(state.parameters, choice, settings, 0.05, {}, state.sums)
+    take_step(state.parameters, choice, settings, 0.05, {}, state.sums)
     step = 0.05 / np.sqrt(FIRST + np.mean(way**2))
     np.testing.assert_allclose(state.parameters.users[choice.u], before + step * way)
 

@@ -7,23 +7,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.arrays import empty_rows
-from fmpair.engine import cpu, reference
-from fmpair.engine.problem import Parameters
+from fmpair.engine import cpu, plan, reference
+from fmpair.engine.problem import NEGATIVES, Parameters
 from fmpair.engine.sampling import alias_table, item_sides, ordering, pieces
 
 KINDS = {
     "popularity": {"negatives": "popularity", "power": 0.7},
-    "popularity, softmax": {"negatives": "popularity", "loss": "softmax", "candidates": 3},
+    "popularity, corrected": {"negatives": "popularity", "loss": "softmax", "candidates": 3,
+                              "correction": True},
     "adaptive": {"negatives": "adaptive", "rank_share": 0.3},
     "adaptive, softmax": {"negatives": "adaptive", "loss": "softmax", "candidates": 3},
     "adaptive, cosines": {"negatives": "adaptive", "loss": "warp", "candidates": 3,
                           "temperature": 0.5},
     "own": {"own_share": 0.3},
     "own, softmax": {"own_share": 0.4, "loss": "softmax", "candidates": 4},
+    "batch": {"negatives": "batch"},
+    "batch, corrected": {"negatives": "batch", "loss": "softmax", "candidates": 3,
+                         "correction": True},
+    "shown": {"shown_share": 0.5},
+    "shown, own": {"shown_share": 0.5, "own_share": 0.3, "loss": "softmax", "candidates": 4},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("parts", ["", "cua"])
+@pytest.mark.parametrize("parts", ["s", "cuas"])
 @pytest.mark.parametrize("blocks", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_cpu_engine_learns_what_the_reference_learns(kind, blocks, parts):
@@ -37,9 +43,11 @@ def test_the_cpu_engine_learns_what_the_reference_learns(kind, blocks, parts):
         np.testing.assert_allclose(got, wanted, atol=3e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", ["popularity", "adaptive", "own, softmax"])
+@pytest.mark.parametrize(
+    "kind", ["popularity", "adaptive", "own, softmax", "batch, corrected", "shown, own"]
+)
 def test_any_number_of_threads_gives_the_same_bits(kind):
-    problem = problem_of("", users=60, items=80, events=2000)
+    problem = problem_of("s", users=60, items=80, events=2000)
     start, results = parameters_of(problem), set()
     for threads in (1, 2):
         state = cpu.begin(problem, start, settings_of(blocks=4, threads=threads, **KINDS[kind]))
@@ -66,17 +74,18 @@ def test_items_without_events_are_drawn_alike_where_no_item_has_any():
 
 def drawn(negatives, **options):
     """(the problem, its choices, in one block and with nothing learned)."""
-    problem = problem_of("", users=200, items=30, events=1500)
+    problem = problem_of("s", users=200, items=30, events=1500)
     start = parameters_of(problem)
     settings = settings_of(negatives=negatives, **options)
     state = reference.begin(problem, start, settings)
-    reference.epoch(state, 1, 0.0)
+    state.deal = plan.deal(state.events, 1, settings.seed, number=1)
     return problem, state.parameters, list(reference._choices(state, 0, 0, 1))
 
 
-@pytest.mark.parametrize("negatives", ["uniform", "popularity", "adaptive"])
-def test_a_negative_is_never_an_item_the_user_has(negatives):
-    problem, _, choices = drawn(negatives)
+@pytest.mark.parametrize("shown_share", [0.0, 0.5])
+@pytest.mark.parametrize("negatives", NEGATIVES)
+def test_a_negative_is_never_an_item_the_user_has(negatives, shown_share):
+    problem, _, choices = drawn(negatives, shown_share=shown_share)
     had = set(zip(problem.user.tolist(), problem.item.tolist()))
     assert choices and not any((c.u, c.j) in had for c in choices)
 
@@ -98,6 +107,57 @@ def test_popular_items_are_drawn_more_often_the_higher_the_power():
         times = np.bincount(problem.item, minlength=problem.items)
         means.append(times[[c.j for c in choices]].mean())
     assert means[0] < means[1] < means[2]
+
+
+def test_negatives_of_the_batch_are_as_frequent_as_items_are_among_the_events():
+    count, items = 4000, 10
+    problem = problem_of("", users=count, items=items, events=count)
+    skewed = (np.random.default_rng(0).random(count) ** 2 * items).astype(np.int32)
+    problem = problem._replace(user=np.arange(count, dtype=np.int32), item=skewed)
+    state = reference.begin(problem, parameters_of(problem), settings_of(negatives="batch"))
+    state.deal = plan.deal(state.events, 1, seed=3, number=1)
+    found = np.zeros((items, items))
+    for choice in reference._choices(state, 0, 0, 1):
+        found[choice.i, choice.j] += 1
+    share = np.bincount(skewed, minlength=items) / count
+    wanted = (1 - np.eye(items)) * share / (1 - share[:, None])  # none is drawn against itself
+    np.testing.assert_allclose(found.sum(axis=0) / count, share @ wanted, atol=0.02)
+    assert share.max() > 5 * share.min()
+
+
+def test_a_correction_takes_the_logarithm_of_an_items_events_off_its_score():
+    problem, _, choices = drawn("batch", correction=True, loss="softmax", candidates=3)
+    times = np.bincount(problem.item, minlength=problem.items)
+    for choice in choices[:50]:
+        np.testing.assert_allclose(choice.off, np.log(times[list(choice.items)]), atol=1e-6)
+
+
+def test_a_share_of_the_candidates_are_items_shown_to_the_user():
+    problem, _, choices = drawn("uniform", shown_share=0.25, loss="softmax", candidates=8)
+    pairs = set(zip(problem.shown.owner.tolist(), problem.shown.column.tolist()))
+    pairs -= set(zip(problem.user.tolist(), problem.item.tolist()))
+    many = np.bincount([user for user, _ in pairs], minlength=problem.users) >= 2
+    first = [[(c.u, j) in pairs for j in c.items[1:3]] for c in choices if many[c.u]]
+    assert len(first) > 500 and np.all(first)  # a quarter of eight, and they come first
+    assert not any(len(set(c.items)) < len(c.items) for c in choices)
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_what_was_shown_stands_in_the_run_of_its_user_and_block(blocks):
+    problem = plan.with_unchosen(problem_of("s", events=30))
+    deal = plan.deal(plan.by_user(problem, True), blocks, seed=1, number=1)
+    rows = plan.shown_by_run(deal, problem.shown)
+    found = {
+        (int(deal.user_at[deal.run_user[run]]), int(deal.item_at[place]))
+        for run, place in zip(rows.owner, rows.column)
+    }
+    block = np.repeat(np.arange(blocks**2) % blocks, np.diff(deal.cell))
+    first, end = deal.item_edge[block[rows.owner]], deal.item_edge[block[rows.owner] + 1]
+    assert ((first <= rows.column) & (rows.column < end)).all()
+    place = np.searchsorted(deal.item_edge, plan.places(deal.item_at), side="right") - 1
+    runs = set(zip(deal.user_at[deal.run_user].tolist(), block.tolist()))
+    shown = zip(problem.shown.owner.tolist(), problem.shown.column.tolist())
+    assert found and found == {(u, i) for u, i in shown if (u, int(place[i])) in runs}
 
 
 def test_adaptive_negatives_are_those_the_model_ranks_high():

@@ -3,7 +3,7 @@ import pytest
 
 from fmpair.config.experiment import Source, Step
 from fmpair.errors import DataError, OptionError, UnknownError
-from fmpair.experiment.prepare import prepare
+from fmpair.experiment.prepare import prepare, source_files
 
 EVENTS = pl.DataFrame({"user": [1, 1, 2, 2, 3], "item": list("abcab"), "rating": [1, 5, 5, 1, 3]})
 GIVEN = Step("given")
@@ -89,3 +89,23 @@ def test_a_file_that_changed_is_read_again(tmp_path):
 def test_an_unknown_step_gets_the_right_name(tmp_path, filters, split, message):
     with pytest.raises(UnknownError, match=message):
         prepare(Source(path=written(tmp_path, "all.csv", EVENTS)), filters, split)
+
+
+def test_what_was_shown_is_read_with_the_events_and_told_by_the_fingerprint(tmp_path):
+    path, halves = written(tmp_path, "all.csv", EVENTS), Step("holdout", {"test": 0.4})
+    shown = written(tmp_path, "shown.csv", pl.DataFrame({"user": [1, 3], "item": ["c", "c"]}))
+    plain = prepare(Source(path=path), (), halves)
+    source = Source(path=path, options={"shown": shown})
+    bench = prepare(source, (), halves)
+    assert source_files(source) == [path, shown]
+    assert bench.data.shown.rows() == [(1, "c"), (3, "c")]
+    assert bench.hashes == plain.hashes and bench.fingerprint != plain.fingerprint
+    written(tmp_path, "shown.csv", pl.DataFrame({"user": [1], "item": ["c"]}))
+    assert len(prepare(source, (), halves).data.shown) == 1
+
+
+def test_low_ratings_can_become_dislikes(tmp_path):
+    source = Source(path=written(tmp_path, "all.csv", EVENTS))
+    bench = prepare(source, (Step("dislikes", {"below": 3}),), Step("holdout", {"test": 0.4}))
+    assert len(bench.data) == 3
+    assert bench.data.shown.rows() == [(1, "a"), (2, "a")]

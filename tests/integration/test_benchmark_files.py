@@ -22,7 +22,10 @@ def test_a_benchmark_compares_losses_on_given_parts(name, tmp_path):
     assert {"bpr", "softmax"} <= set(losses)
 
 
-def test_the_page_about_popularity_raises_the_power_step_by_step():
+@pytest.mark.parametrize("way", ["damping", "power"])
+def test_the_page_about_popularity_holds_it_back_step_by_step(way):
     found = read(FOLDER / "popularity.yaml")
-    powers = [model.options["power"] for model in found.models if "power" in model.options]
-    assert powers == sorted(powers) and len(powers) > 2
+    for loss in ("bpr", "softmax"):
+        own = [m.options for m in found.models if m.options.get("loss", "bpr") == loss]
+        steps = [options[way] for options in own if way in options]
+        assert steps == sorted(steps) and len(steps) > 2

@@ -10,6 +10,7 @@ import pytest
 from fmpair.config.read import read
 from fmpair.errors import ConfigError
 from fmpair.experiment.run import run
+from fmpair.report.comparison import comparison
 from fmpair.report.write import write
 
 ROOT = Path(__file__).parents[2]
@@ -76,6 +77,15 @@ def test_attributes_help_with_items_nobody_has_chosen(ran):
     found = means(ran("cold_items")[0])
     for metric in ("recall@100", "auc"):
         assert found["with attributes", metric] > found["ids and context only", metric]
+
+
+def test_the_situation_helps_and_no_field_hurts(ran):
+    found = comparison(ran("fields")[0], "full ranking").fields["FM-Pair"]
+    verdicts = dict(found.select("field", "verdict").rows())
+    assert {name for name, word in verdicts.items() if word == "helps"} == {
+        "all fields", "daytime", "place",
+    }  # fmt: skip
+    assert "hurts" not in verdicts.values()
 
 
 def test_every_tuned_model_of_the_example_has_the_same_budget(ran):

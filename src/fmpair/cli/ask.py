@@ -25,6 +25,10 @@ Context = Annotated[
     list[str] | None,
     typer.Option("--context", "-c", metavar="NAME=VALUE", help="The situation (repeat)."),
 ]
+Damping = Annotated[
+    float | None,
+    typer.Option(metavar="SHARE", help="Take off this share of what popularity adds to scores."),
+]
 Users = Annotated[
     list[str] | None, typer.Option(metavar="ID", help="For whom (repeat); by default everyone.")
 ]
@@ -58,6 +62,7 @@ def recommend(
     exclude: Exclude = None,
     unknown: Unknown = "error",
     user_features: UserFeatures = None,
+    damping: Damping = None,
     output: Output = None,
     format: OutputFormat = None,
 ) -> None:
@@ -66,7 +71,7 @@ def recommend(
 
     if user and users_file:
         raise OptionError("--user and --users-file exclude each other")
-    fitted = _load(model)
+    fitted = _load(model, damping)
     asked: Any = _table(users_file, "user") if users_file else user or None
     ranked = fitted.recommend(
         asked,
@@ -102,11 +107,12 @@ def explain(
     user: Annotated[str, typer.Option(help="Who asks.")],
     item: Annotated[str, typer.Option(help="What is to be explained.")],
     context: Context = None,
+    damping: Damping = None,
     output: Output = None,
     format: OutputFormat = None,
 ) -> None:
     """Why an item scores as it does: terms that add up to the score."""
-    terms = _load(model).explain(user, item, _context(context))
+    terms = _load(model, damping).explain(user, item, _context(context))
     if output is None and format is None and sys.stdout.isatty():
         show(explanation(terms, TERMS_ON_A_TERMINAL))
     else:
@@ -133,10 +139,10 @@ def _term(query: str, item: str) -> str:
     return item if " x " in item else f"{item} for anyone"
 
 
-def _load(path: str) -> Fitted:
+def _load(path: str, damping: float | None = None) -> Fitted:
     """The model, giving polars frames whatever kind it was fitted with.
 
-    path: a model file, or the folder of a run, which holds its winner.
+    path: a model file, or the folder of a run, which holds its winner. damping: None is its own.
     """
     from fmpair.models.artifact import load
 
@@ -144,7 +150,8 @@ def _load(path: str) -> Fitted:
         from fmpair.experiment.folder import model_of
 
         path = str(model_of(path))
-    return load(path).replaced(frame_kind="polars")
+    fitted = load(path).replaced(frame_kind="polars")
+    return fitted if damping is None else fitted.damped(damping)
 
 
 def _context(given: list[str] | None) -> dict[str, str | None]:

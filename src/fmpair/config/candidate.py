@@ -18,10 +18,12 @@ from fmpair.features.field import field_from
 from fmpair.models import catalog
 from fmpair.models.option import whole
 
+Models = dict[str, tuple[Candidate, Place]]  # by label, with the entry it comes from
 
-def read_models(place: Place) -> dict[str, tuple[Candidate, Place]]:
-    """By label every candidate, and the place of the entry it comes from."""
-    found: dict[str, tuple[Candidate, Place]] = {}
+
+def read_models(place: Place) -> Models:
+    """Every candidate; those with an ablation are still to be multiplied out."""
+    found: Models = {}
     entries = place.items()
     if place.value == []:
         place.wrong("needs at least one model")
@@ -31,11 +33,17 @@ def read_models(place: Place) -> dict[str, tuple[Candidate, Place]]:
             continue
         for variant in variants(entry):
             candidate = _candidate(entry.holding(variant.values), variant)
-            if candidate is not None and candidate.name in found:
-                entry.wrong(f"there is a model {candidate.name!r} already: give this one a name")
-            elif candidate is not None:
-                found[candidate.name] = candidate, entry
+            if candidate is not None:
+                add(found, candidate, entry)
     return found
+
+
+def add(models: Models, candidate: Candidate, entry: Place) -> None:
+    """Put a candidate among the models; noted where its label is taken."""
+    if candidate.name in models:
+        entry.wrong(f"there is a model {candidate.name!r} already: give this one a name")
+    else:
+        models[candidate.name] = candidate, entry
 
 
 def _candidate(place: Place, variant: Variant) -> Candidate | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from fmpair.evaluation.protocol import Protocol
 
@@ -52,7 +52,8 @@ class Candidate:
     name: its label in every table. kind: a name in `fmpair models`, or package.module:Class.
     search: the options that tuning chooses. context, user_fields, item_fields: names of the
     columns the model is given, None for all. stop: patience of early stopping on the validation
-    part, None to train to the end.
+    part, None to train to the end. ablation: which fields help: the model also with no field, and
+    `without` each in turn, or `both` without each and with each alone; None once that is done.
     """
 
     name: str
@@ -63,6 +64,21 @@ class Candidate:
     user_fields: tuple[str, ...] | None = None
     item_fields: tuple[str, ...] | None = None
     stop: int | None = None
+    ablation: Literal["without", "both"] | None = None
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A model with and without its fields: the names of the candidates.
+
+    model: the one with all fields; none: the one with no field. without: by field the one that
+    lacks it alone; only: by field the one that has no other, empty where that is not asked.
+    """
+
+    model: str
+    none: str
+    without: Mapping[str, str]
+    only: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -121,7 +137,10 @@ class Output:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A comparison of models: on which data, split how, judged how, with which seeds."""
+    """A comparison of models: on which data, split how, judged how, with which seeds.
+
+    ablations: which of the models are one and the same with and without its fields.
+    """
 
     name: str
     data: Source
@@ -136,3 +155,4 @@ class Experiment:
     compare: Comparison = Comparison()
     run: Running = Running()
     output: Output = Output()
+    ablations: tuple[Ablation, ...] = ()

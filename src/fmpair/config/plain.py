@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from fmpair.config.experiment import (
+    Ablation,
     Candidate,
     Comparison,
     Experiment,
@@ -45,6 +46,7 @@ def from_plain(plain: Mapping[str, Any]) -> Experiment:
         compare=Comparison(**plain["compare"]),
         run=Running(**plain["run"]),
         output=Output(**plain["output"]),
+        ablations=tuple(Ablation(**one) for one in plain.get("ablations", ())),
     )
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fmpair.config import document
-from fmpair.config.candidate import needs_validation, read_models
-from fmpair.config.experiment import TESTS, Candidate, Experiment, Source, Step
+from fmpair.config.ablation import multiplied_out
+from fmpair.config.candidate import Models, needs_validation, read_models
+from fmpair.config.experiment import TESTS, Experiment, Source, Step
 from fmpair.config.place import Mistakes, Place, one_line
 from fmpair.config.plain import as_plain, from_plain
 from fmpair.config.protocols import check_judging, read_metrics, read_protocols, read_views
@@ -25,8 +26,6 @@ __all__ = ["Reading", "as_plain", "from_plain", "read", "reading"]
 
 # The least that a number of a section may be.
 LEAST = {"trials": 1, "seed": 0, "workers": 1, "threads": 1, "curve": 0}
-
-Models = Mapping[str, tuple[Candidate, Place]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,14 @@ def reading(path: str | Path, overrides: Sequence[str] = ()) -> Reading:
     split = read_split(top.at("split"), source)
     parts = _rest(top)
     _check_validation(source, split, models)
-    _check_judging(top, models, parts)
+    _check_judging(top, parts)
+    if any(entry.value.get("ablation") for _, entry in models.values()):
+        top.mistakes.check()  # fields are looked up in the data once all else is right
+        models, parts["ablations"] = multiplied_out(
+            models, top.at("data"), source or Source(), parts.get("filters", ())
+        )
+        top.mistakes.check()
+    _check_baseline(top, models, parts["compare"].baseline)
     top.mistakes.check()
     experiment = Experiment(
         name=parts.pop("name"),
@@ -149,13 +155,15 @@ def _check_validation(source: Source | None, split: Step | None, models: Models)
             entry.at(key.partition(".")[0]).wrong(needs_validation(candidate.name))
 
 
-def _check_judging(top: Place, models: Models, parts: Mapping[str, Any]) -> None:
+def _check_judging(top: Place, parts: Mapping[str, Any]) -> None:
     usual = {field.name: field for field in fields(Experiment)}
     protocols = parts.get("protocols") or {"full ranking": Protocol()}
     metrics = parts.get("metrics", usual["metrics"].default)
     check_judging(top, protocols, metrics)
-    compare = top.at("compare")
-    if parts["compare"].baseline is not None and models:
-        compare.at("baseline").is_in("model", models)
     if parts["compare"].metric is not None and metrics:
-        compare.at("metric").is_in("metric", metrics)
+        top.at("compare").at("metric").is_in("metric", metrics)
+
+
+def _check_baseline(top: Place, models: Models, baseline: str | None) -> None:
+    if baseline is not None and models:
+        top.at("compare").at("baseline").is_in("model", models)

@@ -15,7 +15,7 @@ from fmpair.data.source import find_file
 from fmpair.errors import DataError, FmpairError, listing
 
 FILES = ("path", "train", "validation", "test")
-TABLES = ("users", "items")
+TABLES = ("users", "items", "shown")
 WAYS = ("path", "set", "generate", "train and test")
 
 

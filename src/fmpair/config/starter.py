@@ -187,7 +187,9 @@ def _models(found: Findings) -> list[str]:
         lines += ["  - kind: fm-pair", "    name: FM-Pair without context", "    factors: 32",
                   "    context: []"]  # fmt: skip
     name = "FM-Pair with context" if found.data.context else "FM-Pair"
+    worth = ["    # ablation: without   # a table of which fields help"]
     return [*lines, "  - kind: fm-pair", f"    name: {name}", "    factors: 32",
+            *(worth if found.data.context else []),
             "    # learning_rate: {search: {low: 0.02, high: 0.3, log: true}}   # with tune below",
             "    # stop: 5   # epochs to wait for a better one on the validation part"]  # fmt: skip
 

@@ -14,6 +14,7 @@ from fmpair.arrays import Rows, distinct_pairs
 from fmpair.data.check import check_events, check_no_leak
 from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.roles import find_roles
+from fmpair.data.shown import add_shown
 from fmpair.data.table import align_table
 from fmpair.data.vocabulary import Vocabulary, as_plain
 from fmpair.errors import DataError, unknown
@@ -28,6 +29,7 @@ class Dataset:
     user, item: int32 [events], numbers into `users` and `items`.
     columns: one row per event; any of rating, weight, timestamp, domain, and the context columns.
     user_table, item_table: one row per id of the vocabulary, null where nothing is known.
+    shown: ids of users and items, and maybe times: what was shown and not chosen, see `with_shown`.
     """
 
     users: Vocabulary
@@ -39,6 +41,7 @@ class Dataset:
     user_table: pl.DataFrame = field(default_factory=pl.DataFrame)
     item_table: pl.DataFrame = field(default_factory=pl.DataFrame)
     frame_kind: str = "polars"
+    shown: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @classmethod
     def from_frame(
@@ -57,12 +60,14 @@ class Dataset:
         items: Any = None,
         item_columns: Sequence[str] = (),
         leaks: Sequence[str] = (),
+        shown: Any = None,
     ) -> Dataset:
         """Events from a polars, pandas or pyarrow frame; roles by column name, the rest context.
 
         users, items: tables of attributes, keyed by the same id columns.
         item_columns: event columns that describe the item: they move to the item table.
         leaks: such columns kept as context all the same (the legacy protocol of the paper).
+        shown: a table of users and items they were shown or disliked, see `with_shown`.
         """
         events = to_polars(frame)
         ignored = [name for name in ignore if _known(name, events.columns)]
@@ -82,7 +87,9 @@ class Dataset:
         data = replace(data, frame_kind=kind_of(frame))
         if users is not None:
             data = data.with_users(users, key=user)
-        return data if item_frame is None else data.with_items(item_frame, key=roles["item"])
+        if item_frame is not None:
+            data = data.with_items(item_frame, key=roles["item"])
+        return data if shown is None else data.with_shown(shown, user, item, timestamp)
 
     @classmethod
     def _numbered(
@@ -130,9 +137,10 @@ class Dataset:
 
     def __repr__(self) -> str:
         context = f", context {', '.join(self.context)}" if self.context else ""
+        shown = f", {len(self.shown):,} pairs shown" if len(self.shown) else ""
         return (
             f"Dataset({len(self):,} events, {len(self.users):,} users, "
-            f"{len(self.items):,} items{context})"
+            f"{len(self.items):,} items{context}{shown})"
         )
 
     def with_users(self, table: Any, key: str | None = None) -> Dataset:
@@ -147,6 +155,22 @@ class Dataset:
         if shared:
             check_no_leak(self.columns, "item", shared, aligned, ())
         return replace(self, items=vocabulary, item_table=aligned)
+
+    def with_shown(
+        self,
+        table: Any,
+        user: str | None = None,
+        item: str | None = None,
+        timestamp: str | None = None,
+    ) -> Dataset:
+        """With pairs of users and items they were shown or disliked, beside those there are.
+
+        They are no events: nothing is learned from them but by FMPair(shown_share=...), which draws
+        negatives among them, but for those that the training events name. Parts keep them all.
+        user, item, timestamp: the table's columns; told from their names unless given.
+        """
+        named = {"user": user, "item": item, "timestamp": timestamp}
+        return replace(self, shown=add_shown(self, to_polars(table), named))
 
     def take(self, rows: np.ndarray) -> Dataset:
         """The given events, over the same vocabularies and tables."""

@@ -30,6 +30,16 @@ def at_least(data: Dataset, threshold: float) -> Dataset:
     return _kept(data, _ratings(data) >= threshold, f"of at least {threshold}")
 
 
+def dislikes(data: Dataset, below: float) -> Dataset:
+    """Events rated below leave: they count as shown to their user and not chosen.
+
+    FM-Pair draws a share of its negatives among them (`shown_share`); other models pass them over.
+    """
+    low = _ratings(data) < below
+    kept = _kept(data, ~low, f"of at least {below}")
+    return kept.with_shown(data.take(low).frame()) if low.any() else kept
+
+
 def all_positive(data: Dataset) -> Dataset:
     """Every event, whatever its rating, which is dropped: that it happened is what counts."""
     return replace(data, columns=data.columns.drop("rating", strict=False))

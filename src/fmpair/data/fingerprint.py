@@ -18,7 +18,7 @@ Feed = Callable[[Any], None]
 
 
 def fingerprint(data: Dataset) -> str:
-    """SHA-256 of ids, events, columns and tables, 64 digits; the same on every machine.
+    """SHA-256 of ids, events, columns, tables, pairs shown: 64 digits, on every machine the same.
 
     Numbers count by value, so that 4 and 4.0 are one (pandas makes floats of whole numbers with
     gaps), and categories by their text. The order of events and of columns counts.
@@ -29,7 +29,8 @@ def fingerprint(data: Dataset) -> str:
     for name, numbers in (("user", data.user), ("item", data.item)):
         _feed_column(digest.update, pl.Series(name, numbers))
     _feed_text(digest.update, "|".join(map(repr, data.context)))
-    for frame in (data.columns, data.user_table, data.item_table):
+    shown = [data.shown] if len(data.shown) else []
+    for frame in (data.columns, data.user_table, data.item_table, *shown):
         digest.update(frame.width.to_bytes(8, "little"))
         for column in frame.iter_columns():
             _feed_column(digest.update, column)

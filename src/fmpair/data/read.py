@@ -39,7 +39,8 @@ def read(path: str | Path, format: str | None = None, **options: Any) -> Dataset
 
     format: one of FORMATS, by default told from the path.
     options: those of the format's reader, and those of Dataset.from_frame (user=, item=,
-    context=, ...), where users= and items= may also be paths, or mappings of a path and options.
+    context=, ...), where users=, items= and shown= may also be paths, or mappings of a path and
+    options.
     """
     return read_contents(path, format, **options).dataset()
 
@@ -60,12 +61,16 @@ def read_contents(path: str | Path, format: str | None = None, **options: Any) -
         contents = Contents(contents)
     events = contents.events
     for role in ("user", "item"):
-        given = roles.get(f"{role}s")
-        if isinstance(given, str | Path):
-            given = {"path": given}
-        if isinstance(given, Mapping):
+        given = _file(roles.get(f"{role}s"))
+        if given is not None:
             table = read_table(role=role, key=roles.get(role), **given)
             roles[f"{role}s"] = _keyed_alike(table, events, role, roles.get(role))
+    shown = _file(roles.get("shown"))
+    if shown is not None:
+        ids = {role: roles.get(role) for role in ("user", "item")}
+        roles["shown"] = read_frame(**{**ids, **shown})
+        for role, key in ids.items():
+            roles["shown"] = _keyed_alike(roles["shown"], events, role, key)
     time = find_column("timestamp", events.columns, roles.get("timestamp"))
     if time is not None:
         events = events.with_columns(parse_times(events[time]))
@@ -145,6 +150,13 @@ def _split_options(
     if "ids" in own:  # a column the caller calls user or item is kept as exactly as any id
         mine["ids"] = [*mine.get("ids", ()), *(rest[r] for r in ("user", "item") if rest.get(r))]
     return mine, rest
+
+
+def _file(given: Any) -> Mapping[str, Any] | None:
+    """A table's path and reading options, None where it is given otherwise or not at all."""
+    if isinstance(given, str | Path):
+        return {"path": given}
+    return given if isinstance(given, Mapping) else None
 
 
 def _key(frame: pl.DataFrame, role: str, given: str | None) -> str | None:

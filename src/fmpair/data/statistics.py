@@ -38,6 +38,7 @@ def figures(data: Dataset) -> dict[str, Figure]:
         **_columns("item attribute", data.item_table),
         **_domains(data),
         **_times(data),
+        **({"pairs shown": len(data.shown)} if len(data.shown) else {}),
     }
 
 

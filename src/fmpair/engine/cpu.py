@@ -44,13 +44,14 @@ class State:
     features: list[Shared] = field(default_factory=list)
     seen: Rows | None = None
     samplers: list[Sampler] = field(default_factory=list)
+    shown: Rows = plan.NOTHING_SHOWN
     pull: Pull = NO_PULL
     sums: list[Sums] = field(default_factory=list)
 
 
 def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State:
     """Training that starts from the given parameters."""
-    factors = parameters.users.shape[1]
+    factors, problem = parameters.users.shape[1], plan.with_unchosen(problem)
     numbered = (
         len(problem.contexts.column) > 0
         or settings.positives != "permutation"
@@ -120,7 +121,7 @@ def snapshot(state: State) -> Parameters:
     tables, k = state.parameters, state.factors
     users, items, bias = tables.users[:, :k], tables.items[:, :k], tables.item_bias
     if state.deal is not None:
-        user_from, item_from = _places(state.deal.user_at), _places(state.deal.item_at)
+        user_from, item_from = plan.places(state.deal.user_at), plan.places(state.deal.item_at)
         users, items, bias = users[user_from], items[item_from], bias[item_from]
     query = state.query[0].table[:, :k].copy() if state.query else tables.query
     features = state.features[0].table[:, :k].copy() if state.features else tables.features
@@ -133,7 +134,8 @@ def finish(state: State) -> None:
     if state.work is None or state.deal is None:
         return
     state.deal = state.deal._replace(run_user=NONE, run_start=NONE, item=NONE, event=NONE)
-    state.work, state.situation, state.sums = None, NONE, []
+    state.work, state.situation = None, NONE
+    state.shown, state.sums = plan.NOTHING_SHOWN, []
     if state.seen is None:
         state.seen = plan.distinct(state.events.start, state.events.item)
     state.events = state.events._replace(item=NONE, event=NONE)
@@ -161,12 +163,12 @@ def _set_rates(state: State, rate: float) -> None:
         table = state.query[0].table
         own = decay(settings.query, settings.query_threshold, table, problem.query_groups)
         known = (problem.contexts, problem.user_rows)
-        rates = rate * query_pace(problem.query_groups, settings.sharing, *known)
+        rates = rate * query_pace(problem.query_groups, *known)
         state.query = _with_rates(state.query, rates, own)
     if state.features:
         table = state.features[0].table
         own = decay(settings.features, settings.feature_threshold, table, problem.item_groups)
-        rates = rate * item_pace(problem.item_groups, settings.sharing, problem.item_rows)
+        rates = rate * item_pace(problem.item_groups, problem.item_rows)
         state.features = _with_rates(state.features, rates, own)
 
 
@@ -189,8 +191,8 @@ def _deal_if_due(state: State, number: int) -> None:
     users, items, bias = state.parameters[:3]
     user_from, item_from = new.user_at, new.item_at
     if old is not None:
-        user_from = _places(old.user_at)[user_from]
-        item_from = _places(old.item_at)[item_from]
+        user_from = plan.places(old.user_at)[user_from]
+        item_from = plan.places(old.item_at)[item_from]
     state.parameters = state.parameters._replace(
         users=taken(users, user_from), items=taken(items, item_from), item_bias=bias[item_from]
     )
@@ -202,6 +204,7 @@ def _deal_if_due(state: State, number: int) -> None:
         state.pull = Pull(users[new.user_at], items[new.item_at])
     state.deal, state.samplers = new, samplers(new, state.events.times, settings)
     problem = state.problem
+    state.shown = plan.shown_by_run(new, problem.shown)
     weight = problem.weight[new.event] if (problem.weight != 1).any() else NOTHING
     state.work = Work(new.run_user, new.run_start, new.item, np.zeros(0, np.uint16), weight)
     if len(problem.contexts.column):
@@ -219,10 +222,3 @@ def _visit(state: State, number: int) -> None:
     if len(times):
         times = times[state.deal.event]
     state.work = state.work._replace(visits=times)
-
-
-def _places(at: np.ndarray) -> np.ndarray:
-    """The position of each id, given the id at each position."""
-    place = np.empty_like(at)
-    place[at] = np.arange(len(at), dtype=at.dtype)
-    return place

@@ -37,21 +37,21 @@ def centre(table: np.ndarray, groups: Groups) -> None:
         table[rows] -= means[field].astype(table.dtype)
 
 
-def query_pace(groups: Groups, sharing: float, *parts: Rows) -> np.ndarray:
+def query_pace(groups: Groups, *parts: Rows) -> np.ndarray:
     """float32 [features]: step length of each query feature as a share of an id's.
 
     A step on a feature of value x moves the score by x squared times its length, so a feature
     whose values reach beyond 1 takes steps as much shorter. And a value that n users share moves
     n times as often as a user does, and may follow whoever is at work and forget the others: its
-    steps are divided by n to the power of `sharing`.
+    steps are divided by n to the power of the field's `sharing`.
     """
     largest = np.ones(len(groups.owners))
     for rows in parts:
         np.maximum.at(largest, rows.column, rows.value**2)
-    return (1 / (largest * np.maximum(groups.owners, 1) ** sharing)).astype(np.float32)
+    return (1 / (largest * np.maximum(groups.owners, 1) ** groups.sharing)).astype(np.float32)
 
 
-def item_pace(groups: Groups, sharing: float, rows: Rows) -> np.ndarray:
+def item_pace(groups: Groups, rows: Rows) -> np.ndarray:
     """The same for item features, by what all features of an item move together.
 
     On the item side vectors also pull at each other, so that many at full length would run away.
@@ -59,4 +59,4 @@ def item_pace(groups: Groups, sharing: float, rows: Rows) -> np.ndarray:
     together = np.bincount(rows.owner, rows.value**2, rows.size)
     largest = np.ones(len(groups.owners))
     np.maximum.at(largest, rows.column, together[rows.owner])
-    return (1 / (largest * np.maximum(groups.owners, 1) ** sharing)).astype(np.float32)
+    return (1 / (largest * np.maximum(groups.owners, 1) ** groups.sharing)).astype(np.float32)

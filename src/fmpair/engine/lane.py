@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fmpair.engine import plan
 from fmpair.engine.draws import GOLDEN, MASK, mixed, stream
 from fmpair.engine.kernel import Attributes, Query, Step, Tables, run_cell
 from fmpair.engine.lists import Rule, room_for, run_lists, with_paces
@@ -85,12 +86,14 @@ def _lists(state: State, epoch: int, rate: float, taken: np.ndarray) -> Callable
         edges = np.array([0, last - first])
         if settings.negatives == "adaptive":
             edges = pieces(last - first, events, int(block[1] - block[0]))
-        logs, steps = 0.0, 0
+        logs, steps, shown = 0.0, 0, state.shown
         for a, b in zip(edges[:-1] + offset, edges[1:] + offset) if first < last else ():
+            sampler = _sampler(state, row, column)
+            sampler = sampler._replace(shown_start=shown.start, shown_item=shown.column)
             loss, done, draws = run_lists(
                 (first, last), (a, b), block, np.uint64(draws), work, tables, _query(state, row),
-                _attributes(state, row), _sampler(state, row, column), step, state.pull,
-                sums[row], rule, taken, room, width,
+                _attributes(state, row), sampler, step, state.pull, sums[row], rule, taken, room,
+                width,
             )  # fmt: skip
             logs, steps = logs + loss, steps + done
         return logs, steps
@@ -104,16 +107,18 @@ def _rule(state: State) -> Rule:
     items = int((problem.drawn | (state.events.times > 0)).sum())
     return Rule(
         LOSSES.index(settings.loss), settings.candidates, np.float32(sharpness), items,
-        settings.own_share,
+        (settings.own_share, settings.own_share + settings.shown_share),
     )  # fmt: skip
 
 
 def _sampler(state: State, copy: int, column: int) -> Sampler:
     """The negatives of an item block, as seen with a cell's copy of the shared tables."""
     settings, deal, tables = state.settings, state.deal, state.parameters
+    assert deal is not None
+    if settings.negatives == "batch":
+        return state.samplers[column]._replace(other=plan.batch(deal, copy, column))
     if settings.negatives != "adaptive":
         return state.samplers[column]
-    assert deal is not None
     block = slice(deal.item_edge[column], deal.item_edge[column + 1])
     vectors, constants = tables.items[block, : state.factors], tables.item_bias[block]
     if state.features:

@@ -14,7 +14,7 @@ from numba import njit
 
 from fmpair.engine.kernel import FAST, build_item
 from fmpair.engine.list_rows import list_dots, list_squares, list_step
-from fmpair.engine.losses import MARGIN, ONE, WARP, ZERO, weigh
+from fmpair.engine.losses import MARGIN, ONE, WARP, ZERO, correct, urgency, weigh
 from fmpair.engine.pace import (
     Sums,
     hold_list,
@@ -28,7 +28,14 @@ from fmpair.engine.pace import (
     turn_sides,
 )
 from fmpair.engine.rows import aligned, assign, dot, gather, padded
-from fmpair.engine.sampling import draw_list, draw_own, list_own, weigh_factors
+from fmpair.engine.sampling import (
+    draw_list,
+    draw_shares,
+    list_own,
+    list_shown,
+    release,
+    weigh_factors,
+)
 
 SHORTEST = np.float32(1e-12)  # squared length of a vector that cosines divide by
 
@@ -37,14 +44,15 @@ class Rule(NamedTuple):
     """What a step does. loss: a number of `engine.losses`; candidates: at most so many.
 
     sharpness: 1 / temperature of cosines, 0 for products; items: how many there are in all blocks.
-    own_share: of the candidates, how many are items of the user's other events.
+    shares: of the candidates, how many are items of the user's other events, and how many are such
+    or were shown to the user and not chosen.
     """
 
     loss: int
     candidates: int
     sharpness: np.float32
     items: int
-    own_share: float
+    shares: tuple[float, float]
 
 
 class Room(NamedTuple):
@@ -52,9 +60,10 @@ class Room(NamedTuple):
 
     scratch: 0 the query, from 1 on the item sides, then their weighted sum, then zeros.
     places: 1, 2, ...: where the sides stand. constant, square: of the sides, the latter squared
-    lengths. coef: of an item's vector in the user's way. along, own: of the query and of the side
-    itself in an item's way. chances: see sampling.weigh_factors. mine: the items of the user at
-    work, as many as a block has.
+    lengths; constants make way for corrected scores. coef: of an item's vector in the user's way.
+    along, own: of the query and of the side itself in an item's way. chances: see
+    sampling.weigh_factors. mine, shown: the items that the user at work has, and those shown to
+    that user, as many as a block has.
     pace, held, norm, ways: see `pace`; None where all rows of a table go alike.
     """
 
@@ -71,6 +80,7 @@ class Room(NamedTuple):
     keep: np.ndarray
     chances: np.ndarray
     mine: np.ndarray
+    shown: np.ndarray
     pace: np.ndarray | None = None
     held: np.ndarray | None = None
     norm: np.ndarray | None = None
@@ -84,8 +94,8 @@ def room_for(candidates: int, factors: int, items: int) -> Room:
     numbers = (np.ones(size, np.float32) for _ in range(8))
     places = np.arange(1, size + 1, dtype=np.int32)
     chances = np.zeros(factors + 1, np.float32)
-    mine = np.zeros(items, np.int32)
-    return Room(scratch, places, np.zeros(size, np.int32), *numbers, chances, mine)
+    mine, shown = np.zeros(items, np.int32), np.zeros(items, np.int32)
+    return Room(scratch, places, np.zeros(size, np.int32), *numbers, chances, mine, shown)
 
 
 def with_paces(room: Room, sums: Sums) -> Room:
@@ -153,10 +163,10 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
     # As in run_cell, fields are taken out of their tuples once.
     run_user, run_start, event_item, visits, weight = work
     users, items, item_bias = tables
-    accept, other, order, spread, depth = sampler
+    accept, other, order, spread, depth, log_chance, shown_start, shown_item = sampler
     (scratch, places, member, score, constant, slope, square, coef, along, own, keep, chances,
-     mine, pace, held, norm, ways) = room  # fmt: skip
-    loss, most, sharpness, all_items, own_share = rule
+     mine, shown, pace, held, norm, ways) = room  # fmt: skip
+    loss, most, sharpness, all_items, shares = rule
     user_pull, item_pull = pull
     user_sums, item_sums, q_sums, a_sums, mean, bias = sums
     if query is not None:
@@ -175,6 +185,7 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
         run = span[0] + r % (span[1] - span[0])
         start, stop = np.int64(run_start[run]), np.int64(run_start[run + 1])
         had = list_own(event_item, start, stop, first_item, taken, mine)
+        offered = list_shown(shown_start, shown_item, run, shown)
         free, u = count - had, np.int64(run_user[run])
         for e in range(start, stop if free > 0 else start):
             for _ in range(1 if len(visits) == 0 else np.int64(visits[e])):
@@ -191,13 +202,13 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
                 weigh_factors(scratch, order, spread, chances)
                 if sharpness > ZERO or item_sums is not None:
                     query_square = dot(scratch, 0, scratch, 0, width) + SHORTEST
-                member[0], known = event_item[e], 0
-                if own_share > 0:
-                    state, known = draw_own(state, mine, had, member, most, own_share)
-                size = 1 + known + (most if loss == WARP else min(most - known, free))
-                state = draw_list(state, np.uint64(count), taken, loss == WARP, member, 1 + known,
-                                  size, first_item, accept, other, order, chances, scratch,
-                                  depth)  # fmt: skip
+                member[0], fresh, known = event_item[e], 1, 1
+                if shares[1] > 0:
+                    state, fresh, known = draw_shares(state, most, shares, mine, had, shown,
+                                                      offered, member)  # fmt: skip
+                state, size = draw_list(state, np.uint64(count), taken, loss == WARP, member, fresh,
+                                        known, most, free, first_item, accept, other, order,
+                                        chances, scratch, depth)  # fmt: skip
                 # All are scored at once; WARP scores until one stands too high.
                 tries = 0
                 for n in range(size if loss == WARP else 1):
@@ -225,9 +236,9 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
                         continue
                     size, member[1], score[1], square[1] = 2, member[n], score[n], square[n]
                     assign(scratch, 2, scratch, tries + 1, width)
-                    rank = (all_items - 1) // tries
-                    strength = np.float32(math.log1p(rank) / math.log1p(all_items - 1))
-                logs += strength * weigh(loss, score, slope, size)
+                    strength = urgency(all_items, tries)
+                correct(score, constant, log_chance, member, first_item, size)
+                logs += strength * weigh(loss, constant, slope, size)
                 if len(weight) > 0:
                     strength *= weight[e]
                 pull_back = settle(sharpness, score, slope, square, query_square, strength, coef,
@@ -258,6 +269,5 @@ def run_lists(span, walk, block, state, work, tables, query, attributes, sampler
                                p_column, p_value, width)  # fmt: skip
                     move_query(scratch, q_table, q_sums, mean, q_rate, q_keep, q_moves, c, c_end,
                                c_column, c_value, width)  # fmt: skip
-        for e in range(start, stop):
-            taken[event_item[e] - first_item] = 0
+        release(event_item, start, stop, first_item, taken)
     return logs, steps, state

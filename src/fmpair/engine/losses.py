@@ -23,6 +23,21 @@ ONE, ZERO = np.float32(1.0), np.float32(0.0)
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
+def correct(score, corrected, log_chance, member, first_item, size):
+    """Into corrected the scores, less log_chance by item of the block where that is not empty."""
+    for m in range(size):
+        corrected[m] = score[m]
+    for m in range(size if len(log_chance) > 0 else 0):
+        corrected[m] -= log_chance[member[m] - first_item]
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def urgency(items, tries):
+    """What WARP makes of finding a candidate after so many tries: more, the higher it must rank."""
+    return np.float32(math.log1p((items - 1) // tries) / math.log1p(items - 1))
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
 def weigh(loss, score, slope, size):
     """slope[m] = -d loss / d score[m], the chosen item's first, of `size` items; the loss."""
     if loss == SOFTMAX:

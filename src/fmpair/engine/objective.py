@@ -15,7 +15,8 @@ class Choice:
     """One step's data: user u, the chosen item and the candidates, and the features of each side.
 
     query, sides: (columns, values) of the query, and of each item. weight: of the event;
-    urgency: what WARP makes of how easily a candidate was found.
+    urgency: what WARP makes of how easily a candidate was found. off: of each item, what is taken
+    off its score in the loss, because so often it is drawn; empty for nothing.
     """
 
     u: int
@@ -24,6 +25,7 @@ class Choice:
     sides: tuple[tuple[np.ndarray, np.ndarray], ...]
     weight: float = 1.0
     urgency: float = 1.0
+    off: tuple[float, ...] = ()
 
     @property
     def i(self) -> int:
@@ -60,7 +62,7 @@ def scores(parameters: Parameters, choice: Choice, settings: Settings) -> np.nda
 
 def loss(parameters: Parameters, choice: Choice, settings: Settings) -> float:
     """What a step makes small, for an event of weight one."""
-    f = scores(parameters, choice, settings)
+    f = scores(parameters, choice, settings) - np.array(choice.off or 0.0)
     if settings.loss == "softmax":
         return float(np.logaddexp.reduce(f) - f[0])
     if settings.loss == "logistic":
@@ -88,7 +90,7 @@ def ascent(
 ) -> dict[tuple[str, int], np.ndarray]:
     """-d loss / d(row) for every row the loss depends on, by (table, row)."""
     out: dict[tuple[str, int], np.ndarray] = {}
-    f = scores(parameters, choice, settings)
+    f = scores(parameters, choice, settings) - np.array(choice.off or 0.0)
     q = query_side(parameters, choice)
     cosine = settings.temperature > 0
     for slope, item, side in zip(slopes(f, settings.loss), choice.items, choice.sides):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from fmpair.arrays import Rows, starts, tally
+from fmpair.arrays import Rows, group_rows, starts, tally
 from fmpair.engine.draws import high, low, scramble, stream
 from fmpair.engine.problem import Problem
 
@@ -24,6 +24,7 @@ LEAST_ITEMS = 64  # a block must leave a choice of negatives
 LEAST_EVENTS = 16_000  # a cell must outweigh the cost of starting it
 LEAST_RUN = 2  # events of a user in a cell, on average, beyond the first blocks
 FIRST_BLOCKS, MOST_BLOCKS = 8, 64
+NOTHING_SHOWN = Rows(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 
 class Events(NamedTuple):
@@ -152,8 +153,7 @@ def deal(
     activity = np.diff(events.start)
     user_at, user_block = _dealt(activity, activity > 0, blocks, rng)
     item_at, item_block = _dealt(events.times, events.drawn | (events.times > 0), blocks, rng)
-    position = np.empty(len(item_at), np.int32)
-    position[item_at] = np.arange(len(item_at), dtype=np.int32)
+    position = places(item_at)
     item_edge = np.searchsorted(item_block[item_at], np.arange(blocks + 1))
     user_edge = np.searchsorted(user_block[user_at], np.arange(blocks + 1))
     counts = np.zeros((2, blocks * blocks), np.int64)
@@ -176,6 +176,47 @@ def deal(
 
     list(each(place, range(blocks)))
     return Deal(user_at, item_at, item_edge, cell, run_user, run_start, item, event)
+
+
+def places(at: np.ndarray) -> np.ndarray:
+    """The position of each id, given the id at each position."""
+    place = np.empty_like(at)
+    place[at] = np.arange(len(at), dtype=at.dtype)
+    return place
+
+
+def batch(deal: Deal, user_block: int, item_block: int) -> np.ndarray:
+    """int32: the item of every event of a cell, counted from the block's first."""
+    first, end = deal.run_start[deal.cell[user_block * deal.blocks + item_block :][:2]]
+    return deal.item[first:end] - np.int32(deal.item_edge[item_block])
+
+
+def with_unchosen(problem: Problem) -> Problem:
+    """The problem without shown items that their users have an event with."""
+    if problem.shown is None:
+        return problem
+    shown, owner = problem.shown, problem.shown.owner
+    chosen = np.isin((owner << 32) | shown.column, (problem.user.astype(int) << 32) | problem.item)
+    kept = group_rows(owner[~chosen], shown.column[~chosen], shown.size)
+    return problem._replace(shown=kept)
+
+
+def shown_by_run(deal: Deal, shown: Rows | None) -> Rows:
+    """Per run the positions of the items its user was shown, of the run's block, ascending.
+
+    shown: rows of users. Without rows at all where nothing is known.
+    """
+    if shown is None:
+        return NOTHING_SHOWN
+    position = places(deal.item_at)[shown.column]
+    block = np.searchsorted(deal.item_edge, position, side="right") - 1
+    blocks = np.repeat(np.arange(deal.blocks**2) % deal.blocks, np.diff(deal.cell))
+    key = deal.run_user.astype(np.int64) * deal.blocks + blocks
+    wanted = places(deal.user_at)[shown.owner].astype(np.int64) * deal.blocks + block
+    order = np.argsort(key)
+    run = order[np.minimum(np.searchsorted(key, wanted, sorter=order), len(key) - 1)]
+    found = (block < deal.blocks) & (key[run] == wanted)
+    return group_rows(run[found], position[found], len(key))
 
 
 def _dealt(

@@ -9,7 +9,7 @@ import numpy as np
 from fmpair.arrays import Rows
 
 POSITIVES = ("permutation", "bootstrap", "user")
-NEGATIVES = ("uniform", "popularity", "adaptive")
+NEGATIVES = ("uniform", "popularity", "batch", "adaptive")
 LOSSES = ("bpr", "hinge", "logistic", "softmax", "warp")
 OPTIMIZERS = ("sgd", "adagrad")
 LISTED = ("softmax", "warp")  # losses that look at several candidates for each chosen item
@@ -19,13 +19,15 @@ class Groups(NamedTuple):
     """The features of a side by field. All arrays: one entry per feature.
 
     field: int32. share: float32, how much of the field's occurrences a feature has; the shares of
-    a field sum to 1. owners: float32, how many users (or items) the field's values have on average.
+    a field sum to 1. owners: float32, how many users (or items) the field's values have on average;
+    sharing: float32, the feature's steps are divided by owners to this power, see `engine.decay`.
     centred: the vectors of the feature's field are held to a mean (weighted by share) of zero.
     """
 
     field: np.ndarray
     share: np.ndarray
     owners: np.ndarray
+    sharing: np.ndarray
     centred: np.ndarray
 
 
@@ -37,6 +39,7 @@ class Problem(NamedTuple):
     drawn: bool [items], the items that may be drawn as negatives.
     contexts: rows over the query features, one per situation; user_rows: the same, one per user.
     item_rows: rows over the item features, one per item.
+    shown: rows over the items, one per user: what was shown and maybe not chosen; None: unknown.
     """
 
     user: np.ndarray
@@ -50,6 +53,7 @@ class Problem(NamedTuple):
     item_rows: Rows
     query_groups: Groups
     item_groups: Groups
+    shown: Rows | None = None
 
     @property
     def users(self) -> int:
@@ -94,7 +98,8 @@ class Settings(NamedTuple):
     temperature: 0 scores by products, above it by cosines divided by it; there are no biases then.
     negatives: one of NEGATIVES; power: of an item's count, for popularity; rank_share: mean rank of
     adaptive negatives, as a share of the items. own_share: of the candidates, how many are items of
-    the user's other events. sharing: how much shorter the steps of shared values are, see `decay`.
+    the user's other events; shown_share: such as were shown and not chosen. correction: scores
+    are taken less the logarithm of how often their items are drawn.
     optimizer: one of OPTIMIZERS, see `engine.pace`. pull: None where all are 1.
     """
 
@@ -122,17 +127,24 @@ class Settings(NamedTuple):
     power: float = 0.25
     rank_share: float = 0.2
     own_share: float = 0.0
-    sharing: float = 0.0
+    shown_share: float = 0.0
+    correction: bool = False
     optimizer: str = "sgd"
     pull: Pull | None = None
 
     @property
     def in_plain_pairs(self) -> bool:
         """Whether the quick kernel of pairs will do."""
-        others = self.temperature or self.own_share or self.optimizer != "sgd" or self.pull
-        return self.loss == "bpr" and self.negatives == "uniform" and not others
+        others = self.temperature or self.own_share or self.shown_share
+        paced = self.optimizer != "sgd" or self.pull
+        return self.loss == "bpr" and self.negatives == "uniform" and not (others or paced)
 
     @property
     def has_bias(self) -> bool:
         """Whether items have constants that are learned."""
         return self.learn_bias and not self.temperature
+
+    @property
+    def drawn_power(self) -> float:
+        """How often items are drawn follows their number of events to this power."""
+        return self.power if self.negatives == "popularity" else 1.0

@@ -17,12 +17,12 @@ from fmpair.arrays import Rows
 from fmpair.engine import plan, sampling
 from fmpair.engine.decay import centre, decay, item_pace, query_pace
 from fmpair.engine.draws import GOLDEN, MASK, mixed, stream
-from fmpair.engine.objective import Choice, ascent, item_side, loss, query_side
+from fmpair.engine.objective import Choice, item_side, loss, query_side
 from fmpair.engine.pace import Sums, first_sums
 from fmpair.engine.problem import Parameters, Problem, Settings
+from fmpair.engine.reference_step import take_step
 
 TRIES = 32
-ROWS = {"item_bias": "items", "feature_bias": "features"}  # whose row a bias is a part of
 
 
 @dataclass
@@ -40,7 +40,8 @@ class State:
 def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State:
     """Training that starts from the given parameters."""
     copy = Parameters(*(np.array(table, np.float64) for table in parameters))
-    state = State(problem, settings, plan.by_user(problem, numbered=True), copy)
+    events = plan.by_user(problem, numbered=True)
+    state = State(plan.with_unchosen(problem), settings, events, copy)
     if settings.optimizer == "adagrad":
         state.sums = first_sums(copy, settings, np.float64)
     return state
@@ -54,10 +55,8 @@ def epoch(state: State, number: int, rate: float) -> float:
     losses: list[float] = []
     settings, problem = _with_decays(state), state.problem
     paces = {
-        "query": query_pace(
-            problem.query_groups, settings.sharing, problem.contexts, problem.user_rows
-        ),
-        "features": item_pace(problem.item_groups, settings.sharing, problem.item_rows),
+        "query": query_pace(problem.query_groups, problem.contexts, problem.user_rows),
+        "features": item_pace(problem.item_groups, problem.item_rows),
     }
     for turn in range(blocks):
         copies, sums, moves = [], [], []
@@ -96,70 +95,6 @@ def snapshot(state: State) -> Parameters:
     return Parameters(*(table.astype(np.float32) for table in state.parameters))
 
 
-def take_step(
-    parameters: Parameters, choice: Choice, settings: Settings, rate: float, paces: dict,
-    sums: Sums | None = None,
-) -> None:  # fmt: skip
-    """theta <- theta + rate * (weight * ascent - lambda * theta), all rows at once.
-
-    paces: step lengths of the features of each side, by row. sums: of AdaGrad, which then divides
-    the rate. Regularisation takes no more of a row than there is.
-    """
-    strength = choice.weight * choice.urgency
-    ways = {place: strength * w for place, w in ascent(parameters, choice, settings).items()}
-    if sums:
-        _add_squares(sums, ways)
-    for (table, row), way in ways.items():
-        decay, speed = _decay_and_speed(settings, table, row, row == choice.i)
-        home = ROWS.get(table, table)
-        step = rate * speed * paces.get(home, _Ones())[row]
-        if sums:
-            step /= math.sqrt(getattr(sums, home)[row])
-        target = getattr(parameters, table)
-        held = min(step * _due(choice, table, row) * decay, 1.0)
-        target[row] += step * way - held * target[row]
-
-
-def _add_squares(sums: Sums, ways: dict[tuple[str, int], np.ndarray]) -> None:
-    """AdaGrad: the mean square of every row's gradient, its bias (if it has one) included."""
-    for (table, row), way in ways.items():
-        counts = sums.bias if table in ROWS else 1.0
-        getattr(sums, ROWS.get(table, table))[row] += counts * sums.mean * np.square(way).sum()
-
-
-def _due(choice: Choice, table: str, row: int) -> float:
-    """The share of its regularisation a row is due: n candidates share that of one."""
-    if table in ("users", "query"):
-        return 1.0
-    if table in ("items", "item_bias"):
-        has = [item == row for item in choice.items]
-    else:
-        has = [row in side[0] for side in choice.sides]
-    return min(has[0] + sum(has[1:]) / (len(has) - 1), 1.0)
-
-
-class _Ones:
-    """The pace of ids: one for every row."""
-
-    def __getitem__(self, row: int) -> float:
-        return 1.0
-
-
-def _decay_and_speed(settings: Settings, table: str, row: int, positive: bool) -> tuple:
-    """Regularisation and relative rate of one row."""
-    if table == "query":
-        return settings.query[row], settings.feature_rate
-    if table in ("features", "feature_bias"):
-        moves = table == "features" or settings.learn_bias
-        return settings.features[row], settings.feature_rate * moves
-    if table == "item_bias":
-        return settings.bias, settings.item_rate if settings.learn_bias else 0.0
-    pull = getattr(settings.pull, table)[row] if settings.pull else 1.0
-    if table == "users":
-        return settings.user * pull, settings.user_rate
-    return pull * (settings.positive if positive else settings.negative), settings.item_rate
-
-
 def _choices(
     state: State, block: int, item_block: int, number: int, tables: Parameters | None = None
 ) -> Iterator[Choice]:
@@ -174,7 +109,8 @@ def _choices(
     if first == last or edge == end:
         return
     draws = Draws(stream(settings.seed, number, cell), problem, deal.item_at[edge:end], settings)
-    draws.count_popularity(state.events.times)
+    draws.count(state.events.times, plan.batch(deal, block, item_block))
+    shown_by_run = _shown(state)
     offset = (draws.next() >> 32) * (last - first) >> 32
     events = int(deal.run_start[last] - deal.run_start[first])
     fresh = set(sampling.pieces(last - first, events, end - edge)[:-1].tolist())
@@ -184,12 +120,24 @@ def _choices(
         run = first + (r + offset) % (last - first)
         slots = range(int(deal.run_start[run]), int(deal.run_start[run + 1]))
         mine = list(dict.fromkeys(int(deal.item[e]) - edge for e in slots))
+        shown = [place - edge for place in shown_by_run.get(run, ())]
         user = int(deal.user_at[deal.run_user[run]])
         for e in slots if len(mine) < end - edge else ():
             event = int(deal.event[e])
             for _ in range(int(visits[event]) if len(visits) else 1):
                 item = int(deal.item_at[deal.item[e]])
-                yield draws.candidates(tables, _choice(problem, user, item, event), mine)
+                choice = draws.corrected(_choice(problem, user, item, event))
+                yield draws.candidates(tables, choice, mine, shown)
+
+
+def _shown(state: State) -> dict[int, list[int]]:
+    """By run the positions of items that its user was shown and did not choose."""
+    assert state.deal is not None
+    found: dict[int, list[int]] = {}
+    rows = plan.shown_by_run(state.deal, state.problem.shown)
+    for run, place in zip(rows.owner, rows.column) if len(rows.start) else ():
+        found.setdefault(int(run), []).append(int(place))
+    return found
 
 
 def _choice(problem: Problem, user: int, item: int, event: int) -> Choice:
@@ -216,10 +164,10 @@ class Draws:
         self.state = (self.state + GOLDEN) & MASK
         return mixed(self.state)
 
-    def count_popularity(self, times: np.ndarray) -> None:
-        self.accept, self.other = sampling.alias_table(
-            times[self.items].astype(float) ** self.settings.power
-        )
+    def count(self, times: np.ndarray, batch: np.ndarray) -> None:
+        """times: of every item; batch: the items of the cell's events, by number in the block."""
+        self.times, self.batch = times, batch
+        self.accept, self.other = sampling.alias_table(times[self.items] ** self.settings.power)
 
     def order(self, tables: Parameters) -> None:
         """Adaptive: order the items anew by every factor."""
@@ -227,17 +175,21 @@ class Draws:
         vectors, constants = np.array([p for p, _ in sides]), np.array([b for _, b in sides])
         self.ordered = sampling.ordering(vectors, constants, self.settings)
 
-    def candidates(self, tables: Parameters, choice: Choice, mine: list[int]) -> Choice:
+    def candidates(
+        self, tables: Parameters, choice: Choice, mine: list[int], shown: list[int]
+    ) -> Choice:
         """The choice with its candidates: distinct and unseen, or for WARP the first too good.
 
-        mine: the user's items, which this shuffles.
+        mine, shown: the user's items, and those shown to the user; this shuffles both.
         """
         taken = set(mine)
         settings, q = self.settings, query_side(tables, choice)
         if settings.loss != "warp":
-            choice = self.with_own(choice, mine)
-            used, more = set(taken), settings.candidates + 1 - len(choice.items)
-            for _ in range(min(more, len(self.items) - len(taken))):
+            known = self.known(choice, mine, shown)
+            for j in known:
+                choice = self.extended(choice, j)
+            used, more = taken | set(known), settings.candidates - len(known)
+            for _ in range(min(more, len(self.items) - len(used))):
                 j = self.unseen(used, q)
                 used.add(j)
                 choice = self.extended(choice, j)
@@ -251,23 +203,36 @@ class Draws:
                 return replace(tried, urgency=math.log1p(rank) / math.log1p(everything - 1))
         return choice
 
-    def with_own(self, choice: Choice, mine: list[int]) -> Choice:
-        """The choice with candidates among the user's other items, where the settings ask so."""
-        settings, chosen = self.settings, choice.i
-        if not settings.own_share:
-            return choice
-        wanted = int(settings.candidates * settings.own_share + (self.next() >> 32) / 2**32)
-        for n in range(min(wanted, len(mine))):
-            place = n + ((self.next() >> 32) * (len(mine) - n) >> 32)
-            mine[n], mine[place] = mine[place], mine[n]
-            if self.items[mine[n]] != chosen:
-                choice = self.extended(choice, mine[n])
-        return choice
+    def known(self, choice: Choice, mine: list[int], shown: list[int]) -> list[int]:
+        """Candidates among the user's other items and those shown, where the settings ask so."""
+        settings, most = self.settings, self.settings.candidates
+        shares = settings.own_share + settings.shown_share
+        if not shares:
+            return []
+        chance = (self.next() >> 32) / 2**32  # rounds both up or down
+        own = int(most * settings.own_share + chance)
+        found = self.some(mine, own) + self.some(shown, int(most * shares + chance) - own)
+        return [j for j in found if self.items[j] != choice.i]
+
+    def some(self, listed: list[int], wanted: int) -> list[int]:
+        """So many of the listed, or all; the list is shuffled."""
+        for n in range(min(wanted, len(listed))):
+            place = n + ((self.next() >> 32) * (len(listed) - n) >> 32)
+            listed[n], listed[place] = listed[place], listed[n]
+        return listed[:wanted]
 
     def extended(self, choice: Choice, j: int) -> Choice:
         item = int(self.items[j])
         side = _row(self.problem.item_rows, item)
-        return replace(choice, items=(*choice.items, item), sides=(*choice.sides, side))
+        longer = replace(choice, items=(*choice.items, item), sides=(*choice.sides, side))
+        return self.corrected(longer)
+
+    def corrected(self, choice: Choice) -> Choice:
+        """The choice with what is taken off the scores, where the settings ask so."""
+        if not self.settings.correction:
+            return choice
+        off = sampling.log_chances(self.times[list(choice.items)], self.settings)
+        return replace(choice, off=tuple(off.tolist()))
 
     def unseen(self, taken: set[int], q: np.ndarray) -> int:
         """A number not taken: tried at random, then the next free one."""
@@ -288,6 +253,8 @@ class Draws:
         slot = upper * count >> 32
         if self.settings.negatives == "uniform":
             return slot
+        if self.settings.negatives == "batch":
+            return int(self.batch[upper * len(self.batch) >> 32])
         if self.settings.negatives == "popularity":
             return slot if lower <= self.accept[slot] else int(self.other[slot])
         assert self.ordered.order is not None

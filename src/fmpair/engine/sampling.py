@@ -1,7 +1,8 @@
-"""Where negatives come from, inside a block of items: uniform, by popularity, or adaptive.
+"""Where negatives come from, inside a block of items: uniform, by popularity, batch, or adaptive.
 
-Popularity draws from an alias table. Adaptive (Rendle and Freudenthaler 2014) draws a factor that
-matters to the query, and an item that stands high by that factor: one the query now likes.
+Popularity draws from an alias table, batch an event of the cell. Adaptive (Rendle and Freudenthaler
+2014) draws a factor that matters to the query, and an item that stands high by that factor: one the
+query now likes.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ HALF = 1 / 2**32  # one unit of half a draw, as a share
 class Sampler(NamedTuple):
     """The negatives of one block; all None: uniform.
 
-    accept: uint32, other: int32 [items]: an alias table. order: int32 [factors + 1, items], the
-    items by each factor, lowest first, the last by their constants; spread: float32 [factors + 1],
-    standard deviations. depth: (mean rank, share of ranks inside the block).
+    accept: uint32, other: int32 [items]: an alias table; other alone: the items of a cell's events,
+    one of which is drawn. order: int32 [factors + 1, items], the items by each factor, lowest
+    first, the last by their constants; spread: float32 [factors + 1], standard deviations.
+    depth: (mean rank, share of ranks inside the block). log_chance: float32 [items], logarithms of
+    how often each is drawn, up to a constant, where scores are corrected by them; else empty.
+    shown_start, shown_item: see plan.shown_by_run; empty where nothing shown is drawn.
     """
 
     accept: np.ndarray | None = None
@@ -34,6 +38,9 @@ class Sampler(NamedTuple):
     order: np.ndarray | None = None
     spread: np.ndarray | None = None
     depth: tuple[float, float] = (1.0, 1.0)
+    log_chance: np.ndarray = np.zeros(0, np.float32)
+    shown_start: np.ndarray = np.zeros(0, np.int64)
+    shown_item: np.ndarray = np.zeros(0, np.int32)
 
 
 def alias_table(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -48,11 +55,20 @@ def alias_table(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def samplers(deal: Deal, times: np.ndarray, settings: Settings) -> list[Sampler]:
     """The sampler of every item block as it stands until the next deal; times: [items]."""
-    if settings.negatives != "popularity":
-        return [Sampler()] * settings.blocks
-    weight = times[deal.item_at].astype(np.float64) ** settings.power
-    edges = deal.item_edge
-    return [Sampler(*alias_table(weight[a:b])) for a, b in zip(edges[:-1], edges[1:])]
+    found, edges = [], deal.item_edge
+    for a, b in zip(edges[:-1], edges[1:]):
+        own, sampler = times[deal.item_at[a:b]], Sampler()
+        if settings.negatives == "popularity":
+            sampler = Sampler(*alias_table(own**settings.drawn_power))
+        if settings.correction:
+            sampler = sampler._replace(log_chance=log_chances(own, settings))
+        found.append(sampler)
+    return found
+
+
+def log_chances(times: np.ndarray, settings: Settings) -> np.ndarray:
+    """Logarithms of how often items with so many events are drawn, up to a constant: float32."""
+    return (settings.drawn_power * np.log(np.maximum(times, 1))).astype(np.float32)
 
 
 @njit(cache=True, nogil=True)
@@ -128,6 +144,8 @@ def pick(draw, count, accept, other, order, chances, scratch, depth):
     if accept is not None:
         j = high(draw, count)
         return j if np.uint32(draw & np.uint64(0xFFFFFFFF)) <= accept[j] else np.int64(other[j])
+    if other is not None:
+        return np.int64(other[high(draw, np.uint64(len(other)))])
     if order is not None:
         last = order.shape[0] - 1
         goal = np.float32(np.float64(draw >> np.uint64(32)) * HALF) * chances[last]
@@ -173,43 +191,78 @@ def list_own(item, start, end, first_item, taken, mine):
 
 
 @njit(nogil=True, cache=True)
-def draw_own(state, mine, count, member, most, share):
-    """Put about `share` of `most` items of `mine` into member[1:], distinct and not the chosen one.
+def release(item, start, end, first_item, taken):
+    """Mark a run's items as free again."""
+    for e in range(start, end):
+        taken[item[e] - first_item] = 0
 
-    Returns (new state, how many). A broken number is rounded up or down by chance.
+
+@njit(nogil=True, cache=True)
+def list_shown(start, item, run, shown):
+    """List the items of its block that a run's user was shown; how many there are."""
+    if len(start) == 0:
+        return np.int64(0)
+    first, end = start[run], start[run + 1]
+    for e in range(first, end):
+        shown[e - first] = item[e]
+    return end - first
+
+
+@njit(nogil=True, cache=True)
+def draw_known(state, listed, count, wanted, member, first):
+    """Put `wanted` of the `count` listed items into member[first:], but for the chosen one.
+
+    Returns (new state, how many were put). They are distinct; `listed` is shuffled.
     """
-    state += GOLDEN
-    wanted = np.int64(most * share + np.float64(scramble(state) >> np.uint64(32)) * HALF)
     drawn = 0
     for n in range(min(wanted, count)):
         state += GOLDEN
         place = n + high(scramble(state), np.uint64(count - n))
-        mine[n], mine[place] = mine[place], mine[n]
-        if mine[n] != member[0]:
+        listed[n], listed[place] = listed[place], listed[n]
+        if listed[n] != member[0]:
+            member[first + drawn] = listed[n]
             drawn += 1
-            member[drawn] = mine[n]
     return state, drawn
 
 
 @njit(nogil=True, cache=True)
-def draw_list(state, count, taken, blind, member, first, size, first_item, accept, other, order,
-              chances, scratch, depth):  # fmt: skip
-    """Fill member[first:size] with items from first_item on: distinct unseen ones, or, blind, any.
+def draw_shares(state, most, shares, mine, had, shown, offered, member):
+    """Fill member[1:] with own items and then shown ones, about these shares of `most`.
 
-    Returns the new state.
+    shares: of own ones, and of both together. Broken numbers are rounded up or down by chance, both
+    by the same. Returns (new state, where shown ones begin, where they end).
     """
+    state += GOLDEN
+    chance = np.float64(scramble(state) >> np.uint64(32)) * HALF
+    wanted, both = np.int64(most * shares[0] + chance), np.int64(most * shares[1] + chance)
+    state, own = draw_known(state, mine, had, wanted, member, 1)
+    state, more = draw_known(state, shown, offered, both - wanted, member, 1 + own)
+    return state, 1 + own, 1 + own + more
+
+
+@njit(nogil=True, cache=True)
+def draw_list(state, count, taken, blind, member, fresh, first, most, free, first_item, accept,
+              other, order, chances, scratch, depth):  # fmt: skip
+    """Fill member[first:] up to member[most] with distinct items not taken, or, blind, any items.
+
+    free: how many are not taken; member[fresh:first] are of them, and are not drawn again. Items
+    count from first_item on. Returns (new state, the size of the list).
+    """
+    size = first + (most if blind else min(most + 1 - first, free + fresh - first))
+    for m in range(fresh, first):
+        taken[member[m] - first_item] = 1
     for m in range(first, size):
         if blind:
             state += GOLDEN
             j = pick(scramble(state), count, accept, other, order, chances, scratch, depth)
         else:
-            if accept is None and order is None:
+            if other is None and order is None:
                 state, j = draw_negative(state, count, taken)
             else:
                 state, j = draw_unseen(state, count, taken, accept, other, order, chances, scratch,
                                        depth)  # fmt: skip
             taken[j] = 1
         member[m] = first_item + j
-    for m in range(first, size if not blind else first):
+    for m in range(fresh, size if not blind else fresh):
         taken[member[m] - first_item] = 0
-    return state
+    return state, size

@@ -14,6 +14,7 @@ import polars as pl
 
 from fmpair.config.experiment import Source, Step
 from fmpair.config.shape import function_of
+from fmpair.config.source import TABLES
 from fmpair.data import Dataset, catalog
 from fmpair.data import split as splitting
 from fmpair.data.fingerprint import fingerprint
@@ -43,7 +44,7 @@ def prepare(source: Source, steps: Sequence[Step], split: Step) -> Bench:
 
 def source_files(source: Source) -> list[str]:
     """The files or folders the events are read from, tables of attributes among them."""
-    given = (source.options.get(name) for name in ("users", "items"))
+    given = (source.options.get(name) for name in TABLES)
     tables = [table.get("path") if isinstance(table, dict) else table for table in given]
     named = [source.path, source.train, source.validation, source.test, *tables]
     found = [str(path) for path in named if isinstance(path, str | Path)]

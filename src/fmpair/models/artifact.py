@@ -57,6 +57,7 @@ def save(model: Model, path: str | Path) -> None:
         "recipe": catalog.signature(type(model.recipe)),
         "options": option.plain(model.recipe),
         "frame": model.frame_kind,
+        "damping": 0.0 if isinstance(model, Ranker) else model.damping,
         "whole": space.whole,
         "fields": [_described(encoder) for encoder in encoders],
     }
@@ -131,7 +132,8 @@ def _model(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Model:
         return Ranker(space, recipe.restore(arrays, space, seen), seen, recipe, kind)
     parameters = Parameters(*(tensors[name] for name in Parameters._fields))
     rows = {name: rows_from(tensors, name) for name in ROWS}
-    return Recommender(space, parameters, recipe=recipe, frame_kind=kind, **rows)
+    damping = header.get("damping", 0.0)
+    return Recommender(space, parameters, recipe=recipe, frame_kind=kind, damping=damping, **rows)
 
 
 def _recipe(header: dict[str, Any]) -> Any:

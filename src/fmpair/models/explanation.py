@@ -28,6 +28,8 @@ def explain_terms(model: Recommender, queries: Queries, item: int) -> pl.DataFra
         for a in range(len(item_names))
         for b in range(a + 1, len(item_names))
     ]
+    if model.damping:
+        terms.append(("", "damping", -float(model.taken_off[item])))
     terms.sort(key=lambda term: -abs(term[2]))
     schema = {"query": pl.String, "item": pl.String, "value": pl.Float64}
     return pl.DataFrame(terms, schema=schema, orient="row")

@@ -47,7 +47,8 @@ class FMPair:
     positives: how events are visited: each once (permutation), drawn (bootstrap), or a user
         drawn and then one of their events (user).
     negatives: how items the user has no event with are drawn: each alike (uniform), by their
-        number of events (popularity), or those the model now ranks high (adaptive).
+        number of events (popularity), as items of events learned at the same time (batch), or
+        those the model now ranks high (adaptive).
     loss: what is learned from: pairs (bpr, hinge), each item for itself (logistic), the chosen
         item among several (softmax), the first of several that ranks too high (warp).
     candidates: how many negatives softmax and warp look at for each event; the others take one.
@@ -56,11 +57,18 @@ class FMPair:
     rank_share: mean rank of adaptive negatives, as a share of the items.
     own_share: share of the negatives that are items of the user's other events; above 0 it is
         learned which of their own items users come back to.
-    sharing: steps of a value that n users (items) share are divided by n to this power; 1 suits
-        fields that say little and would else do harm, 0 those that matter.
+    sharing: steps of a value that n users (items) share are divided by n to this power. None
+        takes it from the data: as far as the field stands for users (1 for what is known of
+        them, 0 for a context that changes freely), and 0.5 for attributes of items.
+    shown_share: share of the negatives that are items the user was shown and did not choose, as
+        far as the data say; see `Dataset.with_shown`.
+    correction: whether softmax takes the logarithm of how often an item is drawn off its score;
+        popularity and batch then no longer work against popular items.
     weights: how an event's weight counts: log (1 + ln w from 1 on), linear, none; relative to
         the mean, and at most ten times it.
     item_bias: whether items have a constant of their own.
+    damping: share of what popularity adds to the scores that is taken off when items are ranked;
+        learning does not know of it, see `Recommender.damped`.
     fields: options by column, see `Field`; normalize: all features of a row sum to one.
     threads: None uses all cores; the model does not depend on it. seed: of all draws.
     blocks: B of the strata plan, None chooses by the size of the data.
@@ -81,9 +89,12 @@ class FMPair:
     power: float = 0.25
     rank_share: float = 0.2
     own_share: float = 0.0
-    sharing: float = 0.0
+    sharing: float | None = None
+    shown_share: float = 0.0
+    correction: bool = False
     weights: str = "log"
     item_bias: bool = True
+    damping: float = 0.0
     fields: Mapping[str, Any] = field(default_factory=dict)
     normalize: bool = False
     threads: int | None = None
@@ -106,10 +117,22 @@ class FMPair:
         option.not_negative("power", self.power)
         option.positive("rank_share", self.rank_share)
         option.not_negative("own_share", self.own_share)
-        option.not_negative("sharing", self.sharing)
-        if self.own_share > (self.loss != "warp"):
-            raise OptionError("own_share must be at most 1, and 0 with the loss warp")
+        if self.sharing is not None:
+            option.not_negative("sharing", self.sharing)
+        option.not_negative("shown_share", self.shown_share)
+        shares = self.own_share + self.shown_share
+        if shares > (self.loss != "warp"):
+            raise OptionError(
+                "own_share and shown_share must be at most 1 together, and 0 with the loss warp"
+            )
+        corrects = self.loss == "softmax" and self.negatives in ("popularity", "batch")
+        if self.correction and (shares or not corrects):
+            raise OptionError(
+                "correction is of the loss softmax with negatives by popularity or batch, and no "
+                "own_share or shown_share: they are not drawn by number of events"
+            )
         option.one_of("weights", self.weights, WEIGHTS)
+        option.number("damping", self.damping)
         option.whole("seed", self.seed, 0)
         for name in ("threads", "blocks"):
             if getattr(self, name) is not None:

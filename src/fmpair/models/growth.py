@@ -69,13 +69,16 @@ def _learned(
     if epochs is not None:
         whole("epochs", epochs, 1)
     recipe = model.recipe if epochs is None else replace(model.recipe, epochs=epochs)
+    if not len(data.shown):  # what was shown before need not be said again
+        recipe = replace(recipe, shown_share=0.0)
     space = model.space.extend(data)
     data = _renumbered(data, space)
     grown = _grown(model, space, data)
     problem = _problem(model, recipe, space, data, grown)
     first, kind = grown.parameters, model.frame_kind
     *_, last = learn(recipe, space, problem, first, grown.seen, kind, users_only)
-    return last.recommender().replaced(recipe=model.recipe), first
+    learned = last.recommender().replaced(recipe=model.recipe, damping=model.damping)
+    return learned, first
 
 
 def _renumbered(data: Dataset, space: FeatureSpace) -> Dataset:

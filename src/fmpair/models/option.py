@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from fmpair.errors import OptionError, listing, unknown
 from fmpair.features.field import field_from
 
 Recipe = TypeVar("Recipe")
+BY_COLUMN = ("fields", "regularization")  # options that may name columns
 GROUPS = ("user", "item", "negative", "bias", "context", "user_features", "item_features")
 
 
@@ -27,6 +28,11 @@ def positive(name: str, value: Any) -> None:
 def not_negative(name: str, value: Any) -> None:
     if not (_is_number(value) and math.isfinite(value) and value >= 0):
         raise OptionError(f"{name} must be a number of at least 0, not {value!r}")
+
+
+def number(name: str, value: Any) -> None:
+    if not (_is_number(value) and math.isfinite(value)):
+        raise OptionError(f"{name} must be a number, not {value!r}")
 
 
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
@@ -67,6 +73,16 @@ def recipe(kind: type[Recipe], options: Mapping[str, Any]) -> Recipe:
 def field_options(field: Any) -> dict[str, Any]:
     """A field's options as plain values."""
     return asdict(field_from(field))
+
+
+def without_columns(options: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:
+    """The options less what those by column say of columns that are gone."""
+    return {
+        name: {column: one for column, one in value.items() if column not in gone}
+        if name in BY_COLUMN and isinstance(value, Mapping)
+        else value
+        for name, value in options.items()
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -218,6 +218,13 @@ class Ranker:
                 "terms": "what a score is made of"}[name]  # fmt: skip
         raise OptionError(f"{type(self.recipe).__name__} cannot tell {what}")
 
+    def damped(self, damping: float) -> Ranker:
+        """Refused: there is no constant per item that popularity could be taken from."""
+        raise OptionError(
+            f"{type(self.recipe).__name__} cannot be damped: its scores are no product of vectors "
+            "with a constant per item"
+        )
+
     # As every fitted model
 
     @property

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows
+from fmpair.arrays import Rows, tally
 from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.engine.problem import Parameters
 from fmpair.features import FeatureSpace
-from fmpair.models import listing, similarity
+from fmpair.models import listing, option, similarity
+from fmpair.models.damping import popular_part
 from fmpair.models.explanation import explain_terms
 from fmpair.models.query import (
     Queries,
@@ -34,7 +35,7 @@ class Recommender:
     """A fitted model: everything needed to recommend, explain, go on learning, and be saved.
 
     parameters: the learned tables; user_rows, item_rows: the attributes of known users and items;
-    seen: per user the items of the training events.
+    seen: per user the items of the training events. damping: see `damped`.
     """
 
     space: FeatureSpace
@@ -44,6 +45,7 @@ class Recommender:
     seen: Rows
     recipe: Any
     frame_kind: str = "polars"
+    damping: float = 0.0
 
     def __repr__(self) -> str:
         context = f", context {', '.join(self.space.context)}" if self.space.context else ""
@@ -76,6 +78,11 @@ class Recommender:
 
     @cached_property
     def item_constants(self) -> np.ndarray:
+        """float32 [items]: what is learned of the item alone, less the damping."""
+        return self.learned_constants - self.taken_off
+
+    @cached_property
+    def learned_constants(self) -> np.ndarray:
         """float32 [items]: bias, the attributes' biases, and the item side's inner pairs."""
         p = self.parameters
         bias = p.item_bias + self.item_rows.dot(p.feature_bias[:, None])[:, 0]
@@ -84,6 +91,21 @@ class Recommender:
         alone = (p.items * p.items).sum(axis=1) + own
         pairs = 0.5 * ((self.item_vectors * self.item_vectors).sum(axis=1) - alone)
         return (bias + pairs).astype(np.float32)
+
+    @cached_property
+    def taken_off(self) -> np.ndarray:
+        """float32 [items]: what damping takes off the constants."""
+        if not self.damping:
+            return np.zeros_like(self.learned_constants)
+        usual = self.item_vectors @ usual_user(self.user_vectors, self.seen)
+        times = tally(self.seen.column, len(usual), self.seen.value)
+        part = popular_part(usual + self.learned_constants, times)
+        return np.float32(self.damping) * part
+
+    @property
+    def user_vectors(self) -> np.ndarray:
+        """float32 [users, factors]: the user's vector plus those of their attributes."""
+        return self.parameters.users + self.user_rows.dot(self.parameters.query)
 
     def query_vectors(self, queries: Any, *, unknown: str = "features") -> np.ndarray:
         """float32 [queries, factors] of a frame with a user column and any context columns."""
@@ -161,8 +183,7 @@ class Recommender:
     def similar_users(self, user: Any, n: int = 10) -> Any:
         """The n users nearest by angle, attributes included: a frame (user, similarity, rank)."""
         number = self.user_number(user)
-        vectors = self.parameters.users + self.user_rows.dot(self.parameters.query)
-        found = similarity.nearest(vectors, number, n)
+        found = similarity.nearest(self.user_vectors, number, n)
         return from_polars(similarity.as_frame("user", self.space.users, found), self.frame_kind)
 
     def explain(
@@ -174,6 +195,15 @@ class Recommender:
         queries = queries_of(self, frame, unknown="error", user_features=user_features)
         terms = explain_terms(self, queries, self.item_number(item))
         return from_polars(terms, self.frame_kind)
+
+    def damped(self, damping: float) -> Recommender:
+        """With a share of what popularity adds to the scores taken off: less popular lists.
+
+        damping: 0 leaves the scores as learned, 1 takes off all that popularity adds, below 0
+        popular items rise. No vector changes, and so neither does what is similar.
+        """
+        option.number("damping", damping)
+        return self.replaced(damping=float(damping))
 
     # Going on
 

@@ -68,7 +68,7 @@ def rounds(
         learned = settle_cold(learner.parameters(), data.seen)
         return Recommender(
             space, learned, problem.user_rows, problem.item_rows, data.seen, learner.recipe,
-            data.frame_kind,
+            data.frame_kind, recipe.damping,
         )  # fmt: skip
 
     for number in range(1, recipe.epochs + 1):

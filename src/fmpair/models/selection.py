@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -107,8 +107,4 @@ class FMPairSelected(FMPair):
         """The plain recipe and the data of a trial, without a word about the hidden columns."""
         gone = {*hidden, *(columns_of(data)[key][1] for key in hidden)}
         own = {f.name: getattr(self, f.name) for f in fields(FMPair)}
-        own["fields"] = {name: f for name, f in self.fields.items() if name not in gone}
-        if isinstance(self.regularization, Mapping):
-            kept = {k: v for k, v in self.regularization.items() if k not in gone}
-            own["regularization"] = kept
-        return FMPair(**own), without_columns(data, hidden)
+        return FMPair(**option.without_columns(own, gone)), without_columns(data, hidden)

@@ -11,6 +11,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, tally
 from fmpair.data import Dataset
+from fmpair.data.shown import shown_rows
 from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.features import FeatureSpace, Side, situations
 from fmpair.models.groups import item_groups, query_groups
@@ -84,9 +85,8 @@ def learn(
         learned = settle_cold(cpu.snapshot(state), had)
         if recipe.temperature is not None:
             learned = with_unit_sides(learned, problem.item_rows)
-        return Recommender(
-            space, learned, problem.user_rows, problem.item_rows, had, recipe, frame_kind
-        )
+        rows = (problem.user_rows, problem.item_rows, had)
+        return Recommender(space, learned, *rows, recipe, frame_kind, recipe.damping)
 
     def epochs() -> Iterator[Epoch]:
         nonlocal reached
@@ -123,6 +123,11 @@ def problem_of(recipe: FMPair, space: FeatureSpace, data: Dataset) -> Problem:
     """The data as an engine wants them."""
     from fmpair.engine.problem import Problem
 
+    if recipe.shown_share and not len(data.shown):
+        raise OptionError(
+            f"shown_share is {recipe.shown_share:g}, but the data do not say what was shown: give "
+            "a table of users and items as shown=..., or use the filter dislikes"
+        )
     contexts, situation = situations(space, data)
     drawn = tally(data.item, len(space.items)) > 0
     user_rows = space.user_rows(data.user_table, len(space.users))
@@ -130,8 +135,9 @@ def problem_of(recipe: FMPair, space: FeatureSpace, data: Dataset) -> Problem:
     return Problem(
         data.user, data.item, event_weights(recipe, data), np.broadcast_to(False, len(data)), drawn,
         situation, contexts, user_rows, item_rows,
-        query_groups(space.query, user_rows, data.user, contexts, situation),
-        item_groups(space.item, item_rows, data.item),
+        query_groups(space.query, user_rows, data.user, contexts, situation, recipe.sharing),
+        item_groups(space.item, item_rows, data.item, recipe.sharing),
+        shown_rows(data) if recipe.shown_share else None,
     )  # fmt: skip
 
 
@@ -195,8 +201,9 @@ def settings_of(
         threads=recipe.threads or all_threads(), learn_bias=recipe.item_bias, loss=recipe.loss,
         candidates=recipe.candidates if recipe.loss in LISTED else 1,
         temperature=recipe.temperature or 0.0, negatives=recipe.negatives, power=recipe.power,
-        rank_share=recipe.rank_share, own_share=recipe.own_share, sharing=recipe.sharing,
-        optimizer=recipe.optimizer, pull=pull_of(recipe.regularization_power, problem, seen),
+        rank_share=recipe.rank_share, own_share=recipe.own_share,
+        shown_share=recipe.shown_share, correction=recipe.correction, optimizer=recipe.optimizer,
+        pull=pull_of(recipe.regularization_power, problem, seen),
         **own,
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from fmpair.experiment.results import Results
-from fmpair.report.comparison import lower_is_better
+from fmpair.report.contest import lower_is_better
 from fmpair.report.number import NOTHING, figure, metric_title, percent, seconds
 from fmpair.report.sheet import Cell, Sheet
 from fmpair.report.tables import model_order, plus_minus

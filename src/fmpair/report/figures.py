@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from fmpair.experiment.results import Results
-from fmpair.report.comparison import Table, lower_is_better
+from fmpair.report.comparison import Table
+from fmpair.report.contest import lower_is_better
 from fmpair.report.number import figure as figure_text
 from fmpair.report.number import metric_title, slug
 from fmpair.report.sheet import Figure

@@ -17,7 +17,7 @@ def merged(runs: Mapping[str, Results]) -> Results:
     """The runs, by name, as one: their models side by side under the protocols all of them have.
 
     How to compare is as in the first run. A model's name that two runs have gets the run's name.
-    Nothing else of the runs is kept: no views, curves or trials.
+    Nothing else of the runs is kept: no views, curves, trials or tables of fields.
     """
     if len(runs) < 2:
         raise DataError("name two runs or more to compare")
@@ -39,7 +39,7 @@ def merged(runs: Mapping[str, Results]) -> Results:
         found[0],
         experiment=replace(
             first, name=" and ".join(runs), models=models, protocols=kept, metrics=tuple(metrics),
-            compare=replace(chosen, metric=metric, baseline=baseline),
+            compare=replace(chosen, metric=metric, baseline=baseline), ablations=(),
         ),
         cells=pl.concat([part.cells for part in parts]),
         values=pl.concat([part.values for part in parts]),

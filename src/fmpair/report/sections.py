@@ -14,6 +14,7 @@ from fmpair.experiment.results import Results
 from fmpair.report import conduct, figures, style, tables
 from fmpair.report.comparison import Table
 from fmpair.report.facts import facts
+from fmpair.report.fields import fields_sheets
 from fmpair.report.sheet import Figure, Section, Sheet
 
 ORDER = ("command", "began", "ended", "seconds", "peak_mb", "seeds", "versions", "machine")
@@ -24,6 +25,7 @@ def sections(results: Results, found: list[Table]) -> list[Section]:
     """All parts that have something to show; found: a table per protocol."""
     parts = [
         *(_result(results, table) for table in found),
+        *(_fields(table) for table in found),
         *(_views(results, table) for table in found),
         _learning(results), _tuning(results), _times(results), _failures(results),
         *_boxes(results),
@@ -59,6 +61,10 @@ def _result(results: Results, table: Table) -> Section:
     drawn = tuple(figures.bars(results, table)) if style.available() else ()
     sheets = (tables.main_sheet(table), tables.details_sheet(table))
     return Section(f"Results: {table.label}", (), drawn, sheets)
+
+
+def _fields(table: Table) -> Section:
+    return Section(f"Which fields help: {table.label}", sheets=tuple(fields_sheets(table)))
 
 
 def _views(results: Results, table: Table) -> Section:

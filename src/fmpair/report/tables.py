@@ -8,7 +8,8 @@ from typing import Any
 import polars as pl
 
 from fmpair.experiment.results import Results
-from fmpair.report.comparison import Table, has_a_winner, lower_is_better
+from fmpair.report.comparison import Table
+from fmpair.report.contest import has_a_winner, lower_is_better
 from fmpair.report.number import (
     NO_BREAK,
     figure,

@@ -8,19 +8,21 @@ from typing import Any
 from fmpair.experiment.results import Results
 from fmpair.report.comparison import Table, comparison
 from fmpair.report.conduct import times_sheet
+from fmpair.report.fields import fields_sheets
 from fmpair.report.sheet import Cell, Sheet
 from fmpair.report.tables import P_VALUE, main_sheet
 from fmpair.report.verdict import verdict
 
 
 def terminal(results: Results) -> Any:
-    """A table per protocol with the training time of each model, and the verdict."""
+    """A table per protocol with the training time of each model, those of fields, the verdict."""
     from rich.console import Group
     from rich.text import Text
 
     found = [comparison(results, label) for label in results.experiment.protocols]
     times = {row[0].text: row[1].text for row in times_sheet(results).rows}
     shown = [_table(table, times) for table in found if len(table.rows)]
+    shown += [_fields(sheet) for table in found for sheet in fields_sheets(table)]
     lines = [Text(verdict(found[0]))] if found else []
     return Group(*shown, *lines)
 
@@ -53,6 +55,12 @@ def _table(table: Table, times: dict[str, str]) -> Any:
         for row in sheet.rows
     )
     return rich_table(Sheet(sheet.name, f" {sheet.title}", columns, rows, sheet.data))
+
+
+def _fields(sheet: Sheet) -> Any:
+    """Without the relative differences, which the page has."""
+    rows = tuple(tuple(replace(cell, detail="") for cell in row) for row in sheet.rows)
+    return rich_table(replace(sheet, title=f" {sheet.title}", rows=rows))
 
 
 def _cell(cell: Cell) -> Any:

@@ -1,0 +1,38 @@
+import os
+
+import pytest
+
+from fmpair.config.experiment import Source, Step
+from fmpair.config.header import header_of
+from fmpair.data import catalog
+from fmpair.experiment.prepare import prepare
+
+WORLD = Source(generate={"users": 20, "items": 10, "events": 200})
+
+
+def columns(data):
+    return data.context, tuple(data.user_table.columns), tuple(data.item_table.columns)
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        [],
+        [Step("merge_duplicates")],
+        [Step("merge_duplicates", {"context": False})],
+        [Step("leaked", {"column": "genre"})],
+        [Step("merge_duplicates", {"context": False}), Step("leaked", {"column": "tags"})],
+    ],
+)
+def test_the_header_tells_the_columns_that_the_filters_leave(filters):
+    header = header_of(WORLD, filters)
+    data = prepare(WORLD, filters, Step("holdout")).data
+    assert (header.context, header.users, header.items) == columns(data)
+    assert set(data.columns.columns) - {"weight"} == set(header.events)
+
+
+@pytest.mark.skipif(not os.environ.get("FMPAIR_DATA"), reason="needs FMPAIR_DATA")
+@pytest.mark.parametrize("name", ["ml-100k", "frappe-cfm", "depaul-movie"])
+def test_the_header_of_a_public_set_has_the_columns_of_its_events(name):
+    header = header_of(Source(set=name))
+    assert (header.context, header.users, header.items) == columns(catalog.load(name))
