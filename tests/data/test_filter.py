@@ -18,6 +18,7 @@ from fmpair.data.filter import (
     merge_duplicates,
     sampled,
     shuffled,
+    thinned,
 )
 from fmpair.errors import DataError, OptionError
 
@@ -140,6 +141,30 @@ def test_a_sample_has_so_many_events_in_their_order(pairs, count):
 def test_a_sample_of_nothing_is_refused():
     with pytest.raises(OptionError, match="count must be at least 1"):
         sampled(RATED, 0)
+
+
+@given(PAIRS, st.integers(1, 9), st.integers(0, 5))
+def test_a_thinned_set_has_at_most_so_many_events_of_each_user(pairs, most, seed):
+    frame = pl.DataFrame(pairs, schema=["user", "item"], orient="row").with_row_index("rating")
+    data = Dataset.from_frame(frame)
+    left = thinned(data, most, seed=seed)
+    had, has = (np.bincount(one.user, minlength=len(data.users)) for one in (data, left))
+    assert (has == np.minimum(had, most)).all()
+    assert left.columns["rating"].is_sorted() and left.columns["rating"].is_unique().all()
+
+
+def test_thinning_one_domain_leaves_the_others_alone():
+    domain = ["books", "music"] * 6
+    data = Dataset.from_frame({"user": [1] * 12, "item": list(range(12)), "domain": domain})
+    left = thinned(data, 2, "books")
+    assert left.columns["domain"].value_counts().sort("domain").rows() == [
+        ("books", 2),
+        ("music", 6),
+    ]
+    others = [thinned(data, 2, "books", seed).item.tolist() for seed in range(9)]
+    assert len(set(map(tuple, others))) > 1, "which stay is drawn"
+    with pytest.raises(OptionError, match="most must be at least 1"):
+        thinned(data, 0)
 
 
 def test_a_leaked_attribute_of_items_stands_in_every_event_as_context():

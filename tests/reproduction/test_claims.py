@@ -58,6 +58,15 @@ def test_other_domains_must_help_as_features_and_harm_as_samples(mixed, verdict)
     assert verdicts(found)[5] == verdict
 
 
+def test_users_with_few_events_are_told_beside_the_claim_and_do_not_decide_it():
+    level = {"Target only": 0.10, "All domains": 0.08, "FM-Pair-CD": 0.10}
+    found = {f"table4-{name}-clean": judged("Target only", level) for name in ("books", "music")}
+    few = judged("Target only", {**level, "FM-Pair-CD": 0.12})
+    claim = claims({**found, "ablation-sparse-music-5": few})[4]
+    assert "Music, CD, at most 5 events a user 0.1200 against 0.1000" in claim.clean.text
+    assert claim.verdict == "does not hold" and claim.legacy is None
+
+
 @pytest.mark.parametrize(("bend", "verdict"), [(0.0, "holds"), (1e-6, "does not hold")])
 def test_cost_is_linear_where_a_straight_line_fits(bend, verdict):
     assert verdicts({"complexity-xing": by_factors(0.001, bend=bend)})[6] == verdict

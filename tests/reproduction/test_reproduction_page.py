@@ -5,7 +5,7 @@ from paper_runs import by_factors, judged, timed
 
 from fmpair.reproduction.page import sections, write, write_page
 from fmpair.reproduction.paper import TABLE2, TABLE3, TABLE4
-from fmpair.reproduction.tables import beside_sheet
+from fmpair.reproduction.tables import beside_sheet, sparse_sheet
 
 METHODS = {"Most-Popular": 0.1168, "FM-Map": 0.07, "BPR-MF": 0.2237, "FM-Pair": 0.2266}
 
@@ -61,6 +61,22 @@ def test_the_page_and_its_images_are_written(found, tmp_path):
 def test_the_same_results_give_the_same_page(found, tmp_path):
     first = write_page(found, tmp_path / "a").read_bytes()
     assert first == write_page(found, tmp_path / "b").read_bytes()
+
+
+def test_thinned_targets_stand_above_the_whole_one():
+    means = {"Target only": 0.2, "All domains": 0.1, "FM-Pair-CD": 0.3}
+    whole = {name: 2 * mean for name, mean in means.items()}
+    runs = {
+        "ablation-sparse-music-5": judged("Target only", means),
+        "table4-music-clean": judged("Target only", whole),
+    }
+    sheet = sparse_sheet(runs)
+    shown = [[cell.text for cell in row[:6]] for row in sheet.rows]
+    assert shown == [
+        ["Music", "5", "0.2000", "0.1000", ".001", "0.3000"],
+        ["Music", "no limit", "0.4000", "0.2000", ".001", "0.6000"],
+    ]
+    assert sparse_sheet({"table4-music-clean": judged("Target only", whole)}) is None
 
 
 def test_the_leak_is_told_with_its_numbers(found):

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from fmpair.data.attribute import in_domain
 from fmpair.data.dataset import STANDARD, Dataset
+from fmpair.data.histories import histories
 from fmpair.errors import DataError, OptionError, unknown
 
 
@@ -86,6 +88,19 @@ def sampled(data: Dataset, count: int, seed: int = 0) -> Dataset:
         raise OptionError(f"count must be at least 1, not {count}")
     rows = np.random.default_rng(seed).permutation(len(data))[:count]
     return data.take(np.sort(rows)).compact()
+
+
+def thinned(data: Dataset, most: int, domain: str | None = None, seed: int = 0) -> Dataset:
+    """At most so many events of each user, drawn at random, in the order they had.
+
+    domain: thin the events of this domain only, and keep all others: users who are new to it.
+    """
+    if most < 1:
+        raise OptionError(f"most must be at least 1, not {most}")
+    thin = np.ones(len(data), bool) if domain is None else in_domain(data, domain)
+    order = np.random.default_rng(seed).permutation(np.flatnonzero(thin))
+    own = histories(data.user, order)
+    return data.take(np.sort(np.concatenate([own.row[own.later < most], np.flatnonzero(~thin)])))
 
 
 def leaked(data: Dataset, column: str) -> Dataset:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fmpair.reproduction.contest import Contest, contest, factor, told
 from fmpair.reproduction.line import contexts, factors, line
-from fmpair.reproduction.paper import DOMAINS, SETS
+from fmpair.reproduction.paper import DOMAINS, FEW, SETS
 from fmpair.reproduction.summary import Summary
 
 Found = Mapping[str, Summary]  # by the name of the experiment
@@ -126,7 +126,21 @@ def _domains(found: Found, protocol: str) -> Finding | None:
     holds &= all(one.base_better for one in mixed.values())
     named = {f"{name}, CD": one for name, one in crossed.items()}
     named |= {f"{name}, All": one for name, one in mixed.items()}
+    if protocol == CLEAN:
+        named |= _thinned(found)
     return _finding(holds, "against target only", named)
+
+
+def _thinned(found: Found) -> dict[str, Contest]:
+    """FM-Pair-CD where users have few events of the target domain, as the paper's had."""
+    made = {
+        f"{title}, CD, at most {most} events a user": contest(
+            found.get(f"ablation-sparse-{name}-{most}"), "FM-Pair-CD"
+        )
+        for name, title in DOMAINS.items()
+        for most in FEW
+    }
+    return {name: one for name, one in made.items() if one is not None}
 
 
 def _linear(found: Found, protocol: str) -> Finding | None:

@@ -11,6 +11,7 @@ RECALL, MRR = "recall@10", "mrr@10"
 SETS = {"movielens": "MovieLens", "frappe": "Frappe", "amazon": "Amazon", "xing": "XING"}
 CONTEXTS = {"frappe": "Frappe", "movielens": "MovieLens", "leak": "MovieLens, the leak"}
 DOMAINS = {"books": "Books", "music": "Music"}
+FEW = (3, 5, 10)  # the most events of a user in the target domain, where it is thinned
 
 
 class Printed(NamedTuple):

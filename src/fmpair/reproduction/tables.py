@@ -12,10 +12,14 @@ from fmpair.report.sheet import Cell, Sheet
 from fmpair.report.tables import plus_minus
 from fmpair.reproduction.claims import CLEAN, FULL, LEGACY, Claim, Found
 from fmpair.reproduction.line import Line
-from fmpair.reproduction.paper import SETS, TABLE1, Printed
+from fmpair.reproduction.paper import DOMAINS, FEW, RECALL, SETS, TABLE1, Printed
 from fmpair.reproduction.summary import Summary
 
 BESIDE = ("Model", "Paper", "Legacy", "p", "Clean", "p", "Clean, all items", "p")
+SPARSE = (
+    "Target", "Events a user, at most", "Target only", "All domains", "p", "FM-Pair-CD", "p",
+    "Target only, all items", "FM-Pair-CD, all items", "p",
+)  # fmt: skip
 NOTES = (
     "Mean ± standard deviation over folds and seeds. Bold: the best of a column.",
     "p: paired randomisation test against {}, corrected by Holm.",
@@ -98,6 +102,30 @@ def plain_sheet(name: str, title: str, found: Summary, metrics: Sequence[str]) -
     frame = pl.concat([table.rows for table in found.tables.values()])
     note = NOTES[1].format(found.experiment.compare.baseline)
     return Sheet(name, title, tuple(columns), tuple(map(tuple, rows)), frame, 1, (NOTES[0], note))
+
+
+def sparse_sheet(found: Found) -> Sheet | None:
+    """Recall@10 with and without other domains, by how many events users have in the target."""
+    rows, frames = [], []
+    for name, title in DOMAINS.items():
+        runs = {str(most): found.get(f"ablation-sparse-{name}-{most}") for most in FEW}
+        for most, run in {**runs, "no limit": found.get(f"table4-{name}-{CLEAN}")}.items():
+            if run is None or not any(runs.values()):
+                continue
+            target, mixed, crossed = (
+                [_cells(run.row(model, RECALL, label)) for label in (None, FULL)]
+                for model in ("Target only", "All domains", "FM-Pair-CD")
+            )
+            rows.append((Cell(title), Cell(most), target[0][0], *mixed[0], *crossed[0],
+                         target[1][0], *crossed[1]))  # fmt: skip
+            frames += [table.rows.with_columns(pl.lit(title).alias("target"),
+                                               pl.lit(most).alias("most"))
+                       for table in run.tables.values()]  # fmt: skip
+    if not rows:
+        return None
+    notes = (NOTES[0].replace("column", "row"), NOTES[1].format("Target only"))
+    return Sheet("sparse", "Recall@10, by events in the target domain", SPARSE, tuple(rows),
+                 pl.concat(frames), 2, notes)  # fmt: skip
 
 
 def lines_sheet(lines: Mapping[str, Line]) -> Sheet:
