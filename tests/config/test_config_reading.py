@@ -453,6 +453,19 @@ views: [context:dya]
     ]
 
 
+def test_fields_may_be_named_with_their_side_or_be_the_source_of_a_domain(file):
+    file("user,item,hour,domain\na,x,1,books\na,y,2,songs\n", "c.csv")
+    text = """\
+data: {path: c.csv, domain: domain, context: [hour]}
+models:
+  - {kind: fm-pair, fields: {context.hour: {scale: 2}, user.hour: {}}}
+  - {kind: fm-pair-cd, target: books, fields: {source_songs: {start: 0.1}}}
+"""
+    assert mistakes(file(text), check=validate) == [
+        "a.yaml:3: models.0.fields: unknown column 'user.hour'. Did you mean 'hour'? Known: hour"
+    ]
+
+
 def test_the_columns_of_the_data_section_are_looked_up_first(file):
     file(CLICKS, "c.csv")
     text = "data: {path: c.csv, user: uidd, item: app, ignore: [dy]}\nmodels: [popularity]\n"

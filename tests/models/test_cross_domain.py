@@ -71,6 +71,12 @@ def test_source_items_are_worth_a_share_or_one():
     np.testing.assert_allclose(share.user_rows.value, 0.25)
 
 
+def test_what_source_items_are_worth_holds_beside_other_options_of_their_field():
+    options = {**OPTIONS, "epochs": 1, "fields": {"source_songs": {"start": 0.1}}}
+    model = FMPairCD(**options, most=4, value="binary").fit(taste_across())
+    assert set(model.user_rows.value.tolist()) == {1.0}
+
+
 def test_at_most_so_many_items_of_a_source_become_features():
     model = FMPairCD(**{**OPTIONS, "epochs": 1}, most=3).fit(taste_across())
     assert np.diff(model.user_rows.start).max() == 3

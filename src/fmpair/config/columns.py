@@ -12,6 +12,7 @@ from fmpair.config.syntax import KeyPath
 from fmpair.data.dataset import STANDARD
 from fmpair.errors import FmpairError, unknown
 from fmpair.evaluation.views import CONTEXT
+from fmpair.features.domains import SOURCE
 from fmpair.metrics import Metric
 from fmpair.metrics.metric import ERRORS
 
@@ -84,13 +85,25 @@ def _model(model: Candidate, header: Header) -> list[Mistake]:
         ("context", "context column", model.context, header.context),
         ("user_fields", "user attribute", model.user_fields, header.users),
         ("item_fields", "item attribute", model.item_fields, header.items),
-        ("fields", "column", tuple(model.options.get("fields") or ()),
-         (*header.context, *header.users, *header.items)),
-    )  # fmt: skip
-    return [
+    )
+    found = [
         mistake
         for key, what, wanted, known in sides
         for mistake in _absent((*at, key), what, wanted or (), known)
+    ]
+    columns = (*header.context, *header.users, *header.items)
+    return found + _absent((*at, "fields"), "column", _fields(model, header), columns)
+
+
+def _fields(model: Candidate, header: Header) -> list[str]:
+    """The columns that options by column name, less sides (`item.city`) and sources of domains."""
+    sides = {"context": header.context, "user": header.users, "item": header.items}
+    right = {f"{side}.{name}" for side, names in sides.items() for name in names}
+    made = "domain" in header.events  # columns that only cross-domain models will have
+    return [
+        name
+        for name in model.options.get("fields") or ()
+        if name not in right and not (made and name.removeprefix("user.").startswith(SOURCE))
     ]
 
 

@@ -11,6 +11,7 @@ from fmpair.data import Dataset
 from fmpair.errors import DataError, OptionError, listing, unknown
 
 CHOICES = ("random", "popular", "rated")
+SOURCE = "source_"  # what the column of a source domain begins with
 
 
 def with_sources(
@@ -44,7 +45,7 @@ def with_sources(
     table = data.user_table
     for domain in sorted(d for d in domains if d != target):
         source = data.take(_where(domain_of, domain))
-        lists = _lists(data, _picked(source, most, choose, seed)).alias(f"source_{domain}")
+        lists = _lists(data, _picked(source, most, choose, seed)).alias(f"{SOURCE}{domain}")
         if lists.name in table.columns:
             raise DataError(f"the user table has a column {lists.name!r} already: rename it")
         table = table.with_columns(lists) if table.width else lists.to_frame()

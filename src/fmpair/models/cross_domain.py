@@ -14,6 +14,7 @@ from fmpair.data.attribute import in_domain
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import OptionError, listing
 from fmpair.features.domains import CHOICES, only_domain, with_sources
+from fmpair.features.field import field_from
 from fmpair.models import option
 from fmpair.models.fm_pair import FMPair
 from fmpair.models.recommender import Recommender
@@ -55,9 +56,17 @@ class FMPairCD(FMPair):
         chosen = {"most": self.most, "choose": self.choose, "seed": self.seed, "everyone": True}
         layout = with_sources(events, target, **chosen)  # type: ignore[arg-type]
         added = [name for name in layout.user_table.columns if name not in events.user_table]
-        values = {name: {"normalize": self.value == "share"} for name in added}
-        epochs = FMPair.train(replace(self, fields={**values, **self.fields}), layout)
+        epochs = FMPair.train(replace(self, fields=self._source_fields(added)), layout)
         return changed(epochs, lambda model: model.replaced(recipe=self))
+
+    def _source_fields(self, names: list[str]) -> dict[str, Any]:
+        """The fields with the value of source items, where a field does not say it itself."""
+        made = dict(self.fields)
+        for name in names:
+            field = field_from(made.get(name, {}))
+            own = self.value == "share" if field.normalize is None else field.normalize
+            made[name] = replace(field, normalize=own)
+        return made
 
 
 @dataclass(frozen=True)
