@@ -21,8 +21,9 @@ from fmpair.reproduction.provenance import provenance
 TITLE = "The paper, reproduced"
 IMAGES = "images"
 INTRODUCTION = (
-    "Made by fmpair reproduce all: nothing on this page is typed. Every table is an ordinary "
-    "experiment file of examples/paper, run by the ordinary runner.",
+    "Made by fmpair reproduce all: tables, figures and verdicts follow from its results, and only "
+    "what was tried on validation parts is told from notes. Every table is an ordinary experiment "
+    "file of examples/paper, run by the ordinary runner.",
     "Legacy is what the code behind the paper's numbers did: every rating positive, each test item "
     "against the first 1000 items of the shuffled training events that the user has not met, and "
     "the constants of that code. Clean is what the paper's text says: ratings above the user's "
