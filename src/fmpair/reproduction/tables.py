@@ -85,9 +85,25 @@ def beside_sheet(
         data.append((model, theirs and theirs.mean, *means))
     frame = pl.DataFrame(data, ["model", "paper", "legacy", "clean", "clean_all"], orient="row")
     baseline = (legacy or clean).experiment.compare.baseline  # type: ignore[union-attr]
-    notes = tuple(note.format(baseline) for note in NOTES)
+    notes = (*(note.format(baseline) for note in NOTES), *distances(frame))
     return Sheet(f"{name}-{metric.partition('@')[0]}", f"{title}, {metric_title(metric)}", BESIDE,
                  tuple(rows), frame, 1, notes)  # fmt: skip
+
+
+def distances(frame: pl.DataFrame) -> tuple[str, ...]:
+    """How models are ordered in the paper and under legacy, and how far the numbers are apart."""
+    both = frame.drop_nulls(["paper", "legacy"])
+    if len(both) < 2:
+        return ()
+    theirs, ours = (
+        ", ".join(both.sort(side, descending=True, maintain_order=True)["model"])
+        for side in ("paper", "legacy")
+    )
+    gaps = ", ".join(
+        f"{row['model']} {row['legacy'] - row['paper']:+.4f}" for row in both.iter_rows(named=True)
+    )
+    orders = f"in the paper {theirs}; under legacy {'the same' if ours == theirs else ours}"
+    return (f"Best first: {orders}. Legacy less paper: {gaps}.",)
 
 
 def plain_sheet(name: str, title: str, found: Summary, metrics: Sequence[str]) -> Sheet:
