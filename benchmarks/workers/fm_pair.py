@@ -20,14 +20,14 @@ from fmpair.engine.ranking import top as best_items
 def train(folder, factors, threads, epochs, user_columns=0, item_columns=0, context_columns=0):
     """Seconds and effective updates of each epoch, with so many attributes and contexts."""
     data = _dataset(folder, user_columns, item_columns, context_columns)
-    recipe = FMPair(factors=factors, epochs=epochs, threads=threads)
+    recipe = FMPair(loss="bpr", factors=factors, epochs=epochs, threads=threads)
     seconds = [epoch.seconds for epoch in recipe.train(data)]
     return {"seconds": seconds, "updates": [len(data)] * epochs}
 
 
 def curve(folder, factors, threads, epochs, rate, penalty, out):
     """Seconds of each epoch; after each the score's factors are written, outside the clock."""
-    recipe = FMPair(factors=factors, epochs=epochs, threads=threads, learning_rate=rate,
+    recipe = FMPair(loss="bpr", factors=factors, epochs=epochs, threads=threads, learning_rate=rate,
                     regularization=penalty)  # fmt: skip
     seconds = []
     for epoch in recipe.train(_dataset(folder)):
@@ -61,7 +61,7 @@ def top(folder, factors, n):
 def grow(folder, factors, threads, epochs):
     """Seconds of each epoch and the memory that training takes beyond the program itself."""
     user, item = zipf_events(500, 500, 20_000)
-    warm = FMPair(factors=factors, epochs=1, threads=threads)
+    warm = FMPair(loss="bpr", factors=factors, epochs=1, threads=threads)
     warm.fit(_numbered(user, item, 500, 500))
     idle = memory()[0]
     answer = train(folder, factors, threads, epochs)
@@ -72,7 +72,7 @@ def grow(folder, factors, threads, epochs):
 
 @lru_cache(maxsize=1)
 def _fitted(folder, factors):
-    return FMPair(factors=factors, epochs=3).fit(_dataset(folder))
+    return FMPair(loss="bpr", factors=factors, epochs=3).fit(_dataset(folder))
 
 
 @lru_cache(maxsize=1)

@@ -13,7 +13,7 @@ OPTIONS = {"factors": 3, "epochs": 4, "seed": 2}
 def test_it_is_fm_pair_that_is_shown_users_and_items_only():
     data = day_and_night()
     ours = BPRMF(**OPTIONS).fit(data)
-    theirs = FMPair(**OPTIONS, item_bias=False).fit(data.frame().select("user", "item"))
+    theirs = FMPair(**OPTIONS, loss="bpr", item_bias=False).fit(data.frame().select("user", "item"))
     for part, wanted in zip(ours.parameters, theirs.parameters):
         np.testing.assert_array_equal(part, wanted)
     assert ours.space.context == []

@@ -10,7 +10,6 @@ from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.features import FeatureSpace
 from fmpair.models.training import (
     DEAL_EVERY,
-    LAST_RATE,
     event_weights,
     initial,
     problem_of,
@@ -33,7 +32,7 @@ def test_context_decides_what_ranks_first():
 
 def test_by_day_every_even_item_stands_above_every_odd_one():
     # A user's own taste, held down here, might else lift an item seen at another time.
-    held_down = {"time": 0.005, "user": 0.1}
+    held_down = {"time": 0.005, "user": 0.5}
     model = FMPair(factors=4, epochs=100, seed=1, regularization=held_down).fit(day_and_night())
     listed = model.recommend(n=10, context={"time": "day"}, exclude_seen=False)
     assert (listed["item"] % 2 == 0).all()
@@ -74,7 +73,7 @@ def hand_written_bpr_mf(recipe, data):
         if (number - 1) % DEAL_EVERY == 0:
             state.deal = plan.deal(state.events, 1, recipe.seed, number)
         rate = recipe.learning_rate * (
-            1 - (1 - LAST_RATE) * (number - 1) / max(recipe.epochs - 1, 1)
+            1 - (1 - recipe.last_rate) * (number - 1) / max(recipe.epochs - 1, 1)
         )
         for pair in reference._choices(state, 0, 0, number):
             w, hi, hj = users[pair.u].copy(), items[pair.i].copy(), items[pair.j].copy()
@@ -86,7 +85,9 @@ def hand_written_bpr_mf(recipe, data):
 
 
 def test_without_features_and_bias_it_is_bpr_matrix_factorization():
-    recipe = FMPair(factors=6, epochs=7, item_bias=False, regularization=0.02, seed=5, blocks=1)
+    recipe = FMPair(
+        loss="bpr", factors=6, epochs=7, item_bias=False, regularization=0.02, seed=5, blocks=1
+    )
     data = two_tastes()
     users, items = hand_written_bpr_mf(recipe, data)
     model = recipe.fit(data)
@@ -103,9 +104,11 @@ def test_there_is_no_user_bias_and_constants_stay_small():
     assert np.abs(model.parameters.item_bias).max() < 10
 
 
-def test_the_loss_falls_and_begins_near_that_of_a_coin():
-    losses = [epoch.loss for epoch in FMPair(factors=4, epochs=30).train(two_tastes())]
-    assert losses[0] == pytest.approx(np.log(2), abs=0.1)
+@pytest.mark.parametrize(("loss", "faces"), [("bpr", 2), ("softmax", 9)])
+def test_the_loss_falls_and_begins_near_that_of_a_coin_or_die(loss, faces):
+    recipe = FMPair(loss=loss, candidates=8, factors=4, epochs=30)
+    losses = [epoch.loss for epoch in recipe.train(two_tastes())]
+    assert losses[0] == pytest.approx(np.log(faces), abs=0.1)
     assert losses[-1] < losses[0] / 2
 
 

@@ -57,7 +57,9 @@ def test_without_levels_they_do_not():
 def test_all_pairs_with_items_left_alone_is_plain_fm_pair():
     data = Dataset.from_frame(job_hunt(), leaks=["action"])
     ours = FMPairLevels(**{**OPTIONS, "epochs": 3}, unobserved=1.0).fit(data)
-    theirs = FMPair(factors=6, epochs=3).fit(Dataset.from_frame(job_hunt().drop("action")))
+    theirs = FMPair(loss="bpr", factors=6, epochs=3).fit(
+        Dataset.from_frame(job_hunt().drop("action"))
+    )
     for part, wanted in zip(ours.parameters, theirs.parameters):
         np.testing.assert_array_equal(part, wanted)
 

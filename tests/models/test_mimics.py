@@ -104,7 +104,7 @@ def test_joint_factorization_shares_the_users_of_two_relations():
     items, friends = two_tastes(), two_tastes(items=8)
     data = joined({"bought": items, "follows": friends})
     model = FMPairAll(**OPTIONS, target="bought").fit(data)
-    whole = FMPair(**OPTIONS).fit(data)
+    whole = FMPair(**OPTIONS, loss="bpr").fit(data)
     bought = [n for n, item in enumerate(whole.item_ids) if item.startswith("bought:")]
     own = whole.parameters
     by_hand = own.users @ own.items[bought].T + own.item_bias[bought]

@@ -35,7 +35,7 @@ def share_passed_over(model, shown):
     return np.mean([pair in known for pair in zip(listed["user"], listed["item"])])
 
 
-@pytest.mark.parametrize("loss", [{}, {"loss": "softmax", "candidates": 4}])
+@pytest.mark.parametrize("loss", [{"loss": "bpr"}, {"loss": "softmax", "candidates": 4}])
 def test_items_that_were_shown_and_not_chosen_fall(loss):
     events, shown = offers()
     data = Dataset.from_frame(events, shown=shown)
@@ -67,7 +67,9 @@ def test_a_pair_that_was_chosen_is_no_negative_though_it_was_shown():
 
 def test_a_model_goes_on_learning_with_and_without_what_was_shown():
     events, shown = offers()
-    model = FMPair(**SMALL, shown_share=0.3).fit(Dataset.from_frame(events, shown=shown))
+    model = FMPair(**SMALL, loss="bpr", shown_share=0.3).fit(
+        Dataset.from_frame(events, shown=shown)
+    )
     new = {"user": ["new"] * 3, "item": [1, 3, 5]}
     passed = {"user": ["new"] * 3, "item": [7, 9, 11]}
     plain = model.fold_in(new, epochs=50)
@@ -121,7 +123,8 @@ def test_a_share_of_what_was_shown_needs_data_that_say_what_was():
 @pytest.mark.parametrize("wrong", [
     {"shown_share": 1.5}, {"shown_share": -0.1}, {"shown_share": 0.6, "own_share": 0.6},
     {"shown_share": 0.1, "loss": "warp"}, {"correction": True},
-    {"correction": True, "loss": "softmax"}, {"correction": True, "negatives": "batch"},
+    {"correction": True, "loss": "softmax"},
+    {"correction": True, "loss": "bpr", "negatives": "batch"},
     {"correction": True, "loss": "softmax", "negatives": "batch", "shown_share": 0.1},
 ])  # fmt: skip
 def test_shares_and_corrections_that_make_no_sense_are_refused(wrong):

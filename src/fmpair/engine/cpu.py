@@ -161,19 +161,21 @@ def _set_rates(state: State, rate: float) -> None:
     rate = rate * settings.feature_rate
     if state.query:
         table = state.query[0].table
-        own = decay(settings.query, settings.query_threshold, table, problem.query_groups)
+        own = decay(settings.query, settings.query_threshold, table, problem.query_groups,
+                    settings.strongest)  # fmt: skip
         known = (problem.contexts, problem.user_rows)
         rates = rate * query_pace(problem.query_groups, *known)
         state.query = _with_rates(state.query, rates, own)
     if state.features:
         table = state.features[0].table
-        own = decay(settings.features, settings.feature_threshold, table, problem.item_groups)
+        own = decay(settings.features, settings.feature_threshold, table, problem.item_groups,
+                    settings.strongest)  # fmt: skip
         rates = rate * item_pace(problem.item_groups, problem.item_rows)
         state.features = _with_rates(state.features, rates, own)
 
 
 def _with_rates(copies: list[Shared], rates: np.ndarray, decay: np.ndarray) -> list[Shared]:
-    keep = (1 - rates * decay).astype(np.float32)
+    keep = np.maximum(1 - rates * decay, 0).astype(np.float32)
     return [copy._replace(rate=rates.astype(np.float32), keep=keep) for copy in copies]
 
 

@@ -7,23 +7,28 @@ import numpy as np
 from fmpair.arrays import Rows
 from fmpair.engine.problem import Groups
 
-WEAKEST, STRONGEST = 0.01, 0.5
+WEAKEST = 0.01
 
 
 def decay(
-    fixed: np.ndarray, threshold: np.ndarray, table: np.ndarray, groups: Groups
+    fixed: np.ndarray,
+    threshold: np.ndarray,
+    table: np.ndarray,
+    groups: Groups,
+    strongest: float,
 ) -> np.ndarray:
     """float32 [rows]: `fixed`, or where there is a threshold, threshold / strength of the field.
 
     The strength is the root mean square of the norms of a field's vectors. A pull of
     threshold / strength * vector has the same force at any strength: a field whose events do not
     pull harder than the threshold falls back to zero, one that does is hardly held (a group lasso).
+    strongest: what it is at most.
     """
     if not (threshold > 0).any():
         return fixed
     squares = (table.astype(np.float64) ** 2).sum(axis=1) * groups.share
     strength = np.sqrt(np.bincount(groups.field, weights=squares))[groups.field]
-    adapted = np.clip(threshold / np.maximum(strength, 1e-9), WEAKEST, STRONGEST)
+    adapted = np.clip(threshold / np.maximum(strength, 1e-9), WEAKEST, strongest)
     return np.where(threshold > 0, adapted, fixed).astype(np.float32)
 
 

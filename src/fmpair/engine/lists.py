@@ -1,4 +1,4 @@
-"""The training kernel of every loss and sampler but the default: one cell of the strata plan.
+"""The training kernel of every loss and sampler but plain pairs: one cell of the strata plan.
 
 A step is a chosen item and its candidates, all scored with the query built once. The kernel of
 plain pairs (`kernel.py`) is this one with one uniform candidate, and several times as quick at it.

@@ -91,7 +91,7 @@ class Settings(NamedTuple):
 
     user, positive, negative, bias: regularisation of the id tables; query, features: the same by
     row, float32. query_threshold, feature_threshold: by row, where above 0 the field's
-    regularisation follows its strength instead, see `engine.decay`.
+    regularisation follows its strength instead, see `engine.decay`; strongest: its upper bound.
     user_rate, item_rate, feature_rate: multiples of an epoch's learning rate; 0 freezes.
     blocks: B of the strata plan; deal_every: epochs between two deals; threads: how many work.
     loss: one of LOSSES; candidates: unchosen items per chosen one, at most.
@@ -116,6 +116,7 @@ class Settings(NamedTuple):
     features: np.ndarray
     query_threshold: np.ndarray
     feature_threshold: np.ndarray
+    strongest: float = 0.5
     user_rate: float = 1.0
     item_rate: float = 1.0
     feature_rate: float = 1.0

@@ -84,9 +84,12 @@ def epoch(state: State, number: int, rate: float) -> float:
 def _with_decays(state: State) -> Settings:
     """The settings with the regularisation of adaptive fields settled for an epoch."""
     own, tables, problem = state.settings, state.parameters, state.problem
+    most = own.strongest
     return own._replace(
-        query=decay(own.query, own.query_threshold, tables.query, problem.query_groups),
-        features=decay(own.features, own.feature_threshold, tables.features, problem.item_groups),
+        query=decay(own.query, own.query_threshold, tables.query, problem.query_groups, most),
+        features=decay(
+            own.features, own.feature_threshold, tables.features, problem.item_groups, most
+        ),
     )
 
 

@@ -43,7 +43,8 @@ class BPRMF:
         self._recipe()
 
     def _recipe(self) -> FMPair:
-        return FMPair(**{option.name: getattr(self, option.name) for option in fields(self)})
+        own = {option.name: getattr(self, option.name) for option in fields(self)}
+        return FMPair(loss="bpr", **own)
 
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""

@@ -36,6 +36,8 @@ class FMPairCD(FMPair):
     All other options are those of FM-Pair.
     """
 
+    epochs: int = 60
+    loss: str = "bpr"
     target: str | None = None
     most: int = 5
     choose: str = "random"
@@ -78,6 +80,8 @@ class FMPairAll(FMPair):
     All other options are those of FM-Pair.
     """
 
+    epochs: int = 60
+    loss: str = "bpr"
     target: str | None = None
 
     def train(self, data: Any) -> Iterator[Epoch]:
@@ -100,6 +104,8 @@ class FMPairTarget(FMPair):
     All other options are those of FM-Pair.
     """
 
+    epochs: int = 60
+    loss: str = "bpr"
     target: str | None = None
 
     def train(self, data: Any) -> Iterator[Epoch]:

@@ -15,19 +15,19 @@ from fmpair.models.training import Epoch, train
 from fmpair.models.validation import best_fit
 
 WEIGHTS = ("log", "linear", "none")
-# The paper's rate is constant, .005 on MovieLens; ours falls to a tenth, and has that mean.
 PAPER = {
-    "factors": 10, "epochs": 300, "learning_rate": 0.0091, "initial_sd": 0.1, "positives": "user",
-    "weights": "none",
+    "loss": "bpr", "factors": 10, "epochs": 300, "learning_rate": 0.005, "last_rate": 1.0,
+    "initial_sd": 0.1, "positives": "user", "weights": "none",
     "regularization": {"user": 0.0025, "item": 0.0025, "negative": 0.00025, "bias": 0.0},
 }  # fmt: skip
 FAST = {
+    "loss": "bpr",
     "factors": 32,
     "epochs": 20,
     "learning_rate": 0.2,
     "regularization": {"user": 0.02, "item": 0.01},
 }
-BEST = {"loss": "softmax", "candidates": 64, "temperature": 0.2, "initial_sd": 0.1}
+BEST = {"factors": 128}
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class FMPair:
     """FM-Pair: learns from pairs what to rank first, from ids, context and attributes.
 
     factors: length of the vectors. epochs: passes over the events.
-    learning_rate: step length; it falls in a straight line to a tenth of itself.
+    learning_rate: step length; it falls in a straight line.
+    last_rate: share of the learning rate that is left in the last epoch; 1 keeps it as it is.
     optimizer: plain steps (sgd), or those of every user, item and value divided by the root of
         its squared gradients so far (adagrad), so that what is rare goes farther.
     regularization: one number for user and item vectors, or a mapping with any of user, item,
@@ -52,11 +53,14 @@ class FMPair:
     loss: what is learned from: pairs (bpr, hinge), each item for itself (logistic), the chosen
         item among several (softmax), the first of several that ranks too high (warp).
     candidates: how many negatives softmax and warp look at for each event; the others take one.
+        None: 32; softmax takes one for every 64 items where these are more (up to 256), and a
+        tenth of them where there are few.
     temperature: None scores by products; a number by cosines divided by it, without biases.
     power: of an item's number of events, where negatives are drawn by popularity.
     rank_share: mean rank of adaptive negatives, as a share of the items.
     own_share: share of the negatives that are items of the user's other events; above 0 it is
-        learned which of their own items users come back to.
+        learned which of their own items users come back to. None takes it from the data: some
+        with softmax where users keep to a few of their items, else 0.
     sharing: steps of a value that n users (items) share are divided by n to this power. None
         takes it from the data: as far as the field stands for users (1 for what is known of
         them, 0 for a context that changes freely), and 0.5 for attributes of items.
@@ -75,20 +79,21 @@ class FMPair:
     """
 
     factors: int = 64
-    epochs: int = 60
+    epochs: int = 25
     learning_rate: float = 0.1
+    last_rate: float = 0.1
     optimizer: str = "sgd"
     regularization: float | Mapping[str, float] | None = None
     regularization_power: float = 1.0
     initial_sd: float = 0.01
     positives: str = "permutation"
     negatives: str = "uniform"
-    loss: str = "bpr"
-    candidates: int = 32
+    loss: str = "softmax"
+    candidates: int | None = None
     temperature: float | None = None
     power: float = 0.25
     rank_share: float = 0.2
-    own_share: float = 0.0
+    own_share: float | None = None
     sharing: float | None = None
     shown_share: float = 0.0
     correction: bool = False
@@ -105,22 +110,22 @@ class FMPair:
         option.whole("factors", self.factors, 1)
         option.whole("epochs", self.epochs, 1)
         option.positive("learning_rate", self.learning_rate)
+        option.not_negative("last_rate", self.last_rate)
         option.one_of("optimizer", self.optimizer, OPTIMIZERS)
         option.not_negative("regularization_power", self.regularization_power)
         option.not_negative("initial_sd", self.initial_sd)
         option.one_of("positives", self.positives, POSITIVES)
         option.one_of("negatives", self.negatives, NEGATIVES)
         option.one_of("loss", self.loss, LOSSES)
-        option.whole("candidates", self.candidates, 1)
         if self.temperature is not None:
             option.positive("temperature", self.temperature)
         option.not_negative("power", self.power)
         option.positive("rank_share", self.rank_share)
-        option.not_negative("own_share", self.own_share)
-        if self.sharing is not None:
-            option.not_negative("sharing", self.sharing)
+        for name in ("own_share", "sharing"):
+            if getattr(self, name) is not None:
+                option.not_negative(name, getattr(self, name))
         option.not_negative("shown_share", self.shown_share)
-        shares = self.own_share + self.shown_share
+        shares = (self.own_share or 0.0) + self.shown_share
         if shares > (self.loss != "warp"):
             raise OptionError(
                 "own_share and shown_share must be at most 1 together, and 0 with the loss warp"
@@ -134,7 +139,7 @@ class FMPair:
         option.one_of("weights", self.weights, WEIGHTS)
         option.number("damping", self.damping)
         option.whole("seed", self.seed, 0)
-        for name in ("threads", "blocks"):
+        for name in ("candidates", "threads", "blocks"):
             if getattr(self, name) is not None:
                 option.whole(name, getattr(self, name), 1)
         option.regularization(self.regularization)
@@ -146,12 +151,12 @@ class FMPair:
 
     @classmethod
     def fast(cls, **changes: Any) -> Self:
-        """A good model in a sixth of the time: fewer factors, few epochs of longer steps."""
+        """A usable model in a twentieth of the time: pairs, fewer factors, longer steps."""
         return cls(**{**FAST, **changes})
 
     @classmethod
     def best(cls, **changes: Any) -> Self:
-        """Mostly better rankings, at some forty times the cost: a softmax of 64 cosines."""
+        """Often better rankings, at twice the cost or more: twice as many factors."""
         return cls(**{**BEST, **changes})
 
     def train(self, data: Any) -> Iterator[Epoch]:

@@ -31,6 +31,9 @@ class SVDPlusPlus(FMPair):
     Its options are those of FM-Pair; the items' second vectors are a field named history.
     """
 
+    epochs: int = 60
+    loss: str = "bpr"
+
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
         recipe = replace(self, fields={**WORTH, **self.fields})
@@ -44,6 +47,9 @@ class FactorisedNeighbours(FMPair):
 
     Its options are those of FM-Pair; the items' second vectors are a field named history.
     """
+
+    epochs: int = 60
+    loss: str = "bpr"
 
     def __post_init__(self) -> None:
         super().__post_init__()

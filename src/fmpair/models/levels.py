@@ -41,6 +41,8 @@ class FMPairLevels(FMPair):
     All other options are those of FM-Pair.
     """
 
+    epochs: int = 60
+    loss: str = "bpr"
     level: str | None = None
     order: Sequence[Any] | None = None
     unobserved: float = 0.5

@@ -14,6 +14,7 @@ class ListwiseFM(FMPair):
     The options are those of FM-Pair, with other defaults.
     """
 
+    epochs: int = 60
     initial_sd: float = 0.1
     loss: str = "softmax"
     temperature: float | None = 0.2

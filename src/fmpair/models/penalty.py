@@ -13,20 +13,12 @@ from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
 from fmpair.models.option import GROUPS
+from fmpair.models.usual import Hold
 
-# (user, item, bias) by loss, found on validation parts of the public sets, see docs/model.md.
-USUAL = {
-    "bpr": (0.01, 0.005, 0.05),
-    "hinge": (0.06, 0.03, 0.05),
-    "logistic": (0.04, 0.02, 0.05),
-    "softmax": (0.15, 0.075, 0.05),
-    "warp": (0.15, 0.075, 0.1),
-}
-COSINES = (0.001, 0.0005, 0.0)  # a cosine does not grow with the vectors: little is needed
 # A field's regularisation follows its strength, see engine.decay. A value that few users (items)
 # have repeats what their own vectors say, so its field must pull harder to be believed.
-THRESHOLD, FEW = 0.015, 25.0
-
+# Both go with how hard the loss holds users: losses of hard negatives pull harder at everything.
+THRESHOLD, STRONGEST, FEW = 1.5, 50.0, 25.0
 
 ROLES = {"context": "context", "user": "user_features", "item": "item_features"}
 
@@ -35,12 +27,12 @@ def penalties(
     given: float | Mapping[str, float] | None,
     space: FeatureSpace,
     problem: Problem,
-    loss: str = "bpr",
-    cosines: bool = False,
+    usual: Hold,
+    pull: float,
 ) -> dict[str, Any]:
     """Every penalty by its name in the engine's Settings, from recipe, fields and defaults.
 
-    loss, cosines: what is learned, which decides the defaults of users and items.
+    usual: what holds ids unless given; pull: how hard the loss usually holds users.
     A feature has a fixed penalty, or a threshold above 0 and one that follows its field's strength.
     """
     if given is None:
@@ -51,19 +43,20 @@ def penalties(
     for name in named:
         if name not in GROUPS and name not in fields:
             raise OptionError(unknown("regularization", name, [*GROUPS, *fields]))
-    user, item, bias = COSINES if cosines else USUAL[loss]
-    item = named.get("item", item)
-    query, query_threshold = _by_feature(space.query, problem.query_groups, named)
-    features, feature_threshold = _by_feature(space.item, problem.item_groups, named)
+    item = named.get("item", usual.item)
+    least = THRESHOLD * pull
+    query, query_threshold = _by_feature(space.query, problem.query_groups, named, least)
+    features, feature_threshold = _by_feature(space.item, problem.item_groups, named, least)
     return {
-        "user": named.get("user", user),
+        "user": named.get("user", usual.user),
         "positive": item,
         "negative": named.get("negative", item),
-        "bias": named.get("bias", bias),
+        "bias": named.get("bias", usual.bias),
         "query": query,
         "features": features,
         "query_threshold": query_threshold,
         "feature_threshold": feature_threshold,
+        "strongest": STRONGEST * pull,
     }
 
 
@@ -99,14 +92,14 @@ def pulls(steps: np.ndarray, power: float) -> np.ndarray:
 
 
 def _by_feature(
-    side: Side, groups: Groups, named: Mapping[str, float]
+    side: Side, groups: Groups, named: Mapping[str, float], least: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """(fixed penalty, threshold) of every feature: float32 [features] each."""
     given = [_given(encoder, named) for encoder in side.encoders]
     fixed = np.array([0.0 if value is None else value for value in given], np.float32)
     adaptive = np.array([value is None for value in given], bool)
     few = np.sqrt(np.maximum(1, FEW / np.maximum(groups.owners, 1)))
-    threshold = np.where(adaptive[groups.field], THRESHOLD * few, 0).astype(np.float32)
+    threshold = np.where(adaptive[groups.field], least * few, 0).astype(np.float32)
     return fixed[groups.field], threshold
 
 

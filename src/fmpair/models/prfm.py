@@ -19,4 +19,6 @@ class PRFM(FMPair):
     regularization: float | Mapping[str, float] | None = field(
         default_factory=lambda: {"user": 0.06, "item": 0.03}
     )
+    epochs: int = 60
     negatives: str = "adaptive"
+    loss: str = "bpr"

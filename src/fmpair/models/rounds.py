@@ -73,7 +73,7 @@ def rounds(
 
     for number in range(1, recipe.epochs + 1):
         reached, began = number, time.perf_counter()
-        loss = learner.epoch(number, learning_rate(recipe, number))
+        loss = learner.epoch(number, learning_rate(recipe, number, recipe.last_rate))
         if not largest(learner.state) < LOST:
             rate = recipe.learning_rate
             raise TrainingError(f"diverged in epoch {number}: lower learning_rate ({rate:g})")

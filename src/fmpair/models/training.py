@@ -18,6 +18,7 @@ from fmpair.models.groups import item_groups, query_groups
 from fmpair.models.penalty import penalties, pull_of
 from fmpair.models.query import usual_user
 from fmpair.models.recommender import Recommender
+from fmpair.models.usual import candidates_of, custom_of, hold_of, own_share_of, pull_on_fields
 
 if TYPE_CHECKING:
     from fmpair.engine.problem import Parameters, Problem, Settings
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 DEAL_EVERY = 5  # epochs between two deals of the strata plan
 MOST_WEIGHT = 10.0  # of one event, in mean weights
-LAST_RATE = 0.1  # share of the learning rate left in the last epoch
+LAST_RATE = 0.1  # share of the learning rate left in the last epoch, where a recipe does not say
 LOST = 100.0  # a number no sane run has in its tables: scores are a few units apart
 
 
@@ -92,7 +93,7 @@ def learn(
         nonlocal reached
         for number in range(1, recipe.epochs + 1):
             reached, began = number, time.perf_counter()
-            loss = cpu.epoch(state, number, learning_rate(recipe, number))
+            loss = cpu.epoch(state, number, learning_rate(recipe, number, recipe.last_rate))
             if not cpu.largest(state) < LOST:
                 raise TrainingError(_diverged(recipe, space, problem, number))
             yield Epoch(number, time.perf_counter() - began, loss, make)
@@ -100,10 +101,10 @@ def learn(
     return epochs()
 
 
-def learning_rate(recipe: FMPair, number: int) -> float:
-    """The step length of an epoch: it falls in a straight line."""
+def learning_rate(recipe: Any, number: int, last_rate: float = LAST_RATE) -> float:
+    """The step length of an epoch: it falls in a straight line, to the last rate's share of it."""
     done = (number - 1) / max(recipe.epochs - 1, 1)
-    return recipe.learning_rate * (1 - (1 - LAST_RATE) * done)
+    return recipe.learning_rate * (1 - (1 - last_rate) * done)
 
 
 def check_trainable(data: Dataset) -> None:
@@ -187,10 +188,11 @@ def settings_of(
     from fmpair.engine.problem import LISTED, Settings
     from fmpair.engine.ranking import all_threads
 
-    cosines = recipe.temperature is not None
-    own = penalties(recipe.regularization, space, problem, recipe.loss, cosines)
     users = int(np.count_nonzero(tally(problem.user, problem.users)))
     items = int(problem.drawn.sum())
+    custom, candidates = custom_of(problem, seen), candidates_of(recipe, items)
+    hold, pull = hold_of(recipe, custom), pull_on_fields(recipe, candidates)
+    own = penalties(recipe.regularization, space, problem, hold, pull)
     blocks = recipe.blocks or choose_blocks(users, items, len(problem.user), recipe.factors)
     if blocks > max(items // 2, 1):
         raise OptionError(
@@ -199,9 +201,9 @@ def settings_of(
     return Settings(
         seed=recipe.seed, positives=recipe.positives, blocks=blocks, deal_every=DEAL_EVERY,
         threads=recipe.threads or all_threads(), learn_bias=recipe.item_bias, loss=recipe.loss,
-        candidates=recipe.candidates if recipe.loss in LISTED else 1,
+        candidates=candidates if recipe.loss in LISTED else 1,
         temperature=recipe.temperature or 0.0, negatives=recipe.negatives, power=recipe.power,
-        rank_share=recipe.rank_share, own_share=recipe.own_share,
+        rank_share=recipe.rank_share, own_share=own_share_of(recipe, custom),
         shown_share=recipe.shown_share, correction=recipe.correction, optimizer=recipe.optimizer,
         pull=pull_of(recipe.regularization_power, problem, seen),
         **own,

@@ -42,6 +42,8 @@ class FMPairWeighted(FMPair):
     All other options are those of FM-Pair.
     """
 
+    epochs: int = 60
+    loss: str = "bpr"
     field_weights: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

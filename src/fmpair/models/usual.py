@@ -1,0 +1,108 @@
+"""What a recipe leaves open, settled by its loss and by the data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fmpair.arrays import Rows, distinct_pairs
+
+if TYPE_CHECKING:
+    from fmpair.engine.problem import Problem
+
+
+class Hold(NamedTuple):
+    """How hard users, items and their constants are held in a step."""
+
+    user: float
+    item: float
+    bias: float
+
+
+class Custom(NamedTuple):
+    """What users do. evenness: from 1, where users choose each of their items as often as the
+    others (or once), down towards 0, where they keep to a few of them; breadth: mean number of
+    different items that a user has.
+    """
+
+    evenness: float
+    breadth: float
+
+
+# Found on validation parts of the public sets, see docs/model.md.
+HOLDS = {
+    "bpr": Hold(0.01, 0.005, 0.05),
+    "hinge": Hold(0.06, 0.03, 0.05),
+    "logistic": Hold(0.04, 0.02, 0.05),
+    "softmax": Hold(0.15, 0.075, 0.05),
+    "warp": Hold(0.15, 0.075, 0.1),
+}
+OF_COSINES = Hold(0.001, 0.0005, 0.0)  # a cosine does not grow with the vectors: little is needed
+# Softmax holds users of more items less, by the root of their number.
+BROAD = 50.0
+CANDIDATES = 32
+ITEMS_EACH, LEAST, MOST = 64, 8, 256  # softmax: a candidate for so many items, within bounds
+# Share of own negatives, for what users are less even than they would be by chance or by design.
+FAVOURING, EVEN = 0.11, 0.8
+SAMPLE = 1_000_000  # events enough to tell how often users come back
+
+
+def candidates_of(recipe: Any, items: int) -> int:
+    """How many negatives an event has: to rank more items well takes more of them."""
+    if recipe.candidates is not None:
+        return int(recipe.candidates)
+    if recipe.loss != "softmax":
+        return CANDIDATES
+    few = max(items // 10, LEAST)  # of few items 32 are nearly all, the good ones among them
+    return min(max(items // ITEMS_EACH, CANDIDATES), few, MOST)
+
+
+def own_share_of(recipe: Any, custom: Custom) -> float:
+    """The share of negatives that are the user's other items: some, where users have favourites."""
+    if recipe.own_share is not None:
+        return float(recipe.own_share)
+    plain = recipe.loss == "softmax" and not recipe.correction
+    return FAVOURING * max(EVEN - custom.evenness, 0.0) if plain else 0.0
+
+
+def hold_of(recipe: Any, custom: Custom) -> Hold:
+    """How hard ids are held: softmax by what users do, the others always alike.
+
+    A favourite chosen again says little new, but holds its user and itself once more.
+    """
+    if recipe.temperature is not None:
+        return OF_COSINES
+    usual = HOLDS[recipe.loss]
+    if recipe.loss != "softmax":
+        return usual
+    share = min(1.0, (BROAD / max(custom.breadth, 1.0)) ** 0.5) * custom.evenness**2
+    return Hold(usual.user * share, usual.item * share, usual.bias)
+
+
+def pull_on_fields(recipe: Any, candidates: int) -> float:
+    """What fields are held in proportion to: how hard the loss usually holds users.
+
+    Of few candidates hardly any is hard, so they pull less, and of one as a pair does.
+    """
+    pair = HOLDS["bpr"].user
+    if recipe.temperature is not None:
+        return pair
+    usual = HOLDS[recipe.loss].user
+    return usual if recipe.loss != "softmax" else max(usual * min(candidates / CANDIDATES, 1), pair)
+
+
+def custom_of(problem: Problem, seen: Rows | None) -> Custom:
+    """What users do, by the events to learn from, or by all that was seen where that is known."""
+    if seen is None:
+        # whole users, since a part of one's events would look more even
+        mine = problem.user % max(len(problem.user) // SAMPLE, 1) == 0
+        seen = distinct_pairs(problem.user[mine], problem.item[mine], problem.users)
+    times = seen.value.astype(np.float64)
+    events = np.bincount(seen.owner, times, seen.size)
+    squares = np.bincount(seen.owner, times**2, seen.size)
+    different, active = np.diff(seen.start), events > 0
+    if not active.any():
+        return Custom(1.0, 1.0)
+    even = events[active] ** 2 / squares[active] / different[active]
+    return Custom(float(np.average(even, weights=events[active])), float(different[active].mean()))

@@ -1,0 +1,105 @@
+"""What a recipe leaves open, settled by its loss and by the data."""
+
+import numpy as np
+import pytest
+
+from fmpair import Dataset, FMPair
+from fmpair.arrays import distinct_pairs
+from fmpair.errors import OptionError
+from fmpair.features import FeatureSpace
+from fmpair.models import usual
+from fmpair.models.training import learning_rate, problem_of, settings_of
+from fmpair.models.usual import HOLDS, Custom, candidates_of, custom_of, hold_of, own_share_of
+
+
+def problem(events):
+    """The problem of events given as (user, item)."""
+    data = Dataset.from_frame(dict(zip(("user", "item"), map(list, zip(*events)))))
+    return problem_of(FMPair(), FeatureSpace.fit(data, {}, False), data)
+
+
+@pytest.mark.parametrize(
+    ("items", "candidates"), [(20, 8), (100, 10), (1700, 32), (6400, 100), (10**6, 256)]
+)
+def test_softmax_looks_at_more_candidates_where_there_are_more_items(items, candidates):
+    assert candidates_of(FMPair(), items) == candidates
+
+
+def test_warp_always_looks_at_as_many_and_what_is_given_is_taken():
+    assert candidates_of(FMPair(loss="warp"), 10**6) == 32
+    assert candidates_of(FMPair(candidates=5), 10**6) == 5
+
+
+def test_users_who_never_choose_an_item_twice_are_even():
+    custom = custom_of(problem([("ann", "a"), ("ann", "b"), ("bob", "a"), ("bob", "c")]), None)
+    assert custom == Custom(evenness=1.0, breadth=2.0)
+
+
+def test_users_who_choose_each_item_as_often_are_even_too():
+    twice = [("ann", "a"), ("ann", "b"), ("bob", "a"), ("bob", "c")] * 2
+    assert custom_of(problem(twice), None) == Custom(evenness=1.0, breadth=2.0)
+
+
+def test_evenness_falls_with_favourites_and_counts_users_by_their_events():
+    # ann: 9 times a and once b, as even as 100 / 82 items of 2; bob: two items, once each
+    events = [("ann", "a")] * 9 + [("ann", "b"), ("bob", "a"), ("bob", "c")]
+    custom = custom_of(problem(events), None)
+    assert custom.evenness == pytest.approx((10 * 100 / 82 / 2 + 2 * 1.0) / 12)
+
+
+def test_what_was_seen_before_tells_of_users_when_learning_goes_on():
+    new = problem([("ann", "a"), ("bob", "b")])
+    user, item = np.array([0] * 9 + [0, 1, 1]), np.array([0] * 9 + [1, 0, 1])
+    assert custom_of(new, distinct_pairs(user, item, 2)).evenness < 0.8
+
+
+def test_of_many_events_whole_users_are_looked_at(monkeypatch):
+    events = [(u, i) for u in range(40) for i in range(5) for _ in range(2)]
+    whole = custom_of(problem(events), None)
+    monkeypatch.setattr(usual, "SAMPLE", 50)
+    assert custom_of(problem(events), None) == whole
+
+
+def test_negatives_come_from_own_items_where_users_have_favourites_only():
+    favourites, even = Custom(0.4, 20.0), Custom(0.9, 20.0)
+    assert own_share_of(FMPair(), favourites) == pytest.approx(0.044)
+    assert own_share_of(FMPair(), even) == 0
+    assert own_share_of(FMPair(loss="bpr"), favourites) == 0
+    assert own_share_of(FMPair(own_share=0.3), even) == 0.3
+
+
+def test_softmax_holds_users_of_many_items_and_of_favourites_less():
+    few = hold_of(FMPair(), Custom(1.0, 5.0))
+    assert few == HOLDS["softmax"]
+    assert hold_of(FMPair(), Custom(1.0, 200.0)).user == pytest.approx(few.user / 2)
+    assert hold_of(FMPair(), Custom(0.5, 5.0)).item == pytest.approx(few.item / 4)
+
+
+def test_other_losses_hold_all_data_alike():
+    for loss in ("bpr", "hinge", "logistic", "warp"):
+        assert hold_of(FMPair(loss=loss), Custom(0.3, 500.0)) == HOLDS[loss]
+
+
+def test_fields_are_held_in_proportion_to_what_the_loss_holds_users_by():
+    data = Dataset.from_frame({"user": [1, 1, 2], "item": [1, 2, 3], "time": ["a", "b", "a"]})
+    space = FeatureSpace.fit(data, {}, False)
+
+    def held(**options):
+        recipe = FMPair(**options)
+        own = settings_of(recipe, space, problem_of(recipe, space, data))
+        return own.query_threshold[0], own.strongest
+
+    (least, most), (hard, hardest) = held(loss="bpr"), held(candidates=32)
+    assert hard / least == pytest.approx(15)
+    assert (most, hardest) == (pytest.approx(0.5), pytest.approx(7.5))
+    assert held(candidates=8)[0] / hard == pytest.approx(1 / 4)
+    assert held(candidates=1) == (least, most)
+
+
+def test_the_last_rate_is_the_share_that_is_left():
+    recipe = FMPair(epochs=5, learning_rate=0.2, last_rate=0.5)
+    assert learning_rate(recipe, 1, recipe.last_rate) == 0.2
+    assert learning_rate(recipe, 5, recipe.last_rate) == pytest.approx(0.1)
+    assert learning_rate(recipe, 5, 1.0) == learning_rate(recipe, 1, 1.0)
+    with pytest.raises(OptionError, match="last_rate must be a number of at least 0"):
+        FMPair(last_rate=-1)
