@@ -73,7 +73,8 @@ def write_results(page: str, text: str) -> None:
 
 def results_of(name: str, folder: Path) -> Results:
     """An experiment's results; cells that are done are taken from the folder."""
-    changes = [f"output.folder={folder / name}", "output.refit=false", "run.threads=1"]
+    changes = [f"output.folder={folder / name}", "output.refit=false"]
+    changes += ["run.workers=1", "run.threads=2"]
     if name == "ml1m_ncf":
         write_negatives(folder / NEGATIVES)
         changes.append(f"protocols.among 100.items={(folder / NEGATIVES).absolute()}")

@@ -14,6 +14,7 @@ from fmpair.data.filter import (
     at_least,
     core,
     distinct,
+    faded,
     leaked,
     merge_duplicates,
     sampled,
@@ -165,6 +166,23 @@ def test_thinning_one_domain_leaves_the_others_alone():
     assert len(set(map(tuple, others))) > 1, "which stay is drawn"
     with pytest.raises(OptionError, match="most must be at least 1"):
         thinned(data, 0)
+
+
+def test_faded_events_weigh_half_as_much_for_so_many_later_ones_of_their_user():
+    frame = {"user": ["ann", "ann", "bob", "ann"], "item": [1, 2, 3, 4], "timestamp": [5, 9, 1, 7]}
+    data = faded(Dataset.from_frame(frame), half=1, least=0)
+    assert data.weight.tolist() == [0.25, 1.0, 1.0, 0.5]
+    again = faded(data, half=2, least=0.5)
+    assert again.weight.tolist() == [0.25 * 0.75, 1.0, 1.0, pytest.approx(0.5 * (0.5 + 0.5**1.5))]
+
+
+def test_fading_that_makes_no_sense_is_refused():
+    data = Dataset.from_frame({"user": [1, 2], "item": [1, 2], "timestamp": [1, 2]})
+    for wrong in ({"half": 0}, {"least": 2}):
+        with pytest.raises(OptionError, match=f"{next(iter(wrong))} must be"):
+            faded(data, **wrong)
+    with pytest.raises(DataError, match="timestamp"):
+        faded(Dataset.from_frame({"user": [1, 2], "item": [1, 2]}))
 
 
 def test_a_leaked_attribute_of_items_stands_in_every_event_as_context():

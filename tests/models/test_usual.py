@@ -62,7 +62,8 @@ def test_of_many_events_whole_users_are_looked_at(monkeypatch):
 
 def test_negatives_come_from_own_items_where_users_have_favourites_only():
     favourites, even = Custom(0.4, 20.0), Custom(0.9, 20.0)
-    assert own_share_of(FMPair(), favourites) == pytest.approx(0.044)
+    assert own_share_of(FMPair(), favourites) == pytest.approx(0.08)
+    assert own_share_of(FMPair(), Custom(0.8, 20.0)) == pytest.approx(0.04)
     assert own_share_of(FMPair(), even) == 0
     assert own_share_of(FMPair(loss="bpr"), favourites) == 0
     assert own_share_of(FMPair(own_share=0.3), even) == 0.3
@@ -72,7 +73,8 @@ def test_softmax_holds_users_of_many_items_and_of_favourites_less():
     few = hold_of(FMPair(), Custom(1.0, 5.0))
     assert few == HOLDS["softmax"]
     assert hold_of(FMPair(), Custom(1.0, 200.0)).user == pytest.approx(few.user / 2)
-    assert hold_of(FMPair(), Custom(0.5, 5.0)).item == pytest.approx(few.item / 4)
+    assert hold_of(FMPair(), Custom(0.8, 5.0)) == few, "users are as even as that by chance"
+    assert hold_of(FMPair(), Custom(0.375, 5.0)).item == pytest.approx(few.item / 2**2.5)
 
 
 def test_other_losses_hold_all_data_alike():
@@ -80,20 +82,29 @@ def test_other_losses_hold_all_data_alike():
         assert hold_of(FMPair(loss=loss), Custom(0.3, 500.0)) == HOLDS[loss]
 
 
-def test_fields_are_held_in_proportion_to_what_the_loss_holds_users_by():
-    data = Dataset.from_frame({"user": [1, 1, 2], "item": [1, 2, 3], "time": ["a", "b", "a"]})
-    space = FeatureSpace.fit(data, {}, False)
+def held_fields(**options):
+    """The thresholds of a context and of an attribute of users, and the upper bound."""
+    user, item = [f"u{n % 6}" for n in range(24)], [f"i{(n * n) % 7}" for n in range(24)]
+    time = [("day", "night")[(n // 6) % 2] for n in range(24)]
+    users = {"user": sorted(set(user)), "age": [f"{n % 2}0s" for n in range(6)]}
+    data = Dataset.from_frame({"user": user, "item": item, "time": time}, users=users)
+    recipe, space = FMPair(**options), FeatureSpace.fit(data, {}, False)
+    own = settings_of(recipe, space, problem_of(recipe, space, data))
+    names = [e.name for e in space.query.encoders for _ in range(e.size)]
+    by_name = dict(zip(names, own.query_threshold))
+    return by_name["time"], by_name["age"], own.strongest
 
-    def held(**options):
-        recipe = FMPair(**options)
-        own = settings_of(recipe, space, problem_of(recipe, space, data))
-        return own.query_threshold[0], own.strongest
 
-    (least, most), (hard, hardest) = held(loss="bpr"), held(candidates=32)
-    assert hard / least == pytest.approx(15)
-    assert (most, hardest) == (pytest.approx(0.5), pytest.approx(7.5))
-    assert held(candidates=8)[0] / hard == pytest.approx(1 / 4)
-    assert held(candidates=1) == (least, most)
+def test_pairs_ask_as_much_of_every_field():
+    few = [np.sqrt(25 / owners) for owners in (6, 3)]
+    assert held_fields(loss="bpr") == pytest.approx((0.015 * few[0], 0.015 * few[1], 0.5))
+
+
+def test_softmax_asks_more_of_a_field_that_stands_for_users():
+    time, age, strongest = held_fields(candidates=32)
+    assert age > 3 * time, "an age repeats what the users' own vectors say"
+    assert strongest == pytest.approx(7.5)
+    assert held_fields(candidates=8)[1] == pytest.approx(age / 2)
 
 
 def test_the_last_rate_is_the_share_that_is_left():

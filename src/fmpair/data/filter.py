@@ -10,6 +10,7 @@ import polars as pl
 from fmpair.data.attribute import in_domain
 from fmpair.data.dataset import STANDARD, Dataset
 from fmpair.data.histories import histories
+from fmpair.data.parts import by_time_order
 from fmpair.errors import DataError, OptionError, unknown
 
 
@@ -101,6 +102,23 @@ def thinned(data: Dataset, most: int, domain: str | None = None, seed: int = 0) 
     order = np.random.default_rng(seed).permutation(np.flatnonzero(thin))
     own = histories(data.user, order)
     return data.take(np.sort(np.concatenate([own.row[own.later < most], np.flatnonzero(~thin)])))
+
+
+def faded(data: Dataset, half: float = 30.0, least: float = 0.1) -> Dataset:
+    """Events weigh the less, the more later events their user has: taste moves on.
+
+    half: after so many later events the weight is half way down to `least`, which it never goes
+    below. Weights the data already have are multiplied by it.
+    """
+    if not half > 0:
+        raise OptionError(f"half must be a number of events above 0, not {half!r}")
+    if not 0 <= least <= 1:
+        raise OptionError(f"least must be a share from 0 to 1, not {least!r}")
+    own = histories(data.user, by_time_order(data))
+    weight = np.empty(len(data))
+    weight[own.row] = least + (1 - least) * 0.5 ** (own.later / half)
+    column = pl.Series("weight", weight * data.weight)
+    return replace(data, columns=data.columns.with_columns(column))
 
 
 def leaked(data: Dataset, column: str) -> Dataset:

@@ -13,12 +13,11 @@ from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
 from fmpair.models.option import GROUPS
-from fmpair.models.usual import Hold
+from fmpair.models.usual import FieldHold, Hold
 
 # A field's regularisation follows its strength, see engine.decay. A value that few users (items)
 # have repeats what their own vectors say, so its field must pull harder to be believed.
-# Both go with how hard the loss holds users: losses of hard negatives pull harder at everything.
-THRESHOLD, STRONGEST, FEW = 1.5, 50.0, 25.0
+FEW = 25.0
 
 ROLES = {"context": "context", "user": "user_features", "item": "item_features"}
 
@@ -28,11 +27,11 @@ def penalties(
     space: FeatureSpace,
     problem: Problem,
     usual: Hold,
-    pull: float,
+    of_fields: FieldHold,
 ) -> dict[str, Any]:
     """Every penalty by its name in the engine's Settings, from recipe, fields and defaults.
 
-    usual: what holds ids unless given; pull: how hard the loss usually holds users.
+    usual: what holds ids unless given; of_fields: the same of fields.
     A feature has a fixed penalty, or a threshold above 0 and one that follows its field's strength.
     """
     if given is None:
@@ -44,9 +43,8 @@ def penalties(
         if name not in GROUPS and name not in fields:
             raise OptionError(unknown("regularization", name, [*GROUPS, *fields]))
     item = named.get("item", usual.item)
-    least = THRESHOLD * pull
-    query, query_threshold = _by_feature(space.query, problem.query_groups, named, least)
-    features, feature_threshold = _by_feature(space.item, problem.item_groups, named, least)
+    query, query_threshold = _by_feature(space.query, problem.query_groups, named, of_fields)
+    features, feature_threshold = _by_feature(space.item, problem.item_groups, named, of_fields)
     return {
         "user": named.get("user", usual.user),
         "positive": item,
@@ -56,7 +54,7 @@ def penalties(
         "features": features,
         "query_threshold": query_threshold,
         "feature_threshold": feature_threshold,
-        "strongest": STRONGEST * pull,
+        "strongest": of_fields.strongest,
     }
 
 
@@ -92,13 +90,14 @@ def pulls(steps: np.ndarray, power: float) -> np.ndarray:
 
 
 def _by_feature(
-    side: Side, groups: Groups, named: Mapping[str, float], least: float
+    side: Side, groups: Groups, named: Mapping[str, float], usual: FieldHold
 ) -> tuple[np.ndarray, np.ndarray]:
     """(fixed penalty, threshold) of every feature: float32 [features] each."""
     given = [_given(encoder, named) for encoder in side.encoders]
     fixed = np.array([0.0 if value is None else value for value in given], np.float32)
     adaptive = np.array([value is None for value in given], bool)
     few = np.sqrt(np.maximum(1, FEW / np.maximum(groups.owners, 1)))
+    least = usual.free + (usual.bound - usual.free) * groups.sharing
     threshold = np.where(adaptive[groups.field], least * few, 0).astype(np.float32)
     return fixed[groups.field], threshold
 

@@ -18,7 +18,7 @@ from fmpair.models.groups import item_groups, query_groups
 from fmpair.models.penalty import penalties, pull_of
 from fmpair.models.query import usual_user
 from fmpair.models.recommender import Recommender
-from fmpair.models.usual import candidates_of, custom_of, hold_of, own_share_of, pull_on_fields
+from fmpair.models.usual import candidates_of, custom_of, field_hold_of, hold_of, own_share_of
 
 if TYPE_CHECKING:
     from fmpair.engine.problem import Parameters, Problem, Settings
@@ -191,8 +191,8 @@ def settings_of(
     users = int(np.count_nonzero(tally(problem.user, problem.users)))
     items = int(problem.drawn.sum())
     custom, candidates = custom_of(problem, seen), candidates_of(recipe, items)
-    hold, pull = hold_of(recipe, custom), pull_on_fields(recipe, candidates)
-    own = penalties(recipe.regularization, space, problem, hold, pull)
+    hold, of_fields = hold_of(recipe, custom), field_hold_of(recipe, candidates)
+    own = penalties(recipe.regularization, space, problem, hold, of_fields)
     blocks = recipe.blocks or choose_blocks(users, items, len(problem.user), recipe.factors)
     if blocks > max(items // 2, 1):
         raise OptionError(

@@ -20,6 +20,17 @@ class Hold(NamedTuple):
     bias: float
 
 
+class FieldHold(NamedTuple):
+    """What fields must pull harder than. free: one that changes from event to event; bound: one
+    that stands for users, and so repeats what their own vectors say. strongest: the upper bound of
+    what holds a field.
+    """
+
+    free: float
+    bound: float
+    strongest: float
+
+
 class Custom(NamedTuple):
     """What users do. evenness: from 1, where users choose each of their items as often as the
     others (or once), down towards 0, where they keep to a few of them; breadth: mean number of
@@ -43,8 +54,11 @@ OF_COSINES = Hold(0.001, 0.0005, 0.0)  # a cosine does not grow with the vectors
 BROAD = 50.0
 CANDIDATES = 32
 ITEMS_EACH, LEAST, MOST = 64, 8, 256  # softmax: a candidate for so many items, within bounds
-# Share of own negatives, for what users are less even than they would be by chance or by design.
-FAVOURING, EVEN = 0.11, 0.8
+# Users who are less even than that have favourites: they are held less, the less even they are.
+EVEN = 0.75
+# Share of own negatives where users have favourites; none where they are as even as by design.
+OWN, BY_DESIGN = 0.08, 0.85
+FREE, BOUND = 0.5, 3.0  # FieldHold of softmax, in multiples of what holds users
 SAMPLE = 1_000_000  # events enough to tell how often users come back
 
 
@@ -62,8 +76,9 @@ def own_share_of(recipe: Any, custom: Custom) -> float:
     """The share of negatives that are the user's other items: some, where users have favourites."""
     if recipe.own_share is not None:
         return float(recipe.own_share)
-    plain = recipe.loss == "softmax" and not recipe.correction
-    return FAVOURING * max(EVEN - custom.evenness, 0.0) if plain else 0.0
+    if recipe.loss != "softmax" or recipe.correction:
+        return 0.0
+    return OWN * min(max(BY_DESIGN - custom.evenness, 0.0) / (BY_DESIGN - EVEN), 1.0)
 
 
 def hold_of(recipe: Any, custom: Custom) -> Hold:
@@ -76,20 +91,21 @@ def hold_of(recipe: Any, custom: Custom) -> Hold:
     usual = HOLDS[recipe.loss]
     if recipe.loss != "softmax":
         return usual
-    share = min(1.0, (BROAD / max(custom.breadth, 1.0)) ** 0.5) * custom.evenness**2
+    share = min(1.0, (BROAD / max(custom.breadth, 1.0)) ** 0.5)
+    share *= min(1.0, custom.evenness / EVEN) ** 2.5
     return Hold(usual.user * share, usual.item * share, usual.bias)
 
 
-def pull_on_fields(recipe: Any, candidates: int) -> float:
-    """What fields are held in proportion to: how hard the loss usually holds users.
+def field_hold_of(recipe: Any, candidates: int) -> FieldHold:
+    """How hard fields are held, in proportion to what the loss usually holds users by.
 
-    Of few candidates hardly any is hard, so they pull less, and of one as a pair does.
+    Of few candidates hardly any is hard, so they pull less.
     """
-    pair = HOLDS["bpr"].user
-    if recipe.temperature is not None:
-        return pair
-    usual = HOLDS[recipe.loss].user
-    return usual if recipe.loss != "softmax" else max(usual * min(candidates / CANDIDATES, 1), pair)
+    if recipe.loss != "softmax" or recipe.temperature is not None:
+        pull = HOLDS["bpr" if recipe.temperature is not None else recipe.loss].user
+        return FieldHold(1.5 * pull, 1.5 * pull, 50 * pull)
+    pull = HOLDS["softmax"].user * min(candidates / CANDIDATES, 1) ** 0.5
+    return FieldHold(FREE * pull, BOUND * pull, 50 * pull)
 
 
 def custom_of(problem: Problem, seen: Rows | None) -> Custom:
