@@ -36,7 +36,6 @@ TUNED: dict[str, dict[str, Any]] = {
     "Amazon, four domains, above the user's mean": {
         "regularization": {"user": 0.1449, "item": 0.0725},
     },
-    "Yelp2018, training file": {"regularization": {"user": 0.17, "item": 0.085}},
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""FM-Pair: a factorization machine that learns to rank from pairs."""
+"""FM-Pair: a factorization machine that learns to rank, from pairs or from lists."""
 
 from __future__ import annotations
 

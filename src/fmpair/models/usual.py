@@ -58,7 +58,7 @@ ITEMS_EACH, LEAST, MOST = 64, 8, 256  # softmax: a candidate for so many items, 
 EVEN = 0.75
 # Share of own negatives where users have favourites; none where they are as even as by design.
 OWN, BY_DESIGN = 0.08, 0.85
-FREE, BOUND = 0.5, 3.0  # FieldHold of softmax, in multiples of what holds users
+FREE, BOUND = 0.8, 3.0  # FieldHold of softmax, in multiples of what holds users
 SAMPLE = 1_000_000  # events enough to tell how often users come back
 
 
