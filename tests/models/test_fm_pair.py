@@ -30,10 +30,12 @@ def test_context_decides_what_ranks_first():
     assert (first_items(model, {"time": "night"}) % 2 == 1).all()
 
 
-def test_by_day_every_even_item_stands_above_every_odd_one():
+@pytest.mark.parametrize(("loss", "hold"), [("bpr", 0.1), ("softmax", 0.5)])
+def test_by_day_every_even_item_stands_above_every_odd_one(loss, hold):
     # A user's own taste, held down here, might else lift an item seen at another time.
-    held_down = {"time": 0.005, "user": 0.5}
-    model = FMPair(factors=4, epochs=100, seed=1, regularization=held_down).fit(day_and_night())
+    held_down = {"time": 0.005, "user": hold}
+    recipe = FMPair(loss=loss, factors=4, epochs=100, seed=1, regularization=held_down)
+    model = recipe.fit(day_and_night())
     listed = model.recommend(n=10, context={"time": "day"}, exclude_seen=False)
     assert (listed["item"] % 2 == 0).all()
 

@@ -13,9 +13,9 @@ ADAGRAD = {"factors": 4, "epochs": 40, "optimizer": "adagrad"}
 
 
 def test_context_that_decides_is_learned():
-    model = FMPair(**ADAGRAD).fit(day_and_night())
+    model = FMPair(**ADAGRAD, loss="bpr").fit(day_and_night())
     for parity, time in enumerate(("day", "night")):
-        best = model.recommend(n=3, context={"time": time}, exclude_seen=False)
+        best = model.recommend(n=5, context={"time": time}, exclude_seen=False)
         assert (best["item"] % 2 == parity).all()
 
 

@@ -67,6 +67,7 @@ def test_negatives_come_from_own_items_where_users_have_favourites_only():
     assert own_share_of(FMPair(), even) == 0
     assert own_share_of(FMPair(loss="bpr"), favourites) == 0
     assert own_share_of(FMPair(own_share=0.3), even) == 0.3
+    assert own_share_of(FMPair(shown_share=1.0), favourites) == 0, "nothing is left to share"
 
 
 def test_softmax_holds_users_of_many_items_and_of_favourites_less():

@@ -78,7 +78,8 @@ def own_share_of(recipe: Any, custom: Custom) -> float:
         return float(recipe.own_share)
     if recipe.loss != "softmax" or recipe.correction:
         return 0.0
-    return OWN * min(max(BY_DESIGN - custom.evenness, 0.0) / (BY_DESIGN - EVEN), 1.0)
+    share = OWN * min(max(BY_DESIGN - custom.evenness, 0.0) / (BY_DESIGN - EVEN), 1.0)
+    return min(share, 1 - recipe.shown_share)  # both are shares of the same negatives
 
 
 def hold_of(recipe: Any, custom: Custom) -> Hold:
