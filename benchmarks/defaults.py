@@ -22,14 +22,14 @@ from fmpair import FMPair, Popularity
 from fmpair.data import Dataset, catalog
 from fmpair.data.filter import above_mean, core
 from fmpair.data.split import holdout
-from fmpair.models.validation import Validation
+from fmpair.training.early_stopping import Validation
 
 PAGE = Path(__file__).parent.parent / "docs" / "model.md"
 BEGIN, END = "<!-- defaults -->", "<!-- /defaults -->"
 # The best of the settings tried with 64 factors; how many, and which, stands in docs/model.md.
 TUNED: dict[str, dict[str, Any]] = {
     "MovieLens 100K, above the user's mean": {
-        "candidates": 128, "regularization": {"user": 0.1917, "item": 0.0959},
+        "n_negatives": 128, "regularization": {"user": 0.1917, "item": 0.0959},
     },
     "MovieLens 1M, above the user's mean": {"learning_rate": 0.05, "epochs": 40},
     "Frappe-CFM, training file": {"learning_rate": 0.05, "epochs": 50},

@@ -34,14 +34,14 @@ KINDS: dict[str, tuple[dict[str, Any], int | None]] = {
     "bpr": ({}, 2),
     "hinge": ({"loss": "hinge"}, 2),
     "logistic": ({"loss": "logistic"}, 2),
-    "warp": ({"loss": "warp", "candidates": CANDIDATES}, None),
-    "softmax": ({"loss": "softmax", "candidates": CANDIDATES}, CANDIDATES + 1),
+    "warp": ({"loss": "warp", "n_negatives": CANDIDATES}, None),
+    "softmax": ({"loss": "softmax", "n_negatives": CANDIDATES}, CANDIDATES + 1),
     "softmax of cosines": (
-        {"loss": "softmax", "candidates": CANDIDATES, "temperature": 0.2, "initial_sd": 0.1},
+        {"loss": "softmax", "n_negatives": CANDIDATES, "temperature": 0.2, "init_std": 0.1},
         CANDIDATES + 1,
     ),
-    "bpr, popularity": ({"negatives": "popularity"}, 2),
-    "bpr, adaptive": ({"negatives": "adaptive"}, 2),
+    "bpr, popularity": ({"negative_sampler": "popularity"}, 2),
+    "bpr, adaptive": ({"negative_sampler": "adaptive"}, 2),
 }
 
 

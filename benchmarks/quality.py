@@ -12,7 +12,7 @@ import numpy as np
 from measure import Answer, Bench, median, ratio
 
 from fmpair.arrays import Rows, distinct_pairs
-from fmpair.engine.ranking import top
+from fmpair.ranking.top import top
 
 FACTORS = 32
 LENGTH = 10

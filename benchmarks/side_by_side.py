@@ -14,8 +14,8 @@ from pathlib import Path
 from fmpair.experiment.results import Results
 from fmpair.experiment.store import results
 from fmpair.report.comparison import comparison
-from fmpair.report.conduct import times_sheet, tuning_sheet
 from fmpair.report.markdown import markdown
+from fmpair.report.run_tables import times_sheet, tuning_sheet
 from fmpair.report.tables import main_sheet
 
 PAGE = Path(__file__).parent.parent / "docs" / "side_by_side.md"

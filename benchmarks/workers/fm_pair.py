@@ -13,8 +13,8 @@ from serve import serve
 from fmpair import Dataset, FMPair
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.data.zipf import zipf_events
-from fmpair.engine.ranking import ranks
-from fmpair.engine.ranking import top as best_items
+from fmpair.ranking.top import ranks
+from fmpair.ranking.top import top as best_items
 
 
 def train(folder, factors, threads, epochs, user_columns=0, item_columns=0, context_columns=0):

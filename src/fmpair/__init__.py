@@ -11,22 +11,32 @@ __version__ = "0.1.0"
 _HOMES = {
     "Dataset": "fmpair.data.dataset",
     "Field": "fmpair.features.field",
-    "FMPair": "fmpair.models.fm_pair",
+    "FMPair": "fmpair.models.fm_pair.recipe",
     "FmpairError": "fmpair.errors",
-    "Popularity": "fmpair.models.popularity",
+    "Popularity": "fmpair.models.classic.popularity",
     "Protocol": "fmpair.evaluation.protocol",
-    "Ranker": "fmpair.models.ranker",
-    "Recommender": "fmpair.models.recommender",
+    "Ranker": "fmpair.fitted.ranker",
+    "Recommender": "fmpair.fitted.recommender",
     "evaluate": "fmpair.evaluation.evaluate",
-    "load": "fmpair.models.artifact",
+    "load": "fmpair.fitted.file",
     "read": "fmpair.data.read",
     "with_sources": "fmpair.features.domains",
 }
 
 __all__ = [
-    "Dataset", "FMPair", "Field", "FmpairError", "Popularity", "Protocol", "Ranker", "Recommender",
-    "evaluate", "load", "read", "with_sources",
-]  # fmt: skip
+    "Dataset",
+    "FMPair",
+    "Field",
+    "FmpairError",
+    "Popularity",
+    "Protocol",
+    "Ranker",
+    "Recommender",
+    "evaluate",
+    "load",
+    "read",
+    "with_sources",
+]
 
 if TYPE_CHECKING:
     from fmpair.data.dataset import Dataset
@@ -36,11 +46,11 @@ if TYPE_CHECKING:
     from fmpair.evaluation.protocol import Protocol
     from fmpair.features.domains import with_sources
     from fmpair.features.field import Field
-    from fmpair.models.artifact import load
-    from fmpair.models.fm_pair import FMPair
-    from fmpair.models.popularity import Popularity
-    from fmpair.models.ranker import Ranker
-    from fmpair.models.recommender import Recommender
+    from fmpair.fitted.file import load
+    from fmpair.fitted.ranker import Ranker
+    from fmpair.fitted.recommender import Recommender
+    from fmpair.models.classic.popularity import Popularity
+    from fmpair.models.fm_pair.recipe import FMPair
 
 
 def __getattr__(name: str) -> Any:

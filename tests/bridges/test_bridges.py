@@ -17,8 +17,8 @@ from fmpair.bridges.myfm import MyFM
 from fmpair.data.catalog import load
 from fmpair.data.split import holdout
 from fmpair.evaluation import Protocol, evaluate
-from fmpair.models.ranker import Ranker
-from fmpair.models.recommender import Recommender
+from fmpair.fitted.ranker import Ranker
+from fmpair.fitted.recommender import Recommender
 from fmpair.testing import cold_items, day_and_night, two_tastes
 from fmpair.testing.contract import RULES, ModelContract
 

@@ -31,9 +31,9 @@ def test_quiet_says_nothing(fmpair, files, tmp_path):
 
 def test_every_option_of_fm_pair_is_a_flag(fmpair, files, tmp_path):
     flags = {
-        "--learning-rate": 0.1, "--regularization": 0.02, "--initial-sd": 0.2,
+        "--learning-rate": 0.1, "--regularization": 0.02, "--init-std": 0.2,
         "--positives": "bootstrap", "--weights": "none", "--seed": 7, "--blocks": 2,
-        "--threads": 1, "--negatives": "uniform",
+        "--threads": 1, "--negative-sampler": "uniform",
     }  # fmt: skip
     given = [str(part) for pair in flags.items() for part in pair]
     switches = ["--no-item-bias", "--normalize"]
@@ -41,7 +41,7 @@ def test_every_option_of_fm_pair_is_a_flag(fmpair, files, tmp_path):
     result = fmpair("fit", files / "events.csv", "-o", target, "-q", *QUICK, *given, *switches)
     assert result.code == 0, result.err
     expected = FMPair(
-        factors=2, epochs=1, learning_rate=0.1, regularization=0.02, initial_sd=0.2, seed=7,
+        factors=2, epochs=1, learning_rate=0.1, regularization=0.02, init_std=0.2, seed=7,
         positives="bootstrap", weights="none", item_bias=False, normalize=True, blocks=2,
     )  # fmt: skip
     assert load(target).recipe.options() == expected.options()
@@ -95,11 +95,18 @@ def test_columns_and_separator_can_be_named(fmpair, tmp_path):
 def test_what_was_shown_is_given_as_a_file(fmpair, tmp_path):
     (tmp_path / "clicks.csv").write_text("user,item\n1,a\n1,b\n2,b\n2,c\n")
     (tmp_path / "shown.csv").write_text("user,item\n1,c\n")
-    flags = ["--shown", tmp_path / "shown.csv", "--shown-share", "0.5", "-o", tmp_path / "m"]
+    flags = [
+        "--impressions",
+        tmp_path / "shown.csv",
+        "--impression-share",
+        "0.5",
+        "-o",
+        tmp_path / "m",
+    ]
     result = fmpair("fit", tmp_path / "clicks.csv", *flags, *QUICK)
     assert result.code == 0, result.err
-    assert "read 4 events, 2 users, 3 items, 1 pairs shown" in result.err
-    assert load(tmp_path / "m").recipe.shown_share == 0.5
+    assert "read 4 events, 2 users, 3 items, 1 impressions" in result.err
+    assert load(tmp_path / "m").recipe.impression_share == 0.5
 
 
 def test_validation_keeps_the_best_epoch(fmpair, files, tmp_path):
@@ -141,7 +148,7 @@ def test_an_unknown_column_is_named_with_the_nearest(fmpair, files, tmp_path):
         (["--validation", "0.1", "--metric", "ncdg@10"], "Did you mean 'ndcg'?"),
         (["--field", "age"], "--field takes name=value, not 'age'"),
         (["--context", "place", "--no-context"], "exclude each other"),
-        (["--shown-share", "0.5"], "the data do not say what was shown"),
+        (["--impression-share", "0.5"], "the data do not say what was shown"),
     ],
 )
 def test_an_impossible_option_is_refused(fmpair, files, tmp_path, flags, words):

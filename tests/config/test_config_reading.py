@@ -6,8 +6,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from fmpair.config import option_schema as shape
 from fmpair.config import read as config
-from fmpair.config import shape
 from fmpair.config.columns import check_columns, validate
 from fmpair.config.experiment import Candidate, Range, Source, Step
 from fmpair.errors import ConfigError, OptionError
@@ -150,7 +150,7 @@ def test_all_mistakes_are_reported_together_each_with_its_line(file):
     from fmpair.errors import listing
     from fmpair.metrics.metric import NAMES
     from fmpair.models.catalog import MODELS
-    from fmpair.models.fm_pair import FMPair
+    from fmpair.models.fm_pair.recipe import FMPair
 
     own = {**shape.options_of(FMPair).known, **shape.about_models().known}
     known = {"filters": shape.filters(), "models": MODELS, "options": own,
@@ -310,7 +310,7 @@ def test_given_parts_are_used_as_they_are(file, tmp_path):
         ("{path: c.csv, context: daytime}", "data.context: must be a list of text or null"),
         ("{path: c.csv, format: cvs}", "data.format: unknown format 'cvs'. Did you mean 'csv'?"),
         ("{path: c.csv, users: u.csv}", "data.users: there is no file {here}/u.csv"),
-        ("{path: c.csv, shown: s.csv}", "data.shown: there is no file {here}/s.csv"),
+        ("{path: c.csv, impressions: s.csv}", "data.impressions: there is no file {here}/s.csv"),
         ("{generate: {users: 3}, user: x}", "data.user: unknown option 'user'. Known: generate"),
     ],
 )

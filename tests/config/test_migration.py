@@ -4,9 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fmpair.config.counterpart import model_of
 from fmpair.config.migration import migrate
 from fmpair.config.read import read
+from fmpair.config.wraprec_names import model_of
 from fmpair.errors import DataError, UnknownError
 from fmpair.experiment.run import run
 from fmpair.models import catalog

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fmpair.config import shape
+from fmpair.config import option_schema as shape
 from fmpair.config.document import read
 from fmpair.config.schema import json_schema
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fmpair.arrays import Rows, empty_rows, group_rows
-from fmpair.engine.problem import Groups, Parameters, Problem, Settings
+from fmpair.engine.contract import Groups, Parameters, Problem, Settings
 
 
 def random_rows(rng, count, columns, most, spread=True):
@@ -49,7 +49,7 @@ def problem_of(parts, users=12, items=15, events=90, seed=0, weights=False, know
             sharing=np.full(6, 0.5, np.float32),
             centred=np.zeros(6, bool),
         ),
-        shown=random_rows(rng, users, items, items // 2) if "s" in parts else None,
+        impressions=random_rows(rng, users, items, items // 2) if "s" in parts else None,
     )
 
 
@@ -62,7 +62,7 @@ def parameters_of(problem, factors=5, seed=1):
 
 def settings_of(**changes):
     base = Settings(
-        seed=3, positives="permutation", blocks=1, deal_every=2, threads=1,
+        seed=3, positives="permutation", blocks=1, partition_every=2, threads=1,
         user=0.01, positive=0.02, negative=0.03, bias=0.04,
         query=np.full(9, 0.05, np.float32), features=np.full(6, 0.06, np.float32),
         query_threshold=np.repeat([0.0, 0.02], [5, 4]),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fmpair.arrays import group_rows
-from fmpair.engine.gaussian import (
+from fmpair.solvers.gaussian import (
     LONGEST,
     Descent,
     Latent,

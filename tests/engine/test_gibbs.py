@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from fmpair.arrays import Rows
-from fmpair.engine import anova, gibbs
-from fmpair.engine.anova import Machine
-from fmpair.engine.pointwise import Examples, Penalties
+from fmpair.solvers import anova, gibbs
+from fmpair.solvers.anova import Machine
+from fmpair.solvers.pointwise import Examples, Penalties
 
 EDGES = np.array([0, 4, 7, 12])  # users, items, and a field with several values a row
 FEATURES = int(EDGES[-1])

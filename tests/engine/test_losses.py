@@ -4,19 +4,21 @@ import numpy as np
 import pytest
 from engine.problems import parameters_of, problem_of, settings_of
 
-from fmpair.engine import cpu, objective, reference
-from fmpair.engine.problem import LOSSES, Parameters
+from fmpair.engine.contract import LOSSES, Parameters
+from fmpair.engine.cpu import training as cpu
+from fmpair.engine.reference import training as reference
+from fmpair.engine.reference.training import objective
 
 # Name -> settings: every loss, and the list-wise ones with cosines too.
 KINDS = {
     "hinge": {"loss": "hinge"},
     "logistic": {"loss": "logistic"},
-    "softmax": {"loss": "softmax", "candidates": 4},
-    "softmax of cosines": {"loss": "softmax", "candidates": 4, "temperature": 0.4},
-    "corrected softmax of cosines": {"loss": "softmax", "candidates": 4, "temperature": 0.4,
-                                     "negatives": "batch", "correction": True},
-    "warp": {"loss": "warp", "candidates": 5},
-    "warp of cosines": {"loss": "warp", "candidates": 5, "temperature": 0.4},
+    "softmax": {"loss": "softmax", "n_negatives": 4},
+    "softmax of cosines": {"loss": "softmax", "n_negatives": 4, "temperature": 0.4},
+    "corrected softmax of cosines": {"loss": "softmax", "n_negatives": 4, "temperature": 0.4,
+                                     "negative_sampler": "batch", "logq_correction": True},
+    "warp": {"loss": "warp", "n_negatives": 5},
+    "warp of cosines": {"loss": "warp", "n_negatives": 5, "temperature": 0.4},
 }  # fmt: skip
 
 
@@ -76,23 +78,25 @@ def test_any_number_of_threads_gives_the_same_bits(kind, parts):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_losses_fall_as_the_engine_learns(loss):
     problem = problem_of("", users=60, items=80, events=2000)
-    state = cpu.begin(problem, parameters_of(problem), settings_of(loss=loss, candidates=1))
+    state = cpu.begin(problem, parameters_of(problem), settings_of(loss=loss, n_negatives=1))
     first, *_, last = [cpu.epoch(state, number, 0.05) for number in range(1, 11)]
     assert last < 0.95 * first
 
 
 def test_warp_hurries_more_the_sooner_it_finds_an_item_that_ranks_too_high():
     problem = problem_of("", items=40)
-    state = reference.begin(problem, parameters_of(problem), settings_of(loss="warp", candidates=9))
+    state = reference.begin(
+        problem, parameters_of(problem), settings_of(loss="warp", n_negatives=9)
+    )
     reference.epoch(state, 1, 0.0)
-    urgencies = {c.urgency for c in reference._choices(state, 0, 0, 1) if len(c.items) > 1}
+    urgencies = {c.warp_weight for c in reference._choices(state, 0, 0, 1) if len(c.items) > 1}
     assert max(urgencies) == 1.0
     assert 0 < min(urgencies) < 0.9
 
 
 def test_a_list_takes_no_more_candidates_than_are_unseen():
     problem = problem_of("", items=6, events=40)
-    settings = settings_of(loss="softmax", candidates=50)
+    settings = settings_of(loss="softmax", n_negatives=50)
     state = reference.begin(problem, parameters_of(problem), settings)
     reference.epoch(state, 1, 0.0)
     for choice in reference._choices(state, 0, 0, 1):

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from test_parity import parameters_of, problem_of
 
-from fmpair.engine import cpu, objective, ordered, reference
-from fmpair.engine.decay import item_pace, query_pace
-from fmpair.engine.problem import Settings
+from fmpair.engine.contract import Settings
+from fmpair.engine.cpu import training as cpu
+from fmpair.engine.cpu.training import ordered
+from fmpair.engine.reference import training as reference
+from fmpair.engine.reference.training import objective
+from fmpair.engine.strata.regularisation import item_pace, query_pace
 
 
 @pytest.mark.parametrize("parts", ["", "c", "u", "a", "cua"])
@@ -16,7 +19,7 @@ from fmpair.engine.problem import Settings
 def test_steps_on_given_pairs_are_those_of_the_reference_engine(parts, blocks):
     problem, first = problem_of(parts), parameters_of(problem_of(parts))
     settings = Settings(
-        seed=3, positives="permutation", blocks=blocks, deal_every=5, threads=1, user=0.02,
+        seed=3, positives="permutation", blocks=blocks, partition_every=5, threads=1, user=0.02,
         positive=0.03, negative=0.01, bias=0.04, query=np.full(9, 0.05, np.float32),
         features=np.full(6, 0.06, np.float32), query_threshold=np.zeros(9, np.float32),
         feature_threshold=np.zeros(6, np.float32),
@@ -28,10 +31,10 @@ def test_steps_on_given_pairs_are_those_of_the_reference_engine(parts, blocks):
     cpu.epoch(fast, 1, 0.1), reference.epoch(plain, 1, 0.1)
     rng = np.random.default_rng(0)
     event = rng.integers(0, 90, 40)
-    bad = ((problem.item[event] + 1 + rng.integers(0, 14, 40)) % 15).astype(np.int32)
+    negative = ((problem.item[event] + 1 + rng.integers(0, 14, 40)) % 15).astype(np.int32)
     weight = rng.uniform(0.5, 2, 40).astype(np.float32)
     pairs = ordered.Pairs(
-        problem.user[event], problem.item[event], bad, problem.situation[event], weight
+        problem.user[event], problem.item[event], negative, problem.situation[event], weight
     )
     loss = ordered.learn_pairs(fast, pairs, 0.1)
     paces = {
@@ -39,7 +42,7 @@ def test_steps_on_given_pairs_are_those_of_the_reference_engine(parts, blocks):
         "features": item_pace(problem.item_groups, problem.item_rows),
     }
     losses = []
-    for e, j, w in zip(event, bad, weight):
+    for e, j, w in zip(event, negative, weight):
         choice = reference._choice(problem, int(problem.user[e]), int(problem.item[e]), int(e))
         choice = reference.Draws(0, problem, np.arange(15), settings).extended(choice, int(j))
         choice = replace(choice, weight=float(w))

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from engine.problems import parameters_of, problem_of, settings_of
 
-from fmpair.engine import cpu, objective, reference
-from fmpair.engine.problem import Parameters
+from fmpair.engine.contract import Parameters
+from fmpair.engine.cpu import training as cpu
+from fmpair.engine.reference import training as reference
+from fmpair.engine.reference.training import objective
 
 
 @pytest.mark.parametrize("parts", ["", "c", "u", "a", "cua"])

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmpair.arrays import empty_rows
-from fmpair.engine import plan, reference
-from fmpair.engine.problem import Groups, Parameters, Problem, Settings
+from fmpair.engine.contract import Groups, Parameters, Problem, Settings
+from fmpair.engine.reference import training as reference
+from fmpair.engine.strata import partition as plan
 
 
 def problem_of(user, item, users, items, known=None):
@@ -38,22 +39,25 @@ def problems(draw):
     return problem_of(*zip(*pairs), users, items)
 
 
-def cells(deal):
+def cells(partition):
     """{(user block, item block): [(user, item, event), ...]} by original numbers."""
     found = {}
-    for cell in range(deal.blocks**2):
-        rows = found.setdefault(divmod(cell, deal.blocks), [])
-        for run in range(deal.cell[cell], deal.cell[cell + 1]):
-            for e in range(deal.run_start[run], deal.run_start[run + 1]):
-                user, item = deal.user_at[deal.run_user[run]], deal.item_at[deal.item[e]]
-                rows.append((int(user), int(item), int(deal.event[e])))
+    for cell in range(partition.blocks**2):
+        rows = found.setdefault(divmod(cell, partition.blocks), [])
+        for run in range(partition.cell[cell], partition.cell[cell + 1]):
+            for e in range(partition.run_start[run], partition.run_start[run + 1]):
+                user, item = (
+                    partition.user_at[partition.run_user[run]],
+                    partition.item_at[partition.item[e]],
+                )
+                rows.append((int(user), int(item), int(partition.event[e])))
     return found
 
 
 @given(problems(), st.integers(1, 5), st.integers(0, 99), st.integers(1, 9))
 @settings(max_examples=60, deadline=None)
 def test_no_two_cells_of_a_round_share_a_user_or_an_item(problem, blocks, seed, number):
-    found = cells(plan.deal(plan.by_user(problem, True), blocks, seed, number))
+    found = cells(plan.partition(plan.by_user(problem, True), blocks, seed, number))
     for turn in range(blocks):
         side_by_side = [found[t, (t + turn) % blocks] for t in range(blocks)]
         for place in (0, 1):
@@ -64,7 +68,7 @@ def test_no_two_cells_of_a_round_share_a_user_or_an_item(problem, blocks, seed, 
 @given(problems(), st.integers(1, 5), st.integers(0, 99))
 @settings(max_examples=60, deadline=None)
 def test_every_event_is_in_exactly_one_cell(problem, blocks, seed):
-    found = cells(plan.deal(plan.by_user(problem, True), blocks, seed, 1))
+    found = cells(plan.partition(plan.by_user(problem, True), blocks, seed, 1))
     rows = sorted((row for part in found.values() for row in part), key=lambda row: row[2])
     wanted = list(zip(problem.user.tolist(), problem.item.tolist(), range(len(problem.user))))
     assert rows == wanted
@@ -73,10 +77,10 @@ def test_every_event_is_in_exactly_one_cell(problem, blocks, seed):
 @given(problems(), st.integers(1, 5), st.integers(0, 99))
 @settings(max_examples=60, deadline=None)
 def test_a_deal_is_a_permutation_of_ids_in_blocks_of_equal_size(problem, blocks, seed):
-    deal = plan.deal(plan.by_user(problem, True), blocks, seed, 1)
-    assert sorted(deal.user_at) == list(range(problem.users))
-    assert sorted(deal.item_at) == list(range(problem.items))
-    sizes = np.diff(deal.item_edge)
+    partition = plan.partition(plan.by_user(problem, True), blocks, seed, 1)
+    assert sorted(partition.user_at) == list(range(problem.users))
+    assert sorted(partition.item_at) == list(range(problem.items))
+    sizes = np.diff(partition.item_edge)
     assert sizes.sum() == problem.items and sizes.max() - sizes.min() <= 1
 
 
@@ -88,8 +92,8 @@ def skewed(users=200, items=300, events=6000, seed=0):
 
 def test_blocks_have_about_as_many_events_each_though_items_are_skewed():
     problem = skewed()
-    deal = plan.deal(plan.by_user(problem, True), 4, 0, 1)
-    found = cells(deal)
+    partition = plan.partition(plan.by_user(problem, True), 4, 0, 1)
+    found = cells(partition)
     by_user_block = [sum(len(found[t, c]) for c in range(4)) for t in range(4)]
     assert max(by_user_block) < 1.3 * min(by_user_block)
     by_item_block = [sum(len(found[t, c]) for t in range(4)) for c in range(4)]
@@ -98,10 +102,10 @@ def test_blocks_have_about_as_many_events_each_though_items_are_skewed():
 
 def test_a_deal_depends_on_seed_and_number_only():
     events = plan.by_user(skewed(), True)
-    one, same = plan.deal(events, 4, 7, 1), plan.deal(events, 4, 7, 1)
+    one, same = plan.partition(events, 4, 7, 1), plan.partition(events, 4, 7, 1)
     assert all(np.array_equal(a, b) for a, b in zip(one, same))
-    assert not np.array_equal(one.item_at, plan.deal(events, 4, 7, 6).item_at)
-    assert not np.array_equal(one.item_at, plan.deal(events, 4, 8, 1).item_at)
+    assert not np.array_equal(one.item_at, plan.partition(events, 4, 7, 6).item_at)
+    assert not np.array_equal(one.item_at, plan.partition(events, 4, 8, 1).item_at)
 
 
 @given(problems(), st.integers(0, 99), st.integers(1, 9), st.sampled_from(["bootstrap", "user"]))
@@ -144,7 +148,7 @@ def test_an_event_may_be_visited_more_often_than_a_short_number_holds():
 
 
 def begun(problem, blocks=1, seed=0, number=1):
-    """A reference state with its deal made; parameters do not matter."""
+    """A reference state with its partition made; parameters do not matter."""
     parameters = Parameters(
         users=np.zeros((problem.users, 1)),
         items=np.zeros((problem.items, 1)),
@@ -156,11 +160,11 @@ def begun(problem, blocks=1, seed=0, number=1):
     penalties = dict.fromkeys(("user", "positive", "negative", "bias"), 0.0)
     by_row = ("query", "features", "query_threshold", "feature_threshold")
     chosen = Settings(
-        seed=seed, positives="permutation", blocks=blocks, deal_every=1, threads=1,
+        seed=seed, positives="permutation", blocks=blocks, partition_every=1, threads=1,
         **penalties, **dict.fromkeys(by_row, np.zeros(0)),
     )  # fmt: skip
     state = reference.begin(problem, parameters, chosen)
-    state.deal = plan.deal(state.events, blocks, seed, number)
+    state.partition = plan.partition(state.events, blocks, seed, number)
     return state
 
 

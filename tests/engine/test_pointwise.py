@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.arrays import Rows, stack_rows
-from fmpair.engine import anova
-from fmpair.engine.anova import Machine
-from fmpair.engine.pointwise import Examples, Penalties, epoch, scores
+from fmpair.solvers import anova
+from fmpair.solvers.anova import Machine
+from fmpair.solvers.pointwise import Examples, Penalties, epoch, scores
 
 FEATURES, FACTORS = 7, 3
 STEP = 1e-6

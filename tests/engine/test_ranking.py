@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmpair.arrays import empty_rows, group_rows
-from fmpair.engine import ranking
+from fmpair.ranking import top as ranking
 
 
 @st.composite

@@ -7,25 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.arrays import empty_rows
-from fmpair.engine import cpu, plan, reference
-from fmpair.engine.problem import NEGATIVES, Parameters
-from fmpair.engine.sampling import alias_table, item_sides, ordering, pieces
+from fmpair.engine.contract import NEGATIVE_SAMPLERS, Parameters
+from fmpair.engine.cpu import training as cpu
+from fmpair.engine.cpu.sampling import alias_table, item_sides, ordering, pieces
+from fmpair.engine.reference import training as reference
+from fmpair.engine.strata import partition as plan
 
 KINDS = {
-    "popularity": {"negatives": "popularity", "power": 0.7},
-    "popularity, corrected": {"negatives": "popularity", "loss": "softmax", "candidates": 3,
-                              "correction": True},
-    "adaptive": {"negatives": "adaptive", "rank_share": 0.3},
-    "adaptive, softmax": {"negatives": "adaptive", "loss": "softmax", "candidates": 3},
-    "adaptive, cosines": {"negatives": "adaptive", "loss": "warp", "candidates": 3,
+    "popularity": {"negative_sampler": "popularity", "popularity_power": 0.7},
+    "popularity, corrected": {"negative_sampler": "popularity", "loss": "softmax", "n_negatives": 3,
+                              "logq_correction": True},
+    "adaptive": {"negative_sampler": "adaptive", "rank_share": 0.3},
+    "adaptive, softmax": {"negative_sampler": "adaptive", "loss": "softmax", "n_negatives": 3},
+    "adaptive, cosines": {"negative_sampler": "adaptive", "loss": "warp", "n_negatives": 3,
                           "temperature": 0.5},
     "own": {"own_share": 0.3},
-    "own, softmax": {"own_share": 0.4, "loss": "softmax", "candidates": 4},
-    "batch": {"negatives": "batch"},
-    "batch, corrected": {"negatives": "batch", "loss": "softmax", "candidates": 3,
-                         "correction": True},
-    "shown": {"shown_share": 0.5},
-    "shown, own": {"shown_share": 0.5, "own_share": 0.3, "loss": "softmax", "candidates": 4},
+    "own, softmax": {"own_share": 0.4, "loss": "softmax", "n_negatives": 4},
+    "batch": {"negative_sampler": "batch"},
+    "batch, corrected": {"negative_sampler": "batch", "loss": "softmax", "n_negatives": 3,
+                         "logq_correction": True},
+    "shown": {"impression_share": 0.5},
+    "shown, own": {"impression_share": 0.5, "own_share": 0.3, "loss": "softmax", "n_negatives": 4},
 }  # fmt: skip
 
 
@@ -76,22 +78,22 @@ def drawn(negatives, **options):
     """(the problem, its choices, in one block and with nothing learned)."""
     problem = problem_of("s", users=200, items=30, events=1500)
     start = parameters_of(problem)
-    settings = settings_of(negatives=negatives, **options)
+    settings = settings_of(negative_sampler=negatives, **options)
     state = reference.begin(problem, start, settings)
-    state.deal = plan.deal(state.events, 1, settings.seed, number=1)
+    state.partition = plan.partition(state.events, 1, settings.seed, number=1)
     return problem, state.parameters, list(reference._choices(state, 0, 0, 1))
 
 
-@pytest.mark.parametrize("shown_share", [0.0, 0.5])
-@pytest.mark.parametrize("negatives", NEGATIVES)
-def test_a_negative_is_never_an_item_the_user_has(negatives, shown_share):
-    problem, _, choices = drawn(negatives, shown_share=shown_share)
+@pytest.mark.parametrize("impression_share", [0.0, 0.5])
+@pytest.mark.parametrize("negatives", NEGATIVE_SAMPLERS)
+def test_a_negative_is_never_an_item_the_user_has(negatives, impression_share):
+    problem, _, choices = drawn(negatives, impression_share=impression_share)
     had = set(zip(problem.user.tolist(), problem.item.tolist()))
     assert choices and not any((c.u, c.j) in had for c in choices)
 
 
 def test_a_share_of_the_candidates_are_other_items_of_the_user():
-    problem, _, choices = drawn("uniform", own_share=0.25, loss="softmax", candidates=8)
+    problem, _, choices = drawn("uniform", own_share=0.25, loss="softmax", n_negatives=8)
     had = set(zip(problem.user.tolist(), problem.item.tolist()))
     own = [[(c.u, j) in had for j in c.items[1:]] for c in choices]
     assert not any(c.i in c.items[1:] or len(set(c.items)) < len(c.items) for c in choices)
@@ -103,7 +105,7 @@ def test_a_share_of_the_candidates_are_other_items_of_the_user():
 def test_popular_items_are_drawn_more_often_the_higher_the_power():
     means = []
     for power in (0.0, 1.0, 3.0):
-        problem, _, choices = drawn("popularity", power=power)
+        problem, _, choices = drawn("popularity", popularity_power=power)
         times = np.bincount(problem.item, minlength=problem.items)
         means.append(times[[c.j for c in choices]].mean())
     assert means[0] < means[1] < means[2]
@@ -114,8 +116,8 @@ def test_negatives_of_the_batch_are_as_frequent_as_items_are_among_the_events():
     problem = problem_of("", users=count, items=items, events=count)
     skewed = (np.random.default_rng(0).random(count) ** 2 * items).astype(np.int32)
     problem = problem._replace(user=np.arange(count, dtype=np.int32), item=skewed)
-    state = reference.begin(problem, parameters_of(problem), settings_of(negatives="batch"))
-    state.deal = plan.deal(state.events, 1, seed=3, number=1)
+    state = reference.begin(problem, parameters_of(problem), settings_of(negative_sampler="batch"))
+    state.partition = plan.partition(state.events, 1, seed=3, number=1)
     found = np.zeros((items, items))
     for choice in reference._choices(state, 0, 0, 1):
         found[choice.i, choice.j] += 1
@@ -126,15 +128,15 @@ def test_negatives_of_the_batch_are_as_frequent_as_items_are_among_the_events():
 
 
 def test_a_correction_takes_the_logarithm_of_an_items_events_off_its_score():
-    problem, _, choices = drawn("batch", correction=True, loss="softmax", candidates=3)
+    problem, _, choices = drawn("batch", logq_correction=True, loss="softmax", n_negatives=3)
     times = np.bincount(problem.item, minlength=problem.items)
     for choice in choices[:50]:
         np.testing.assert_allclose(choice.off, np.log(times[list(choice.items)]), atol=1e-6)
 
 
 def test_a_share_of_the_candidates_are_items_shown_to_the_user():
-    problem, _, choices = drawn("uniform", shown_share=0.25, loss="softmax", candidates=8)
-    pairs = set(zip(problem.shown.owner.tolist(), problem.shown.column.tolist()))
+    problem, _, choices = drawn("uniform", impression_share=0.25, loss="softmax", n_negatives=8)
+    pairs = set(zip(problem.impressions.owner.tolist(), problem.impressions.column.tolist()))
     pairs -= set(zip(problem.user.tolist(), problem.item.tolist()))
     many = np.bincount([user for user, _ in pairs], minlength=problem.users) >= 2
     first = [[(c.u, j) in pairs for j in c.items[1:3]] for c in choices if many[c.u]]
@@ -145,18 +147,18 @@ def test_a_share_of_the_candidates_are_items_shown_to_the_user():
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_what_was_shown_stands_in_the_run_of_its_user_and_block(blocks):
     problem = plan.with_unchosen(problem_of("s", events=30))
-    deal = plan.deal(plan.by_user(problem, True), blocks, seed=1, number=1)
-    rows = plan.shown_by_run(deal, problem.shown)
+    partition = plan.partition(plan.by_user(problem, True), blocks, seed=1, number=1)
+    rows = plan.impressions_by_run(partition, problem.impressions)
     found = {
-        (int(deal.user_at[deal.run_user[run]]), int(deal.item_at[place]))
+        (int(partition.user_at[partition.run_user[run]]), int(partition.item_at[place]))
         for run, place in zip(rows.owner, rows.column)
     }
-    block = np.repeat(np.arange(blocks**2) % blocks, np.diff(deal.cell))
-    first, end = deal.item_edge[block[rows.owner]], deal.item_edge[block[rows.owner] + 1]
+    block = np.repeat(np.arange(blocks**2) % blocks, np.diff(partition.cell))
+    first, end = partition.item_edge[block[rows.owner]], partition.item_edge[block[rows.owner] + 1]
     assert ((first <= rows.column) & (rows.column < end)).all()
-    place = np.searchsorted(deal.item_edge, plan.places(deal.item_at), side="right") - 1
-    runs = set(zip(deal.user_at[deal.run_user].tolist(), block.tolist()))
-    shown = zip(problem.shown.owner.tolist(), problem.shown.column.tolist())
+    place = np.searchsorted(partition.item_edge, plan.places(partition.item_at), side="right") - 1
+    runs = set(zip(partition.user_at[partition.run_user].tolist(), block.tolist()))
+    shown = zip(problem.impressions.owner.tolist(), problem.impressions.column.tolist())
     assert found and found == {(u, i) for u, i in shown if (u, int(place[i])) in runs}
 
 

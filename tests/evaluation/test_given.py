@@ -121,9 +121,9 @@ def test_lists_that_cannot_be_used_are_refused():
     twice = pl.DataFrame({"user": ["a", "a"], "item": [3, 3], "score": [2, 1]})
     with pytest.raises(DataError, match="an item is twice in one list"):
         judge(twice, TRAIN, TEST)
-    strangers = pl.DataFrame({"user": ["x"], "item": [3], "score": [2]})
+    scores_unknown_users = pl.DataFrame({"user": ["x"], "item": [3], "score": [2]})
     with pytest.raises(DataError, match="no list is of a user of the test events: lists have x"):
-        judge(strangers, TRAIN, TEST)
+        judge(scores_unknown_users, TRAIN, TEST)
 
 
 def test_a_batch_is_all_the_memory_it_takes():

@@ -98,14 +98,14 @@ def test_what_was_shown_is_read_with_the_events_and_told_by_the_fingerprint(tmp_
     source = Source(path=path, options={"shown": shown})
     bench = prepare(source, (), halves)
     assert source_files(source) == [path, shown]
-    assert bench.data.shown.rows() == [(1, "c"), (3, "c")]
+    assert bench.data.impressions.rows() == [(1, "c"), (3, "c")]
     assert bench.hashes == plain.hashes and bench.fingerprint != plain.fingerprint
     written(tmp_path, "shown.csv", pl.DataFrame({"user": [1], "item": ["c"]}))
-    assert len(prepare(source, (), halves).data.shown) == 1
+    assert len(prepare(source, (), halves).data.impressions) == 1
 
 
 def test_low_ratings_can_become_dislikes(tmp_path):
     source = Source(path=written(tmp_path, "all.csv", EVENTS))
     bench = prepare(source, (Step("dislikes", {"below": 3}),), Step("holdout", {"test": 0.4}))
     assert len(bench.data) == 3
-    assert bench.data.shown.rows() == [(1, "a"), (2, "a")]
+    assert bench.data.impressions.rows() == [(1, "a"), (2, "a")]

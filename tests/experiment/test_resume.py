@@ -13,8 +13,8 @@ from tiny_run import POPULARITY, TUNED, experiment, same
 
 from fmpair.config.experiment import Output
 from fmpair.config.read import read
+from fmpair.experiment.job_context import JobContext
 from fmpair.experiment.run import run
-from fmpair.experiment.workplace import Workplace
 
 KILLS = 20
 FILE = """\
@@ -36,8 +36,8 @@ run: {curve: 2, threads: 1}
 
 
 PRELOADED = [
-    "ruamel.yaml", "optuna.samplers", "fmpair.experiment.run", "fmpair.models.fm_pair",
-    "fmpair.engine.kernel", "fmpair.engine.judging",
+    "ruamel.yaml", "optuna.samplers", "fmpair.experiment.run", "fmpair.models.fm_pair.recipe",
+    "fmpair.engine.cpu.pairs", "fmpair.ranking.ranks",
 ]  # fmt: skip
 
 
@@ -54,13 +54,13 @@ def started(file, folder):
 
 def attempt(file, folder, line):
     """The run of a file in a process of its own, which says when a cell begins."""
-    carried_out = Workplace.__call__
+    carried_out = JobContext.__call__
 
     def told(self, cell):
         line.send(cell.id)
         return carried_out(self, cell)
 
-    Workplace.__call__ = told
+    JobContext.__call__ = told
     run(read(file, [f"output.folder={folder}"]))
 
 

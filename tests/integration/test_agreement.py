@@ -17,8 +17,8 @@ from fmpair.arrays import empty_rows
 from fmpair.data import catalog
 from fmpair.data.split import folds, holdout
 from fmpair.evaluation import Protocol, evaluate
-from fmpair.models.bpr_mf import BPRMF
-from fmpair.models.fm import FM
+from fmpair.models.fm.recipe import FM
+from fmpair.models.fm_pair.bpr_mf import BPRMF
 
 FACTORS = 8
 DRAWS = {"ids": 60, "attributes": 40}
@@ -120,7 +120,7 @@ def our_bpr(train):
     held = dict.fromkeys(("user", "item", "negative", "bias"), BPR["held"])
     recipe = BPRMF(
         factors=BPR["factors"], epochs=1000 * BPR["epochs"], learning_rate=BPR["rate"],
-        regularization=held, initial_sd=1 / (np.sqrt(12) * BPR["factors"]),
+        regularization=held, init_std=1 / (np.sqrt(12) * BPR["factors"]),
         positives="bootstrap", item_bias=True,
     )  # fmt: skip
     return next(islice(recipe.train(train), BPR["epochs"] - 1, None)).recommender()

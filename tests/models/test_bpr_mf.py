@@ -4,7 +4,7 @@ import pytest
 
 from fmpair import FMPair
 from fmpair.errors import OptionError
-from fmpair.models.bpr_mf import BPRMF, ids_only
+from fmpair.models.fm_pair.bpr_mf import BPRMF, ids_only
 from fmpair.testing import cold_items, day_and_night
 
 OPTIONS = {"factors": 3, "epochs": 4, "seed": 2}

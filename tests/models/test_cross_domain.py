@@ -9,10 +9,10 @@ from fmpair.data.split import target as target_folds
 from fmpair.errors import FmpairError, OptionError
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.features import with_sources
+from fmpair.fitted.file import load
 from fmpair.models import catalog
-from fmpair.models.artifact import load
-from fmpair.models.cross_domain import FMPairAll, FMPairCD, FMPairTarget
-from fmpair.models.fm import FM
+from fmpair.models.fm.recipe import FM
+from fmpair.models.fm_pair.cross_domain import FMPairAll, FMPairCD, FMPairTarget
 
 OPTIONS = {"target": "books", "factors": 6, "epochs": 40, "seed": 1}
 KINDS = (FMPairCD, FMPairAll, FMPairTarget)

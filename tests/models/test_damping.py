@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from fmpair import Dataset, FMPair, Popularity, load
 from fmpair.errors import OptionError
-from fmpair.models.damping import popular_part
-from fmpair.models.ease import EASE
-from fmpair.models.histories import FactorisedNeighbours
-from fmpair.models.listwise import ListwiseFM
-from fmpair.models.pure_svd import PureSVD
+from fmpair.fitted.damping import popular_part
+from fmpair.models.classic.ease import EASE
+from fmpair.models.classic.pure_svd import PureSVD
+from fmpair.models.fm_pair.histories import FactorisedNeighbours
+from fmpair.models.fm_pair.listwise import ListwiseFM
 from fmpair.testing import cold_items, two_tastes
 
 DAMPINGS = (-0.5, 0.0, 0.25, 0.5, 0.75, 1.0, 1.5)

@@ -3,7 +3,7 @@ import pytest
 
 from fmpair.data import as_dataset
 from fmpair.errors import DataError, OptionError
-from fmpair.models.ease import EASE
+from fmpair.models.classic.ease import EASE
 from fmpair.testing import two_tastes
 
 DATA = two_tastes()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmpair import Dataset, FMPair
-from fmpair.engine.problem import Parameters
+from fmpair.engine.contract import Parameters
 from fmpair.errors import UnknownError
 
 USERS, ITEMS = 6, 7

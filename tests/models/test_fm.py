@@ -6,7 +6,7 @@ from fmpair import Dataset, Field, load, with_sources
 from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.models import option
-from fmpair.models.fm import FM
+from fmpair.models.fm.recipe import FM
 from fmpair.testing import day_and_night, two_tastes
 from fmpair.testing.contract import RULES, ModelContract
 
@@ -46,7 +46,7 @@ def unrated(frame, truth):
 def test_it_keeps_what_every_model_must(rule, learner):
     # held tight: some of the items left out are drawn as unobserved pairs, to be told from taste
     held = {"mcmc": None, "als": 3.0, "sgd": 0.03}[learner]
-    options = {"regularization": held, "initial_sd": 0.3, "learning_rate": 0.1}
+    options = {"regularization": held, "init_std": 0.3, "learning_rate": 0.1}
     ModelContract(lambda: recipe(learner, **options)).check(rule)
 
 
@@ -73,7 +73,7 @@ def test_the_mean_of_several_starts_is_nearer_to_the_truth_than_one(learner, ord
     rest = unrated(frame, truth)
     options = {"regularization": None if learner == "mcmc" else 0.02, "order": order, "samples": 1}
     one, six = (
-        rmse(recipe(learner, starts=n, initial_sd=0.3, **options).fit(frame), rest, truth)
+        rmse(recipe(learner, starts=n, init_std=0.3, **options).fit(frame), rest, truth)
         for n in (1, 6)
     )
     assert six < 0.95 * one
@@ -99,7 +99,7 @@ def test_terms_of_user_and_context_alone_count_in_a_prediction(learner):
     rating = 3.0 + np.where((user % 2) == place, 1.0, -1.0)
     named = pl.Series(["home", "work"]).gather(place)
     frame = pl.DataFrame({"user": user, "item": item, "place": named, "rating": rating})
-    model = recipe(learner, initial_sd=0.3).fit(frame)
+    model = recipe(learner, init_std=0.3).fit(frame)
     asked = {"user": [0, 0, 1, 1], "item": [3, 3, 3, 3], "place": ["home", "work"] * 2}
     found = model.score(pl.DataFrame(asked))["score"].to_numpy()
     np.testing.assert_allclose(found, [4, 2, 2, 4], atol=0.4)
@@ -151,13 +151,13 @@ def test_two_values_of_a_rating_are_told_apart(learner):
     liked = (user % 2) == (item % 2)
     frame = pl.DataFrame({"user": user, "item": item, "rating": np.where(liked, 1, 0)})
     held = {"mcmc": None, "als": 1.0, "sgd": 0.001}[learner]
-    model = recipe(learner, task="classification", regularization=held, initial_sd=0.3).fit(frame)
+    model = recipe(learner, task="classification", regularization=held, init_std=0.3).fit(frame)
     score = model.score(frame.select("user", "item"))["score"].to_numpy()
     assert ((score > 0) == liked).mean() > 0.97
 
 
 def test_the_context_decides_what_ranks_first():
-    model = recipe("als", initial_sd=0.3).fit(day_and_night())
+    model = recipe("als", init_std=0.3).fit(day_and_night())
     for time, remainder in (("day", 0), ("night", 1)):
         best = model.recommend(context={"time": time}, n=1, exclude_seen=False)
         assert (best["item"].to_numpy() % 2 == remainder).mean() > 0.9
@@ -170,7 +170,7 @@ def test_triples_learn_what_pairs_cannot():
     rating = np.where((user + item + place) % 2 == 0, 1.0, -1.0)
     frame = pl.DataFrame({"user": user, "item": item, "rating": rating,
                           "place": pl.Series(["home", "work"]).gather(place)})  # fmt: skip
-    options = {"initial_sd": 0.5, "epochs": 60, "regularization": 0.0}
+    options = {"init_std": 0.5, "epochs": 60, "regularization": 0.0}
     errors = {}
     for order in (2, 3):
         model = recipe("sgd", order=order, **options).fit(frame)
@@ -196,7 +196,7 @@ def test_a_user_never_met_gets_the_predictions_of_a_usual_one():
 
 
 def test_similar_items_are_those_rated_alike():
-    model = recipe("als", initial_sd=0.3).fit(two_tastes())
+    model = recipe("als", init_std=0.3).fit(two_tastes())
     assert (model.similar_items(0, 5)["item"].to_numpy() % 2 == 0).all()
 
 

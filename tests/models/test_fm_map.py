@@ -3,8 +3,8 @@ import polars as pl
 import pytest
 
 from fmpair.errors import DataError, OptionError
-from fmpair.models.fm_map import FMMap
-from fmpair.models.task import unobserved
+from fmpair.models.fm.fm_map import FMMap
+from fmpair.models.fm.task import unobserved
 from fmpair.testing import cold_items, day_and_night, two_tastes
 from fmpair.testing.contract import RULES, ModelContract
 
@@ -13,7 +13,7 @@ HELD = {"als": 3.0, "sgd": 0.1}
 
 
 def recipe(learner="als", **options):
-    usual = {"factors": 4, "epochs": 30, "learning_rate": 0.05, "initial_sd": 0.3}
+    usual = {"factors": 4, "epochs": 30, "learning_rate": 0.05, "init_std": 0.3}
     return FMMap(learner=learner, **{**usual, "regularization": HELD[learner], **options})
 
 

@@ -5,18 +5,19 @@ import polars as pl
 import pytest
 
 from fmpair import Dataset, Field, FMPair
-from fmpair.engine import plan, reference
+from fmpair.engine.reference import training as reference
+from fmpair.engine.strata import partition as plan
 from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.features import FeatureSpace
-from fmpair.models.training import (
-    DEAL_EVERY,
+from fmpair.testing import cold_items, day_and_night, two_tastes
+from fmpair.testing.toys import left_out
+from fmpair.training.loop import (
+    PARTITION_EVERY,
     event_weights,
     initial,
     problem_of,
     settings_of,
 )
-from fmpair.testing import cold_items, day_and_night, two_tastes
-from fmpair.testing.toys import left_out
 
 
 def first_items(model, context):
@@ -72,10 +73,10 @@ def hand_written_bpr_mf(recipe, data):
     users, items = start.users.astype(float), start.items.astype(float)
     state = reference.begin(problem, start, settings_of(recipe, space, problem))
     for number in range(1, recipe.epochs + 1):
-        if (number - 1) % DEAL_EVERY == 0:
-            state.deal = plan.deal(state.events, 1, recipe.seed, number)
+        if (number - 1) % PARTITION_EVERY == 0:
+            state.partition = plan.partition(state.events, 1, recipe.seed, number)
         rate = recipe.learning_rate * (
-            1 - (1 - recipe.last_rate) * (number - 1) / max(recipe.epochs - 1, 1)
+            1 - (1 - recipe.final_rate_share) * (number - 1) / max(recipe.epochs - 1, 1)
         )
         for pair in reference._choices(state, 0, 0, number):
             w, hi, hj = users[pair.u].copy(), items[pair.i].copy(), items[pair.j].copy()
@@ -108,7 +109,7 @@ def test_there_is_no_user_bias_and_constants_stay_small():
 
 @pytest.mark.parametrize(("loss", "faces"), [("bpr", 2), ("softmax", 9)])
 def test_the_loss_falls_and_begins_near_that_of_a_coin_or_die(loss, faces):
-    recipe = FMPair(loss=loss, candidates=8, factors=4, epochs=30)
+    recipe = FMPair(loss=loss, n_negatives=8, factors=4, epochs=30)
     losses = [epoch.loss for epoch in recipe.train(two_tastes())]
     assert losses[0] == pytest.approx(np.log(faces), abs=0.1)
     assert losses[-1] < losses[0] / 2
@@ -276,11 +277,11 @@ def test_events_that_are_all_duplicates_are_learned_from():
         ({"learning_rate": float("nan")}, "learning_rate must be a number above 0, not nan"),
         ({"learning_rate": -1}, "learning_rate must be"),
         ({"learning_rate": "fast"}, "learning_rate must be"),
-        ({"initial_sd": float("inf")}, "initial_sd must be"),
+        ({"init_std": float("inf")}, "init_std must be"),
         ({"regularization": -0.1}, "regularization must be"),
         ({"regularization": {"user": -1}}, "regularization of 'user'"),
         ({"positives": "all"}, "positives must be one of permutation, bootstrap, user"),
-        ({"negatives": "hard"}, "negatives must be one of uniform"),
+        ({"negative_sampler": "hard"}, "negative_sampler must be one of uniform"),
         ({"weights": "sqrt"}, "weights must be one of log, linear, none"),
         ({"threads": 0}, "threads must be"),
         ({"blocks": 0}, "blocks must be"),
@@ -334,7 +335,7 @@ def test_fields_start_at_zero_unless_told_otherwise():
 
 def test_presets_are_recipes_whose_options_may_be_changed():
     paper = FMPair.paper()
-    assert (paper.factors, paper.epochs, paper.initial_sd, paper.loss) == (10, 300, 0.1, "bpr")
+    assert (paper.factors, paper.epochs, paper.init_std, paper.loss) == (10, 300, 0.1, "bpr")
     assert FMPair.fast().epochs < FMPair().epochs
     assert FMPair.best(factors=8).options() == {**FMPair.best().options(), "factors": 8}
 

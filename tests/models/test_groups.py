@@ -6,7 +6,7 @@ import pytest
 
 from fmpair import Dataset, FMPair
 from fmpair.features import FeatureSpace
-from fmpair.models.training import problem_of
+from fmpair.training.loop import problem_of
 
 
 def groups_of(sharing=None):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fmpair.arrays import group_rows
-from fmpair.engine.least_squares import solve, squared_error
 from fmpair.errors import OptionError, TrainingError
-from fmpair.models.implicit_als import ImplicitALS
+from fmpair.models.classic.implicit_als import ImplicitALS
+from fmpair.solvers.least_squares import solve, squared_error
 from fmpair.testing import two_tastes
 
 DATA = two_tastes()

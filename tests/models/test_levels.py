@@ -6,8 +6,8 @@ import pytest
 
 from fmpair.data import Dataset
 from fmpair.errors import DataError, OptionError
-from fmpair.models.fm_pair import FMPair
-from fmpair.models.levels import FMPairLevels, ladder_of, levels_of
+from fmpair.models.fm_pair.levels import FMPairLevels, ladder_of, levels_of
+from fmpair.models.fm_pair.recipe import FMPair
 
 ORDER = ["click", "bookmark", "apply"]
 OPTIONS = {"level": "action", "order": ORDER, "factors": 6, "epochs": 30}

@@ -7,13 +7,13 @@ import pytest
 from fmpair.data import Dataset
 from fmpair.errors import DataError
 from fmpair.features.layouts import joined, with_histories, without_columns
-from fmpair.models.bpr_mf import BPRMF
-from fmpair.models.cross_domain import FMPairAll
-from fmpair.models.fm_pair import FMPair
-from fmpair.models.histories import FactorisedNeighbours, SVDPlusPlus
+from fmpair.models.fm_pair.bpr_mf import BPRMF
+from fmpair.models.fm_pair.cross_domain import FMPairAll
+from fmpair.models.fm_pair.histories import FactorisedNeighbours, SVDPlusPlus
+from fmpair.models.fm_pair.recipe import FMPair
 from fmpair.testing import cold_items, day_and_night, two_tastes
 
-OPTIONS = {"factors": 5, "epochs": 5, "initial_sd": 0.3}
+OPTIONS = {"factors": 5, "epochs": 5, "init_std": 0.3}
 
 
 def all_scores(model, **context):

@@ -4,7 +4,7 @@ import pytest
 
 from fmpair.errors import UnknownError
 from fmpair.models import catalog
-from fmpair.models.neighbours import ItemKNN
+from fmpair.models.classic.neighbours import ItemKNN
 
 
 def test_every_model_has_a_line_and_its_options_are_described():
@@ -19,7 +19,7 @@ def test_every_model_has_a_line_and_its_options_are_described():
 
 def test_a_model_is_found_by_name_or_by_where_it_stands():
     assert catalog.find("item-knn") is ItemKNN
-    assert catalog.find("fmpair.models.neighbours:ItemKNN") is ItemKNN
+    assert catalog.find("fmpair.models.classic.neighbours:ItemKNN") is ItemKNN
 
 
 def test_a_name_that_is_almost_right_gets_the_right_one():

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from fmpair.arrays import Rows
 from fmpair.data import as_dataset
-from fmpair.engine.products import gram, product, turned
 from fmpair.errors import OptionError
-from fmpair.models.neighbours import ItemKNN, UserKNN
-from fmpair.models.term_weight import weighted
+from fmpair.models.classic.neighbours import ItemKNN, UserKNN
+from fmpair.models.classic.term_weight import weighted
+from fmpair.solvers.products import gram, product, turned
 
 
 def events(users=12, items=9, share=0.35, seed=0):

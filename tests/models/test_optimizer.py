@@ -6,7 +6,7 @@ import pytest
 
 from fmpair import FMPair
 from fmpair.errors import OptionError
-from fmpair.models.levels import FMPairLevels
+from fmpair.models.fm_pair.levels import FMPairLevels
 from fmpair.testing import cold_items, day_and_night, two_tastes
 
 ADAGRAD = {"factors": 4, "epochs": 40, "optimizer": "adagrad"}

@@ -9,8 +9,8 @@ import pytest
 from fmpair import FMPair, load
 from fmpair.errors import OptionError
 from fmpair.models import option
-from fmpair.models.listwise import ListwiseFM
-from fmpair.models.prfm import PRFM
+from fmpair.models.fm_pair.listwise import ListwiseFM
+from fmpair.models.fm_pair.prfm import PRFM
 from fmpair.testing import cold_items, day_and_night, two_tastes
 from fmpair.testing.toys import left_out
 
@@ -18,9 +18,9 @@ SMALL = {"factors": 4, "epochs": 60, "seed": 1}
 LOSSES = {
     "hinge": {"loss": "hinge"},
     "logistic": {"loss": "logistic"},
-    "softmax": {"loss": "softmax", "candidates": 5},
-    "cosines": {"loss": "softmax", "candidates": 5, "temperature": 0.5, "initial_sd": 0.1},
-    "warp": {"loss": "warp", "candidates": 5},
+    "softmax": {"loss": "softmax", "n_negatives": 5},
+    "cosines": {"loss": "softmax", "n_negatives": 5, "temperature": 0.5, "init_std": 0.1},
+    "warp": {"loss": "warp", "n_negatives": 5},
 }
 
 
@@ -76,15 +76,15 @@ def test_what_is_fitted_can_go_on_learning(loss):
 
 
 def test_options_of_a_model_saved_before_these_were_there_are_the_defaults():
-    new = ("loss", "candidates", "temperature", "power", "rank_share", "own_share", "sharing",
-           "shown_share", "correction")  # fmt: skip
+    new = ("loss", "n_negatives", "temperature", "popularity_power", "rank_share", "own_share", "sharing",
+           "impression_share", "logq_correction")  # fmt: skip
     old = {name: value for name, value in option.plain(FMPair()).items() if name not in new}
     assert option.recipe(FMPair, old) == FMPair()
 
 
 @pytest.mark.parametrize("wrong", [
-    {"loss": "softmx"}, {"negatives": "popular"}, {"candidates": 0}, {"temperature": 0},
-    {"power": -1}, {"rank_share": 0}, {"own_share": 1.5}, {"sharing": -1},
+    {"loss": "softmx"}, {"negative_sampler": "popular"}, {"n_negatives": 0}, {"temperature": 0},
+    {"popularity_power": -1}, {"rank_share": 0}, {"own_share": 1.5}, {"sharing": -1},
     {"own_share": 0.1, "loss": "warp"},
 ])  # fmt: skip
 def test_options_that_make_no_sense_are_refused(wrong):

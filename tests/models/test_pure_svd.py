@@ -3,7 +3,7 @@ import pytest
 
 from fmpair.data.synthetic import make
 from fmpair.errors import OptionError
-from fmpair.models.pure_svd import PureSVD
+from fmpair.models.classic.pure_svd import PureSVD
 
 
 def test_scores_are_those_of_the_truncated_svd():

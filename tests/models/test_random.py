@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fmpair.errors import OptionError
-from fmpair.models.random import Random
+from fmpair.models.classic.random import Random
 from fmpair.testing import two_tastes
 
 DATA = two_tastes()

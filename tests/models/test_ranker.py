@@ -11,8 +11,8 @@ from fmpair import Dataset, load
 from fmpair.data import as_dataset
 from fmpair.errors import ModelFileError, OptionError, TrainingError, UnknownError
 from fmpair.evaluation import evaluate
-from fmpair.models import ranker
-from fmpair.models.ranker import Ranker
+from fmpair.fitted import ranker
+from fmpair.fitted.ranker import Ranker
 
 FRAME = pl.DataFrame(
     {
@@ -29,7 +29,7 @@ class ByNumber:
 
     items: int
     sign: float = 1.0
-    strangers: ClassVar[bool] = False
+    scores_unknown_users: ClassVar[bool] = False
     asked: ClassVar[list] = []
 
     def scores(self, users, context):
@@ -46,7 +46,7 @@ class ByNumber:
 
 @dataclass(frozen=True, eq=False)
 class ByNumberForAnyone(ByNumber):
-    strangers: ClassVar[bool] = True
+    scores_unknown_users: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ def test_an_unknown_user_goes_by_features_or_by_popularity_when_asked():
     by_context = MODEL.recommend("nobody", n=3, context={"time": "day"}, unknown="features")
     assert (by_context["item"] % 2 == 0).all()
     popular = MODEL.recommend("nobody", n=3, context={"time": "day"}, unknown="popular")
-    usual = MODEL.item_vectors @ MODEL.usual_user + MODEL.item_constants
+    usual = MODEL.item_vectors @ MODEL.mean_user + MODEL.item_constants
     best = MODEL.item_ids[np.argsort(-usual, kind="stable")[:3]]
     assert popular["item"].to_list() == best.tolist()
     with pytest.raises(OptionError, match="unknown must be one of error, features, popular"):

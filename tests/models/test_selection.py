@@ -8,10 +8,10 @@ import pytest
 
 from fmpair.data import Dataset
 from fmpair.errors import FmpairError, OptionError
+from fmpair.fitted.file import load
 from fmpair.models import option
-from fmpair.models.artifact import load
-from fmpair.models.fm_pair import FMPair
-from fmpair.models.selection import FMPairSelected
+from fmpair.models.fm_pair.recipe import FMPair
+from fmpair.models.fm_pair.selection import FMPairSelected
 from fmpair.testing import day_and_night, two_tastes
 
 OPTIONS = {"factors": 6, "epochs": 10, "least_gain": 0.02}

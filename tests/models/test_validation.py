@@ -9,9 +9,9 @@ import pytest
 from fmpair import FMPair
 from fmpair.data.split import holdout
 from fmpair.errors import DataError, OptionError
-from fmpair.models.training import Epoch
-from fmpair.models.validation import Validation, best_epoch, validation_parts
 from fmpair.testing import day_and_night, two_tastes
+from fmpair.training.early_stopping import Validation, best_epoch, validation_parts
+from fmpair.training.loop import Epoch
 
 
 @dataclass
@@ -105,9 +105,9 @@ def test_what_cannot_be_judged_is_said_before_training():
         FMPair().fit(data, validation=0.1, metric="ncdg@10")
     with pytest.raises(OptionError, match="patience must be"):
         FMPair().fit(data, validation=0.1, patience=0)
-    strangers = pl.DataFrame({"user": ["x"], "item": [1]})
+    scores_unknown_users = pl.DataFrame({"user": ["x"], "item": [1]})
     with pytest.raises(DataError, match="no held-out event has a user and an item"):
-        FMPair().fit(data, validation=strangers)
+        FMPair().fit(data, validation=scores_unknown_users)
 
 
 def test_progress_is_plain_lines_where_there_is_no_terminal(capsys):
@@ -117,7 +117,7 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(capsys):
 
 
 def test_the_sample_of_many_held_out_events_is_the_same_each_time(monkeypatch):
-    monkeypatch.setattr("fmpair.models.validation.MOST_EVENTS", 20)
+    monkeypatch.setattr("fmpair.training.early_stopping.MOST_EVENTS", 20)
     data = two_tastes()
     split = holdout(data, test=0.3)
     judges = [

@@ -7,12 +7,12 @@ import pytest
 from fmpair.data import Dataset
 from fmpair.errors import OptionError
 from fmpair.features import FeatureSpace
-from fmpair.models.artifact import load
-from fmpair.models.field_weight import better, draw_pairs, loss, margins, parts_of
-from fmpair.models.fm_pair import FMPair
-from fmpair.models.training import initial, problem_of
-from fmpair.models.weighted import FMPairWeighted, field_names, folded, scaled_problem
+from fmpair.fitted.file import load
+from fmpair.models.fm_pair.field_weight import better, draw_pairs, loss, margins, parts_of
+from fmpair.models.fm_pair.recipe import FMPair
+from fmpair.models.fm_pair.weighted import FMPairWeighted, field_names, folded, scaled_problem
 from fmpair.testing import two_tastes
+from fmpair.training.loop import initial, problem_of
 
 OPTIONS = {"factors": 6, "epochs": 20}
 
@@ -80,10 +80,10 @@ def test_margins_are_differences_of_the_scores_of_the_folded_model():
     asked = data.take(events).frame()
     kept = np.isin(problem.user[events], pairs.user)  # nobody has all items: no pair was dropped
     assert kept.all() and len(pairs.user) == 200
-    other = asked.with_columns(item=data.items.take(pairs.bad))
-    good, bad = (model.score(frame)["score"].to_numpy() for frame in (asked, other))
+    other = asked.with_columns(item=data.items.take(pairs.negative))
+    positive, negative = (model.score(frame)["score"].to_numpy() for frame in (asked, other))
     got = margins(weights, parts_of(random, problem, pairs))[0]
-    np.testing.assert_allclose(got, good - bad, atol=1e-4)
+    np.testing.assert_allclose(got, positive - negative, atol=1e-4)
 
 
 def test_plain_values_with_folded_vectors_are_weighted_values():
@@ -113,8 +113,8 @@ def test_an_unchosen_item_is_never_one_of_the_users():
     problem, _ = problem_and_parameters(noisy_days())
     pairs = draw_pairs(problem, np.arange(len(problem.user)), np.random.default_rng(0))
     chosen = set(zip(problem.user.tolist(), problem.item.tolist()))
-    assert not chosen & set(zip(pairs.user.tolist(), pairs.bad.tolist()))
-    assert set(zip(pairs.user.tolist(), pairs.good.tolist())) <= chosen
+    assert not chosen & set(zip(pairs.user.tolist(), pairs.negative.tolist()))
+    assert set(zip(pairs.user.tolist(), pairs.positive.tolist())) <= chosen
 
 
 def test_weights_are_kept_with_the_model(tmp_path):

@@ -8,7 +8,6 @@ from toy_results import results_of
 
 from fmpair.config.experiment import Comparison
 from fmpair.report.comparison import comparison
-from fmpair.report.conduct import failures_sheet, options_text, times_sheet, tuning_sheet
 from fmpair.report.latex import latex
 from fmpair.report.markdown import markdown
 from fmpair.report.number import (
@@ -21,6 +20,7 @@ from fmpair.report.number import (
     seconds,
     slug,
 )
+from fmpair.report.run_tables import failures_sheet, options_text, times_sheet, tuning_sheet
 from fmpair.report.sheet import Cell, Sheet
 from fmpair.report.tables import details_sheet, main_sheet, view_sheet
 from fmpair.report.verdict import verdict

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fmpair.arrays import Rows
-from fmpair.bridges.border import foreign, made
 from fmpair.bridges.factors import without_constants
+from fmpair.bridges.foreign_call import foreign, made
 from fmpair.bridges.matrix import ratings
 from fmpair.bridges.recipe import check
 from fmpair.bridges.requirement import Requirement
@@ -19,9 +19,9 @@ from fmpair.bridges.table import Table, empty_table
 from fmpair.data import Dataset, as_dataset
 from fmpair.errors import UnknownError, unknown
 from fmpair.features import FeatureSpace
-from fmpair.models.folding import folded
-from fmpair.models.ranker import Ranker
-from fmpair.models.recommender import Recommender
+from fmpair.fitted.folding import folded
+from fmpair.fitted.ranker import Ranker
+from fmpair.fitted.recommender import Recommender
 
 REQUIREMENT = Requirement("cornac", "cornac", "cornac")
 PROBES = 20  # users whose scores say whether the vectors are all there is to a model

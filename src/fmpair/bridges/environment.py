@@ -56,8 +56,9 @@ class Environment:
     def ready(self) -> Path:
         """Its Python, after installing what is needed where that was not done before."""
         if not self.executable.exists():
-            LOG.warning("installing %s into an environment of its own, once: this takes minutes",
-                        self.name)  # fmt: skip
+            LOG.warning(
+                "installing %s into an environment of its own, once: this takes minutes", self.name
+            )
             self._make()
         return self.executable
 

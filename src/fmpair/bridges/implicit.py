@@ -8,20 +8,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fmpair import checks
 from fmpair.arrays import Rows
-from fmpair.bridges.border import foreign, made
 from fmpair.bridges.factors import without_constants
+from fmpair.bridges.foreign_call import foreign, made
 from fmpair.bridges.matrix import csr
 from fmpair.bridges.recipe import check
 from fmpair.bridges.requirement import Requirement
 from fmpair.data import as_dataset
 from fmpair.features import FeatureSpace
-from fmpair.models import option
-from fmpair.models.folding import folded
-from fmpair.models.interactions import interactions
-from fmpair.models.neighbourhood import ItemNeighbours
-from fmpair.models.ranker import Ranker
-from fmpair.models.recommender import Recommender
+from fmpair.fitted.folding import folded
+from fmpair.fitted.neighbourhood import ItemNeighbours
+from fmpair.fitted.ranker import Ranker
+from fmpair.fitted.recommender import Recommender
+from fmpair.models.classic.interactions import interactions
 
 REQUIREMENT = Requirement("implicit", "implicit", "implicit")
 FACTORS = {
@@ -57,7 +57,7 @@ class Implicit:
     provenance = staticmethod(REQUIREMENT.provenance)
 
     def __post_init__(self) -> None:
-        option.one_of("model", self.model, tuple(MODELS))
+        checks.one_of("model", self.model, tuple(MODELS))
         check(self)
 
     def fit(self, data: Any) -> Recommender | Ranker:

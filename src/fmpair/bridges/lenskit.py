@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fmpair.arrays import Rows
-from fmpair.bridges.border import foreign, made
+from fmpair.bridges.foreign_call import foreign, made
 from fmpair.bridges.matrix import ratings
 from fmpair.bridges.recipe import check
 from fmpair.bridges.requirement import Requirement
@@ -17,7 +17,7 @@ from fmpair.bridges.table import Table, empty_table
 from fmpair.data import Dataset, as_dataset
 from fmpair.errors import OptionError, UnknownError, unknown
 from fmpair.features import FeatureSpace
-from fmpair.models.ranker import Ranker
+from fmpair.fitted.ranker import Ranker
 
 REQUIREMENT = Requirement("lenskit", "lenskit", "lenskit")
 

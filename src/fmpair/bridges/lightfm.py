@@ -8,18 +8,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fmpair import checks
 from fmpair.arrays import Rows, empty_rows, group_rows, join_rows
-from fmpair.bridges.border import foreign, made
+from fmpair.bridges.foreign_call import foreign, made
 from fmpair.bridges.matrix import csr
 from fmpair.bridges.recipe import check
 from fmpair.bridges.requirement import Requirement
 from fmpair.data import Dataset, as_dataset
-from fmpair.engine.problem import Parameters
+from fmpair.engine.contract import Parameters
 from fmpair.features import FeatureSpace
-from fmpair.models import option
-from fmpair.models.interactions import interactions
-from fmpair.models.recommender import Recommender
-from fmpair.models.training import settle_cold
+from fmpair.fitted.recommender import Recommender
+from fmpair.models.classic.interactions import interactions
+from fmpair.training.loop import settle_cold
 
 REQUIREMENT = Requirement("lightfm", "lightfm-next", "lightfm")
 LOSSES = ("bpr", "warp", "warp-kos", "logistic")
@@ -49,13 +49,13 @@ class LightFM:
     provenance = staticmethod(REQUIREMENT.provenance)
 
     def __post_init__(self) -> None:
-        option.one_of("loss", self.loss, LOSSES)
-        option.whole("epochs", self.epochs, 1)
+        checks.one_of("loss", self.loss, LOSSES)
+        checks.whole("epochs", self.epochs, 1)
         check(self)
 
     def fit(self, data: Any) -> Recommender:
         """A recommender in which new users may be described by their attributes."""
-        from fmpair.engine.ranking import all_threads
+        from fmpair.threads import all_threads
 
         events = as_dataset(data)
         space = FeatureSpace.fit(events, self.fields, self.normalize)
@@ -75,9 +75,14 @@ class LightFM:
             )
         learned = settle_cold(_parameters(model, space), events.seen)
         return Recommender(
-            space, _items_folded(learned, item_rows), user_rows, empty_rows(len(space.items)),
-            events.seen, self, events.frame_kind,
-        )  # fmt: skip
+            space,
+            _items_folded(learned, item_rows),
+            user_rows,
+            empty_rows(len(space.items)),
+            events.seen,
+            self,
+            events.frame_kind,
+        )
 
 
 def _interactions(data: Dataset) -> tuple[Any, Any]:
@@ -103,9 +108,13 @@ def _parameters(model: Any, space: FeatureSpace) -> Parameters:
     for offset, encoder in space.query.of_role("context"):
         query[offset : offset + encoder.size] = 0  # it was never told of contexts
     return Parameters(
-        model.user_embeddings[:users], model.item_embeddings[:items], model.item_biases[:items],
-        query, model.item_embeddings[items:], model.item_biases[items:],
-    )  # fmt: skip
+        model.user_embeddings[:users],
+        model.item_embeddings[:items],
+        model.item_biases[:items],
+        query,
+        model.item_embeddings[items:],
+        model.item_biases[items:],
+    )
 
 
 def _items_folded(p: Parameters, rows: Rows) -> Parameters:

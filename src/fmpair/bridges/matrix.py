@@ -8,7 +8,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, add_repeats, group_rows
 from fmpair.data import Dataset
-from fmpair.models.interactions import interactions
+from fmpair.models.classic.interactions import interactions
 
 
 def csr(rows: Rows, columns: int) -> Any:

@@ -8,20 +8,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fmpair import checks
 from fmpair.arrays import Rows
-from fmpair.bridges.border import foreign, made
+from fmpair.bridges.foreign_call import foreign, made
 from fmpair.bridges.matrix import csr
 from fmpair.bridges.recipe import check
 from fmpair.bridges.requirement import Requirement
 from fmpair.data import as_dataset
-from fmpair.engine.anova import Machine, mean_of
-from fmpair.engine.pointwise import Examples
 from fmpair.features import FeatureSpace
-from fmpair.models import option
-from fmpair.models.fm import TASKS, chosen_or_not, is_binary, rated
-from fmpair.models.machine import MachineScorer, restored
-from fmpair.models.ranker import Ranker
-from fmpair.models.task import fitted, task_of
+from fmpair.fitted.machine import MachineScorer, restored
+from fmpair.fitted.ranker import Ranker
+from fmpair.models.fm.recipe import TASKS, chosen_or_not, is_binary, rated
+from fmpair.models.fm.task import fitted, task_of
+from fmpair.solvers.anova import Machine, mean_of
+from fmpair.solvers.pointwise import Examples
 
 REQUIREMENT = Requirement("myfm", "myfm", "myfm")
 
@@ -50,9 +50,9 @@ class MyFM:
     provenance = staticmethod(REQUIREMENT.provenance)
 
     def __post_init__(self) -> None:
-        option.one_of("task", self.task, TASKS)
-        option.whole("epochs", self.epochs, 1)
-        option.whole("samples", self.samples, 1)
+        checks.one_of("task", self.task, TASKS)
+        checks.whole("epochs", self.epochs, 1)
+        checks.whole("samples", self.samples, 1)
         check(self)
 
     def fit(self, data: Any) -> Ranker:

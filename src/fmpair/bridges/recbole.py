@@ -22,18 +22,26 @@ from fmpair.data.vocabulary import Vocabulary
 from fmpair.data.write import write
 from fmpair.errors import TrainingError
 from fmpair.features import FeatureSpace
-from fmpair.models.ranker import Ranker
+from fmpair.fitted.ranker import Ranker
 
 # Newer NumPy, SciPy, PyTorch, pandas or setuptools break RecBole 1.2.
 ENVIRONMENT = Environment(
     "recbole",
     "3.11",
     (
-        "recbole==1.2.1", "torch==2.5.1", "numpy==1.26.4", "pandas==2.3.3", "scipy==1.11.4",
-        "scikit-learn==1.9.1", "setuptools==65.5.0", "ray==2.6.3", "tensorboard==2.21.0",
-        "thop==0.1.1.post2209072238", "plotly==7.1.0",
+        "recbole==1.2.1",
+        "torch==2.5.1",
+        "numpy==1.26.4",
+        "pandas==2.3.3",
+        "scipy==1.11.4",
+        "scikit-learn==1.9.1",
+        "setuptools==65.5.0",
+        "ray==2.6.3",
+        "tensorboard==2.21.0",
+        "thop==0.1.1.post2209072238",
+        "plotly==7.1.0",
     ),
-)  # fmt: skip
+)
 WORKER = Path(__file__).with_name("recbole_worker.py")
 
 
@@ -85,10 +93,14 @@ def _write_job(recipe: RecBole, data: Dataset, folder: Path) -> None:
     (folder / "events").mkdir()
     write(bare, folder / "events" / "events.inter")
     job = {
-        "model": recipe.model, "settings": dict(recipe.settings), "seed": recipe.seed,
-        "threads": recipe.threads or os.cpu_count() or 1, "users": len(data.users),
-        "items": len(data.items), "columns": ["user_id", "item_id", *columns],
-    }  # fmt: skip
+        "model": recipe.model,
+        "settings": dict(recipe.settings),
+        "seed": recipe.seed,
+        "threads": recipe.threads or os.cpu_count() or 1,
+        "users": len(data.users),
+        "items": len(data.items),
+        "columns": ["user_id", "item_id", *columns],
+    }
     (folder / "job.json").write_text(json.dumps(job), "utf-8")
 
 

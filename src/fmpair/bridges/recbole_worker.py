@@ -43,10 +43,14 @@ def _check_known(model: str) -> None:
 def _config(folder: Path, job: dict[str, Any]) -> Any:
     """RecBole's configuration: the job's settings, and all events to learn from."""
     usual = {
-        "seed": job["seed"], "reproducibility": True, "show_progress": False,
-        "load_col": {"inter": job["columns"]}, "eval_args": ALL_EVENTS,
-        "data_path": str(folder), "checkpoint_dir": str(folder / "saved"),
-    }  # fmt: skip
+        "seed": job["seed"],
+        "reproducibility": True,
+        "show_progress": False,
+        "load_col": {"inter": job["columns"]},
+        "eval_args": ALL_EVENTS,
+        "data_path": str(folder),
+        "checkpoint_dir": str(folder / "saved"),
+    }
     make = import_module("recbole.config").Config
     config = make(job["model"], "events", config_dict={**usual, **job["settings"]})
     import_module("recbole.utils").init_seed(config["seed"], config["reproducibility"])

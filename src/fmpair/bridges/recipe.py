@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fmpair import checks
 from fmpair.errors import OptionError
-from fmpair.models import option
 
 
 def check(recipe: Any) -> None:
     """The options that every bridge has; the settings are checked by the library itself."""
     if not isinstance(recipe.settings, Mapping):
         raise OptionError(f"settings must be a mapping of names to values, not {recipe.settings!r}")
-    option.whole("seed", recipe.seed, 0)
-    option.threads(recipe.threads)
+    checks.whole("seed", recipe.seed, 0)
+    checks.threads(recipe.threads)

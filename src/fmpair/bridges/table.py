@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
+from fmpair.checks import check_memory
 from fmpair.data import Dataset
-from fmpair.models.memory import check_memory
 
 SHARE = 0.5  # of the machine's memory that one table may take
 
@@ -20,7 +20,7 @@ class Table:
     """A scorer that looks scores up: float32 [users, items]."""
 
     table: np.ndarray
-    strangers: ClassVar[bool] = False
+    scores_unknown_users: ClassVar[bool] = False
 
     @classmethod
     def of(cls, table: np.ndarray) -> Table:

@@ -60,7 +60,7 @@ def schema(
 
 
 def _summary(experiment: Experiment) -> list[str]:
-    from fmpair.config.shape import fold_count
+    from fmpair.config.option_schema import fold_count
 
     source, models = experiment.data, experiment.models
     made = f"generated {dict(source.generate)}" if source.generate is not None else None

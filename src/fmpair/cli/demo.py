@@ -15,7 +15,7 @@ from fmpair.cli.show import busy, show, table
 if TYPE_CHECKING:
     from fmpair.data.synthetic import World
     from fmpair.experiment.results import Results
-    from fmpair.models.recommender import Recommender
+    from fmpair.fitted.recommender import Recommender
 
 FILE = Path(__file__).with_name("demo.yaml")
 DAY, NIGHT = "morning", "night"
@@ -32,7 +32,7 @@ def demo(
     from fmpair.config.read import read
     from fmpair.data import synthetic
     from fmpair.evaluation.demonstration import busiest_user
-    from fmpair.models.artifact import load
+    from fmpair.fitted.file import load
 
     choices = [f"data.generate.seed={seed}", f"output.folder={folder.absolute()}"]
     experiment = read(FILE, choices)

@@ -35,7 +35,7 @@ def _version(module: str) -> Callable[[], str]:
 
 
 def _cores() -> str:
-    from fmpair.engine.ranking import all_threads
+    from fmpair.threads import all_threads
 
     return f"{all_threads()} of {os.cpu_count()}"
 
@@ -44,14 +44,17 @@ def _blas() -> str:
     import numpy  # noqa: F401  (loads the library to be named)
     from threadpoolctl import threadpool_info
 
-    found = [f"{pool['internal_api']} {pool['version']}, {pool['num_threads']} threads"
-             for pool in threadpool_info() if pool["user_api"] == "blas"]  # fmt: skip
+    found = [
+        f"{pool['internal_api']} {pool['version']}, {pool['num_threads']} threads"
+        for pool in threadpool_info()
+        if pool["user_api"] == "blas"
+    ]
     return "; ".join(found) or "none that can be told to use fewer threads"
 
 
 def _cache() -> str:
     """Numba's own choice of folder; without one every start would compile anew."""
-    from fmpair.engine.ranking import compiled_at
+    from fmpair.ranking.top import compiled_at
 
     folder = compiled_at()
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +77,7 @@ def _data() -> str:
 
 
 def _fit() -> str:
-    from fmpair.models.fm_pair import FMPair
+    from fmpair.models.fm_pair.recipe import FMPair
     from fmpair.testing import day_and_night
 
     model = FMPair(factors=4, epochs=20).fit(day_and_night())

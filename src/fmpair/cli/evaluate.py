@@ -114,7 +114,7 @@ def _judged(
 ) -> Evaluation:
     from fmpair.evaluation import evaluate, given
     from fmpair.experiment.folder import PLAN, model_of
-    from fmpair.models.artifact import load
+    from fmpair.fitted.file import load
 
     if (Path(source) / PLAN).is_file():
         source = str(model_of(source))
@@ -140,9 +140,10 @@ def _table(found: Evaluation) -> pl.DataFrame:
 
     frame = summary(found)
     return frame.with_columns(
-        pl.lit(len(found.units)).alias("units"), pl.lit(found.coverage).alias("coverage"),
+        pl.lit(len(found.units)).alias("units"),
+        pl.lit(found.coverage).alias("coverage"),
         pl.lit(found.protocol).alias("protocol"),
-    )  # fmt: skip
+    )
 
 
 def _views(found: Evaluation, parts: tuple[Dataset, Dataset], names: Sequence[str]) -> pl.DataFrame:

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from fmpair.cli.flags import Flag, flag, pairs
 from fmpair.docstring import descriptions
 from fmpair.features.field import Field
-from fmpair.models.fm_pair import FMPair
+from fmpair.models.fm_pair.recipe import FMPair
 
 PANEL = "Model"
 # Flags of mappings are repeated, one entry each.
@@ -39,8 +39,15 @@ def _flag(option: Any, kind: Any, text: str | None) -> Flag:
     kind = list[str] if mapping else kind
     default = [] if mapping or option.default is MISSING else option.default
     spelling = [SPELLINGS[option.name]] if option.name in SPELLINGS else []
-    return flag(option.name, kind, default, *spelling, help=text, rich_help_panel=PANEL,
-                metavar=METAVARS.get(option.name))  # fmt: skip
+    return flag(
+        option.name,
+        kind,
+        default,
+        *spelling,
+        help=text,
+        rich_help_panel=PANEL,
+        metavar=METAVARS.get(option.name),
+    )
 
 
 def _is_mapping(kind: Any) -> bool:

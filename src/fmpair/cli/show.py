@@ -19,10 +19,12 @@ ROWS_ON_A_TERMINAL = 50
 Output = Annotated[
     str | None,
     typer.Option(
-        "--output", "-o", metavar="FILE",
+        "--output",
+        "-o",
+        metavar="FILE",
         help="Where to write: .csv, .tsv, .parquet or .jsonl by its suffix; - is standard output.",
     ),
-]  # fmt: skip
+]
 OutputFormat = Annotated[
     str | None,
     typer.Option(

@@ -50,12 +50,14 @@ READING = (
     _reading("item_columns", "COLUMN", "A column of the item (repeat).", "--item-column"),
     _reading("users", "TABLE", "A file of user attributes, keyed by the user id."),
     _reading("items", "TABLE", "A file of item attributes, keyed by the item id."),
-    _reading("shown", "TABLE", "A file of items shown to users and not chosen, with both ids."),
+    _reading(
+        "impressions", "TABLE", "A file of items shown to users and not chosen, with both ids."
+    ),
     _reading("format", "NAME", "The format of EVENTS; told from its name unless given."),
     _reading("separator", "TEXT", "What separates columns; guessed unless given."),
     _switch("header", True, "Whether the first line names the columns.", "--header/--no-header"),
     _reading("columns", "NAME", "The name of the next column (repeat).", "--column"),
-)  # fmt: skip
+)
 
 
 def read_events(source: str, reading: dict[str, Any]) -> Dataset:

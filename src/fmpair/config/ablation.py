@@ -9,7 +9,7 @@ from typing import Any
 from fmpair.config.candidate import Models, add
 from fmpair.config.experiment import Ablation, Candidate, Source, Step
 from fmpair.config.header import Header, header_of
-from fmpair.config.place import Place, one_line
+from fmpair.config.node import Node, one_line
 from fmpair.errors import FmpairError
 from fmpair.models.option import BY_COLUMN, without_columns
 
@@ -21,7 +21,7 @@ Column = tuple[str, str]  # the option that gives or withholds it, and its name
 
 
 def multiplied_out(
-    models: Models, data: Place, source: Source, filters: Sequence[Step]
+    models: Models, data: Node, source: Source, filters: Sequence[Step]
 ) -> tuple[Models, tuple[Ablation, ...]]:
     """The models, those with an ablation followed by their like with fewer fields.
 
@@ -61,7 +61,7 @@ def _fields_of(model: Candidate, header: Header) -> dict[str, Column]:
     }
 
 
-def _header(data: Place, source: Source, filters: Sequence[Step]) -> Header | None:
+def _header(data: Node, source: Source, filters: Sequence[Step]) -> Header | None:
     """None, which is noted, where the data cannot be looked at."""
     try:
         header = header_of(source, filters)
@@ -107,8 +107,14 @@ def _seeing(model: Candidate, label: str, every: list[Column], kept: list[Column
     words = {f"{ROLES[option]}.{name}" for option, name in gone}
     words |= {name for _, name in gone} - {name for _, name in kept}
     search = {name: range for name, range in model.search.items() if not _about(name, words)}
-    return replace(model, name=label, options=without_columns(model.options, words), search=search,
-                   ablation=None, **left)  # fmt: skip
+    return replace(
+        model,
+        name=label,
+        options=without_columns(model.options, words),
+        search=search,
+        ablation=None,
+        **left,
+    )
 
 
 def _about(name: str, columns: Collection[str]) -> bool:

@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
+from fmpair.checks import whole
 from fmpair.config.experiment import Candidate, Range
 from fmpair.config.grid import Variant, ends, placed, search_range, searches, variants, without
 from fmpair.config.hint import fits, words
-from fmpair.config.place import Place, line_of, one_line, shown
-from fmpair.config.shape import Options, about_models, options_of
+from fmpair.config.node import Node, line_of, one_line, shown
+from fmpair.config.option_schema import Options, about_models, options_of
 from fmpair.config.syntax import KeyPath
 from fmpair.errors import FmpairError, unknown
 from fmpair.features.field import field_from
 from fmpair.models import catalog
-from fmpair.models.option import whole
 
-Models = dict[str, tuple[Candidate, Place]]  # by label, with the entry it comes from
+Models = dict[str, tuple[Candidate, Node]]  # by label, with the entry it comes from
 
 
-def read_models(place: Place) -> Models:
+def read_models(place: Node) -> Models:
     """Every candidate; those with an ablation are still to be multiplied out."""
     found: Models = {}
     entries = place.items()
@@ -38,7 +38,7 @@ def read_models(place: Place) -> Models:
     return found
 
 
-def add(models: Models, candidate: Candidate, entry: Place) -> None:
+def add(models: Models, candidate: Candidate, entry: Node) -> None:
     """Put a candidate among the models; noted where its label is taken."""
     if candidate.name in models:
         entry.wrong(f"there is a model {candidate.name!r} already: give this one a name")
@@ -46,7 +46,7 @@ def add(models: Models, candidate: Candidate, entry: Place) -> None:
         models[candidate.name] = candidate, entry
 
 
-def _candidate(place: Place, variant: Variant) -> Candidate | None:
+def _candidate(place: Node, variant: Variant) -> Candidate | None:
     """None where the entry does not say which kind of model it is."""
     about = about_models()
     recipe = _recipe(place.at("kind")) if isinstance(place.value.get("kind"), str) else None
@@ -70,7 +70,7 @@ def _candidate(place: Place, variant: Variant) -> Candidate | None:
     return Candidate(**own, options=without(given, search), search=search)
 
 
-def _recipe(place: Place) -> Any:
+def _recipe(place: Node) -> Any:
     """The class of a kind, None where it cannot be had; one of your own may lie beside the file."""
     beside = str(place.mistakes.document.path.parent.absolute())
     if ":" in place.value and beside not in sys.path:
@@ -89,7 +89,7 @@ def _recipe(place: Place) -> Any:
     return recipe
 
 
-def _searches(place: Place, every: Options) -> dict[str, Range]:
+def _searches(place: Node, every: Options) -> dict[str, Range]:
     """By dotted name the ranges of what is left to tuning."""
     found = {}
     for path, here in searches(place).items():
@@ -107,7 +107,7 @@ def _searches(place: Place, every: Options) -> dict[str, Range]:
     return found
 
 
-def _try(place: Place, recipe: Any, given: Mapping[str, Any], search: Mapping[str, Range]) -> None:
+def _try(place: Node, recipe: Any, given: Mapping[str, Any], search: Mapping[str, Range]) -> None:
     """Make the recipe, with both ends of every range too; note whatever it refuses."""
     known = options_of(recipe)
     sound = place.attempt(recipe, known, given)
@@ -125,7 +125,7 @@ def _try(place: Place, recipe: Any, given: Mapping[str, Any], search: Mapping[st
             place.attempt(recipe, known, placed(given, {key: end}))
 
 
-def _check_stop(place: Place, recipe: Any) -> None:
+def _check_stop(place: Node, recipe: Any) -> None:
     try:
         whole("stop", place.value["stop"], 1)
     except FmpairError as error:

@@ -19,10 +19,15 @@ from fmpair.metrics.metric import ERRORS
 LISTS = ("context", "ignore", "item_columns", "leaks")
 # What cannot do without a column.
 NEEDS = {
-    "above_mean": "rating", "above": "rating", "at_least": "rating", "dislikes": "rating",
-    "by_time": "timestamp", "leave_last_out": "timestamp", "faded": "timestamp",
+    "above_mean": "rating",
+    "above": "rating",
+    "at_least": "rating",
+    "dislikes": "rating",
+    "by_time": "timestamp",
+    "leave_last_out": "timestamp",
+    "faded": "timestamp",
     "target": "domain",
-}  # fmt: skip
+}
 
 Mistake = tuple[KeyPath, str]
 

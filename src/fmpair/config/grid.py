@@ -9,8 +9,8 @@ from itertools import product
 from typing import Any
 
 from fmpair.config.experiment import Range
-from fmpair.config.place import Place
-from fmpair.config.shape import options_of
+from fmpair.config.node import Node
+from fmpair.config.option_schema import options_of
 from fmpair.config.syntax import KeyPath
 
 GRID, SEARCH = "grid", "search"
@@ -28,23 +28,25 @@ class Variant:
         return " ".join([name, *(f"{key}={_short(value)}" for key, value in self.chosen.items())])
 
 
-def variants(place: Place) -> list[Variant]:
+def variants(place: Node) -> list[Variant]:
     """Every combination of the grids in a mapping, the last grid's values taking turns first."""
     grids = _grids(place)
     return [
-        Variant(_replaced(place.value, dict(zip(grids, combination)), ()),
-                {".".join(map(str, key)): value for key, value in zip(grids, combination)})
+        Variant(
+            _replaced(place.value, dict(zip(grids, combination)), ()),
+            {".".join(map(str, key)): value for key, value in zip(grids, combination)},
+        )
         for combination in product(*grids.values())
-    ]  # fmt: skip
+    ]
 
 
-def searches(place: Place, inside: KeyPath = ()) -> dict[KeyPath, Place]:
+def searches(place: Node, inside: KeyPath = ()) -> dict[KeyPath, Node]:
     """Where in a mapping values are left to tuning."""
     if not isinstance(place.value, dict):
         return {}
     if set(place.value) == {SEARCH}:
         return {inside: place}
-    found: dict[KeyPath, Place] = {}
+    found: dict[KeyPath, Node] = {}
     for key in place.value:
         found |= searches(place.at(key), (*inside, key))
     return found
@@ -70,7 +72,7 @@ def without(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return out
 
 
-def search_range(place: Place) -> Range | None:
+def search_range(place: Node) -> Range | None:
     """What `{search: ...}` allows: a list of values, or low to high."""
     inner = place.at(SEARCH)
     if isinstance(inner.value, list):
@@ -101,7 +103,7 @@ def ends(range: Range) -> tuple[Any, ...]:
     return range.values or (range.low, range.high)
 
 
-def _grids(place: Place, inside: KeyPath = ()) -> dict[KeyPath, list[Any]]:
+def _grids(place: Node, inside: KeyPath = ()) -> dict[KeyPath, list[Any]]:
     """Where in a mapping there are grids, and their values."""
     found: dict[KeyPath, list[Any]] = {}
     if not isinstance(place.value, dict):

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from fmpair.config.experiment import Source, Step
-from fmpair.config.shape import options_of
+from fmpair.config.option_schema import options_of
 from fmpair.data import catalog, synthetic
 from fmpair.data.dataset import STANDARD
 from fmpair.data.delimited import read_columns, with_names
@@ -67,9 +67,11 @@ def _filtered(header: Header, step: Step) -> Header:
     if step.kind == "leaked" and step.options["column"] in header.items:
         column = step.options["column"]
         return replace(
-            header, events=(*header.events, column), context=(*header.context, column),
+            header,
+            events=(*header.events, column),
+            context=(*header.context, column),
             items=tuple(name for name in header.items if name != column),
-        )  # fmt: skip
+        )
     return header
 
 

@@ -8,13 +8,21 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 WORDS = {
-    int: "a whole number", float: "a number", str: "text", bool: "true or false",
-    type(None): "null", Path: "the name of a file",
-}  # fmt: skip
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    type(None): "null",
+    Path: "the name of a file",
+}
 SCHEMAS: dict[Any, str] = {
-    int: "integer", float: "number", str: "string", bool: "boolean", type(None): "null",
+    int: "integer",
+    float: "number",
+    str: "string",
+    bool: "boolean",
+    type(None): "null",
     Path: "string",
-}  # fmt: skip
+}
 MANY = {"a whole number": "whole numbers", "a number": "numbers", "text": "text"}
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmpair.config.counterpart import FIELDS_OF_FM, Notes, model_of, protocols_of, unique
 from fmpair.config.wraprec import (
     Attributes,
     WrapRec,
@@ -17,6 +16,7 @@ from fmpair.config.wraprec import (
     listed,
     read_wraprec_config,
 )
+from fmpair.config.wraprec_names import FIELDS_OF_FM, Notes, model_of, protocols_of, unique
 from fmpair.data.delimited import guess_separator
 from fmpair.data.source import read_text
 from fmpair.errors import DataError
@@ -24,8 +24,11 @@ from fmpair.errors import DataError
 TYPES = {"md": "multi-discrete", "r": "real", "b": "binary", "n": "ignored"}
 TABLES = {"userattributes": "users", "itemattributes": "items"}
 FEEDBACK = ("ratings", "posfeedback")
-SPLIT_FIELDS = {"feedbackAttributes": "context", "userAttributes": "user_fields",
-                "itemAttributes": "item_fields"}  # fmt: skip
+SPLIT_FIELDS = {
+    "feedbackAttributes": "context",
+    "userAttributes": "user_fields",
+    "itemAttributes": "item_fields",
+}
 DEFAULT_FOLDS = 5
 
 

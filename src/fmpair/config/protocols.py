@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from fmpair.config.place import Place, one_line
-from fmpair.config.shape import Option, Options, judging, presets
+from fmpair.config.node import Node, one_line
+from fmpair.config.option_schema import Option, Options, judging, presets
 from fmpair.data.read import read_frame
 from fmpair.data.roles import find_column
 from fmpair.errors import FmpairError
@@ -17,7 +17,7 @@ from fmpair.evaluation.views import CONTEXT, VIEWS
 from fmpair.metrics import Metric
 
 
-def read_protocols(place: Place) -> dict[str, Protocol]:
+def read_protocols(place: Node) -> dict[str, Protocol]:
     """By label; a list's are labelled by preset or id."""
     if isinstance(place.value, str):
         place = place.holding([place.value])
@@ -39,7 +39,7 @@ def read_protocols(place: Place) -> dict[str, Protocol]:
     return found
 
 
-def read_metrics(place: Place) -> tuple[str, ...]:
+def read_metrics(place: Node) -> tuple[str, ...]:
     """Metrics as they write themselves."""
     found = []
     for one in place.items():
@@ -52,7 +52,7 @@ def read_metrics(place: Place) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def read_views(place: Place) -> tuple[str, ...]:
+def read_views(place: Node) -> tuple[str, ...]:
     """popularity, activity, warmth, context:COLUMN."""
     for one in place.items():
         if one.is_a(str) and not one.value.startswith(CONTEXT):
@@ -60,7 +60,7 @@ def read_views(place: Place) -> tuple[str, ...]:
     return tuple(place.value) if isinstance(place.value, list) else ()
 
 
-def check_judging(top: Place, protocols: dict[str, Protocol], metrics: tuple[str, ...]) -> None:
+def check_judging(top: Node, protocols: dict[str, Protocol], metrics: tuple[str, ...]) -> None:
     """Note every metric that no protocol can judge."""
     listed = top.at("metrics").items() if "metrics" in top.value else []
     for name in metrics:
@@ -71,7 +71,7 @@ def check_judging(top: Place, protocols: dict[str, Protocol], metrics: tuple[str
             here.wrong(f"{name} needs a protocol with {lacking[0]}")
 
 
-def _protocol(place: Place) -> Protocol | None:
+def _protocol(place: Node) -> Protocol | None:
     """A preset, or options; `kind` then names the preset they change."""
     if isinstance(place.value, str):
         return presets()[place.value] if place.is_in("protocol", presets()) else None
@@ -88,7 +88,7 @@ def _protocol(place: Place) -> Protocol | None:
     return place.attempt(lambda **options: replace(base, **options), judging(), good)
 
 
-def _items(place: Place) -> Any:
+def _items(place: Node) -> Any:
     """The column item of a file, and user where it has one."""
     try:
         frame = read_frame(place.file() or "")

@@ -7,20 +7,20 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from fmpair.checks import one_of, whole
 from fmpair.config import document
 from fmpair.config.ablation import multiplied_out
 from fmpair.config.candidate import Models, needs_validation, read_models
 from fmpair.config.experiment import TESTS, Experiment, Source, Step
-from fmpair.config.place import Mistakes, Place, one_line
+from fmpair.config.node import Node, Problems, one_line
+from fmpair.config.option_schema import SECTIONS, TEXTS, options_of
 from fmpair.config.plain import as_plain, from_plain
 from fmpair.config.protocols import check_judging, read_metrics, read_protocols, read_views
-from fmpair.config.shape import SECTIONS, TEXTS, options_of
 from fmpair.config.source import read_source
 from fmpair.config.step import read_filters, read_split
 from fmpair.errors import FmpairError
 from fmpair.evaluation.protocol import Protocol
 from fmpair.metrics import Metric
-from fmpair.models.option import one_of, whole
 
 __all__ = ["Reading", "as_plain", "from_plain", "read", "reading"]
 
@@ -33,8 +33,8 @@ class Reading:
     """An experiment, and by label the entry of the file that each of its models comes from."""
 
     experiment: Experiment
-    top: Place
-    entries: Mapping[str, Place]
+    top: Node
+    entries: Mapping[str, Node]
 
 
 def read(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -48,7 +48,7 @@ def read(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
 def reading(path: str | Path, overrides: Sequence[str] = ()) -> Reading:
     """The experiment of a file, with the way back to its lines."""
     found = document.read(path, overrides)
-    top = Place(Mistakes(found), {} if found.values is None else found.values)
+    top = Node(Problems(found), {} if found.values is None else found.values)
     if not top.is_a(dict):
         top.mistakes.check()
     _check_sections(top)
@@ -76,7 +76,7 @@ def reading(path: str | Path, overrides: Sequence[str] = ()) -> Reading:
     return Reading(experiment, top, {label: place for label, (_, place) in models.items()})
 
 
-def _check_sections(top: Place) -> None:
+def _check_sections(top: Node) -> None:
     for name in top.value:
         top.at(name).holding(name).is_in("section", TEXTS)
     for name in ("data", "models"):
@@ -84,12 +84,16 @@ def _check_sections(top: Place) -> None:
             top.wrong(f"section '{name}' is missing")
 
 
-def _rest(top: Place) -> dict[str, Any]:
+def _rest(top: Node) -> dict[str, Any]:
     """All but data, split and models; what the file leaves out keeps its default."""
     given = {name: top.at(name) for name, value in top.value.items() if value is not None}
     parts: dict[str, Any] = {"name": _name(top)}
-    for name, reader in (("protocols", read_protocols), ("metrics", read_metrics),
-                         ("views", read_views), ("seeds", _seeds)):  # fmt: skip
+    for name, reader in (
+        ("protocols", read_protocols),
+        ("metrics", read_metrics),
+        ("views", read_views),
+        ("seeds", _seeds),
+    ):
         if name in given:
             parts[name] = reader(given[name])
     if "filter" in given:
@@ -101,7 +105,7 @@ def _rest(top: Place) -> dict[str, Any]:
     return parts
 
 
-def _name(top: Place) -> str:
+def _name(top: Node) -> str:
     here = top.at("name")
     if here.value is None or not here.is_a(str):
         return top.mistakes.document.path.stem
@@ -110,7 +114,7 @@ def _name(top: Place) -> str:
     return here.value
 
 
-def _seeds(place: Place) -> tuple[int, ...]:
+def _seeds(place: Node) -> tuple[int, ...]:
     good = [one.value for one in place.items() if _noted(one, whole, "a seed", one.value, 0)]
     if place.value == []:
         place.wrong("needs at least one seed")
@@ -119,7 +123,7 @@ def _seeds(place: Place) -> tuple[int, ...]:
     return tuple(good)
 
 
-def _section(place: Place, kind: type) -> Any:
+def _section(place: Node, kind: type) -> Any:
     given = place.options(options_of(kind))
     for name, value in given.items():
         if name in LEAST and value is not None:
@@ -133,7 +137,7 @@ def _section(place: Place, kind: type) -> Any:
     return kind(**given)
 
 
-def _noted(place: Place, check: Any, *arguments: Any) -> bool:
+def _noted(place: Node, check: Any, *arguments: Any) -> bool:
     """Whether a check lets the value pass; noted if not."""
     try:
         check(*arguments)
@@ -155,7 +159,7 @@ def _check_validation(source: Source | None, split: Step | None, models: Models)
             entry.at(key.partition(".")[0]).wrong(needs_validation(candidate.name))
 
 
-def _check_judging(top: Place, parts: Mapping[str, Any]) -> None:
+def _check_judging(top: Node, parts: Mapping[str, Any]) -> None:
     usual = {field.name: field for field in fields(Experiment)}
     protocols = parts.get("protocols") or {"full ranking": Protocol()}
     metrics = parts.get("metrics", usual["metrics"].default)
@@ -164,6 +168,6 @@ def _check_judging(top: Place, parts: Mapping[str, Any]) -> None:
         top.at("compare").at("metric").is_in("metric", metrics)
 
 
-def _check_baseline(top: Place, models: Models, baseline: str | None) -> None:
+def _check_baseline(top: Node, models: Models, baseline: str | None) -> None:
     if baseline is not None and models:
         top.at("compare").at("baseline").is_in("model", models)

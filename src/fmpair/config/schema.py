@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fmpair.config import shape
+from fmpair.config import option_schema as shape
 from fmpair.config.experiment import TESTS, Range
 from fmpair.config.grid import GRID, SEARCH
 from fmpair.config.hint import schema_of
-from fmpair.config.shape import SECTIONS, TEXTS, Option, Options
+from fmpair.config.option_schema import SECTIONS, TEXTS, Option, Options
 from fmpair.data import catalog
 from fmpair.evaluation import protocol
 from fmpair.evaluation.views import CONTEXT, VIEWS
@@ -19,9 +19,12 @@ Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 CHOICES = {
-    "unit": protocol.UNITS, "candidates": protocol.CANDIDATES, "seen": protocol.SEEN,
-    "relevant": protocol.RELEVANT, "test": TESTS,
-}  # fmt: skip
+    "unit": protocol.UNITS,
+    "candidates": protocol.CANDIDATES,
+    "seen": protocol.SEEN,
+    "relevant": protocol.RELEVANT,
+    "test": TESTS,
+}
 
 
 def json_schema() -> Schema:
@@ -81,8 +84,9 @@ def _models() -> Schema:
     for kind, options in recipes.items():
         own = {name: _alternatives(_property(o), True) for name, o in options.known.items()}
         properties = {"kind": {"const": kind}, **own, **about}
-        forms.append({**_object(properties, options.open), "required": ["kind"],
-                      "description": options.text})  # fmt: skip
+        forms.append(
+            {**_object(properties, options.open), "required": ["kind"], "description": options.text}
+        )
     open_kinds = {"anyOf": [foreign, _object({GRID: {"type": "array"}})]}
     forms.append({**_object({"kind": open_kinds, **about}, True), "required": ["kind"]})
     return {"anyOf": forms}

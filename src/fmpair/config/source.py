@@ -7,19 +7,19 @@ from typing import Any
 
 from fmpair.config.experiment import Source
 from fmpair.config.hint import parts_of
-from fmpair.config.place import Place, one_line
-from fmpair.config.shape import Options, generating, reading, sources
+from fmpair.config.node import Node, one_line
+from fmpair.config.option_schema import Options, generating, reading, sources
 from fmpair.data import catalog
 from fmpair.data.read import FORMATS, guess_format
 from fmpair.data.source import find_file
 from fmpair.errors import DataError, FmpairError, listing
 
 FILES = ("path", "train", "validation", "test")
-TABLES = ("users", "items", "shown")
+TABLES = ("users", "items", "impressions")
 WAYS = ("path", "set", "generate", "train and test")
 
 
-def read_source(place: Place) -> Source | None:
+def read_source(place: Node) -> Source | None:
     """The source, None where it is not even clear which it is."""
     if not place.is_a(dict):
         return None
@@ -36,14 +36,14 @@ def read_source(place: Place) -> Source | None:
     return _public(place) if "set" in ways else _files(place)
 
 
-def _generated(place: Place) -> Source:
+def _generated(place: Node) -> Source:
     place.holding({**place.value, "generate": {}}).options(
         Options({"generate": sources()["generate"]})
     )
     return Source(generate=place.at("generate").options(generating()))
 
 
-def _public(place: Place) -> Source | None:
+def _public(place: Node) -> Source | None:
     name = place.at("set")
     if not (name.is_a(str) and name.is_in("data set", catalog.names())):
         return None
@@ -51,7 +51,7 @@ def _public(place: Place) -> Source | None:
     return Source(set=name.value, options=options)
 
 
-def _files(place: Place) -> Source:
+def _files(place: Node) -> Source:
     named = [name for name in FILES if name in place.value]
     files: dict[str, Any] = {name: _existing(place.at(name)) for name in named}
     first = files[named[0]]
@@ -64,7 +64,7 @@ def _files(place: Place) -> Source:
     return Source(**files, options=_options(place, format, FILES))
 
 
-def _options(place: Place, format: str | None, skip: tuple[str, ...]) -> dict[str, Any]:
+def _options(place: Node, format: str | None, skip: tuple[str, ...]) -> dict[str, Any]:
     """Those of the reader and of `Dataset.from_frame`, with the paths among them resolved."""
     known = reading(format)
     rest = {key: value for key, value in place.value.items() if key not in skip}
@@ -77,7 +77,7 @@ def _options(place: Place, format: str | None, skip: tuple[str, ...]) -> dict[st
     return good
 
 
-def _table(place: Place) -> Any:
+def _table(place: Node) -> Any:
     """A file of attributes, or a mapping of a path and the options of its reader."""
     if not isinstance(place.value, dict):
         return _existing(place)
@@ -87,7 +87,7 @@ def _table(place: Place) -> Any:
     return {**place.value, "path": _existing(place.at("path"))}
 
 
-def _existing(place: Place) -> str | None:
+def _existing(place: Node) -> str | None:
     """The path of a file or folder that is there."""
     path = place.file()
     if path is None:

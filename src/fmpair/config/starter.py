@@ -52,8 +52,15 @@ def starter(
     contents = read_contents(path, **{role: name for role, name in given.items() if name})
     found = _findings(contents, given)
     named = Path(os.path.relpath(path, beside)).as_posix()
-    return "\n".join([*_data(found, named, Path(path).stem), *_split(found), *_models(found),
-                      *_judging(found), ""])  # fmt: skip
+    return "\n".join(
+        [
+            *_data(found, named, Path(path).stem),
+            *_split(found),
+            *_models(found),
+            *_judging(found),
+            "",
+        ]
+    )
 
 
 def _findings(contents: Contents, given: dict[str, str | None]) -> Findings:
@@ -158,8 +165,11 @@ def _data(found: Findings, path: str, name: str) -> list[str]:
     if found.ignored:
         lines.append(f"  ignore: {_listed(list(found.ignored))}")
     if found.rated:
-        lines += ["", "# Ratings become clicks: what a user rates above their own mean counts.",
-                  "filter: [above_mean]"]  # fmt: skip
+        lines += [
+            "",
+            "# Ratings become clicks: what a user rates above their own mean counts.",
+            "filter: [above_mean]",
+        ]
     return lines
 
 
@@ -181,17 +191,30 @@ def _split(found: Findings) -> list[str]:
 
 
 def _models(found: Findings) -> list[str]:
-    lines = ["", "# `fmpair models` lists more; {grid: [16, 64]} makes one model of each value.",
-             "models:", "  - popularity"]  # fmt: skip
+    lines = [
+        "",
+        "# `fmpair models` lists more; {grid: [16, 64]} makes one model of each value.",
+        "models:",
+        "  - popularity",
+    ]
     if found.data.context:
-        lines += ["  - kind: fm-pair", "    name: FM-Pair without context", "    factors: 32",
-                  "    context: []"]  # fmt: skip
+        lines += [
+            "  - kind: fm-pair",
+            "    name: FM-Pair without context",
+            "    factors: 32",
+            "    context: []",
+        ]
     name = "FM-Pair with context" if found.data.context else "FM-Pair"
     worth = ["    # ablation: without   # a table of which fields help"]
-    return [*lines, "  - kind: fm-pair", f"    name: {name}", "    factors: 32",
-            *(worth if found.data.context else []),
-            "    # learning_rate: {search: {low: 0.02, high: 0.3, log: true}}   # with tune below",
-            "    # stop: 5   # epochs to wait for a better one on the validation part"]  # fmt: skip
+    return [
+        *lines,
+        "  - kind: fm-pair",
+        f"    name: {name}",
+        "    factors: 32",
+        *(worth if found.data.context else []),
+        "    # learning_rate: {search: {low: 0.02, high: 0.3, log: true}}   # with tune below",
+        "    # stop: 5   # epochs to wait for a better one on the validation part",
+    ]
 
 
 def _judging(found: Findings) -> list[str]:

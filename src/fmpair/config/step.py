@@ -8,8 +8,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from fmpair.config.experiment import Source, Step
-from fmpair.config.place import Place
-from fmpair.config.shape import FILTERS, SPLITS, Options, filters, splits
+from fmpair.config.node import Node
+from fmpair.config.option_schema import FILTERS, SPLITS, Options, filters, splits
 from fmpair.config.source import has_own_parts
 from fmpair.data import Dataset, synthetic
 from fmpair.errors import DataError, UnknownError
@@ -17,13 +17,13 @@ from fmpair.errors import DataError, UnknownError
 EVENTS = 1000  # made up to try a step on
 
 
-def read_filters(place: Place) -> tuple[Step, ...]:
+def read_filters(place: Node) -> tuple[Step, ...]:
     """What is done to the events, in its order."""
     steps = [_step(one, "filter", filters(), FILTERS) for one in place.items()]
     return tuple(step for step in steps if step is not None)
 
 
-def read_split(place: Place, source: Source | None) -> Step | None:
+def read_split(place: Node, source: Source | None) -> Step | None:
     """By default the parts the data came in, else a fifth of the events at random for testing."""
     own_parts = source is not None and has_own_parts(source)
     if place.value is None:
@@ -42,7 +42,7 @@ def read_split(place: Place, source: Source | None) -> Step | None:
 
 
 def _step(
-    place: Place, what: str, known: Mapping[str, Options], functions: Mapping[str, Any]
+    place: Node, what: str, known: Mapping[str, Options], functions: Mapping[str, Any]
 ) -> Step | None:
     """A function by name: `name`, {kind: name, option: ...}, or {name: {option: ...}}."""
     kind, rest = place, place.holding({})

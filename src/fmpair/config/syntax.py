@@ -107,8 +107,9 @@ class _Builder:
                 continue
             if key.value in own:
                 first = self.lines[(*path, key.value)]
-                raise _refusal(self.name, line, f"key {key.value!r} is there already, in line "
-                               f"{first}")  # fmt: skip
+                raise _refusal(
+                    self.name, line, f"key {key.value!r} is there already, in line {first}"
+                )
             self.lines[(*path, key.value)] = line
             own[key.value] = self.value(value, (*path, key.value), above)
         return {**merged, **own}

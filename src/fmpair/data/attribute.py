@@ -42,8 +42,9 @@ def _column(data: Dataset, name: str) -> pl.Series:
     """The column, one cell per event."""
     places = {own: (data.columns[own], np.arange(len(data))) for own in data.columns.columns}
     for role, table, number in (
-        ("user", data.user_table, data.user), ("item", data.item_table, data.item)
-    ):  # fmt: skip
+        ("user", data.user_table, data.user),
+        ("item", data.item_table, data.item),
+    ):
         for own in table.columns:
             places.setdefault(own, (table[own], number))
             places[f"{role}.{own}"] = (table[own], number)

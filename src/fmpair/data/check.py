@@ -60,8 +60,10 @@ def _check_numbers(values: pl.Series, role: str) -> None:
     if not values.dtype.is_numeric():
         sample = values.drop_nulls()
         shown = f", such as {sample[0]!r}" if len(sample) else ""
-        raise DataError(f"column {values.name!r} is the {role} but holds {values.dtype}{shown}: "
-                        "it must hold numbers")  # fmt: skip
+        raise DataError(
+            f"column {values.name!r} is the {role} but holds {values.dtype}{shown}: "
+            "it must hold numbers"
+        )
     if values.null_count():
         raise DataError(
             f"column {values.name!r} ({role}) has {values.null_count()} missing values: drop or "

@@ -13,8 +13,8 @@ import polars as pl
 from fmpair.arrays import Rows, distinct_pairs
 from fmpair.data.check import check_events, check_no_leak
 from fmpair.data.frame import kind_of, to_polars
+from fmpair.data.impressions import add_impressions
 from fmpair.data.roles import find_roles
-from fmpair.data.shown import add_shown
 from fmpair.data.table import align_table
 from fmpair.data.vocabulary import Vocabulary, as_plain
 from fmpair.errors import DataError, unknown
@@ -29,7 +29,8 @@ class Dataset:
     user, item: int32 [events], numbers into `users` and `items`.
     columns: one row per event; any of rating, weight, timestamp, domain, and the context columns.
     user_table, item_table: one row per id of the vocabulary, null where nothing is known.
-    shown: ids of users and items, and maybe times: what was shown and not chosen, see `with_shown`.
+    impressions: ids of users and items, and maybe times: what was shown and not chosen, see
+    `with_impressions`.
     """
 
     users: Vocabulary
@@ -41,7 +42,7 @@ class Dataset:
     user_table: pl.DataFrame = field(default_factory=pl.DataFrame)
     item_table: pl.DataFrame = field(default_factory=pl.DataFrame)
     frame_kind: str = "polars"
-    shown: pl.DataFrame = field(default_factory=pl.DataFrame)
+    impressions: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @classmethod
     def from_frame(
@@ -60,20 +61,26 @@ class Dataset:
         items: Any = None,
         item_columns: Sequence[str] = (),
         leaks: Sequence[str] = (),
-        shown: Any = None,
+        impressions: Any = None,
     ) -> Dataset:
         """Events from a polars, pandas or pyarrow frame; roles by column name, the rest context.
 
         users, items: tables of attributes, keyed by the same id columns.
         item_columns: event columns that describe the item: they move to the item table.
         leaks: such columns kept as context all the same (the legacy protocol of the paper).
-        shown: a table of users and items they were shown or disliked, see `with_shown`.
+        impressions: a table of users and items they were shown or disliked, see `with_impressions`.
         """
         events = to_polars(frame)
         ignored = [name for name in ignore if _known(name, events.columns)]
         events = events.drop(ignored)
-        given = {"user": user, "item": item, "rating": rating, "weight": weight,
-                 "timestamp": timestamp, "domain": domain}  # fmt: skip
+        given = {
+            "user": user,
+            "item": item,
+            "rating": rating,
+            "weight": weight,
+            "timestamp": timestamp,
+            "domain": domain,
+        }
         roles = find_roles(events.columns, given)
         rest = [c for c in events.columns if c not in roles.values() and c not in item_columns]
         names = rest if context is None else [c for c in context if _known(c, events.columns)]
@@ -89,7 +96,11 @@ class Dataset:
             data = data.with_users(users, key=user)
         if item_frame is not None:
             data = data.with_items(item_frame, key=roles["item"])
-        return data if shown is None else data.with_shown(shown, user, item, timestamp)
+        return (
+            data
+            if impressions is None
+            else data.with_impressions(impressions, user, item, timestamp)
+        )
 
     @classmethod
     def _numbered(
@@ -124,9 +135,12 @@ class Dataset:
                 f"{len(item_ids)} item ids were given: rows are users, columns are items"
             )
         frame = pl.DataFrame(
-            {"user": user_ids.gather(coo.row), "item": item_ids.gather(coo.col),
-             "weight": np.asarray(coo.data, np.float64)}
-        )  # fmt: skip
+            {
+                "user": user_ids.gather(coo.row),
+                "item": item_ids.gather(coo.col),
+                "weight": np.asarray(coo.data, np.float64),
+            }
+        )
         data = cls.from_frame(frame)
         return data.with_users(pl.DataFrame({"user": user_ids})).with_items(
             pl.DataFrame({"item": item_ids})
@@ -137,7 +151,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         context = f", context {', '.join(self.context)}" if self.context else ""
-        shown = f", {len(self.shown):,} pairs shown" if len(self.shown) else ""
+        shown = f", {len(self.impressions):,} impressions" if len(self.impressions) else ""
         return (
             f"Dataset({len(self):,} events, {len(self.users):,} users, "
             f"{len(self.items):,} items{context}{shown})"
@@ -156,7 +170,7 @@ class Dataset:
             check_no_leak(self.columns, "item", shared, aligned, ())
         return replace(self, items=vocabulary, item_table=aligned)
 
-    def with_shown(
+    def with_impressions(
         self,
         table: Any,
         user: str | None = None,
@@ -165,12 +179,13 @@ class Dataset:
     ) -> Dataset:
         """With pairs of users and items they were shown or disliked, beside those there are.
 
-        They are no events: nothing is learned from them but by FMPair(shown_share=...), which draws
-        negatives among them, but for those that the training events name. Parts keep them all.
+        They are no events: nothing is learned from them but by FMPair(impression_share=...), which
+        draws negatives among them, but for those that the training events name. Parts keep them
+        all.
         user, item, timestamp: the table's columns; told from their names unless given.
         """
         named = {"user": user, "item": item, "timestamp": timestamp}
-        return replace(self, shown=add_shown(self, to_polars(table), named))
+        return replace(self, impressions=add_impressions(self, to_polars(table), named))
 
     def take(self, rows: np.ndarray) -> Dataset:
         """The given events, over the same vocabularies and tables."""

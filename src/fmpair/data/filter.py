@@ -36,11 +36,12 @@ def at_least(data: Dataset, threshold: float) -> Dataset:
 def dislikes(data: Dataset, below: float) -> Dataset:
     """Events rated below leave: they count as shown to their user and not chosen.
 
-    FM-Pair draws a share of its negatives among them (`shown_share`); other models pass them over.
+    FM-Pair draws a share of its negatives among them (`impression_share`); other models pass them
+    over.
     """
     low = _ratings(data) < below
     kept = _kept(data, ~low, f"of at least {below}")
-    return kept.with_shown(data.take(low).frame()) if low.any() else kept
+    return kept.with_impressions(data.take(low).frame()) if low.any() else kept
 
 
 def all_positive(data: Dataset) -> Dataset:
@@ -58,8 +59,11 @@ def merge_duplicates(data: Dataset, context: bool = True) -> Dataset:
     extra = [name for name in STANDARD if name in data.columns.columns and name != "weight"]
     ids = {"__user": data.user, "__item": data.item, "weight": data.weight.astype(np.float64)}
     events = pl.DataFrame(ids).hstack(list(data.columns.select(*names, *extra).iter_columns()))
-    rules = {"rating": pl.col("rating").mean(), "timestamp": pl.col("timestamp").max(),
-             "domain": pl.col("domain").first()}  # fmt: skip
+    rules = {
+        "rating": pl.col("rating").mean(),
+        "timestamp": pl.col("timestamp").max(),
+        "domain": pl.col("domain").first(),
+    }
     merged = events.group_by("__user", "__item", *names, maintain_order=True).agg(
         pl.col("weight").sum(), *(rules[name] for name in extra)
     )

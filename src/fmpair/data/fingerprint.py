@@ -18,7 +18,7 @@ Feed = Callable[[Any], None]
 
 
 def fingerprint(data: Dataset) -> str:
-    """SHA-256 of ids, events, columns, tables, pairs shown: 64 digits, on every machine the same.
+    """SHA-256 of ids, events, columns, tables, impressions: 64 digits, on every machine the same.
 
     Numbers count by value, so that 4 and 4.0 are one (pandas makes floats of whole numbers with
     gaps), and categories by their text. The order of events and of columns counts.
@@ -29,8 +29,8 @@ def fingerprint(data: Dataset) -> str:
     for name, numbers in (("user", data.user), ("item", data.item)):
         _feed_column(digest.update, pl.Series(name, numbers))
     _feed_text(digest.update, "|".join(map(repr, data.context)))
-    shown = [data.shown] if len(data.shown) else []
-    for frame in (data.columns, data.user_table, data.item_table, *shown):
+    impressions = [data.impressions] if len(data.impressions) else []
+    for frame in (data.columns, data.user_table, data.item_table, *impressions):
         digest.update(frame.width.to_bytes(8, "little"))
         for column in frame.iter_columns():
             _feed_column(digest.update, column)

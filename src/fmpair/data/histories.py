@@ -80,8 +80,9 @@ def shuffled(data: Dataset, seed: int) -> np.ndarray:
 
 def _leave(data: Dataset, order: np.ndarray, count: int, validation: int) -> Split:
     if count < 1 or validation < 0:
-        raise OptionError(f"count must be 1 or more and validation 0 or more, not {count} and "
-                          f"{validation}")  # fmt: skip
+        raise OptionError(
+            f"count must be 1 or more and validation 0 or more, not {count} and {validation}"
+        )
     own = histories(data.user, order)
     enough = own.events > count + validation
     return _last(own, enough * count, enough * validation)

@@ -10,8 +10,14 @@ from fmpair.data.roles import find_column
 
 # Digits a float cannot be trusted with: a leading zero ('007'), or more than 15 of them.
 INEXACT = r"^[+-]?(0\d|\d{16})"
-TIMES = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f",
-         "%Y-%m-%dT%H:%M:%S%.f%#z", "%Y-%m-%d %H:%M:%S%.f%#z")  # fmt: skip
+TIMES = (
+    "%Y-%m-%d",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%d %H:%M:%S%.f",
+    "%Y-%m-%dT%H:%M:%S%.f",
+    "%Y-%m-%dT%H:%M:%S%.f%#z",
+    "%Y-%m-%d %H:%M:%S%.f%#z",
+)
 
 
 def with_types(frame: pl.DataFrame, ids: Collection[str] = ()) -> pl.DataFrame:

@@ -84,8 +84,9 @@ def _numbered(entries: pl.DataFrame, group_of: np.ndarray, path: str) -> pl.Data
         raise DataError(
             f"{path} uses index {largest}, but the group file covers {len(group_of)} indexes"
         )
-    frame = pl.DataFrame({"row": entries["row"], "index": index, "value": value,
-                          "group": group_of[index.to_numpy()]})  # fmt: skip
+    frame = pl.DataFrame(
+        {"row": entries["row"], "index": index, "value": value, "group": group_of[index.to_numpy()]}
+    )
     return frame.filter(pl.col("value") != 0)
 
 

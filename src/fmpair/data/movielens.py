@@ -11,14 +11,50 @@ from fmpair.data.source import Contents, locate
 from fmpair.errors import DataError
 
 EVENTS = ("user", "item", "rating", "timestamp")
-GENRES_100K = ("unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime",
-               "Documentary", "Drama", "Fantasy", "Film-Noir", "Horror", "Musical", "Mystery",
-               "Romance", "Sci-Fi", "Thriller", "War", "Western")  # fmt: skip
-OCCUPATIONS_1M = ("other", "academic/educator", "artist", "clerical/admin", "college/grad student",
-                  "customer service", "doctor/health care", "executive/managerial", "farmer",
-                  "homemaker", "K-12 student", "lawyer", "programmer", "retired",
-                  "sales/marketing", "scientist", "self-employed", "technician/engineer",
-                  "tradesman/craftsman", "unemployed", "writer")  # fmt: skip
+GENRES_100K = (
+    "unknown",
+    "Action",
+    "Adventure",
+    "Animation",
+    "Children's",
+    "Comedy",
+    "Crime",
+    "Documentary",
+    "Drama",
+    "Fantasy",
+    "Film-Noir",
+    "Horror",
+    "Musical",
+    "Mystery",
+    "Romance",
+    "Sci-Fi",
+    "Thriller",
+    "War",
+    "Western",
+)
+OCCUPATIONS_1M = (
+    "other",
+    "academic/educator",
+    "artist",
+    "clerical/admin",
+    "college/grad student",
+    "customer service",
+    "doctor/health care",
+    "executive/managerial",
+    "farmer",
+    "homemaker",
+    "K-12 student",
+    "lawyer",
+    "programmer",
+    "retired",
+    "sales/marketing",
+    "scientist",
+    "self-employed",
+    "technician/engineer",
+    "tradesman/craftsman",
+    "unemployed",
+    "writer",
+)
 YEAR = r"\((\d{4})\)\s*$"  # a title ends with the year: Toy Story (1995)
 
 
@@ -62,8 +98,15 @@ def _part(path: str | Path, name: str, columns: tuple[str, ...], separator: str)
     if found is None:
         raise DataError(f"{path} holds no {name}")
     file, member = found
-    return read_delimited(file, member=member, separator=separator, header=False,
-                          columns=columns, encoding="latin-1", ids=("zip",))  # fmt: skip
+    return read_delimited(
+        file,
+        member=member,
+        separator=separator,
+        header=False,
+        columns=columns,
+        encoding="latin-1",
+        ids=("zip",),
+    )
 
 
 def _year() -> pl.Expr:

@@ -45,12 +45,21 @@ SETS = (
         "no redistribution, no commercial use",
         "https://grouplens.org/datasets/movielens/100k/",
         (
-            File("u.data", "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
-                 f"{GROUPLENS}/ml-100k/u.data"),
-            File("u.item", "553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701",
-                 f"{GROUPLENS}/ml-100k/u.item"),
-            File("u.user", "f120e114da2e8cf314fd28f99417c94ae9ddf1cb6db8ce0e4b5995d40e90e62c",
-                 f"{GROUPLENS}/ml-100k/u.user"),
+            File(
+                "u.data",
+                "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
+                f"{GROUPLENS}/ml-100k/u.data",
+            ),
+            File(
+                "u.item",
+                "553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701",
+                f"{GROUPLENS}/ml-100k/u.item",
+            ),
+            File(
+                "u.user",
+                "f120e114da2e8cf314fd28f99417c94ae9ddf1cb6db8ce0e4b5995d40e90e62c",
+                f"{GROUPLENS}/ml-100k/u.user",
+            ),
         ),
         "movielens",
     ),
@@ -59,8 +68,13 @@ SETS = (
         "MovieLens 1M: 1,000,209 ratings of movies, with user and item attributes",
         "no redistribution, no commercial use",
         "https://grouplens.org/datasets/movielens/1m/",
-        (File("ml-1m.zip", "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
-              f"{GROUPLENS}/ml-1m.zip"),),
+        (
+            File(
+                "ml-1m.zip",
+                "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
+                f"{GROUPLENS}/ml-1m.zip",
+            ),
+        ),
         "movielens",
         train="ml-1m.zip",
     ),
@@ -70,15 +84,21 @@ SETS = (
         "cite He et al. 2017",
         "https://github.com/hexiangnan/neural_collaborative_filtering",
         (
-            File("ml-1m.train.rating",
-                 "7fb2920a6977c7e6f16517e76ffabebca7b5558a8189436e2c37bbb824532cd7",
-                 f"{NCF}/ml-1m.train.rating"),
-            File("ml-1m.test.rating",
-                 "231ae11eb060b643a8c58c063cd17ffc743b54f569afb073d1abb6cf126b88b5",
-                 f"{NCF}/ml-1m.test.rating"),
-            File("ml-1m.test.negative",
-                 "127853228a76b7d21c0481e8ef8d00dd009cd5c88670dbdd9e9debfdb9f93de4",
-                 f"{NCF}/ml-1m.test.negative"),
+            File(
+                "ml-1m.train.rating",
+                "7fb2920a6977c7e6f16517e76ffabebca7b5558a8189436e2c37bbb824532cd7",
+                f"{NCF}/ml-1m.train.rating",
+            ),
+            File(
+                "ml-1m.test.rating",
+                "231ae11eb060b643a8c58c063cd17ffc743b54f569afb073d1abb6cf126b88b5",
+                f"{NCF}/ml-1m.test.rating",
+            ),
+            File(
+                "ml-1m.test.negative",
+                "127853228a76b7d21c0481e8ef8d00dd009cd5c88670dbdd9e9debfdb9f93de4",
+                f"{NCF}/ml-1m.test.negative",
+            ),
         ),
         "ncf",
         train="ml-1m.train.rating",
@@ -91,8 +111,11 @@ SETS = (
         "https://www.baltrunas.info/context-aware/frappe",
         (
             File("frappe.csv", "409edc12f4e2153c5dd58ae171938735911d9b0f70961d5f1086b241656b2cb5"),
-            File("meta.csv", "de87f6b2e7cd0428f9179167e2e7826b5dd3bf490d5af680261b685763ac214f",
-                 needed=False),
+            File(
+                "meta.csv",
+                "de87f6b2e7cd0428f9179167e2e7826b5dd3bf490d5af680261b685763ac214f",
+                needed=False,
+            ),
         ),
         "frappe",
     ),
@@ -124,10 +147,14 @@ SETS = (
         "challenge data, semi-synthetic by its owner's word",
         "the RecSys Challenge 2016",
         (
-            File("interactions.tsv",
-                 "d124530ce533d0774a3991978e57d2711df71673b50181a0fdf6b249b6916058"),
-            File("item_concepts.tsv",
-                 "078d9a336bfb44831ec69a4ae3c7563c9e918a26976c634603d0f52e7bcf0bbe"),
+            File(
+                "interactions.tsv",
+                "d124530ce533d0774a3991978e57d2711df71673b50181a0fdf6b249b6916058",
+            ),
+            File(
+                "item_concepts.tsv",
+                "078d9a336bfb44831ec69a4ae3c7563c9e918a26976c634603d0f52e7bcf0bbe",
+            ),
         ),
         "delimited",
         train="interactions.tsv",
@@ -139,10 +166,16 @@ SETS = (
         "cite He et al. 2020",
         "https://github.com/gusye1234/LightGCN-PyTorch",
         (
-            File("train.txt", "5588ebbcbf9ab10cdf7a70aa300f2ef781030daa2a94ef0685598ed051a398da",
-                 f"{LIGHTGCN}/yelp2018/train.txt"),
-            File("test.txt", "9cd9b37926cd1447a06625ffa7914527573fb097c10cb0bbdb1d1b8ded3742fe",
-                 f"{LIGHTGCN}/yelp2018/test.txt"),
+            File(
+                "train.txt",
+                "5588ebbcbf9ab10cdf7a70aa300f2ef781030daa2a94ef0685598ed051a398da",
+                f"{LIGHTGCN}/yelp2018/train.txt",
+            ),
+            File(
+                "test.txt",
+                "9cd9b37926cd1447a06625ffa7914527573fb097c10cb0bbdb1d1b8ded3742fe",
+                f"{LIGHTGCN}/yelp2018/test.txt",
+            ),
         ),
         "lightgcn",
         train="train.txt",
@@ -157,4 +190,4 @@ SETS = (
         "delimited",
         train="ratings.txt",
     ),
-)  # fmt: skip
+)

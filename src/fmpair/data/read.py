@@ -28,10 +28,17 @@ from fmpair.data.wraprec import read_wraprec
 from fmpair.errors import DataError, OptionError, unknown
 
 SUFFIXES = {
-    ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl",
-    ".json": "jsonl", ".inter": "atomic", ".libfm": "libfm", ".svm": "libfm",
-    ".svmlight": "libfm", ".rating": "ncf",
-}  # fmt: skip
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".inter": "atomic",
+    ".libfm": "libfm",
+    ".svm": "libfm",
+    ".svmlight": "libfm",
+    ".rating": "ncf",
+}
 
 
 def read(path: str | Path, format: str | None = None, **options: Any) -> Dataset:
@@ -39,8 +46,8 @@ def read(path: str | Path, format: str | None = None, **options: Any) -> Dataset
 
     format: one of FORMATS, by default told from the path.
     options: those of the format's reader, and those of Dataset.from_frame (user=, item=,
-    context=, ...), where users=, items= and shown= may also be paths, or mappings of a path and
-    options.
+    context=, ...), where users=, items= and impressions= may also be paths, or mappings of a path
+    and options.
     """
     return read_contents(path, format, **options).dataset()
 
@@ -65,12 +72,12 @@ def read_contents(path: str | Path, format: str | None = None, **options: Any) -
         if given is not None:
             table = read_table(role=role, key=roles.get(role), **given)
             roles[f"{role}s"] = _keyed_alike(table, events, role, roles.get(role))
-    shown = _file(roles.get("shown"))
-    if shown is not None:
+    impressions = _file(roles.get("impressions"))
+    if impressions is not None:
         ids = {role: roles.get(role) for role in ("user", "item")}
-        roles["shown"] = read_frame(**{**ids, **shown})
+        roles["impressions"] = read_frame(**{**ids, **impressions})
         for role, key in ids.items():
-            roles["shown"] = _keyed_alike(roles["shown"], events, role, key)
+            roles["impressions"] = _keyed_alike(roles["impressions"], events, role, key)
     time = find_column("timestamp", events.columns, roles.get("timestamp"))
     if time is not None:
         events = events.with_columns(parse_times(events[time]))

@@ -18,9 +18,23 @@ from fmpair.data.parts import Split, by_time_order, cut, hash_of, load, save, sp
 from fmpair.errors import DataError, OptionError
 
 __all__ = [
-    "SPLITS", "Split", "by_attribute", "by_time", "cold_items", "cold_users", "folds", "given",
-    "hash_of", "holdout", "leave_last_out", "leave_out", "load", "per_user", "save", "target",
-]  # fmt: skip
+    "SPLITS",
+    "Split",
+    "by_attribute",
+    "by_time",
+    "cold_items",
+    "cold_users",
+    "folds",
+    "given",
+    "hash_of",
+    "holdout",
+    "leave_last_out",
+    "leave_out",
+    "load",
+    "per_user",
+    "save",
+    "target",
+]
 
 
 def holdout(data: Dataset, test: float = 0.2, validation: float = 0.0, seed: int = 0) -> Split:

@@ -14,7 +14,7 @@ def describe(data: Dataset) -> pl.DataFrame:
     """The figures of a data set as a long table of text: name, value."""
     found = figures(data)
     return pl.DataFrame(
-        {"name": list(found), "value": [_shown(value) for value in found.values()]},
+        {"name": list(found), "value": [_impressions(value) for value in found.values()]},
         schema={"name": pl.String, "value": pl.String},
     )
 
@@ -38,7 +38,7 @@ def figures(data: Dataset) -> dict[str, Figure]:
         **_columns("item attribute", data.item_table),
         **_domains(data),
         **_times(data),
-        **({"pairs shown": len(data.shown)} if len(data.shown) else {}),
+        **({"impressions": len(data.impressions)} if len(data.impressions) else {}),
     }
 
 
@@ -58,8 +58,11 @@ def _ratings(data: Dataset) -> dict[str, Figure]:
     rating = data.column("rating")
     if rating is None or not len(rating):
         return {}
-    return {"rating, min": float(rating.min()), "rating, mean": float(rating.mean()),
-            "rating, max": float(rating.max())}  # fmt: skip
+    return {
+        "rating, min": float(rating.min()),
+        "rating, mean": float(rating.mean()),
+        "rating, max": float(rating.max()),
+    }
 
 
 def _columns(what: str, frame: pl.DataFrame) -> dict[str, Figure]:
@@ -91,5 +94,5 @@ def _times(data: Dataset) -> dict[str, Figure]:
     return {"first timestamp": str(times.min()), "last timestamp": str(times.max())}
 
 
-def _shown(value: Figure) -> str:
+def _impressions(value: Figure) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -21,8 +21,20 @@ ID_PREFIXES = ("book", "album", "film", "game")
 TYPICAL_MINUTES = np.array([240, 45, 110, 70])  # by domain
 SEGMENTS = ("student", "worker", "parent", "retired")
 GENRES = ("comedy", "crime", "fantasy", "history", "romance", "science")
-TOPICS = ("animals", "cities", "cooking", "heroes", "love", "music",
-          "mystery", "nature", "space", "sports", "travel", "war")  # fmt: skip
+TOPICS = (
+    "animals",
+    "cities",
+    "cooking",
+    "heroes",
+    "love",
+    "music",
+    "mystery",
+    "nature",
+    "space",
+    "sports",
+    "travel",
+    "war",
+)
 
 # Chances of daytime (night, morning, afternoon, evening) and place (home, work, travel) together.
 SITUATION_CHANCES = np.array([[9, 3, 3], [11, 9, 8], [10, 12, 5], [19, 5, 6]]) / 100

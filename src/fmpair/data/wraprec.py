@@ -55,6 +55,7 @@ def _as_type(column: pl.Series, kind: str | None, path: str) -> pl.Series:
         typed = lower.replace_strict(BINARY, default=None, return_dtype=pl.Boolean)
     lost = typed.is_null() & column.is_not_null()
     if lost.any():
-        raise DataError(f"column {column.name!r} of {path} is {kind} but holds "
-                        f"{column.filter(lost)[0]!r}")  # fmt: skip
+        raise DataError(
+            f"column {column.name!r} of {path} is {kind} but holds {column.filter(lost)[0]!r}"
+        )
     return typed

@@ -22,9 +22,15 @@ from fmpair.errors import DataError, OptionError, listing, unknown
 from fmpair.files import write_atomically
 
 SUFFIXES = {
-    ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl",
-    ".ndjson": "jsonl", ".inter": "atomic", ".libfm": "libfm",
-}  # fmt: skip
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".inter": "atomic",
+    ".libfm": "libfm",
+}
 
 
 def write(data: Any, path: str | Path, format: str | None = None) -> None:

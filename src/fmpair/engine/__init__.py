@@ -1,1 +1,18 @@
-"""Engines: where training runs. Arrays only; importing one imports numba."""
+"""Engines: where training runs. Each keeps the contract of `engine.contract`; arrays only."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import cast
+
+from fmpair.engine.contract import Engine
+from fmpair.errors import OptionError, listing
+
+ENGINES = {"cpu": "fmpair.engine.cpu", "reference": "fmpair.engine.reference"}
+
+
+def engine(name: str) -> Engine:
+    """The engine of a name: imported when first asked for, since compilers take long to load."""
+    if name not in ENGINES:
+        raise OptionError(f"engine must be one of {listing(list(ENGINES))}, not {name!r}")
+    return cast(Engine, import_module(ENGINES[name]))

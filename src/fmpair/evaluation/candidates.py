@@ -7,11 +7,11 @@ import numpy as np
 from fmpair.arrays import Rows, distinct_pairs, starts
 from fmpair.data import Dataset
 from fmpair.data.attribute import in_domain
-from fmpair.engine.draws import stream
-from fmpair.engine.judging import IN_ORDER, UNIFORM, WEIGHTED, Pool
 from fmpair.errors import DataError
 from fmpair.evaluation.protocol import Protocol
 from fmpair.evaluation.units import Units
+from fmpair.ranking.ranks import IN_ORDER, UNIFORM, WEIGHTED, Pool
+from fmpair.rng import stream
 
 KINDS = {"uniform": UNIFORM, "popularity": WEIGHTED, "first": IN_ORDER}
 
@@ -35,10 +35,13 @@ def candidates_of(
         starts(np.array([len(order)])), order.astype(np.int32), np.ones(len(order), np.float32)
     )
     return Pool(
-        np.zeros(len(units.row), np.int64), pool,
-        times.astype(np.float64), KINDS[protocol.candidates], min(protocol.n, len(order)),
+        np.zeros(len(units.row), np.int64),
+        pool,
+        times.astype(np.float64),
+        KINDS[protocol.candidates],
+        min(protocol.n, len(order)),
         np.uint64(stream(protocol.seed)),
-    )  # fmt: skip
+    )
 
 
 def _of_domain(train: Dataset, test: Dataset, domain: str | None) -> np.ndarray:

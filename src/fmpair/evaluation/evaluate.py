@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset, as_dataset
-from fmpair.engine.judging import SCORES_AT_ONCE, Judged, Pool, judge
 from fmpair.errors import OptionError
 from fmpair.evaluation.candidates import candidates_of
 from fmpair.evaluation.correction import ESTIMATOR, corrected
@@ -20,6 +19,7 @@ from fmpair.evaluation.scoring import scores_of
 from fmpair.evaluation.units import Units, units_of
 from fmpair.metrics import Metric, Placement
 from fmpair.metrics.metric import ERRORS, LISTS
+from fmpair.ranking.ranks import SCORES_AT_ONCE, Pool, Ranks, judge
 
 CALLED_AT_ONCE = 8  # a function that scores is given this many times larger batches
 
@@ -73,10 +73,13 @@ def evaluate(
     candidates = candidates_of(train, test, protocol, units)
     at_once = SCORES_AT_ONCE * (CALLED_AT_ONCE if callable(model) else 1)
     judged = judge(
-        scores_of(model, train, units.queries), units.task, candidates,
+        scores_of(model, train, units.queries),
+        units.task,
+        candidates,
         top=max((m.cutoff for m in wanted if m.name in LISTS), default=0),
-        batch=int(np.clip(at_once // len(train.items), 1, 1024)), threads=threads,
-    )  # fmt: skip
+        batch=int(np.clip(at_once // len(train.items), 1, 1024)),
+        threads=threads,
+    )
     return _gathered(wanted, (train, test), protocol, units, candidates, judged)
 
 
@@ -89,16 +92,23 @@ def obstacle(metric: Metric, test: Dataset, protocol: Protocol) -> str | None:
 
 
 def _gathered(
-    metrics: Sequence[Metric], data: tuple[Dataset, Dataset], protocol: Protocol, units: Units,
-    candidates: Pool | np.ndarray, judged: Judged,
-) -> Evaluation:  # fmt: skip
+    metrics: Sequence[Metric],
+    data: tuple[Dataset, Dataset],
+    protocol: Protocol,
+    units: Units,
+    candidates: Pool | np.ndarray,
+    judged: Ranks,
+) -> Evaluation:
     """All that was asked for, from where the relevant items stand."""
     train, test = data
     relevant = units.task.relevant
     placement = Placement(
-        relevant.start, judged.above, judged.level, relevant.value.astype(np.float64),
+        relevant.start,
+        judged.above,
+        judged.level,
+        relevant.value.astype(np.float64),
         judged.listed,
-    )  # fmt: skip
+    )
     columns: dict[str, pl.Series] = {}
     means: dict[str, float] = {}
     estimates: dict[str, float] = {}
@@ -115,9 +125,13 @@ def _gathered(
             if protocol.candidates == "uniform":
                 estimates |= corrected(metric, placement, judged.eligible, protocol.n)
     return Evaluation(
-        _identified(units, test).with_columns(**columns), means,
-        float((judged.listed > 0).mean()), protocol.id, estimates, ESTIMATOR if estimates else "",
-    )  # fmt: skip
+        _identified(units, test).with_columns(**columns),
+        means,
+        float((judged.listed > 0).mean()),
+        protocol.id,
+        estimates,
+        ESTIMATOR if estimates else "",
+    )
 
 
 def _identified(units: Units, test: Dataset) -> pl.DataFrame:
@@ -126,13 +140,18 @@ def _identified(units: Units, test: Dataset) -> pl.DataFrame:
     item = pl.Series(test.items.take(test.item[units.row]))
     alone = pl.Series(np.diff(relevant.start) == 1)
     frame = pl.DataFrame(
-        {"unit": np.arange(len(units.row)), "row": units.row,
-         "user": test.users.take(test.user[units.row]), "item": item, "alone": alone}
-    )  # fmt: skip
+        {
+            "unit": np.arange(len(units.row)),
+            "row": units.row,
+            "user": test.users.take(test.user[units.row]),
+            "item": item,
+            "alone": alone,
+        }
+    )
     return frame.with_columns(item=pl.when("alone").then("item")).drop("alone")
 
 
-def _errors(metric: Metric, judged: Judged, rating: pl.Series) -> pl.Series:
+def _errors(metric: Metric, judged: Ranks, rating: pl.Series) -> pl.Series:
     """Squared or absolute error of each rating, null where there is no prediction."""
     error = np.where(judged.level > 0, judged.score, np.nan) - rating.to_numpy()
     value = error**2 if metric.name == "rmse" else np.abs(error)

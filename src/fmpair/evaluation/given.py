@@ -49,9 +49,13 @@ def read_lists(path: str | Path, format: str | None = None) -> pl.DataFrame:
 
 
 def judge(
-    lists: pl.DataFrame, train: Any, test: Any, protocol: Protocol | None = None,
-    metrics: Sequence[str] = ("recall@10", "ndcg@10"), threads: int | None = None,
-) -> Evaluation:  # fmt: skip
+    lists: pl.DataFrame,
+    train: Any,
+    test: Any,
+    protocol: Protocol | None = None,
+    metrics: Sequence[str] = ("recall@10", "ndcg@10"),
+    threads: int | None = None,
+) -> Evaluation:
     """Judge lists as `evaluate` does a model; items that only the lists know are ranked too.
 
     A unit without a list counts 0 and lowers the coverage.
@@ -89,8 +93,10 @@ def scorer(lists: pl.DataFrame, train: Dataset, test: Dataset) -> Callable[[Data
 
     def scores(asked: Dataset) -> np.ndarray:
         if len(asked.context) < len(test.context) and context:
-            raise OptionError(f"the lists were made in context ({listing(context)}): judge with "
-                              "unit 'interaction' or 'user-context'")  # fmt: skip
+            raise OptionError(
+                f"the lists were made in context ({listing(context)}): judge with "
+                "unit 'interaction' or 'user-context'"
+            )
         number = _numbers(_keys(asked.user, asked.columns.select(context)), asked_for)
         out = np.full((len(asked), len(train.items)), -np.inf, np.float32)
         answered = np.flatnonzero(number >= 0)

@@ -7,8 +7,8 @@ import polars as pl
 
 from fmpair.arrays import distinct_pairs
 from fmpair.data import Dataset
-from fmpair.engine.judging import Pool, shared
 from fmpair.metrics import Metric
+from fmpair.ranking.ranks import Pool, shared
 
 
 def list_values(

@@ -10,11 +10,11 @@ from typing import Any
 
 import polars as pl
 
+from fmpair.checks import one_of, whole
 from fmpair.data.frame import to_polars
 from fmpair.errors import OptionError, UnknownError, unknown
 from fmpair.metrics import Metric
 from fmpair.metrics.metric import ERRORS, LISTS
-from fmpair.models.option import one_of, whole
 
 UNITS = ("interaction", "user", "user-context")
 CANDIDATES = ("all", "train", "file", "uniform", "popularity", "first")

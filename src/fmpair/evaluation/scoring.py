@@ -10,8 +10,8 @@ import numpy as np
 
 from fmpair.data import Dataset
 from fmpair.errors import DataError, OptionError
-from fmpair.models.ranker import Ranker
-from fmpair.models.recommender import Recommender
+from fmpair.fitted.ranker import Ranker
+from fmpair.fitted.recommender import Recommender
 
 Scores = Callable[[np.ndarray], np.ndarray]
 

@@ -11,9 +11,9 @@ from fmpair.arrays import Rows, distinct_pairs, empty_rows, starts
 from fmpair.data import Dataset
 from fmpair.data.attribute import in_domain
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.engine.judging import Task
 from fmpair.errors import DataError, OptionError, unknown
 from fmpair.evaluation.protocol import Protocol
+from fmpair.ranking.ranks import Task
 
 USER, EVENT = "__user__", "__event__"  # columns beside those of the context, which have any name
 

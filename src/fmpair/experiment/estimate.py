@@ -12,27 +12,33 @@ import polars as pl
 
 from fmpair.bridges.environment import Environment
 from fmpair.config.experiment import Candidate, Experiment
-from fmpair.config.place import line_of
+from fmpair.config.node import line_of
 from fmpair.data import Dataset
 from fmpair.errors import OptionError
 from fmpair.evaluation import evaluate
 from fmpair.experiment import plan
 from fmpair.experiment.cell import Cell
 from fmpair.experiment.fitting import Parts, parts_of, recipe_of, visible
+from fmpair.experiment.job_context import threads_of
 from fmpair.experiment.memory import peak_mb, reset_peak
-from fmpair.experiment.prepare import Bench, prepare
+from fmpair.experiment.prepare import PreparedData, prepare
 from fmpair.experiment.progress import duration
 from fmpair.experiment.work import possible
-from fmpair.experiment.workplace import threads_of
 
 FITTED = 20_000  # events that a model without epochs is fitted to, scaled up from there
 WARM = 500  # events of a first fit, which compiles what has to be compiled
 JUDGED = (200, 1000)  # test events: the second call less the first gives the cost of one
 
 SCHEMA = {
-    "model": pl.String, "cells": pl.Int64, "trials": pl.Int64, "train_seconds": pl.Float64,
-    "judge_seconds": pl.Float64, "seconds": pl.Float64, "peak_mb": pl.Float64, "error": pl.String,
-}  # fmt: skip
+    "model": pl.String,
+    "cells": pl.Int64,
+    "trials": pl.Int64,
+    "train_seconds": pl.Float64,
+    "judge_seconds": pl.Float64,
+    "seconds": pl.Float64,
+    "peak_mb": pl.Float64,
+    "error": pl.String,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +71,11 @@ def estimate(experiment: Experiment) -> Estimate:
     return Estimate(frame, sum(frame["seconds"].drop_nulls()) / workers, largest * workers)
 
 
-def _row(experiment: Experiment, bench: Bench, model: Candidate) -> tuple[Any, ...]:
+def _row(experiment: Experiment, bench: PreparedData, model: Candidate) -> tuple[Any, ...]:
     folds = len(bench.splits)
     cells = folds * len(experiment.seeds)
     trials = folds * experiment.tune.trials if model.search else 0
-    cell = plan.cell_of(
-        experiment, bench, plan.with_options(model, {}), 0, experiment.seeds[0]
-    )  # fmt: skip
+    cell = plan.cell_of(experiment, bench, plan.with_options(model, {}), 0, experiment.seeds[0])
     parts = parts_of(cell, bench.data, bench.splits[0])
     threads = threads_of(experiment)
     reset_peak()
@@ -115,7 +119,7 @@ def _watching(cell: Cell, parts: Parts, events: Dataset, fitted: Any, threads: i
     """Seconds of judging one epoch on the validation part, where training stops early."""
     if parts.held_out is None:
         return 0.0
-    from fmpair.models.validation import Validation
+    from fmpair.training.early_stopping import Validation
 
     judge = Validation(events, visible(parts.held_out, cell.model), cell.stop_by, 1, threads)
     judge.judge(fitted)  # compiles

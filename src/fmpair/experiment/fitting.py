@@ -12,7 +12,7 @@ import numpy as np
 
 from fmpair.config.candidate import can_stop, cannot_stop, needs_validation
 from fmpair.config.experiment import Candidate
-from fmpair.config.shape import options_of
+from fmpair.config.option_schema import options_of
 from fmpair.data import Dataset
 from fmpair.data.split import Split
 from fmpair.errors import OptionError, unknown
@@ -126,7 +126,7 @@ def fit_to_epoch(recipe: Any, data: Dataset, epochs: int | None) -> Any:
 def _by_epochs(
     recipe: Any, cell: Cell, parts: Parts, events: Dataset, judge: Judge, learning: Learning
 ) -> Any:
-    from fmpair.models.validation import Validation, best_epoch
+    from fmpair.training.early_stopping import Validation, best_epoch
 
     stop = None
     if parts.held_out is not None:

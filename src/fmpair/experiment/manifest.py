@@ -17,13 +17,14 @@ from fmpair.data import leakage
 from fmpair.data.parts import hash_of
 from fmpair.data.statistics import figures
 from fmpair.experiment.folder import digest
-from fmpair.experiment.prepare import Bench, files_of, source_files
+from fmpair.experiment.prepare import PreparedData, files_of, source_files
 
 PACKAGES = ("fmpair", "numpy", "polars", "numba")
 
 
-def manifest(experiment: Experiment, bench: Bench, records: Iterable[Mapping[str, Any]],
-             began: str) -> dict[str, Any]:  # fmt: skip
+def manifest(
+    experiment: Experiment, bench: PreparedData, records: Iterable[Mapping[str, Any]], began: str
+) -> dict[str, Any]:
     """All of it as plain values; began: as `now` gave it when the run first started."""
     done = [record for record in records if record["error"] is None]
     found = {
@@ -69,15 +70,20 @@ def _digests(source: Source) -> dict[str, str]:
     return {file.name: digest(file) for path in paths if path.exists() for file in files_of(path)}
 
 
-def _folds(bench: Bench) -> list[dict[str, Any]]:
+def _folds(bench: PreparedData) -> list[dict[str, Any]]:
     return [
-        {"fold": fold, "hash": bench.hashes[fold], "train": len(split.train),
-         "validation": len(split.validation), "test": len(split.test)}
+        {
+            "fold": fold,
+            "hash": bench.hashes[fold],
+            "train": len(split.train),
+            "validation": len(split.validation),
+            "test": len(split.test),
+        }
         for fold, split in enumerate(bench.splits)
-    ]  # fmt: skip
+    ]
 
 
-def _leakage(bench: Bench) -> list[dict[str, Any]]:
+def _leakage(bench: PreparedData) -> list[dict[str, Any]]:
     found = []
     for fold, split in enumerate(bench.splits):
         train, validation, test = split.parts(bench.data)

@@ -11,7 +11,7 @@ from fmpair.config.experiment import Candidate, Experiment
 from fmpair.config.grid import placed
 from fmpair.errors import OptionError
 from fmpair.experiment.cell import TEST, VALIDATION, Cell, canonical
-from fmpair.experiment.prepare import Bench
+from fmpair.experiment.prepare import PreparedData
 from fmpair.metrics import Metric
 from fmpair.metrics.metric import ALONE
 
@@ -26,19 +26,25 @@ class Trial:
     cell: Cell
 
 
-def cells(experiment: Experiment, bench: Bench, chosen: Chosen) -> list[Cell]:
+def cells(experiment: Experiment, bench: PreparedData, chosen: Chosen) -> list[Cell]:
     """Every model on every fold with every seed, judged on the test part."""
     return [
-        cell_of(experiment, bench, with_options(model, chosen.get((model.name, fold), {})), fold,
-                seed)
+        cell_of(
+            experiment, bench, with_options(model, chosen.get((model.name, fold), {})), fold, seed
+        )
         for model in experiment.models
         for fold in range(len(bench.splits))
         for seed in experiment.seeds
-    ]  # fmt: skip
+    ]
 
 
 def cell_of(
-    experiment: Experiment, bench: Bench, model: Candidate, fold: int, seed: int, part: str = TEST
+    experiment: Experiment,
+    bench: PreparedData,
+    model: Candidate,
+    fold: int,
+    seed: int,
+    part: str = TEST,
 ) -> Cell:
     """One model on one fold; a trial is judged by one metric under the first protocol only."""
     protocols, metrics = tuple(experiment.protocols.values()), experiment.metrics
@@ -81,7 +87,7 @@ def size(experiment: Experiment, folds: int) -> int:
     return folds * (each + tuned * experiment.tune.trials)
 
 
-def check(experiment: Experiment, bench: Bench) -> None:
+def check(experiment: Experiment, bench: PreparedData) -> None:
     """Before any training: a model that needs a validation part has one in every fold."""
     short = any(not len(split.validation) for split in bench.splits)
     for model in experiment.models:

@@ -22,9 +22,13 @@ Execute = Callable[[Work, Iterable[Cell]], Iterator[tuple[Cell, dict[str, Any] |
 
 # Read by libraries when they are loaded, so a worker must be born with them.
 THREAD_VARIABLES = (
-    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS",
-    "POLARS_MAX_THREADS", "RAYON_NUM_THREADS",
-)  # fmt: skip
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+    "RAYON_NUM_THREADS",
+)
 PATIENCE = 5.0  # seconds that a process has to leave in order
 
 

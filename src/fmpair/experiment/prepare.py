@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.config.experiment import Source, Step
-from fmpair.config.shape import function_of
+from fmpair.config.option_schema import function_of
 from fmpair.config.source import TABLES
 from fmpair.data import Dataset, catalog
 from fmpair.data import split as splitting
@@ -27,7 +27,7 @@ MARK = "__part"  # which given part an event is of, while filters are at work
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class PreparedData:
     """What models are compared on: events and the split of every fold, with what names them."""
 
     data: Dataset
@@ -36,7 +36,7 @@ class Bench:
     hashes: tuple[str, ...]  # of the splits
 
 
-def prepare(source: Source, steps: Sequence[Step], split: Step) -> Bench:
+def prepare(source: Source, steps: Sequence[Step], split: Step) -> PreparedData:
     """The events read, filtered and split, all as the experiment says; a process does it once."""
     spec = canonical([asdict(source), [asdict(step) for step in steps], asdict(split)])
     return _prepared(spec, canonical([_stamp(Path(path)) for path in source_files(source)]))
@@ -57,7 +57,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 @lru_cache(maxsize=1)
-def _prepared(spec: str, stamp: str) -> Bench:
+def _prepared(spec: str, stamp: str) -> PreparedData:
     """stamp: sizes and times of the files, so that changed ones are read again."""
     source, steps, split = json.loads(spec)
     data = _read(Source(**source))
@@ -69,7 +69,7 @@ def _prepared(spec: str, stamp: str) -> Bench:
         sizes = [int(np.count_nonzero(part == number)) for number in range(len(PARTS))]
         data = replace(data, columns=data.columns.drop(MARK))
     splits = tuple(_splits(data, sizes, Step(**split)))
-    return Bench(data, fingerprint(data), splits, tuple(one.hash for one in splits))
+    return PreparedData(data, fingerprint(data), splits, tuple(one.hash for one in splits))
 
 
 def _read(source: Source) -> Dataset:
@@ -111,8 +111,9 @@ def _marked(data: Dataset, sizes: dict[str, int]) -> Dataset:
     """With a column that says which part an event is of; filters take it along."""
     counts = [sizes.get(name, 0) for name in PARTS]
     mark = pl.Series(MARK, np.repeat(np.arange(len(PARTS), dtype=np.int8), counts))
-    return replace(data, columns=data.columns.with_columns(mark) if data.columns.width
-                   else mark.to_frame())  # fmt: skip
+    return replace(
+        data, columns=data.columns.with_columns(mark) if data.columns.width else mark.to_frame()
+    )
 
 
 def _splits(data: Dataset, sizes: list[int] | None, step: Step) -> list[Split]:

@@ -9,7 +9,6 @@ from typing import Any
 from fmpair.config.experiment import Experiment
 from fmpair.config.plain import as_plain
 from fmpair.data import split as splitting
-from fmpair.engine.ranking import all_threads
 from fmpair.experiment import plan, store
 from fmpair.experiment.cell import Cell, canonical
 from fmpair.experiment.folder import (
@@ -23,15 +22,16 @@ from fmpair.experiment.folder import (
     read_json,
     write_json,
 )
+from fmpair.experiment.job_context import JobContext, workplace_of
 from fmpair.experiment.manifest import manifest, now
 from fmpair.experiment.pool import Execute, executor
-from fmpair.experiment.prepare import Bench
+from fmpair.experiment.prepare import PreparedData
 from fmpair.experiment.progress import Progress, Show, shown
 from fmpair.experiment.results import Results
 from fmpair.experiment.tuning import require_optuna, tune
 from fmpair.experiment.winner import choose, refit
 from fmpair.experiment.work import failed
-from fmpair.experiment.workplace import Workplace, workplace_of
+from fmpair.threads import all_threads
 
 DIED = "its process ended before it was done: killed, or out of memory"
 
@@ -41,11 +41,11 @@ class Stopped(KeyboardInterrupt):
 
 
 @dataclass(frozen=True, eq=False)
-class _Desk:
+class _Runner:
     """What carrying out cells takes; records: of all that are done, by id."""
 
     folder: RunFolder
-    work: Workplace
+    work: JobContext
     execute: Execute
     progress: Progress
     records: dict[str, dict[str, Any]]
@@ -90,7 +90,7 @@ def run(experiment: Experiment, progress: Show = False) -> Results:
             executor(experiment.run.workers, work.threads or all_threads()) as execute,
             shown(progress, total) as counter,
         ):
-            desk = _Desk(folder, work, execute, counter, {})
+            desk = _Runner(folder, work, execute, counter, {})
             try:
                 _carry_out(experiment, bench, desk, began)
             except KeyboardInterrupt:
@@ -101,7 +101,7 @@ def run(experiment: Experiment, progress: Show = False) -> Results:
         return store.results(folder.path)
 
 
-def _carry_out(experiment: Experiment, bench: Bench, desk: _Desk, began: str) -> None:
+def _carry_out(experiment: Experiment, bench: PreparedData, desk: _Runner, began: str) -> None:
     path = desk.folder.path
     chosen, trials = tune(experiment, bench, desk.carry_out)
     planned = plan.cells(experiment, bench, chosen)
@@ -118,7 +118,7 @@ def _carry_out(experiment: Experiment, bench: Bench, desk: _Desk, began: str) ->
     write_json(path / MANIFEST, manifest(experiment, bench, used.values(), began))
 
 
-def _begin(experiment: Experiment, bench: Bench, folder: RunFolder) -> str:
+def _begin(experiment: Experiment, bench: PreparedData, folder: RunFolder) -> str:
     """Keep what is to be done; when it was first begun."""
     path, spec = folder.path, as_plain(experiment)
     if canonical(read_json(path / EXPERIMENT)) != canonical(spec):  # its results are others

@@ -20,26 +20,55 @@ NOT_RUN = "not run yet"
 
 KEYS = {"model": pl.String, "fold": pl.Int64, "seed": pl.Int64}
 CELLS = {
-    "cell": pl.String, "model": pl.String, "options": pl.String, "fold": pl.Int64,
-    "seed": pl.Int64, "error": pl.String, "train_seconds": pl.Float64, "judge_seconds": pl.Float64,
-    "epoch_seconds": pl.Float64, "epochs": pl.Int64, "peak_mb": pl.Float64,
-}  # fmt: skip
+    "cell": pl.String,
+    "model": pl.String,
+    "options": pl.String,
+    "fold": pl.Int64,
+    "seed": pl.Int64,
+    "error": pl.String,
+    "train_seconds": pl.Float64,
+    "judge_seconds": pl.Float64,
+    "epoch_seconds": pl.Float64,
+    "epochs": pl.Int64,
+    "peak_mb": pl.Float64,
+}
 VALUES = {
-    "cell": pl.String, **KEYS, "protocol": pl.String, "metric": pl.String, "value": pl.Float64,
-    "corrected": pl.Float64, "coverage": pl.Float64,
-}  # fmt: skip
+    "cell": pl.String,
+    **KEYS,
+    "protocol": pl.String,
+    "metric": pl.String,
+    "value": pl.Float64,
+    "corrected": pl.Float64,
+    "coverage": pl.Float64,
+}
 VIEWS = {
-    **KEYS, "protocol": pl.String, "view": pl.String, "group": pl.String, "units": pl.Int64,
-    "metric": pl.String, "value": pl.Float64,
-}  # fmt: skip
+    **KEYS,
+    "protocol": pl.String,
+    "view": pl.String,
+    "group": pl.String,
+    "units": pl.Int64,
+    "metric": pl.String,
+    "value": pl.Float64,
+}
 CURVES = {
-    **KEYS, "epoch": pl.Int64, "seconds": pl.Float64, "loss": pl.Float64, "part": pl.String,
-    "metric": pl.String, "value": pl.Float64,
-}  # fmt: skip
+    **KEYS,
+    "epoch": pl.Int64,
+    "seconds": pl.Float64,
+    "loss": pl.Float64,
+    "part": pl.String,
+    "metric": pl.String,
+    "value": pl.Float64,
+}
 TRIALS = {
-    "model": pl.String, "fold": pl.Int64, "trial": pl.Int64, "options": pl.String,
-    "metric": pl.String, "value": pl.Float64, "seconds": pl.Float64, "error": pl.String,
-}  # fmt: skip
+    "model": pl.String,
+    "fold": pl.Int64,
+    "trial": pl.Int64,
+    "options": pl.String,
+    "metric": pl.String,
+    "value": pl.Float64,
+    "seconds": pl.Float64,
+    "error": pl.String,
+}
 
 
 def results(folder: str | Path) -> Results:
@@ -81,8 +110,15 @@ def _values(experiment: Experiment, rows: Rows) -> Iterator[tuple[Any, ...]]:
         for (label, protocol), found in zip(experiment.protocols.items(), record["protocols"]):
             estimates = {protocol.name(k): value for k, value in found["corrected"].items()}
             for metric, value in found["means"].items():
-                yield (row["id"], *_key(row), label, metric, value, estimates.get(metric),
-                       found["coverage"])  # fmt: skip
+                yield (
+                    row["id"],
+                    *_key(row),
+                    label,
+                    metric,
+                    value,
+                    estimates.get(metric),
+                    found["coverage"],
+                )
 
 
 def _views(experiment: Experiment, rows: Rows) -> Iterator[tuple[Any, ...]]:
@@ -108,8 +144,16 @@ def _trials(
     for row in plan["trials"]:
         record = place.record(VALIDATION, row["id"]) or {"error": NOT_RUN}
         value = record["protocols"][0]["means"][metric] if record["error"] is None else None
-        yield (row["model"], row["fold"], row["trial"], row["options"], metric, value,
-               record.get("train_seconds"), record["error"])  # fmt: skip
+        yield (
+            row["model"],
+            row["fold"],
+            row["trial"],
+            row["options"],
+            metric,
+            value,
+            record.get("train_seconds"),
+            record["error"],
+        )
 
 
 def _units(experiment: Experiment, place: RunFolder, rows: Rows) -> dict[str, pl.DataFrame]:
@@ -117,11 +161,13 @@ def _units(experiment: Experiment, place: RunFolder, rows: Rows) -> dict[str, pl
     for number, label in enumerate(experiment.protocols):
         frames = [
             pl.read_parquet(place.path / "cells" / f"{row['id']}.{number}.parquet").select(
-                *(pl.lit(value, kind).alias(name)
-                  for (name, kind), value in zip(KEYS.items(), _key(row))),
+                *(
+                    pl.lit(value, kind).alias(name)
+                    for (name, kind), value in zip(KEYS.items(), _key(row))
+                ),
                 pl.all(),
             )
             for row, _ in rows
-        ]  # fmt: skip
+        ]
         found[label] = pl.concat(frames) if frames else pl.DataFrame(schema=KEYS)
     return found

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fmpair.config.experiment import Candidate, Experiment, Range
-from fmpair.config.shape import options_of
+from fmpair.config.option_schema import options_of
 from fmpair.errors import OptionError
 from fmpair.experiment.cell import VALIDATION, Cell
 from fmpair.experiment.direction import sign
 from fmpair.experiment.plan import Chosen, Trial, cell_of, tuning_metric, with_options
-from fmpair.experiment.prepare import Bench
+from fmpair.experiment.prepare import PreparedData
 from fmpair.models.catalog import find
 
 CarryOut = Callable[[list[Cell]], Mapping[str, dict[str, Any]]]  # cells -> records by id
@@ -45,7 +45,9 @@ def require_optuna(experiment: Experiment) -> None:
         raise OptionError("tuning needs Optuna: pip install 'fmpair[tune]'") from None
 
 
-def tune(experiment: Experiment, bench: Bench, carry_out: CarryOut) -> tuple[Chosen, list[Trial]]:
+def tune(
+    experiment: Experiment, bench: PreparedData, carry_out: CarryOut
+) -> tuple[Chosen, list[Trial]]:
     """(options chosen by model and fold, all trials): nothing is judged on the test part."""
     studies = [
         Study(model, fold, _study(experiment, model))
@@ -73,7 +75,7 @@ def _study(experiment: Experiment, model: Candidate) -> Any:
 
 
 def _ask(
-    study: Study, experiment: Experiment, bench: Bench, number: int
+    study: Study, experiment: Experiment, bench: PreparedData, number: int
 ) -> tuple[Any, dict[str, Any], Cell]:
     trial = study.optuna.ask()
     usual = recipe_defaults(study.model.kind)
@@ -88,9 +90,12 @@ def _ask(
 
 
 def _tell(
-    study: Study, experiment: Experiment, trial: Any, options: dict[str, Any],
+    study: Study,
+    experiment: Experiment,
+    trial: Any,
+    options: dict[str, Any],
     record: Mapping[str, Any],
-) -> None:  # fmt: skip
+) -> None:
     value = value_of(experiment, record)
     score = WORST if value is None else value * sign(tuning_metric(experiment))
     study.optuna.tell(trial, score)

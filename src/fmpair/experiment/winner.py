@@ -13,7 +13,7 @@ from fmpair.experiment.direction import sign
 from fmpair.experiment.fitting import fit_to_epoch, recipe_of, visible
 from fmpair.experiment.folder import MODEL, WINNER, RunFolder, digest, read_json, write_json
 from fmpair.experiment.plan import Trial
-from fmpair.experiment.prepare import Bench
+from fmpair.experiment.prepare import PreparedData
 from fmpair.experiment.tuning import value_of
 
 Records = Mapping[str, Mapping[str, Any]]
@@ -59,14 +59,23 @@ def choose(
     return Winner(model, name, means[best], experiment.seeds[0], stopped)
 
 
-def refit(winner: Winner, bench: Bench, folder: RunFolder, threads: int | None) -> dict[str, Any]:
+def refit(
+    winner: Winner, bench: PreparedData, folder: RunFolder, threads: int | None
+) -> dict[str, Any]:
     """Fit to every event and save; what is already there is not made again. Gives winner.json."""
     spec = {
-        "data": bench.fingerprint, "model": winner.model.name, "kind": winner.model.kind,
-        "options": canonical(winner.model.options), "seed": winner.seed, "epochs": winner.epochs,
-        "context": winner.model.context, "user_fields": winner.model.user_fields,
-        "item_fields": winner.model.item_fields, "metric": winner.metric, "value": winner.value,
-    }  # fmt: skip
+        "data": bench.fingerprint,
+        "model": winner.model.name,
+        "kind": winner.model.kind,
+        "options": canonical(winner.model.options),
+        "seed": winner.seed,
+        "epochs": winner.epochs,
+        "context": winner.model.context,
+        "user_fields": winner.model.user_fields,
+        "item_fields": winner.model.item_fields,
+        "metric": winner.metric,
+        "value": winner.value,
+    }
     path, had = folder.path / MODEL, read_json(folder.path / WINNER) or {}
     whole = path.is_file() and digest(path) == had.get("sha256")
     if whole and canonical({**had, "sha256": None}) == canonical({**spec, "sha256": None}):

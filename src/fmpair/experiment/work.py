@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from fmpair.config.place import line_of
+from fmpair.config.node import line_of
 from fmpair.data import Dataset
 from fmpair.data.split import Split
 from fmpair.errors import OptionError

@@ -16,8 +16,11 @@ HISTORY = "history"
 
 def columns_of(data: Dataset) -> dict[str, tuple[str, str]]:
     """All columns that become features, as role.name -> (role, name); roles as in Field options."""
-    places = [("context", data.context), ("user", data.user_table.columns),
-              ("item", data.item_table.columns)]  # fmt: skip
+    places = [
+        ("context", data.context),
+        ("user", data.user_table.columns),
+        ("item", data.item_table.columns),
+    ]
     return {f"{role}.{name}": (role, name) for role, names in places for name in names}
 
 

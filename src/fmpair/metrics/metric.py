@@ -25,9 +25,15 @@ RANKED: dict[str, Callable[[Placement, int], np.ndarray]] = {
 }
 # What a rank is worth when the list has one relevant item: there the formulas fall together.
 ALONE: dict[str, Worth] = {
-    "hit": one, "recall": one, "precision": one, "mrr": reciprocal, "map": reciprocal,
-    "map_all": reciprocal, "ndcg": discount, "ndcg_exp": discount,
-}  # fmt: skip
+    "hit": one,
+    "recall": one,
+    "precision": one,
+    "mrr": reciprocal,
+    "map": reciprocal,
+    "map_all": reciprocal,
+    "ndcg": discount,
+    "ndcg_exp": discount,
+}
 ERRORS = ("rmse", "mae")  # of predicted ratings
 LISTS = ("coverage", "gini", "novelty", "popularity", "diversity")  # of what is recommended
 UNCUT = ("auc", *ERRORS)

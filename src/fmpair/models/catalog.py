@@ -16,33 +16,33 @@ from fmpair.errors import FmpairError, UnknownError, unknown
 # another library also has a `requirement` whose check() raises where the library is missing.
 FAMILIES = {
     "baseline": {
-        "random": "fmpair.models.random:Random",
-        "popularity": "fmpair.models.popularity:Popularity",
+        "random": "fmpair.models.classic.random:Random",
+        "popularity": "fmpair.models.classic.popularity:Popularity",
     },
     "neighbours": {
-        "item-knn": "fmpair.models.neighbours:ItemKNN",
-        "user-knn": "fmpair.models.neighbours:UserKNN",
-        "ease": "fmpair.models.ease:EASE",
+        "item-knn": "fmpair.models.classic.neighbours:ItemKNN",
+        "user-knn": "fmpair.models.classic.neighbours:UserKNN",
+        "ease": "fmpair.models.classic.ease:EASE",
     },
     "matrix factorization": {
-        "bpr-mf": "fmpair.models.bpr_mf:BPRMF",
-        "implicit-als": "fmpair.models.implicit_als:ImplicitALS",
-        "pure-svd": "fmpair.models.pure_svd:PureSVD",
+        "bpr-mf": "fmpair.models.fm_pair.bpr_mf:BPRMF",
+        "implicit-als": "fmpair.models.classic.implicit_als:ImplicitALS",
+        "pure-svd": "fmpair.models.classic.pure_svd:PureSVD",
     },
     "factorization machine": {
-        "fm-pair": "fmpair.models.fm_pair:FMPair",
-        "prfm": "fmpair.models.prfm:PRFM",
-        "fm-listwise": "fmpair.models.listwise:ListwiseFM",
-        "fm-pair-cd": "fmpair.models.cross_domain:FMPairCD",
-        "fm-pair-all": "fmpair.models.cross_domain:FMPairAll",
-        "fm-pair-target": "fmpair.models.cross_domain:FMPairTarget",
-        "fm-pair-selected": "fmpair.models.selection:FMPairSelected",
-        "fm-pair-levels": "fmpair.models.levels:FMPairLevels",
-        "fm-pair-weighted": "fmpair.models.weighted:FMPairWeighted",
-        "svd++": "fmpair.models.histories:SVDPlusPlus",
-        "factorised-neighbours": "fmpair.models.histories:FactorisedNeighbours",
-        "fm": "fmpair.models.fm:FM",
-        "fm-map": "fmpair.models.fm_map:FMMap",
+        "fm-pair": "fmpair.models.fm_pair.recipe:FMPair",
+        "prfm": "fmpair.models.fm_pair.prfm:PRFM",
+        "fm-listwise": "fmpair.models.fm_pair.listwise:ListwiseFM",
+        "fm-pair-cd": "fmpair.models.fm_pair.cross_domain:FMPairCD",
+        "fm-pair-all": "fmpair.models.fm_pair.cross_domain:FMPairAll",
+        "fm-pair-target": "fmpair.models.fm_pair.cross_domain:FMPairTarget",
+        "fm-pair-selected": "fmpair.models.fm_pair.selection:FMPairSelected",
+        "fm-pair-levels": "fmpair.models.fm_pair.levels:FMPairLevels",
+        "fm-pair-weighted": "fmpair.models.fm_pair.weighted:FMPairWeighted",
+        "svd++": "fmpair.models.fm_pair.histories:SVDPlusPlus",
+        "factorised-neighbours": "fmpair.models.fm_pair.histories:FactorisedNeighbours",
+        "fm": "fmpair.models.fm.recipe:FM",
+        "fm-map": "fmpair.models.fm.fm_map:FMMap",
         "gpfm": "fmpair.models.gpfm:GPFM",
     },
     "other library": {
@@ -53,7 +53,7 @@ FAMILIES = {
         "myfm": "fmpair.bridges.myfm:MyFM",
         "recbole": "fmpair.bridges.recbole:RecBole",
     },
-}  # fmt: skip
+}
 MODELS = {name: home for family in FAMILIES.values() for name, home in family.items()}
 
 

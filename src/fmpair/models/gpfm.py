@@ -11,9 +11,15 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
+from fmpair import checks
 from fmpair.arrays import Rows, empty_rows, group_rows, join_rows, starts, tally
 from fmpair.data import Dataset, as_dataset
-from fmpair.engine.gaussian import (
+from fmpair.errors import OptionError, TrainingError
+from fmpair.features import FeatureSpace, situations
+from fmpair.fitted.neighbourhood import arrays_of, rows_from
+from fmpair.fitted.ranker import Ranker
+from fmpair.models import option
+from fmpair.solvers.gaussian import (
     Descent,
     Latent,
     Layout,
@@ -23,14 +29,9 @@ from fmpair.engine.gaussian import (
     regress,
     scores,
 )
-from fmpair.engine.ranking import side_by_side
-from fmpair.errors import OptionError, TrainingError
-from fmpair.features import FeatureSpace, situations
-from fmpair.models import option
-from fmpair.models.neighbourhood import arrays_of, rows_from
-from fmpair.models.ranker import Ranker
-from fmpair.models.training import Epoch, check_trainable
-from fmpair.models.validation import best_epoch
+from fmpair.threads import side_by_side
+from fmpair.training.early_stopping import best_epoch
+from fmpair.training.loop import Epoch, check_trainable
 
 APART = 1.0  # standard deviation of two situations' first distance, in lengths of a kernel
 
@@ -59,14 +60,14 @@ class GPFM:
 
     def __post_init__(self) -> None:
         for name in ("factors", "epochs", "pairs"):
-            option.whole(name, getattr(self, name), 1)
+            checks.whole(name, getattr(self, name), 1)
         for name in ("learning_rate", "initial_noise", "max_gb"):
-            option.positive(name, getattr(self, name))
-        option.not_negative("momentum", self.momentum)
+            checks.positive(name, getattr(self, name))
+        checks.not_negative("momentum", self.momentum)
         if self.momentum >= 1:
             raise OptionError(f"momentum must be a number below 1, not {self.momentum!r}")
-        option.threads(self.threads)
-        option.whole("seed", self.seed, 0)
+        checks.threads(self.threads)
+        checks.whole("seed", self.seed, 0)
 
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn epoch by epoch; the loss is minus the log likelihood of pairs, the users' mean."""
@@ -76,9 +77,12 @@ class GPFM:
         return _epochs(self, events)
 
     def fit(
-        self, data: Any, *, seed: int | None = None,
+        self,
+        data: Any,
+        *,
+        seed: int | None = None,
         progress: bool | Callable[[Epoch], None] = False,
-    ) -> Ranker:  # fmt: skip
+    ) -> Ranker:
         """Learn from a Dataset or a frame (user, item, every other column context)."""
         recipe = self if seed is None else replace(self, seed=seed)
         fitted: Any = best_epoch(recipe.train(data), None, progress, recipe.epochs)
@@ -112,7 +116,7 @@ class Processes:
     layout: Layout
     pairs: Pairs
     weight: np.ndarray
-    strangers: ClassVar[bool] = False
+    scores_unknown_users: ClassVar[bool] = False
 
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
         out = np.zeros((len(users), len(self._items)), np.float32)
@@ -170,8 +174,11 @@ def _check_memory(recipe: GPFM, data: Dataset) -> None:
 
 def _epochs(recipe: GPFM, data: Dataset) -> Iterator[Epoch]:
     # a truth value is two values, each with its own vector, not one that is there or not
-    fields = {f"context.{name}": {"kind": "categorical"} for name in data.context
-              if data.columns[name].dtype == pl.Boolean}  # fmt: skip
+    fields = {
+        f"context.{name}": {"kind": "categorical"}
+        for name in data.context
+        if data.columns[name].dtype == pl.Boolean
+    }
     space = FeatureSpace.fit(data, fields)
     found, situation = situations(space, data)
     layout = Layout(_table_rows(space, found), _places(space))

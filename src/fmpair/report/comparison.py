@@ -13,17 +13,38 @@ from fmpair.config.experiment import TESTS, Comparison
 from fmpair.errors import OptionError, unknown
 from fmpair.evaluation.statistics import bootstrap, effect_size, spread
 from fmpair.experiment.results import Results
-from fmpair.report.contest import Contest, Pair, by_unit, gathered, has_a_winner, mark, p_values
-from fmpair.report.worth import worth
+from fmpair.report.ablation import worth
+from fmpair.report.significance import (
+    Contest,
+    Pair,
+    by_unit,
+    gathered,
+    has_a_winner,
+    mark,
+    p_values,
+)
 
 SCHEMA = {
-    "model": pl.String, "metric": pl.String, "mean": pl.Float64, "sd": pl.Float64,
-    "repeats": pl.Int64, "units": pl.Int64, "low": pl.Float64, "high": pl.Float64,
-    "baseline": pl.String, "difference": pl.Float64, "relative": pl.Float64,
-    "p": pl.Float64, "effect": pl.Float64, "p_best": pl.Float64,
-    "best": pl.Boolean, "near_best": pl.Boolean, "mark": pl.String,
-    "corrected": pl.Float64, "coverage": pl.Float64,
-}  # fmt: skip
+    "model": pl.String,
+    "metric": pl.String,
+    "mean": pl.Float64,
+    "sd": pl.Float64,
+    "repeats": pl.Int64,
+    "units": pl.Int64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "baseline": pl.String,
+    "difference": pl.Float64,
+    "relative": pl.Float64,
+    "p": pl.Float64,
+    "effect": pl.Float64,
+    "p_best": pl.Float64,
+    "best": pl.Boolean,
+    "near_best": pl.Boolean,
+    "mark": pl.String,
+    "corrected": pl.Float64,
+    "coverage": pl.Float64,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +108,15 @@ def _compared(results: Results, label: str) -> Table:
     rows = [row for contest in contests.values() for row in _rows(contest, chosen)]
     asked = experiment.ablations if main in contests else ()
     return Table(
-        label, protocol.id, main, tuple(metrics), chosen.test, chosen.level,
+        label,
+        protocol.id,
+        main,
+        tuple(metrics),
+        chosen.test,
+        chosen.level,
         pl.DataFrame(rows, schema=SCHEMA),
         {ablation.model: worth(contests[main], ablation, chosen) for ablation in asked},
-    )  # fmt: skip
+    )
 
 
 def _rows(contest: Contest, chosen: Comparison) -> list[dict[str, Any]]:
@@ -120,20 +146,35 @@ def _measured(contest: Contest, model: str) -> dict[str, Any]:
     if low is not None and high is not None and contest.metric.startswith("rmse"):
         low, high = low**0.5, high**0.5  # the units of rmse are squared errors
     return {
-        "model": model, "metric": contest.metric, "mean": mean,
-        "sd": sd if len(repeats) > 1 else None, "repeats": len(repeats), "units": len(units),
-        "low": low, "high": high,
-        "corrected": cells["corrected"].mean(), "coverage": cells["coverage"].mean(),
-    }  # fmt: skip
+        "model": model,
+        "metric": contest.metric,
+        "mean": mean,
+        "sd": sd if len(repeats) > 1 else None,
+        "repeats": len(repeats),
+        "units": len(units),
+        "low": low,
+        "high": high,
+        "corrected": cells["corrected"].mean(),
+        "coverage": cells["coverage"].mean(),
+    }
 
 
 def _against(
-    contest: Contest, model: str, baseline: str | None,
-    p: Mapping[Pair, float], level: float,
-) -> dict[str, Any]:  # fmt: skip
+    contest: Contest,
+    model: str,
+    baseline: str | None,
+    p: Mapping[Pair, float],
+    level: float,
+) -> dict[str, Any]:
     """The columns about the baseline."""
-    empty = {"baseline": baseline, "difference": None, "relative": None, "p": None,
-             "effect": None, "mark": ""}  # fmt: skip
+    empty = {
+        "baseline": baseline,
+        "difference": None,
+        "relative": None,
+        "p": None,
+        "effect": None,
+        "mark": "",
+    }
     if baseline is None or model == baseline:
         return empty
     difference = contest.difference(model, baseline)
@@ -149,9 +190,12 @@ def _against(
 
 
 def _beside(
-    contest: Contest, model: str, best: str | None,
-    p: Mapping[Pair, float], level: float,
-) -> dict[str, Any]:  # fmt: skip
+    contest: Contest,
+    model: str,
+    best: str | None,
+    p: Mapping[Pair, float],
+    level: float,
+) -> dict[str, Any]:
     """The columns about the best model."""
     found = p.get(frozenset((model, best or model)))
     near = found is not None and model != best and found >= level

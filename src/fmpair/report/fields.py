@@ -29,8 +29,14 @@ def _sheet(table: Table, model: str) -> Sheet:
         )
         for row in data.to_dicts()
     ]
-    columns = ("Field", "Verdict", "Difference", P_VALUE, "Without it",
-               *(["Only it"] if alone else []))  # fmt: skip
+    columns = (
+        "Field",
+        "Verdict",
+        "Difference",
+        P_VALUE,
+        "Without it",
+        *(["Only it"] if alone else []),
+    )
     name = f"{slug(table.label)}-fields-{slug(model)}"
     title = f"Which fields help {model}: {metric}"
     return Sheet(name, title, columns, tuple(rows), data, 2, _notes(table, model, alone))

@@ -10,10 +10,10 @@ import polars as pl
 
 from fmpair.experiment.results import Results
 from fmpair.report.comparison import Table
-from fmpair.report.contest import lower_is_better
 from fmpair.report.number import figure as figure_text
 from fmpair.report.number import metric_title, slug
 from fmpair.report.sheet import Figure
+from fmpair.report.significance import lower_is_better
 from fmpair.report.style import INK, colours, drawn
 from fmpair.report.tables import view_means, view_title
 
@@ -31,10 +31,12 @@ def bars(results: Results, table: Table) -> list[Figure]:
     def figure_of(metric: str) -> Figure:
         rows = table.of(metric)
         return drawn(
-            f"{slug(table.label)}-{slug(metric)}", metric_title(metric),
+            f"{slug(table.label)}-{slug(metric)}",
+            metric_title(metric),
             "Lines are 95 % bootstrap intervals over units.",
-            lambda canvas: _metric_bars(canvas.subplots(), rows, shade), 0.55 + 0.3 * len(rows),
-        )  # fmt: skip
+            lambda canvas: _metric_bars(canvas.subplots(), rows, shade),
+            0.55 + 0.3 * len(rows),
+        )
 
     return [figure_of(metric) for metric in table.metrics]
 
@@ -58,8 +60,12 @@ def view_bars(results: Results, table: Table, view: str) -> Figure | None:
             axes.bar(middle, heights, 0.92 * thick, color=shade[model], label=model)
         names = [name.replace(", ", ",\n") for name in _short(groups, NAME_WIDTH)]
         crowded = sum(map(len, names)) > LETTERS_ACROSS and not any("\n" in n for n in names)
-        axes.set_xticks(range(len(groups)), names, rotation=30 if crowded else 0,
-                        ha="right" if crowded else "center")  # fmt: skip
+        axes.set_xticks(
+            range(len(groups)),
+            names,
+            rotation=30 if crowded else 0,
+            ha="right" if crowded else "center",
+        )
         axes.tick_params(axis="x", length=0)
         axes.set_ylabel(metric_title(table.metric))
         axes.grid(axis="y")
@@ -68,8 +74,10 @@ def view_bars(results: Results, table: Table, view: str) -> Figure | None:
     return drawn(
         f"{slug(table.label)}-by-{slug(view)}",
         f"{metric_title(table.metric)} by {view_title(view)}",
-        "Means over all units of a group.", draw, _height(len(models)),
-    )  # fmt: skip
+        "Means over all units of a group.",
+        draw,
+        _height(len(models)),
+    )
 
 
 def curves(results: Results) -> list[Figure]:
@@ -84,8 +92,10 @@ def curves(results: Results) -> list[Figure]:
         metric, part = judged.select("metric", "part").row(0)
         judged = judged.filter((pl.col("metric") == metric) & (pl.col("part") == part))
         name = f"{metric_title(metric)} on the {part} part"
-        panels += [("epochs", f"{name}, by epochs", judged, "epoch", "value"),
-                   ("seconds", f"{name}, by time", judged, "seconds", "value")]  # fmt: skip
+        panels += [
+            ("epochs", f"{name}, by epochs", judged, "epoch", "value"),
+            ("seconds", f"{name}, by time", judged, "seconds", "value"),
+        ]
     return [_curve(results, *panel) for panel in panels]
 
 
@@ -157,9 +167,13 @@ def _metric_bars(axes: Any, rows: Sequence[dict[str, Any]], shade: dict[str, str
 
 
 def _lines(
-    axes: Any, data: pl.DataFrame, across: str, up: str, shade: dict[str, str],
+    axes: Any,
+    data: pl.DataFrame,
+    across: str,
+    up: str,
+    shade: dict[str, str],
     drawstyle: str = "default",
-) -> None:  # fmt: skip
+) -> None:
     """A thin line per repeat, a thick one for the mean of those steps that all repeats have."""
     step = "trial" if across == "trial" else "epoch"
     for model, colour in shade.items():
@@ -168,23 +182,38 @@ def _lines(
             continue
         repeats = list(part.group_by("fold", "seed", maintain_order=True))
         for _, one in repeats if len(repeats) > 1 else []:
-            axes.plot(one[across], one[up], color=colour, alpha=0.3, linewidth=0.7,
-                      drawstyle=drawstyle)  # fmt: skip
+            axes.plot(
+                one[across], one[up], color=colour, alpha=0.3, linewidth=0.7, drawstyle=drawstyle
+            )
         means = part.group_by(step, maintain_order=True).agg(
-            pl.col(up).mean(), pl.len().alias("count"),
+            pl.col(up).mean(),
+            pl.len().alias("count"),
             *([pl.col(across).mean()] if across != step else []),
-        )  # fmt: skip
+        )
         means = means.filter(pl.col("count") == len(repeats)).sort(step)
-        axes.plot(means[across], means[up], color=colour, label=model, drawstyle=drawstyle,
-                  marker="o" if len(means) == 1 else None, markersize=4)  # fmt: skip
+        axes.plot(
+            means[across],
+            means[up],
+            color=colour,
+            label=model,
+            drawstyle=drawstyle,
+            marker="o" if len(means) == 1 else None,
+            markersize=4,
+        )
     axes.locator_params(axis="y", nbins=6)
     axes.locator_params(axis="x", nbins=5, integer=across == step)
 
 
 def _legend(canvas: Any, axes: Any) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    canvas.legend(handles, _short(labels, NAME_WIDTH), loc="outside upper left", ncols=2,
-                  handlelength=1.2, columnspacing=1.2)  # fmt: skip
+    canvas.legend(
+        handles,
+        _short(labels, NAME_WIDTH),
+        loc="outside upper left",
+        ncols=2,
+        handlelength=1.2,
+        columnspacing=1.2,
+    )
 
 
 def _height(models: int) -> float:

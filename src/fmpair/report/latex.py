@@ -8,11 +8,27 @@ from fmpair.report.number import NO_BREAK
 from fmpair.report.sheet import Cell, Sheet
 
 ESCAPED = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": "$<$", ">": "$>$", "|": "$|$", "−": "$-$", "±": r"$\pm$", "∞": r"$\infty$",
-    "–": "--", "≥": r"$\geq$", "…": r"\dots{}", NO_BREAK: "~",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "|": "$|$",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "∞": r"$\infty$",
+    "–": "--",
+    "≥": r"$\geq$",
+    "…": r"\dots{}",
+    NO_BREAK: "~",
+}
 
 
 def latex(sheet: Sheet) -> str:

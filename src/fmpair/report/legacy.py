@@ -11,15 +11,36 @@ from fmpair.experiment.results import Results
 from fmpair.metrics.metric import Metric
 
 # Spelled as WrapRec spells them; times are whole milliseconds.
-HEAD = ("ExpeimentId", "ModelId", "SplitId", "ContainerId", "AllowDuplicates", "CurrentIter",
-        "EpochTime")  # fmt: skip
-TIMES = ("TrainTime", "EvaluationTime", "PureTrainTime", "PureEvaluationTime", "TotalTime",
-         "PureTotalTime")  # fmt: skip
+HEAD = (
+    "ExpeimentId",
+    "ModelId",
+    "SplitId",
+    "ContainerId",
+    "AllowDuplicates",
+    "CurrentIter",
+    "EpochTime",
+)
+TIMES = (
+    "TrainTime",
+    "EvaluationTime",
+    "PureTrainTime",
+    "PureEvaluationTime",
+    "TotalTime",
+    "PureTotalTime",
+)
 TAIL = ("TestedCases", "CandidatesMode", "NumCandidates", "CutOff")
 MEASURES = {
-    "precision": "Precision", "recall": "Recall", "map": "MAP", "mrr": "MRR", "ndcg": "NDCG",
-    "rmse": "RMSE", "mae": "MAE", "auc": "AUC", "hit": "Hit", "coverage": "%Coverage",
-}  # fmt: skip
+    "precision": "Precision",
+    "recall": "Recall",
+    "map": "MAP",
+    "mrr": "MRR",
+    "ndcg": "NDCG",
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "auc": "AUC",
+    "hit": "Hit",
+    "coverage": "%Coverage",
+}
 
 
 def wraprec_results(results: Results) -> pl.DataFrame:
@@ -59,10 +80,14 @@ def _head(results: Results, cell: dict[str, Any]) -> dict[str, Any]:
     container = source.set or source.path or source.train or "generated"
     filters = [step.kind.replace("-", "_") for step in results.experiment.filters]
     values = (
-        results.experiment.name, cell["model"], f"fold{cell['fold']}-seed{cell['seed']}",
-        container.rsplit("/", 1)[-1], str("merge_duplicates" not in filters), _text(cell["epochs"]),
+        results.experiment.name,
+        cell["model"],
+        f"fold{cell['fold']}-seed{cell['seed']}",
+        container.rsplit("/", 1)[-1],
+        str("merge_duplicates" not in filters),
+        _text(cell["epochs"]),
         _milliseconds(cell["epoch_seconds"]),
-    )  # fmt: skip
+    )
     return dict(zip(HEAD, values))
 
 

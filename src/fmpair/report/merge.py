@@ -38,16 +38,24 @@ def merged(runs: Mapping[str, Results]) -> Results:
     return replace(
         found[0],
         experiment=replace(
-            first, name=" and ".join(runs), models=models, protocols=kept, metrics=tuple(metrics),
-            compare=replace(chosen, metric=metric, baseline=baseline), ablations=(),
+            first,
+            name=" and ".join(runs),
+            models=models,
+            protocols=kept,
+            metrics=tuple(metrics),
+            compare=replace(chosen, metric=metric, baseline=baseline),
+            ablations=(),
         ),
         cells=pl.concat([part.cells for part in parts]),
         values=pl.concat([part.values for part in parts]),
-        units={label: _units([part.units[label] for part in parts if label in part.units])
-               for label in kept},
-        views=found[0].views.clear(), curves=found[0].curves.clear(),
+        units={
+            label: _units([part.units[label] for part in parts if label in part.units])
+            for label in kept
+        },
+        views=found[0].views.clear(),
+        curves=found[0].curves.clear(),
         trials=found[0].trials.clear(),
-    )  # fmt: skip
+    )
 
 
 def _check(runs: Mapping[str, Results]) -> None:
@@ -60,8 +68,9 @@ def _check(runs: Mapping[str, Results]) -> None:
         }
         differ = [f"{what} ({a} and {b})" for what, (a, b) in pairs.items() if a != b]
         if not _common_protocols([known, other]):
-            ids = [", ".join(p.id for p in run.experiment.protocols.values())
-                   for run in (known, other)]  # fmt: skip
+            ids = [
+                ", ".join(p.id for p in run.experiment.protocols.values()) for run in (known, other)
+            ]
             differ.append(f"protocol id ({ids[0]} and {ids[1]})")
         if differ:
             raise DataError(
@@ -107,8 +116,11 @@ def _names(runs: Mapping[str, Results]) -> list[dict[str, str]]:
 
 def _renamed(run: Results, names: Mapping[str, str], labels: Mapping[str, str]) -> Results:
     """The run under the names of the table, less the protocols that are not in `labels`."""
-    own = {label: labels[protocol.id] for label, protocol in run.experiment.protocols.items()
-           if protocol.id in labels}  # fmt: skip
+    own = {
+        label: labels[protocol.id]
+        for label, protocol in run.experiment.protocols.items()
+        if protocol.id in labels
+    }
     model = pl.col("model").replace_strict(names, return_dtype=pl.String)
     models = [one for one in run.experiment.models if one.name in names]
     ours = pl.col("model").is_in(list(names))
@@ -122,9 +134,12 @@ def _renamed(run: Results, names: Mapping[str, str], labels: Mapping[str, str]) 
         experiment=replace(run.experiment, models=renamed),
         cells=run.cells.filter(ours).with_columns(model, cell.alias("cell")),
         values=values.with_columns(model, protocol, cell.alias("cell")),
-        units={own[label]: frame.filter(ours).with_columns(model)
-               for label, frame in run.units.items() if label in own},
-    )  # fmt: skip
+        units={
+            own[label]: frame.filter(ours).with_columns(model)
+            for label, frame in run.units.items()
+            if label in own
+        },
+    )
 
 
 def _units(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -9,9 +9,15 @@ NOTHING = "–"
 NO_BREAK = "\N{NO-BREAK SPACE}"
 SMALLEST_P = 0.001
 TITLES = {
-    "ndcg": "NDCG", "ndcg_exp": "NDCG (exp)", "mrr": "MRR", "map": "MAP", "map_all": "MAP (all)",
-    "auc": "AUC", "rmse": "RMSE", "mae": "MAE",
-}  # fmt: skip
+    "ndcg": "NDCG",
+    "ndcg_exp": "NDCG (exp)",
+    "mrr": "MRR",
+    "map": "MAP",
+    "map_all": "MAP (all)",
+    "auc": "AUC",
+    "rmse": "RMSE",
+    "mae": "MAE",
+}
 
 
 def figure(value: float | None) -> str:

@@ -15,11 +15,17 @@ def page(title: str, verdict: str, warnings: Sequence[str], sections: Sequence[S
 
     loader = PackageLoader("fmpair.report")
     environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     return environment.get_template("report.html").render(
-        title=title, verdict=verdict, warnings=warnings, sections=sections,
+        title=title,
+        verdict=verdict,
+        warnings=warnings,
+        sections=sections,
         inlined=lambda figure: Markup(style.inlined(figure)),
         css=Markup(loader.get_source(environment, "report.css")[0]),
-    )  # fmt: skip
+    )

@@ -11,7 +11,8 @@ import polars as pl
 
 from fmpair.config.plain import as_plain
 from fmpair.experiment.results import Results
-from fmpair.report import conduct, figures, style, tables
+from fmpair.report import figures, style, tables
+from fmpair.report import run_tables as run_tables
 from fmpair.report.comparison import Table
 from fmpair.report.facts import facts
 from fmpair.report.fields import fields_sheets
@@ -27,9 +28,12 @@ def sections(results: Results, found: list[Table]) -> list[Section]:
         *(_result(results, table) for table in found),
         *(_fields(table) for table in found),
         *(_views(results, table) for table in found),
-        _learning(results), _tuning(results), _times(results), _failures(results),
+        _learning(results),
+        _tuning(results),
+        _times(results),
+        _failures(results),
         *_boxes(results),
-    ]  # fmt: skip
+    ]
     return [part for part in parts if part.figures or part.sheets or part.facts or part.unfold]
 
 
@@ -42,11 +46,15 @@ def warnings(results: Results, found: list[Table]) -> list[str]:
     for table in found:
         part = table.rows.group_by("model", maintain_order=True).agg(pl.col("coverage").min())
         for model, share in part.filter(pl.col("coverage") < 1).rows():
-            told.append(f"{table.label}: {model} gave a list to {100 * share:.1f} % of the units; "
-                        "the others count 0.")  # fmt: skip
+            told.append(
+                f"{table.label}: {model} gave a list to {100 * share:.1f} % of the units; "
+                "the others count 0."
+            )
         if results.experiment.protocols[table.label].drawn:
-            told.append(f"{table.label}: ranked among a sample of the items, which can put models "
-                        "in another order than all items would.")  # fmt: skip
+            told.append(
+                f"{table.label}: ranked among a sample of the items, which can put models "
+                "in another order than all items would."
+            )
     baseline = results.experiment.compare.baseline
     if baseline and any(baseline not in set(table.rows["model"]) for table in found):
         told.append(f"The baseline {baseline} has no results: models are tested against the best.")
@@ -79,8 +87,10 @@ def _views(results: Results, table: Table) -> Section:
             drawn += [figure] if figure else []
     if len(drawn) > 1:  # the figures say the same at a glance
         sheets = [replace(sheet, folded=True) for sheet in sheets]
-    text = ("head, mid and tail each have a third of the training events, the most popular items "
-            "or the busiest users first.",)  # fmt: skip
+    text = (
+        "head, mid and tail each have a third of the training events, the most popular items "
+        "or the busiest users first.",
+    )
     return Section(f"Where it is won: {table.label}", text, tuple(drawn), tuple(sheets))
 
 
@@ -90,18 +100,18 @@ def _learning(results: Results) -> Section:
 
 
 def _tuning(results: Results) -> Section:
-    sheet = conduct.tuning_sheet(results)
+    sheet = run_tables.tuning_sheet(results)
     figure = figures.tuning(results) if style.available() else None
     return Section("Tuning", (), (figure,) if figure else (), (sheet,) if sheet else ())
 
 
 def _times(results: Results) -> Section:
-    sheet = conduct.times_sheet(results)
+    sheet = run_tables.times_sheet(results)
     return Section("Times and memory", (), (), (sheet,) if sheet.rows else ())
 
 
 def _failures(results: Results) -> Section:
-    sheet = conduct.failures_sheet(results)
+    sheet = run_tables.failures_sheet(results)
     return Section("What failed", (), (), (sheet,) if sheet else ())
 
 
@@ -112,9 +122,12 @@ def _boxes(results: Results) -> list[Section]:
 def _data(manifest: Mapping[str, Any]) -> Section:
     data = manifest.get("data", {})
     told = {name: value for name, value in data.items() if name != "statistics"}
-    sheet = conduct.folds_sheet(manifest)
-    return Section("Data", facts=facts(data.get("statistics", {})) | facts(told),
-                   sheets=(sheet,) if sheet else ())  # fmt: skip
+    sheet = run_tables.folds_sheet(manifest)
+    return Section(
+        "Data",
+        facts=facts(data.get("statistics", {})) | facts(told),
+        sheets=(sheet,) if sheet else (),
+    )
 
 
 def _leakage(manifest: Mapping[str, Any]) -> Section:
@@ -123,7 +136,7 @@ def _leakage(manifest: Mapping[str, Any]) -> Section:
     # What validation gives away is in the table: first of all one asks about the test part.
     lines = [line for fold in folds[:1] for line in fold["lines"] if "validation" not in line]
     first = "" if len(folds) < 2 else "In the first fold: "
-    sheet = conduct.leakage_sheet(folds)
+    sheet = run_tables.leakage_sheet(folds)
     told = (first + "; ".join(lines) + ".",) if lines else ()
     return Section("Leakage", told, sheets=(sheet,) if sheet else ())
 
@@ -140,5 +153,9 @@ def _provenance(results: Results) -> Section:
     split = {"split hash": manifest.get("split", {}).get("hash")}
     plain = manifest.get("experiment") or as_plain(results.experiment)
     text = json.dumps(plain, indent=2, default=str, ensure_ascii=False)
-    return Section("Provenance", resume, facts=facts(known | split),
-                   unfold={"The whole experiment, resolved": text})  # fmt: skip
+    return Section(
+        "Provenance",
+        resume,
+        facts=facts(known | split),
+        unfold={"The whole experiment, resolved": text},
+    )

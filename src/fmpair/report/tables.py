@@ -9,7 +9,6 @@ import polars as pl
 
 from fmpair.experiment.results import Results
 from fmpair.report.comparison import Table
-from fmpair.report.contest import has_a_winner, lower_is_better
 from fmpair.report.number import (
     NO_BREAK,
     figure,
@@ -22,6 +21,7 @@ from fmpair.report.number import (
     slug,
 )
 from fmpair.report.sheet import Cell, Sheet
+from fmpair.report.significance import has_a_winner, lower_is_better
 
 MINUS = "−"
 P_VALUE = f"p{NO_BREAK}(Holm)"
@@ -52,9 +52,12 @@ def main_sheet(table: Table) -> Sheet:
         "Model",
         *(metric_title(metric) for metric in table.metrics),
         *([f"{_stem(table)} corrected"] if corrected else []),
-        f"{_stem(table)}, 95 % interval", f"to {_baseline(table)}", P_VALUE, "d",
+        f"{_stem(table)}, 95 % interval",
+        f"to {_baseline(table)}",
+        P_VALUE,
+        "d",
         *([] if covered else ["Coverage"]),
-    )  # fmt: skip
+    )
     title = f"{table.label[:1].upper()}{table.label[1:]}"
     notes = _legend(table, corrected, covered)
     return Sheet(slug(table.label), title, columns, tuple(rows), table.rows, notes=notes)
@@ -64,20 +67,49 @@ def details_sheet(table: Table) -> Sheet:
     """Every number of the comparison, one row per model and metric."""
     rows = [
         (
-            Cell(row["model"]), Cell(metric_title(row["metric"])),
+            Cell(row["model"]),
+            Cell(metric_title(row["metric"])),
             replace(_value_cell(row), detail=""),
-            Cell(figure(row["sd"])), Cell(interval(row["low"], row["high"])),
-            Cell(figure(row["corrected"])), Cell(signed(row["difference"])),
-            Cell(percent(row["relative"])), Cell(p_value(row["p"])), Cell(short(row["effect"])),
-            Cell(p_value(row["p_best"])), Cell(percent(row["coverage"])),
-            Cell(str(row["repeats"])), Cell(f"{row['units']:,}"),
+            Cell(figure(row["sd"])),
+            Cell(interval(row["low"], row["high"])),
+            Cell(figure(row["corrected"])),
+            Cell(signed(row["difference"])),
+            Cell(percent(row["relative"])),
+            Cell(p_value(row["p"])),
+            Cell(short(row["effect"])),
+            Cell(p_value(row["p_best"])),
+            Cell(percent(row["coverage"])),
+            Cell(str(row["repeats"])),
+            Cell(f"{row['units']:,}"),
         )
         for row in table.rows.to_dicts()
-    ]  # fmt: skip
-    columns = ("Model", "Metric", "Mean", "SD", "95 % interval", "Corrected", "Difference",
-               "in %", P_VALUE, "d", "p to best", "Coverage", "Repeats", "Units")  # fmt: skip
-    return Sheet(f"{slug(table.label)}-details", f"{table.label}: every number", columns,
-                 tuple(rows), table.rows, 2, (_against(table),), folded=True)  # fmt: skip
+    ]
+    columns = (
+        "Model",
+        "Metric",
+        "Mean",
+        "SD",
+        "95 % interval",
+        "Corrected",
+        "Difference",
+        "in %",
+        P_VALUE,
+        "d",
+        "p to best",
+        "Coverage",
+        "Repeats",
+        "Units",
+    )
+    return Sheet(
+        f"{slug(table.label)}-details",
+        f"{table.label}: every number",
+        columns,
+        tuple(rows),
+        table.rows,
+        2,
+        (_against(table),),
+        folded=True,
+    )
 
 
 def view_sheet(results: Results, table: Table, view: str) -> Sheet | None:
@@ -106,9 +138,10 @@ def view_sheet(results: Results, table: Table, view: str) -> Sheet | None:
         f"{slug(table.label)}-by-{slug(view)}",
         f"{metric_title(table.metric)} by {view_title(view)}",
         ("Model", *(f"{group} ({counts[group]:,})" for group in groups)),
-        tuple(rows), found,
+        tuple(rows),
+        found,
         notes=("In brackets: units of one seed. Bold: the best, which is not a test.",),
-    )  # fmt: skip
+    )
 
 
 def view_means(results: Results, table: Table, view: str) -> pl.DataFrame:
@@ -138,8 +171,13 @@ def view_title(view: str) -> str:
 
 
 def _value_cell(row: dict[str, Any]) -> Cell:
-    return Cell(figure(row["mean"]), plus_minus(figure(row["sd"])),
-                row["mark"].replace("-", MINUS), row["best"], row["near_best"])  # fmt: skip
+    return Cell(
+        figure(row["mean"]),
+        plus_minus(figure(row["sd"])),
+        row["mark"].replace("-", MINUS),
+        row["best"],
+        row["near_best"],
+    )
 
 
 def plus_minus(text: str) -> str:
@@ -209,8 +247,18 @@ def model_order(results: Results) -> pl.Expr:
 
 
 def _group_order(view: str) -> pl.Expr:
-    known = ["head", "mid", "tail", "unseen", "warm user, warm item", "warm user, cold item",
-             "cold user, warm item", "cold user, cold item", "warm user", "cold user"]  # fmt: skip
+    known = [
+        "head",
+        "mid",
+        "tail",
+        "unseen",
+        "warm user, warm item",
+        "warm user, cold item",
+        "cold user, warm item",
+        "cold user, cold item",
+        "warm user",
+        "cold user",
+    ]
     kind = view.partition(":")[0]
     if kind == "context":
         return pl.col("group")

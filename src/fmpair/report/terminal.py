@@ -7,8 +7,8 @@ from typing import Any
 
 from fmpair.experiment.results import Results
 from fmpair.report.comparison import Table, comparison
-from fmpair.report.conduct import times_sheet
 from fmpair.report.fields import fields_sheets
+from fmpair.report.run_tables import times_sheet
 from fmpair.report.sheet import Cell, Sheet
 from fmpair.report.tables import P_VALUE, main_sheet
 from fmpair.report.verdict import verdict

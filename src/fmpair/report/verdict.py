@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fmpair.report.comparison import Table
-from fmpair.report.contest import has_a_winner, lower_is_better
 from fmpair.report.number import figure, interval, metric_title, p_claim, percent
+from fmpair.report.significance import has_a_winner, lower_is_better
 
 NAMED = 3  # of the models that cannot be told from the best; the table has them all
 

@@ -52,8 +52,15 @@ def write(results: Results, folder: str | Path) -> Path:
 def long_values(results: Results) -> pl.DataFrame:
     """Every value with the id of its protocol and the times of its cell."""
     ids = {label: protocol.id for label, protocol in results.experiment.protocols.items()}
-    kept = ("cell", "options", "train_seconds", "judge_seconds", "epoch_seconds", "epochs",
-            "peak_mb")  # fmt: skip
+    kept = (
+        "cell",
+        "options",
+        "train_seconds",
+        "judge_seconds",
+        "epoch_seconds",
+        "epochs",
+        "peak_mb",
+    )
     named = results.values.with_columns(
         protocol_id=pl.col("protocol").replace_strict(ids, return_dtype=pl.String)
     )

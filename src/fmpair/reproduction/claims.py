@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fmpair.reproduction.contest import Contest, contest, factor, told
 from fmpair.reproduction.line import contexts, factors, line
 from fmpair.reproduction.paper import DOMAINS, FEW, SETS
+from fmpair.reproduction.significance import Contest, contest, factor, told
 from fmpair.reproduction.summary import Summary
 
 Found = Mapping[str, Summary]  # by the name of the experiment

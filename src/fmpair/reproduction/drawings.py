@@ -37,16 +37,20 @@ def layouts() -> tuple[Figure, ...]:
     """The drawings, the same wherever they are made."""
     return (
         _layout(
-            "layout-machine", "Data layout of a factorization machine", MACHINE,
+            "layout-machine",
+            "Data layout of a factorization machine",
+            MACHINE,
             "One row per event. Context is shared by the chosen item and the one it is compared "
             "with; attributes of an item are its own.",
         ),
         _layout(
-            "layout-domains", "Data layout of FM-Pair-CD", DOMAINS,
+            "layout-domains",
+            "Data layout of FM-Pair-CD",
+            DOMAINS,
             "One row per event of the target domain; what the user has elsewhere are features, "
             "worth one in all for each domain.",
         ),
-    )  # fmt: skip
+    )
 
 
 def _layout(name: str, title: str, blocks: Sequence[Block], caption: str) -> Figure:
@@ -74,8 +78,15 @@ def _block(axes: Any, left: float, block: Block, colour: str) -> None:
             box = {"fill": value != "0", "alpha": 0.25 if value != "0" else 1}
             corner = (left + across, -down - 1)
             axes.add_patch(_square(corner, edgecolor=LINE, facecolor=colour, **box))
-            axes.text(left + across + 0.5, -down - 0.5, value, ha="center", va="center",
-                      color=INK if value != "0" else shade, fontsize=7)  # fmt: skip
+            axes.text(
+                left + across + 0.5,
+                -down - 0.5,
+                value,
+                ha="center",
+                va="center",
+                color=INK if value != "0" else shade,
+                fontsize=7,
+            )
 
 
 def _square(corner: tuple[float, float], **look: Any) -> Any:

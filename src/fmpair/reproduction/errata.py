@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fmpair.report.number import figure
 from fmpair.reproduction.claims import Found
-from fmpair.reproduction.contest import contest
+from fmpair.reproduction.significance import contest
 
 ERRATA = (
     "Signs of the update rule. The paper prints sigma(g) and + lambda theta. Ascending the sum of "

@@ -29,8 +29,14 @@ def epoch_times(found: Mapping[str, Summary]) -> Figure:
         for place, model in enumerate(shade):
             rows = [_spread(one, model) for one in found.values()]
             at = np.arange(len(rows)) + (place - (len(shade) - 1) / 2) * thick
-            axes.bar(at, [mean for mean, _ in rows], 0.9 * thick, yerr=[sd for _, sd in rows],
-                     color=shade[model], label=model)  # fmt: skip
+            axes.bar(
+                at,
+                [mean for mean, _ in rows],
+                0.9 * thick,
+                yerr=[sd for _, sd in rows],
+                color=shade[model],
+                label=model,
+            )
         axes.set_yscale("log")
         axes.set_xticks(range(len(found)), list(found))
         axes.set_ylabel("seconds of an epoch")
@@ -92,5 +98,6 @@ def _spread(found: Summary, model: str) -> tuple[float, float]:
 
 def _legend(canvas: Any, axes: Any) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    canvas.legend(handles, labels, loc="outside upper left", ncols=2, handlelength=1.2,
-                  columnspacing=1.2)  # fmt: skip
+    canvas.legend(
+        handles, labels, loc="outside upper left", ncols=2, handlelength=1.2, columnspacing=1.2
+    )

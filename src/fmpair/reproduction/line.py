@@ -36,9 +36,9 @@ def line(found: Summary, x_of: Callable[[Candidate], int]) -> Line:
     times = found.epoch_seconds().with_columns(
         x=pl.col("model").replace_strict(places, return_dtype=pl.Int64)
     )
-    points = times.group_by("x").agg(
-        mean=pl.col("seconds").mean(), sd=pl.col("seconds").std()
-    ).sort("x")  # fmt: skip
+    points = (
+        times.group_by("x").agg(mean=pl.col("seconds").mean(), sd=pl.col("seconds").std()).sort("x")
+    )
     x, y = points["x"].to_numpy().astype(float), points["mean"].to_numpy()
     slope, start = np.polyfit(x, y, 1)
     left = float(((y - start - slope * x) ** 2).sum())

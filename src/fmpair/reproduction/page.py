@@ -164,8 +164,11 @@ def _complexity(found: Found) -> Section:
 
 
 def _ablation(found: Found) -> Section:
-    titles = {"frappe": "Frappe, context by context", "books": "Books, domain by domain",
-              "music": "Music, domain by domain"}  # fmt: skip
+    titles = {
+        "frappe": "Frappe, context by context",
+        "books": "Books, domain by domain",
+        "music": "Music, domain by domain",
+    }
     made = [
         tables.plain_sheet(f"ablation-{name}", title, found[f"ablation-{name}"], (RECALL,))
         for name, title in titles.items()

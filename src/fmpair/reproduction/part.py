@@ -11,8 +11,15 @@ from fmpair.errors import UnknownError, unknown
 
 FOLDER = Path(__file__).parent / "experiments"
 PARTS = (
-    "table1", "table2", "table3", "table4", "epoch-time", "convergence", "complexity", "ablation",
-)  # fmt: skip
+    "table1",
+    "table2",
+    "table3",
+    "table4",
+    "epoch-time",
+    "convergence",
+    "complexity",
+    "ablation",
+)
 ALL = "all"
 QUICK_EVENTS = 3000
 QUICK = {"epochs": 2, "samples": 1, "pairs": 5}  # the most of these options in a smoke test

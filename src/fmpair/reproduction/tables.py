@@ -17,9 +17,17 @@ from fmpair.reproduction.summary import Summary
 
 BESIDE = ("Model", "Paper", "Legacy", "p", "Clean", "p", "Clean, all items", "p")
 SPARSE = (
-    "Target", "Events a user, at most", "Target only", "All domains", "p", "FM-Pair-CD", "p",
-    "Target only, all items", "FM-Pair-CD, all items", "p",
-)  # fmt: skip
+    "Target",
+    "Events a user, at most",
+    "Target only",
+    "All domains",
+    "p",
+    "FM-Pair-CD",
+    "p",
+    "Target only, all items",
+    "FM-Pair-CD, all items",
+    "p",
+)
 NOTES = (
     "Mean ± standard deviation over folds and seeds. Bold: the best of a column.",
     "p: paired randomisation test against {}, corrected by Holm.",
@@ -38,11 +46,19 @@ def claims_sheet(found: Sequence[Claim]) -> Sheet:
     ]
     data = pl.DataFrame(
         [[cell.text for cell in row] for row in rows],
-        ["claim", "verdict", "legacy", "clean"], orient="row",
-    )  # fmt: skip
+        ["claim", "verdict", "legacy", "clean"],
+        orient="row",
+    )
     notes = ("Numbers are Recall@10; p: paired randomisation test, corrected by Holm.",)
-    return Sheet("claims", "Eight claims", ("Claim", "Verdict", "Legacy", "Clean"), tuple(rows),
-                 data, 4, notes)  # fmt: skip
+    return Sheet(
+        "claims",
+        "Eight claims",
+        ("Claim", "Verdict", "Legacy", "Clean"),
+        tuple(rows),
+        data,
+        4,
+        notes,
+    )
 
 
 def data_sheet(found: Found) -> Sheet | None:
@@ -59,8 +75,10 @@ def data_sheet(found: Found) -> Sheet | None:
         f"{side}: {what}" for side in ("Paper", "Ours") for what in ("users", "items", "events")
     ]
     frame = pl.DataFrame(data, ["set", *sides], orient="row")
-    note = ("MovieLens and Frappe are the paper's own. Its Amazon and XING subsets were never "
-            "published: ours are the nearest to be had.",)  # fmt: skip
+    note = (
+        "MovieLens and Frappe are the paper's own. Its Amazon and XING subsets were never "
+        "published: ours are the nearest to be had.",
+    )
     return Sheet("table1", "Data", ("Set", *sides), tuple(rows), frame, 1, note) if rows else None
 
 
@@ -86,8 +104,15 @@ def beside_sheet(
     frame = pl.DataFrame(data, ["model", "paper", "legacy", "clean", "clean_all"], orient="row")
     baseline = (legacy or clean).experiment.compare.baseline  # type: ignore[union-attr]
     notes = (*(note.format(baseline) for note in NOTES), *distances(frame))
-    return Sheet(f"{name}-{metric.partition('@')[0]}", f"{title}, {metric_title(metric)}", BESIDE,
-                 tuple(rows), frame, 1, notes)  # fmt: skip
+    return Sheet(
+        f"{name}-{metric.partition('@')[0]}",
+        f"{title}, {metric_title(metric)}",
+        BESIDE,
+        tuple(rows),
+        frame,
+        1,
+        notes,
+    )
 
 
 def distances(frame: pl.DataFrame) -> tuple[str, ...]:
@@ -132,32 +157,55 @@ def sparse_sheet(found: Found) -> Sheet | None:
                 [_cells(run.row(model, RECALL, label)) for label in (None, FULL)]
                 for model in ("Target only", "All domains", "FM-Pair-CD")
             )
-            rows.append((Cell(title), Cell(most), target[0][0], *mixed[0], *crossed[0],
-                         target[1][0], *crossed[1]))  # fmt: skip
-            frames += [table.rows.with_columns(pl.lit(title).alias("target"),
-                                               pl.lit(most).alias("most"))
-                       for table in run.tables.values()]  # fmt: skip
+            rows.append(
+                (
+                    Cell(title),
+                    Cell(most),
+                    target[0][0],
+                    *mixed[0],
+                    *crossed[0],
+                    target[1][0],
+                    *crossed[1],
+                )
+            )
+            frames += [
+                table.rows.with_columns(pl.lit(title).alias("target"), pl.lit(most).alias("most"))
+                for table in run.tables.values()
+            ]
     if not rows:
         return None
     notes = (NOTES[0].replace("column", "row"), NOTES[1].format("Target only"))
-    return Sheet("sparse", "Recall@10, by events in the target domain", SPARSE, tuple(rows),
-                 pl.concat(frames), 2, notes)  # fmt: skip
+    return Sheet(
+        "sparse",
+        "Recall@10, by events in the target domain",
+        SPARSE,
+        tuple(rows),
+        pl.concat(frames),
+        2,
+        notes,
+    )
 
 
 def lines_sheet(lines: Mapping[str, Line]) -> Sheet:
     """The straight lines through the times of an epoch."""
     rows = [
-        (Cell(name), Cell(f"{1000 * one.start:.2f}"), Cell(f"{1000 * one.slope:.4f}"),
-         Cell(f"{one.r2:.4f}"))
+        (
+            Cell(name),
+            Cell(f"{1000 * one.start:.2f}"),
+            Cell(f"{1000 * one.slope:.4f}"),
+            Cell(f"{one.r2:.4f}"),
+        )
         for name, one in lines.items()
-    ]  # fmt: skip
+    ]
     data = pl.DataFrame(
         [(name, one.start, one.slope, one.r2) for name, one in lines.items()],
-        ["of", "start", "slope", "r2"], orient="row",
-    )  # fmt: skip
+        ["of", "start", "slope", "r2"],
+        orient="row",
+    )
     columns = ("Epoch against", "Start, ms", "Slope, ms", "R2")
-    return Sheet("complexity", "Straight lines through the times of an epoch", columns,
-                 tuple(rows), data)  # fmt: skip
+    return Sheet(
+        "complexity", "Straight lines through the times of an epoch", columns, tuple(rows), data
+    )
 
 
 def _printed(theirs: Printed | None) -> Cell:

@@ -13,8 +13,8 @@ import polars as pl
 
 from fmpair.data import Dataset
 from fmpair.errors import UnknownError
+from fmpair.fitted.file import load
 from fmpair.models import option
-from fmpair.models.artifact import load
 from fmpair.testing.toys import left_out, two_tastes
 
 TOLERANCE = 1e-5
@@ -162,9 +162,10 @@ class ModelContract:
 
 
 RULES = tuple(
-    name for name, rule in vars(ModelContract).items()
+    name
+    for name, rule in vars(ModelContract).items()
     if callable(rule) and not name.startswith("_") and name != "check"
-)  # fmt: skip
+)
 
 
 def _scores(model: Any) -> np.ndarray:

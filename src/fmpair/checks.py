@@ -1,0 +1,73 @@
+"""Checks of arguments that every layer uses: each says what is allowed, in one line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fmpair.errors import OptionError, listing
+
+
+def whole(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+        raise OptionError(f"{name} must be a whole number of at least {least}, not {value!r}")
+
+
+def positive(name: str, value: Any) -> None:
+    if not (_is_number(value) and math.isfinite(value) and value > 0):
+        raise OptionError(f"{name} must be a number above 0, not {value!r}")
+
+
+def not_negative(name: str, value: Any) -> None:
+    if not (_is_number(value) and math.isfinite(value) and value >= 0):
+        raise OptionError(f"{name} must be a number of at least 0, not {value!r}")
+
+
+def number(name: str, value: Any) -> None:
+    if not (_is_number(value) and math.isfinite(value)):
+        raise OptionError(f"{name} must be a number, not {value!r}")
+
+
+def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise OptionError(f"{name} must be one of {listing(allowed)}, not {value!r}")
+
+
+def regularization(value: Any) -> None:
+    """A number, or a mapping of numbers; names of fields are checked when the data are known."""
+    if value is None:
+        return
+    if isinstance(value, Mapping):
+        for name, number in value.items():
+            not_negative(f"regularization of {name!r}", number)
+    else:
+        not_negative("regularization", value)
+
+
+def threads(value: Any) -> None:
+    if value is not None:
+        whole("threads", value, 1)
+
+
+def check_memory(what: str, size: str, needed: int, most_gb: float, remedy: str) -> None:
+    """Refuse what cannot fit before it is begun.
+
+    needed: bytes for data of the size, such as `20,000 items`; remedy: what would help.
+    """
+    gigabytes = needed / 2**30
+    if gigabytes > most_gb:
+        raise OptionError(
+            f"{what} needs {gigabytes:,.1f} GB for {size}, and {most_gb:,.3g} GB are allowed: "
+            f"{remedy}"
+        )
+
+
+def check_item_pairs(what: str, items: int, bytes_each: int, max_gb: float) -> None:
+    """The same for a table of all pairs of items."""
+    remedy = "raise max_gb, or filter the events to a denser core first"
+    check_memory(what, f"{items:,} items", bytes_each * items**2, max_gb, remedy)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) or hasattr(value, "__float__")

@@ -1,0 +1,186 @@
+"""What may stand where in an experiment file, told from the signatures of what reads it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, get_origin, get_type_hints
+
+from fmpair.config.experiment import (
+    Candidate,
+    Comparison,
+    Output,
+    Running,
+    Source,
+    Step,
+    Tuning,
+)
+from fmpair.data import Dataset, filter, synthetic
+from fmpair.data.read import FORMATS
+from fmpair.data.split import SPLITS
+from fmpair.docstring import descriptions, summary, whole
+from fmpair.errors import FmpairError, UnknownError, unknown
+from fmpair.evaluation.protocol import PRESETS, Protocol
+from fmpair.models import catalog
+
+REQUIRED = inspect.Parameter.empty
+FILTERS: dict[str, Callable[..., Dataset]] = {
+    name: function
+    for name, function in vars(filter).items()
+    if getattr(function, "__module__", "") == filter.__name__ and not name.startswith("_")
+}
+SECTIONS: dict[str, type] = {
+    "tune": Tuning,
+    "compare": Comparison,
+    "run": Running,
+    "output": Output,
+}
+TEXTS = {
+    "name": "What the experiment is called; by default the name of the file.",
+    "extends": "Another experiment file, which this one goes over: mappings merge, lists replace.",
+    "data": "Where the events come from.",
+    "filter": "What is done to the events before they are split, in this order.",
+    "split": "Which events train, validate and test.",
+    "models": "What is compared.",
+    "protocols": "How models are judged: by label the options of a protocol, or a preset.",
+    "metrics": "What is measured, such as ndcg@10.",
+    "views": "How results are cut up.",
+    "seeds": "Every model is fitted once with each.",
+    "tune": "How options given as {search: ...} are chosen, on the validation part.",
+    "compare": "How models are compared in the report.",
+    "run": "How the work is done; no result depends on it.",
+    "output": "What is kept, and where.",
+}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: its type hint, its default (REQUIRED: none), and what it is for."""
+
+    name: str
+    hint: Any
+    default: Any = REQUIRED
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of one thing by name; open: it takes others too."""
+
+    known: Mapping[str, Option]
+    text: str = ""
+    open: bool = False
+
+    @property
+    def required(self) -> list[str]:
+        return [name for name, option in self.known.items() if option.default is REQUIRED]
+
+    def without(self, names: Iterable[str]) -> Options:
+        gone = set(names)
+        known = {name: option for name, option in self.known.items() if name not in gone}
+        return Options(known, self.text, self.open)
+
+
+def options_of(thing: Callable[..., Any], skip: Iterable[str] = ()) -> Options:
+    """The parameters of a function, or of what makes an instance of a class."""
+    try:
+        parameters = inspect.signature(thing).parameters.values()
+    except ValueError:  # compiled code may not tell
+        return Options({}, open=True)
+    hints = _hints(thing)
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    texts = descriptions(whole(thing), [p.name for p in named])
+    known = {
+        p.name: Option(p.name, hints.get(p.name, Any), p.default, texts.get(p.name, ""))
+        for p in named
+    }
+    open = any(p.kind == p.VAR_KEYWORD for p in parameters)
+    return Options(known, summary(thing.__doc__), open).without(skip)
+
+
+def filters() -> dict[str, Options]:
+    """The options of every function of `fmpair.data.filter`."""
+    return {name: options_of(function, ["data"]) for name, function in FILTERS.items()}
+
+
+def splits() -> dict[str, Options]:
+    """The options of every way to split; how large given parts are the data themselves say."""
+    return {name: options_of(function, ["data", "parts"]) for name, function in SPLITS.items()}
+
+
+def function_of(what: str, step: Step) -> Callable[..., Any]:
+    """The function a step names, with hyphens or underscores; what: filter or split."""
+    known: Mapping[str, Callable[..., Any]] = FILTERS if what == "filter" else SPLITS
+    name = step.kind.replace("-", "_")
+    if name not in known:
+        raise UnknownError(unknown(what, step.kind, known))
+    return known[name]
+
+
+def fold_count(step: Step) -> int:
+    """How many splits a way to split gives: `count` of them, or one."""
+    function = SPLITS[step.kind]
+    if get_origin(get_type_hints(function).get("return")) is not list:
+        return 1
+    return step.options.get("count", splits()[step.kind].known["count"].default)
+
+
+def sources() -> dict[str, Option]:
+    """The keys of `data` that say where events come from."""
+    return dict(options_of(Source).without(["options"]).known)
+
+
+def reading(format: str | None) -> Options:
+    """The options of a format's reader, or of all readers, and of `Dataset.from_frame`."""
+    readers = list(FORMATS.values()) if format is None else [FORMATS[format]]
+    known: dict[str, Option] = {}
+    for reader in readers:
+        known |= options_of(reader, ["path"]).known
+    # The first parameter is the frame itself.
+    roles = list(options_of(Dataset.from_frame).known.items())[1:]
+    texts = descriptions(Source.__doc__, ["options"])
+    named = Option("format", str | None, None, "The format; told from the path unless given.")
+    return Options({"format": named, **known, **dict(roles)}, texts.get("options", ""))
+
+
+def generating() -> Options:
+    """The options of generated data."""
+    return options_of(synthetic.make)
+
+
+def presets() -> Mapping[str, Protocol]:
+    """Protocols that have a name."""
+    return PRESETS
+
+
+def judging() -> Options:
+    """The options of a protocol."""
+    return options_of(Protocol)
+
+
+def about_models() -> Options:
+    """What an entry of `models` says beside the recipe's own options."""
+    known = dict(options_of(Candidate, ["options", "search"]).known)
+    known["name"] = replace(known["name"], default=None)  # grids and kinds make one
+    return Options(known)
+
+
+def recipes() -> dict[str, Options]:
+    """The options of every model whose recipe can be imported."""
+    found = {}
+    for kind in catalog.MODELS:
+        try:
+            found[kind] = options_of(catalog.find(kind))
+        except FmpairError:  # its library is not here, so nothing is known of its options
+            found[kind] = Options({}, open=True)
+    return found
+
+
+def _hints(thing: Any) -> dict[str, Any]:
+    """Hints of parameters; those that name what cannot be imported here are left out."""
+    makes = thing if not inspect.isclass(thing) else thing.__init__
+    try:
+        return get_type_hints(makes)
+    except (NameError, TypeError, AttributeError):
+        return {}

@@ -1,0 +1,111 @@
+"""What users were shown and did not choose, or disliked: a table beside the events."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from fmpair.arrays import Rows, group_rows
+from fmpair.data.infer import parse_times
+from fmpair.data.roles import find_column
+from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
+from fmpair.errors import DataError, listing
+
+if TYPE_CHECKING:
+    from fmpair.data.dataset import Dataset
+
+LOG = logging.getLogger("fmpair")
+
+
+def add_impressions(
+    data: Dataset, table: pl.DataFrame, named: Mapping[str, str | None]
+) -> pl.DataFrame:
+    """The data's shown pairs with those of a table: user, item, and timestamp where there are any.
+
+    A pair stays once, with its first time. Rows of ids that the data do not know stay too, since a
+    model that goes on learning may know them; how many they are is said.
+    named: the table's columns by role, as the events have them; others are found by usual names.
+    """
+    roles = _roles(table, named)
+    ids = {"user": data.users, "item": data.items}
+    found = table.select(_ids(table[roles[role]], known, role) for role, known in ids.items())
+    unknown = np.any([known.numbers(found[role]) < 0 for role, known in ids.items()], axis=0)
+    if unknown.any():
+        LOG.warning(
+            "%d of %d rows shown are of a user or an item that the events lack",
+            unknown.sum(),
+            len(unknown),
+        )
+    if "timestamp" in roles:
+        times = parse_times(table[roles["timestamp"]]).alias("timestamp")
+        found = found.with_columns(_like_those_of_events(times, data))
+    both = (
+        pl.concat([data.impressions, found], how="diagonal_relaxed")
+        if len(data.impressions)
+        else found
+    )
+    return both.group_by("user", "item", maintain_order=True).agg(pl.all().min())
+
+
+def impression_rows(data: Dataset) -> Rows:
+    """Per user the items shown, as far as someone who has these events and no others may know.
+
+    Where both have times, what was shown after a user's last event is left out: it may be of the
+    time that a model is tested on. Items that the user chose are not.
+    """
+    user, item = (
+        data.users.numbers(data.impressions["user"]),
+        data.items.numbers(data.impressions["item"]),
+    )
+    kept = (user >= 0) & (item >= 0)
+    if "timestamp" in data.impressions.columns and "timestamp" in data.columns.columns:
+        events = pl.DataFrame({"user": data.user, "last": data.columns["timestamp"]})
+        shown = pl.DataFrame({"user": user, "time": data.impressions["timestamp"]})
+        last = events.group_by("user").max()
+        late = shown.join(last, on="user", how="left", maintain_order="left").select(
+            (pl.col("time") > pl.col("last")).fill_null(False)
+        )
+        kept &= ~late.to_series().to_numpy()
+    return group_rows(user[kept], item[kept], len(data.users))
+
+
+def _roles(table: pl.DataFrame, named: Mapping[str, str | None]) -> dict[str, str]:
+    found = {}
+    for role in ("user", "item", "timestamp"):
+        given = named.get(role)
+        column = given if given in table.columns else find_column(role, table.columns, None)
+        if column is not None:
+            found[role] = column
+        elif role != "timestamp":
+            raise DataError(
+                f"what was shown has no {role}s: none of {listing(table.columns)} is named like "
+                f"{role}; rename it to {given or role!r}"
+            )
+    return found
+
+
+def _ids(values: pl.Series, known: Vocabulary, role: str) -> pl.Series:
+    """Ids in the type they have among the events."""
+    found = comparable(as_plain(values), known.ids.dtype)
+    if found is None:
+        raise DataError(
+            f"{role} ids of what was shown are {values.dtype}, those of the events "
+            f"{known.ids.dtype}: give both the same type"
+        )
+    return found.alias(role)
+
+
+def _like_those_of_events(times: pl.Series, data: Dataset) -> pl.Series:
+    """The times as they are; DataError where they cannot be compared with those of the events."""
+    if "timestamp" in data.columns.columns:
+        events = data.columns["timestamp"].dtype
+        if events.is_temporal() != times.dtype.is_temporal():
+            raise DataError(
+                f"times of what was shown are {times.dtype}, those of the events {events}: "
+                "give both the same type"
+            )
+    return times

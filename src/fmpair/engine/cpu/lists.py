@@ -1,0 +1,294 @@
+"""The training kernel of every loss and sampler but plain pairs: one cell of the strata plan.
+
+A step is a chosen item and its candidates, all scored with the query built once. The kernel of
+plain pairs (`pairs.py`) is this one with one uniform candidate, and several times as quick at it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fmpair.engine.cpu.list_simd import list_dots, list_squares, list_step
+from fmpair.engine.cpu.losses import MARGIN, ONE, WARP, ZERO, correct, warp_weight, weigh
+from fmpair.engine.cpu.optimizer import (
+    list_norms,
+    move_listed,
+    move_query,
+    move_sides,
+    move_user,
+    rate_list,
+    shrink_list,
+    side_norms,
+    turn_sides,
+)
+from fmpair.engine.cpu.pairs import build_item
+from fmpair.engine.cpu.sampling import (
+    draw_list,
+    draw_shares,
+    list_impressions,
+    list_own,
+    release,
+    weigh_factors,
+)
+from fmpair.engine.cpu.simd import aligned, assign, dot, gather, padded
+from fmpair.engine.strata.accumulators import Accumulators
+from fmpair.jit import FAST, kernel
+
+SHORTEST = np.float32(1e-12)  # squared length of a vector that cosines divide by
+
+
+class Rule(NamedTuple):
+    """What a step does. loss: a number of `engine.cpu.losses`; candidates: at most so many.
+
+    sharpness: 1 / temperature of cosines, 0 for products; items: how many there are in all blocks.
+    shares: of the candidates, how many are items of the user's other events, and how many are such
+    or were shown to the user and not chosen.
+    """
+
+    loss: int
+    n_negatives: int
+    sharpness: np.float32
+    items: int
+    shares: tuple[float, float]
+
+
+class Room(NamedTuple):
+    """A thread's own arrays. One entry per item of a list, the chosen one first.
+
+    scratch: 0 the query, from 1 on the item sides, then their weighted sum, then zeros.
+    places: 1, 2, ...: where the sides stand. constant, square: of the sides, the latter squared
+    lengths; constants make way for corrected scores. coef: of an item's vector in the user's way.
+    along, own: of the query and of the side itself in an item's way. chances: see
+    sampling.weigh_factors. mine, impressions: the items that the user at work has, and those the
+    user was shown, as many as a block has.
+    own_rate, own_l2, norm, ways: see `optimizer`; None where all rows of a table go alike.
+    """
+
+    scratch: np.ndarray
+    places: np.ndarray
+    member: np.ndarray
+    score: np.ndarray
+    constant: np.ndarray
+    slope: np.ndarray
+    square: np.ndarray
+    coef: np.ndarray
+    along: np.ndarray
+    own: np.ndarray
+    shrink: np.ndarray
+    chances: np.ndarray
+    mine: np.ndarray
+    impressions: np.ndarray
+    own_rate: np.ndarray | None = None
+    own_l2: np.ndarray | None = None
+    norm: np.ndarray | None = None
+    ways: np.ndarray | None = None
+
+
+def room_for(candidates: int, factors: int, items: int) -> Room:
+    """A thread's arrays for lists of so many candidates, from blocks of at most so many items."""
+    size = candidates + 1
+    scratch = aligned(np.zeros((size + 3, padded(factors)), np.float32))
+    numbers = (np.ones(size, np.float32) for _ in range(8))
+    places = np.arange(1, size + 1, dtype=np.int32)
+    chances = np.zeros(factors + 1, np.float32)
+    mine, impressions = np.zeros(items, np.int32), np.zeros(items, np.int32)
+    return Room(scratch, places, np.zeros(size, np.int32), *numbers, chances, mine, impressions)
+
+
+def with_own_rates(room: Room, accumulators: Accumulators) -> Room:
+    """The same with room for every row's own step length, and for gradients where AdaGrad needs."""
+    own_rate, own_l2, norm = (np.ones(len(room.shrink), np.float32) for _ in range(3))
+    room = room._replace(own_rate=own_rate, own_l2=own_l2)
+    if accumulators.features is None:
+        return room
+    ways = aligned(np.zeros((len(accumulators.features), room.scratch.shape[1]), np.float32))
+    return room._replace(norm=norm, ways=ways)
+
+
+@kernel
+def build_sides(
+    scratch, items, item_bias, member, constant, table, bias, item_at, start, column, value, here,
+    end, width,
+):
+    """scratch[m + 1], constant[m]: the sides of a list's items with their attributes."""
+    for m in range(here, end):
+        i = np.int64(member[m])
+        a, a_end = start[item_at[i]], start[item_at[i] + 1]
+        constant[m] = build_item(
+            scratch, m + 1, items, i, table, bias, a, a_end, column, value, width
+        )
+        constant[m] += item_bias[i]
+
+
+@kernel(fastmath=FAST)
+def finish(sharpness, score, constant, square, query_square, start, end):
+    """From products to scores: with constants, or as cosines."""
+    for m in range(start, end):
+        if sharpness > ZERO:
+            square[m] += SHORTEST
+            score[m] *= sharpness / math.sqrt(query_square * square[m])
+        else:
+            score[m] += constant[m]
+
+
+@kernel(fastmath=FAST)
+def settle(sharpness, score, slope, square, query_square, strength, coef, along, own, size):
+    """From slopes by score to each vector's coefficients; what the query's own vector loses.
+
+    A product moves a side p along q + p (less what moves itself), a cosine along q and against p.
+    """
+    lost = ZERO
+    for m in range(size):
+        slope[m] *= strength
+        coef[m] = slope[m]
+    if sharpness > ZERO:  # else along and own are ones, and stay so
+        for m in range(size):
+            along[m] = sharpness / math.sqrt(query_square * square[m])
+            own[m] = -score[m] / square[m]
+            lost += slope[m] * score[m] / query_square
+            coef[m] *= along[m]
+    return lost
+
+
+@kernel(fastmath=FAST)
+def run_lists(
+    span, walk, block, state, work, tables, query, attributes, sampler, step, l2_scale,
+    accumulators, rule, taken, room, width,
+):
+    """Learn from runs of [span[0], span[1]) with the items [block[0], block[1]).
+
+    walk: from which run to which, counted round and round from the first. taken: as in run_cell.
+    l2_scale, accumulators: in the order of the partition, or operands.NO_L2_SCALE and
+    NO_ACCUMULATORS.
+    Returns (sum of losses, steps, the state of the random stream).
+    """
+    # As in run_cell, fields are taken out of their tuples once.
+    run_user, run_start, event_item, visits, weight = work
+    users, items, item_bias = tables
+    accept, other, order, spread, depth, log_chance, impression_start, impression_item = sampler
+    (
+        scratch, places, member, score, constant, slope, square, coef, along, own, shrink, chances,
+        mine, impressions, own_rate, own_l2, norm, ways
+    ) = room
+    loss, most, sharpness, all_items, shares = rule
+    user_scale, item_scale = l2_scale
+    user_sums, item_sums, q_sums, a_sums, mean, bias = accumulators
+    if query is not None:
+        (q_table, _, q_moves, q_rate, q_shrink), situation, contexts, user_at, profiles = query
+        c_start, c_column, c_value = contexts
+        p_start, p_column, p_value = profiles
+    if attributes is not None:
+        (a_table, a_bias, a_moves, a_rate, a_shrink), item_at, item_rows, bias_share = attributes
+        a_start, a_column, a_value = item_rows
+        gather_up, due = np.zeros(len(a_shrink), np.float32), np.zeros(len(a_shrink), np.float32)
+        gather_bias = np.zeros(len(a_shrink), np.float32)
+    twice = ZERO if sharpness > ZERO else ONE
+    first_item, count = block[0], block[1] - block[0]
+    query_square, logs, steps = ONE, 0.0, 0
+    for r in range(walk[0], walk[1]):
+        run = span[0] + r % (span[1] - span[0])
+        start, stop = np.int64(run_start[run]), np.int64(run_start[run + 1])
+        had = list_own(event_item, start, stop, first_item, taken, mine)
+        offered = list_impressions(impression_start, impression_item, run, impressions)
+        free, u = count - had, np.int64(run_user[run])
+        for e in range(start, stop if free > 0 else start):
+            for _ in range(1 if len(visits) == 0 else np.int64(visits[e])):
+                if query is not None:
+                    p, p_end, c, c_end = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+                    if len(p_column) > 0:
+                        p, p_end = p_start[user_at[u]], p_start[user_at[u] + 1]
+                    if len(situation) > 0:
+                        c, c_end = c_start[situation[e]], c_start[situation[e] + 1]
+                    gather(scratch, 0, users, u, q_table, c, c_end, c_column, c_value, width)
+                    gather(scratch, 0, scratch, 0, q_table, p, p_end, p_column, p_value, width)
+                else:
+                    assign(scratch, 0, users, u, width)
+                weigh_factors(scratch, order, spread, chances)
+                if sharpness > ZERO or item_sums is not None:
+                    query_square = dot(scratch, 0, scratch, 0, width) + SHORTEST
+                member[0], fresh, known = event_item[e], 1, 1
+                if shares[1] > 0:
+                    state, fresh, known = draw_shares(
+                        state, most, shares, mine, had, impressions, offered, member
+                    )
+                state, size = draw_list(
+                    state, np.uint64(count), taken, loss == WARP, member, fresh, known, most, free,
+                    first_item, accept, other, order, chances, scratch, depth
+                )
+                # All are scored at once; WARP scores until one stands too high.
+                tries = 0
+                for n in range(size if loss == WARP else 1):
+                    here, end = (n, n + 1) if loss == WARP else (0, size)
+                    if attributes is not None:
+                        build_sides(
+                            scratch, items, item_bias, member, constant, a_table, a_bias, item_at,
+                            a_start, a_column, a_value, here, end, width
+                        )
+                        list_dots(scratch, scratch, places, score, here, end, width)
+                        if sharpness > ZERO:
+                            list_squares(scratch, places, square, here, end, width)
+                    else:
+                        for m in range(here, end):
+                            constant[m] = item_bias[member[m]]
+                        list_dots(scratch, items, member, score, here, end, width)
+                        if sharpness > ZERO:
+                            list_squares(items, member, square, here, end, width)
+                    finish(sharpness, score, constant, square, query_square, here, end)
+                    if n > 0 and score[0] - score[n] < MARGIN and not taken[member[n] - first_item]:
+                        tries = n
+                        break
+                steps, strength = steps + 1, ONE
+                if loss == WARP:
+                    if tries == 0:
+                        continue
+                    size, member[1], score[1], square[1] = 2, member[n], score[n], square[n]
+                    assign(scratch, 2, scratch, tries + 1, width)
+                    strength = warp_weight(all_items, tries)
+                correct(score, constant, log_chance, member, first_item, size)
+                logs += strength * weigh(loss, constant, slope, size)
+                if len(weight) > 0:
+                    strength *= weight[e]
+                lost = settle(
+                    sharpness, score, slope, square, query_square, strength, coef, along, own, size
+                )
+                if attributes is not None:
+                    turn_sides(scratch, places, coef, along, own, lost, size, width)
+                    side_norms(scratch, items, member, twice, norm, size, width)
+                else:
+                    list_norms(sharpness, score, square, query_square, norm, size)
+                rate_list(
+                    item_sums, item_scale, mean, bias, member, slope, norm, own_rate, own_l2, size
+                )
+                shrink_list(
+                    step, member, slope, own, twice, own_rate, own_l2, item_bias, shrink,
+                    attributes is None, size
+                )
+                if attributes is not None:
+                    move_sides(
+                        scratch, items, member, shrink, slope, own_rate, size, step.item_rate, width
+                    )
+                    move_listed(
+                        scratch, a_table, a_bias, a_sums, mean, a_rate, a_shrink, a_moves, ways,
+                        gather_up, gather_bias, due, member, item_at, a_start, a_column, a_value,
+                        slope, size, twice, bias_share, width
+                    )
+                else:
+                    list_step(
+                        scratch, items, member, coef, own_rate, shrink, size, step.item_rate,
+                        lost, width
+                    )
+                move_user(scratch, users, u, user_sums, user_scale, mean, step, width)
+                if query is not None:
+                    move_query(
+                        scratch, q_table, q_sums, mean, q_rate, q_shrink, q_moves, p, p_end,
+                        p_column, p_value, width
+                    )
+                    move_query(
+                        scratch, q_table, q_sums, mean, q_rate, q_shrink, q_moves, c, c_end,
+                        c_column, c_value, width
+                    )
+        release(event_item, start, stop, first_item, taken)
+    return logs, steps, state

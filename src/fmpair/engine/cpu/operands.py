@@ -1,0 +1,83 @@
+"""What the kernels are handed: flat named tuples of arrays."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fmpair.arrays import Rows
+from fmpair.engine.contract import L2Scale
+from fmpair.engine.strata.accumulators import Accumulators
+
+NO_L2_SCALE = L2Scale(None, None)  # type: ignore[arg-type]
+NO_ACCUMULATORS = Accumulators(None, None, None, None, np.float32(0), np.float32(0))  # type: ignore[arg-type]
+
+
+class Work(NamedTuple):
+    """One cell's events: see strata.Partition. visits, weight: empty for once each, weight 1."""
+
+    run_user: np.ndarray
+    run_start: np.ndarray
+    item: np.ndarray
+    visits: np.ndarray
+    weight: np.ndarray
+
+
+class Tables(NamedTuple):
+    """Ids in the order of the partition: users [users, columns], items likewise, bias [items]."""
+
+    users: np.ndarray
+    items: np.ndarray
+    bias: np.ndarray
+
+
+class Shared(NamedTuple):
+    """A table of features shared by cells: this cell's copy, its bias, how often each row moved.
+
+    rate, shrink: step length and the share kept in a step, by row; bias is empty on the query side.
+    """
+
+    table: np.ndarray
+    bias: np.ndarray
+    moves: np.ndarray
+    rate: np.ndarray
+    shrink: np.ndarray
+
+
+class Query(NamedTuple):
+    """Features of the query side: contexts by event (or none), profiles by user.
+
+    situation: int32 [events] in the order of the partition, or empty; user_at: the user of a
+    position.
+    """
+
+    shared: Shared
+    situation: np.ndarray
+    contexts: Rows
+    user_at: np.ndarray
+    profiles: Rows
+
+
+class Attributes(NamedTuple):
+    """Features of the item side; item_at: the item of a position.
+
+    bias_share: 1 where attributes have a bias, else 0.
+    """
+
+    shared: Shared
+    item_at: np.ndarray
+    rows: Rows
+    bias_share: np.float32
+
+
+class Step(NamedTuple):
+    """Step lengths and kept shares of the id tables."""
+
+    user_rate: np.float32
+    item_rate: np.float32
+    bias_rate: np.float32
+    shrink_user: np.float32
+    shrink_positive: np.float32
+    shrink_negative: np.float32
+    shrink_bias: np.float32

@@ -1,0 +1,306 @@
+"""Vector instructions on rows of float32 tables, for the kernels.
+
+A row is `4 * len(width)` numbers: `width` is a tuple whose length, a part of its type, makes the
+number of factors a constant of the compiled kernel. Tables must be aligned to 16 bytes
+(see `aligned`), with that many columns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from fmpair.engine.cpu.llvm import CHUNK, FLOAT, INT64, LANES, WIDE, Emitter, gathered
+
+
+def width_of(factors: int) -> tuple[int, ...]:
+    """The width argument of kernels for tables made by `aligned`."""
+    return (0,) * (padded(factors) // LANES)
+
+
+def padded(factors: int) -> int:
+    """The number of columns of a table: factors rounded up to pairs of vector registers."""
+    return max(-(-factors // (2 * LANES)), 1) * 2 * LANES
+
+
+def aligned(table: np.ndarray) -> np.ndarray:
+    """A float32 copy [rows, padded factors] on a cache line's boundary; the padding is zero."""
+    out = _room(len(table), padded(table.shape[1]))
+    out[:, : table.shape[1]] = table
+    return out
+
+
+def taken(table: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The given rows of an aligned table, as another."""
+    return np.take(table, rows, axis=0, out=_room(len(rows), table.shape[1]), mode="clip")
+
+
+def _room(rows: int, columns: int) -> np.ndarray:
+    raw = np.zeros(rows * columns + CHUNK, np.float32)
+    skip = (-raw.ctypes.data % 64) // 4
+    return raw[skip : skip + rows * columns].reshape(rows, columns)
+
+
+@intrinsic
+def dot(typing, left, a, right, b, width):
+    """left[a] . right[b]"""
+    signature = types.float32(left, types.int64, right, types.int64, width)
+
+    def generate(context, builder, signature, arguments):
+        e = Emitter(context, builder, signature, arguments)
+        first, second = e.row(0, 1), e.row(2, 3)
+        return e.dot(lambda o, n: e.load(first, o, n), lambda o, n: e.load(second, o, n))
+
+    return signature, generate
+
+
+@intrinsic
+def dot_difference(typing, query, q, items, i, j, width):
+    """query[q] . (items[i] - items[j])"""
+    signature = types.float32(query, types.int64, items, types.int64, types.int64, width)
+
+    def generate(context, builder, signature, arguments):
+        e = Emitter(context, builder, signature, arguments)
+        a, b, c = e.row(0, 1), e.row(2, 3), e.row(2, 4)
+        return e.dot(
+            lambda o, n: e.load(a, o, n),
+            lambda o, n: builder.fsub(e.load(b, o, n), e.load(c, o, n)),
+        )
+
+    return signature, generate
+
+
+@intrinsic
+def assign(typing, target, t, source, s, width):
+    """target[t] = source[s]"""
+    signature = types.void(target, types.int64, source, types.int64, width)
+
+    def generate(context, builder, signature, arguments):
+        e = Emitter(context, builder, signature, arguments)
+        to, source_row = e.row(0, 1), e.row(2, 3)
+        for o, n in e.chunks():
+            e.store(e.load(source_row, o, n), to, o, n)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def blend(typing, target, t, shrink, source, s, gain, width):
+    """target[t] = shrink * target[t] + gain * source[s]"""
+    real = types.float32
+    signature = types.void(target, types.int64, real, source, types.int64, real, width)
+
+    def generate(context, builder, signature, arguments):
+        e = Emitter(context, builder, signature, arguments)
+        to, source_row, shrink, gain = e.row(0, 1), e.row(3, 4), arguments[2], arguments[5]
+        for o, n in e.chunks():
+            kept = e.scaled(shrink, e.load(to, o, n), n)
+            e.store(e.fma(e.splat(gain, n), e.load(source_row, o, n), kept, n), to, o, n)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def gather(typing, target, t, source, s, table, start, end, column, value, width):
+    """target[t] = source[s] + sum over entries [start, end) of value * table[column]"""
+    index = types.int64
+    signature = types.void(target, index, source, index, table, index, index, column, value, width)
+
+    def generate(context, builder, signature, arguments):
+        e = Emitter(context, builder, signature, arguments)
+        to, source_row = e.row(0, 1), e.row(2, 3)
+        for o, n in e.chunks(WIDE):
+            e.store(gathered(e, source_row, o, n, squares=False)[0], to, o, n)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def gather_dot(typing, target, t, source, s, table, start, end, column, value, items, i, j, width):
+    """`gather`, and what it gathered . (items[i] - items[j]), without a detour through memory."""
+    index = types.int64
+    signature = types.float32(
+        target, index, source, index, table, index, index, column, value, items, index, index, width
+    )
+
+    def generate(context, builder, signature, arguments):
+        e = Emitter(context, builder, signature, arguments)
+        to, source_row, positive, negative = e.row(0, 1), e.row(2, 3), e.row(9, 10), e.row(9, 11)
+
+        def whole(o, n):
+            total = gathered(e, source_row, o, n, squares=False)[0]
+            e.store(total, to, o, n)
+            return total
+
+        def apart(o, n):
+            return builder.fsub(e.load(positive, o, n), e.load(negative, o, n))
+
+        return e.dot(whole, apart, WIDE)
+
+    return signature, generate
+
+
+@intrinsic
+def gather_pairs(typing, target, t, source, s, table, start, end, column, value, width):
+    """`gather`, and the sum of the inner products of all pairs of what was summed."""
+    index = types.int64
+    signature = types.float32(
+        target, index, source, index, table, index, index, column, value, width
+    )
+
+    def generate(context, builder, signature, arguments):
+        e = Emitter(context, builder, signature, arguments)
+        to, source_row = e.row(0, 1), e.row(2, 3)
+        sums: dict[int, ir.Value] = {}
+        for o, n in e.chunks(WIDE):
+            own = e.load(source_row, o, n)
+            total, squares = gathered(e, source_row, o, n, squares=True)
+            e.store(total, to, o, n)
+            # the square of the sum, less the squares of the parts: twice the pairs
+            rest = builder.fsub(builder.fmul(total, total), e.fma(own, own, squares, n))
+            sums[n] = builder.fadd(sums[n], rest) if n in sums else rest
+        twice = e.total([(vector, lanes) for lanes, vector in sums.items()])
+        return builder.fmul(ir.Constant(FLOAT, 0.5), twice)
+
+    return signature, generate
+
+
+@intrinsic
+def blend_two(typing, target, t, shrink, source, s, gain, r, loss, width):
+    """target[t] = shrink * target[t] + gain * source[s] + loss * source[r]"""
+    real, index = types.float32, types.int64
+    signature = types.void(target, index, real, source, index, real, index, real, width)
+
+    def generate(context, builder, signature, arguments):
+        e = Emitter(context, builder, signature, arguments)
+        to, first, second = e.row(0, 1), e.row(3, 4), e.row(3, 6)
+        shrink, gain, loss = arguments[2], arguments[5], arguments[7]
+        for o, n in e.chunks():
+            kept = e.scaled(shrink, e.load(to, o, n), n)
+            kept = e.fma(e.splat(gain, n), e.load(first, o, n), kept, n)
+            e.store(e.fma(e.splat(loss, n), e.load(second, o, n), kept, n), to, o, n)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def side_step(typing, users, u, items, i, j, scratch, shrink, gain, width):
+    """One step on a pair of items with attributes.
+
+    scratch: 0 the query q, 1 and 2 the two item sides p; becomes their difference, and q + p each.
+    An item moves along q + p less its own vector. shrink, gain: as in `pair_step`.
+    """
+    keeps, gains = types.UniTuple(types.float32, 3), types.UniTuple(types.float32, 2)
+    index = types.int64
+    signature = types.void(users, index, items, index, index, scratch, keeps, gains, width)
+
+    def generate(context, builder, signature, arguments):
+        e = Emitter(context, builder, signature, arguments)
+        user, positive, negative, q = e.row(0, 1), e.row(2, 3), e.row(2, 4), e.data(5)
+        p, r = (builder.gep(q, [ir.Constant(INT64, n * e.columns)]) for n in (1, 2))
+        keep_u, keep_i, keep_j = cgutils.unpack_tuple(builder, arguments[6], 3)
+        gain_u, gain_i = cgutils.unpack_tuple(builder, arguments[7], 2)
+        loss = builder.fneg(gain_i)
+        keep_i, keep_j = builder.fsub(keep_i, gain_i), builder.fadd(keep_j, gain_i)
+        for o, n in e.chunks():
+            x, a, b = e.load(q, o, n), e.load(p, o, n), e.load(r, o, n)
+            apart, along, against = builder.fsub(a, b), builder.fadd(x, a), builder.fadd(x, b)
+            for value, row in ((apart, q), (along, p), (against, r)):
+                e.store(value, row, o, n)
+            for row, kept, step, way in (
+                (user, keep_u, gain_u, apart),
+                (positive, keep_i, gain_i, along),
+                (negative, keep_j, loss, against),
+            ):
+                own = e.scaled(kept, e.load(row, o, n), n)
+                e.store(e.fma(e.splat(step, n), way, own, n), row, o, n)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _emit_pair(e: Emitter, shrink: int, also) -> None:
+    """The pair step: users[u], query[q], items[i], items[j] are arguments 0 to 6.
+
+    shrink: the argument (user, positive, negative) of shares kept, after it (user, item) of steps.
+    also: called with the items' difference, offset and lanes of every piece.
+    """
+    builder = e.builder
+    user, query, positive, negative = e.row(0, 1), e.row(2, 3), e.row(4, 5), e.row(4, 6)
+    keep_u, keep_i, keep_j = cgutils.unpack_tuple(builder, e.values[shrink], 3)
+    gain_u, gain_i = cgutils.unpack_tuple(builder, e.values[shrink + 1], 2)
+    loss = builder.fneg(gain_i)
+    for o, n in e.chunks():
+        v, x = e.load(user, o, n), e.load(query, o, n)
+        a, b = e.load(positive, o, n), e.load(negative, o, n)
+        apart = builder.fsub(a, b)
+        e.store(e.fma(e.splat(gain_u, n), apart, e.scaled(keep_u, v, n), n), user, o, n)
+        e.store(e.fma(e.splat(gain_i, n), x, e.scaled(keep_i, a, n), n), positive, o, n)
+        e.store(e.fma(e.splat(loss, n), x, e.scaled(keep_j, b, n), n), negative, o, n)
+        also(apart, o, n)
+
+
+KEEPS, GAINS = types.UniTuple(types.float32, 3), types.UniTuple(types.float32, 2)
+
+
+@intrinsic
+def pair_step(typing, users, u, query, q, items, i, j, shrink, gain, width):
+    """One step on a pair: users[u] towards items[i] - items[j], the two items along query[q].
+
+    shrink: (user, positive, negative) shares kept; gain: (user, item) step lengths.
+    """
+    index = types.int64
+    signature = types.void(users, index, query, index, items, index, index, KEEPS, GAINS, width)
+
+    def generate(context, builder, signature, arguments):
+        e = Emitter(context, builder, signature, arguments)
+        _emit_pair(e, 7, lambda apart, o, n: None)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def pair_step_apart(typing, users, u, query, q, items, i, j, shrink, gain, width):
+    """`pair_step` that leaves the items' old difference in query[q]."""
+    index = types.int64
+    signature = types.void(users, index, query, index, items, index, index, KEEPS, GAINS, width)
+
+    def generate(context, builder, signature, arguments):
+        e = Emitter(context, builder, signature, arguments)
+        query = e.row(2, 3)
+        _emit_pair(e, 7, lambda apart, o, n: e.store(apart, query, o, n))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def pair_step_one(
+    typing, users, u, query, q, items, i, j, table, f, share, step, shrink, gain, width
+):
+    """`pair_step` with one feature: table[f] = share * table[f] + step * (items[i] - items[j])."""
+    index, real = types.int64, types.float32
+    signature = types.void(
+        users, index, query, index, items, index, index, table, index, real, real, KEEPS, GAINS,
+        width
+    )
+
+    def generate(context, builder, signature, arguments):
+        e = Emitter(context, builder, signature, arguments)
+        feature, share, step = e.row(7, 8), arguments[9], arguments[10]
+
+        def move(apart, o, n):
+            kept = e.scaled(share, e.load(feature, o, n), n)
+            e.store(e.fma(e.splat(step, n), apart, kept, n), feature, o, n)
+
+        _emit_pair(e, 11, move)
+        return context.get_dummy_value()
+
+    return signature, generate

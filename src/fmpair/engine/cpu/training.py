@@ -1,0 +1,202 @@
+"""The CPU engine: cells of a round side by side on threads, one model for any number of them."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
+from fmpair.engine.cpu.layout import Layout, laid_out
+from fmpair.engine.cpu.lists import run_lists
+from fmpair.engine.cpu.merge import merge
+from fmpair.engine.cpu.operands import Shared
+from fmpair.engine.cpu.ordered import run_ordered
+from fmpair.engine.cpu.pairs import run_cell
+from fmpair.engine.cpu.simd import aligned, taken
+from fmpair.engine.cpu.worker import worker, workers
+from fmpair.engine.strata import partition as strata
+from fmpair.engine.strata.accumulators import Accumulators, first_accumulators
+from fmpair.engine.strata.regularisation import centre, field_l2, item_rates, query_rates
+
+LOG = logging.getLogger("fmpair")
+NO_BIAS = np.zeros(0, np.float32)
+
+
+def begin(problem: Problem, parameters: Parameters, settings: Settings) -> CPUTraining:
+    """Training that starts from the given parameters."""
+    return CPUTraining(strata.with_unchosen(problem), parameters, settings)
+
+
+class CPUTraining:
+    """Training under way.
+
+    tables: users, items and item bias, once there is a layout in its order. query, features: a
+    cell's own copy of the tables that cells share, one a block, or none where there are no such
+    features. accumulators: one a block, or none where plain SGD needs none. layout: the events and
+    all that goes with their order, until the next partition; None before the first epoch and after
+    the last.
+    """
+
+    def __init__(self, problem: Problem, parameters: Parameters, settings: Settings):
+        self.problem, self.settings = problem, settings
+        self.factors = parameters.users.shape[1]
+        self.events = strata.by_user(problem, _needs_numbers(problem, settings))
+        self.tables = parameters._replace(
+            users=aligned(parameters.users),
+            items=aligned(parameters.items),
+            item_bias=parameters.item_bias.astype(np.float32),
+        )
+        self.order: strata.Order | None = None
+        self.layout: Layout | None = None
+        copies, adagrad = settings.blocks, settings.optimizer == "adagrad"
+        self.query = _copies(parameters.query, NO_BIAS, problem.has_query_features * copies)
+        has_attributes = len(problem.item_rows.column) > 0
+        self.features = _copies(
+            parameters.features, parameters.feature_bias, has_attributes * copies
+        )
+        self.accumulators: list[Accumulators] = [
+            first_accumulators(parameters, settings) for _ in range(copies * adagrad)
+        ]
+        threads = workers(settings)
+        self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def epoch(self, number: int, rate: float) -> float:
+        """One epoch (counted from 1) at a learning rate; the mean loss of its steps."""
+        settings, compiled = self.settings, _compilations()
+        if self.layout is None or (number - 1) % settings.partition_every == 0:
+            self._partition(number)
+        assert self.layout is not None
+        visits = strata.visits(
+            settings.positives, self.problem, self.events, settings.seed, number
+        )
+        self.layout = self.layout.visited(visits)
+        self._set_rates(rate)
+        first, *rest = [worker(self, n, number, rate) for n in range(workers(settings))]
+        results = []
+        for turn in range(settings.blocks):
+            others = [self.pool.submit(other, turn) for other in rest] if self.pool else []
+            done = first(turn) + [result for other in others for result in other.result()]
+            results += sorted(done)
+            merge(self.query, [own.query for own in self.accumulators])
+            merge(self.features, [own.features for own in self.accumulators])
+        loss, steps = sum(r[1] for r in results), sum(r[2] for r in results)
+        for copy in self.query:
+            centre(copy.table, self.problem.query_groups)
+        if _compilations() > compiled:
+            LOG.warning(
+                "compiled the training kernel, once for this machine: later runs start faster"
+            )
+        return loss / max(steps, 1)
+
+    def learn_pairs(self, pairs: Pairs, rate: float) -> float:
+        """A step on each pair in their order, after an epoch at that rate; the mean loss."""
+        assert self.order is not None
+        loss = run_ordered(self, self.order, pairs, rate)
+        for copies in (self.query, self.features):
+            for copy in copies[1:]:  # the cells of the next round start from the same tables
+                copy.table[:], copy.bias[:] = copies[0].table, copies[0].bias
+            for copy in copies:
+                copy.moves[:] = 0
+        for copy in self.query:
+            centre(copy.table, self.problem.query_groups)
+        return loss / max(len(pairs.user), 1)
+
+    def largest(self) -> float:
+        """The largest number of all tables: a run that diverges shows here first. NaN counts."""
+        shared = [copy.table for copy in (*self.query[:1], *self.features[:1])]
+        tables = [t for t in (*self.tables[:3], *shared) if t.size]
+        return float(np.max([max(-t.min(), t.max()) for t in tables]))
+
+    def snapshot(self) -> Parameters:
+        """The parameters as they are now, by the problem's numbers."""
+        k, tables = self.factors, self.tables
+        user_from, item_from = np.arange(len(tables.users)), np.arange(len(tables.items))
+        if self.order is not None:
+            user_from = strata.places(self.order.user_at)
+            item_from = strata.places(self.order.item_at)
+        users, items = tables.users[user_from, :k], tables.items[item_from, :k]
+        bias = tables.item_bias[item_from]
+        query, features, feature_bias = tables.query, tables.features, tables.feature_bias
+        if self.query:
+            query = self.query[0].table[:, :k].copy()
+        if self.features:
+            features = self.features[0].table[:, :k].copy()
+            feature_bias = self.features[0].bias.copy()
+        return Parameters(users, items, bias, query, features, feature_bias)
+
+    def close(self) -> None:
+        """Let go of the threads and of what only further epochs would need."""
+        if self.pool is not None:
+            self.pool.shutdown()
+            self.pool = None
+        self.layout, self.accumulators = None, []
+
+    def _partition(self, number: int) -> None:
+        """Partition anew, and bring tables and events into the new order."""
+        # the old events go before the new ones come: with many they are most of the memory
+        old, self.layout = self.order, None
+        each = self.pool.map if self.pool else map
+        settings = self.settings
+        new = strata.partition(self.events, settings.blocks, settings.seed, number, each)
+        self.order = strata.Order(new.user_at, new.item_at)
+        user_from, item_from = self.order
+        if old is not None:
+            user_from = strata.places(old.user_at)[user_from]
+            item_from = strata.places(old.item_at)[item_from]
+        users, items, bias = self.tables[:3]
+        self.tables = self.tables._replace(
+            users=taken(users, user_from), items=taken(items, item_from), item_bias=bias[item_from]
+        )
+        if self.accumulators:
+            first = self.accumulators[0]
+            users, items = first.users[user_from], first.items[item_from]
+            self.accumulators = [
+                own._replace(users=users, items=items) for own in self.accumulators
+            ]
+        self.layout = laid_out(self.problem, settings, self.events, new)
+
+    def _set_rates(self, rate: float) -> None:
+        """Settle an epoch's step lengths and shrinking of the shared tables."""
+        problem, settings = self.problem, self.settings
+        rate = rate * settings.feature_rate
+        if self.query:
+            table, groups = self.query[0].table, problem.query_groups
+            fixed = (settings.query, settings.query_threshold, settings.strongest)
+            rates = rate * query_rates(groups, problem.contexts, problem.user_rows)
+            self.query = _with_rates(self.query, rates, field_l2(*fixed, table, groups))
+        if self.features:
+            table, groups = self.features[0].table, problem.item_groups
+            fixed = (settings.features, settings.feature_threshold, settings.strongest)
+            rates = rate * item_rates(groups, problem.item_rows)
+            self.features = _with_rates(self.features, rates, field_l2(*fixed, table, groups))
+
+
+def _needs_numbers(problem: Problem, settings: Settings) -> bool:
+    """Whether the number of an event must be known where it is learned from."""
+    return (
+        len(problem.contexts.column) > 0
+        or settings.positives != "permutation"
+        or bool(problem.known.any())
+        or bool((problem.weight != 1).any())
+    )
+
+
+def _compilations() -> int:
+    """How many kernels were compiled in this process rather than found on disk."""
+    return sum(sum(kernel.stats.cache_misses.values()) for kernel in (run_cell, run_lists))
+
+
+def _copies(table: np.ndarray, bias: np.ndarray, count: int) -> list[Shared]:
+    """A cell's own copy of a shared table, `count` times; rates are set by `_with_rates`."""
+    return [
+        Shared(aligned(table), bias.astype(np.float32), np.zeros(len(table), np.int32), NO_BIAS,
+               NO_BIAS)
+        for _ in range(count)
+    ]
+
+
+def _with_rates(copies: list[Shared], rates: np.ndarray, l2: np.ndarray) -> list[Shared]:
+    shrink = np.maximum(1 - rates * l2, 0).astype(np.float32)
+    return [copy._replace(rate=rates.astype(np.float32), shrink=shrink) for copy in copies]

@@ -1,0 +1,168 @@
+"""What one thread does in a round: its cells, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fmpair.engine.contract import LOSSES, Settings
+from fmpair.engine.cpu.layout import Layout
+from fmpair.engine.cpu.lists import Rule, room_for, run_lists, with_own_rates
+from fmpair.engine.cpu.operands import NO_ACCUMULATORS, Attributes, Query, Step, Tables
+from fmpair.engine.cpu.pairs import run_cell
+from fmpair.engine.cpu.simd import aligned, padded, width_of
+from fmpair.engine.strata import partition as strata
+from fmpair.engine.strata.sampling import Sampler, item_sides, ordering, pieces
+from fmpair.rng import GOLDEN, MASK, mixed, stream
+from fmpair.threads import all_threads
+
+if TYPE_CHECKING:
+    from fmpair.engine.cpu.training import CPUTraining
+
+SCRATCH_ROWS = 3
+Result = tuple[int, float, int]
+Cell = Callable[[int, int], tuple[float, int]]
+
+
+def workers(settings: Settings) -> int:
+    """How many threads take part: no more than there are cells in a round, or cores."""
+    return min(settings.threads, settings.blocks, all_threads())
+
+
+def worker(
+    training: CPUTraining, number: int, epoch: int, rate: float
+) -> Callable[[int], list[Result]]:
+    """The number-th thread's part as a function of the round: (cell, loss, steps) of each cell."""
+    layout, settings = training.layout, training.settings
+    assert layout is not None
+    blocks = settings.blocks
+    taken = np.zeros(int(np.diff(layout.partition.item_edge).max(initial=0)), np.uint8)
+    cell = _pairs if settings.in_plain_pairs else _lists
+    work = cell(training, layout, epoch, rate, taken)
+
+    def run(turn: int) -> list[Result]:
+        mine = range(number, blocks, workers(settings))
+        return [(t, *work(t, (t + turn) % blocks)) for t in mine]
+
+    return run
+
+
+def _pairs(
+    training: CPUTraining, layout: Layout, epoch: int, rate: float, taken: np.ndarray
+) -> Cell:
+    """A cell of plain pairs, as a function of its two blocks: (loss, steps)."""
+    settings, partition = training.settings, layout.partition
+    tables, step = Tables(*training.tables[:3]), step_of(settings, rate)
+    scratch = aligned(np.zeros((SCRATCH_ROWS, padded(training.factors)), np.float32))
+    width = width_of(training.factors)
+
+    def run(row: int, column: int) -> tuple[float, int]:
+        cell = row * settings.blocks + column
+        return run_cell(
+            (partition.cell[cell], partition.cell[cell + 1]),
+            (partition.item_edge[column], partition.item_edge[column + 1]),
+            np.uint64(stream(settings.seed, epoch, cell)), layout.work, tables,
+            _query(training, layout, row), _attributes(training, layout, row), step, taken, scratch,
+            width,
+        )
+
+    return run
+
+
+def _lists(
+    training: CPUTraining, layout: Layout, epoch: int, rate: float, taken: np.ndarray
+) -> Cell:
+    """A cell of lists, the same way. Adaptive negatives are ordered anew at every piece."""
+    settings, partition = training.settings, layout.partition
+    tables, step, rule = Tables(*training.tables[:3]), step_of(settings, rate), _rule(training)
+    room = room_for(settings.n_negatives, training.factors, len(taken))
+    accumulators = training.accumulators or [NO_ACCUMULATORS] * settings.blocks
+    if training.accumulators or settings.l2_scale:
+        room = with_own_rates(room, accumulators[0])
+    width = width_of(training.factors)
+
+    def run(row: int, column: int) -> tuple[float, int]:
+        cell = row * settings.blocks + column
+        first, last = int(partition.cell[cell]), int(partition.cell[cell + 1])
+        block = (partition.item_edge[column], partition.item_edge[column + 1])
+        draws = (stream(settings.seed, epoch, cell) + GOLDEN) & MASK
+        offset = (mixed(draws) >> 32) * (last - first) >> 32
+        edges = _edges(layout, settings, first, last, int(block[1] - block[0]))
+        loss, steps = 0.0, 0
+        for a, b in zip(edges[:-1] + offset, edges[1:] + offset) if first < last else ():
+            more, done, draws = run_lists(
+                (first, last), (a, b), block, np.uint64(draws), layout.work, tables,
+                _query(training, layout, row), _attributes(training, layout, row),
+                _sampler(training, layout, row, column), step, layout.l2_scale, accumulators[row],
+                rule, taken, room, width,
+            )
+            loss, steps = loss + more, steps + done
+        return loss, steps
+
+    return run
+
+
+def _edges(layout: Layout, settings: Settings, first: int, last: int, items: int) -> np.ndarray:
+    """Where the walk over a cell's runs pauses, so that adaptive negatives are ordered anew."""
+    if settings.negative_sampler != "adaptive":
+        return np.array([0, last - first])
+    start = layout.partition.run_start
+    return pieces(last - first, int(start[last] - start[first]), items)
+
+
+def _rule(training: CPUTraining) -> Rule:
+    settings = training.settings
+    sharpness = 1 / settings.temperature if settings.temperature else 0.0
+    items = int((training.problem.drawn | (training.events.times > 0)).sum())
+    return Rule(
+        LOSSES.index(settings.loss), settings.n_negatives, np.float32(sharpness), items,
+        (settings.own_share, settings.own_share + settings.impression_share),
+    )
+
+
+def _sampler(training: CPUTraining, layout: Layout, copy: int, column: int) -> Sampler:
+    """The negatives of an item block, as seen with a cell's copy of the shared tables."""
+    kind, partition, tables = training.settings.negative_sampler, layout.partition, training.tables
+    sampler = layout.samplers[column]
+    if kind == "batch":
+        sampler = sampler._replace(other=strata.batch(partition, copy, column))
+    if kind == "adaptive":
+        block = slice(partition.item_edge[column], partition.item_edge[column + 1])
+        k = training.factors
+        vectors, constants = tables.items[block, :k], tables.item_bias[block]
+        if training.features:
+            rows = training.problem.item_rows.take(partition.item_at[block])
+            shared = training.features[copy]
+            vectors, constants = item_sides(
+                vectors, constants, rows, shared.table[:, :k], shared.bias
+            )
+        sampler = ordering(vectors, constants, training.settings)
+    shown = layout.impressions
+    return sampler._replace(impression_start=shown.start, impression_item=shown.column)
+
+
+def step_of(settings: Settings, rate: float) -> Step:
+    """Step lengths and shrinking of the id tables at a learning rate."""
+    user, item = rate * settings.user_rate, rate * settings.item_rate
+    bias = item if settings.has_bias else 0.0
+    return Step(*(np.float32(x) for x in (
+        user, item, bias, 1 - user * settings.user, 1 - item * settings.positive,
+        1 - item * settings.negative, 1 - bias * settings.bias,
+    )))
+
+
+def _query(training: CPUTraining, layout: Layout, copy: int) -> Query | None:
+    if not training.query:
+        return None
+    return Query(training.query[copy], layout.situation, layout.contexts, layout.partition.user_at,
+                 training.problem.user_rows)
+
+
+def _attributes(training: CPUTraining, layout: Layout, copy: int) -> Attributes | None:
+    if not training.features:
+        return None
+    bias_share = np.float32(training.settings.has_bias)
+    item_at, rows = layout.partition.item_at, training.problem.item_rows
+    return Attributes(training.features[copy], item_at, rows, bias_share)

@@ -1,0 +1,218 @@
+"""The steps of one cell in order, with their negatives drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fmpair.arrays import Rows
+from fmpair.engine.contract import Parameters, Problem, Settings
+from fmpair.engine.reference.objective import Choice, item_side, loss, query_side
+from fmpair.engine.strata import partition as strata
+from fmpair.engine.strata import sampling
+from fmpair.rng import GOLDEN, MASK, mixed, stream
+
+TRIES = 32
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The cell of a user block and an item block of a partition."""
+
+    problem: Problem
+    settings: Settings
+    events: strata.Events
+    partition: strata.Partition
+    user_block: int
+    item_block: int
+
+    @property
+    def number(self) -> int:
+        return self.user_block * self.partition.blocks + self.item_block
+
+    @property
+    def runs(self) -> tuple[int, int]:
+        first, last = self.partition.cell[self.number : self.number + 2]
+        return int(first), int(last)
+
+    @property
+    def edges(self) -> tuple[int, int]:
+        """The first position of the item block, and the one after its last."""
+        edge, end = self.partition.item_edge[self.item_block : self.item_block + 2]
+        return int(edge), int(end)
+
+    @property
+    def items(self) -> np.ndarray:
+        return self.partition.item_at[slice(*self.edges)]
+
+    @property
+    def batch(self) -> np.ndarray:
+        """The items of the cell's events, by number in the block."""
+        return strata.batch(self.partition, self.user_block, self.item_block)
+
+
+def choices(cell: Cell, epoch: int, tables: Parameters) -> Iterator[Choice]:
+    """The steps of a cell in order, with their negatives drawn; tables: the cell's own."""
+    partition, settings, problem = cell.partition, cell.settings, cell.problem
+    (first, last), (edge, end) = cell.runs, cell.edges
+    visits = strata.visits(settings.positives, problem, cell.events, settings.seed, epoch)
+    if first == last or edge == end:
+        return
+    draws = Draws(cell, stream(settings.seed, epoch, cell.number))
+    impressions_by_run = _impressions(cell)
+    offset = (draws.next() >> 32) * (last - first) >> 32
+    events = int(partition.run_start[last] - partition.run_start[first])
+    fresh = set(sampling.pieces(last - first, events, end - edge)[:-1].tolist())
+    for r in range(last - first):
+        if r in fresh:
+            draws.order(tables)
+        run = first + (r + offset) % (last - first)
+        slots = range(int(partition.run_start[run]), int(partition.run_start[run + 1]))
+        mine = list(dict.fromkeys(int(partition.item[e]) - edge for e in slots))
+        impressions = [place - edge for place in impressions_by_run.get(run, ())]
+        user = int(partition.user_at[partition.run_user[run]])
+        for e in slots if len(mine) < end - edge else ():
+            event = int(partition.event[e])
+            for _ in range(int(visits[event]) if len(visits) else 1):
+                item = int(partition.item_at[partition.item[e]])
+                weight = float(problem.weight[event])
+                choice = choice_of(problem, user, (item,), int(problem.situation[event]), weight)
+                yield draws.negatives(tables, draws.corrected(choice), mine, impressions)
+
+
+def choice_of(
+    problem: Problem, user: int, items: tuple[int, ...], situation: int, weight: float
+) -> Choice:
+    """A step on the given items, the positive first."""
+    profile, context = row(problem.user_rows, user), row(problem.contexts, situation)
+    query = (np.append(profile[0], context[0]), np.append(profile[1], context[1]))
+    return Choice(user, items, query, tuple(row(problem.item_rows, i) for i in items), weight)
+
+
+def row(rows: Rows, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """(columns, values) of one row."""
+    entries = slice(rows.start[number], rows.start[number + 1])
+    return rows.column[entries], rows.value[entries].astype(np.float64)
+
+
+def _impressions(cell: Cell) -> dict[int, list[int]]:
+    """By run the positions of items that its user was shown and did not choose."""
+    found: dict[int, list[int]] = {}
+    rows = strata.impressions_by_run(cell.partition, cell.problem.impressions)
+    for run, place in zip(rows.owner, rows.column) if len(rows.start) else ():
+        found.setdefault(int(run), []).append(int(place))
+    return found
+
+
+class Draws:
+    """A cell's stream of random numbers, and the candidates it draws; items: those of its block."""
+
+    def __init__(self, cell: Cell, state: int):
+        self.state, self.problem, self.settings = state, cell.problem, cell.settings
+        self.items, self.times, self.batch = cell.items, cell.events.times, cell.batch
+        weight = self.times[self.items] ** self.settings.popularity_power
+        self.accept, self.other = sampling.alias_table(weight)
+        self.ordered = sampling.Sampler()
+
+    def next(self) -> int:
+        self.state = (self.state + GOLDEN) & MASK
+        return mixed(self.state)
+
+    def order(self, tables: Parameters) -> None:
+        """Adaptive: order the items anew by every factor."""
+        sides = [item_side(tables, i, row(self.problem.item_rows, i)) for i in self.items]
+        vectors, constants = np.array([p for p, _ in sides]), np.array([b for _, b in sides])
+        self.ordered = sampling.ordering(vectors, constants, self.settings)
+
+    def negatives(
+        self, tables: Parameters, choice: Choice, mine: list[int], impressions: list[int]
+    ) -> Choice:
+        """The choice with its candidates: distinct and unseen, or for WARP the first too good.
+
+        mine, impressions: the user's items, and those shown to the user; this shuffles both.
+        """
+        taken = set(mine)
+        settings, q = self.settings, query_side(tables, choice)
+        if settings.loss != "warp":
+            known = self.known(choice, mine, impressions)
+            for j in known:
+                choice = self.extended(choice, j)
+            used, more = taken | set(known), settings.n_negatives - len(known)
+            for _ in range(min(more, len(self.items) - len(used))):
+                j = self.unseen(used, q)
+                used.add(j)
+                choice = self.extended(choice, j)
+            return choice
+        everything = np.union1d(np.flatnonzero(self.problem.drawn), self.problem.item).size
+        for tries, draw in enumerate([self.next() for _ in range(settings.n_negatives)], 1):
+            j = self.pick(draw, q)
+            tried = self.extended(choice, j)
+            if loss(tables, tried, settings) > 0 and j not in taken:
+                rank = (everything - 1) // tries
+                return replace(tried, warp_weight=math.log1p(rank) / math.log1p(everything - 1))
+        return choice
+
+    def known(self, choice: Choice, mine: list[int], impressions: list[int]) -> list[int]:
+        """Candidates among the user's other items and those shown, where the settings ask so."""
+        settings, most = self.settings, self.settings.n_negatives
+        shares = settings.own_share + settings.impression_share
+        if not shares:
+            return []
+        chance = (self.next() >> 32) / 2**32  # rounds both up or down
+        own = int(most * settings.own_share + chance)
+        found = self.some(mine, own) + self.some(impressions, int(most * shares + chance) - own)
+        return [j for j in found if self.items[j] != choice.i]
+
+    def some(self, listed: list[int], wanted: int) -> list[int]:
+        """So many of the listed, or all; the list is shuffled."""
+        for n in range(min(wanted, len(listed))):
+            place = n + ((self.next() >> 32) * (len(listed) - n) >> 32)
+            listed[n], listed[place] = listed[place], listed[n]
+        return listed[:wanted]
+
+    def extended(self, choice: Choice, j: int) -> Choice:
+        item = int(self.items[j])
+        side = row(self.problem.item_rows, item)
+        longer = replace(choice, items=(*choice.items, item), sides=(*choice.sides, side))
+        return self.corrected(longer)
+
+    def corrected(self, choice: Choice) -> Choice:
+        """The choice with what is taken off the scores, where the settings ask so."""
+        if not self.settings.logq_correction:
+            return choice
+        off = sampling.log_chances(self.times[list(choice.items)], self.settings)
+        return replace(choice, off=tuple(off.tolist()))
+
+    def unseen(self, taken: set[int], q: np.ndarray) -> int:
+        """A number not taken: tried at random, then the next free one."""
+        for _ in range(TRIES):
+            draw = self.next()
+            halves = (draw, draw << 32) if self.settings.negative_sampler == "uniform" else (draw,)
+            for half in halves:
+                j = self.pick(half & MASK, q)
+                if j not in taken:
+                    return j
+        while j in taken:
+            j = (j + 1) % len(self.items)
+        return j
+
+    def pick(self, draw: int, q: np.ndarray) -> int:
+        """One item of the block from a draw of 64 bits, seen or not."""
+        upper, lower, count = draw >> 32, draw & 0xFFFFFFFF, len(self.items)
+        slot = upper * count >> 32
+        if self.settings.negative_sampler == "uniform":
+            return slot
+        if self.settings.negative_sampler == "batch":
+            return int(self.batch[upper * len(self.batch) >> 32])
+        if self.settings.negative_sampler == "popularity":
+            return slot if lower <= self.accept[slot] else int(self.other[slot])
+        assert self.ordered.order is not None
+        chances = np.cumsum(np.abs(np.append(q, 1.0)) * self.ordered.spread)
+        factor = min(int((chances <= upper / 2**32 * chances[-1]).sum()), len(q))
+        mean, inside = self.ordered.depth
+        rank = min(int(-mean * math.log(1 - lower / 2**32 * inside)), count - 1)
+        liked = factor == len(q) or q[factor] > 0
+        return int(self.ordered.order[factor][-1 - rank if liked else rank])

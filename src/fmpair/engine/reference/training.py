@@ -1,0 +1,149 @@
+"""The reference engine: plain NumPy, one step at a time. It defines what all engines learn.
+
+Same plan, same draws, same updates as the fast engines, in original numbering and without a thought
+for speed. What a step makes small, and its gradients, stand in `objective.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
+from fmpair.engine.reference.draws import Cell, choice_of, choices
+from fmpair.engine.reference.objective import loss
+from fmpair.engine.reference.step import take_step
+from fmpair.engine.strata import partition as strata
+from fmpair.engine.strata.accumulators import Accumulators, first_accumulators
+from fmpair.engine.strata.regularisation import centre, field_l2, item_rates, query_rates
+
+
+def begin(problem: Problem, parameters: Parameters, settings: Settings) -> ReferenceTraining:
+    """Training that starts from the given parameters."""
+    return ReferenceTraining(strata.with_unchosen(problem), parameters, settings)
+
+
+class ReferenceTraining:
+    """Training under way, all of it by the problem's own numbers.
+
+    settled: the settings with the regularisation of fields as it stands in this epoch.
+    """
+
+    def __init__(self, problem: Problem, parameters: Parameters, settings: Settings):
+        self.problem, self.settings, self.settled = problem, settings, settings
+        self.events = strata.by_user(problem, numbered=True)
+        self.tables = Parameters(*(np.array(table, np.float64) for table in parameters))
+        self.accumulators: Accumulators | None = None
+        if settings.optimizer == "adagrad":
+            self.accumulators = first_accumulators(self.tables, settings, np.float64)
+        self.partition: strata.Partition | None = None
+        self.feature_rates = {
+            "query": query_rates(problem.query_groups, problem.contexts, problem.user_rows),
+            "features": item_rates(problem.item_groups, problem.item_rows),
+        }
+
+    def epoch(self, number: int, rate: float) -> float:
+        """One epoch (counted from 1) at a learning rate; the mean loss of its steps."""
+        blocks = self.settings.blocks
+        if self.partition is None or (number - 1) % self.settings.partition_every == 0:
+            self.partition = strata.partition(self.events, blocks, self.settings.seed, number)
+        self.settled = self._settled()
+        losses: list[float] = []
+        for turn in range(blocks):
+            copies, accumulators = [], []
+            moves: list[tuple[np.ndarray, np.ndarray]] = []
+            for t in range(blocks):
+                cell = self.cell(t, (t + turn) % blocks)
+                own, own_accumulators = _own_copy(self.tables), _own_copy(self.accumulators)
+                losses += self._run(cell, number, rate, own, own_accumulators, moves)
+                copies.append(own)
+                accumulators.append(own_accumulators)
+            _merge(self.tables, copies, moves)
+            if self.accumulators:
+                _merge(self.accumulators, accumulators, moves)
+        self._centre()
+        return float(np.mean(losses)) if losses else 0.0
+
+    def cell(self, user_block: int, item_block: int) -> Cell:
+        """A cell of the partition at hand."""
+        assert self.partition is not None
+        plan = (self.problem, self.settings, self.events, self.partition)
+        return Cell(*plan, user_block, item_block)
+
+    def learn_pairs(self, pairs: Pairs, rate: float) -> float:
+        """A BPR step on each pair, in their order, after an epoch at that rate; the mean loss."""
+        settings = self.settled._replace(loss="bpr", optimizer="sgd", l2_scale=None)
+        losses = []
+        for user, better, worse, situation, weight in zip(*pairs):
+            items = (int(better), int(worse))
+            choice = choice_of(self.problem, int(user), items, int(situation), float(weight))
+            losses.append(loss(self.tables, choice, settings))
+            take_step(self.tables, choice, settings, rate, self.feature_rates)
+        self._centre()
+        return float(np.mean(losses)) if losses else 0.0
+
+    def largest(self) -> float:
+        """The largest number of all tables. NaN counts."""
+        tables = (*self.tables[:3], self.tables.query, self.tables.features)
+        return float(np.max([np.abs(table).max() for table in tables if table.size]))
+
+    def snapshot(self) -> Parameters:
+        """The parameters as they are now."""
+        return Parameters(*(table.astype(np.float32) for table in self.tables))
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def _run(
+        self, cell: Cell, epoch: int, rate: float, own: Parameters, accumulators: Any, moves: list
+    ) -> list[float]:
+        """The losses of a cell's steps, which change its own tables; how often each row moved."""
+        moved = (np.zeros(len(own.query)), np.zeros(len(own.features)))
+        moves.append(moved)
+        losses = []
+        for choice in choices(cell, epoch, own):
+            losses.append(choice.warp_weight * loss(own, choice, self.settled))
+            if len(choice.items) == 1:  # WARP found nothing to mend
+                continue
+            take_step(own, choice, self.settled, rate, self.feature_rates, accumulators)
+            moved[0][choice.query[0]] += 1
+            moved[1][np.unique(np.concatenate([side[0] for side in choice.sides]))] += 1
+        return losses
+
+    def _settled(self) -> Settings:
+        """The settings with the regularisation of adaptive fields settled for an epoch."""
+        own, tables, problem = self.settings, self.tables, self.problem
+        query = (own.query, own.query_threshold, own.strongest, tables.query)
+        features = (own.features, own.feature_threshold, own.strongest, tables.features)
+        return own._replace(
+            query=field_l2(*query, problem.query_groups),
+            features=field_l2(*features, problem.item_groups),
+        )
+
+    def _centre(self) -> None:
+        if self.problem.has_query_features:
+            centre(self.tables.query, self.problem.query_groups)
+
+
+def _own_copy(tables: Any) -> Any:
+    """Parameters or accumulators (or None) with copies of the shared tables, for one cell."""
+    if tables is None:
+        return None
+    shared = {"query", "features", "feature_bias"} & set(tables._fields)
+    return tables._replace(**{name: getattr(tables, name).copy() for name in shared})
+
+
+def _merge(tables: Any, copies: list, moves: list[tuple]) -> None:
+    """Shared rows become the mean of the cells' copies, weighted by how often each moved them.
+
+    tables, copies: Parameters, or the accumulators of their rows.
+    """
+    for names, side in ((("query",), 0), (("features", "feature_bias"), 1)):
+        times = np.stack([moved[side] for moved in moves])
+        touched = times.any(axis=0)
+        share = times[:, touched] / times[:, touched].sum(axis=0)
+        for name in set(names) & set(tables._fields):
+            stack = np.stack([getattr(copy, name)[touched] for copy in copies])
+            weight = share.reshape(share.shape + (1,) * (stack.ndim - 2))
+            getattr(tables, name)[touched] = (weight * stack).sum(axis=0)

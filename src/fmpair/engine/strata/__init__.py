@@ -1,0 +1,1 @@
+"""The strata plan and all that engines share: sampling tables, regularisation, accumulators."""

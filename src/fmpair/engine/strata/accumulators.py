@@ -1,0 +1,37 @@
+"""AdaGrad's accumulators: per row, how much its gradients have moved it so far."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fmpair.engine.contract import Parameters, Settings
+
+FIRST = 0.1  # where accumulators begin
+
+
+class Accumulators(NamedTuple):
+    """Per row, the sum of the mean squares of its gradients. query, features: a cell's own copy.
+
+    mean: 1 / factors, what a sum of squares is multiplied by; bias: 1 where biases are learned,
+    else 0.
+    """
+
+    users: np.ndarray
+    items: np.ndarray
+    query: np.ndarray
+    features: np.ndarray
+    mean: np.floating
+    bias: np.floating
+
+
+def first_accumulators(
+    tables: Parameters, settings: Settings, kind: type = np.float32
+) -> Accumulators:
+    """The accumulators of all rows before the first step."""
+    rows = (tables.users, tables.items, tables.query, tables.features)
+    mean = kind(1 / tables.users.shape[1])
+    return Accumulators(
+        *(np.full(len(r), FIRST, kind) for r in rows), mean, kind(settings.has_bias)
+    )

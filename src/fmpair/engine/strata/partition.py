@@ -1,0 +1,341 @@
+"""The strata plan: which events run side by side without sharing a user or an item.
+
+Users and items fall into B blocks each, an event into one of B x B cells. Round r runs the cells
+(t, (t + r) mod B). Inside a cell the events stand in runs, one run per user, so that all of a
+user's positives of the item block stand together: negatives are verified against them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from fmpair.arrays import Rows, group_rows, starts, tally
+from fmpair.engine.contract import Problem
+from fmpair.jit import kernel
+from fmpair.rng import STEP, high, low, scramble, stream
+
+CACHE_BYTES = 512 * 1024  # the item rows of one block should fit a core's cache, with room to spare
+LEAST_ITEMS = 64  # a block must leave a choice of negatives
+LEAST_EVENTS = 16_000  # a cell must outweigh the cost of starting it
+LEAST_RUN = 2  # events of a user in a cell, on average, beyond the first blocks
+FIRST_BLOCKS, MOST_BLOCKS = 8, 64
+NO_IMPRESSIONS = Rows(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+
+
+class Events(NamedTuple):
+    """The events of a problem, user by user. start: int64 [users + 1]; item, event: int32.
+
+    times: int64 [items], how often each item occurs; drawn: bool [items], those that may be drawn
+    as negatives.
+    """
+
+    start: np.ndarray
+    item: np.ndarray
+    event: np.ndarray
+    times: np.ndarray
+    drawn: np.ndarray
+
+
+class Order(NamedTuple):
+    """The user and the item at each position of partitioned tables: int32 [users], [items]."""
+
+    user_at: np.ndarray
+    item_at: np.ndarray
+
+
+class Partition(NamedTuple):
+    """One partition of users and items into blocks; a position counts through the blocks.
+
+    user_at, item_at: the user or item at a position; those without events come last.
+    item_edge: int64 [B + 1], the positions where item blocks begin.
+    cell: int64 [B * B + 1], the runs of cell (user block * B + item block).
+    run_user: int32 [runs], run_start: int32 [runs + 1]: a run's user position and events.
+    item, event: int32 [events]: item position and original number (or empty) of each event.
+    """
+
+    user_at: np.ndarray
+    item_at: np.ndarray
+    item_edge: np.ndarray
+    cell: np.ndarray
+    run_user: np.ndarray
+    run_start: np.ndarray
+    item: np.ndarray
+    event: np.ndarray
+
+    @property
+    def blocks(self) -> int:
+        return len(self.item_edge) - 1
+
+
+def choose_blocks(users: int, items: int, events: int, factors: int) -> int:
+    """B for a problem's size: a power of two, never a matter of the number of threads."""
+    wanted = 1
+    while (
+        wanted < MOST_BLOCKS
+        and min(items, users) // (2 * wanted) >= LEAST_ITEMS
+        and events // (4 * wanted * wanted) >= LEAST_EVENTS
+        and (
+            wanted < FIRST_BLOCKS
+            or (
+                items * factors * 4 // wanted > CACHE_BYTES
+                and events // (2 * wanted * users) >= LEAST_RUN
+            )
+        )
+    ):
+        wanted *= 2
+    return wanted
+
+
+def by_user(problem: Problem, numbered: bool) -> Events:
+    """The events user by user, a user's in their own order; numbered: with the number of each."""
+    start = starts(tally(problem.user, problem.users))
+    times = tally(problem.item, problem.items)
+    item = np.empty_like(problem.item)
+    event = np.empty(len(item) if numbered else 0, np.int32)
+    _sort(problem.user, problem.item, start[:-1].copy(), item, event)
+    return Events(start, item, event, times, problem.drawn)
+
+
+@kernel
+def _sort(users, items, slot, item, event):
+    """Counting sort by user."""
+    for e in range(len(users)):
+        place = slot[users[e]]
+        slot[users[e]] += 1
+        item[place] = items[e]
+        if len(event):
+            event[place] = e
+
+
+def distinct(start: np.ndarray, item: np.ndarray) -> Rows:
+    """Per user the distinct items, sorted, each with its number of times. Sorts `item` in place."""
+    found = np.zeros(len(start) - 1, np.int64)
+    _sort_rows(start, item, found)
+    rows = Rows(starts(found), np.empty(found.sum(), np.int32), np.zeros(found.sum(), np.float32))
+    _gather_distinct(start, item, rows)
+    return rows
+
+
+@kernel
+def _sort_rows(start, item, found):
+    """Sort each user's items (Shell's way: quick to compile); found: how many distinct ones."""
+    for user in range(len(found)):
+        first, end = start[user], start[user + 1]
+        gap = 1
+        while 3 * gap < end - first:
+            gap = 3 * gap + 1
+        while gap > 0:
+            for n in range(first + gap, end):
+                value, place = item[n], n
+                while place >= first + gap and item[place - gap] > value:
+                    item[place] = item[place - gap]
+                    place -= gap
+                item[place] = value
+            gap //= 3
+        for n in range(first, end):
+            found[user] += n == first or item[n] != item[n - 1]
+
+
+@kernel
+def _gather_distinct(start, item, rows):
+    place = -1
+    for user in range(len(start) - 1):
+        for n in range(start[user], start[user + 1]):
+            if n == start[user] or item[n] != item[n - 1]:
+                place += 1
+                rows.column[place] = item[n]
+            rows.value[place] += 1
+
+
+def partition(
+    events: Events, blocks: int, seed: int, number: int, each: Callable[..., Iterable] = map
+) -> Partition:
+    """The number-th partition: a pure function of seed and number. each: a map, as of threads."""
+    rng = np.random.default_rng([seed, 2, number])
+    activity = np.diff(events.start)
+    user_at, user_block = _blocks_of(activity, activity > 0, blocks, rng)
+    item_at, item_block = _blocks_of(events.times, events.drawn | (events.times > 0), blocks, rng)
+    position = places(item_at)
+    item_edge = np.searchsorted(item_block[item_at], np.arange(blocks + 1))
+    user_edge = np.searchsorted(user_block[user_at], np.arange(blocks + 1))
+    counts = np.zeros((2, blocks * blocks), np.int64)
+
+    def count(block: int) -> None:
+        span = user_at[user_edge[block] : user_edge[block + 1]]
+        _count(events, span, block * blocks, item_block, counts)
+
+    list(each(count, range(blocks)))
+    cell, first = starts(counts[0]), starts(counts[1])
+    run_user, run_start = np.empty(cell[-1], np.int32), np.empty(cell[-1] + 1, np.int32)
+    run_start[-1] = first[-1]
+    item, event = np.empty(first[-1], np.int32), np.empty(len(events.event), np.int32)
+    run, slot = cell[:-1].copy(), first[:-1].copy()
+
+    def place(block: int) -> None:
+        span = user_at[user_edge[block] : user_edge[block + 1]]
+        _place(
+            events,
+            span,
+            user_edge[block],
+            block * blocks,
+            item_block,
+            position,
+            run,
+            slot,
+            run_user,
+            run_start,
+            item,
+            event,
+        )
+
+    list(each(place, range(blocks)))
+    return Partition(user_at, item_at, item_edge, cell, run_user, run_start, item, event)
+
+
+def places(at: np.ndarray) -> np.ndarray:
+    """The position of each id, given the id at each position."""
+    place = np.empty_like(at)
+    place[at] = np.arange(len(at), dtype=at.dtype)
+    return place
+
+
+def batch(partition: Partition, user_block: int, item_block: int) -> np.ndarray:
+    """int32: the item of every event of a cell, counted from the block's first."""
+    first, end = partition.run_start[
+        partition.cell[user_block * partition.blocks + item_block :][:2]
+    ]
+    return partition.item[first:end] - np.int32(partition.item_edge[item_block])
+
+
+def with_unchosen(problem: Problem) -> Problem:
+    """The problem without shown items that their users have an event with."""
+    if problem.impressions is None:
+        return problem
+    impressions, owner = problem.impressions, problem.impressions.owner
+    chosen = np.isin(
+        (owner << 32) | impressions.column, (problem.user.astype(int) << 32) | problem.item
+    )
+    kept = group_rows(owner[~chosen], impressions.column[~chosen], impressions.size)
+    return problem._replace(impressions=kept)
+
+
+def impressions_by_run(partition: Partition, impressions: Rows | None) -> Rows:
+    """Per run the positions of the items its user was shown, of the run's block, ascending.
+
+    impressions: rows of users. Without rows at all where nothing is known.
+    """
+    if impressions is None:
+        return NO_IMPRESSIONS
+    position = places(partition.item_at)[impressions.column]
+    block = np.searchsorted(partition.item_edge, position, side="right") - 1
+    blocks = np.repeat(np.arange(partition.blocks**2) % partition.blocks, np.diff(partition.cell))
+    key = partition.run_user.astype(np.int64) * partition.blocks + blocks
+    wanted = (
+        places(partition.user_at)[impressions.owner].astype(np.int64) * partition.blocks + block
+    )
+    order = np.argsort(key)
+    run = order[np.minimum(np.searchsorted(key, wanted, sorter=order), len(key) - 1)]
+    found = (block < partition.blocks) & (key[run] == wanted)
+    return group_rows(run[found], position[found], len(key))
+
+
+def _blocks_of(
+    times: np.ndarray, active: np.ndarray, blocks: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """(ids in order of blocks int32, block of each id int16): blocks alike in size and in times.
+
+    Ids that are not active come last, in block B.
+    """
+    # the fractions break ties at random; one sort of one key is much quicker than a lexsort
+    ranked = np.argsort(np.where(active, rng.random(len(times)) - times, np.inf))
+    count = int(active.sum())
+    rows = -(-count // blocks)
+    shuffled = rng.permuted(np.tile(np.arange(blocks, dtype=np.int16), (rows, 1)), axis=1)
+    block = np.full(len(times), blocks, np.int16)
+    block[ranked[:count]] = shuffled.ravel()[:count]
+    return np.argsort(block + rng.random(len(times))).astype(np.int32), block
+
+
+@kernel
+def _count(events, users, first_cell, item_block, counts):
+    """counts[0]: runs, counts[1]: events of each cell, for the users of one block."""
+    last = np.full(counts.shape[1], -1, np.int64)
+    for p in range(len(users)):
+        for e in range(events.start[users[p]], events.start[users[p] + 1]):
+            cell = first_cell + item_block[events.item[e]]
+            counts[1, cell] += 1
+            if last[cell] != p:
+                last[cell] = p
+                counts[0, cell] += 1
+
+
+@kernel
+def _place(
+    events,
+    users,
+    first_user,
+    first_cell,
+    item_block,
+    position,
+    run,
+    slot,
+    run_user,
+    run_start,
+    item,
+    event,
+):
+    """Write the events of a block's users into their cells, opening a run for each user."""
+    last = np.full(len(run), -1, np.int64)
+    for p in range(len(users)):
+        for e in range(events.start[users[p]], events.start[users[p] + 1]):
+            cell = first_cell + item_block[events.item[e]]
+            if last[cell] != p:
+                last[cell] = p
+                run_user[run[cell]] = first_user + p
+                run_start[run[cell]] = slot[cell]
+                run[cell] += 1
+            item[slot[cell]] = position[events.item[e]]
+            if len(event):
+                event[slot[cell]] = events.event[e]
+            slot[cell] += 1
+
+
+def visits(kind: str, problem: Problem, events: Events, seed: int, epoch: int) -> np.ndarray:
+    """How often each event is learned from in an epoch: uint32 [events], empty for once each."""
+    learned = ~problem.known
+    if kind == "permutation":
+        return np.zeros(0, np.uint32) if learned.all() else learned.astype(np.uint32)
+    out = np.zeros(len(problem.user), np.uint32)
+    count = int(learned.sum())
+    state = np.uint64(stream(seed, 3, epoch))
+    if kind == "bootstrap":
+        _draw_events(np.flatnonzero(learned), count, state, out)
+        return out
+    event = events.event[learned[events.event]]
+    start = starts(np.bincount(problem.user[learned], minlength=problem.users))
+    _draw_users(np.flatnonzero(np.diff(start)), start, event, count, state, out)
+    return out
+
+
+@kernel
+def _draw_events(learned, count, state, out):
+    """Each draw: an event, uniformly."""
+    size = np.uint64(len(learned))
+    for _ in range(count):
+        state += STEP
+        out[learned[high(scramble(state), size)]] += 1
+
+
+@kernel
+def _draw_users(users, start, event, count, state, out):
+    """Each draw: a user uniformly, then one of the user's events uniformly."""
+    size = np.uint64(len(users))
+    for _ in range(count):
+        state += STEP
+        draw = scramble(state)
+        user = users[high(draw, size)]
+        first = start[user]
+        out[event[first + low(draw, np.uint64(start[user + 1] - first))]] += 1

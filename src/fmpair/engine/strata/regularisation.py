@@ -1,0 +1,63 @@
+"""How fields are regularised: L2 by strength, means of zero, step lengths by size of value."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fmpair.arrays import Rows
+from fmpair.engine.contract import Groups
+
+WEAKEST = 0.01
+
+
+def field_l2(
+    fixed: np.ndarray, threshold: np.ndarray, strongest: float, table: np.ndarray, groups: Groups
+) -> np.ndarray:
+    """float32 [rows]: `fixed`, or where there is a threshold, threshold / strength of the field.
+
+    The strength is the root mean square of the norms of a field's vectors. The gradient of
+    threshold / strength * vector has the same length at any strength: a field whose events do not
+    outweigh the threshold falls back to zero, one that does is hardly regularised (a group lasso).
+    strongest: the upper bound.
+    """
+    if not (threshold > 0).any():
+        return fixed
+    squares = (table.astype(np.float64) ** 2).sum(axis=1) * groups.share
+    strength = np.sqrt(np.bincount(groups.field, weights=squares))[groups.field]
+    adapted = np.clip(threshold / np.maximum(strength, 1e-9), WEAKEST, strongest)
+    return np.where(threshold > 0, adapted, fixed).astype(np.float32)
+
+
+def centre(table: np.ndarray, groups: Groups) -> None:
+    """Take from every row of a centred field the field's mean, weighted by share."""
+    rows = np.flatnonzero(groups.centred)
+    if len(rows):
+        field = groups.field[rows]
+        means = np.zeros((field.max() + 1, table.shape[1]), np.float64)
+        np.add.at(means, field, groups.share[rows, None] * table[rows].astype(np.float64))
+        table[rows] -= means[field].astype(table.dtype)
+
+
+def query_rates(groups: Groups, *parts: Rows) -> np.ndarray:
+    """float32 [features]: step length of each query feature as a share of an id's.
+
+    A step on a feature of value x moves the score by x squared times its length, so a feature
+    whose values reach beyond 1 takes steps as much shorter. And a value that n users share moves
+    n times as often as a user does, and may follow whoever is at work and forget the others: its
+    steps are divided by n to the power of the field's `sharing`.
+    """
+    largest = np.ones(len(groups.owners))
+    for rows in parts:
+        np.maximum.at(largest, rows.column, rows.value**2)
+    return (1 / (largest * np.maximum(groups.owners, 1) ** groups.sharing)).astype(np.float32)
+
+
+def item_rates(groups: Groups, rows: Rows) -> np.ndarray:
+    """The same for item features, by what all features of an item move together.
+
+    On the item side vectors also pull at each other, so that many at full length would run away.
+    """
+    together = np.bincount(rows.owner, rows.value**2, rows.size)
+    largest = np.ones(len(groups.owners))
+    np.maximum.at(largest, rows.column, together[rows.owner])
+    return (1 / (largest * np.maximum(groups.owners, 1) ** groups.sharing)).astype(np.float32)

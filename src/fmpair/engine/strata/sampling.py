@@ -1,0 +1,124 @@
+"""Where negatives come from, as arrays: what every engine draws from inside a block of items.
+
+Popularity draws from an alias table, batch an event of the cell. Adaptive (Rendle and Freudenthaler
+2014) draws a factor that matters to the query, and an item that stands high by that factor: one the
+query now likes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fmpair.arrays import Rows
+from fmpair.engine.contract import Settings
+from fmpair.engine.strata.partition import Partition
+from fmpair.jit import kernel
+
+
+class Sampler(NamedTuple):
+    """The negatives of one block; all None: uniform.
+
+    accept: uint32, other: int32 [items]: an alias table; other alone: the items of a cell's events,
+    one of which is drawn. order: int32 [factors + 1, items], the items by each factor, lowest
+    first, the last by their constants; spread: float32 [factors + 1], standard deviations.
+    depth: (mean rank, share of ranks inside the block). log_chance: float32 [items], logarithms of
+    how often each is drawn, up to a constant, where scores are corrected by them; else empty.
+    impression_start, impression_item: see
+    partition.impressions_by_run; empty where none are drawn.
+    """
+
+    accept: np.ndarray | None = None
+    other: np.ndarray | None = None
+    order: np.ndarray | None = None
+    spread: np.ndarray | None = None
+    depth: tuple[float, float] = (1.0, 1.0)
+    log_chance: np.ndarray = np.zeros(0, np.float32)
+    impression_start: np.ndarray = np.zeros(0, np.int64)
+    impression_item: np.ndarray = np.zeros(0, np.int32)
+
+
+def alias_table(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(accept uint32, other int32) [items]: shrink slot n where half a draw is below accept[n]."""
+    size = len(weight)
+    accept, other = np.full(size, 2**32 - 1, np.uint32), np.arange(size, dtype=np.int32)
+    if weight.max(initial=0) > 0:
+        share = weight / weight.max()  # a mean of the tiniest numbers would be zero
+        _fill_alias(share / share.mean(), accept, other)
+    return accept, other
+
+
+def samplers(partition: Partition, times: np.ndarray, settings: Settings) -> list[Sampler]:
+    """The sampler of every item block as it stands until the next partition; times: [items]."""
+    found, edges = [], partition.item_edge
+    for a, b in zip(edges[:-1], edges[1:]):
+        own, sampler = times[partition.item_at[a:b]], Sampler()
+        if settings.negative_sampler == "popularity":
+            sampler = Sampler(*alias_table(own**settings.drawn_power))
+        if settings.logq_correction:
+            sampler = sampler._replace(log_chance=log_chances(own, settings))
+        found.append(sampler)
+    return found
+
+
+def log_chances(times: np.ndarray, settings: Settings) -> np.ndarray:
+    """Logarithms of how often items with so many events are drawn, up to a constant: float32."""
+    return (settings.drawn_power * np.log(np.maximum(times, 1))).astype(np.float32)
+
+
+@kernel
+def _fill_alias(share, accept, other):
+    """Vose's way: slots that are short are filled up by one that has more than it needs."""
+    short, long = np.empty(len(share), np.int64), np.empty(len(share), np.int64)
+    shorts, longs = 0, 0
+    for n in range(len(share)):
+        if share[n] < 1:
+            short[shorts] = n
+            shorts += 1
+        else:
+            long[longs] = n
+            longs += 1
+    while shorts > 0 and longs > 0:
+        shorts -= 1
+        low_one, high_one = short[shorts], long[longs - 1]
+        accept[low_one] = np.uint32(share[low_one] * 4294967295.0)
+        other[low_one] = high_one
+        share[high_one] -= 1 - share[low_one]
+        if share[high_one] < 1:
+            longs -= 1
+            short[shorts] = high_one
+            shorts += 1
+
+
+def ordering(vectors: np.ndarray, constants: np.ndarray, settings: Settings) -> Sampler:
+    """A block's items by each factor and by their constants, as they are now."""
+    if settings.temperature:
+        lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
+        vectors, constants = vectors / np.maximum(lengths, 1e-6), np.zeros_like(constants)
+    table = np.vstack([vectors.T, constants[None]])
+    order = np.argsort(table, axis=1).astype(np.int32)
+    mean = max(settings.rank_share * len(constants), 1e-9)
+    depth = (mean, -math.expm1(-len(constants) / mean))
+    return Sampler(order=order, spread=table.std(axis=1).astype(np.float32), depth=depth)
+
+
+def item_sides(
+    items: np.ndarray, bias: np.ndarray, rows: Rows, table: np.ndarray, table_bias: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(vectors [items, factors], constants [items]) of items with the attributes `rows`."""
+    vectors = items + rows.dot(table)
+    squares = (table * table).sum(axis=1, keepdims=True)
+    alone = (items * items).sum(axis=1) + rows._replace(value=rows.value**2).dot(squares)[:, 0]
+    pairs = 0.5 * ((vectors * vectors).sum(axis=1) - alone)
+    return vectors, bias + rows.dot(table_bias[:, None])[:, 0] + pairs
+
+
+def pieces(runs: int, events: int, items: int) -> np.ndarray:
+    """Edges in a cell's walk of `runs` at which its items are ordered anew: int64.
+
+    About every items * log2(items) events, which is what ordering by one factor costs.
+    """
+    often = max(round(events / (items * math.log2(items + 1))), 1)
+    return np.linspace(0, runs, min(often, max(runs, 1)) + 1).astype(np.int64)

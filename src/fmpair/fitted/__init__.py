@@ -1,0 +1,1 @@
+"""What a recipe becomes when fitted: recommend, explain, save. Needs no engine."""

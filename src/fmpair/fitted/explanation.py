@@ -1,0 +1,61 @@
+"""A score taken apart: every pair of a query feature and an item feature, and the constants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+if TYPE_CHECKING:
+    from fmpair.fitted.query import Queries
+    from fmpair.fitted.recommender import Recommender
+
+
+def explain_terms(model: Recommender, queries: Queries, item: int) -> pl.DataFrame:
+    """(query, item, value), largest first; the values add up to the score."""
+    query_names, query_vectors = _query_parts(model, queries)
+    item_names, item_vectors, biases = _item_parts(model, item)
+    terms = [
+        (q, i, float(value))
+        for q, row in zip(query_names, query_vectors @ item_vectors.T)
+        for i, value in zip(item_names, row)
+    ]
+    terms += [("", name, float(bias)) for name, bias in zip(item_names, biases)]
+    inner = item_vectors @ item_vectors.T
+    terms += [
+        ("", f"{item_names[a]} x {item_names[b]}", float(inner[a, b]))
+        for a in range(len(item_names))
+        for b in range(a + 1, len(item_names))
+    ]
+    if model.damping:
+        terms.append(("", "damping", -float(model.taken_off[item])))
+    terms.sort(key=lambda term: -abs(term[2]))
+    schema = {"query": pl.String, "item": pl.String, "value": pl.Float64}
+    return pl.DataFrame(terms, schema=schema, orient="row")
+
+
+def _query_parts(model: Recommender, queries: Queries) -> tuple[list[str], np.ndarray]:
+    """Labels and scaled vectors of what asks: the user and every query feature."""
+    number = int(queries.user[0])
+    known = number >= 0
+    names = [f"user={queries.shown['user'][0]}" if known else "a usual user"]
+    own = model.parameters.users[number] if known else model.mean_user
+    vectors = [own.astype(np.float64)]
+    labels = model.space.query.labels()
+    for column, value in zip(queries.rows.column, queries.rows.value):
+        names.append(labels[column])
+        vectors.append(float(value) * model.parameters.query[column].astype(np.float64))
+    factors = model.parameters.users.shape[1]
+    return names, np.array(vectors).reshape(len(names), factors)
+
+
+def _item_parts(model: Recommender, item: int) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Labels, scaled vectors and biases of what is asked for: the item and its attributes."""
+    p, rows = model.parameters, model.item_rows.take(np.array([item]))
+    labels = model.space.item.labels()
+    names = [f"item={model.space.items.ids[item]}", *(labels[c] for c in rows.column)]
+    own = p.items[item].astype(np.float64)[None]
+    vectors = np.vstack([own, rows.value[:, None] * p.features[rows.column].astype(np.float64)])
+    biases = np.append(p.item_bias[item], rows.value * p.feature_bias[rows.column])
+    return names, vectors, biases

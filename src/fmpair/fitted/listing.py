@@ -1,0 +1,131 @@
+"""Ranked lists as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import polars as pl
+
+from fmpair.arrays import Rows, empty_rows, renumbered
+from fmpair.checks import whole
+from fmpair.data.vocabulary import Vocabulary
+from fmpair.errors import UnknownError
+from fmpair.fitted.query import Fitted, ids_of, known_rows, numbers_of, queries_of
+
+if TYPE_CHECKING:
+    from fmpair.fitted.query import Queries
+    from fmpair.fitted.recommender import Recommender
+
+Best = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+class Ranking(Fitted, Protocol):
+    """A fitted model that can list. at_once: how many queries it answers in one piece."""
+
+    @property
+    def seen(self) -> Rows: ...
+    @property
+    def at_once(self) -> int: ...
+
+    def best(self, queries: Queries, chosen: np.ndarray, hidden: Rows, n: int) -> Best:
+        """(place among the chosen items [q, n], score [q, n], how many [q]), best first.
+
+        hidden: per query the places left out.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What may be listed: n items, without those seen, of the candidates, none of exclude."""
+
+    n: int
+    exclude_seen: bool = True
+    candidates: Sequence[Any] | None = None
+    exclude: Sequence[Any] | None = None
+
+    def __post_init__(self) -> None:
+        whole("n", self.n, 1)
+
+    def chosen(self, items: Vocabulary) -> np.ndarray:
+        """The item numbers that may be listed, ascending."""
+        allowed = np.ones(len(items), bool)
+        if self.candidates is not None:
+            allowed[:] = False
+            allowed[numbers_of("item", ids_of(self.candidates), items)] = True
+        if self.exclude is not None:
+            allowed[numbers_of("item", ids_of(self.exclude), items)] = False
+        return np.flatnonzero(allowed)
+
+
+def recommended(
+    model: Ranking, frame: pl.DataFrame, limits: Limits, unknown: str, user_features: Any
+) -> pl.DataFrame:
+    """(user, context..., item, score, rank): up to n rows a query of the frame, best first."""
+    chosen, lists = limits.chosen(model.space.items), []
+    for first in range(0, max(len(frame), 1), model.at_once):
+        part = frame[first : first + model.at_once]
+        queries = queries_of(model, part, unknown=unknown, user_features=user_features)
+        none = empty_rows(len(part))
+        hidden = _hidden(model, queries.user, chosen) if limits.exclude_seen else none
+        found = model.best(queries, chosen, hidden, limits.n)
+        lists.append(_frame(model, queries, chosen, *found))
+    return pl.concat(lists)
+
+
+def _hidden(model: Ranking, user: np.ndarray, chosen: np.ndarray) -> Rows:
+    """Per query the user's seen items, as places in `chosen`."""
+    seen = known_rows(model.seen, user)
+    if len(chosen) == len(model.space.items):
+        return seen
+    place = np.full(len(model.space.items), -1, np.int32)
+    place[chosen] = np.arange(len(chosen))
+    return renumbered(seen, place)
+
+
+def _frame(
+    model: Ranking,
+    queries: Queries,
+    chosen: np.ndarray,
+    best: np.ndarray,
+    score: np.ndarray,
+    filled: np.ndarray,
+) -> pl.DataFrame:
+    filled_places = np.arange(best.shape[1]) < filled[:, None]
+    owner, place = np.nonzero(filled_places)
+    items = chosen[best[filled_places]] if len(chosen) else np.zeros(0, np.int64)
+    lists = pl.DataFrame(
+        {
+            "item": model.space.items.take(items),
+            "score": score[filled_places],
+            "rank": (place + 1).astype(np.int64),
+        }
+    )
+    # a context may have the name of a column of ours
+    return queries.shown.drop(lists.columns, strict=False)[owner].hstack(lists)
+
+
+def recommended_users(
+    model: Recommender, queries: Queries, item: int, n: int, exclude_seen: bool
+) -> pl.DataFrame:
+    """(user, context..., score, rank): users by how far the item stands above their average item.
+
+    A query's own terms cancel in every ranking of items and are not learned, so raw scores of
+    different users cannot be compared; the distance from a user's mean score can.
+    """
+    whole("n", n, 1)
+    if not len(queries.user):
+        raise UnknownError("the model knows no users")
+    apart = model.item_vectors[item] - model.item_vectors.mean(axis=0)
+    score = model.vectors(queries) @ apart
+    score = score + (model.item_constants[item] - model.item_constants.mean())
+    allowed = np.ones(len(score), bool)
+    if exclude_seen:
+        owner = np.repeat(np.arange(model.seen.size), np.diff(model.seen.start))
+        allowed[owner[model.seen.column == item]] = False
+    order = np.flatnonzero(allowed)[np.argsort(-score[allowed], kind="stable")][:n]
+    ranked = pl.DataFrame({"score": score[order], "rank": np.arange(1, len(order) + 1)})
+    return queries.shown.drop(ranked.columns, strict=False)[order].hstack(ranked)

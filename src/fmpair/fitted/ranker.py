@@ -1,0 +1,259 @@
+"""The fitted thing of models whose scores do not fold into one vector per query and per item."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import polars as pl
+
+from fmpair.arrays import Rows, empty_rows, tally
+from fmpair.data import Dataset, as_dataset
+from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
+from fmpair.errors import OptionError, TrainingError
+from fmpair.features import FeatureSpace
+from fmpair.fitted import listing, similarity
+from fmpair.fitted.query import (
+    Queries,
+    item_column,
+    number_of,
+    queries_of,
+    query_frame,
+)
+
+SCORES_AT_ONCE = 1 << 23  # float32: 32 MB
+MOST_AT_ONCE = 4096  # queries
+
+
+class Scorer(Protocol):
+    """What such a model brings: scores of all items, and its arrays.
+
+    scores_unknown_users: whether it has an answer for users it has not learned from (number -1, or
+    no events); if not it is never asked about them, and they get the most popular items.
+
+    A scorer may also have
+        item_similarity(item: int) -> float32 [items], for `similar_items`;
+        user_similarity(user: int) -> float32 [users], for `similar_users`;
+        terms(user: int, item: int) -> (labels, values) that add up to the score, for `explain`.
+    """
+
+    scores_unknown_users: ClassVar[bool]
+
+    def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
+        """float32 [n, items] for the users' numbers, int32 [n]; a new array each time.
+
+        context: n rows with the context columns that were asked for, which may be none at all; a
+        column that is missing and a value that is null were left open.
+        """
+        ...
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that `recipe.restore(arrays, space, seen)` needs to make the scorer again."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ranker:
+    """A fitted model that answers as a `Recommender` does, but scores by any means.
+
+    space: the ids, and the context columns that may be asked for; seen: per user the items of the
+    training events, and how often each.
+    """
+
+    space: FeatureSpace
+    scorer: Scorer
+    seen: Rows
+    recipe: Any
+    frame_kind: str = "polars"
+
+    @classmethod
+    def of(cls, recipe: Any, data: Dataset, scorer: Scorer) -> Ranker:
+        """The fitted form of a recipe, over the ids and the context of the data it learned from."""
+        return cls(FeatureSpace.fit(data), scorer, data.seen, recipe, data.frame_kind)
+
+    def __repr__(self) -> str:
+        return (
+            f"Ranker({type(self.recipe).__name__}, {len(self.space.users):,} users, "
+            f"{len(self.space.items):,} items)"
+        )
+
+    # Scores of every item
+
+    def __call__(self, events: Any) -> np.ndarray:
+        """float32 [events, items]: the items as in `item_ids`, for each event's user and context.
+
+        Everything is made at once: give some thousand events at most.
+        """
+        data = as_dataset(events)
+        names = [name for name in data.context if name in self.space.context]
+        user = self.space.users.numbers(data.users.ids)[data.user]
+        return self._scores(user, data.columns.select(names))
+
+    def _scores(self, user: np.ndarray, context: pl.DataFrame) -> np.ndarray:
+        if self.scorer.scores_unknown_users:
+            return self._checked(self.scorer.scores(user, context))
+        met = np.flatnonzero(np.append(self._active, False)[user])  # -1, unknown, is the last
+        out = np.broadcast_to(self._popular, (len(user), len(self._popular))).copy()
+        if len(met):
+            asked = context[met] if context.width else context  # no columns, no rows
+            out[met] = self._checked(self.scorer.scores(user[met], asked))
+        return out
+
+    def _checked(self, scores: np.ndarray) -> np.ndarray:
+        if np.isnan(scores).any():
+            raise TrainingError(
+                f"{type(self.recipe).__name__} gives scores that are not numbers: fit it again "
+                "with other options"
+            )
+        return np.asarray(scores, np.float32)
+
+    @cached_property
+    def _active(self) -> np.ndarray:
+        """bool [users]: who has events."""
+        return np.diff(self.seen.start) > 0
+
+    @cached_property
+    def _popular(self) -> np.ndarray:
+        """float32 [items]: the number of each item's events."""
+        return tally(self.seen.column, len(self.space.items), self.seen.value).astype(np.float32)
+
+    # Rankings
+
+    def recommend(
+        self,
+        users: Any = None,
+        n: int = 10,
+        *,
+        context: Mapping[str, Any] | None = None,
+        exclude_seen: bool = True,
+        candidates: Sequence[Any] | None = None,
+        exclude: Sequence[Any] | None = None,
+        user_features: Any = None,
+        unknown: str = "error",
+    ) -> Any:
+        """The n best items for one user, several, all (None), or a frame of users and contexts.
+
+        Everything is as in `Recommender.recommend`, save that attributes of new users
+        (user_features) are of no use here.
+        """
+        if user_features is not None:
+            name = type(self.recipe).__name__
+            raise OptionError(f"{name} cannot go by user_features: it knows users by their events")
+        frame = query_frame(self.space, users, context)
+        limits = listing.Limits(n, exclude_seen, candidates, exclude)
+        out = listing.recommended(self, frame, limits, unknown, None)
+        return given_back(out, users, self.frame_kind)
+
+    @property
+    def at_once(self) -> int:
+        return int(np.clip(SCORES_AT_ONCE // max(len(self.space.items), 1), 1, MOST_AT_ONCE))
+
+    @property
+    def user_rows(self) -> Rows:
+        """No attributes: what a scorer makes of them it keeps to itself."""
+        return empty_rows(len(self.space.users))
+
+    def best(self, queries: Queries, chosen: np.ndarray, hidden: Rows, n: int) -> listing.Best:
+        """The n best of the chosen items for each query."""
+        from fmpair.ranking.top import select
+
+        scores = self._scores(queries.user, queries.context)
+        scores = np.ascontiguousarray(scores[:, chosen])
+        n = min(n, len(chosen))
+        best = np.full((len(scores), n), -1, np.int32)
+        score = np.full((len(scores), n), -np.inf, np.float32)
+        filled = np.zeros(len(scores), np.int64)
+        select(scores, 0, hidden.start, hidden.column, n, best, score, filled)
+        return best, score, filled
+
+    def score(self, pairs: Any) -> Any:
+        """The frame of users, items and contexts given, with a column `score`."""
+        frame = to_polars(pairs)
+        numbers = item_column(frame, self.space.items)
+        score = np.zeros(len(frame), np.float32)
+        for first in range(0, len(frame), self.at_once):
+            part = slice(first, first + self.at_once)
+            queries = queries_of(self, frame[part], unknown="features")
+            own = self._scores(queries.user, queries.context)
+            score[part] = own[np.arange(len(own)), numbers[part]]
+        return from_polars(frame.with_columns(pl.Series("score", score)), kind_of(pairs))
+
+    # What only some scorers can tell
+
+    def similar_items(self, item: Any, n: int = 10) -> Any:
+        """The n most similar items: a frame (item, similarity, rank)."""
+        number = self.item_number(item)
+        found = similarity.strongest(self._ability("item_similarity")(number), number, n)
+        return from_polars(similarity.as_frame("item", self.space.items, found), self.frame_kind)
+
+    def similar_users(self, user: Any, n: int = 10) -> Any:
+        """The n most similar users: a frame (user, similarity, rank)."""
+        number = self.user_number(user)
+        found = similarity.strongest(self._ability("user_similarity")(number), number, n)
+        return from_polars(similarity.as_frame("user", self.space.users, found), self.frame_kind)
+
+    def explain(self, user: Any, item: Any, context: Mapping[str, Any] | None = None) -> Any:
+        """The score's terms, largest first: a frame (query, item, value) that adds up to it."""
+        query_frame(self.space, user, context)  # a context it has no use for must still exist
+        asks, number = self.user_number(user), self.item_number(item)
+        labels, values = self._ability("terms")(asks, number)
+        if not (self._active[asks] or self.scorer.scores_unknown_users):
+            labels, values = ["a usual user"], self._popular[[number]]
+        order = np.argsort(-np.abs(values), kind="stable")
+        name = f"item={self.space.items.ids[number]}"
+        columns = {
+            "query": [labels[place] for place in order],
+            "item": [name] * len(order),
+            "value": values[order].astype(np.float64),
+        }
+        schema = {"query": pl.String, "item": pl.String, "value": pl.Float64}
+        return from_polars(pl.DataFrame(columns, schema=schema), self.frame_kind)
+
+    def _ability(self, name: str) -> Any:
+        if hasattr(self.scorer, name):
+            return getattr(self.scorer, name)
+        what = {
+            "item_similarity": "which items are similar",
+            "user_similarity": "which users are similar",
+            "terms": "what a score is made of",
+        }[name]
+        raise OptionError(f"{type(self.recipe).__name__} cannot tell {what}")
+
+    def damped(self, damping: float) -> Ranker:
+        """Refused: there is no constant per item that popularity could be taken from."""
+        raise OptionError(
+            f"{type(self.recipe).__name__} cannot be damped: its scores are no product of vectors "
+            "with a constant per item"
+        )
+
+    # As every fitted model
+
+    @property
+    def user_ids(self) -> np.ndarray:
+        """The users' own ids [users]."""
+        return self.space.users.ids.to_numpy()
+
+    @property
+    def item_ids(self) -> np.ndarray:
+        """The items' own ids [items], in the order of all scores."""
+        return self.space.items.ids.to_numpy()
+
+    def user_number(self, user: Any) -> int:
+        return number_of("user", user, self.space.users)
+
+    def item_number(self, item: Any) -> int:
+        return number_of("item", item, self.space.items)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file: no pickle, a checksum inside, all or nothing."""
+        from fmpair.fitted.file import save
+
+        save(self, path)
+
+    def replaced(self, **changes: Any) -> Ranker:
+        """A copy with other fields."""
+        return replace(self, **changes)

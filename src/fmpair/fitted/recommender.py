@@ -1,0 +1,249 @@
+"""The fitted thing: one vector per query, one vector and one constant per item."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fmpair import checks
+from fmpair.arrays import Rows, tally
+from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
+from fmpair.engine.contract import Parameters
+from fmpair.features import FeatureSpace
+from fmpair.fitted import listing, similarity
+from fmpair.fitted.damping import popular_part
+from fmpair.fitted.explanation import explain_terms
+from fmpair.fitted.query import (
+    Queries,
+    item_column,
+    mean_user,
+    number_of,
+    queries_of,
+    query_frame,
+)
+
+QUERIES_AT_ONCE = 100_000  # bounds the memory of a listing for everyone
+
+
+@dataclass(frozen=True)
+class Recommender:
+    """A fitted model: everything needed to recommend, explain, go on learning, and be saved.
+
+    parameters: the learned tables; user_rows, item_rows: the attributes of known users and items;
+    seen: per user the items of the training events. damping: see `damped`.
+    """
+
+    space: FeatureSpace
+    parameters: Parameters
+    user_rows: Rows
+    item_rows: Rows
+    seen: Rows
+    recipe: Any
+    frame_kind: str = "polars"
+    damping: float = 0.0
+
+    def __repr__(self) -> str:
+        context = f", context {', '.join(self.space.context)}" if self.space.context else ""
+        return (
+            f"Recommender({type(self.recipe).__name__}, {len(self.space.users):,} users, "
+            f"{len(self.space.items):,} items{context})"
+        )
+
+    # The folded arrays: score(query, item) = query_vector . item_vector + item_constant.
+
+    @property
+    def user_ids(self) -> np.ndarray:
+        """The users' own ids [users]."""
+        return self.space.users.ids.to_numpy()
+
+    @cached_property
+    def mean_user(self) -> np.ndarray:
+        """float32 [factors]: the vector that stands in for a user not known."""
+        return mean_user(self.parameters.users, self.seen)
+
+    @cached_property
+    def item_ids(self) -> np.ndarray:
+        """The items' own ids [items], in the order of the item arrays."""
+        return self.space.items.ids.to_numpy()
+
+    @cached_property
+    def item_vectors(self) -> np.ndarray:
+        """float32 [items, factors]: the item's vector plus those of its attributes."""
+        return self.parameters.items + self.item_rows.dot(self.parameters.features)
+
+    @cached_property
+    def item_constants(self) -> np.ndarray:
+        """float32 [items]: what is learned of the item alone, less the damping."""
+        return self.learned_constants - self.taken_off
+
+    @cached_property
+    def learned_constants(self) -> np.ndarray:
+        """float32 [items]: bias, the attributes' biases, and the item side's inner pairs."""
+        p = self.parameters
+        bias = p.item_bias + self.item_rows.dot(p.feature_bias[:, None])[:, 0]
+        squares = (p.features * p.features).sum(axis=1, keepdims=True)
+        own = self.item_rows._replace(value=self.item_rows.value**2).dot(squares)[:, 0]
+        alone = (p.items * p.items).sum(axis=1) + own
+        pairs = 0.5 * ((self.item_vectors * self.item_vectors).sum(axis=1) - alone)
+        return (bias + pairs).astype(np.float32)
+
+    @cached_property
+    def taken_off(self) -> np.ndarray:
+        """float32 [items]: what damping takes off the constants."""
+        if not self.damping:
+            return np.zeros_like(self.learned_constants)
+        usual = self.item_vectors @ mean_user(self.user_vectors, self.seen)
+        times = tally(self.seen.column, len(usual), self.seen.value)
+        part = popular_part(usual + self.learned_constants, times)
+        return np.float32(self.damping) * part
+
+    @property
+    def user_vectors(self) -> np.ndarray:
+        """float32 [users, factors]: the user's vector plus those of their attributes."""
+        return self.parameters.users + self.user_rows.dot(self.parameters.query)
+
+    def query_vectors(self, queries: Any, *, unknown: str = "features") -> np.ndarray:
+        """float32 [queries, factors] of a frame with a user column and any context columns."""
+        return self.vectors(queries_of(self, to_polars(queries), unknown=unknown))
+
+    def vectors(self, queries: Queries) -> np.ndarray:
+        """float32 [queries, factors]: the user's vector plus those of all query features."""
+        own = self.parameters.users[np.maximum(queries.user, 0)]
+        own[queries.user < 0] = self.mean_user
+        return queries.rows.dot(self.parameters.query) + own
+
+    # Rankings
+
+    def recommend(
+        self,
+        users: Any = None,
+        n: int = 10,
+        *,
+        context: Mapping[str, Any] | None = None,
+        exclude_seen: bool = True,
+        candidates: Sequence[Any] | None = None,
+        exclude: Sequence[Any] | None = None,
+        user_features: Any = None,
+        unknown: str = "error",
+    ) -> Any:
+        """The n best items for one user, several, all (None), or a frame of users and contexts.
+
+        context: the situation, by column name; missing ones are left open.
+        candidates: only these items; exclude: none of these.
+        user_features: attributes of a new user (a mapping), or a table keyed by user.
+        unknown: what to do with an id or value not seen in training: error, features (go by the
+        features that are known, for a usual user), popular (a usual user, whatever is known).
+        Gives a frame (user, context, item, score, rank) of the kind the model was fitted with.
+        """
+        frame = query_frame(self.space, users, context)
+        limits = listing.Limits(n, exclude_seen, candidates, exclude)
+        out = listing.recommended(self, frame, limits, unknown, user_features)
+        return given_back(out, users, self.frame_kind)
+
+    @property
+    def at_once(self) -> int:
+        return QUERIES_AT_ONCE
+
+    def best(self, queries: Queries, chosen: np.ndarray, hidden: Rows, n: int) -> listing.Best:
+        """The n best of the chosen items for each query."""
+        from fmpair.ranking.top import top
+
+        items, constants = self.item_vectors[chosen], self.item_constants[chosen]
+        return top(self.vectors(queries), items, constants, hidden, n)
+
+    def recommend_users(
+        self,
+        item: Any,
+        n: int = 10,
+        *,
+        context: Mapping[str, Any] | None = None,
+        exclude_seen: bool = True,
+    ) -> Any:
+        """The n users for whom an item stands highest above the rest of the catalogue."""
+        queries = queries_of(self, query_frame(self.space, None, context), unknown="error")
+        out = listing.recommended_users(self, queries, self.item_number(item), n, exclude_seen)
+        return from_polars(out, self.frame_kind)
+
+    def score(self, pairs: Any) -> Any:
+        """The frame of users, items and contexts given, with a column `score`."""
+        frame = to_polars(pairs)
+        queries = queries_of(self, frame, unknown="features")
+        numbers = item_column(frame, self.space.items)
+        score = (self.vectors(queries) * self.item_vectors[numbers]).sum(axis=1)
+        score = score + self.item_constants[numbers]
+        return from_polars(frame.with_columns(pl.Series("score", score)), kind_of(pairs))
+
+    def similar_items(self, item: Any, n: int = 10) -> Any:
+        """The n items nearest by angle: a frame (item, similarity, rank)."""
+        number = self.item_number(item)
+        found = similarity.nearest(self.item_vectors, number, n)
+        return from_polars(similarity.as_frame("item", self.space.items, found), self.frame_kind)
+
+    def similar_users(self, user: Any, n: int = 10) -> Any:
+        """The n users nearest by angle, attributes included: a frame (user, similarity, rank)."""
+        number = self.user_number(user)
+        found = similarity.nearest(self.user_vectors, number, n)
+        return from_polars(similarity.as_frame("user", self.space.users, found), self.frame_kind)
+
+    def explain(
+        self,
+        user: Any,
+        item: Any,
+        context: Mapping[str, Any] | None = None,
+        user_features: Any = None,
+    ) -> Any:
+        """The score's terms, largest first: a frame (query, item, value) that adds up to it."""
+        frame = query_frame(self.space, user, context)
+        queries = queries_of(self, frame, unknown="error", user_features=user_features)
+        terms = explain_terms(self, queries, self.item_number(item))
+        return from_polars(terms, self.frame_kind)
+
+    def damped(self, damping: float) -> Recommender:
+        """With a share of what popularity adds to the scores taken off: less popular lists.
+
+        damping: 0 leaves the scores as learned, 1 takes off all that popularity adds, below 0
+        popular items rise. No vector changes, and so neither does what is similar.
+        """
+        checks.number("damping", damping)
+        return self.replaced(damping=float(damping))
+
+    # Going on
+
+    def fold_in(self, events: Any, *, epochs: int | None = None) -> Recommender:
+        """With new users learned from a few events of theirs; everything else stays as it is."""
+        from fmpair.training.update import fold_in
+
+        return fold_in(self, events, epochs)
+
+    def update(self, data: Any, *, epochs: int | None = None) -> Recommender:
+        """With training continued on new events; new users, items and values are added."""
+        from fmpair.training.update import update
+
+        return update(self, data, epochs)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file: no pickle, a checksum inside, all or nothing."""
+        from fmpair.fitted.file import save
+
+        save(self, path)
+
+    # Ids
+
+    def user_number(self, user: Any) -> int:
+        return number_of("user", user, self.space.users)
+
+    def item_number(self, item: Any) -> int:
+        return number_of("item", item, self.space.items)
+
+    def replaced(self, **changes: Any) -> Recommender:
+        """A copy with other fields."""
+        return replace(self, **changes)
+
+
+__all__ = ["Queries", "Recommender"]

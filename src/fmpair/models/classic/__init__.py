@@ -1,0 +1,1 @@
+"""Models the paper compares with: popularity, neighbours, EASE, ALS, SVD."""

@@ -1,0 +1,1 @@
+"""The point-wise factorization machine and FM-Map."""

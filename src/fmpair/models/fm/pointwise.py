@@ -1,0 +1,171 @@
+"""From examples to a factorization machine, one pass at a time: by SGD, ALS or MCMC."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fmpair import checks
+from fmpair.arrays import tally
+from fmpair.data import Dataset
+from fmpair.errors import OptionError, TrainingError, unknown
+from fmpair.fitted.machine import Layout
+from fmpair.fitted.ranker import Ranker
+from fmpair.models.fm.task import Part, fitted, task_of
+from fmpair.solvers.anova import Machine, mean_of, start
+from fmpair.solvers.pointwise import Examples, Penalties
+from fmpair.training.loop import Epoch, learning_rate
+from fmpair.training.regularisation import ROLES
+
+GROUPS = ("user", "item", "bias", "context", "user_features", "item_features")
+LOST = 1e6  # a mean loss that no sane run has, in squares of the targets' unit
+Passes = Iterator[tuple[Callable[[], Machine], float]]  # (the machine as it is now, loss)
+
+
+class Strength(NamedTuple):
+    """Regularisation where a recipe gives none, times a feature's number of examples ** power.
+
+    ids, fields: of vectors; linear: of the linear terms of both.
+    """
+
+    ids: float
+    fields: float
+    linear: float
+    power: float = 0.0
+
+
+def check(recipe: Any, learners: Sequence[str]) -> None:
+    """The options that FM and FM-Map have in common."""
+    checks.whole("factors", recipe.factors, 0)
+    checks.whole("epochs", recipe.epochs, 1)
+    checks.one_of("learner", recipe.learner, learners)
+    checks.positive("learning_rate", recipe.learning_rate)
+    checks.regularization(recipe.regularization)
+    checks.not_negative("init_std", recipe.init_std)
+    checks.threads(recipe.threads)
+    checks.whole("seed", recipe.seed, 0)
+
+
+def train(
+    recipe: Any, data: Dataset, parts: list[Part], binary: bool, usual: Strength
+) -> Iterator[Epoch]:
+    """Passes over the examples of all parts; what is wrong with the options is said at once."""
+    task = task_of(data, recipe.fields, parts, binary)
+    times = tally(task.examples.rows.column, int(task.layout.edges[-1]))
+    penalties = penalties_of(recipe.regularization, task.layout, usual, times)
+    learner = _descent if recipe.learner == "sgd" else _coordinates
+    starts = range(getattr(recipe, "starts", 1))
+    passes = [
+        learner(recipe, task.examples, penalties, np.random.default_rng([recipe.seed, 0, start]))
+        for start in starts
+    ]
+    return _epochs(recipe, _together(passes), partial(fitted, recipe, data, task))
+
+
+def penalties_of(
+    given: float | Mapping[str, float] | None, layout: Layout, usual: Strength, times: np.ndarray
+) -> Penalties:
+    """The strength of regularisation of every feature: fields' own, the recipe's, the usual.
+
+    times: int64 [features], the number of examples of each.
+    """
+    scale = np.maximum(times, 1) ** usual.power
+    is_field = np.arange(len(times)) >= layout.edges[2]
+    vectors = np.where(is_field, usual.fields, usual.ids) * scale
+    linear = usual.linear * scale
+    if isinstance(given, int | float):
+        vectors[:], linear[:] = given, given
+    named = given if isinstance(given, Mapping) else {}
+    encoders = (*layout.space.query.encoders, *layout.space.item.encoders)
+    names = [*GROUPS, *(encoder.name for encoder in encoders)]
+    for name in named:
+        if name not in names:
+            raise OptionError(unknown("regularization", name, names))
+    strengths = [named.get("user"), named.get("item")]
+    for encoder in encoders:
+        own = encoder.field.regularization
+        by_name = named.get(encoder.name, named.get(ROLES[encoder.role]))
+        strengths.append(by_name if own is None else own)
+    for strength, first, last in zip(strengths, layout.edges[:-1], layout.edges[1:]):
+        if strength is not None:
+            vectors[first:last] = strength
+    linear[:] = named.get("bias", linear)
+    return Penalties(linear, vectors)
+
+
+def _start(recipe: Any, examples: Examples, rng: np.random.Generator) -> Machine:
+    """Random vectors, and a bias that is right on average."""
+    features, order = int(examples.edges[-1]), getattr(recipe, "order", 2)
+    machine = start(features, recipe.factors, order, recipe.init_std, rng)
+    return machine._replace(bias=0.0 if examples.binary else float(examples.target.mean()))
+
+
+def _together(learners: list[Passes]) -> Passes:
+    """Learners side by side, a pass of each at a time: their mean is the machine."""
+    for states in zip(*learners):
+        machines, losses = zip(*states)
+        yield partial(_mean, machines), float(np.mean(losses))
+
+
+def _mean(machines: Sequence[Callable[[], Machine]]) -> Machine:
+    return mean_of([machine() for machine in machines])
+
+
+def _descent(
+    recipe: Any, examples: Examples, penalties: Penalties, rng: np.random.Generator
+) -> Passes:
+    """Stochastic gradient descent, every example once a pass."""
+    from fmpair.solvers.pointwise import epoch
+
+    machine = _start(recipe, examples, rng)
+    for number in range(1, recipe.epochs + 1):
+        order = rng.permutation(len(examples.target))
+        rate = learning_rate(recipe, number)
+        machine, loss = epoch(examples, machine, penalties, rate, order)
+        yield partial(Machine, *machine), loss
+
+
+def _coordinates(
+    recipe: Any, examples: Examples, penalties: Penalties, rng: np.random.Generator
+) -> Passes:
+    """ALS, or MCMC with the last draws kept: their mean is the model."""
+    from fmpair.solvers import gibbs
+    from fmpair.threads import all_threads
+
+    sampled = recipe.learner == "mcmc"
+    machine = _start(recipe, examples, rng)
+    threads = recipe.threads or all_threads()
+    chain = gibbs.begin(examples, machine, penalties, rng if sampled else None, threads)
+    kept: deque[Machine] = deque(maxlen=recipe.samples if sampled else 1)
+    try:
+        for _ in range(recipe.epochs):
+            loss = gibbs.iterate(chain)
+            kept.append(gibbs.machine_of(chain))
+            yield (lambda: mean_of(list(kept))), loss
+    finally:
+        gibbs.finish(chain)
+
+
+def _epochs(recipe: Any, passes: Passes, fitted: Callable[[Machine], Ranker]) -> Iterator[Epoch]:
+    """The passes as epochs; a run that blows up is stopped."""
+    reached, began = 0, time.perf_counter()
+
+    def make(number: int, machine: Callable[[], Machine]) -> Ranker:
+        if number != reached:
+            raise TrainingError(f"epoch {number} is past: ask for its recommender before the next")
+        return fitted(machine())
+
+    for number, (machine, loss) in enumerate(passes, 1):
+        reached = number
+        if not loss < LOST:
+            lower = f"lower learning_rate ({recipe.learning_rate:g})"
+            remedy = lower if recipe.learner == "sgd" else "raise regularization"
+            raise TrainingError(f"diverged in epoch {number}: {remedy} or scale the ratings")
+        now = time.perf_counter()
+        yield Epoch(number, now - began, loss, lambda n, machine=machine: make(n, machine))
+        began = time.perf_counter()

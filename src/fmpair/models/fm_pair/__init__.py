@@ -1,0 +1,1 @@
+"""FM-Pair and its variants."""

@@ -1,0 +1,138 @@
+"""FM-Pair across domains: what users chose elsewhere, as features, as samples, or left aside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fmpair import checks
+from fmpair.arrays import renumbered
+from fmpair.data import Dataset, as_dataset
+from fmpair.data.attribute import in_domain
+from fmpair.data.vocabulary import Vocabulary
+from fmpair.errors import OptionError, listing
+from fmpair.features.domains import CHOICES, only_domain, with_sources
+from fmpair.features.field import field_from
+from fmpair.fitted.recommender import Recommender
+from fmpair.models.fm_pair.recipe import FMPair
+from fmpair.training.loop import Epoch
+from fmpair.training.rounds import changed
+
+VALUES = ("share", "binary")
+
+
+@dataclass(frozen=True)
+class FMPairCD(FMPair):
+    """FM-Pair-CD: items of other domains are features of the user, items of the target are ranked.
+
+    target: the domain to rank; None where the data have no domains.
+    most: at most this many items of each other domain, for every user.
+    choose: which ones: random, the most popular, or the highest rated.
+    value: of each of them: share (those of a domain sum to one) or binary (1 each).
+
+    All other options are those of FM-Pair.
+    """
+
+    epochs: int = 60
+    loss: str = "bpr"
+    target: str | None = None
+    most: int = 5
+    choose: str = "random"
+    value: str = "share"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.whole("most", self.most, 1)
+        checks.one_of("choose", self.choose, CHOICES)
+        checks.one_of("value", self.value, VALUES)
+
+    def train(self, data: Any) -> Iterator[Epoch]:
+        """Learn epoch by epoch from events of all domains."""
+        events = as_dataset(data)
+        target = _target(events, self.target)
+        if target is None:
+            return super().train(events)
+        chosen = {"most": self.most, "choose": self.choose, "seed": self.seed, "everyone": True}
+        layout = with_sources(events, target, **chosen)  # type: ignore[arg-type]
+        added = [name for name in layout.user_table.columns if name not in events.user_table]
+        epochs = FMPair.train(replace(self, fields=self._source_fields(added)), layout)
+        return changed(epochs, lambda model: model.replaced(recipe=self))
+
+    def _source_fields(self, names: list[str]) -> dict[str, Any]:
+        """The fields with the value of source items, where a field does not say it itself."""
+        made = dict(self.fields)
+        for name in names:
+            field = field_from(made.get(name, {}))
+            own = self.value == "share" if field.normalize is None else field.normalize
+            made[name] = replace(field, normalize=own)
+        return made
+
+
+@dataclass(frozen=True)
+class FMPairAll(FMPair):
+    """FM-Pair-All: events of every domain are samples, items of the target are ranked.
+
+    target: the domain to rank; None where the data have no domains.
+
+    All other options are those of FM-Pair.
+    """
+
+    epochs: int = 60
+    loss: str = "bpr"
+    target: str | None = None
+
+    def train(self, data: Any) -> Iterator[Epoch]:
+        """Learn epoch by epoch from events of all domains."""
+        events = as_dataset(data)
+        target = _target(events, self.target)
+        epochs = super().train(events)
+        if target is None:
+            return epochs
+        kept = np.unique(events.item[in_domain(events, target)])
+        return changed(epochs, lambda model: with_items(model, kept))
+
+
+@dataclass(frozen=True)
+class FMPairTarget(FMPair):
+    """FM-Pair that learns from the target domain alone: what the two others are compared with.
+
+    target: the domain to learn from and to rank; None where the data have no domains.
+
+    All other options are those of FM-Pair.
+    """
+
+    epochs: int = 60
+    loss: str = "bpr"
+    target: str | None = None
+
+    def train(self, data: Any) -> Iterator[Epoch]:
+        """Learn epoch by epoch from the target's events."""
+        events = as_dataset(data)
+        target = _target(events, self.target)
+        return super().train(events if target is None else only_domain(events, target, True))
+
+
+def with_items(model: Recommender, kept: np.ndarray) -> Recommender:
+    """A model that knows the kept items only: int [kept]."""
+    place = np.full(len(model.space.items), -1, np.int32)
+    place[kept] = np.arange(len(kept), dtype=np.int32)
+    own = model.parameters
+    return model.replaced(
+        space=replace(model.space, items=Vocabulary(model.space.items.take(kept))),
+        parameters=own._replace(items=own.items[kept], item_bias=own.item_bias[kept]),
+        item_rows=model.item_rows.take(kept),
+        seen=renumbered(model.seen, place),
+    )
+
+
+def _target(data: Dataset, target: str | None) -> str | None:
+    """The target, which data of several domains need, and which they must know."""
+    if target is None and "domain" in data.columns.columns:
+        known = data.columns["domain"].drop_nulls().unique().sort().to_list()
+        raise OptionError(f"target must be one of the domains of the data: {listing(known)}")
+    if target is not None:
+        in_domain(data, target)
+    return target

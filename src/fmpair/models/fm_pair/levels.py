@@ -1,0 +1,165 @@
+"""Multi-level FM-Pair: feedback of several levels, each above the one below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from fmpair.data import Dataset, as_dataset
+from fmpair.engine.contract import Pairs, Parameters, Problem
+from fmpair.errors import DataError, OptionError, unknown
+from fmpair.features import FeatureSpace
+from fmpair.models.fm_pair.recipe import FMPair
+from fmpair.training.loop import (
+    Epoch,
+    check_trainable,
+    initial,
+    problem_of,
+    settings_of,
+)
+from fmpair.training.rounds import refuse_cosines, rounds
+
+if TYPE_CHECKING:
+    from fmpair.engine.contract import Pairs, Training
+
+
+@dataclass(frozen=True)
+class FMPairLevels(FMPair):
+    """FM-Pair over levels of feedback, such as click < bookmark < apply, or ratings.
+
+    level: the column that says each event's level, which is then no context; None takes the
+        ratings, where there are any.
+    order: its values, the lowest first; None where they are numbers.
+    unobserved: share of pairs whose lower item is one the user has no event with; in the others
+        it is an item of the user on a lower level.
+
+    All other options are those of FM-Pair.
+    """
+
+    epochs: int = 60
+    loss: str = "bpr"
+    level: str | None = None
+    order: Sequence[Any] | None = None
+    unobserved: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_cosines(self)
+        if self.optimizer != "sgd" or self.regularization_power != 1:
+            raise OptionError(
+                "FMPairLevels takes plain steps: leave optimizer and regularization_power out"
+            )
+        if self.order is not None and (isinstance(self.order, str) or len(self.order) < 1):
+            raise OptionError(f"order must list the levels, the lowest first, not {self.order!r}")
+        if not 0 < self.unobserved <= 1:
+            raise OptionError(f"unobserved must be above 0 and at most 1, not {self.unobserved!r}")
+
+    def train(self, data: Any) -> Iterator[Epoch]:
+        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
+        from fmpair.engine import engine
+
+        events = as_dataset(data)
+        level = levels_of(events, self.level, self.order)
+        context = tuple(name for name in events.context if name != self.level)
+        events = replace(events, context=context)
+        check_trainable(events)
+        space = FeatureSpace.fit(events, self.fields, self.normalize)
+        problem = problem_of(self, space, events)
+        state = engine("cpu").begin(
+            problem, initial(self, space), settings_of(self, space, problem)
+        )
+        learner = _Learner(self, state, problem, ladder_of(events, level))
+        return rounds(self, space, problem, events, learner)
+
+
+class Ladder(NamedTuple):
+    """Which items of a user stand below the item of an event.
+
+    event: int64 [n], the events with such items; theirs are item[first : first + below].
+    """
+
+    event: np.ndarray
+    first: np.ndarray
+    below: np.ndarray
+    item: np.ndarray
+
+
+def levels_of(data: Dataset, level: str | None, order: Sequence[Any] | None) -> np.ndarray:
+    """int64 [events]: the level of each event, counted from 0."""
+    if level is None and "rating" not in data.columns.columns:
+        return np.zeros(len(data), np.int64)
+    name = level or "rating"
+    if name not in data.columns.columns:
+        raise DataError(unknown("level column", name, data.columns.columns))
+    values = data.columns[name]
+    if values.null_count():
+        raise DataError(f"column {name!r} lacks the level of {values.null_count()} events")
+    if order is None:
+        if not values.dtype.is_numeric():
+            raise OptionError(f"column {name!r} holds {values.dtype}: give its levels by order")
+        return values.rank("dense").to_numpy().astype(np.int64) - 1
+    place = {str(value): n for n, value in enumerate(order)}
+    found = values.cast(pl.String).replace_strict(place, default=-1, return_dtype=pl.Int64)
+    if (found < 0).any():
+        raise DataError(unknown("level", str(values.filter(found < 0)[0]), list(place)))
+    return found.to_numpy()
+
+
+def ladder_of(data: Dataset, level: np.ndarray) -> Ladder:
+    """Items on lower levels; the level of a user's item is the highest it ever had.
+
+    Lower events of an item that rose are left to their pairs with items the user let alone.
+    """
+    events = pl.DataFrame({"user": data.user, "item": data.item, "level": level})
+    pairs = events.group_by("user", "item").agg(pl.col("level").max()).sort("user", "level", "item")
+    steps = int(level.max(initial=0)) + 1
+    key = pairs["user"].to_numpy().astype(np.int64) * steps + pairs["level"].to_numpy()
+    own = data.user.astype(np.int64) * steps
+    first = np.searchsorted(key, own)
+    below = np.searchsorted(key, own + level) - first
+    top = events.select(pl.col("level").max().over("user", "item"))["level"].to_numpy()
+    event = np.flatnonzero((below > 0) & (level == top))
+    return Ladder(event, first[event], below[event], pairs["item"].to_numpy())
+
+
+@dataclass
+class _Learner:
+    """Every epoch: each event against an item left alone, then ordered pairs of the ladder."""
+
+    recipe: FMPairLevels
+    state: Training
+    problem: Problem
+    ladder: Ladder
+
+    def epoch(self, number: int, rate: float) -> float:
+
+        loss = self.state.epoch(number, rate)
+        pairs = self._pairs(number)
+        if not len(pairs.user):
+            return loss
+        share = self.recipe.unobserved
+        return share * loss + (1 - share) * self.state.learn_pairs(pairs, rate)
+
+    def _pairs(self, number: int) -> Pairs:
+        """The epoch's ordered pairs: every event as often as any other, lower items at random."""
+        rng = np.random.default_rng([self.recipe.seed, 4, number])
+        ladder, problem, share = self.ladder, self.problem, self.recipe.unobserved
+        count = round(len(ladder.event) * (1 - share) / share)
+        turn = np.resize(rng.permutation(len(ladder.event)), count)
+        lower = ladder.first[turn] + (rng.random(count) * ladder.below[turn]).astype(np.int64)
+        event = ladder.event[turn]
+        return Pairs(
+            problem.user[event],
+            problem.item[event],
+            ladder.item[lower].astype(np.int32),
+            problem.situation[event],
+            np.asarray(problem.weight[event], np.float32),
+        )
+
+    def parameters(self) -> Parameters:
+
+        return self.state.snapshot()

@@ -1,0 +1,111 @@
+"""FM-Pair with the columns that help: chosen one by one on events held out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import polars as pl
+
+from fmpair import checks
+from fmpair.data import Dataset, as_dataset
+from fmpair.features.layouts import columns_of, named_columns, without_columns
+from fmpair.models import option
+from fmpair.models.fm_pair.recipe import FMPair
+from fmpair.training.early_stopping import Validation, validation_parts
+from fmpair.training.loop import Epoch
+from fmpair.training.rounds import changed
+
+LOG = logging.getLogger("fmpair")
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """columns: those chosen, in order, as role.name; trace: (step, column, value, chosen).
+
+    Step 0 is the model without any; value: the metric on the events held out.
+    """
+
+    columns: tuple[str, ...]
+    trace: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class FMPairSelected(FMPair):
+    """FM-Pair that keeps only the context columns that help on events held out.
+
+    It starts with none, adds the column that helps most, and stops when none helps.
+
+    among: the columns to choose from, attributes too (`age`, or `user.age`); None: all context.
+        Columns that are not among them stay.
+    held_out: share of the events that every trial is judged on; the last fit is on all events.
+    judged_by: the metric.
+    least_gain: a column must add more than this to the metric.
+
+    All other options are those of FM-Pair.
+    """
+
+    among: Sequence[str] | None = None
+    held_out: float = 0.1
+    judged_by: str = "ndcg@10"
+    least_gain: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.not_negative("least_gain", self.least_gain)
+
+    def train(self, data: Any) -> Iterator[Epoch]:
+        """Choose the columns, then learn epoch by epoch from all events."""
+        events = as_dataset(data)
+        among = self._among(events)
+        chosen = self.select(events).columns if among else ()
+        recipe, shown = self._trial(events, [name for name in among if name not in chosen])
+        return changed(recipe.train(shown), lambda model: model.replaced(recipe=self))
+
+    def select(self, data: Any) -> Selection:
+        """The columns that help, and how every trial went."""
+        events = as_dataset(data)
+        learned, aside = validation_parts(events, self.held_out, self.seed)
+        assert aside is not None
+        judge = Validation(learned, aside, self.judged_by, patience=1)
+        rest = self._among(events)
+        chosen: list[str] = []
+        best = self._judged(judge, learned, rest)
+        trace: list[tuple[int, str | None, float, bool]] = [(0, None, best, True)]
+        LOG.info("no column: %s %.4f", self.judged_by, best)
+        while rest:
+            tried = {
+                name: self._judged(judge, learned, [other for other in rest if other != name])
+                for name in rest
+            }
+            first = max(tried, key=lambda name: tried[name])  # of equals the first
+            helps = tried[first] - best > self.least_gain
+            step = len(chosen) + 1
+            trace += [(step, name, v, helps and name == first) for name, v in tried.items()]
+            LOG.info("%s %s: %.4f", "adding" if helps else "stopped before", first, tried[first])
+            if not helps:
+                break
+            best = tried[first]
+            chosen.append(first)
+            rest.remove(first)
+        schema = {"step": pl.Int64, "column": pl.String, "value": pl.Float64, "chosen": pl.Boolean}
+        return Selection(tuple(chosen), pl.DataFrame(trace, schema=schema, orient="row"))
+
+    def _among(self, data: Dataset) -> list[str]:
+        """The columns to choose from, each as role.name."""
+        if self.among is not None:
+            return named_columns(data, self.among)
+        return [key for key, (role, _) in columns_of(data).items() if role == "context"]
+
+    def _judged(self, judge: Validation, data: Dataset, hidden: Sequence[str]) -> float:
+        """The metric of a model that does not see the hidden columns."""
+        recipe, shown = self._trial(data, hidden)
+        return judge.judge(recipe.fit(shown))
+
+    def _trial(self, data: Dataset, hidden: Sequence[str]) -> tuple[FMPair, Dataset]:
+        """The plain recipe and the data of a trial, without a word about the hidden columns."""
+        gone = {*hidden, *(columns_of(data)[key][1] for key in hidden)}
+        own = {f.name: getattr(self, f.name) for f in fields(FMPair)}
+        return FMPair(**option.without_columns(own, gone)), without_columns(data, hidden)

@@ -1,0 +1,231 @@
+"""Judging kernels: where the relevant items of many lists stand, ties counted, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from fmpair.arrays import Rows
+from fmpair.jit import kernel
+from fmpair.ranking.top import select
+from fmpair.rng import GOLDEN, high, scramble
+from fmpair.threads import side_by_side
+
+SCORES_AT_ONCE = 1 << 21  # float32 scores of one batch: 8 MB a thread
+IN_ORDER, UNIFORM, WEIGHTED = range(3)
+
+
+class Task(NamedTuple):
+    """Lists to judge, one per unit.
+
+    query: int64 [units], ascending, the row of scores; owner: int64 [units], the row of hidden.
+    hidden: items that leave the list, unless they are relevant. relevant: per unit its relevant
+    items, each once; -1 stands for one that has no score.
+    """
+
+    query: np.ndarray
+    owner: np.ndarray
+    hidden: Rows
+    relevant: Rows
+
+
+class Pool(NamedTuple):
+    """Candidates to draw `most` of, beside the relevant items.
+
+    row: int64 [units], the row of `items` to draw from; items: distinct candidates, in order.
+    weight: float64 [items], for WEIGHTED. kind: IN_ORDER, UNIFORM or WEIGHTED. state: of the draws.
+    """
+
+    row: np.ndarray
+    items: Rows
+    weight: np.ndarray
+    kind: int
+    most: int
+    state: np.uint64
+
+
+class Ranks(NamedTuple):
+    """above, level: int64 [relevant entries], see Placement; score: float32 [relevant entries].
+
+    listed, eligible: int64 [units], the list's length and how many items there were to draw from.
+    best: int32 [units, top], the head of each list, -1 where it is shorter.
+    """
+
+    above: np.ndarray
+    level: np.ndarray
+    score: np.ndarray
+    listed: np.ndarray
+    eligible: np.ndarray
+    best: np.ndarray
+
+
+def judge(
+    scores: Callable[[np.ndarray], np.ndarray],
+    task: Task,
+    candidates: Pool | np.ndarray,
+    *,
+    top: int = 0,
+    batch: int,
+    threads: int | None = None,
+) -> Ranks:
+    """Judge all units, `batch` at a time.
+
+    scores: query numbers (ascending) to float32 [queries, items]; an item at -inf or NaN is not
+    listed. candidates: bool [items] for whole lists, or a Pool to draw from.
+    """
+    units, entries = len(task.query), len(task.relevant.column)
+    out = Ranks(
+        np.zeros(entries, np.int64),
+        np.zeros(entries, np.int64),
+        np.zeros(entries, np.float32),
+        np.zeros(units, np.int64),
+        np.zeros(units, np.int64),
+        np.full((units, top), -1, np.int32),
+    )
+
+    def run(first: int) -> None:
+        last = min(first + batch, units)
+        queries, row = np.unique(task.query[first:last], return_inverse=True)
+        _judge_batch(np.asarray(scores(queries), np.float32), row, first, task, candidates, out)
+
+    side_by_side(run, range(0, units, batch), threads)
+    return out
+
+
+def _judge_batch(
+    scores: np.ndarray,
+    row: np.ndarray,
+    first: int,
+    task: Task,
+    candidates: Pool | np.ndarray,
+    out: Ranks,
+) -> None:
+    if isinstance(candidates, Pool):
+        longest = int(np.diff(task.relevant.start[first : first + len(row) + 1]).max())
+        values = np.full((len(row), candidates.most + longest), -np.inf, np.float32)
+        _draw(scores, row, first, task, candidates, values, out.score, out.eligible)
+    else:
+        values = np.empty((len(row), scores.shape[1]), np.float32)
+        _mask(scores, row, first, task, candidates, values, out.score)
+    start = task.relevant.start
+    _count(values, first, start, out.score, out.above, out.level, out.listed)
+    if out.best.shape[1]:
+        part = slice(first, first + len(row))
+        heap = np.full((len(row), out.best.shape[1]), -np.inf, np.float32)
+        none = np.zeros(len(row) + 1, np.int64)
+        filled = np.zeros(len(row), np.int64)
+        select(values, 0, none, none.astype(np.int32), heap.shape[1], out.best[part], heap, filled)
+
+
+@kernel
+def _mask(scores, row, first, task, allowed, values, score):
+    """Each unit's scores, with the items that are not in its list at -inf."""
+    for u in range(len(row)):
+        unit, own, given = first + u, values[u], scores[row[u]]
+        for item in range(len(own)):
+            own[item] = given[item] if allowed[item] else -np.inf
+        owner = task.owner[unit]
+        for e in range(task.hidden.start[owner], task.hidden.start[owner + 1]):
+            own[task.hidden.column[e]] = -np.inf
+        for e in range(task.relevant.start[unit], task.relevant.start[unit + 1]):
+            item = task.relevant.column[e]
+            if item >= 0 and allowed[item]:
+                own[item] = given[item]
+                score[e] = given[item]
+            else:
+                score[e] = -np.inf
+
+
+@kernel
+def _draw(scores, row, first, task, pool, values, score, eligible):
+    """Each unit's scores of the items drawn for it, and then those of its relevant items."""
+    mark = np.zeros(scores.shape[1], np.int32)
+    allowed = np.empty(scores.shape[1] + 1, np.int32)
+    for u in range(len(row)):
+        unit, given = first + u, scores[row[u]]
+        owner, place = task.owner[unit], pool.most
+        for e in range(task.hidden.start[owner], task.hidden.start[owner + 1]):
+            mark[task.hidden.column[e]] = u + 1
+        for e in range(task.relevant.start[unit], task.relevant.start[unit + 1]):
+            item = task.relevant.column[e]
+            score[e] = -np.inf
+            if item >= 0:
+                mark[item] = u + 1
+                score[e] = given[item]
+                values[u, place] = given[item]
+                place += 1
+        count = 0
+        for e in range(pool.items.start[pool.row[unit]], pool.items.start[pool.row[unit] + 1]):
+            item = pool.items.column[e]
+            allowed[count] = item  # overwritten by the next unless it counts: no branch to miss
+            count += mark[item] != u + 1
+        eligible[unit] = count
+        taken = min(count, pool.most)
+        if taken < count:
+            state = scramble(pool.state + np.uint64(GOLDEN) * np.uint64(unit + 1))
+            if pool.kind == UNIFORM:
+                _shuffle_head(allowed, count, taken, state)
+            elif pool.kind == WEIGHTED:
+                _weighted_head(allowed, count, taken, pool.weight, state)
+        for c in range(taken):
+            values[u, c] = given[allowed[c]]
+
+
+@kernel
+def _shuffle_head(allowed, count, taken, state):
+    """Bring a uniform sample without replacement to the head."""
+    for place in range(taken):
+        state += np.uint64(GOLDEN)
+        other = place + high(scramble(state), np.uint64(count - place))
+        allowed[place], allowed[other] = allowed[other], allowed[place]
+
+
+@kernel
+def _weighted_head(allowed, count, taken, weight, state):
+    """Bring a weighted sample without replacement to the head: the least of exponential draws."""
+    key = np.empty(count)
+    for c in range(count):
+        state += np.uint64(GOLDEN)
+        uniform = (np.float64(scramble(state) >> np.uint64(11)) + 0.5) / 9007199254740992.0
+        key[c] = -np.log(uniform) / weight[allowed[c]]
+    limit = np.partition(key, taken - 1)[taken - 1]
+    place = 0
+    for c in range(count):
+        if key[c] <= limit and place < taken:
+            allowed[place] = allowed[c]
+            place += 1
+
+
+@kernel
+def _count(values, first, start, score, above, level, listed):
+    """How many of a unit's values are above and level with each of its relevant ones."""
+    for u in range(len(values)):
+        own, unit = values[u], first + u
+        length = 0
+        for c in range(len(own)):
+            length += own[c] > -np.inf
+        listed[unit] = length
+        for e in range(start[unit], start[unit + 1]):
+            target = score[e]
+            if target > -np.inf:
+                more, equal = 0, 0
+                for c in range(len(own)):
+                    more += own[c] > target
+                    equal += own[c] == target
+                above[e], level[e] = more, equal
+
+
+@kernel
+def shared(start, column, left, right):
+    """Columns that two sorted rows have in common, for each pair of rows: int64 [pairs]."""
+    out = np.zeros(len(left), np.int64)
+    for pair in range(len(left)):
+        a, b = start[left[pair]], start[right[pair]]
+        while a < start[left[pair] + 1] and b < start[right[pair] + 1]:
+            x, y = column[a], column[b]
+            out[pair] += x == y
+            a += x <= y
+            b += y <= x
+    return out

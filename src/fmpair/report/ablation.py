@@ -1,0 +1,86 @@
+"""What each field of a model is worth: the model with and without it, and the test between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from fmpair.config.experiment import Ablation, Comparison
+from fmpair.report.significance import Contest, Pair, lower_is_better, mark, p_values
+
+ALL = "all fields"
+VERDICTS = {"+": "helps", "-": "hurts", "": "no difference"}
+SCHEMA = {
+    "field": pl.String,
+    "alone": pl.Float64,
+    "without": pl.Float64,
+    "difference": pl.Float64,
+    "relative": pl.Float64,
+    "p": pl.Float64,
+    "verdict": pl.String,
+    "gain": pl.Float64,
+    "p_gain": pl.Float64,
+    "mark": pl.String,
+}
+
+
+def worth(contest: Contest, ablation: Ablation, chosen: Comparison) -> pl.DataFrame:
+    """One row for all fields together, then one per field, from the one that helps most down.
+
+    alone: the metric with this field and no other; without: with all others. difference, relative
+    (to without), p (Holm over all tests here) and verdict: what the field adds to the others. gain,
+    p_gain and mark (+ or -): what it adds to none, where that was asked.
+    """
+    full, none, only = ablation.model, ablation.none, ablation.only
+    pairs = [frozenset((full, other)) for other in (none, *ablation.without.values())]
+    pairs += [frozenset((none, other)) for other in only.values()]
+    p = p_values(contest, pairs, chosen.test)
+    rows = [
+        {
+            "field": field,
+            **_alone(contest, only.get(field), none, p, chosen.level),
+            **_added(contest, full, without, p, chosen.level),
+        }
+        for field, without in ablation.without.items()
+    ]
+    way = -1 if lower_is_better(contest.metric) else 1
+    rows.sort(key=lambda row: (row["difference"] is None, -way * (row["difference"] or 0)))
+    every = {
+        "field": ALL,
+        "alone": contest.mean(full),
+        "mark": "",
+        **_added(contest, full, none, p, chosen.level),
+    }
+    return pl.DataFrame([every, *rows], SCHEMA).fill_nan(None)
+
+
+def _added(
+    contest: Contest, full: str, without: str, p: Mapping[Pair, float], level: float
+) -> dict[str, Any]:
+    """What the whole model has over the one without something."""
+    difference, base = contest.difference(full, without), contest.mean(without)
+    found = p.get(frozenset((full, without)))
+    return {
+        "without": base,
+        "difference": difference,
+        "relative": difference / abs(base) if difference is not None and base else None,
+        "p": found,
+        "verdict": None if found is None else VERDICTS[mark(contest, difference, found, level)],
+    }
+
+
+def _alone(
+    contest: Contest, only: str | None, none: str, p: Mapping[Pair, float], level: float
+) -> dict[str, Any]:
+    """What a field on its own has over none."""
+    if only is None:
+        return {"alone": None, "gain": None, "p_gain": None, "mark": ""}
+    gain, found = contest.difference(only, none), p.get(frozenset((only, none)))
+    return {
+        "alone": contest.mean(only),
+        "gain": gain,
+        "p_gain": found,
+        "mark": mark(contest, gain, found, level),
+    }

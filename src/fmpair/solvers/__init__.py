@@ -1,0 +1,1 @@
+"""Learners that are no pair engine: arrays in, arrays out."""

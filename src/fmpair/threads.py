@@ -1,0 +1,26 @@
+"""Threads: how many there are, and work done side by side on them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from threadpoolctl import threadpool_limits
+
+
+def all_threads() -> int:
+    """The number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def side_by_side(run: Callable[[int], None], firsts: Sequence[int], threads: int | None) -> None:
+    """Call run(first) for every batch on so many threads (None: all), the BLAS on one each."""
+    threads = threads or all_threads()
+    with threadpool_limits(1 if threads > 1 else None, user_api="blas"):
+        if threads == 1 or len(firsts) <= 1:
+            for first in firsts:
+                run(first)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(run, firsts))

@@ -1,0 +1,1 @@
+"""From a recipe and data to learned parameters."""

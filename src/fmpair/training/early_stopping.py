@@ -1,0 +1,188 @@
+"""Judging epochs on events held out, stopping early, keeping the best."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fmpair.arrays import Rows, empty_rows, renumbered
+from fmpair.checks import whole
+from fmpair.data import Dataset, as_dataset
+from fmpair.data.split import holdout
+from fmpair.errors import DataError, OptionError
+from fmpair.fitted.recommender import Recommender
+from fmpair.metrics import Metric
+from fmpair.training.loop import Epoch
+
+MOST_EVENTS = 10_000  # more held-out events than this are sampled: enough to tell epochs apart
+
+
+def validation_parts(data: Dataset, validation: Any, seed: int) -> tuple[Dataset, Dataset | None]:
+    """(events to learn from, events held out)."""
+    if validation is None:
+        return data, None
+    if isinstance(validation, int | float):
+        if not 0 < validation < 1:
+            raise OptionError(f"validation must be a share between 0 and 1, not {validation!r}")
+        split = holdout(data, test=float(validation), seed=seed)
+        return data.take(split.train), data.take(split.test)
+    return data, as_dataset(validation)
+
+
+@dataclass
+class Validation:
+    """Full ranking of held-out events, in their own context.
+
+    The user's other items of the training events leave the list, unless most held-out events
+    repeat one of them: then coming back to an item is what the data are about.
+    """
+
+    train: Dataset
+    held_out: Dataset
+    metric: str
+    patience: int
+    threads: int | None = None
+    history: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.formula = Metric.parse(self.metric)
+        self.formula.values(np.ones(1))  # a metric that needs more than ranks says so now
+        whole("patience", self.patience, 1)
+        known = self.train.users.numbers(self.held_out.users.ids)[self.held_out.user] >= 0
+        known &= self.train.items.numbers(self.held_out.items.ids)[self.held_out.item] >= 0
+        rows = np.flatnonzero(known)
+        if not len(rows):
+            raise DataError("no held-out event has a user and an item that training knows")
+        if len(rows) > MOST_EVENTS:
+            rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST_EVENTS])
+        self.events = self.held_out.take(rows)
+        frame = self.events.frame()
+        self.user = self.train.users.numbers(frame["user"])
+        self.target = self.train.items.numbers(frame["item"])
+        self.hidden = self._hidden()
+
+    def _hidden(self) -> Rows:
+        """Per event the items that leave its list."""
+        seen = self.train.seen.take(self.user)
+        owner = np.repeat(np.arange(seen.size), np.diff(seen.start))
+        repeats = np.zeros(seen.size, bool)
+        repeats[owner[seen.column == self.target[owner]]] = True
+        return empty_rows(seen.size) if repeats.mean() > 0.5 else seen
+
+    def judge(self, model: Recommender) -> float:
+        """The metric's mean over the held-out events."""
+        from fmpair.ranking.top import ranks
+
+        names = [name for name in self.events.context if name in model.space.context]
+        queries = model.query_vectors(self.events.frame().select("user", *names))
+        target, hidden = self.target, self.hidden
+        if model.space.items is not self.train.items:  # a model may rank a part of the items only
+            place = model.space.items.numbers(self.train.items.ids)
+            target, hidden = place[target], renumbered(hidden, place)
+        known = np.flatnonzero(target >= 0)
+        if not len(known):
+            raise DataError("no held-out event has an item that the model ranks")
+        above, level = ranks(
+            queries[known],
+            model.item_vectors,
+            model.item_constants,
+            hidden.take(known),
+            target[known],
+            self.threads,
+        )
+        value = float(self.formula.values(1 + above + level / 2).mean())
+        self.history.append(value)
+        return value
+
+
+def best_fit(
+    recipe: Any,
+    data: Any,
+    seed: int | None,
+    progress: bool | Callable[[Epoch], None],
+    validation: Any = None,
+    metric: str = "ndcg@10",
+    patience: int = 5,
+) -> Any:
+    """What a trainable recipe gives in the end; the parameters are those of `FMPair.fit`."""
+    recipe = recipe if seed is None else replace(recipe, seed=seed)
+    events, held_out = validation_parts(as_dataset(data), validation, recipe.seed)
+    judge = None if held_out is None else Validation(events, held_out, metric, patience)
+    return best_epoch(recipe.train(events), judge, progress, recipe.epochs)
+
+
+def best_epoch(
+    epochs: Iterator[Epoch],
+    judge: Validation | None,
+    progress: bool | Callable[[Epoch], None],
+    total: int,
+) -> Recommender:
+    """The usual policy over a training loop: run it, show it, keep the best epoch's model."""
+    best, best_value, best_number = None, -np.inf, 0
+    last = None
+    for last in _impressions(_judged(epochs, judge), progress, total):
+        if judge is None or last.value is None:
+            continue
+        if last.value > best_value:
+            best, best_value, best_number = last.recommender(), last.value, last.number
+        elif last.number - best_number >= judge.patience:
+            break
+    assert last is not None
+    return best if best is not None else last.recommender()
+
+
+def _judged(epochs: Iterator[Epoch], judge: Validation | None) -> Iterator[Epoch]:
+    """The epochs, each with its value on the held-out events."""
+    for epoch in epochs:
+        yield epoch if judge is None else replace(epoch, value=judge.judge(epoch.recommender()))
+
+
+def _impressions(
+    epochs: Iterator[Epoch], progress: bool | Callable[[Epoch], None], total: int
+) -> Iterator[Epoch]:
+    """The epochs as they pass, announced as the caller wishes."""
+    if callable(progress):
+        for epoch in epochs:
+            progress(epoch)
+            yield epoch
+    elif progress and sys.stderr.isatty():
+        yield from _on_a_bar(epochs, total)
+    elif progress:
+        for epoch in epochs:
+            print(f"epoch {epoch.number} of {total}: {_figures(epoch)}", file=sys.stderr)
+            yield epoch
+    else:
+        yield from epochs
+
+
+def _on_a_bar(epochs: Iterator[Epoch], total: int) -> Iterator[Epoch]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("learning"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[figures]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("learning", total=total, figures="")
+        for epoch in epochs:
+            bar.update(task, advance=1, figures=_figures(epoch))
+            yield epoch
+
+
+def _figures(epoch: Epoch) -> str:
+    value = "" if epoch.value is None else f", held out {epoch.value:.4f}"
+    return f"loss {epoch.loss:.4f}{value}"

@@ -1,0 +1,109 @@
+"""The strength of regularisation of every table and every feature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fmpair.arrays import Rows, tally
+from fmpair.engine.contract import Groups, L2Scale, Problem
+from fmpair.errors import OptionError, unknown
+from fmpair.features import FeatureSpace, Side
+from fmpair.features.encoder import Encoder
+from fmpair.models.option import GROUPS
+from fmpair.training.defaults import L2, FieldL2
+
+# A field's regularisation follows its strength, see engine.decay. A value that few users (items)
+# have repeats what their own vectors say, so its field must pull harder to be believed.
+FEW = 25.0
+
+ROLES = {"context": "context", "user": "user_features", "item": "item_features"}
+
+
+def penalties(
+    given: float | Mapping[str, float] | None,
+    space: FeatureSpace,
+    problem: Problem,
+    usual: L2,
+    of_fields: FieldL2,
+) -> dict[str, Any]:
+    """Every penalty by its name in the engine's Settings, from recipe, fields and defaults.
+
+    usual: what holds ids unless given; of_fields: the same of fields.
+    A feature has a fixed penalty, or a threshold above 0 and one that follows its field's strength.
+    """
+    if given is None:
+        named: Mapping[str, float] = {}
+    else:
+        named = given if isinstance(given, Mapping) else {"user": given, "item": given}
+    fields = [e.name for side in (space.query, space.item) for e in side.encoders]
+    for name in named:
+        if name not in GROUPS and name not in fields:
+            raise OptionError(unknown("regularization", name, [*GROUPS, *fields]))
+    item = named.get("item", usual.item)
+    query, query_threshold = _by_feature(space.query, problem.query_groups, named, of_fields)
+    features, feature_threshold = _by_feature(space.item, problem.item_groups, named, of_fields)
+    return {
+        "user": named.get("user", usual.user),
+        "positive": item,
+        "negative": named.get("negative", item),
+        "bias": named.get("bias", usual.bias),
+        "query": query,
+        "features": features,
+        "query_threshold": query_threshold,
+        "feature_threshold": feature_threshold,
+        "strongest": of_fields.strongest,
+    }
+
+
+def l2_scale_of(power: float, problem: Problem, seen: Rows | None) -> L2Scale | None:
+    """How hard every user and item is held in a step, by how many events they have.
+
+    seen: the items of each user and how often, None for those of the problem's events.
+    """
+    if power == 1:
+        return None
+    user, item, times = (problem.user, problem.item, None)
+    if seen is not None:
+        user, item, times = (seen.owner, seen.column, seen.value)
+    by_user = tally(user, problem.users, times).astype(float)
+    by_item = tally(item, problem.items, times).astype(float)
+    known = by_item > 0
+    # beside its own events an item is held as a negative, as often as the mean item has events
+    by_item[known] += by_item[known].mean()
+    return L2Scale(l2_scales(by_user, power), l2_scales(by_item, power))
+
+
+def l2_scales(steps: np.ndarray, power: float) -> np.ndarray:
+    """float32 [rows]: a step's share of regularisation, for rows that take so many steps.
+
+    In all its steps a row is held in proportion to their number to the power, and all rows
+    together as much as by 1 each.
+    """
+    out = np.ones(len(steps))
+    busy = steps > 0
+    own = steps[busy] ** (power - 1)
+    out[busy] = own * (steps[busy].sum() / (steps[busy] * own).sum())
+    return out.astype(np.float32)
+
+
+def _by_feature(
+    side: Side, groups: Groups, named: Mapping[str, float], usual: FieldL2
+) -> tuple[np.ndarray, np.ndarray]:
+    """(fixed penalty, threshold) of every feature: float32 [features] each."""
+    given = [_given(encoder, named) for encoder in side.encoders]
+    fixed = np.array([0.0 if value is None else value for value in given], np.float32)
+    adaptive = np.array([value is None for value in given], bool)
+    few = np.sqrt(np.maximum(1, FEW / np.maximum(groups.owners, 1)))
+    least = usual.free + (usual.bound - usual.free) * groups.sharing
+    threshold = np.where(adaptive[groups.field], least * few, 0).astype(np.float32)
+    return fixed[groups.field], threshold
+
+
+def _given(encoder: Encoder, named: Mapping[str, float]) -> float | None:
+    """The penalty the field's own options, its name or its role is given, else None."""
+    if encoder.field.regularization is not None:
+        return encoder.field.regularization
+    return named.get(encoder.name, named.get(ROLES[encoder.role]))
