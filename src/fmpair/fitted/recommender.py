@@ -103,6 +103,13 @@ class Recommender:
         part = popular_part(usual + self.learned_constants, times)
         return np.float32(self.damping) * part
 
+    @cached_property
+    def item_matrix(self) -> np.ndarray:
+        """float32 [factors + 1, items]: vectors and constants as ranking takes them."""
+        from fmpair.ranking.top import item_matrix
+
+        return item_matrix(self.item_vectors, self.item_constants)
+
     @property
     def user_vectors(self) -> np.ndarray:
         """float32 [users, factors]: the user's vector plus those of their attributes."""
@@ -115,7 +122,9 @@ class Recommender:
     def vectors(self, queries: Queries) -> np.ndarray:
         """float32 [queries, factors]: the user's vector plus those of all query features."""
         own = self.parameters.users[np.maximum(queries.user, 0)]
-        own[queries.user < 0] = self.mean_user
+        unknown = queries.user < 0
+        if unknown.any():
+            own[unknown] = self.mean_user
         return queries.rows.dot(self.parameters.query) + own
 
     # Rankings
@@ -154,8 +163,10 @@ class Recommender:
         """The n best of the chosen items for each query."""
         from fmpair.ranking.top import top
 
-        items, constants = self.item_vectors[chosen], self.item_constants[chosen]
-        return top(self.vectors(queries), items, constants, hidden, n)
+        items = self.item_matrix
+        if len(chosen) < items.shape[1]:
+            items = np.take(items, chosen, axis=1)
+        return top(self.vectors(queries), items, hidden, n)
 
     def recommend_users(
         self,
