@@ -106,6 +106,16 @@ def test_ids_of_one_hash_are_told_apart(ids, values):
     assert found.tolist() == by_dictionary(ids, values)
 
 
+@given(st.lists(st.text("abc"), unique=True), st.lists(st.text("abcd"), max_size=5))
+def test_an_index_goes_on_when_new_ids_join(old, new):
+    before = Vocabulary(pl.Series(old, dtype=pl.String))
+    before.number("a")  # has its index made
+    after = before.extend(pl.Series(new, dtype=pl.String))
+    again = HashIndex.of(after.ids)
+    assert after._index.hashes.tolist() == again.hashes.tolist()
+    assert after.numbers(after.ids).tolist() == list(range(len(after)))
+
+
 def test_an_id_that_is_missing_is_nobody():
     vocabulary = Vocabulary(pl.Series(["a", None]))
     assert vocabulary.numbers(pl.Series([None, "a"])).tolist() == [-1, 0]

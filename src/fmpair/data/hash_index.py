@@ -20,6 +20,15 @@ class HashIndex(NamedTuple):
         order = np.argsort(hashes).astype(np.int32)
         return cls(hashes[order], order)
 
+    def extended(self, ids: pl.Series) -> HashIndex:
+        """With the hashes of ids that come after those it was made of."""
+        more = HashIndex.of(ids)
+        place = np.searchsorted(self.hashes, more.hashes)
+        number = np.int32(len(self.number)) + more.number
+        return HashIndex(
+            np.insert(self.hashes, place, more.hashes), np.insert(self.number, place, number)
+        )
+
     def numbers(self, ids: pl.Series, wanted: pl.Series) -> np.ndarray:
         """int32 [wanted]: the number of each among the ids the index was made of, -1 where it is
         none of them or null. Both are of the same type.

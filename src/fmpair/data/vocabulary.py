@@ -78,7 +78,11 @@ class Vocabulary:
         new = plain.filter(pl.Series(self.numbers(plain) < 0)).drop_nulls()
         if not len(new):
             return self
-        return Vocabulary(pl.concat([self.ids, new.unique(maintain_order=True).rename("id")]))
+        new = new.unique(maintain_order=True).rename("id")
+        grown = Vocabulary(pl.concat([self.ids, new]))
+        if "_index" in self.__dict__:
+            grown._index = self._index.extended(new)  # sooner than to hash all of them again
+        return grown
 
     def take(self, numbers: np.ndarray) -> pl.Series:
         """The ids of the given numbers."""

@@ -94,13 +94,17 @@ class Recommender:
         return (bias + pairs).astype(np.float32)
 
     @cached_property
+    def item_counts(self) -> np.ndarray:
+        """float64 [items]: how many events each has."""
+        return tally(self.seen.column, len(self.space.items), self.seen.value)
+
+    @cached_property
     def taken_off(self) -> np.ndarray:
         """float32 [items]: what damping takes off the constants."""
         if not self.damping:
             return np.zeros_like(self.learned_constants)
         usual = self.item_vectors @ mean_user(self.user_vectors, self.seen)
-        times = tally(self.seen.column, len(usual), self.seen.value)
-        part = popular_part(usual + self.learned_constants, times)
+        part = popular_part(usual + self.learned_constants, self.item_counts)
         return np.float32(self.damping) * part
 
     @cached_property

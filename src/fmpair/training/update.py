@@ -10,11 +10,14 @@ import numpy as np
 from fmpair.arrays import Rows, add_repeats, group_rows, stack_rows
 from fmpair.checks import whole
 from fmpair.data import Dataset, as_dataset
+from fmpair.data.vocabulary import Vocabulary
 from fmpair.engine.contract import Parameters, Problem
 from fmpair.errors import OptionError, UnknownError, unknown
 from fmpair.features import FeatureSpace, Side
 from fmpair.fitted.recommender import Recommender
 from fmpair.training.loop import initial, learn, problem_of
+
+OTHERS = 4096  # users enough to tell what users do
 
 
 class Grown(NamedTuple):
@@ -32,9 +35,13 @@ def fold_in(model: Recommender, events: Any, epochs: int | None) -> Recommender:
     known = model.space.items.numbers(data.items.ids)[data.item]
     if (known < 0).any():
         model.item_number(data.items.ids[int(data.item[np.argmax(known < 0)])])
-    learned, first = _learned(model, data, epochs, users_only=True)
+    users, own = model.space.users, model.space.users.numbers(data.users.ids)
+    others = np.linspace(0, len(users) - 1, min(OTHERS, len(users))).astype(np.int64)
+    part = _part(model, np.union1d(others, own[own >= 0]))
+    learned, first = _learned(part, data, epochs, chosen=model.item_counts > 0)
     # Not a bit of the rest may differ, though a mean of equal copies may round.
-    return learned.replaced(parameters=first._replace(users=learned.parameters.users))
+    learned = learned.replaced(parameters=first._replace(users=learned.parameters.users))
+    return _put_back(model, data, learned)
 
 
 def update(model: Recommender, data: Any, epochs: int | None) -> Recommender:
@@ -62,10 +69,55 @@ def _checked(model: Recommender, events: Any) -> Dataset:
     return data
 
 
+def _part(model: Recommender, number: np.ndarray) -> Recommender:
+    """The model with these users, ascending, and no others."""
+    users = model.space.users
+    if len(number) == len(users):
+        return model
+    return model.replaced(
+        space=replace(model.space, users=Vocabulary(users.take(number))),
+        parameters=model.parameters._replace(users=model.parameters.users[number]),
+        user_rows=model.user_rows.take(number),
+        seen=model.seen.take(number),
+    )
+
+
+def _put_back(model: Recommender, data: Dataset, learned: Recommender) -> Recommender:
+    """The whole model with the data's users as they were learned in a part of it."""
+    users = model.space.users.extend(data.users.ids)
+    number, own = (known.numbers(data.users.ids) for known in (users, learned.space.users))
+    old = model.parameters.users
+    table = np.empty((len(users), old.shape[1]), old.dtype)
+    table[: len(old)] = old
+    table[number] = learned.parameters.users[own]
+    profiles = model.user_rows
+    if learned.space.query.size > model.space.query.size:
+        profiles = _with_columns(profiles, _moved(model.space.query, learned.space.query))
+    return learned.replaced(
+        space=replace(learned.space, users=users),
+        parameters=learned.parameters._replace(users=table),
+        user_rows=_with_rows(profiles, number, learned.user_rows.take(own)),
+        seen=_with_rows(model.seen, number, learned.seen.take(own)),
+    )
+
+
+def _with_rows(rows: Rows, number: np.ndarray, own: Rows) -> Rows:
+    """The rows with others at these numbers; those beyond the last come in order."""
+    both = stack_rows(rows, own)
+    if (number >= rows.size).all():
+        return both
+    place = np.arange(max(rows.size, number.max() + 1))
+    place[number] = rows.size + np.arange(own.size)
+    return both.take(place)
+
+
 def _learned(
-    model: Recommender, data: Dataset, epochs: int | None, users_only: bool = False
+    model: Recommender, data: Dataset, epochs: int | None, chosen: np.ndarray | None = None
 ) -> tuple[Recommender, Parameters]:
-    """(the model after learning from the events, the parameters it began with)."""
+    """(the model after learning from the events, the parameters it began with).
+
+    chosen: bool [items], what anyone ever chose; where it is given, users alone are learned.
+    """
     if epochs is not None:
         whole("epochs", epochs, 1)
     recipe = model.recipe if epochs is None else replace(model.recipe, epochs=epochs)
@@ -75,8 +127,10 @@ def _learned(
     data = _renumbered(data, space)
     grown = _grown(model, space, data)
     problem = _problem(model, recipe, space, data, grown)
+    if chosen is not None:
+        problem = problem._replace(drawn=problem.drawn | chosen)
     first, kind = grown.parameters, model.frame_kind
-    *_, last = learn(recipe, space, problem, first, grown.seen, kind, users_only)
+    *_, last = learn(recipe, space, problem, first, grown.seen, kind, chosen is not None)
     learned = last.recommender().replaced(recipe=model.recipe, damping=model.damping)
     return learned, first
 
