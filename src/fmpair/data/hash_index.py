@@ -40,8 +40,8 @@ class HashIndex(NamedTuple):
         asked = np.flatnonzero(place < end)
         while len(asked):  # once, but for different ids of one hash
             number = self.number[place[asked]]
-            same = ids[number] == (wanted if len(asked) == len(wanted) else wanted[asked])
-            same = same.to_numpy().astype(bool)  # null, which equals nothing, is False
+            equal = ids[number] == (wanted if len(asked) == len(wanted) else wanted[asked])
+            same = equal.to_numpy().astype(bool)  # null, which equals nothing, is False
             found[asked[same]] = number[same]
             place[asked] += 1
             asked = asked[~same & (place[asked] < end[asked])]
