@@ -78,6 +78,11 @@ class Recommender:
         return self.parameters.items + self.item_rows.dot(self.parameters.features)
 
     @cached_property
+    def item_norms(self) -> np.ndarray:
+        """float32 [items]: the lengths of the items' vectors."""
+        return np.linalg.norm(self.item_vectors, axis=1)
+
+    @cached_property
     def item_constants(self) -> np.ndarray:
         """float32 [items]: what is learned of the item alone, less the damping."""
         return self.learned_constants - self.taken_off
@@ -197,7 +202,7 @@ class Recommender:
     def similar_items(self, item: Any, n: int = 10) -> Any:
         """The n items nearest by angle: a frame (item, similarity, rank)."""
         number = self.item_number(item)
-        found = similarity.nearest(self.item_vectors, number, n)
+        found = similarity.nearest(self.item_vectors, number, n, self.item_norms)
         return from_polars(similarity.as_frame("item", self.space.items, found), self.frame_kind)
 
     def similar_users(self, user: Any, n: int = 10) -> Any:
