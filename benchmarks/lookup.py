@@ -25,6 +25,7 @@ from fmpair import Dataset, FMPair, Recommender
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.data.zipf import zipf_events
 from fmpair.fitted.folding import folded
+from fmpair.threads import side_by_side
 
 FACTORS = 64
 EVENTS_EACH = 10  # of a user
@@ -65,7 +66,7 @@ def _by_users(model: Recommender, repeats: int) -> dict[str, Any]:
     """Every question about one user, in milliseconds."""
     users = len(model.space.users)
     name, row = pl.Series([str(users // 3)]), {"users": users}
-    model.space.items.numbers(name)  # imports what a lookup needs
+    model.space.items.numbers(pl.Series(["7"]))  # imports what a lookup needs
     tracemalloc.start()
     model.space.users.numbers(name)
     row["bytes an id"] = tracemalloc.get_traced_memory()[0] / users
@@ -88,7 +89,7 @@ def _by_items(model: Recommender, repeats: int) -> dict[str, Any]:
     vector = np.ones((1, FACTORS + 1), np.float32)
     ask = {
         "recommend": partial(model.recommend, "7"),
-        "the product alone": lambda: vector @ model.item_matrix,
+        "the product alone": partial(side_by_side, lambda _: vector @ model.item_matrix, [0], None),
     }
     return {"items": len(model.space.items)} | _milliseconds(ask, repeats)
 
