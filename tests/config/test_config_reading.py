@@ -149,8 +149,8 @@ refit
 def test_all_mistakes_are_reported_together_each_with_its_line(file):
     from fmpair.errors import listing
     from fmpair.metrics.metric import NAMES
+    from fmpair.models import FMPair
     from fmpair.models.catalog import MODELS
-    from fmpair.models.fm_pair.recipe import FMPair
 
     own = {**shape.options_of(FMPair).known, **shape.about_models().known}
     known = {"filters": shape.filters(), "models": MODELS, "options": own,
