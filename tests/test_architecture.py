@@ -67,6 +67,45 @@ def functions_of(module):
     return [node for node in parsed if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
+def module_name(path):
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path, known):
+    """The modules of the package that a file imports anywhere: on top, in functions, for types."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            whole = {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {full if full in known else node.module for full in whole.values()}
+    return found & known
+
+
+def circle_in(imports):
+    """The modules of an import circle, or None."""
+    left = dict(imports)
+    while left:
+        free = [module for module, needed in left.items() if not needed & left.keys()]
+        if not free:
+            return sorted(left)  # all of them are in a circle, or need one that is
+        for module in free:
+            del left[module]
+    return None
+
+
+def test_no_module_needs_itself_by_way_of_others():
+    known = {module_name(path) for path in MODULES}
+    assert circle_in({module_name(path): imports_of(path, known) for path in MODULES}) is None
+
+
+def test_a_circle_is_found():
+    assert circle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == ["a", "b", "c", "d"]
+    assert circle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) is None
+
+
 def test_every_file_has_a_line_in_the_tree():
     assert sorted(entries() - {path for path, _ in tree()}) == []
 
@@ -95,11 +134,13 @@ def test_a_file_can_be_read_at_a_sitting(module):
 
 @pytest.mark.parametrize("module", MODULES, ids=name_of)
 def test_a_function_fits_a_screen(module):
-    most = KERNEL_LINES if module.parent.name == "engine" else FUNCTION_LINES
+    compiled = {"engine", "solvers", "ranking"} & set(module.relative_to(PACKAGE).parts)
+    most = KERNEL_LINES if compiled else FUNCTION_LINES
     lengths = {function.name: lines_of(function) for function in functions_of(module)}
     assert {name: lines for name, lines in lengths.items() if lines > most} == {}
 
 
-def test_importing_the_package_does_not_import_numba():
-    code = "import sys, fmpair; sys.exit('numba' in sys.modules)"
+@pytest.mark.parametrize("code", ["import fmpair", "from fmpair.models import *"])
+def test_no_compiler_is_loaded_before_something_is_learned(code):
+    code = f"import sys; {code}; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

@@ -18,7 +18,7 @@ _HOMES = {
     "Ranker": "fmpair.fitted.ranker",
     "Recommender": "fmpair.fitted.recommender",
     "evaluate": "fmpair.evaluation.evaluate",
-    "load": "fmpair.fitted.file",
+    "load": "fmpair.models.saved",
     "read": "fmpair.data.read",
     "with_sources": "fmpair.features.domains",
 }
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from fmpair.evaluation.protocol import Protocol
     from fmpair.features.domains import with_sources
     from fmpair.features.field import Field
-    from fmpair.fitted.file import load
     from fmpair.fitted.ranker import Ranker
     from fmpair.fitted.recommender import Recommender
     from fmpair.models.classic.popularity import Popularity
     from fmpair.models.fm_pair.recipe import FMPair
+    from fmpair.models.saved import load
 
 
 def __getattr__(name: str) -> Any:

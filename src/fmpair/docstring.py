@@ -1,10 +1,13 @@
-"""Docstrings taken apart: what they say of each option."""
+"""Docstrings taken apart: what they say of each option, and in which section."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import is_dataclass
 from typing import Any
+
+HEADING = re.compile(r"^ *(\w[\w ]*)\n *-{3,}$", re.MULTILINE)  # underlined
 
 
 def summary(docstring: str | None) -> str:
@@ -13,9 +16,8 @@ def summary(docstring: str | None) -> str:
 
 
 def whole(thing: Any) -> str:
-    """A function's docstring; a class's after those of the classes it builds on."""
-    kinds = reversed(thing.__mro__[:-1]) if isinstance(thing, type) else (thing,)
-    return "\n\n".join(kind.__doc__ or "" for kind in kinds)
+    """A function's docstring; a class's after those of the classes whose fields it adds to."""
+    return "\n\n".join(_docstrings(thing))
 
 
 def descriptions(docstring: str | None, names: Iterable[str]) -> dict[str, str]:
@@ -30,6 +32,24 @@ def descriptions(docstring: str | None, names: Iterable[str]) -> dict[str, str]:
         for together, text in zip(parts[1::2], parts[2::2])
         for name in together.split(", ")
     }
+
+
+def sections(thing: Any, names: Iterable[str]) -> dict[str, str]:
+    """Name -> heading of the section that describes it, "" before the first; in their order."""
+    found: dict[str, str] = {}
+    known = list(names)
+    for docstring in _docstrings(thing):
+        first, *rest = HEADING.split(docstring)
+        for heading, text in [("", first), *zip(rest[::2], rest[1::2])]:
+            found |= dict.fromkeys(descriptions(text, known), heading)
+    return found
+
+
+def _docstrings(thing: Any) -> list[str]:
+    if not isinstance(thing, type):
+        return [thing.__doc__ or ""]
+    kinds = [kind for kind in reversed(thing.__mro__) if kind is thing or is_dataclass(kind)]
+    return [kind.__doc__ or "" for kind in kinds]
 
 
 def _sentence(text: str) -> str:

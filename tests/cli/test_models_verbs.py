@@ -19,7 +19,15 @@ def test_show_gives_the_options_of_one_model(fmpair):
     frame = table(done.out)
     assert done.code == 0 and "least squares" in done.err
     assert "alpha" in frame["option"].to_list()
-    assert frame.columns == ["option", "type", "default", "description"]
+    assert frame.columns == ["option", "type", "default", "description", "group"]
+
+
+def test_the_options_that_most_people_need_come_first(fmpair):
+    frame = table(fmpair("models", "show", "fm-pair").out).fill_null("")
+    groups = list(dict.fromkeys(frame["group"]))
+    assert groups == ["", "Negatives", "Regularisation", "Scores", "Engine"]
+    assert len(frame.filter(pl.col("group") == "")) == 10
+    assert frame["option"][0] == "factors"
 
 
 def test_an_unknown_model_gets_the_nearest_name(fmpair):

@@ -149,8 +149,8 @@ refit
 def test_all_mistakes_are_reported_together_each_with_its_line(file):
     from fmpair.errors import listing
     from fmpair.metrics.metric import NAMES
+    from fmpair.models import FMPair
     from fmpair.models.catalog import MODELS
-    from fmpair.models.fm_pair.recipe import FMPair
 
     own = {**option_schema.options_of(FMPair).known, **option_schema.about_models().known}
     known = {"filters": option_schema.filters(), "models": MODELS, "options": own,

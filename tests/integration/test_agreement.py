@@ -17,8 +17,7 @@ from fmpair.arrays import empty_rows
 from fmpair.data import catalog
 from fmpair.data.split import folds, holdout
 from fmpair.evaluation import Protocol, evaluate
-from fmpair.models.fm.recipe import FM
-from fmpair.models.fm_pair.bpr_mf import BPRMF
+from fmpair.models import BPRMF, FM
 
 FACTORS = 8
 DRAWS = {"ids": 60, "attributes": 40}

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from fmpair.errors import UnknownError
-from fmpair.models import catalog
-from fmpair.models.classic.neighbours import ItemKNN
+from fmpair.fitted.recipe import name_of
+from fmpair.models import ItemKNN, catalog
 
 
 def test_every_model_has_a_line_and_its_options_are_described():
@@ -38,9 +38,9 @@ def test_a_file_names_a_recipe_so_that_it_is_found_again():
     for kind in catalog.MODELS:
         if catalog.missing(kind) is None:
             recipe = catalog.find(kind)
-            assert catalog.from_signature(catalog.signature(recipe)) is recipe
-    assert catalog.from_signature("Oracle") is None
-    assert catalog.from_signature("antigravity:Fly") is None, "nothing may be imported for a file"
+            assert catalog.from_name(name_of(recipe)) is recipe
+    assert catalog.from_name("Oracle") is None
+    assert catalog.from_name("antigravity:Fly") is None, "nothing may be imported for a file"
 
 
 def test_every_model_has_its_line_on_the_page_about_models():

@@ -21,6 +21,7 @@ from fmpair.errors import UnknownError, unknown
 from fmpair.features import FeatureSpace
 from fmpair.fitted.folding import folded
 from fmpair.fitted.ranker import Ranker
+from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
 
 REQUIREMENT = Requirement("cornac", "cornac", "cornac")
@@ -29,7 +30,7 @@ CLOSE = 1e-3  # of the spread of a user's scores
 
 
 @dataclass(frozen=True)
-class Cornac:
+class Cornac(Recipe):
     """A recommender of cornac, learned from the ratings, or from the weights where there are none.
 
     model: the name of its class in cornac.models, such as BPR, WMF, EASE, ItemKNN.

@@ -20,6 +20,7 @@ from fmpair.features import FeatureSpace
 from fmpair.fitted.folding import folded
 from fmpair.fitted.neighbourhood import ItemNeighbours
 from fmpair.fitted.ranker import Ranker
+from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.classic.interactions import interactions
 
@@ -39,7 +40,7 @@ MODELS = {**FACTORS, **NEIGHBOURS}
 
 
 @dataclass(frozen=True)
-class Implicit:
+class Implicit(Recipe):
     """A model of implicit, learned from the sum of the weights of each user's items.
 
     model: one of als, bpr, lmf, or neighbours by item-knn, cosine, tfidf, bm25.

@@ -18,12 +18,13 @@ from fmpair.data import Dataset, as_dataset
 from fmpair.errors import OptionError, UnknownError, unknown
 from fmpair.features import FeatureSpace
 from fmpair.fitted.ranker import Ranker
+from fmpair.fitted.recipe import Recipe
 
 REQUIREMENT = Requirement("lenskit", "lenskit", "lenskit")
 
 
 @dataclass(frozen=True)
-class LensKit:
+class LensKit(Recipe):
     """A scorer of LensKit, learned from the events, and from their ratings where there are any.
 
     model: where its class stands in lenskit, such as als:ImplicitMFScorer, knn:ItemKNNScorer,

@@ -17,16 +17,17 @@ from fmpair.bridges.requirement import Requirement
 from fmpair.data import Dataset, as_dataset
 from fmpair.engine.contract import Parameters
 from fmpair.features import FeatureSpace
+from fmpair.fitted.cold_start import settle_cold
+from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.classic.interactions import interactions
-from fmpair.training.loop import settle_cold
 
 REQUIREMENT = Requirement("lightfm", "lightfm-next", "lightfm")
 LOSSES = ("bpr", "warp", "warp-kos", "logistic")
 
 
 @dataclass(frozen=True)
-class LightFM:
+class LightFM(Recipe):
     """LightFM (lightfm-next): users and items are sums of the vectors of their ids and attributes.
 
     loss: one of bpr, warp, warp-kos, logistic. epochs: passes over the events.

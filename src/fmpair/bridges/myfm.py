@@ -18,16 +18,17 @@ from fmpair.data import as_dataset
 from fmpair.features import FeatureSpace
 from fmpair.fitted.machine import MachineScorer, restored
 from fmpair.fitted.ranker import Ranker
+from fmpair.fitted.recipe import Recipe
 from fmpair.models.fm.recipe import TASKS, chosen_or_not, is_binary, rated
 from fmpair.models.fm.task import fitted, task_of
 from fmpair.solvers.anova import Machine, mean_of
-from fmpair.solvers.pointwise import Examples
+from fmpair.solvers.examples import Examples
 
 REQUIREMENT = Requirement("myfm", "myfm", "myfm")
 
 
 @dataclass(frozen=True)
-class MyFM:
+class MyFM(Recipe):
     """The Bayesian FM of myfm over ids, attributes and contexts; scores are means over its draws.
 
     task: one of regression (of the rating), classification (of events against as many unobserved

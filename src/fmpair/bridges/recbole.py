@@ -23,6 +23,7 @@ from fmpair.data.write import write
 from fmpair.errors import TrainingError
 from fmpair.features import FeatureSpace
 from fmpair.fitted.ranker import Ranker
+from fmpair.fitted.recipe import Recipe
 
 # Newer NumPy, SciPy, PyTorch, pandas or setuptools break RecBole 1.2.
 ENVIRONMENT = Environment(
@@ -46,7 +47,7 @@ WORKER = Path(__file__).with_name("recbole_worker.py")
 
 
 @dataclass(frozen=True)
-class RecBole:
+class RecBole(Recipe):
     """A general recommender of RecBole, learned from all events that it is given.
 
     model: the name of its class, such as BPR, LightGCN, NeuMF, MultiVAE, EASE, SLIMElastic.

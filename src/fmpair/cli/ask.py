@@ -15,7 +15,7 @@ from fmpair.errors import DataError, OptionError
 if TYPE_CHECKING:
     import polars as pl
 
-    from fmpair.fitted.file import Model as Fitted
+    from fmpair.models.saved import Model as Fitted
 
 TERMS_ON_A_TERMINAL = 12
 
@@ -144,7 +144,7 @@ def _load(path: str, damping: float | None = None) -> Fitted:
 
     path: a model file, or the folder of a run, which holds its winner. damping: None is its own.
     """
-    from fmpair.fitted.file import load
+    from fmpair.models.saved import load
 
     if Path(path).is_dir():
         from fmpair.experiment.folder import model_of

@@ -32,7 +32,7 @@ def demo(
     from fmpair.config.read import read
     from fmpair.data import synthetic
     from fmpair.evaluation.demonstration import busiest_user
-    from fmpair.fitted.file import load
+    from fmpair.models.saved import load
 
     choices = [f"data.generate.seed={seed}", f"output.folder={folder.absolute()}"]
     experiment = read(FILE, choices)

@@ -114,7 +114,7 @@ def _judged(
 ) -> Evaluation:
     from fmpair.evaluation import evaluate, given
     from fmpair.experiment.folder import PLAN, model_of
-    from fmpair.fitted.file import load
+    from fmpair.models.saved import load
 
     if (Path(source) / PLAN).is_file():
         source = str(model_of(source))

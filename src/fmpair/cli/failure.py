@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from fmpair.errors import ConfigError, FmpairError, nearest
+from fmpair.renamed import now
 
 USER_MISTAKE, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
@@ -49,9 +50,15 @@ def _usage(error: Any) -> str:
         return text
     known = [name for option in context.command.get_params(context) for name in option.opts]
     if wrong and wrong not in known:
-        guess = nearest(wrong, [name for name in known if name.startswith("--")])
+        flags = {_python_name(name): name for name in known if name.startswith("--")}
+        guess, new = nearest(wrong, flags.values()), now(_python_name(wrong), flags)
         text = f"unknown option {wrong!r}" + (f". Did you mean {guess!r}?" if guess else "")
+        text = text if new is None else f"{wrong} is now {flags[new]}"
     return f"{text}{' See' if text.endswith('?') else '; see'} {context.command_path} --help"
+
+
+def _python_name(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
 
 
 def _one_line(message: object) -> str:

@@ -28,7 +28,7 @@ def show_model(name: Name, output: Output = None, format: OutputFormat = None) -
     frame = catalog.options(name)
     note(f"{name}: {summary(catalog.find(name).__doc__)}")
     note(catalog.missing(name) or "")
-    emit(frame, output, format)
+    emit(frame, output, format, by="group")
 
 
 def app() -> typer.Typer:

@@ -8,8 +8,9 @@ from dataclasses import MISSING, fields
 from typing import Any, get_args, get_origin, get_type_hints
 
 from fmpair.cli.flags import Flag, flag, pairs
-from fmpair.docstring import descriptions
+from fmpair.docstring import descriptions, whole
 from fmpair.features.field import Field
+from fmpair.models.catalog import grouped
 from fmpair.models.fm_pair.recipe import FMPair
 
 PANEL = "Model"
@@ -19,10 +20,13 @@ METAVARS = {"fields": "NAME=KIND", "regularization": "[NAME=]X"}
 
 
 def recipe_flags() -> list[Flag]:
-    """One flag per option of FMPair, with its type, default and description."""
-    options, kinds = fields(FMPair), get_type_hints(FMPair)
-    texts = descriptions(FMPair.__doc__, [option.name for option in options])
-    return [_flag(option, kinds[option.name], texts.get(option.name)) for option in options]
+    """One flag per option of FMPair, with its type, default and description; groups are panels."""
+    kinds = get_type_hints(FMPair)
+    texts = descriptions(whole(FMPair), kinds)
+    return [
+        _flag(option, kinds[option.name], texts.get(option.name), group)
+        for option, group in grouped(FMPair)
+    ]
 
 
 def recipe_from(values: Mapping[str, Any]) -> FMPair:
@@ -34,7 +38,7 @@ def recipe_from(values: Mapping[str, Any]) -> FMPair:
     return FMPair(**options, fields=_fields(columns))
 
 
-def _flag(option: Any, kind: Any, text: str | None) -> Flag:
+def _flag(option: Any, kind: Any, text: str | None, group: str) -> Flag:
     mapping = _is_mapping(kind)
     kind = list[str] if mapping else kind
     default = [] if mapping or option.default is MISSING else option.default
@@ -45,7 +49,7 @@ def _flag(option: Any, kind: Any, text: str | None) -> Flag:
         default,
         *spelling,
         help=text,
-        rich_help_panel=PANEL,
+        rich_help_panel=f"{PANEL}: {group.lower()}" if group else PANEL,
         metavar=METAVARS.get(option.name),
     )
 

@@ -39,10 +39,19 @@ def note(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def emit(frame: pl.DataFrame, output: str | None = None, format: str | None = None) -> None:
-    """The frame to a file or stream; a table where a person is looking at the standard output."""
+def emit(
+    frame: pl.DataFrame,
+    output: str | None = None,
+    format: str | None = None,
+    by: str | None = None,
+) -> None:
+    """The frame to a file or stream; a table where a person is looking at the standard output.
+
+    by: a column whose values get a table each, with the value as its title.
+    """
     if output is None and format is None and sys.stdout.isatty():
-        show(table(frame.columns, frame.head(ROWS_ON_A_TERMINAL).rows()))
+        shown = frame.head(ROWS_ON_A_TERMINAL)
+        show(*(_tables(shown, by) if by else [table(shown.columns, shown.rows())]))
         more = len(frame) - ROWS_ON_A_TERMINAL
         note(f" {more:,} more rows: -o FILE writes all" if more > 0 else "")
         return
@@ -66,6 +75,13 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[Any]], title: str | No
     for row in found:
         made.add_row(*(_cell(value) for value in row))
     return made
+
+
+def _tables(frame: pl.DataFrame, by: str) -> list[Table]:
+    """One table for each value of a column, in their order."""
+    parts = frame.partition_by(by, maintain_order=True)
+    bare = [part.drop(by) for part in parts]
+    return [table(own.columns, own.rows(), part[by][0] or None) for part, own in zip(parts, bare)]
 
 
 def show(*things: Any) -> None:

@@ -11,7 +11,7 @@ from fmpair.config.experiment import Ablation, Candidate, Source, Step
 from fmpair.config.header import Header, header_of
 from fmpair.config.node import Node, one_line
 from fmpair.errors import FmpairError
-from fmpair.models.option import BY_COLUMN, without_columns
+from fmpair.fitted.option import BY_COLUMN, without_columns
 
 # Whose columns the options of a candidate name.
 ROLES = {"context": "context", "user_fields": "user", "item_fields": "item"}

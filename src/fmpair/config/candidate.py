@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from inspect import signature
 from typing import Any
 
 from fmpair.checks import whole
@@ -14,9 +13,12 @@ from fmpair.config.hint import fits, words
 from fmpair.config.node import Node, line_of, one_line, shown
 from fmpair.config.option_schema import Options, about_models, options_of
 from fmpair.config.syntax import KeyPath
-from fmpair.errors import FmpairError, unknown
+from fmpair.errors import FmpairError
 from fmpair.features.field import field_from
+from fmpair.fitted.recipe import Requiring
 from fmpair.models import catalog
+from fmpair.renamed import unknown_option
+from fmpair.training.recipe import can_stop_early
 
 Models = dict[str, tuple[Candidate, Node]]  # by label, with the entry it comes from
 
@@ -95,7 +97,7 @@ def _searches(place: Node, every: Options) -> dict[str, Range]:
     for path, here in searches(place).items():
         name = dotted(path)
         if path[0] not in every.known and not every.open:
-            here.wrong(unknown("option", name, every.known))
+            here.wrong(unknown_option(name, every.known))
             continue
         range = search_range(here)
         hint = every.known[name].hint if name in every.known else Any
@@ -118,7 +120,7 @@ def _try(place: Node, recipe: Any, given: Mapping[str, Any], search: Mapping[str
             place.at("fields").at(column).wrong(one_line(error))
     if sound is None:
         return
-    if hasattr(sound, "require"):
+    if isinstance(sound, Requiring):
         place.at("kind").attempt(sound.require, Options({}), {})
     for key, range in search.items():
         for end in ends(range)[1:]:
@@ -130,7 +132,7 @@ def _check_stop(place: Node, recipe: Any) -> None:
         whole("stop", place.value["stop"], 1)
     except FmpairError as error:
         place.at("stop").wrong(one_line(error))
-    if recipe is not None and not can_stop(recipe):
+    if recipe is not None and not can_stop_early(recipe):
         place.at("stop").wrong(cannot_stop(place.value["kind"]))
 
 
@@ -141,11 +143,6 @@ def dotted(path: KeyPath) -> str:
 
 def _settled(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-def can_stop(recipe: Any) -> bool:
-    """Whether a recipe, or its class, is trained by epochs and can be judged after each."""
-    return hasattr(recipe, "train") and "validation" in signature(recipe.fit).parameters
 
 
 def cannot_stop(name: str) -> str:

@@ -11,6 +11,7 @@ from fmpair.config.hint import fits, words
 from fmpair.config.option_schema import Options
 from fmpair.config.syntax import KeyPath
 from fmpair.errors import ConfigError, FmpairError, listing, unknown
+from fmpair.renamed import unknown_option
 
 Made = TypeVar("Made")
 
@@ -92,7 +93,7 @@ class Node:
         good = {}
         for key, value in self.value.items():
             if key not in options.known and not options.open:
-                self.at(key).wrong(unknown(what, key, options.known))
+                self.at(key).wrong(unknown_option(key, options.known, what))
             elif key not in options.known or self.at(key).is_a(options.known[key].hint):
                 good[key] = value
         missing = [name for name in options.required if name not in self.value]
@@ -139,6 +140,6 @@ def line_of(error: Exception) -> str:
 
 
 def _named_by(message: str, options: Mapping[str, Any]) -> str | None:
-    """The option that a message begins with, as those of `fmpair.models.option` do."""
+    """The option that a message begins with, as those of `fmpair.checks` do."""
     word = message.split(" ", 1)[0]
     return word if word in options else None

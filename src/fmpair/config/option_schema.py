@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, get_origin, get_type_hints
 
 from fmpair.config.experiment import (
@@ -179,7 +179,8 @@ def recipes() -> dict[str, Options]:
 
 def _hints(thing: Any) -> dict[str, Any]:
     """Hints of parameters; those that name what cannot be imported here are left out."""
-    makes = thing if not inspect.isclass(thing) else thing.__init__
+    # hints of fields mean what they mean where each field is declared
+    makes = thing.__init__ if inspect.isclass(thing) and not is_dataclass(thing) else thing
     try:
         return get_type_hints(makes)
     except (NameError, TypeError, AttributeError):

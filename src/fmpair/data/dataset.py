@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,7 @@ from fmpair.data.roles import find_roles
 from fmpair.data.table import align_table
 from fmpair.data.vocabulary import Vocabulary, as_plain
 from fmpair.errors import DataError, unknown
+from fmpair.renamed import known_options_only, no_attribute
 
 STANDARD = ("rating", "weight", "timestamp", "domain")
 
@@ -45,6 +46,7 @@ class Dataset:
     impressions: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @classmethod
+    @known_options_only
     def from_frame(
         cls,
         frame: Any,
@@ -145,6 +147,11 @@ class Dataset:
         return data.with_users(pl.DataFrame({"user": user_ids})).with_items(
             pl.DataFrame({"item": item_ids})
         )
+
+    if not TYPE_CHECKING:  # which would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name)
 
     def __len__(self) -> int:
         return len(self.user)

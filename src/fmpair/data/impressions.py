@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -15,14 +15,26 @@ from fmpair.data.roles import find_column
 from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
 from fmpair.errors import DataError, listing
 
-if TYPE_CHECKING:
-    from fmpair.data.dataset import Dataset
-
 LOG = logging.getLogger("fmpair")
 
 
+class Events(Protocol):
+    """What impressions need to know of the events they stand beside: see `Dataset`."""
+
+    @property
+    def users(self) -> Vocabulary: ...
+    @property
+    def items(self) -> Vocabulary: ...
+    @property
+    def user(self) -> np.ndarray: ...
+    @property
+    def columns(self) -> pl.DataFrame: ...
+    @property
+    def impressions(self) -> pl.DataFrame: ...
+
+
 def add_impressions(
-    data: Dataset, table: pl.DataFrame, named: Mapping[str, str | None]
+    data: Events, table: pl.DataFrame, named: Mapping[str, str | None]
 ) -> pl.DataFrame:
     """The data's shown pairs with those of a table: user, item, and timestamp where there are any.
 
@@ -51,7 +63,7 @@ def add_impressions(
     return both.group_by("user", "item", maintain_order=True).agg(pl.all().min())
 
 
-def impression_rows(data: Dataset) -> Rows:
+def impression_rows(data: Events) -> Rows:
     """Per user the items shown, as far as someone who has these events and no others may know.
 
     Where both have times, what was shown after a user's last event is left out: it may be of the
@@ -99,7 +111,7 @@ def _ids(values: pl.Series, known: Vocabulary, role: str) -> pl.Series:
     return found.alias(role)
 
 
-def _like_those_of_events(times: pl.Series, data: Dataset) -> pl.Series:
+def _like_those_of_events(times: pl.Series, data: Events) -> pl.Series:
     """The times as they are; DataError where they cannot be compared with those of the events."""
     if "timestamp" in data.columns.columns:
         events = data.columns["timestamp"].dtype

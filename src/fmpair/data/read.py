@@ -26,6 +26,7 @@ from fmpair.data.roles import find_column
 from fmpair.data.source import STANDARD_INPUT, Contents, find_file, locate, read_bytes, suffix_of
 from fmpair.data.wraprec import read_wraprec
 from fmpair.errors import DataError, OptionError, unknown
+from fmpair.renamed import unknown_option
 
 SUFFIXES = {
     ".parquet": "parquet",
@@ -151,7 +152,7 @@ def _split_options(
     roles = list(inspect.signature(Dataset.from_frame).parameters)[1:]
     for name in options:
         if name not in own and name not in roles:
-            raise OptionError(unknown("option", name, [*own, *roles]))
+            raise OptionError(unknown_option(name, [*own, *roles]))
     mine = {name: value for name, value in options.items() if name in own}
     rest = {name: value for name, value in options.items() if name not in own}
     if "ids" in own:  # a column the caller calls user or item is kept as exactly as any id

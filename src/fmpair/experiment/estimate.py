@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fmpair.bridges.environment import Environment
+from fmpair.bridges.recbole import RecBole
 from fmpair.config.experiment import Candidate, Experiment
 from fmpair.config.node import line_of
 from fmpair.data import Dataset
@@ -24,6 +24,8 @@ from fmpair.experiment.memory import peak_mb, reset_peak
 from fmpair.experiment.prepare import PreparedData, prepare
 from fmpair.experiment.progress import duration
 from fmpair.experiment.work import possible
+from fmpair.training.early_stopping import Validation
+from fmpair.training.recipe import Trainable
 
 FITTED = 20_000  # events that a model without epochs is fitted to, scaled up from there
 WARM = 500  # events of a first fit, which compiles what has to be compiled
@@ -93,11 +95,10 @@ def _row(experiment: Experiment, bench: PreparedData, model: Candidate) -> tuple
 def _training(cell: Cell, parts: Parts, threads: int | None) -> tuple[float, Any, int]:
     """(seconds of one whole fit, a model fitted more or less, its epochs)."""
     recipe = recipe_of(cell.model, cell.seed, threads)
-    own = getattr(recipe, "requirement", None)
-    if isinstance(own, Environment) and not own.executable.exists():
-        raise OptionError(f"{own.name} is not installed yet, which the run will do first")
-    events = visible(parts.learned, cell.model)
-    if not hasattr(recipe, "train"):
+    if isinstance(recipe, RecBole) and not recipe.requirement.executable.exists():
+        raise OptionError("recbole is not installed yet, which the run will do first")
+    events, by_epochs = visible(parts.learned, cell.model), isinstance(recipe, Trainable)
+    if not by_epochs:
         recipe.fit(_some(events, WARM))
         part = _some(events, FITTED)
         began = time.perf_counter()
@@ -119,8 +120,6 @@ def _watching(cell: Cell, parts: Parts, events: Dataset, fitted: Any, threads: i
     """Seconds of judging one epoch on the validation part, where training stops early."""
     if parts.held_out is None:
         return 0.0
-    from fmpair.training.early_stopping import Validation
-
     judge = Validation(events, visible(parts.held_out, cell.model), cell.stop_by, 1, threads)
     judge.judge(fitted)  # compiles
     began = time.perf_counter()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fmpair.config.candidate import can_stop, cannot_stop, needs_validation
+from fmpair.config.candidate import cannot_stop, needs_validation
 from fmpair.config.experiment import Candidate
 from fmpair.config.option_schema import options_of
 from fmpair.data import Dataset
@@ -18,6 +18,8 @@ from fmpair.data.split import Split
 from fmpair.errors import OptionError, unknown
 from fmpair.experiment.cell import TEST, VALIDATION, Cell
 from fmpair.models.catalog import find
+from fmpair.training.early_stopping import Validation, best_epoch
+from fmpair.training.recipe import Trainable, can_stop_early
 
 Judge = Callable[[Any], Mapping[str, float | None]]  # the model so far to metrics by name
 
@@ -105,9 +107,9 @@ def fit(recipe: Any, cell: Cell, parts: Parts, judge: Judge) -> tuple[Any, Learn
     """(the fitted model, how it learned)."""
     model, events, learning = cell.model, visible(parts.learned, cell.model), Learning()
     began = time.perf_counter()
-    if model.stop is not None and not can_stop(recipe):
+    if model.stop is not None and not can_stop_early(recipe):
         raise OptionError(cannot_stop(model.name))
-    if hasattr(recipe, "train"):
+    if isinstance(recipe, Trainable):
         fitted = _by_epochs(recipe, cell, parts, events, judge, learning)
     else:
         fitted = recipe.fit(events)
@@ -126,8 +128,6 @@ def fit_to_epoch(recipe: Any, data: Dataset, epochs: int | None) -> Any:
 def _by_epochs(
     recipe: Any, cell: Cell, parts: Parts, events: Dataset, judge: Judge, learning: Learning
 ) -> Any:
-    from fmpair.training.early_stopping import Validation, best_epoch
-
     stop = None
     if parts.held_out is not None:
         held_out = visible(parts.held_out, cell.model)

@@ -19,6 +19,7 @@ from fmpair.evaluation.evaluate import obstacle
 from fmpair.experiment.cell import Cell
 from fmpair.experiment.fitting import Learning, Parts, fit, parts_of, recipe_of
 from fmpair.experiment.memory import peak_mb, reset_peak
+from fmpair.fitted.recipe import Sourced
 from fmpair.metrics import Metric
 
 MISSING = "(none)"  # the group of units whose context value is missing
@@ -69,7 +70,7 @@ def _run(cell: Cell, data: Dataset, split: Split, threads: int | None) -> Outcom
     began = time.perf_counter()
     judged = [_judge(model, cell, parts, protocol, threads) for protocol in cell.protocols]
     seconds = time.perf_counter() - began
-    provenance = recipe.provenance() if hasattr(recipe, "provenance") else {}
+    provenance = recipe.provenance() if isinstance(recipe, Sourced) else {}
     record = {**_record(cell, learning, judged, seconds), "provenance": provenance}
     return Outcome(record, tuple(one.evaluation.units for one in judged), model)
 

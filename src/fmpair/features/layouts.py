@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from fmpair.arrays import Rows
 from fmpair.data import Dataset
+from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, unknown
 
 HISTORY = "history"
@@ -53,18 +55,22 @@ def without_columns(data: Dataset, names: Sequence[str]) -> Dataset:
     )
 
 
-def with_histories(data: Dataset, power: float = 0.5) -> Dataset:
-    """With each user's n items as the user's attribute `history`, each worth n^-power.
+def with_histories(
+    data: Dataset, seen: Rows | None = None, items: Vocabulary | None = None, power: float = 0.5
+) -> Dataset:
+    """With each user's n items as the user's attribute `history`, each of value n^-power.
 
     Beside the user's own vector this is SVD++ (power 0.5); without one it is the factorised item
     neighbourhood.
+    seen, items: per user the distinct items, as numbers of a vocabulary; those of the events
+    unless given.
     """
     if HISTORY in data.user_table.columns:
         raise DataError(f"the user table has a column {HISTORY!r} already: rename it")
-    seen = data.seen
-    worth = np.maximum(np.diff(seen.start), 1.0) ** -power
+    seen, items = seen or data.seen, items or data.items
+    value = np.maximum(np.diff(seen.start), 1.0) ** -power
     entries = pl.DataFrame(
-        {"user": seen.owner, "name": data.items.take(seen.column), "weight": worth[seen.owner]}
+        {"user": seen.owner, "name": items.take(seen.column), "weight": value[seen.owner]}
     )
     lists = entries.group_by("user").agg(pl.struct("name", "weight").alias(HISTORY))
     every = pl.DataFrame({"user": np.arange(len(data.users))})

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import polars as pl
 
-if TYPE_CHECKING:
-    from fmpair.fitted.query import Queries
-    from fmpair.fitted.recommender import Recommender
+from fmpair.arrays import Rows
+from fmpair.engine.contract import Parameters
+from fmpair.features import FeatureSpace
+from fmpair.fitted.query import Queries
 
 
-def explain_terms(model: Recommender, queries: Queries, item: int) -> pl.DataFrame:
+class Explained(Protocol):
+    """What a score is made of: see `Recommender`."""
+
+    @property
+    def space(self) -> FeatureSpace: ...
+    @property
+    def parameters(self) -> Parameters: ...
+    @property
+    def item_rows(self) -> Rows: ...
+    @property
+    def mean_user(self) -> np.ndarray: ...
+    @property
+    def taken_off(self) -> np.ndarray: ...
+    @property
+    def damping(self) -> float: ...
+
+
+def explain_terms(model: Explained, queries: Queries, item: int) -> pl.DataFrame:
     """(query, item, value), largest first; the values add up to the score."""
     query_names, query_vectors = _query_parts(model, queries)
     item_names, item_vectors, biases = _item_parts(model, item)
@@ -35,7 +53,7 @@ def explain_terms(model: Recommender, queries: Queries, item: int) -> pl.DataFra
     return pl.DataFrame(terms, schema=schema, orient="row")
 
 
-def _query_parts(model: Recommender, queries: Queries) -> tuple[list[str], np.ndarray]:
+def _query_parts(model: Explained, queries: Queries) -> tuple[list[str], np.ndarray]:
     """Labels and scaled vectors of what asks: the user and every query feature."""
     number = int(queries.user[0])
     known = number >= 0
@@ -49,7 +67,7 @@ def _query_parts(model: Recommender, queries: Queries) -> tuple[list[str], np.nd
     return names, np.array(vectors).reshape(len(names), factors)
 
 
-def _item_parts(model: Recommender, item: int) -> tuple[list[str], np.ndarray, np.ndarray]:
+def _item_parts(model: Explained, item: int) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Labels, scaled vectors and biases of what is asked for: the item and its attributes."""
     p, rows = model.parameters, model.item_rows.take(np.array([item]))
     names = [f"item={model.space.items.ids[item]}", *map(model.space.item.label, rows.column)]

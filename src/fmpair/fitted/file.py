@@ -1,9 +1,8 @@
 """A model as one file: safetensors with the schema inside, a checksum, no pickle.
 
-The tensors are the learned tables (of a Ranker: the arrays of its scorer) and the sparse rows;
-vocabularies are Arrow tables kept as bytes. Everything else is one JSON text in the header, with
-the fitted type and the recipe that can read the arrays. The checksum covers the whole file, with
-its own 64 digits taken as zeros.
+The tensors are the fitted model's arrays; vocabularies are Arrow tables kept as bytes. Everything
+else is one JSON text in the header, with the fitted type and the recipe that can read the arrays.
+The checksum covers the whole file, with its own 64 digits taken as zeros.
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
@@ -22,29 +22,51 @@ from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.engine.contract import Parameters
-from fmpair.errors import FmpairError, ModelFileError
+from fmpair.errors import ModelFileError
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
 from fmpair.features.field import Field
 from fmpair.files import write_atomically
-from fmpair.fitted.named_rows import arrays_of, rows_from
-from fmpair.fitted.ranker import Ranker
-from fmpair.fitted.recommender import Recommender
-from fmpair.models import catalog, option
+from fmpair.fitted import option
+from fmpair.fitted.recipe import name_of
 
-FORMAT = 1
+FORMAT = 2
 BLANK = "0" * 64
-ROWS = ("user_rows", "item_rows", "seen")
-SCORER = "scorer."
-
-Model = Recommender | Ranker
 
 
-def save(model: Model, path: str | Path) -> None:
+class Savable(Protocol):
+    """What a file needs of a fitted model. arrays: by name, all that was learned."""
+
+    @property
+    def space(self) -> FeatureSpace: ...
+    @property
+    def recipe(self) -> Any: ...
+    @property
+    def frame_kind(self) -> str: ...
+    @property
+    def damping(self) -> float: ...
+
+    def arrays(self) -> dict[str, np.ndarray]: ...
+
+
+class Saved(NamedTuple):
+    """What a file holds. format: of the file; fitted: the type of the model; recipe, options: of
+    its recipe, by name; arrays: as `Savable.arrays` gave them.
+    """
+
+    format: int
+    fitted: str
+    recipe: str
+    options: Mapping[str, Any]
+    space: FeatureSpace
+    arrays: Mapping[str, np.ndarray]
+    frame_kind: str
+    damping: float
+
+
+def save(model: Savable, path: str | Path) -> None:
     """Write the model to a file, all or nothing."""
-    space = model.space
-    tensors = _learned(model)
+    space, tensors = model.space, model.arrays()
     tensors["ids.users"], tensors["ids.items"] = _packed(space.users), _packed(space.items)
     encoders = [*space.query.encoders, *space.item.encoders]
     for number, encoder in enumerate(encoders):
@@ -54,10 +76,10 @@ def save(model: Model, path: str | Path) -> None:
         "format": FORMAT,
         "sha256": BLANK,
         "fitted": type(model).__name__,
-        "recipe": catalog.signature(type(model.recipe)),
+        "recipe": name_of(type(model.recipe)),
         "options": option.plain(model.recipe),
         "frame": model.frame_kind,
-        "damping": 0.0 if isinstance(model, Ranker) else model.damping,
+        "damping": model.damping,
         "whole": space.whole,
         "fields": [_described(encoder) for encoder in encoders],
     }
@@ -68,17 +90,8 @@ def save(model: Model, path: str | Path) -> None:
     write_atomically(path, content.replace(BLANK.encode(), digest.encode(), 1))
 
 
-def _learned(model: Model) -> dict[str, np.ndarray]:
-    """All arrays but the ids, by name."""
-    if isinstance(model, Ranker):
-        found = {SCORER + name: array for name, array in model.scorer.arrays().items()}
-        return found | arrays_of({"seen": model.seen})
-    found = dict(zip(Parameters._fields, model.parameters))
-    return found | arrays_of({name: getattr(model, name) for name in ROWS})
-
-
-def load(path: str | Path) -> Model:
-    """Read a model; a damaged, foreign or later file is refused."""
+def read(path: str | Path) -> Saved:
+    """What a model file holds; a damaged, foreign or later one is refused."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -95,8 +108,15 @@ def load(path: str | Path) -> Model:
             f"{str(path)!r} is damaged: its checksum does not match. Restore it from a copy or fit "
             "again"
         )
+    with understood(path):
+        return _saved(safetensors.load(content), header)
+
+
+@contextmanager
+def understood(path: str | Path) -> Iterator[None]:
+    """A block that makes something of a file's parts; what is not there is said in one line."""
     try:
-        return _model(safetensors.load(content), header)
+        yield
     except (SafetensorError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
         raise ModelFileError(f"{str(path)!r} cannot be read as a model: {error}") from error
 
@@ -106,14 +126,14 @@ def _header(content: bytes, path: str | Path) -> dict[str, Any]:
     length = int.from_bytes(content[:8], "little") if len(content) > 8 else 0
     with suppress(ValueError, KeyError, TypeError):  # whatever is not such a header is foreign
         outer = json.loads(content[8 : 8 + length])
-        header = json.loads(outer["__metadata__"]["fmpair"])
+        header: dict[str, Any] = json.loads(outer["__metadata__"]["fmpair"])
         if isinstance(header["format"], int) and len(header["sha256"]) == len(BLANK):
             return header
     kind = "empty" if not content else "damaged, or not an fmpair model"
     raise ModelFileError(f"{str(path)!r} is {kind}")
 
 
-def _model(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Model:
+def _saved(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Saved:
     encoders = [
         _encoder(text, tensors.get(f"ids.field.{number}"))
         for number, text in enumerate(header["fields"])
@@ -125,31 +145,16 @@ def _model(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Model:
         Side(tuple(e for e in encoders if e.role == "item")),
         header["whole"],
     )
-    recipe, kind, seen = _recipe(header), header["frame"], rows_from(tensors, "seen")
-    if header.get("fitted") == "Ranker":
-        arrays = {
-            name.removeprefix(SCORER): array
-            for name, array in tensors.items()
-            if name.startswith(SCORER)
-        }
-        return Ranker(space, recipe.restore(arrays, space, seen), seen, recipe, kind)
-    parameters = Parameters(*(tensors[name] for name in Parameters._fields))
-    rows = {name: rows_from(tensors, name) for name in ROWS}
-    damping = header.get("damping", 0.0)
-    return Recommender(space, parameters, recipe=recipe, frame_kind=kind, damping=damping, **rows)
-
-
-def _recipe(header: dict[str, Any]) -> Any:
-    name = header["recipe"]
-    kind = catalog.from_signature(name)
-    if kind is None:
-        module = name.partition(":")[0]
-        hint = f": import {module} first" if ":" in name else ""
-        raise ModelFileError(f"the file holds a {name!r}, which this fmpair does not know{hint}")
-    try:
-        return option.recipe(kind, header["options"])
-    except FmpairError as error:
-        raise ModelFileError(f"the file's options are not understood: {error}") from error
+    return Saved(
+        header["format"],
+        header.get("fitted", "Recommender"),
+        header["recipe"],
+        header["options"],
+        space,
+        tensors,
+        header["frame"],
+        header.get("damping", 0.0),
+    )
 
 
 def _described(encoder: Encoder) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from fmpair.arrays import empty_rows
 from fmpair.data import Dataset
 from fmpair.engine.contract import Parameters
 from fmpair.features import FeatureSpace
+from fmpair.fitted.cold_start import settle_cold
 from fmpair.fitted.recommender import Recommender
-from fmpair.training.loop import settle_cold
 
 
 def folded(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -13,11 +13,7 @@ from fmpair.arrays import Rows, empty_rows, renumbered
 from fmpair.checks import whole
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import UnknownError
-from fmpair.fitted.query import Fitted, ids_of, known_rows, numbers_of, queries_of
-
-if TYPE_CHECKING:
-    from fmpair.fitted.query import Queries
-    from fmpair.fitted.recommender import Recommender
+from fmpair.fitted.query import Fitted, Queries, ids_of, known_rows, numbers_of, queries_of
 
 Best = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -36,6 +32,19 @@ class Ranking(Fitted, Protocol):
         hidden: per query the places left out.
         """
         ...
+
+
+class Folded(Ranking, Protocol):
+    """One whose scores are products: of vectors(queries) [q, k] and item_vectors [items, k], plus
+    item_constants [items].
+    """
+
+    @property
+    def item_vectors(self) -> np.ndarray: ...
+    @property
+    def item_constants(self) -> np.ndarray: ...
+
+    def vectors(self, queries: Queries) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -111,7 +120,7 @@ def _frame(
 
 
 def recommended_users(
-    model: Recommender, queries: Queries, item: int, n: int, exclude_seen: bool
+    model: Folded, queries: Queries, item: int, n: int, exclude_seen: bool
 ) -> pl.DataFrame:
     """(user, context..., score, rank): users by how far the item stands above their average item.
 

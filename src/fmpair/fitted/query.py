@@ -144,12 +144,6 @@ def queries_of(
     return Queries(user, rows, shown, bare)
 
 
-def mean_user(users: np.ndarray, seen: Rows) -> np.ndarray:
-    """float32 [factors]: the mean vector of users with events, the best guess for a stranger."""
-    known = np.diff(seen.start) > 0
-    return users[known].mean(axis=0) if known.any() else np.zeros(users.shape[1], np.float32)
-
-
 def _check_columns(model: Fitted, frame: pl.DataFrame, user: str | None) -> None:
     """Refuse columns the model has no use for, unless they play another part in events."""
     parts = {alias for role, aliases in ALIASES.items() if role != "user" for alias in aliases}

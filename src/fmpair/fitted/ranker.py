@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import polars as pl
@@ -16,15 +16,13 @@ from fmpair.data import Dataset, as_dataset
 from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.errors import OptionError, TrainingError
 from fmpair.features import FeatureSpace
-from fmpair.fitted import listing, similarity
-from fmpair.fitted.query import (
-    Queries,
-    item_column,
-    number_of,
-    queries_of,
-    query_frame,
-)
+from fmpair.fitted import file, listing, similarity
+from fmpair.fitted.named_rows import arrays_of, rows_from
+from fmpair.fitted.query import Queries, item_column, number_of, queries_of, query_frame
+from fmpair.fitted.recipe import can_go_on
 
+MEMBERS = ("scores_unknown_users", "scores", "arrays")  # of a Scorer
+SCORER = "scorer."  # what the names of its arrays begin with
 SCORES_AT_ONCE = 1 << 23  # float32: 32 MB
 MOST_AT_ONCE = 4096  # queries
 
@@ -35,10 +33,7 @@ class Scorer(Protocol):
     scores_unknown_users: whether it has an answer for users it has not learned from (number -1, or
     no events); if not it is never asked about them, and they get the most popular items.
 
-    A scorer may also have
-        item_similarity(item: int) -> float32 [items], for `similar_items`;
-        user_similarity(user: int) -> float32 [users], for `similar_users`;
-        terms(user: int, item: int) -> (labels, values) that add up to the score, for `explain`.
+    One that can say more also has what `ComparesItems`, `ComparesUsers` or `Explains` name.
     """
 
     scores_unknown_users: ClassVar[bool]
@@ -56,6 +51,33 @@ class Scorer(Protocol):
         ...
 
 
+@runtime_checkable
+class ComparesItems(Protocol):
+    """A scorer that knows which items are similar."""
+
+    def item_similarity(self, item: int) -> np.ndarray:
+        """float32 [items]: of an item with every item."""
+        ...
+
+
+@runtime_checkable
+class ComparesUsers(Protocol):
+    """A scorer that knows which users are similar."""
+
+    def user_similarity(self, user: int) -> np.ndarray:
+        """float32 [users]: of a user with every user."""
+        ...
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A scorer whose scores are sums."""
+
+    def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
+        """(labels, values) that add up to the score."""
+        ...
+
+
 @dataclass(frozen=True)
 class Ranker:
     """A fitted model that answers as a `Recommender` does, but scores by any means.
@@ -69,6 +91,13 @@ class Ranker:
     seen: Rows
     recipe: Any
     frame_kind: str = "polars"
+
+    def __post_init__(self) -> None:
+        lacks = [name for name in MEMBERS if not hasattr(self.scorer, name)]
+        if lacks:
+            old = " (strangers in fmpair 0.1)" if "scores_unknown_users" in lacks else ""
+            name = type(self.scorer).__name__
+            raise OptionError(f"{name} is no scorer: it has no {', '.join(lacks)}{old}")
 
     @classmethod
     def of(cls, recipe: Any, data: Dataset, scorer: Scorer) -> Ranker:
@@ -186,21 +215,27 @@ class Ranker:
 
     def similar_items(self, item: Any, n: int = 10) -> Any:
         """The n most similar items: a frame (item, similarity, rank)."""
+        if not isinstance(self.scorer, ComparesItems):
+            raise self._cannot("tell which items are similar")
         number = self.item_number(item)
-        found = similarity.strongest(self._ability("item_similarity")(number), number, n)
+        found = similarity.strongest(self.scorer.item_similarity(number), number, n)
         return from_polars(similarity.as_frame("item", self.space.items, found), self.frame_kind)
 
     def similar_users(self, user: Any, n: int = 10) -> Any:
         """The n most similar users: a frame (user, similarity, rank)."""
+        if not isinstance(self.scorer, ComparesUsers):
+            raise self._cannot("tell which users are similar")
         number = self.user_number(user)
-        found = similarity.strongest(self._ability("user_similarity")(number), number, n)
+        found = similarity.strongest(self.scorer.user_similarity(number), number, n)
         return from_polars(similarity.as_frame("user", self.space.users, found), self.frame_kind)
 
     def explain(self, user: Any, item: Any, context: Mapping[str, Any] | None = None) -> Any:
         """The score's terms, largest first: a frame (query, item, value) that adds up to it."""
+        if not isinstance(self.scorer, Explains):
+            raise self._cannot("tell what a score is made of")
         query_frame(self.space, user, context)  # a context it has no use for must still exist
         asks, number = self.user_number(user), self.item_number(item)
-        labels, values = self._ability("terms")(asks, number)
+        labels, values = self.scorer.terms(asks, number)
         if not (self._active[asks] or self.scorer.scores_unknown_users):
             labels, values = ["a usual user"], self._popular[[number]]
         order = np.argsort(-np.abs(values), kind="stable")
@@ -213,15 +248,12 @@ class Ranker:
         schema = {"query": pl.String, "item": pl.String, "value": pl.Float64}
         return from_polars(pl.DataFrame(columns, schema=schema), self.frame_kind)
 
-    def _ability(self, name: str) -> Any:
-        if hasattr(self.scorer, name):
-            return getattr(self.scorer, name)
-        what = {
-            "item_similarity": "which items are similar",
-            "user_similarity": "which users are similar",
-            "terms": "what a score is made of",
-        }[name]
-        raise OptionError(f"{type(self.recipe).__name__} cannot tell {what}")
+    def _cannot(self, what: str) -> OptionError:
+        return OptionError(f"{type(self.recipe).__name__} cannot {what}")
+
+    @property
+    def damping(self) -> float:
+        return 0.0
 
     def damped(self, damping: float) -> Ranker:
         """Refused: there is no constant per item that popularity could be taken from."""
@@ -248,11 +280,39 @@ class Ranker:
     def item_number(self, item: Any) -> int:
         return number_of("item", item, self.space.items)
 
+    def fold_in(self, events: Any, *, epochs: int | None = None) -> Ranker:
+        """With new users learned from a few events of theirs, where the recipe can do that."""
+        return can_go_on(self.recipe).fold_in(self, events, epochs)
+
+    def update(self, data: Any, *, epochs: int | None = None) -> Ranker:
+        """With new events learned from, where the recipe can do that."""
+        return can_go_on(self.recipe).update(self, data, epochs)
+
     def save(self, path: str | Path) -> None:
         """Write the model to one file: no pickle, a checksum inside, all or nothing."""
-        from fmpair.fitted.file import save
+        file.save(self, path)
 
-        save(self, path)
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that was learned, by name: what `from_arrays` takes."""
+        own = {SCORER + name: array for name, array in self.scorer.arrays().items()}
+        return own | arrays_of({"seen": self.seen})
+
+    @classmethod
+    def from_arrays(
+        cls,
+        space: FeatureSpace,
+        arrays: Mapping[str, np.ndarray],
+        recipe: Any,
+        frame_kind: str = "polars",
+    ) -> Ranker:
+        """The model whose arrays these are; the recipe makes the scorer of its own."""
+        own = {
+            name.removeprefix(SCORER): array
+            for name, array in arrays.items()
+            if name.startswith(SCORER)
+        }
+        seen = rows_from(arrays, "seen")
+        return cls(space, recipe.restore(own, space, seen), seen, recipe, frame_kind)
 
     def replaced(self, **changes: Any) -> Ranker:
         """A copy with other fields."""

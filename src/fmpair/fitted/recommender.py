@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -15,20 +15,19 @@ from fmpair import checks
 from fmpair.arrays import Rows, tally
 from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.engine.contract import Parameters
+from fmpair.engine.item_side import item_sides
 from fmpair.features import FeatureSpace
-from fmpair.fitted import listing, similarity
+from fmpair.fitted import file, listing, similarity
+from fmpair.fitted.cold_start import mean_user
 from fmpair.fitted.damping import popular_part
 from fmpair.fitted.explanation import explain_terms
-from fmpair.fitted.query import (
-    Queries,
-    item_column,
-    mean_user,
-    number_of,
-    queries_of,
-    query_frame,
-)
+from fmpair.fitted.named_rows import arrays_of, rows_from
+from fmpair.fitted.query import Queries, item_column, number_of, queries_of, query_frame
+from fmpair.fitted.recipe import can_go_on
+from fmpair.renamed import no_attribute
 
 QUERIES_AT_ONCE = 100_000  # bounds the memory of a listing for everyone
+ROWS = ("user_rows", "item_rows", "seen")
 
 
 @dataclass(frozen=True)
@@ -73,9 +72,14 @@ class Recommender:
         return self.space.items.ids.to_numpy()
 
     @cached_property
+    def _item_side(self) -> tuple[np.ndarray, np.ndarray]:
+        p = self.parameters
+        return item_sides(p.items, p.item_bias, self.item_rows, p.features, p.feature_bias)
+
+    @property
     def item_vectors(self) -> np.ndarray:
         """float32 [items, factors]: the item's vector plus those of its attributes."""
-        return self.parameters.items + self.item_rows.dot(self.parameters.features)
+        return self._item_side[0]
 
     @cached_property
     def item_norms(self) -> np.ndarray:
@@ -87,16 +91,10 @@ class Recommender:
         """float32 [items]: what is learned of the item alone, less the damping."""
         return self.learned_constants - self.taken_off
 
-    @cached_property
+    @property
     def learned_constants(self) -> np.ndarray:
         """float32 [items]: bias, the attributes' biases, and the item side's inner pairs."""
-        p = self.parameters
-        bias = p.item_bias + self.item_rows.dot(p.feature_bias[:, None])[:, 0]
-        squares = (p.features * p.features).sum(axis=1, keepdims=True)
-        own = self.item_rows._replace(value=self.item_rows.value**2).dot(squares)[:, 0]
-        alone = (p.items * p.items).sum(axis=1) + own
-        pairs = 0.5 * ((self.item_vectors * self.item_vectors).sum(axis=1) - alone)
-        return (bias + pairs).astype(np.float32)
+        return self._item_side[1]
 
     @cached_property
     def item_counts(self) -> np.ndarray:
@@ -237,21 +235,37 @@ class Recommender:
 
     def fold_in(self, events: Any, *, epochs: int | None = None) -> Recommender:
         """With new users learned from a few events of theirs; everything else stays as it is."""
-        from fmpair.training.update import fold_in
-
-        return fold_in(self, events, epochs)
+        return can_go_on(self.recipe).fold_in(self, events, epochs)
 
     def update(self, data: Any, *, epochs: int | None = None) -> Recommender:
         """With training continued on new events; new users, items and values are added."""
-        from fmpair.training.update import update
+        return can_go_on(self.recipe).update(self, data, epochs)
 
-        return update(self, data, epochs)
+    # Files
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file: no pickle, a checksum inside, all or nothing."""
-        from fmpair.fitted.file import save
+        file.save(self, path)
 
-        save(self, path)
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that was learned, by name: what `from_arrays` takes."""
+        tables = dict(zip(Parameters._fields, self.parameters))
+        return tables | arrays_of({name: getattr(self, name) for name in ROWS})
+
+    @classmethod
+    def from_arrays(
+        cls,
+        space: FeatureSpace,
+        arrays: Mapping[str, np.ndarray],
+        recipe: Any,
+        frame_kind: str = "polars",
+        damping: float = 0.0,
+    ) -> Recommender:
+        """The model whose arrays these are."""
+        parameters = Parameters(*(arrays[name] for name in Parameters._fields))
+        user_rows, item_rows, seen = (rows_from(arrays, name) for name in ROWS)
+        rest = (recipe, frame_kind, damping)
+        return cls(space, parameters, user_rows, item_rows, seen, *rest)
 
     # Ids
 
@@ -261,9 +275,11 @@ class Recommender:
     def item_number(self, item: Any) -> int:
         return number_of("item", item, self.space.items)
 
+    if not TYPE_CHECKING:  # which would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name)
+
     def replaced(self, **changes: Any) -> Recommender:
         """A copy with other fields."""
         return replace(self, **changes)
-
-
-__all__ = ["Queries", "Recommender"]

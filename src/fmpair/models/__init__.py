@@ -1,1 +1,91 @@
-"""Models: recipes and what they become when fitted."""
+"""Every model of fmpair: recipes, the catalogue of their names, and `load`.
+
+    from fmpair.models import EASE, FMPairLevels, load
+
+What is named is loaded when first used: a recipe takes no compiler to be imported.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from fmpair.models.old_places import OldPlaces
+
+# Public names that are no recipes of the catalogue -> the module each lives in.
+_HOMES = {
+    "FMPairOptions": "fmpair.training.options",
+    "Recipe": "fmpair.fitted.recipe",
+    "TrainableRecipe": "fmpair.training.recipe",
+    "load": "fmpair.models.saved",
+}
+
+__all__ = [
+    "BPRMF",
+    "EASE",
+    "FM",
+    "GPFM",
+    "PRFM",
+    "FMMap",
+    "FMPair",
+    "FMPairAll",
+    "FMPairCD",
+    "FMPairLevels",
+    "FMPairOptions",
+    "FMPairSelected",
+    "FMPairTarget",
+    "FMPairWeighted",
+    "FactorisedNeighbours",
+    "ImplicitALS",
+    "ItemKNN",
+    "ListwiseFM",
+    "Popularity",
+    "PureSVD",
+    "Random",
+    "Recipe",
+    "SVDPlusPlus",
+    "TrainableRecipe",
+    "UserKNN",
+    "catalog",
+    "load",
+]
+
+if TYPE_CHECKING:
+    from fmpair.fitted.recipe import Recipe
+    from fmpair.models import catalog
+    from fmpair.models.classic.ease import EASE
+    from fmpair.models.classic.implicit_als import ImplicitALS
+    from fmpair.models.classic.neighbours import ItemKNN, UserKNN
+    from fmpair.models.classic.popularity import Popularity
+    from fmpair.models.classic.pure_svd import PureSVD
+    from fmpair.models.classic.random import Random
+    from fmpair.models.fm.fm_map import FMMap
+    from fmpair.models.fm.recipe import FM
+    from fmpair.models.fm_pair.bpr_mf import BPRMF
+    from fmpair.models.fm_pair.cross_domain import FMPairAll, FMPairCD, FMPairTarget
+    from fmpair.models.fm_pair.histories import FactorisedNeighbours, SVDPlusPlus
+    from fmpair.models.fm_pair.levels import FMPairLevels
+    from fmpair.models.fm_pair.listwise import ListwiseFM
+    from fmpair.models.fm_pair.prfm import PRFM
+    from fmpair.models.fm_pair.recipe import FMPair
+    from fmpair.models.fm_pair.selection import FMPairSelected
+    from fmpair.models.fm_pair.weighted import FMPairWeighted
+    from fmpair.models.gpfm import GPFM
+    from fmpair.models.saved import load
+    from fmpair.training.options import FMPairOptions
+    from fmpair.training.recipe import TrainableRecipe
+
+sys.meta_path.append(OldPlaces)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__ or name == "catalog":  # a module, which the import system finds
+        raise AttributeError(f"module 'fmpair.models' has no attribute {name!r}")
+    from fmpair.models.catalog import home_of
+
+    return getattr(import_module(_HOMES.get(name) or home_of(name)), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from importlib import import_module
 from typing import Any
 
 import polars as pl
 
-from fmpair.docstring import descriptions, summary, whole
+from fmpair.docstring import descriptions, sections, summary, whole
 from fmpair.errors import FmpairError, UnknownError, unknown
+from fmpair.fitted.recipe import Requiring
 
-# Family -> name -> where its recipe stands. A recipe is a frozen dataclass with fit(data); that of
-# another library also has a `requirement` whose check() raises where the library is missing.
+# Family -> name -> where its recipe stands; one of another library is `Requiring` it.
 FAMILIES = {
     "baseline": {
         "random": "fmpair.models.classic.random:Random",
@@ -68,12 +68,26 @@ def find(kind: str) -> Any:
         raise UnknownError(f"cannot import model {kind!r}: {error}") from error
 
 
+def grouped(recipe: Any) -> list[tuple[Field[Any], str]]:
+    """(option, group) of a recipe's options, those of a group together."""
+    own = fields(recipe)
+    group_of = sections(recipe, [f.name for f in own])
+    groups = ["", *dict.fromkeys(group_of.values())]
+    pairs = [(f, group_of.get(f.name, "")) for f in own]
+    return sorted(pairs, key=lambda pair: groups.index(pair[1]))
+
+
+def home_of(name: str) -> str:
+    """The module of a recipe of our own, by the name of its class."""
+    return next(home.partition(":")[0] for home in MODELS.values() if home.endswith(f":{name}"))
+
+
 def missing(kind: str) -> str | None:
     """What stands in the way of using a model, such as a library to install; None if nothing."""
     try:
-        requirement = getattr(find(kind), "requirement", None)
-        if requirement is not None:
-            requirement.check()
+        recipe = find(kind)
+        if isinstance(recipe, Requiring):
+            recipe.require()
     except FmpairError as error:
         return str(error)
     return None
@@ -91,23 +105,20 @@ def describe() -> pl.DataFrame:
 
 
 def options(kind: str) -> pl.DataFrame:
-    """(option, type, default, description) of a recipe's options."""
+    """(option, type, default, description, group) of a recipe's options, those of a group together.
+
+    group: the section of the docstring, "" for the options that most people need.
+    """
     recipe = find(kind)
-    own = fields(recipe) if is_dataclass(recipe) else ()
-    texts = descriptions(whole(recipe), [f.name for f in own])
-    rows = [(f.name, _type_name(f.type), _default(f), texts.get(f.name, "")) for f in own]
-    schema = dict.fromkeys(("option", "type", "default", "description"), pl.String)
+    own = grouped(recipe) if is_dataclass(recipe) else []
+    texts = descriptions(whole(recipe), [f.name for f, _ in own])
+    rows = [(f.name, _type_name(f.type), _default(f), texts.get(f.name, ""), g) for f, g in own]
+    schema = dict.fromkeys(("option", "type", "default", "description", "group"), pl.String)
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def signature(recipe: type) -> str:
-    """What a model file says of its recipe: the class, with its module where it is not ours."""
-    home = f"{recipe.__module__}:{recipe.__qualname__}"
-    return recipe.__name__ if home in MODELS.values() else home
-
-
-def from_signature(text: str) -> Any:
-    """The recipe's class; None where it is not known.
+def from_name(text: str) -> Any:
+    """The class of a recipe that a file names (see `recipe.name_of`); None where it is not known.
 
     A file must not make us import what it likes: a module that is not ours has to be there already.
     """

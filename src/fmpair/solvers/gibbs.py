@@ -14,7 +14,8 @@ import numpy as np
 from fmpair.arrays import Rows, group_rows
 from fmpair.jit import kernel
 from fmpair.solvers.anova import Machine
-from fmpair.solvers.pointwise import Examples, Penalties, scores
+from fmpair.solvers.examples import Examples, Penalties
+from fmpair.solvers.pointwise import scores
 from fmpair.solvers.probit import expected, truncated
 
 # The hyper-priors, as libFM has them: Gamma(1/2, 1/2) of every precision, and a normal prior of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,9 +12,10 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset
-from fmpair.errors import UnknownError
-from fmpair.fitted.file import load
-from fmpair.models import option
+from fmpair.errors import OptionError, UnknownError
+from fmpair.fitted import option
+from fmpair.fitted.recommender import Recommender
+from fmpair.models.saved import load
 from fmpair.testing.toys import left_out, two_tastes
 
 TOLERANCE = 1e-5
@@ -68,7 +69,7 @@ class ModelContract:
             _require(np.array_equal(ours, again), "the same recipe and data give other scores")
 
     def no_score_depends_on_the_number_of_threads(self) -> None:
-        if self.exact and hasattr(self.make(), "threads"):
+        if self.exact and "threads" in {field.name for field in fields(self.make())}:
             one, more = (_scores(replace(self.make(), threads=t).fit(two_tastes())) for t in (1, 3))
             _require(np.array_equal(one, more), "scores depend on the number of threads")
 
@@ -126,14 +127,7 @@ class ModelContract:
             _require(right == 1, f"only {right:.0%} of the users get their own taste first")
 
     def a_saved_model_gives_the_same_scores(self) -> None:
-        model = self.make().fit(two_tastes())
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "model.fmpair"
-            model.save(path)
-            again = load(path)
-        _require(np.array_equal(_scores(again), _scores(model)), "saving changes scores")
-        _require(option.plain(again.recipe) == option.plain(model.recipe), "saving changes options")
-        _require(type(again) is type(model), "saving changes the type of the fitted model")
+        _require_saved(self.make().fit(two_tastes()))
 
     def options_make_the_same_recipe_again(self) -> None:
         recipe = self.make()
@@ -160,6 +154,24 @@ class ModelContract:
             _require(len(out) == 21, "every item must be listed, also one without events")
             _require(bool(out["score"].is_finite().all()), "scores must be finite for all")
 
+    def further_events_are_learned_from_or_refused(self) -> None:
+        model = self.make().fit(two_tastes())
+        more = pl.DataFrame({"user": ["late"] * 3 + ["u0"], "item": [1, 3, 77, 1]})
+        grown = _grown(model.update, more, epochs=2)
+        if grown is not None:
+            _require(77 in grown.item_ids, "update must add new items")
+            _require_goes_on(model, grown, more)
+
+    def a_new_user_is_folded_in_or_refused(self) -> None:
+        model = self.make().fit(two_tastes())
+        few = pl.DataFrame({"user": ["late"] * 3, "item": [1, 3, 5]})
+        before = _scores(model)
+        grown = _grown(model.fold_in, few, epochs=2)
+        if grown is not None:
+            _require_goes_on(model, grown, few)
+            old = model.user_ids
+            _require(np.array_equal(_scores(grown, old), before), "fold_in must move nothing else")
+
 
 RULES = tuple(
     name
@@ -168,9 +180,65 @@ RULES = tuple(
 )
 
 
-def _scores(model: Any) -> np.ndarray:
-    """float [users * items]: what a fitted model thinks of every pair, in the order of its ids."""
-    users = pl.DataFrame({"user": pl.Series(model.user_ids).sort()})
+def _grown(go_on: Callable[..., Any], events: pl.DataFrame, **options: Any) -> Any:
+    """The model after further events; None where it says that it must be fitted again."""
+    try:
+        return go_on(events, **options)
+    except OptionError as error:
+        said = str(error)
+        _require(" must be fitted again on all events: " in said, f"not a clear refusal: {said}")
+        _require("\n" not in said, "a refusal is one line")
+        return None
+
+
+def _require_goes_on(model: Any, grown: Any, events: pl.DataFrame) -> None:
+    """What holds after any further events, whatever was learned from them."""
+    for ids, more in ((model.user_ids, grown.user_ids), (model.item_ids, grown.item_ids)):
+        _require(np.array_equal(more[: len(ids)], ids), "known ids must keep their numbers")
+    _require("late" in grown.user_ids, "new users must be known")
+    _require(type(grown) is type(model), "going on changes the type of the fitted model")
+    _require(type(grown.recipe) is type(model.recipe), "going on changes the recipe")
+    _require(option.plain(grown.recipe) == option.plain(model.recipe), "going on changes options")
+    own = events.filter(pl.col("user") == "late")["item"].to_list()
+    listed = grown.recommend("late", 100)["item"].to_list()
+    _require(sorted([*own, *listed]) == sorted(grown.item_ids), "new events must count as seen")
+    _require(bool(np.isfinite(_scores(grown)).all()), "scores must stay finite")
+    _require_saved(grown)
+    if isinstance(model, Recommender):
+        _require_same_attributes(model, grown, events["user"].to_list())
+        no_vectors = not model.parameters.users.any()
+        _require(not (no_vectors and grown.parameters.users.any()), "users must get no vectors")
+
+
+def _require_same_attributes(model: Recommender, grown: Recommender, renewed: list[str]) -> None:
+    """Who has no new event keeps their attributes."""
+    for number, user in enumerate(model.user_ids):
+        if user not in renewed:
+            same = _attributes(model, number) == _attributes(grown, number)
+            _require(same, f"the attributes of {user} change without an event of theirs")
+
+
+def _attributes(model: Recommender, user: int) -> dict[str, float]:
+    labels, row = model.space.query.labels(), model.user_rows.take(np.array([user]))
+    return {labels[column]: float(value) for column, value in zip(row.column, row.value)}
+
+
+def _require_saved(model: Any) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.fmpair"
+        model.save(path)
+        again = load(path)
+    _require(np.array_equal(_scores(again), _scores(model)), "saving changes scores")
+    _require(option.plain(again.recipe) == option.plain(model.recipe), "saving changes options")
+    _require(type(again) is type(model), "saving changes the type of the fitted model")
+
+
+def _scores(model: Any, users: Any = None) -> np.ndarray:
+    """float [users * items]: what a fitted model thinks of every pair, in the order of its ids.
+
+    users: those asked about, all unless given.
+    """
+    users = pl.DataFrame({"user": pl.Series(model.user_ids if users is None else users).sort()})
     items = pl.DataFrame({"item": pl.Series(model.item_ids).sort()})
     return model.score(users.join(items, how="cross"))["score"].to_numpy()
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fmpair.arrays import Rows, distinct_pairs
-
-if TYPE_CHECKING:
-    from fmpair.engine.contract import Problem
+from fmpair.engine.contract import Problem
+from fmpair.training.options import FMPairOptions
 
 
 class L2(NamedTuple):
-    """How hard users, items and their constants are held in a step."""
+    """How hard users, items and their constants are regularised in a step."""
 
     user: float
     item: float
@@ -23,7 +22,7 @@ class L2(NamedTuple):
 class FieldL2(NamedTuple):
     """What fields must pull harder than. free: one that changes from event to event; bound: one
     that stands for users, and so repeats what their own vectors say. strongest: the upper bound of
-    what holds a field.
+    a field's regularisation.
     """
 
     free: float
@@ -50,63 +49,72 @@ L2_BY_LOSS = {
     "warp": L2(0.15, 0.075, 0.1),
 }
 L2_OF_COSINES = L2(0.001, 0.0005, 0.0)  # a cosine does not grow with the vectors: little is needed
-# Softmax holds users of more items less, by the root of their number.
+# Softmax regularises users of more items than this less, by the root of their number.
 BROAD = 50.0
+# Users who are less even than this have favourites: they are regularised less, the less even they
+# are, by this power of it.
+EVEN, EVEN_POWER = 0.75, 2.5
+
 NEGATIVES = 32
-ITEMS_EACH, LEAST, MOST = 64, 8, 256  # softmax: a candidate for so many items, within bounds
-# Users who are less even than that have favourites: they are held less, the less even they are.
-EVEN = 0.75
+# Softmax takes a negative for so many items, within bounds.
+ITEMS_EACH, LEAST, MOST = 64, 8, 256
+ITEMS_EACH_OF_FEW = 10  # of few items 32 are nearly all, the good ones among them
 # Share of own negatives where users have favourites; none where they are as even as by design.
 OWN, BY_DESIGN = 0.08, 0.85
-FREE, BOUND = 0.8, 3.0  # FieldL2 of softmax, in multiples of what holds users
+
+# FieldL2 in multiples of what regularises users: of softmax, of the other losses, of all.
+FREE, BOUND = 0.8, 3.0
+FREE_OF_PAIRS = 1.5
+STRONGEST = 50
+
 SAMPLE = 1_000_000  # events enough to tell how often users come back
 
 
-def n_negatives_of(recipe: Any, items: int) -> int:
+def n_negatives_of(options: FMPairOptions, items: int) -> int:
     """How many negatives an event has: to rank more items well takes more of them."""
-    if recipe.n_negatives is not None:
-        return int(recipe.n_negatives)
-    if recipe.loss != "softmax":
+    if options.n_negatives is not None:
+        return int(options.n_negatives)
+    if options.loss != "softmax":
         return NEGATIVES
-    few = max(items // 10, LEAST)  # of few items 32 are nearly all, the good ones among them
+    few = max(items // ITEMS_EACH_OF_FEW, LEAST)
     return min(max(items // ITEMS_EACH, NEGATIVES), few, MOST)
 
 
-def own_share_of(recipe: Any, repeats: RepeatStats) -> float:
+def own_share_of(options: FMPairOptions, repeats: RepeatStats) -> float:
     """The share of negatives that are the user's other items: some, where users have favourites."""
-    if recipe.own_share is not None:
-        return float(recipe.own_share)
-    if recipe.loss != "softmax" or recipe.logq_correction:
+    if options.own_share is not None:
+        return float(options.own_share)
+    if options.loss != "softmax" or options.logq_correction:
         return 0.0
     share = OWN * min(max(BY_DESIGN - repeats.evenness, 0.0) / (BY_DESIGN - EVEN), 1.0)
-    return min(share, 1 - recipe.impression_share)  # both are shares of the same negatives
+    return min(share, 1 - options.impression_share)  # both are shares of the same negatives
 
 
-def l2_of(recipe: Any, repeats: RepeatStats) -> L2:
-    """How hard ids are held: softmax by what users do, the others always alike.
+def l2_of(options: FMPairOptions, repeats: RepeatStats) -> L2:
+    """How hard ids are regularised: softmax by what users do, the others always alike.
 
-    A favourite chosen again says little new, but holds its user and itself once more.
+    A favourite chosen again says little new, but shrinks its user and itself once more.
     """
-    if recipe.temperature is not None:
+    if options.temperature is not None:
         return L2_OF_COSINES
-    usual = L2_BY_LOSS[recipe.loss]
-    if recipe.loss != "softmax":
-        return usual
+    default = L2_BY_LOSS[options.loss]
+    if options.loss != "softmax":
+        return default
     share = min(1.0, (BROAD / max(repeats.breadth, 1.0)) ** 0.5)
-    share *= min(1.0, repeats.evenness / EVEN) ** 2.5
-    return L2(usual.user * share, usual.item * share, usual.bias)
+    share *= min(1.0, repeats.evenness / EVEN) ** EVEN_POWER
+    return L2(default.user * share, default.item * share, default.bias)
 
 
-def field_l2_of(recipe: Any, n_negatives: int) -> FieldL2:
-    """How hard fields are held, in proportion to what the loss usually holds users by.
+def field_l2_of(options: FMPairOptions, n_negatives: int) -> FieldL2:
+    """How hard fields are regularised, in proportion to what the loss asks of users by default.
 
-    Of few candidates hardly any is hard, so they pull less.
+    Of few negatives hardly any is hard, so they pull less.
     """
-    if recipe.loss != "softmax" or recipe.temperature is not None:
-        pull = L2_BY_LOSS["bpr" if recipe.temperature is not None else recipe.loss].user
-        return FieldL2(1.5 * pull, 1.5 * pull, 50 * pull)
+    if options.loss != "softmax" or options.temperature is not None:
+        pull = L2_BY_LOSS["bpr" if options.temperature is not None else options.loss].user
+        return FieldL2(FREE_OF_PAIRS * pull, FREE_OF_PAIRS * pull, STRONGEST * pull)
     pull = L2_BY_LOSS["softmax"].user * min(n_negatives / NEGATIVES, 1) ** 0.5
-    return FieldL2(FREE * pull, BOUND * pull, 50 * pull)
+    return FieldL2(FREE * pull, BOUND * pull, STRONGEST * pull)
 
 
 def repeat_stats(problem: Problem, seen: Rows | None) -> RepeatStats:

@@ -16,7 +16,7 @@ from fmpair.data.split import holdout
 from fmpair.errors import DataError, OptionError
 from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import Metric
-from fmpair.training.loop import Epoch
+from fmpair.training.epoch import Epoch
 
 MOST_EVENTS = 10_000  # more held-out events than this are sampled: enough to tell epochs apart
 
@@ -119,11 +119,11 @@ def best_epoch(
     judge: Validation | None,
     progress: bool | Callable[[Epoch], None],
     total: int,
-) -> Recommender:
+) -> Any:
     """The usual policy over a training loop: run it, show it, keep the best epoch's model."""
     best, best_value, best_number = None, -np.inf, 0
     last = None
-    for last in _impressions(_judged(epochs, judge), progress, total):
+    for last in _announced(_judged(epochs, judge), progress, total):
         if judge is None or last.value is None:
             continue
         if last.value > best_value:
@@ -140,7 +140,7 @@ def _judged(epochs: Iterator[Epoch], judge: Validation | None) -> Iterator[Epoch
         yield epoch if judge is None else replace(epoch, value=judge.judge(epoch.recommender()))
 
 
-def _impressions(
+def _announced(
     epochs: Iterator[Epoch], progress: bool | Callable[[Epoch], None], total: int
 ) -> Iterator[Epoch]:
     """The epochs as they pass, announced as the caller wishes."""

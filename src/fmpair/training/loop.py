@@ -1,106 +1,124 @@
-"""From a data set to learned parameters, one epoch at a time."""
+"""From a data set to a fitted model, one epoch at a time: the loop of all recipes of pairs."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from fmpair.arrays import Rows, distinct_pairs, tally
+from fmpair.arrays import Rows, distinct_pairs
 from fmpair.data import Dataset
-from fmpair.data.impressions import impression_rows
-from fmpair.errors import DataError, OptionError, TrainingError
-from fmpair.features import FeatureSpace, Side, situations
-from fmpair.fitted.query import mean_user
+from fmpair.engine import engine
+from fmpair.engine.contract import Parameters, Problem, Settings, Training
+from fmpair.engine.item_side import with_unit_sides
+from fmpair.features import FeatureSpace
+from fmpair.fitted.cold_start import settle_cold
 from fmpair.fitted.recommender import Recommender
-from fmpair.training.defaults import field_l2_of, l2_of, n_negatives_of, own_share_of, repeat_stats
-from fmpair.training.groups import item_groups, query_groups
-from fmpair.training.regularisation import l2_scale_of, penalties
+from fmpair.training.epoch import Epoch, diverged, epochs
+from fmpair.training.options import FMPairOptions
+from fmpair.training.problem import check_trainable, initial, problem_of, settings_of
 
-if TYPE_CHECKING:
-    from fmpair.engine.contract import Parameters, Problem, Settings
-    from fmpair.models.fm_pair.recipe import FMPair
-
-PARTITION_EVERY = 5  # epochs between two partitions of the strata plan
-MOST_WEIGHT = 10.0  # of one event, in mean weights
-FINAL_RATE_SHARE = (
-    0.1  # share of the learning rate left in the last epoch, where a recipe does not say
-)
+ENGINE = "cpu"
+FINAL_RATE_SHARE = 0.1  # of the learning rate, left in the last epoch where a recipe does not say
 LOST = 100.0  # a number no sane run has in its tables: scores are a few units apart
+LARGE = 3.0  # a feature's value from which on it may be what makes a run diverge
 
 
 @dataclass(frozen=True)
-class Epoch:
-    """One pass over the events. `recommender()` gives the model, until the next epoch begins.
+class Task:
+    """What is to be learned, and what the fitted model keeps of it.
 
-    value: the metric on held-out events, where `fit` was given some.
+    recipe: the one that the model keeps; options: those it is learned by, mostly the same.
+    given: the items of each user and how often, None for those of the problem's events.
     """
 
-    number: int
-    seconds: float
-    loss: float
-    _make: Any = field(repr=False, compare=False)
-    value: float | None = None
+    recipe: Any
+    options: FMPairOptions
+    space: FeatureSpace
+    problem: Problem
+    frame_kind: str
+    given: Rows | None = None
 
-    def recommender(self) -> Recommender:
-        return self._make(self.number)
+    @classmethod
+    def of(cls, recipe: Any, options: FMPairOptions, data: Dataset) -> Task:
+        """The task of learning from scratch."""
+        check_trainable(data)
+        space = FeatureSpace.fit(data, options.fields, options.normalize)
+        return cls(recipe, options, space, problem_of(options, space, data), data.frame_kind)
+
+    @cached_property
+    def seen(self) -> Rows:
+        """The items of each user and how often."""
+        own = self.problem
+        return distinct_pairs(own.user, own.item, own.users) if self.given is None else self.given
+
+    @cached_property
+    def settings(self) -> Settings:
+        return settings_of(self.options, self.space, self.problem, self.given)
+
+    def recommender(self, learned: Parameters) -> Recommender:
+        """The fitted model of what is learned so far."""
+        parameters = settle_cold(learned, self.seen)
+        if self.options.temperature is not None:
+            parameters = with_unit_sides(parameters, self.problem.item_rows)
+        return self.model(parameters)
+
+    def model(self, parameters: Parameters) -> Recommender:
+        """The fitted model of these parameters as they are."""
+        rows = (self.problem.user_rows, self.problem.item_rows, self.seen)
+        kept = (self.recipe, self.frame_kind, self.options.damping)
+        return Recommender(self.space, parameters, *rows, *kept)
 
 
-def train(recipe: FMPair, data: Dataset) -> Iterator[Epoch]:
-    """Epochs of learning from scratch. What is wrong with data or options is said at once."""
-    check_trainable(data)
-    space = FeatureSpace.fit(data, recipe.fields, recipe.normalize)
-    problem = problem_of(recipe, space, data)
-    first = initial(recipe, space)
-    return learn(recipe, space, problem, first, None, data.frame_kind)
+# How training of a task starts: from the parameters, some tables of them frozen.
+Begin = Callable[[Task, Parameters, Collection[str]], Training]
 
 
-def learn(
-    recipe: FMPair,
-    space: FeatureSpace,
-    problem: Problem,
-    first: Parameters,
-    seen: Rows | None,
-    frame_kind: str,
-    users_only: bool = False,
+def begin(task: Task, first: Parameters, frozen: Collection[str] = ()) -> Training:
+    """Training of the task by the engine; frozen: any of users, items, features, which stay."""
+    settings = task.settings._replace(
+        user_rate=float("users" not in frozen),
+        item_rate=float("items" not in frozen),
+        feature_rate=float("features" not in frozen),
+    )
+    return start(task.problem, first, settings)
+
+
+def start(problem: Problem, first: Parameters, settings: Settings) -> Training:
+    """Training under way: the one place that says which engine."""
+    return engine(ENGINE).begin(problem, first, settings)
+
+
+def train(
+    recipe: Any, options: FMPairOptions, data: Dataset, begin: Begin = begin
 ) -> Iterator[Epoch]:
-    """Epochs of learning that start from given parameters; users_only: nothing else moves.
+    """Epochs of learning from scratch. What is wrong with data or options is said at once.
 
-    seen: the items of each user, None for those of the events.
+    recipe: the one that the fitted models keep.
     """
-    from fmpair.engine import engine
+    task = Task.of(recipe, options, data)
+    return learn(task, begin(task, initial(options, task.space), ()))
 
-    settings = settings_of(recipe, space, problem, seen)
-    if users_only:
-        settings = settings._replace(item_rate=0.0, feature_rate=0.0)
-    training = engine("cpu").begin(problem, first, settings)
-    reached = 0
 
-    def make(number: int) -> Recommender:
-        if number != reached:
-            raise TrainingError(f"epoch {number} is past: ask for its recommender before the next")
-        if number == recipe.epochs:
-            training.close()
-        had = distinct_pairs(problem.user, problem.item, problem.users) if seen is None else seen
-        learned = settle_cold(training.snapshot(), had)
-        if recipe.temperature is not None:
-            learned = with_unit_sides(learned, problem.item_rows)
-        rows = (problem.user_rows, problem.item_rows, had)
-        return Recommender(space, learned, *rows, recipe, frame_kind, recipe.damping)
+def learn(task: Task, training: Training) -> Iterator[Epoch]:
+    """The epochs of a training under way, however it makes them."""
+    options = task.options
 
-    def epochs() -> Iterator[Epoch]:
-        nonlocal reached
-        for number in range(1, recipe.epochs + 1):
-            reached, began = number, time.perf_counter()
-            loss = training.epoch(number, learning_rate(recipe, number, recipe.final_rate_share))
-            if not training.largest() < LOST:
-                raise TrainingError(_diverged(recipe, space, problem, number))
-            yield Epoch(number, time.perf_counter() - began, loss, make)
+    def make(number: int) -> float:
+        loss = training.epoch(number, learning_rate(options, number, options.final_rate_share))
+        if not training.largest() < LOST:
+            raise diverged(number, _remedy(task))
+        if number == options.epochs:
+            training.close()  # what follows needs the memory
+        return loss
 
-    return epochs()
+    try:
+        yield from epochs(options.epochs, make, lambda: task.recommender(training.snapshot()))
+    finally:
+        training.close()
 
 
 def learning_rate(recipe: Any, number: int, final_rate_share: float = FINAL_RATE_SHARE) -> float:
@@ -109,169 +127,21 @@ def learning_rate(recipe: Any, number: int, final_rate_share: float = FINAL_RATE
     return recipe.learning_rate * (1 - (1 - final_rate_share) * done)
 
 
-def check_trainable(data: Dataset) -> None:
-    """Raise DataError where no pair of a chosen and an unchosen item exists."""
-    items = np.count_nonzero(tally(data.item, len(data.items)))
-    if items < 2:
-        raise DataError("the events name only one item: ranking needs at least two")
-    users = np.count_nonzero(tally(data.user, len(data.users)))
-    if len(data) >= users * items and (np.diff(data.seen.start)[data.user] >= items).all():
-        raise DataError(
-            f"every user has an event with all {items} items: there is nothing unchosen to "
-            "compare with. Filter the events (such as ratings above the user's mean) first"
-        )
-
-
-def problem_of(recipe: FMPair, space: FeatureSpace, data: Dataset) -> Problem:
-    """The data as an engine wants them."""
-    from fmpair.engine.contract import Problem
-
-    if recipe.impression_share and not len(data.impressions):
-        raise OptionError(
-            f"impression_share is {recipe.impression_share:g}, but the data do not say what was "
-            "shown: give a table of users and items as impressions=..., or use the filter dislikes"
-        )
-    contexts, situation = situations(space, data)
-    drawn = tally(data.item, len(space.items)) > 0
-    user_rows = space.user_rows(data.user_table, len(space.users))
-    item_rows = space.item_rows(data.item_table, len(space.items))
-    return Problem(
-        data.user,
-        data.item,
-        event_weights(recipe, data),
-        np.broadcast_to(False, len(data)),
-        drawn,
-        situation,
-        contexts,
-        user_rows,
-        item_rows,
-        query_groups(space.query, user_rows, data.user, contexts, situation, recipe.sharing),
-        item_groups(space.item, item_rows, data.item, recipe.sharing),
-        impression_rows(data) if recipe.impression_share else None,
-    )
-
-
-def event_weights(recipe: FMPair, data: Dataset) -> np.ndarray:
-    """float32 [events]: how much each event counts, 1 on average."""
-    weight = data.weight
-    if recipe.weights == "none" or "weight" not in data.columns.columns:
-        return np.broadcast_to(np.float32(1), len(data))  # one number, however many events
-    if recipe.weights == "log":
-        weight = np.where(weight < 1, weight, 1 + np.log(np.maximum(weight, 1)))
-    if not weight.any():
-        raise DataError("all weights are 0: nothing is left to learn from")
-    # a single event must not take a step that undoes all others
-    return np.minimum(weight / weight.mean(), MOST_WEIGHT).astype(np.float32)
-
-
-def initial(recipe: FMPair, space: FeatureSpace) -> Parameters:
-    """First values: ids random, fields as their options say (zero unless told otherwise)."""
-    from fmpair.engine.contract import Parameters
-
-    rng = np.random.default_rng([recipe.seed, 0])
-
-    def vectors(count: int, sd: float | np.ndarray) -> np.ndarray:
-        return (rng.standard_normal((count, recipe.factors), np.float32) * sd).astype(np.float32)
-
-    def zeros(count: int) -> np.ndarray:
-        return np.zeros(count, np.float32)
-
-    users = vectors(len(space.users), recipe.init_std)
-    items = vectors(len(space.items), recipe.init_std)
-    query = vectors(space.query.size, _starts(space.query))
-    features = vectors(space.item.size, _starts(space.item))
-    return Parameters(users, items, zeros(len(items)), query, features, zeros(len(features)))
-
-
-def _starts(side: Side) -> np.ndarray:
-    """Standard deviation of every feature's first vector: float32 [features, 1]."""
-    sizes = [e.size for e in side.encoders]
-    return np.repeat(np.array([e.field.start for e in side.encoders], np.float32), sizes)[:, None]
-
-
-def settings_of(
-    recipe: FMPair, space: FeatureSpace, problem: Problem, seen: Rows | None = None
-) -> Settings:
-    """The recipe's options as an engine wants them; seen: as in `learn`."""
-    from fmpair.engine.contract import LISTED, Settings
-    from fmpair.engine.strata.partition import choose_blocks
-    from fmpair.threads import all_threads
-
-    users = int(np.count_nonzero(tally(problem.user, problem.users)))
-    items = int(problem.drawn.sum())
-    repeats, n_negatives = repeat_stats(problem, seen), n_negatives_of(recipe, items)
-    hold, of_fields = l2_of(recipe, repeats), field_l2_of(recipe, n_negatives)
-    own = penalties(recipe.regularization, space, problem, hold, of_fields)
-    blocks = recipe.blocks or choose_blocks(users, items, len(problem.user), recipe.factors)
-    if blocks > max(items // 2, 1):
-        raise OptionError(
-            f"blocks ({blocks}) must leave two items a block: of {items} items at most {items // 2}"
-        )
-    return Settings(
-        seed=recipe.seed,
-        positives=recipe.positives,
-        blocks=blocks,
-        partition_every=PARTITION_EVERY,
-        threads=recipe.threads or all_threads(),
-        learn_bias=recipe.item_bias,
-        loss=recipe.loss,
-        n_negatives=n_negatives if recipe.loss in LISTED else 1,
-        temperature=recipe.temperature or 0.0,
-        negative_sampler=recipe.negative_sampler,
-        popularity_power=recipe.popularity_power,
-        rank_share=recipe.rank_share,
-        own_share=own_share_of(recipe, repeats),
-        impression_share=recipe.impression_share,
-        logq_correction=recipe.logq_correction,
-        optimizer=recipe.optimizer,
-        l2_scale=l2_scale_of(recipe.regularization_power, problem, seen),
-        **own,
-    )
-
-
-def settle_cold(parameters: Parameters, seen: Rows) -> Parameters:
-    """Ids never learned from: users get the usual one's vector, items none and a rare one's bias.
-
-    Otherwise an item nobody chose would stand above known ones by chance.
-    """
-    times = tally(seen.column, len(parameters.items), seen.value)
-    cold, warm = times == 0, times > 0
-    absent = np.diff(seen.start) == 0
-    parameters.users[absent] = mean_user(parameters.users, seen)
-    if cold.any() and warm.any():
-        rare = warm & (times <= np.quantile(times[warm], 0.1))
-        parameters.items[cold] = 0
-        parameters.item_bias[cold] = parameters.item_bias[rare].mean()
-    return parameters
-
-
-def with_unit_sides(parameters: Parameters, item_rows: Rows) -> Parameters:
-    """Items of length one and without constants: their products rank as cosines do."""
-    from fmpair.engine.strata.sampling import item_sides
-
-    features, no_bias = parameters.features, np.zeros_like(parameters.item_bias)
-    bias = np.zeros_like(parameters.feature_bias)
-    vectors, _ = item_sides(parameters.items, no_bias, item_rows, features, bias)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    items = parameters.items + vectors / np.maximum(lengths, 1e-6) - vectors
-    _, constants = item_sides(items, no_bias, item_rows, features, bias)
-    return parameters._replace(items=items, item_bias=-constants, feature_bias=bias)
-
-
-def _diverged(recipe: FMPair, space: FeatureSpace, problem: Problem, number: int) -> str:
-    """What diverged, and the two things that most often mend it."""
-    hint = f"lower learning_rate ({recipe.learning_rate:g})"
+def _remedy(task: Task) -> str:
+    """The two things that most often mend a run that diverges."""
+    space, problem = task.space, task.problem
+    remedy = f"lower learning_rate ({task.options.learning_rate:g})"
     sides = (
         (space.query, problem.contexts),
         (space.query, problem.user_rows),
         (space.item, problem.item_rows),
     )
-    largest, name = 3.0, None
+    largest, name = LARGE, None
     for side, rows in sides:
         for place, encoder in enumerate(side.encoders):
             own = np.abs(rows.value[side.field_numbers()[rows.column] == place])
             if len(own) and own.max() > largest:
                 largest, name = float(own.max()), encoder.name
     if name:
-        hint += f" or scale field {name!r} (its values reach {largest:.3g})"
-    return f"diverged in epoch {number}: {hint}"
+        remedy += f" or scale field {name!r} (its values reach {largest:.3g})"
+    return remedy

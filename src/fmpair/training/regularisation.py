@@ -12,13 +12,15 @@ from fmpair.engine.contract import Groups, L2Scale, Problem
 from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
-from fmpair.models.option import GROUPS
 from fmpair.training.defaults import L2, FieldL2
 
-# A field's regularisation follows its strength, see engine.decay. A value that few users (items)
-# have repeats what their own vectors say, so its field must pull harder to be believed.
+# A field's regularisation follows its strength, see `engine.strata.regularisation`. A value that
+# few users (items) have repeats what their own vectors say, so its field must pull harder to be
+# believed.
 FEW = 25.0
 
+# What a recipe's regularization may name beside fields.
+GROUPS = ("user", "item", "negative", "bias", "context", "user_features", "item_features")
 ROLES = {"context": "context", "user": "user_features", "item": "item_features"}
 
 

@@ -2,59 +2,88 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmpair.arrays import Rows, add_repeats, group_rows, stack_rows
 from fmpair.checks import whole
-from fmpair.data import Dataset, as_dataset
-from fmpair.data.vocabulary import Vocabulary
+from fmpair.data import Dataset
 from fmpair.engine.contract import Parameters, Problem
-from fmpair.errors import OptionError, UnknownError, unknown
-from fmpair.features import FeatureSpace, Side
+from fmpair.errors import UnknownError, unknown
+from fmpair.features import FeatureSpace
 from fmpair.fitted.recommender import Recommender
-from fmpair.training.loop import initial, learn, problem_of
-
-OTHERS = 4096  # users enough to tell what users do
-
-
-class Grown(NamedTuple):
-    """A model's arrays over a space that has grown."""
-
-    parameters: Parameters
-    user_rows: Rows
-    item_rows: Rows
-    seen: Rows
+from fmpair.training.growth import Grown, grown, renumbered
+from fmpair.training.loop import Begin, Task, begin, learn
+from fmpair.training.options import FMPairOptions
+from fmpair.training.part import put_back, some_users
+from fmpair.training.problem import problem_of
 
 
-def fold_in(model: Recommender, events: Any, epochs: int | None) -> Recommender:
-    """The model with the events' users learned; items and features do not move."""
-    data = _checked(model, events).compact()
-    known = model.space.items.numbers(data.items.ids)[data.item]
-    if (known < 0).any():
-        model.item_number(data.items.ids[int(data.item[np.argmax(known < 0)])])
-    users, own = model.space.users, model.space.users.numbers(data.users.ids)
-    others = np.linspace(0, len(users) - 1, min(OTHERS, len(users))).astype(np.int64)
-    part = _part(model, np.union1d(others, own[own >= 0]))
-    learned, first = _learned(part, data, epochs, chosen=model.item_counts > 0)
-    # Not a bit of the rest may differ, though a mean of equal copies may round.
-    learned = learned.replaced(parameters=first._replace(users=learned.parameters.users))
-    return _put_back(model, data, learned)
+def update(
+    model: Recommender,
+    options: FMPairOptions,
+    data: Dataset,
+    epochs: int | None = None,
+    begin: Begin = begin,
+) -> Recommender:
+    """The model after learning from further events, with their new ids and values.
+
+    options: those it was learned by; begin: how training starts.
+    """
+    task, first = continued(model, options, data, epochs)
+    *_, last = learn(task, begin(task, first, ()))
+    return last.recommender()
 
 
-def update(model: Recommender, data: Any, epochs: int | None) -> Recommender:
-    """The model after learning from further events, with their new ids and values."""
-    return _learned(model, _checked(model, data), epochs)[0]
+def fold_in(
+    model: Recommender,
+    options: FMPairOptions,
+    data: Dataset,
+    epochs: int | None = None,
+    begin: Begin = begin,
+) -> Recommender:
+    """The model with the events' users learned; items and features do not move, not by a bit."""
+    data = known_items(model, data)
+    task, first = continued(some_users(model, data), options, data, epochs)
+    drawn = task.problem.drawn | (model.item_counts > 0)
+    task = replace(task, problem=task.problem._replace(drawn=drawn))
+    training = begin(task, first, ("items", "features"))
+    deque(learn(task, training), maxlen=0)
+    # Of the rest the start is kept: a mean of equal copies may round.
+    learned = task.model(first._replace(users=training.snapshot().users))
+    return put_back(model, data, learned)
 
 
-def _checked(model: Recommender, events: Any) -> Dataset:
-    """The events as a Dataset whose context and attributes the model knows."""
-    if not hasattr(model.recipe, "learning_rate"):
-        name = type(model.recipe).__name__
-        raise OptionError(f"{name} does not learn step by step: fit it again on all events")
-    data = as_dataset(events)
+def known_items(model: Recommender, data: Dataset) -> Dataset:
+    """The events without ids that have none; an item that the model does not know is refused."""
+    data = data.compact()
+    missing = model.space.items.numbers(data.items.ids)[data.item] < 0
+    if missing.any():
+        model.item_number(data.items.ids[int(data.item[np.argmax(missing)])])
+    return data
+
+
+def continued(
+    model: Recommender, options: FMPairOptions, data: Dataset, epochs: int | None
+) -> tuple[Task, Parameters]:
+    """(what is to be learned of the new events, the parameters to begin with)."""
+    if epochs is not None:
+        whole("epochs", epochs, 1)
+    _check_columns(model, data)
+    options = replace(options, epochs=epochs or options.epochs, damping=model.damping)
+    if not len(data.impressions):  # what was shown before need not be said again
+        options = replace(options, impression_share=0.0)
+    space = model.space.extend(data)
+    data = renumbered(data, space)
+    own = grown(model, options, space, data)
+    problem = _problem(model, problem_of(options, space, data), space, own)
+    task = Task(model.recipe, options, space, problem, model.frame_kind, own.seen)
+    return task, own.parameters
+
+
+def _check_columns(model: Recommender, data: Dataset) -> None:
+    """Refuse context and attributes that the model does not know."""
     space = model.space
     encoders = (*space.query.encoders, *space.item.encoders)
     for role, what, names in (
@@ -66,165 +95,26 @@ def _checked(model: Recommender, events: Any) -> Dataset:
         for name in names:
             if name not in known:
                 raise UnknownError(unknown(what, name, known))
-    return data
 
 
-def _part(model: Recommender, number: np.ndarray) -> Recommender:
-    """The model with these users, ascending, and no others."""
-    users = model.space.users
-    if len(number) == len(users):
-        return model
-    return model.replaced(
-        space=replace(model.space, users=Vocabulary(users.take(number))),
-        parameters=model.parameters._replace(users=model.parameters.users[number]),
-        user_rows=model.user_rows.take(number),
-        seen=model.seen.take(number),
-    )
+def _problem(model: Recommender, fresh: Problem, space: FeatureSpace, own: Grown) -> Problem:
+    """The new events first, then what their users had before: known, so never drawn as negatives.
 
-
-def _put_back(model: Recommender, data: Dataset, learned: Recommender) -> Recommender:
-    """The whole model with the data's users as they were learned in a part of it."""
-    users = model.space.users.extend(data.users.ids)
-    number, own = (known.numbers(data.users.ids) for known in (users, learned.space.users))
-    old = model.parameters.users
-    table = np.empty((len(users), old.shape[1]), old.dtype)
-    table[: len(old)] = old
-    table[number] = learned.parameters.users[own]
-    profiles = model.user_rows
-    if learned.space.query.size > model.space.query.size:
-        profiles = _with_columns(profiles, _moved(model.space.query, learned.space.query))
-    return learned.replaced(
-        space=replace(learned.space, users=users),
-        parameters=learned.parameters._replace(users=table),
-        user_rows=_with_rows(profiles, number, learned.user_rows.take(own)),
-        seen=_with_rows(model.seen, number, learned.seen.take(own)),
-    )
-
-
-def _with_rows(rows: Rows, number: np.ndarray, own: Rows) -> Rows:
-    """The rows with others at these numbers; those beyond the last come in order."""
-    both = stack_rows(rows, own)
-    if (number >= rows.size).all():
-        return both
-    place = np.arange(max(rows.size, number.max() + 1))
-    place[number] = rows.size + np.arange(own.size)
-    return both.take(place)
-
-
-def _learned(
-    model: Recommender, data: Dataset, epochs: int | None, chosen: np.ndarray | None = None
-) -> tuple[Recommender, Parameters]:
-    """(the model after learning from the events, the parameters it began with).
-
-    chosen: bool [items], what anyone ever chose; where it is given, users alone are learned.
+    fresh: the new events alone.
     """
-    if epochs is not None:
-        whole("epochs", epochs, 1)
-    recipe = model.recipe if epochs is None else replace(model.recipe, epochs=epochs)
-    if not len(data.impressions):  # what was shown before need not be said again
-        recipe = replace(recipe, impression_share=0.0)
-    space = model.space.extend(data)
-    data = _renumbered(data, space)
-    grown = _grown(model, space, data)
-    problem = _problem(model, recipe, space, data, grown)
-    if chosen is not None:
-        problem = problem._replace(drawn=problem.drawn | chosen)
-    first, kind = grown.parameters, model.frame_kind
-    *_, last = learn(recipe, space, problem, first, grown.seen, kind, chosen is not None)
-    learned = last.recommender().replaced(recipe=model.recipe, damping=model.damping)
-    return learned, first
-
-
-def _renumbered(data: Dataset, space: FeatureSpace) -> Dataset:
-    """The events over the space's vocabularies; tables are aligned with them."""
-    user_numbers = space.users.numbers(data.users.ids)
-    item_numbers = space.items.numbers(data.items.ids)
-    return replace(
-        data,
-        users=space.users,
-        items=space.items,
-        user=user_numbers[data.user],
-        item=item_numbers[data.item],
-        user_table=_aligned(data.user_table, user_numbers, len(space.users)),
-        item_table=_aligned(data.item_table, item_numbers, len(space.items)),
-    )
-
-
-def _aligned(table: Any, numbers: np.ndarray, count: int) -> Any:
-    """A table's rows at new numbers, null elsewhere."""
-    if not table.width:
-        return table
-    place = np.full(count, len(table), np.int64)
-    place[numbers] = np.arange(len(table))
-    padded = table.clear(1) if len(table) == 0 else table
-    return padded.vstack(table.clear(1))[place]
-
-
-def _grown(model: Recommender, space: FeatureSpace, data: Dataset) -> Grown:
-    """The model's arrays with room for what is new; new ids start as in a fit from scratch."""
-    query_at = _moved(model.space.query, space.query)
-    item_at = _moved(model.space.item, space.item)
-    old_users = _with_columns(model.user_rows, query_at)
-    old_items = _with_columns(model.item_rows, item_at)
-    user_rows = _renewed(old_users, space.user_rows(data.user_table, len(space.users)))
-    item_rows = _renewed(old_items, space.item_rows(data.item_table, len(space.items)))
-    first = initial(model.recipe, space)
-    old = model.parameters
-    first.users[: len(old.users)], first.items[: len(old.items)] = old.users, old.items
-    first.item_bias[: len(old.items)] = old.item_bias
-    first.query[query_at], first.features[item_at] = old.query, old.features
-    first.feature_bias[item_at] = old.feature_bias
-    return Grown(first, user_rows, item_rows, _seen(model, data))
-
-
-def _moved(old: Side, new: Side) -> np.ndarray:
-    """Where each old feature stands in the grown side: int64 [old features]."""
-    pieces = [
-        np.arange(encoder.size) + first for encoder, first in zip(old.encoders, new.offsets[:-1])
-    ]
-    return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
-
-
-def _with_columns(rows: Rows, at: np.ndarray) -> Rows:
-    column = at[rows.column] if len(at) else rows.column
-    return rows._replace(column=column.astype(np.int32))
-
-
-def _renewed(old: Rows, new: Rows) -> Rows:
-    """New rows where they say something, else the old."""
-    both = stack_rows(old, new)
-    number = np.arange(new.size)
-    say = (np.diff(new.start) > 0) | (number >= old.size)
-    return both.take(np.where(say, old.size + number, number))
-
-
-def _seen(model: Recommender, data: Dataset) -> Rows:
-    """The model's seen items and the events' together, and how often each."""
-    old = model.seen
-    user, item = np.concatenate([old.owner, data.user]), np.concatenate([old.column, data.item])
-    times = np.concatenate([old.value, np.ones(len(data), np.float32)])
-    return add_repeats(group_rows(user, item, len(data.users), times))
-
-
-def _problem(
-    model: Recommender, recipe: Any, space: FeatureSpace, data: Dataset, grown: Grown
-) -> Problem:
-    """The new events, and what their users had before as known: never drawn as a negative."""
-    fresh = problem_of(recipe, space, data)
     # The mean of a few new events is not the mean of all: fields stay where they are centred.
     groups = fresh.query_groups._replace(centred=np.zeros(space.query.size, bool))
     owner, item = model.seen.owner.astype(np.int32), model.seen.column
-    mine = np.isin(owner, data.user)
+    mine = np.isin(owner, fresh.user)
     count = int(mine.sum())
-    drawn = np.bincount(grown.seen.column, minlength=len(space.items)) > 0
     return fresh._replace(
         user=np.concatenate([fresh.user, owner[mine]]),
         item=np.concatenate([fresh.item, item[mine]]),
         weight=np.concatenate([fresh.weight, np.ones(count, np.float32)]),
         known=np.concatenate([fresh.known, np.ones(count, bool)]),
         situation=np.concatenate([fresh.situation, np.zeros(count, np.int32)]),
-        drawn=drawn,
-        user_rows=grown.user_rows,
-        item_rows=grown.item_rows,
+        drawn=np.bincount(own.seen.column, minlength=len(space.items)) > 0,
+        user_rows=own.user_rows,
+        item_rows=own.item_rows,
         query_groups=groups,
     )

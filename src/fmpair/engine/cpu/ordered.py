@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fmpair.arrays import Rows, empty_rows
 from fmpair.engine.contract import Pairs
-from fmpair.engine.cpu.operands import Shared, Tables
+from fmpair.engine.cpu.operands import Shared
 from fmpair.engine.cpu.pairs import build_item, move_attributes, move_features
 from fmpair.engine.cpu.sigmoid import SIGMOID, TINY, sigmoid_of_minus
 from fmpair.engine.cpu.simd import aligned, dot_difference, gather, padded, side_step, width_of
+from fmpair.engine.cpu.state import State
 from fmpair.engine.cpu.worker import SCRATCH_ROWS, step_of
-from fmpair.engine.strata.partition import Order, places
+from fmpair.engine.strata.partition import places
 from fmpair.jit import FAST, kernel
-
-if TYPE_CHECKING:
-    from fmpair.engine.cpu.training import CPUTraining
 
 NOTHING = np.zeros(0, np.float32)
 
@@ -40,18 +38,19 @@ class Features(NamedTuple):
     item_rows: Rows
 
 
-def run_ordered(training: CPUTraining, order: Order, pairs: Pairs, rate: float) -> float:
+def run_ordered(state: State, pairs: Pairs, rate: float) -> float:
     """A step on each pair in their order, on the first copy of shared tables; the sum of losses."""
-    problem, settings, factors = training.problem, training.settings, training.factors
-    query, attributes = (_one_copy(s, factors) for s in (training.query, training.features))
+    problem, settings, factors = state.problem, state.settings, state.factors
+    query, attributes = (_one_copy(s, factors) for s in (state.query, state.features))
     contexts = problem.contexts if len(problem.contexts.column) else empty_rows(1)
     if not len(contexts.column):
         pairs = pairs._replace(situation=np.zeros(len(pairs.user), np.int32))
-    place = Numbering(places(order.user_at), places(order.item_at))
+    partition = state.layout.partition
+    place = Numbering(places(partition.user_at), places(partition.item_at))
     scratch = aligned(np.zeros((SCRATCH_ROWS, padded(factors)), np.float32))
     features = Features(query, contexts, problem.user_rows, attributes, problem.item_rows)
     return _run(
-        pairs, place, Tables(*training.tables[:3]), features, step_of(settings, rate),
+        pairs, place, state.tables, features, step_of(settings, rate),
         np.float32(settings.has_bias), scratch, width_of(factors),
     )
 

@@ -11,10 +11,11 @@ from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
 from fmpair.engine.cpu.layout import Layout, laid_out
 from fmpair.engine.cpu.lists import run_lists
 from fmpair.engine.cpu.merge import merge
-from fmpair.engine.cpu.operands import Shared
+from fmpair.engine.cpu.operands import Shared, Tables
 from fmpair.engine.cpu.ordered import run_ordered
 from fmpair.engine.cpu.pairs import run_cell
 from fmpair.engine.cpu.simd import aligned, taken
+from fmpair.engine.cpu.state import State
 from fmpair.engine.cpu.worker import worker, workers
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.accumulators import Accumulators, first_accumulators
@@ -73,7 +74,8 @@ class CPUTraining:
         )
         self.layout = self.layout.visited(visits)
         self._set_rates(rate)
-        first, *rest = [worker(self, n, number, rate) for n in range(workers(settings))]
+        state = self._state()
+        first, *rest = [worker(state, n, number, rate) for n in range(workers(settings))]
         results = []
         for turn in range(settings.blocks):
             others = [self.pool.submit(other, turn) for other in rest] if self.pool else []
@@ -92,8 +94,7 @@ class CPUTraining:
 
     def learn_pairs(self, pairs: Pairs, rate: float) -> float:
         """A step on each pair in their order, after an epoch at that rate; the mean loss."""
-        assert self.order is not None
-        loss = run_ordered(self, self.order, pairs, rate)
+        loss = run_ordered(self._state(), pairs, rate)
         for copies in (self.query, self.features):
             for copy in copies[1:]:  # the cells of the next round start from the same tables
                 copy.table[:], copy.bias[:] = copies[0].table, copies[0].bias
@@ -132,6 +133,13 @@ class CPUTraining:
             self.pool.shutdown()
             self.pool = None
         self.layout, self.accumulators = None, []
+
+    def _state(self) -> State:
+        """What an epoch works on; everything in it is changed in place."""
+        assert self.layout is not None
+        tables = Tables(*self.tables[:3])
+        shared = (self.query, self.features, self.accumulators)
+        return State(self.problem, self.settings, self.layout, self.factors, tables, *shared)
 
     def _partition(self, number: int) -> None:
         """Partition anew, and bring tables and events into the new order."""

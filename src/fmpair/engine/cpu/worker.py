@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fmpair.engine.contract import LOSSES, Settings
 from fmpair.engine.cpu.layout import Layout
 from fmpair.engine.cpu.lists import Rule, room_for, run_lists, with_own_rates
-from fmpair.engine.cpu.operands import NO_ACCUMULATORS, Attributes, Query, Step, Tables
+from fmpair.engine.cpu.operands import NO_ACCUMULATORS, Attributes, Query, Step
 from fmpair.engine.cpu.pairs import run_cell
 from fmpair.engine.cpu.simd import aligned, padded, width_of
+from fmpair.engine.cpu.state import State
+from fmpair.engine.item_side import item_sides
 from fmpair.engine.strata import partition as strata
-from fmpair.engine.strata.sampling import Sampler, item_sides, ordering, pieces
+from fmpair.engine.strata.sampling import Sampler, ordering, pieces
 from fmpair.rng import GOLDEN, MASK, mixed, stream
 from fmpair.threads import all_threads
-
-if TYPE_CHECKING:
-    from fmpair.engine.cpu.training import CPUTraining
 
 SCRATCH_ROWS = 3
 Result = tuple[int, float, int]
@@ -31,16 +29,13 @@ def workers(settings: Settings) -> int:
     return min(settings.threads, settings.blocks, all_threads())
 
 
-def worker(
-    training: CPUTraining, number: int, epoch: int, rate: float
-) -> Callable[[int], list[Result]]:
+def worker(state: State, number: int, epoch: int, rate: float) -> Callable[[int], list[Result]]:
     """The number-th thread's part as a function of the round: (cell, loss, steps) of each cell."""
-    layout, settings = training.layout, training.settings
-    assert layout is not None
+    layout, settings = state.layout, state.settings
     blocks = settings.blocks
     taken = np.zeros(int(np.diff(layout.partition.item_edge).max(initial=0)), np.uint8)
     cell = _pairs if settings.in_plain_pairs else _lists
-    work = cell(training, layout, epoch, rate, taken)
+    work = cell(state, epoch, rate, taken)
 
     def run(turn: int) -> list[Result]:
         mine = range(number, blocks, workers(settings))
@@ -49,14 +44,12 @@ def worker(
     return run
 
 
-def _pairs(
-    training: CPUTraining, layout: Layout, epoch: int, rate: float, taken: np.ndarray
-) -> Cell:
+def _pairs(state: State, epoch: int, rate: float, taken: np.ndarray) -> Cell:
     """A cell of plain pairs, as a function of its two blocks: (loss, steps)."""
-    settings, partition = training.settings, layout.partition
-    tables, step = Tables(*training.tables[:3]), step_of(settings, rate)
-    scratch = aligned(np.zeros((SCRATCH_ROWS, padded(training.factors)), np.float32))
-    width = width_of(training.factors)
+    settings, layout, tables = state.settings, state.layout, state.tables
+    partition, step = layout.partition, step_of(settings, rate)
+    scratch = aligned(np.zeros((SCRATCH_ROWS, padded(state.factors)), np.float32))
+    width = width_of(state.factors)
 
     def run(row: int, column: int) -> tuple[float, int]:
         cell = row * settings.blocks + column
@@ -64,24 +57,22 @@ def _pairs(
             (partition.cell[cell], partition.cell[cell + 1]),
             (partition.item_edge[column], partition.item_edge[column + 1]),
             np.uint64(stream(settings.seed, epoch, cell)), layout.work, tables,
-            _query(training, layout, row), _attributes(training, layout, row), step, taken, scratch,
+            _query(state, row), _attributes(state, row), step, taken, scratch,
             width,
         )
 
     return run
 
 
-def _lists(
-    training: CPUTraining, layout: Layout, epoch: int, rate: float, taken: np.ndarray
-) -> Cell:
+def _lists(state: State, epoch: int, rate: float, taken: np.ndarray) -> Cell:
     """A cell of lists, the same way. Adaptive negatives are ordered anew at every piece."""
-    settings, partition = training.settings, layout.partition
-    tables, step, rule = Tables(*training.tables[:3]), step_of(settings, rate), _rule(training)
-    room = room_for(settings.n_negatives, training.factors, len(taken))
-    accumulators = training.accumulators or [NO_ACCUMULATORS] * settings.blocks
-    if training.accumulators or settings.l2_scale:
+    settings, layout, tables = state.settings, state.layout, state.tables
+    partition, step, rule = layout.partition, step_of(settings, rate), _rule(state)
+    room = room_for(settings.n_negatives, state.factors, len(taken))
+    accumulators = state.accumulators or [NO_ACCUMULATORS] * settings.blocks
+    if state.accumulators or settings.l2_scale:
         room = with_own_rates(room, accumulators[0])
-    width = width_of(training.factors)
+    width = width_of(state.factors)
 
     def run(row: int, column: int) -> tuple[float, int]:
         cell = row * settings.blocks + column
@@ -94,8 +85,8 @@ def _lists(
         for a, b in zip(edges[:-1] + offset, edges[1:] + offset) if first < last else ():
             more, done, draws = run_lists(
                 (first, last), (a, b), block, np.uint64(draws), layout.work, tables,
-                _query(training, layout, row), _attributes(training, layout, row),
-                _sampler(training, layout, row, column), step, layout.l2_scale, accumulators[row],
+                _query(state, row), _attributes(state, row),
+                _sampler(state, row, column), step, layout.l2_scale, accumulators[row],
                 rule, taken, room, width,
             )
             loss, steps = loss + more, steps + done
@@ -112,33 +103,34 @@ def _edges(layout: Layout, settings: Settings, first: int, last: int, items: int
     return pieces(last - first, int(start[last] - start[first]), items)
 
 
-def _rule(training: CPUTraining) -> Rule:
-    settings = training.settings
+def _rule(state: State) -> Rule:
+    settings = state.settings
     sharpness = 1 / settings.temperature if settings.temperature else 0.0
-    items = int((training.problem.drawn | (training.events.times > 0)).sum())
+    items = int((state.problem.drawn | (state.layout.events.times > 0)).sum())
     return Rule(
         LOSSES.index(settings.loss), settings.n_negatives, np.float32(sharpness), items,
         (settings.own_share, settings.own_share + settings.impression_share),
     )
 
 
-def _sampler(training: CPUTraining, layout: Layout, copy: int, column: int) -> Sampler:
+def _sampler(state: State, copy: int, column: int) -> Sampler:
     """The negatives of an item block, as seen with a cell's copy of the shared tables."""
-    kind, partition, tables = training.settings.negative_sampler, layout.partition, training.tables
+    layout, tables, kind = state.layout, state.tables, state.settings.negative_sampler
+    partition = layout.partition
     sampler = layout.samplers[column]
     if kind == "batch":
         sampler = sampler._replace(other=strata.batch(partition, copy, column))
     if kind == "adaptive":
         block = slice(partition.item_edge[column], partition.item_edge[column + 1])
-        k = training.factors
-        vectors, constants = tables.items[block, :k], tables.item_bias[block]
-        if training.features:
-            rows = training.problem.item_rows.take(partition.item_at[block])
-            shared = training.features[copy]
+        k = state.factors
+        vectors, constants = tables.items[block, :k], tables.bias[block]
+        if state.features:
+            rows = state.problem.item_rows.take(partition.item_at[block])
+            shared = state.features[copy]
             vectors, constants = item_sides(
                 vectors, constants, rows, shared.table[:, :k], shared.bias
             )
-        sampler = ordering(vectors, constants, training.settings)
+        sampler = ordering(vectors, constants, state.settings)
     shown = layout.impressions
     return sampler._replace(impression_start=shown.start, impression_item=shown.column)
 
@@ -153,16 +145,17 @@ def step_of(settings: Settings, rate: float) -> Step:
     )))
 
 
-def _query(training: CPUTraining, layout: Layout, copy: int) -> Query | None:
-    if not training.query:
+def _query(state: State, copy: int) -> Query | None:
+    if not state.query:
         return None
-    return Query(training.query[copy], layout.situation, layout.contexts, layout.partition.user_at,
-                 training.problem.user_rows)
+    layout = state.layout
+    return Query(state.query[copy], layout.situation, layout.contexts, layout.partition.user_at,
+                 state.problem.user_rows)
 
 
-def _attributes(training: CPUTraining, layout: Layout, copy: int) -> Attributes | None:
-    if not training.features:
+def _attributes(state: State, copy: int) -> Attributes | None:
+    if not state.features:
         return None
-    bias_share = np.float32(training.settings.has_bias)
-    item_at, rows = layout.partition.item_at, training.problem.item_rows
-    return Attributes(training.features[copy], item_at, rows, bias_share)
+    bias_share = np.float32(state.settings.has_bias)
+    item_at, rows = state.layout.partition.item_at, state.problem.item_rows
+    return Attributes(state.features[copy], item_at, rows, bias_share)

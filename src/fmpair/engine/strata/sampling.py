@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmpair.arrays import Rows
 from fmpair.engine.contract import Settings
 from fmpair.engine.strata.partition import Partition
 from fmpair.jit import kernel
@@ -102,17 +101,6 @@ def ordering(vectors: np.ndarray, constants: np.ndarray, settings: Settings) -> 
     mean = max(settings.rank_share * len(constants), 1e-9)
     depth = (mean, -math.expm1(-len(constants) / mean))
     return Sampler(order=order, spread=table.std(axis=1).astype(np.float32), depth=depth)
-
-
-def item_sides(
-    items: np.ndarray, bias: np.ndarray, rows: Rows, table: np.ndarray, table_bias: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """(vectors [items, factors], constants [items]) of items with the attributes `rows`."""
-    vectors = items + rows.dot(table)
-    squares = (table * table).sum(axis=1, keepdims=True)
-    alone = (items * items).sum(axis=1) + rows._replace(value=rows.value**2).dot(squares)[:, 0]
-    pairs = 0.5 * ((vectors * vectors).sum(axis=1) - alone)
-    return vectors, bias + rows.dot(table_bias[:, None])[:, 0] + pairs
 
 
 def pieces(runs: int, events: int, items: int) -> np.ndarray:

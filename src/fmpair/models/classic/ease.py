@@ -18,11 +18,13 @@ from fmpair.data.vocabulary import Vocabulary
 from fmpair.features import FeatureSpace
 from fmpair.fitted.named_rows import arrays_of, rows_from
 from fmpair.fitted.ranker import Ranker
-from fmpair.models.classic.interactions import WEIGHTS, interactions
+from fmpair.fitted.recipe import Recipe
+from fmpair.models.classic.interactions import interactions
+from fmpair.training.weights import WEIGHTS
 
 
 @dataclass(frozen=True)
-class EASE:
+class EASE(Recipe):
     """Every item predicted from the user's other items by ridge regression, in closed form.
 
     regularization: lambda, added to the diagonal of the items' inner products.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,16 +11,15 @@ import numpy as np
 from fmpair import checks
 from fmpair.arrays import Rows
 from fmpair.data import Dataset, as_dataset
-from fmpair.errors import TrainingError
 from fmpair.fitted.folding import folded
-from fmpair.fitted.recommender import Recommender
-from fmpair.models.classic.interactions import WEIGHTS, interactions
-from fmpair.training.early_stopping import best_fit
-from fmpair.training.loop import Epoch
+from fmpair.models.classic.interactions import interactions
+from fmpair.training.epoch import Epoch, epochs
+from fmpair.training.recipe import TrainableRecipe
+from fmpair.training.weights import WEIGHTS
 
 
 @dataclass(frozen=True)
-class ImplicitALS:
+class ImplicitALS(TrainableRecipe):
     """Implicit ALS (WRMF): all pairs by weighted least squares, what happened with more weight.
 
     factors: length of the vectors. epochs: how often both sides are solved.
@@ -60,19 +58,6 @@ class ImplicitALS:
         """Learn epoch by epoch; the loss is the whole objective, by event."""
         return _train(self, as_dataset(data))
 
-    def fit(
-        self,
-        data: Any,
-        *,
-        validation: Any = None,
-        metric: str = "ndcg@10",
-        patience: int = 5,
-        seed: int | None = None,
-        progress: bool | Callable[[Epoch], None] = False,
-    ) -> Recommender:
-        """Learn from a Dataset or a frame; the parameters are those of `FMPair.fit`."""
-        return best_fit(self, data, seed, progress, validation, metric, patience)
-
 
 def _train(recipe: ImplicitALS, data: Dataset) -> Iterator[Epoch]:
     from fmpair.solvers.least_squares import solve, squared_error
@@ -84,20 +69,15 @@ def _train(recipe: ImplicitALS, data: Dataset) -> Iterator[Epoch]:
     users, items = _first(recipe, by_user, 0), _first(recipe, by_item, 1)
     user_strength = _strength(recipe, by_user, by_item.size)
     item_strength = _strength(recipe, by_item, by_user.size)
-    reached = 0
 
-    def make(number: int) -> Recommender:
-        if number != reached:
-            raise TrainingError(f"epoch {number} is past: ask for its recommender before the next")
-        return folded(recipe, data, users, items)
-
-    for reached in range(1, recipe.epochs + 1):
-        began = time.perf_counter()
+    def solve_both(number: int) -> float:
         solve(by_user, items, users, user_strength, recipe.steps, recipe.threads)
         solve(by_item, users, items, item_strength, recipe.steps, recipe.threads)
         loss = squared_error(by_user, users, items)
         loss += float(user_strength @ (users**2).sum(1) + item_strength @ (items**2).sum(1))
-        yield Epoch(reached, time.perf_counter() - began, loss / len(data), make)
+        return loss / len(data)
+
+    return epochs(recipe.epochs, solve_both, lambda: folded(recipe, data, users, items))
 
 
 def _first(recipe: ImplicitALS, rows: Rows, side: int) -> np.ndarray:

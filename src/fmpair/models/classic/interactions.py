@@ -7,8 +7,7 @@ import numpy as np
 from fmpair.arrays import Rows, add_repeats, group_rows
 from fmpair.data import Dataset
 from fmpair.errors import DataError
-
-WEIGHTS = ("none", "log", "linear")
+from fmpair.training.weights import log_weights
 
 
 def interactions(data: Dataset, weights: str) -> Rows:
@@ -23,5 +22,4 @@ def interactions(data: Dataset, weights: str) -> Rows:
     rows = add_repeats(group_rows(data.user, data.item, len(data.users), data.weight))
     if weights == "linear":
         return rows
-    value = np.where(rows.value < 1, rows.value, 1 + np.log(np.maximum(rows.value, 1)))
-    return rows._replace(value=value.astype(np.float32))
+    return rows._replace(value=log_weights(rows.value).astype(np.float32))

@@ -14,12 +14,14 @@ from fmpair.data import as_dataset
 from fmpair.features import FeatureSpace
 from fmpair.fitted.neighbourhood import ItemNeighbours, UserNeighbours
 from fmpair.fitted.ranker import Ranker
-from fmpair.models.classic.interactions import WEIGHTS, interactions
+from fmpair.fitted.recipe import Recipe
+from fmpair.models.classic.interactions import interactions
 from fmpair.models.classic.term_weight import SCHEMES, weighted
+from fmpair.training.weights import WEIGHTS
 
 
 @dataclass(frozen=True)
-class ItemKNN:
+class ItemKNN(Recipe):
     """Items like those a user has: sums of the cosines of each item's nearest items.
 
     k: how many neighbours an item has.
@@ -54,7 +56,7 @@ class ItemKNN:
 
 
 @dataclass(frozen=True)
-class UserKNN:
+class UserKNN(Recipe):
     """What similar users have: sums of the cosines of the nearest users who have an item.
 
     k: how many neighbours a user has.

@@ -15,13 +15,14 @@ from fmpair.engine.contract import Parameters
 from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace
 from fmpair.features.encoder import Encoder
+from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
 
 MOST_GB = 1.0  # of counts
 
 
 @dataclass(frozen=True)
-class Popularity:
+class Popularity(Recipe):
     """Ranks items by the number of their events, for everyone or within a group.
 
     within: a context column or user attribute; items are counted among the events that have the

@@ -12,15 +12,17 @@ from fmpair import checks
 from fmpair.checks import check_item_pairs
 from fmpair.data import as_dataset
 from fmpair.fitted.folding import folded
+from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
-from fmpair.models.classic.interactions import WEIGHTS, interactions
+from fmpair.models.classic.interactions import interactions
+from fmpair.training.weights import WEIGHTS
 
 EXTRA = 10  # directions beyond those wanted, which the wanted ones converge faster with
 ROUNDS = 30
 
 
 @dataclass(frozen=True)
-class PureSVD:
+class PureSVD(Recipe):
     """The users' items projected on the largest singular vectors: no negatives, nothing to learn.
 
     factors: how many singular vectors.

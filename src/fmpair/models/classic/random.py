@@ -14,10 +14,11 @@ from fmpair.arrays import Rows
 from fmpair.data import as_dataset
 from fmpair.features import FeatureSpace
 from fmpair.fitted.ranker import Ranker
+from fmpair.fitted.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Random:
+class Random(Recipe):
     """A fixed random score for every user and item: the floor of every comparison.
 
     seed: of the scores; each is a pure function of it, the user's number and the item's.

@@ -1,1 +1,11 @@
 """The point-wise factorization machine and FM-Map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fmpair.models.old_places import moved
+
+
+def __getattr__(name: str) -> Any:
+    raise moved(__name__, name)

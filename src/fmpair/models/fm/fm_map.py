@@ -13,10 +13,11 @@ from fmpair.data import as_dataset
 from fmpair.features import FeatureSpace
 from fmpair.fitted.machine import MachineScorer, restored
 from fmpair.fitted.ranker import Ranker
+from fmpair.fitted.recipe import Recipe
 from fmpair.models.fm.pointwise import Strength, check, train
 from fmpair.models.fm.recipe import chosen_or_not
 from fmpair.training.early_stopping import best_fit
-from fmpair.training.loop import Epoch
+from fmpair.training.epoch import Epoch
 
 LEARNERS = ("als", "sgd")
 # Found on a validation part of MovieLens 100K, see docs/models/fm.md.
@@ -27,7 +28,7 @@ USUAL = {
 
 
 @dataclass(frozen=True)
-class FMMap:
+class FMMap(Recipe):
     """A point-wise ranker: events are 1, as many uniform unobserved pairs -1, the error squared.
 
     factors: length of the vectors. epochs: passes over the examples.

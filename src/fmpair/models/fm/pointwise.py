@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -13,13 +12,14 @@ import numpy as np
 from fmpair import checks
 from fmpair.arrays import tally
 from fmpair.data import Dataset
-from fmpair.errors import OptionError, TrainingError, unknown
+from fmpair.errors import OptionError, unknown
 from fmpair.fitted.machine import Layout
 from fmpair.fitted.ranker import Ranker
 from fmpair.models.fm.task import Part, fitted, task_of
 from fmpair.solvers.anova import Machine, mean_of, start
-from fmpair.solvers.pointwise import Examples, Penalties
-from fmpair.training.loop import Epoch, learning_rate
+from fmpair.solvers.examples import Examples, Penalties
+from fmpair.training.epoch import Epoch, diverged, epochs
+from fmpair.training.loop import learning_rate
 from fmpair.training.regularisation import ROLES
 
 GROUPS = ("user", "item", "bias", "context", "user_features", "item_features")
@@ -153,19 +153,15 @@ def _coordinates(
 
 def _epochs(recipe: Any, passes: Passes, fitted: Callable[[Machine], Ranker]) -> Iterator[Epoch]:
     """The passes as epochs; a run that blows up is stopped."""
-    reached, began = 0, time.perf_counter()
+    machine: Callable[[], Machine]
 
-    def make(number: int, machine: Callable[[], Machine]) -> Ranker:
-        if number != reached:
-            raise TrainingError(f"epoch {number} is past: ask for its recommender before the next")
-        return fitted(machine())
-
-    for number, (machine, loss) in enumerate(passes, 1):
-        reached = number
+    def learn(number: int) -> float:
+        nonlocal machine
+        machine, loss = next(passes)
         if not loss < LOST:
             lower = f"lower learning_rate ({recipe.learning_rate:g})"
             remedy = lower if recipe.learner == "sgd" else "raise regularization"
-            raise TrainingError(f"diverged in epoch {number}: {remedy} or scale the ratings")
-        now = time.perf_counter()
-        yield Epoch(number, now - began, loss, lambda n, machine=machine: make(n, machine))
-        began = time.perf_counter()
+            raise diverged(number, f"{remedy} or scale the ratings")
+        return loss
+
+    return epochs(recipe.epochs, learn, lambda: fitted(machine()))

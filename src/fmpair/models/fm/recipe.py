@@ -15,10 +15,12 @@ from fmpair.errors import DataError, OptionError
 from fmpair.features import FeatureSpace
 from fmpair.fitted.machine import MachineScorer, restored
 from fmpair.fitted.ranker import Ranker
+from fmpair.fitted.recipe import Recipe
 from fmpair.models.fm.pointwise import Strength, check, train
 from fmpair.models.fm.task import Part, unobserved
 from fmpair.training.early_stopping import best_fit
-from fmpair.training.loop import Epoch, check_trainable
+from fmpair.training.epoch import Epoch
+from fmpair.training.problem import check_trainable
 
 TASKS = ("auto", "regression", "classification")
 LEARNERS = ("mcmc", "als", "sgd")
@@ -33,7 +35,7 @@ AVERAGED = 0.8
 
 
 @dataclass(frozen=True)
-class FM:
+class FM(Recipe):
     """The standard factorization machine, learned from ratings or yes and no, one event at a time.
 
     factors: length of the vectors. epochs: passes over the events; each is a draw of mcmc.

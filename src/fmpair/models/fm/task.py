@@ -14,7 +14,7 @@ from fmpair.features import FeatureSpace, situations
 from fmpair.fitted.machine import Layout, MachineScorer
 from fmpair.fitted.ranker import Ranker
 from fmpair.solvers.anova import Machine
-from fmpair.solvers.pointwise import Examples
+from fmpair.solvers.examples import Examples
 
 
 class Part(NamedTuple):

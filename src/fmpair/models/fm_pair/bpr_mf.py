@@ -9,12 +9,14 @@ from typing import Any
 from fmpair.data import Dataset, as_dataset
 from fmpair.features.layouts import columns_of, without_columns
 from fmpair.fitted.recommender import Recommender
-from fmpair.models.fm_pair.recipe import FMPair
-from fmpair.training.loop import Epoch
+from fmpair.training import loop, update
+from fmpair.training.epoch import Epoch
+from fmpair.training.options import FMPairOptions
+from fmpair.training.recipe import TrainableRecipe
 
 
 @dataclass(frozen=True)
-class BPRMF:
+class BPRMF(TrainableRecipe):
     """Matrix factorization learned from pairs: FM-Pair that is shown users and items only.
 
     factors: length of the vectors. epochs: passes over the events.
@@ -40,26 +42,24 @@ class BPRMF:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        self._recipe()
+        self._options()
 
-    def _recipe(self) -> FMPair:
+    def _options(self) -> FMPairOptions:
         own = {option.name: getattr(self, option.name) for option in fields(self)}
-        return FMPair(loss="bpr", **own)
+        return FMPairOptions(loss="bpr", **own)
 
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
-        return self._recipe().train(ids_only(as_dataset(data)))
+        return loop.train(self, self._options(), ids_only(data))
 
-    def fit(self, data: Any, *, validation: Any = None, **policy: Any) -> Recommender:
-        """Learn from a Dataset or a frame; the parameters are those of `FMPair.fit`.
+    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
+        return update.update(model, self._options(), ids_only(data), epochs)
 
-        The recipe of what comes out is the FM-Pair that was fitted: it can go on learning.
-        """
-        if validation is not None and not isinstance(validation, int | float):
-            validation = ids_only(as_dataset(validation))
-        return self._recipe().fit(ids_only(as_dataset(data)), validation=validation, **policy)
+    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
+        return update.fold_in(model, self._options(), ids_only(events), epochs)
 
 
-def ids_only(data: Dataset) -> Dataset:
+def ids_only(data: Any) -> Dataset:
     """The events without context and attributes."""
-    return without_columns(data, list(columns_of(data)))
+    events = as_dataset(data)
+    return without_columns(events, list(columns_of(events)))

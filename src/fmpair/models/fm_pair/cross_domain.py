@@ -16,16 +16,18 @@ from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import OptionError, listing
 from fmpair.features.domains import CHOICES, only_domain, with_sources
 from fmpair.features.field import field_from
+from fmpair.fitted.recipe import fit_again
 from fmpair.fitted.recommender import Recommender
-from fmpair.models.fm_pair.recipe import FMPair
-from fmpair.training.loop import Epoch
-from fmpair.training.rounds import changed
+from fmpair.training import loop, update
+from fmpair.training.epoch import Epoch, with_models
+from fmpair.training.options import FMPairOptions
+from fmpair.training.recipe import TrainableRecipe
 
 VALUES = ("share", "binary")
 
 
 @dataclass(frozen=True)
-class FMPairCD(FMPair):
+class FMPairCD(FMPairOptions, TrainableRecipe):
     """FM-Pair-CD: items of other domains are features of the user, items of the target are ranked.
 
     target: the domain to rank; None where the data have no domains.
@@ -54,12 +56,11 @@ class FMPairCD(FMPair):
         events = as_dataset(data)
         target = _target(events, self.target)
         if target is None:
-            return super().train(events)
+            return loop.train(self, self, events)
         chosen = {"most": self.most, "choose": self.choose, "seed": self.seed, "everyone": True}
         layout = with_sources(events, target, **chosen)  # type: ignore[arg-type]
         added = [name for name in layout.user_table.columns if name not in events.user_table]
-        epochs = FMPair.train(replace(self, fields=self._source_fields(added)), layout)
-        return changed(epochs, lambda model: model.replaced(recipe=self))
+        return loop.train(self, replace(self, fields=self._source_fields(added)), layout)
 
     def _source_fields(self, names: list[str]) -> dict[str, Any]:
         """The fields with the value of source items, where a field does not say it itself."""
@@ -70,9 +71,15 @@ class FMPairCD(FMPair):
             made[name] = replace(field, normalize=own)
         return made
 
+    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
+        return update.update(model, self, _of_target_only(self, self.target, data), epochs)
+
+    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
+        return update.fold_in(model, self, _of_target_only(self, self.target, events), epochs)
+
 
 @dataclass(frozen=True)
-class FMPairAll(FMPair):
+class FMPairAll(FMPairOptions, TrainableRecipe):
     """FM-Pair-All: events of every domain are samples, items of the target are ranked.
 
     target: the domain to rank; None where the data have no domains.
@@ -88,15 +95,22 @@ class FMPairAll(FMPair):
         """Learn epoch by epoch from events of all domains."""
         events = as_dataset(data)
         target = _target(events, self.target)
-        epochs = super().train(events)
+        epochs = loop.train(self, self, events)
         if target is None:
             return epochs
         kept = np.unique(events.item[in_domain(events, target)])
-        return changed(epochs, lambda model: with_items(model, kept))
+        return with_models(epochs, lambda model: with_items(model, kept))
+
+    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
+        events = _of_target_only(self, self.target, data)
+        return _with_silent_users(model, update.update(model, self, events, epochs))
+
+    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
+        return update.fold_in(model, self, _of_target_only(self, self.target, events), epochs)
 
 
 @dataclass(frozen=True)
-class FMPairTarget(FMPair):
+class FMPairTarget(FMPairOptions, TrainableRecipe):
     """FM-Pair that learns from the target domain alone: what the two others are compared with.
 
     target: the domain to learn from and to rank; None where the data have no domains.
@@ -112,7 +126,15 @@ class FMPairTarget(FMPair):
         """Learn epoch by epoch from the target's events."""
         events = as_dataset(data)
         target = _target(events, self.target)
-        return super().train(events if target is None else only_domain(events, target, True))
+        if target is not None:
+            events = only_domain(events, target, everyone=True)
+        return loop.train(self, self, events)
+
+    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
+        return update.update(model, self, _of_target(self.target, data), epochs)
+
+    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
+        return update.fold_in(model, self, _of_target(self.target, events), epochs)
 
 
 def with_items(model: Recommender, kept: np.ndarray) -> Recommender:
@@ -136,3 +158,35 @@ def _target(data: Dataset, target: str | None) -> str | None:
     if target is not None:
         in_domain(data, target)
     return target
+
+
+def _of_target(target: str | None, data: Any) -> Dataset:
+    """New events of the target; where they have no domains, all of them are taken for such."""
+    events = as_dataset(data)
+    if target is None or "domain" not in events.columns.columns:
+        return events
+    return events.take(in_domain(events, target)).compact()
+
+
+def _of_target_only(recipe: Any, target: str | None, data: Any) -> Dataset:
+    """The same of a recipe that other domains mean something to: it cannot leave them aside."""
+    events = as_dataset(data)
+    own = _of_target(target, events)
+    if len(own) < len(events):
+        raise fit_again(
+            recipe,
+            f"some are of other domains than {target!r}, of which it keeps no events; it can go "
+            f"on from events of {target!r} alone",
+        )
+    return own
+
+
+def _with_silent_users(before: Recommender, model: Recommender) -> Recommender:
+    """The model with the vectors of users who have events in other domains only.
+
+    They were learned from events that the model does not keep, and look like users without any.
+    """
+    users = model.parameters.users.copy()
+    silent = np.flatnonzero(np.diff(model.seen.start)[: len(before.parameters.users)] == 0)
+    users[silent] = before.parameters.users[silent]
+    return model.replaced(parameters=model.parameters._replace(users=users))

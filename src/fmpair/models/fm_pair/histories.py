@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fmpair.data import as_dataset
-from fmpair.features import FeatureSpace
+from fmpair.arrays import distinct_pairs
+from fmpair.data import Dataset, as_dataset
+from fmpair.engine.contract import Parameters, Training
 from fmpair.features.layouts import HISTORY, with_histories
-from fmpair.models.fm_pair.recipe import FMPair
-from fmpair.training.loop import (
-    Epoch,
-    check_trainable,
-    initial,
-    problem_of,
-    settings_of,
-)
-from fmpair.training.rounds import Plain, changed, refuse_cosines, rounds
+from fmpair.fitted.query import known_rows
+from fmpair.fitted.recommender import Recommender
+from fmpair.training import loop, update
+from fmpair.training.epoch import Epoch
+from fmpair.training.loop import Task
+from fmpair.training.options import FMPairOptions, refuse_cosines
+from fmpair.training.recipe import TrainableRecipe
 
-WORTH = {HISTORY: {"kind": "weighted", "normalize": False}}  # as `with_histories` gives it
+FIELDS = {HISTORY: {"kind": "weighted", "normalize": False}}  # as `with_histories` gives it
 
 
 @dataclass(frozen=True)
-class SVDPlusPlus(FMPair):
+class SVDPlusPlus(FMPairOptions, TrainableRecipe):
     """SVD++ learned from pairs: beside the user's vector, one for each item the user chose.
 
     Its options are those of FM-Pair; the items' second vectors are a field named history.
@@ -36,13 +35,17 @@ class SVDPlusPlus(FMPair):
 
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
-        recipe = replace(self, fields={**WORTH, **self.fields})
-        epochs = FMPair.train(recipe, with_histories(as_dataset(data)))
-        return changed(epochs, lambda model: model.replaced(recipe=self))
+        return loop.train(self, _options(self), with_histories(as_dataset(data)))
+
+    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
+        return update.update(model, self, longer_histories(model, as_dataset(data)), epochs)
+
+    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
+        return update.fold_in(model, self, longer_histories(model, as_dataset(events)), epochs)
 
 
 @dataclass(frozen=True)
-class FactorisedNeighbours(FMPair):
+class FactorisedNeighbours(FMPairOptions, TrainableRecipe):
     """Factorised item neighbours: a user is the items chosen, and has no vector of their own.
 
     Its options are those of FM-Pair; the items' second vectors are a field named history.
@@ -57,14 +60,37 @@ class FactorisedNeighbours(FMPair):
 
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
-        from fmpair.engine import engine
-
         events = with_histories(as_dataset(data))
-        check_trainable(events)
-        space = FeatureSpace.fit(events, {**WORTH, **self.fields}, self.normalize)
-        problem = problem_of(self, space, events)
-        settings = settings_of(self, space, problem)._replace(user_rate=0.0)
-        first = initial(self, space)
-        first = first._replace(users=np.zeros_like(first.users))
-        learner = Plain(self, engine("cpu").begin(problem, first, settings))
-        return rounds(self, space, problem, events, learner)
+        return loop.train(self, _options(self), events, _begin_without_users)
+
+    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
+        events = longer_histories(model, as_dataset(data))
+        return update.update(model, self, events, epochs, _begin_without_users)
+
+    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
+        """There is nothing to learn: whoever has items is known by them."""
+        known = update.known_items(model, as_dataset(events))
+        task, first = update.continued(model, self, longer_histories(model, known), epochs)
+        return task.model(_without_users(first))
+
+
+def longer_histories(model: Recommender, data: Dataset) -> Dataset:
+    """New events whose users have all items they ever chose as history: the old and the new."""
+    known = model.space
+    items = known.items.extend(data.items.ids)
+    old = known_rows(model.seen, known.users.numbers(data.users.ids))
+    owner = np.append(old.owner, data.user)
+    item = np.append(old.column, items.numbers(data.items.ids)[data.item])
+    return with_histories(data, distinct_pairs(owner, item, len(data.users)), items)
+
+
+def _options(recipe: FMPairOptions) -> FMPairOptions:
+    return replace(recipe, fields={**FIELDS, **recipe.fields})
+
+
+def _begin_without_users(task: Task, first: Parameters, frozen: Collection[str]) -> Training:
+    return loop.begin(task, _without_users(first), (*frozen, "users"))
+
+
+def _without_users(parameters: Parameters) -> Parameters:
+    return parameters._replace(users=np.zeros_like(parameters.users))

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset, as_dataset
-from fmpair.engine.contract import Pairs, Parameters, Problem
+from fmpair.engine.contract import Pairs, Parameters, Problem, Training
 from fmpair.errors import DataError, OptionError, unknown
-from fmpair.features import FeatureSpace
-from fmpair.models.fm_pair.recipe import FMPair
-from fmpair.training.loop import (
-    Epoch,
-    check_trainable,
-    initial,
-    problem_of,
-    settings_of,
-)
-from fmpair.training.rounds import refuse_cosines, rounds
-
-if TYPE_CHECKING:
-    from fmpair.engine.contract import Pairs, Training
+from fmpair.fitted.recommender import Recommender
+from fmpair.training import loop, update
+from fmpair.training.epoch import Epoch
+from fmpair.training.loop import Begin, Task
+from fmpair.training.options import FMPairOptions, refuse_cosines
+from fmpair.training.recipe import TrainableRecipe
 
 
 @dataclass(frozen=True)
-class FMPairLevels(FMPair):
+class FMPairLevels(FMPairOptions, TrainableRecipe):
     """FM-Pair over levels of feedback, such as click < bookmark < apply, or ratings.
 
     level: the column that says each event's level, which is then no context; None takes the
@@ -60,20 +53,29 @@ class FMPairLevels(FMPair):
 
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
-        from fmpair.engine import engine
+        events, begin = self._parts(data)
+        return loop.train(self, self, events, begin)
 
+    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
+        events, begin = self._parts(data)
+        return update.update(model, self, events, epochs, begin)
+
+    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
+        data, begin = self._parts(events)
+        return update.fold_in(model, self, data, epochs, begin)
+
+    def _parts(self, data: Any) -> tuple[Dataset, Begin]:
+        """(the events, whose level is no context, how to begin to learn from them)."""
         events = as_dataset(data)
         level = levels_of(events, self.level, self.order)
         context = tuple(name for name in events.context if name != self.level)
-        events = replace(events, context=context)
-        check_trainable(events)
-        space = FeatureSpace.fit(events, self.fields, self.normalize)
-        problem = problem_of(self, space, events)
-        state = engine("cpu").begin(
-            problem, initial(self, space), settings_of(self, space, problem)
-        )
-        learner = _Learner(self, state, problem, ladder_of(events, level))
-        return rounds(self, space, problem, events, learner)
+
+        def begin(task: Task, first: Parameters, frozen: Collection[str]) -> Training:
+            ladder = ladder_of(task.problem.user, task.problem.item, level)
+            training = loop.begin(task, first, frozen)
+            return _LevelTraining(training, task.problem, ladder, self.unobserved, self.seed)
+
+        return replace(events, context=context), begin
 
 
 class Ladder(NamedTuple):
@@ -109,16 +111,18 @@ def levels_of(data: Dataset, level: str | None, order: Sequence[Any] | None) -> 
     return found.to_numpy()
 
 
-def ladder_of(data: Dataset, level: np.ndarray) -> Ladder:
+def ladder_of(user: np.ndarray, item: np.ndarray, level: np.ndarray) -> Ladder:
     """Items on lower levels; the level of a user's item is the highest it ever had.
 
     Lower events of an item that rose are left to their pairs with items the user let alone.
+    user, item: int [events or more], of which the first have a level.
     """
-    events = pl.DataFrame({"user": data.user, "item": data.item, "level": level})
+    user, item = user[: len(level)], item[: len(level)]
+    events = pl.DataFrame({"user": user, "item": item, "level": level})
     pairs = events.group_by("user", "item").agg(pl.col("level").max()).sort("user", "level", "item")
     steps = int(level.max(initial=0)) + 1
     key = pairs["user"].to_numpy().astype(np.int64) * steps + pairs["level"].to_numpy()
-    own = data.user.astype(np.int64) * steps
+    own = user.astype(np.int64) * steps
     first = np.searchsorted(key, own)
     below = np.searchsorted(key, own + level) - first
     top = events.select(pl.col("level").max().over("user", "item"))["level"].to_numpy()
@@ -126,28 +130,31 @@ def ladder_of(data: Dataset, level: np.ndarray) -> Ladder:
     return Ladder(event, first[event], below[event], pairs["item"].to_numpy())
 
 
-@dataclass
-class _Learner:
-    """Every epoch: each event against an item left alone, then ordered pairs of the ladder."""
+@dataclass(frozen=True)
+class _LevelTraining:
+    """Every epoch: each event against an item left alone, then ordered pairs of the ladder.
 
-    recipe: FMPairLevels
-    state: Training
+    unobserved: share of the pairs whose lower item is one left alone.
+    """
+
+    inner: Training
     problem: Problem
     ladder: Ladder
+    unobserved: float
+    seed: int
 
     def epoch(self, number: int, rate: float) -> float:
-
-        loss = self.state.epoch(number, rate)
+        loss = self.inner.epoch(number, rate)
         pairs = self._pairs(number)
         if not len(pairs.user):
             return loss
-        share = self.recipe.unobserved
-        return share * loss + (1 - share) * self.state.learn_pairs(pairs, rate)
+        share = self.unobserved
+        return share * loss + (1 - share) * self.inner.learn_pairs(pairs, rate)
 
     def _pairs(self, number: int) -> Pairs:
         """The epoch's ordered pairs: every event as often as any other, lower items at random."""
-        rng = np.random.default_rng([self.recipe.seed, 4, number])
-        ladder, problem, share = self.ladder, self.problem, self.recipe.unobserved
+        rng = np.random.default_rng([self.seed, 4, number])
+        ladder, problem, share = self.ladder, self.problem, self.unobserved
         count = round(len(ladder.event) * (1 - share) / share)
         turn = np.resize(rng.permutation(len(ladder.event)), count)
         lower = ladder.first[turn] + (rng.random(count) * ladder.below[turn]).astype(np.int64)
@@ -160,6 +167,14 @@ class _Learner:
             np.asarray(problem.weight[event], np.float32),
         )
 
-    def parameters(self) -> Parameters:
+    def learn_pairs(self, pairs: Pairs, rate: float) -> float:
+        return self.inner.learn_pairs(pairs, rate)
 
-        return self.state.snapshot()
+    def largest(self) -> float:
+        return self.inner.largest()
+
+    def snapshot(self) -> Parameters:
+        return self.inner.snapshot()
+
+    def close(self) -> None:
+        self.inner.close()

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Self
 
-from fmpair import checks
 from fmpair.data import as_dataset
-from fmpair.engine.contract import LOSSES, NEGATIVE_SAMPLERS, OPTIMIZERS, POSITIVES
-from fmpair.errors import OptionError, listing
 from fmpair.fitted.recommender import Recommender
-from fmpair.models import option
-from fmpair.training.early_stopping import best_fit
-from fmpair.training.loop import Epoch, train
+from fmpair.training import loop, update
+from fmpair.training.epoch import Epoch
+from fmpair.training.options import FMPairOptions
+from fmpair.training.recipe import TrainableRecipe
 
-WEIGHTS = ("log", "linear", "none")
 PAPER = {
     "loss": "bpr",
     "factors": 10,
@@ -38,118 +35,11 @@ BEST = {"factors": 128}
 
 
 @dataclass(frozen=True)
-class FMPair:
+class FMPair(FMPairOptions, TrainableRecipe):
     """FM-Pair: learns from pairs what to rank first, from ids, context and attributes.
 
-    factors: length of the vectors. epochs: passes over the events.
-    learning_rate: step length; it falls in a straight line.
-    final_rate_share: share of the learning rate left in the last epoch; 1 keeps it as it is.
-    optimizer: plain steps (sgd), or those of every user, item and value divided by the root of
-        its squared gradients so far (adagrad), so that what is rare goes farther.
-    regularization: one number for user and item vectors, or a mapping with any of user, item,
-        negative, bias, context, user_features, item_features, or the name of a field; what is
-        not given keeps its default.
-    regularization_power: an epoch's pull on the vector of a user (item) with n events goes with n
-        to this power; 1 holds all alike at every event, 0 all alike in an epoch.
-    init_std: standard deviation of the first user and item vectors; fields start at zero.
-    positives: how events are visited: each once (permutation), drawn (bootstrap), or a user
-        drawn and then one of their events (user).
-    negative_sampler: how items the user has no event with are drawn: each alike (uniform), by their
-        number of events (popularity), as items of events learned at the same time (batch), or
-        those the model now ranks high (adaptive).
-    loss: what is learned from: pairs (bpr, hinge), each item for itself (logistic), the chosen
-        item among several (softmax), the first of several that ranks too high (warp).
-    n_negatives: how many negatives softmax and warp look at for each event; the others take one.
-        None: 32; softmax takes one for every 64 items where these are more (up to 256), and a
-        tenth of them where there are few.
-    temperature: None scores by products; a number by cosines divided by it, without biases.
-    popularity_power: of an item's number of events, where negatives are drawn by popularity.
-    rank_share: mean rank of adaptive negatives, as a share of the items.
-    own_share: share of the negatives that are items of the user's other events; above 0 it is
-        learned which of their own items users come back to. None takes it from the data: some
-        with softmax where users keep to a few of their items, else 0.
-    sharing: steps of a value that n users (items) share are divided by n to this power. None
-        takes it from the data: as far as the field stands for users (1 for what is known of
-        them, 0 for a context that changes freely), and 0.5 for attributes of items.
-    impression_share: share of the negatives that are items the user was shown and did not choose,
-        as far as the data say; see `Dataset.with_impressions`.
-    logq_correction: whether softmax takes the logarithm of how often an item is drawn off its
-        score; popularity and batch then no longer work against popular items.
-    weights: how an event's weight counts: log (1 + ln w from 1 on), linear, none; relative to
-        the mean, and at most ten times it.
-    item_bias: whether items have a constant of their own.
-    damping: share of what popularity adds to the scores that is taken off when items are ranked;
-        learning does not know of it, see `Recommender.damped`.
-    fields: options by column, see `Field`; normalize: all features of a row sum to one.
-    threads: None uses all cores; the model does not depend on it. seed: of all draws.
-    blocks: B of the strata plan, None chooses by the size of the data.
+    Its options are those of `FMPairOptions`, which describes each of them.
     """
-
-    factors: int = 64
-    epochs: int = 25
-    learning_rate: float = 0.1
-    final_rate_share: float = 0.1
-    optimizer: str = "sgd"
-    regularization: float | Mapping[str, float] | None = None
-    regularization_power: float = 1.0
-    init_std: float = 0.01
-    positives: str = "permutation"
-    negative_sampler: str = "uniform"
-    loss: str = "softmax"
-    n_negatives: int | None = None
-    temperature: float | None = None
-    popularity_power: float = 0.25
-    rank_share: float = 0.2
-    own_share: float | None = None
-    sharing: float | None = None
-    impression_share: float = 0.0
-    logq_correction: bool = False
-    weights: str = "log"
-    item_bias: bool = True
-    damping: float = 0.0
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    normalize: bool = False
-    threads: int | None = None
-    seed: int = 0
-    blocks: int | None = None
-
-    def __post_init__(self) -> None:
-        checks.whole("factors", self.factors, 1)
-        checks.whole("epochs", self.epochs, 1)
-        checks.positive("learning_rate", self.learning_rate)
-        checks.not_negative("final_rate_share", self.final_rate_share)
-        checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
-        checks.not_negative("regularization_power", self.regularization_power)
-        checks.not_negative("init_std", self.init_std)
-        checks.one_of("positives", self.positives, POSITIVES)
-        checks.one_of("negative_sampler", self.negative_sampler, NEGATIVE_SAMPLERS)
-        checks.one_of("loss", self.loss, LOSSES)
-        if self.temperature is not None:
-            checks.positive("temperature", self.temperature)
-        checks.not_negative("popularity_power", self.popularity_power)
-        checks.positive("rank_share", self.rank_share)
-        for name in ("own_share", "sharing"):
-            if getattr(self, name) is not None:
-                checks.not_negative(name, getattr(self, name))
-        checks.not_negative("impression_share", self.impression_share)
-        shares = (self.own_share or 0.0) + self.impression_share
-        if shares > (self.loss != "warp"):
-            raise OptionError(
-                "own_share and impression_share must be at most 1 together, and 0 with loss='warp'"
-            )
-        corrects = self.loss == "softmax" and self.negative_sampler in ("popularity", "batch")
-        if self.logq_correction and (shares or not corrects):
-            raise OptionError(
-                "logq_correction is of the loss softmax with the negative_sampler popularity or "
-                "batch, and no own_share or impression_share: they are not drawn by popularity"
-            )
-        checks.one_of("weights", self.weights, WEIGHTS)
-        checks.number("damping", self.damping)
-        checks.whole("seed", self.seed, 0)
-        for name in ("n_negatives", "threads", "blocks"):
-            if getattr(self, name) is not None:
-                checks.whole(name, getattr(self, name), 1)
-        checks.regularization(self.regularization)
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
@@ -168,39 +58,10 @@ class FMPair:
 
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
-        return train(self, as_dataset(data))
+        return loop.train(self, self, as_dataset(data))
 
-    def fit(
-        self,
-        data: Any,
-        *,
-        validation: Any = None,
-        metric: str = "ndcg@10",
-        patience: int = 5,
-        seed: int | None = None,
-        progress: bool | Callable[[Epoch], None] = False,
-    ) -> Recommender:
-        """Learn from a Dataset or a frame (user, item, every other column context).
+    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
+        return update.update(model, self, as_dataset(data), epochs)
 
-        validation: events held out (a Dataset or frame) or the share of events to hold out;
-        the epoch best by `metric` on them is kept, and training stops `patience` epochs after it.
-        progress: True shows a bar; a function is called with every epoch.
-        """
-        return best_fit(self, data, seed, progress, validation, metric, patience)
-
-    def options(self) -> dict[str, Any]:
-        """The options as plain values; threads are left out, since no result depends on them."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "threads"}
-        plain["fields"] = {name: option.field_options(f) for name, f in self.fields.items()}
-        if isinstance(self.regularization, Mapping):
-            plain["regularization"] = dict(self.regularization)
-        return plain
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> FMPair:
-        """A recipe from plain values; unknown names are refused."""
-        known = [f.name for f in fields(cls)]
-        wrong = sorted(set(options) - set(known))
-        if wrong:
-            raise OptionError(f"unknown option {wrong[0]!r}. Known: {listing(known, 20)}")
-        return cls(**options)
+    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
+        return update.fold_in(model, self, as_dataset(events), epochs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -12,11 +12,14 @@ import polars as pl
 from fmpair import checks
 from fmpair.data import Dataset, as_dataset
 from fmpair.features.layouts import columns_of, named_columns, without_columns
-from fmpair.models import option
-from fmpair.models.fm_pair.recipe import FMPair
-from fmpair.training.early_stopping import Validation, validation_parts
-from fmpair.training.loop import Epoch
-from fmpair.training.rounds import changed
+from fmpair.fitted import option
+from fmpair.fitted.recommender import Recommender
+from fmpair.training import loop, update
+from fmpair.training.early_stopping import Validation, best_epoch, validation_parts
+from fmpair.training.epoch import Epoch
+from fmpair.training.options import FMPairOptions
+from fmpair.training.recipe import TrainableRecipe
+from fmpair.training.regularisation import GROUPS
 
 LOG = logging.getLogger("fmpair")
 
@@ -33,7 +36,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class FMPairSelected(FMPair):
+class FMPairSelected(FMPairOptions, TrainableRecipe):
     """FM-Pair that keeps only the context columns that help on events held out.
 
     It starts with none, adds the column that helps most, and stops when none helps.
@@ -61,8 +64,13 @@ class FMPairSelected(FMPair):
         events = as_dataset(data)
         among = self._among(events)
         chosen = self.select(events).columns if among else ()
-        recipe, shown = self._trial(events, [name for name in among if name not in chosen])
-        return changed(recipe.train(shown), lambda model: model.replaced(recipe=self))
+        return self._train(events, [name for name in among if name not in chosen])
+
+    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
+        return update.update(model, *self._continued(model, as_dataset(data)), epochs)
+
+    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
+        return update.fold_in(model, *self._continued(model, as_dataset(events)), epochs)
 
     def select(self, data: Any) -> Selection:
         """The columns that help, and how every trial went."""
@@ -101,11 +109,32 @@ class FMPairSelected(FMPair):
 
     def _judged(self, judge: Validation, data: Dataset, hidden: Sequence[str]) -> float:
         """The metric of a model that does not see the hidden columns."""
-        recipe, shown = self._trial(data, hidden)
-        return judge.judge(recipe.fit(shown))
+        model = best_epoch(self._train(data, hidden), None, False, self.epochs)
+        return judge.judge(model)
 
-    def _trial(self, data: Dataset, hidden: Sequence[str]) -> tuple[FMPair, Dataset]:
-        """The plain recipe and the data of a trial, without a word about the hidden columns."""
+    def _train(self, data: Dataset, hidden: Sequence[str]) -> Iterator[Epoch]:
+        """Epochs of learning without a word about the hidden columns."""
         gone = {*hidden, *(columns_of(data)[key][1] for key in hidden)}
-        own = {f.name: getattr(self, f.name) for f in fields(FMPair)}
-        return FMPair(**option.without_columns(own, gone)), without_columns(data, hidden)
+        return loop.train(self, self._without(gone), without_columns(data, hidden))
+
+    def _without(self, gone: Collection[str]) -> FMPairOptions:
+        own = {f.name: getattr(self, f.name) for f in fields(FMPairOptions)}
+        return FMPairOptions(**option.without_columns(own, gone))
+
+    def _continued(self, model: Recommender, data: Dataset) -> tuple[FMPairOptions, Dataset]:
+        """Options and new events without a word about columns that were not chosen."""
+        encoders = (*model.space.query.encoders, *model.space.item.encoders)
+        known = {name for e in encoders for name in (e.name, f"{e.role}.{e.name}")}
+        hidden = [
+            key
+            for key, (role, name) in columns_of(data).items()
+            if key not in known and self._may_choose(role, name)
+        ]
+        by_column = [getattr(self, option_name) for option_name in option.BY_COLUMN]
+        named = {name for given in by_column if isinstance(given, Mapping) for name in given}
+        return self._without(named - known - {*GROUPS}), without_columns(data, hidden)
+
+    def _may_choose(self, role: str, name: str) -> bool:
+        if self.among is None:
+            return role == "context"
+        return name in self.among or f"{role}.{name}" in self.among

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fmpair import checks
-from fmpair.arrays import Rows
 from fmpair.data import as_dataset
-from fmpair.engine.contract import Parameters, Problem
+from fmpair.engine.contract import Parameters, Training
 from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace
-from fmpair.models.fm_pair.field_weight import better, draw_pairs, parts_of
-from fmpair.models.fm_pair.recipe import FMPair
-from fmpair.training.loop import (
-    PARTITION_EVERY,
-    Epoch,
-    check_trainable,
-    initial,
-    problem_of,
-    settings_of,
+from fmpair.fitted.recommender import Recommender
+from fmpair.models.fm_pair.weight_training import (
+    FixedWeightTraining,
+    WeightTraining,
+    by_feature,
+    unfolded,
 )
-from fmpair.training.rounds import refuse_cosines, rounds
-
-if TYPE_CHECKING:
-    from fmpair.engine.contract import Training
-
-ASIDE = 0.1  # share of the events that weights are learned from while vectors are not
+from fmpair.training import loop, update
+from fmpair.training.epoch import Epoch, with_models
+from fmpair.training.loop import Task
+from fmpair.training.options import FMPairOptions, refuse_cosines
+from fmpair.training.problem import initial
+from fmpair.training.recipe import TrainableRecipe
 
 
 @dataclass(frozen=True)
-class FMPairWeighted(FMPair):
+class FMPairWeighted(FMPairOptions, TrainableRecipe):
     """FM-Pair with one learned weight per field, which multiplies all values of the field.
 
     field_weights: where the weights begin, by column; 1 unless given. The recipe of the fitted
@@ -54,13 +50,40 @@ class FMPairWeighted(FMPair):
 
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
-        events = as_dataset(data)
-        check_trainable(events)
-        space = FeatureSpace.fit(events, self.fields, self.normalize)
-        if not (space.query.encoders or space.item.encoders):
-            return super().train(events)
-        problem = problem_of(self, space, events)
-        return rounds(self, space, problem, events, _Learner(self, space, problem))
+        task = Task.of(self, self, as_dataset(data))
+        first, names = initial(self, task.space), field_names(task.space)
+        if not names:
+            return loop.learn(task, loop.begin(task, first))
+        training = WeightTraining(task, first, self._weights(names))
+
+        def with_weights(model: Recommender) -> Recommender:
+            weights = dict(zip(names, np.round(training.weights, 6).tolist()))
+            return model.replaced(recipe=replace(self, field_weights=weights))
+
+        return with_models(loop.learn(task, training), with_weights)
+
+    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
+        """The weights stay as they were learned: new events teach vectors alone."""
+        weights = self._weights(field_names(model.space))
+
+        def begin(task: Task, first: Parameters, frozen: Collection[str]) -> Training:
+            return FixedWeightTraining.of(task, first, frozen, weights)
+
+        plain = unfolded(model.parameters, by_feature(model.space, weights))
+        return update.update(
+            model.replaced(parameters=plain), self, as_dataset(data), epochs, begin
+        )
+
+    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
+        """Users are learned against vectors that have the weights in them already."""
+        return update.fold_in(model, self, as_dataset(events), epochs)
+
+    def _weights(self, names: list[str]) -> np.ndarray:
+        """float64 [fields]: the weights by field; one of a field that is not there is refused."""
+        for name in self.field_weights:
+            if name not in names:
+                raise OptionError(unknown("field", name, names))
+        return np.array([self.field_weights.get(name, 1.0) for name in names])
 
 
 def field_names(space: FeatureSpace) -> list[str]:
@@ -68,84 +91,3 @@ def field_names(space: FeatureSpace) -> list[str]:
     encoders = (*space.query.encoders, *space.item.encoders)
     names = [e.name for e in encoders]
     return [e.name if names.count(e.name) == 1 else f"{e.role}.{e.name}" for e in encoders]
-
-
-def scaled_problem(problem: Problem, weights: np.ndarray) -> Problem:
-    """The problem with the values of every field multiplied by its weight: float32 [fields]."""
-    query, item = problem.query_groups.field, problem.item_groups.field + _query_fields(problem)
-
-    def scaled(rows: Rows, fields: np.ndarray) -> Rows:
-        if not len(rows.column):
-            return rows
-        factor = weights[fields[rows.column]].astype(np.float32)
-        return rows._replace(value=rows.value * factor)
-
-    return problem._replace(
-        contexts=scaled(problem.contexts, query),
-        user_rows=scaled(problem.user_rows, query),
-        item_rows=scaled(problem.item_rows, item),
-    )
-
-
-def folded(parameters: Parameters, problem: Problem, weights: np.ndarray) -> Parameters:
-    """Parameters that score plain values as the given ones score values times weights."""
-    query = weights[problem.query_groups.field].astype(np.float32)
-    item = weights[problem.item_groups.field + _query_fields(problem)].astype(np.float32)
-    return parameters._replace(
-        query=parameters.query * query[:, None],
-        features=parameters.features * item[:, None],
-        feature_bias=parameters.feature_bias * item,
-    )
-
-
-def _query_fields(problem: Problem) -> int:
-    """How many fields the query side has."""
-    return int(problem.query_groups.field.max(initial=-1)) + 1
-
-
-class _Learner:
-    """In the first half of the epochs vectors and weights take turns, from events set apart."""
-
-    def __init__(self, recipe: FMPairWeighted, space: FeatureSpace, problem: Problem):
-        from fmpair.engine import engine
-
-        self.options, self.problem, self.names = recipe, problem, field_names(space)
-        for name in recipe.field_weights:
-            if name not in self.names:
-                raise OptionError(unknown("field", name, self.names))
-        self.weights = np.array([recipe.field_weights.get(name, 1.0) for name in self.names])
-        self.settings = settings_of(recipe, space, problem)
-        self.half = recipe.epochs // 2
-        rng = np.random.default_rng([recipe.seed, 5])
-        self.aside = rng.random(len(problem.user)) < (ASIDE if self.half else 0.0)
-        first = initial(recipe, space)
-        self.state: Training = engine("cpu").begin(self._current(self.aside), first, self.settings)
-
-    def epoch(self, number: int, rate: float) -> float:
-        from fmpair.engine import engine
-
-        done = number - 1
-        if done and (done == self.half or (done < self.half and done % PARTITION_EVERY == 0)):
-            learned = self.state.snapshot()
-            self._learn_weights(learned, number)
-            aside = self.aside if done < self.half else np.zeros_like(self.aside)
-            self.state = engine("cpu").begin(self._current(aside), learned, self.settings)
-        return self.state.epoch(number, rate)
-
-    def _learn_weights(self, learned: Parameters, number: int) -> None:
-        rng = np.random.default_rng([self.options.seed, 6, number])
-        pairs = draw_pairs(self.problem, np.flatnonzero(self.aside), rng)
-        if len(pairs.user):
-            self.weights = better(self.weights, parts_of(learned, self.problem, pairs))
-
-    def _current(self, known: np.ndarray) -> Problem:
-        return scaled_problem(self.problem._replace(known=known), self.weights)
-
-    def parameters(self) -> Parameters:
-
-        return folded(self.state.snapshot(), self.problem, self.weights)
-
-    @property
-    def recipe(self) -> FMPairWeighted:
-        weights = dict(zip(self.names, np.round(self.weights, 6).tolist()))
-        return replace(self.options, field_weights=weights)

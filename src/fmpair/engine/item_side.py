@@ -1,0 +1,30 @@
+"""The item side folded: one vector and one constant per item, whatever attributes it has."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fmpair.arrays import Rows
+from fmpair.engine.contract import Parameters
+
+
+def item_sides(
+    items: np.ndarray, bias: np.ndarray, rows: Rows, table: np.ndarray, table_bias: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(vectors [items, factors], constants [items]) of items with the attributes `rows`."""
+    vectors = items + rows.dot(table)
+    squares = (table * table).sum(axis=1, keepdims=True)
+    alone = (items * items).sum(axis=1) + rows._replace(value=rows.value**2).dot(squares)[:, 0]
+    pairs = 0.5 * ((vectors * vectors).sum(axis=1) - alone)
+    return vectors, bias + rows.dot(table_bias[:, None])[:, 0] + pairs
+
+
+def with_unit_sides(parameters: Parameters, item_rows: Rows) -> Parameters:
+    """Items of length one and without constants: their products rank as cosines do."""
+    features, no_bias = parameters.features, np.zeros_like(parameters.item_bias)
+    bias = np.zeros_like(parameters.feature_bias)
+    vectors, _ = item_sides(parameters.items, no_bias, item_rows, features, bias)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    items = parameters.items + vectors / np.maximum(lengths, 1e-6) - vectors
+    _, constants = item_sides(items, no_bias, item_rows, features, bias)
+    return parameters._replace(items=items, item_bias=-constants, feature_bias=bias)

@@ -1,0 +1,82 @@
+"""What every recipe can be asked for, whatever model it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from typing import Any, Protocol, Self, runtime_checkable
+
+from fmpair.errors import OptionError
+from fmpair.fitted import option
+
+
+@runtime_checkable
+class Recipe(Protocol):
+    """A model before it is fitted: a frozen dataclass whose fields are its options.
+
+    A class that names this one as its base only has to say how it is fitted. One that can learn
+    from further events, or that reads a scorer back from a file, says that too.
+    """
+
+    def __new__(cls, *given: Any, **options: Any) -> Self:
+        """Options are checked by name before anything is made."""
+        if is_dataclass(cls):
+            option.check_names(cls, given, options)
+        return super().__new__(cls)
+
+    def fit(self, data: Any) -> Any:
+        """A `Recommender` or a `Ranker` of the events: a Dataset, a frame or a sparse matrix."""
+        ...
+
+    def update(self, model: Any, data: Any, epochs: int | None = None) -> Any:
+        """The fitted model after learning from further events."""
+        raise fit_again(self)
+
+    def fold_in(self, model: Any, events: Any, epochs: int | None = None) -> Any:
+        """The fitted model with the users of a few events; everything else stays as it is."""
+        raise fit_again(self)
+
+    def options(self) -> dict[str, Any]:
+        """The options as plain values; threads are left out, since no result depends on them."""
+        return option.plain(self)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """A recipe from plain values; unknown names are refused."""
+        return cls(**options)
+
+
+@runtime_checkable
+class Requiring(Protocol):
+    """A recipe that needs what may be missing, such as another library."""
+
+    def require(self) -> None:
+        """Raise, with what would help, where it is missing."""
+        ...
+
+
+@runtime_checkable
+class Sourced(Protocol):
+    """A recipe that says what its models are made with."""
+
+    def provenance(self) -> dict[str, str]:
+        """For reports, such as a library's name and version."""
+        ...
+
+
+def fit_again(recipe: Any, why: str = "it cannot go on from what it has learned") -> OptionError:
+    """The error of a recipe whose models do not learn from further events."""
+    return OptionError(f"{type(recipe).__name__} must be fitted again on all events: {why}")
+
+
+def can_go_on(recipe: Any) -> Recipe:
+    """The recipe of a fitted model that is to learn more; one that has nothing but fit cannot."""
+    if not isinstance(recipe, Recipe):
+        raise fit_again(recipe)
+    return recipe
+
+
+def name_of(kind: type) -> str:
+    """How a file names a recipe's class: one of fmpair by its name, any other by its place too."""
+    ours = kind.__module__.partition(".")[0] == "fmpair"
+    return kind.__name__ if ours else f"{kind.__module__}:{kind.__qualname__}"

@@ -1,0 +1,45 @@
+"""A model file read back: its arrays, and the recipe that knows what they mean."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from fmpair.errors import FmpairError, ModelFileError
+from fmpair.fitted import option
+from fmpair.fitted.file import Saved, read, understood
+from fmpair.fitted.ranker import Ranker
+from fmpair.fitted.recommender import Recommender
+from fmpair.models import catalog
+from fmpair.renamed import with_new_names
+
+Model = Recommender | Ranker
+
+
+def load(path: str | Path) -> Model:
+    """The model of a file; a damaged, foreign or later one is refused."""
+    saved = read(path)
+    recipe = _recipe(saved)
+    space, arrays, kind = saved.space, saved.arrays, saved.frame_kind
+    with understood(path):
+        if saved.fitted == Ranker.__name__:
+            return Ranker.from_arrays(space, arrays, recipe, kind)
+        return Recommender.from_arrays(space, arrays, recipe, kind, saved.damping)
+
+
+def _recipe(saved: Saved) -> Any:
+    kind = catalog.from_name(saved.recipe)
+    if kind is None:
+        module = saved.recipe.partition(":")[0]
+        hint = f": import {module} first" if ":" in saved.recipe else ""
+        raise ModelFileError(
+            f"the file holds a {saved.recipe!r}, which this fmpair does not know{hint}"
+        )
+    options = saved.options
+    if saved.format < 2:
+        options = with_new_names(options, [field.name for field in fields(kind)])
+    try:
+        return option.recipe(kind, options)
+    except FmpairError as error:
+        raise ModelFileError(f"the file's options are not understood: {error}") from error

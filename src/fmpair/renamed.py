@@ -1,0 +1,69 @@
+"""Names that were others in fmpair 0.1, and the line that says so to who still uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar
+
+from fmpair.errors import OptionError, unknown
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+OPTIONS = {
+    "candidates": "n_negatives",
+    "negatives": "negative_sampler",
+    "correction": "logq_correction",
+    "power": "popularity_power",
+    "last_rate": "final_rate_share",
+    "initial_sd": "init_std",
+    "shown_share": "impression_share",
+    "shown": "impressions",
+}
+ATTRIBUTES = {
+    "with_shown": "with_impressions",
+    "shown": "impressions",
+    "usual_user": "mean_user",
+    "strangers": "scores_unknown_users",
+}
+
+
+def now(name: str, known: Collection[str]) -> str | None:
+    """Today's name of an option, where it had another one and what reads it knows the new one."""
+    new = OPTIONS.get(name)
+    return new if name not in known and new in known else None
+
+
+def unknown_option(name: str, known: Collection[str], what: str = "option") -> str:
+    """What is said of an option that what reads it does not know."""
+    new = now(name, known)
+    return unknown(what, name, known) if new is None else f"{name} is now {new}"
+
+
+def with_new_names(options: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """Options that were written by fmpair 0.1, by the names they have today."""
+    return {now(name, known) or name: value for name, value in options.items()}
+
+
+def known_options_only(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, with a line about a keyword that it does not know in place of a TypeError."""
+    known = [name for name in signature(function).parameters if name not in ("self", "cls")]
+
+    @wraps(function)
+    def call(*given: P.args, **options: P.kwargs) -> R:
+        for name in options:
+            if name not in known:
+                raise OptionError(unknown_option(name, known))
+        return function(*given, **options)
+
+    return call
+
+
+def no_attribute(owner: object, name: str) -> AttributeError:
+    """What is said of an attribute that is not there."""
+    kind, new = type(owner).__name__, ATTRIBUTES.get(name)
+    if new is not None and hasattr(owner, new):
+        return AttributeError(f"{kind}.{name} is now {kind}.{new}")
+    return AttributeError(f"{kind!r} object has no attribute {name!r}")

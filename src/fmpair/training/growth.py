@@ -1,0 +1,126 @@
+"""A fitted model's arrays with room for new ids and values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from fmpair.arrays import Rows, add_repeats, empty_rows, group_rows, stack_rows
+from fmpair.data import Dataset
+from fmpair.engine.contract import Parameters
+from fmpair.features import FeatureSpace, Side
+from fmpair.features.encoder import sum_to_one
+from fmpair.fitted.recommender import Recommender
+from fmpair.training.options import FMPairOptions
+from fmpair.training.problem import initial
+
+
+class Grown(NamedTuple):
+    """A model's arrays over a space that has grown."""
+
+    parameters: Parameters
+    user_rows: Rows
+    item_rows: Rows
+    seen: Rows
+
+
+def grown(model: Recommender, options: FMPairOptions, space: FeatureSpace, data: Dataset) -> Grown:
+    """The arrays over the space; new ids start as in a fit from scratch.
+
+    data: the new events, by the numbers of the space.
+    """
+    query_at = moved(model.space.query, space.query)
+    item_at = moved(model.space.item, space.item)
+    users, items = len(space.users), len(space.items)
+    user_rows = renewed(
+        with_columns(model.user_rows, query_at), space.user_rows(data.user_table, users),
+        space.query.field_numbers(), space.whole,
+    )  # fmt: skip
+    item_rows = renewed(
+        with_columns(model.item_rows, item_at), space.item_rows(data.item_table, items),
+        space.item.field_numbers(), space.whole,
+    )  # fmt: skip
+    first, old = initial(options, space), model.parameters
+    first.users[: len(old.users)], first.items[: len(old.items)] = old.users, old.items
+    first.item_bias[: len(old.items)] = old.item_bias
+    first.query[query_at], first.features[item_at] = old.query, old.features
+    first.feature_bias[item_at] = old.feature_bias
+    return Grown(first, user_rows, item_rows, _seen(model, data))
+
+
+def renumbered(data: Dataset, space: FeatureSpace) -> Dataset:
+    """The events over the space's vocabularies; tables are aligned with them."""
+    user_numbers = space.users.numbers(data.users.ids)
+    item_numbers = space.items.numbers(data.items.ids)
+    return replace(
+        data,
+        users=space.users,
+        items=space.items,
+        user=user_numbers[data.user],
+        item=item_numbers[data.item],
+        user_table=_aligned(data.user_table, user_numbers, len(space.users)),
+        item_table=_aligned(data.item_table, item_numbers, len(space.items)),
+    )
+
+
+def renewed(old: Rows, new: Rows, field: np.ndarray, whole: bool) -> Rows:
+    """For every id of `new`, field by field: what the new row says, else what the old one said.
+
+    field: int [features], the field of each. whole: the values of a row sum to one. A field that
+    is renewed then keeps its part of the row.
+    """
+    said = np.flatnonzero(np.diff(new.start))
+    old = stack_rows(old, empty_rows(new.size - old.size))
+    before, after = old.take(said), new.take(said)
+    fields = int(field.max(initial=-1)) + 1
+    had, has = (rows.owner * fields + field[rows.column] for rows in (before, after))
+    value = after.value
+    if whole:
+        size = len(said) * fields
+        part, now = np.bincount(had, before.value, size), np.bincount(has, after.value, size)
+        value = value * np.where(part > 0, part / np.maximum(now, 1e-12), 1.0)[has]
+    stays = ~np.isin(had, has)
+    merged = group_rows(
+        np.append(before.owner[stays], after.owner),
+        np.append(before.column[stays], after.column),
+        len(said),
+        np.append(before.value[stays], value),
+    )
+    place = np.arange(new.size)
+    place[said] = new.size + np.arange(len(said))
+    return stack_rows(old, sum_to_one(merged) if whole else merged).take(place)
+
+
+def moved(old: Side, new: Side) -> np.ndarray:
+    """Where each old feature stands in the grown side: int64 [old features]."""
+    pieces = [
+        np.arange(encoder.size) + first for encoder, first in zip(old.encoders, new.offsets[:-1])
+    ]
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
+
+
+def with_columns(rows: Rows, at: np.ndarray) -> Rows:
+    """The rows over a grown side; at: where its features stand now, see `moved`."""
+    column = at[rows.column] if len(at) else rows.column
+    return rows._replace(column=column.astype(np.int32))
+
+
+def _aligned(table: pl.DataFrame, numbers: np.ndarray, count: int) -> pl.DataFrame:
+    """A table's rows at new numbers, null elsewhere."""
+    if not table.width:
+        return table
+    place = np.full(count, len(table), np.int64)
+    place[numbers] = np.arange(len(table))
+    padded = table.clear(1) if len(table) == 0 else table
+    return padded.vstack(table.clear(1))[place]
+
+
+def _seen(model: Recommender, data: Dataset) -> Rows:
+    """The model's seen items and the events' together, and how often each."""
+    old = model.seen
+    user, item = np.concatenate([old.owner, data.user]), np.concatenate([old.column, data.item])
+    times = np.concatenate([old.value, np.ones(len(data), np.float32)])
+    return add_repeats(group_rows(user, item, len(data.users), times))

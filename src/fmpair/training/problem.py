@@ -1,0 +1,128 @@
+"""Data and options as an engine wants them: the problem, first values, settings."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fmpair.arrays import Rows, tally
+from fmpair.data import Dataset
+from fmpair.data.impressions import impression_rows
+from fmpair.engine.contract import LISTED, Parameters, Problem, Settings
+from fmpair.errors import DataError, OptionError
+from fmpair.features import FeatureSpace, Side, situations
+from fmpair.threads import all_threads
+from fmpair.training.defaults import field_l2_of, l2_of, n_negatives_of, own_share_of, repeat_stats
+from fmpair.training.groups import item_groups, query_groups
+from fmpair.training.options import FMPairOptions
+from fmpair.training.regularisation import l2_scale_of, penalties
+from fmpair.training.weights import event_weights
+
+PARTITION_EVERY = 5  # epochs between two partitions of the strata plan
+
+
+def check_trainable(data: Dataset) -> None:
+    """Raise DataError where no pair of a chosen and an unchosen item exists."""
+    items = np.count_nonzero(tally(data.item, len(data.items)))
+    if items < 2:
+        raise DataError("the events name only one item: ranking needs at least two")
+    users = np.count_nonzero(tally(data.user, len(data.users)))
+    if len(data) >= users * items and (np.diff(data.seen.start)[data.user] >= items).all():
+        raise DataError(
+            f"every user has an event with all {items} items: there is nothing unchosen to "
+            "compare with. Filter the events (such as ratings above the user's mean) first"
+        )
+
+
+def problem_of(options: FMPairOptions, space: FeatureSpace, data: Dataset) -> Problem:
+    """The data as arrays."""
+    if options.impression_share and not len(data.impressions):
+        raise OptionError(
+            f"impression_share is {options.impression_share:g}, but the data do not say what was "
+            "shown: give a table of users and items as impressions=..., or use the filter dislikes"
+        )
+    contexts, situation = situations(space, data)
+    drawn = tally(data.item, len(space.items)) > 0
+    user_rows = space.user_rows(data.user_table, len(space.users))
+    item_rows = space.item_rows(data.item_table, len(space.items))
+    return Problem(
+        data.user,
+        data.item,
+        event_weights(options.weights, data),
+        np.broadcast_to(False, len(data)),
+        drawn,
+        situation,
+        contexts,
+        user_rows,
+        item_rows,
+        query_groups(space.query, user_rows, data.user, contexts, situation, options.sharing),
+        item_groups(space.item, item_rows, data.item, options.sharing),
+        impression_rows(data) if options.impression_share else None,
+    )
+
+
+def initial(options: FMPairOptions, space: FeatureSpace) -> Parameters:
+    """First values: ids random, fields as their options say (zero unless told otherwise)."""
+    rng = np.random.default_rng([options.seed, 0])
+
+    def vectors(count: int, sd: float | np.ndarray) -> np.ndarray:
+        return (rng.standard_normal((count, options.factors), np.float32) * sd).astype(np.float32)
+
+    def zeros(count: int) -> np.ndarray:
+        return np.zeros(count, np.float32)
+
+    users = vectors(len(space.users), options.init_std)
+    items = vectors(len(space.items), options.init_std)
+    query = vectors(space.query.size, _starts(space.query))
+    features = vectors(space.item.size, _starts(space.item))
+    return Parameters(users, items, zeros(len(items)), query, features, zeros(len(features)))
+
+
+def _starts(side: Side) -> np.ndarray:
+    """Standard deviation of every feature's first vector: float32 [features, 1]."""
+    sizes = [e.size for e in side.encoders]
+    return np.repeat(np.array([e.field.start for e in side.encoders], np.float32), sizes)[:, None]
+
+
+def settings_of(
+    options: FMPairOptions, space: FeatureSpace, problem: Problem, seen: Rows | None = None
+) -> Settings:
+    """The options, and what they leave open as the data say.
+
+    seen: the items of each user and how often, None for those of the problem's events.
+    """
+    items = int(problem.drawn.sum())
+    repeats, n_negatives = repeat_stats(problem, seen), n_negatives_of(options, items)
+    of_ids, of_fields = l2_of(options, repeats), field_l2_of(options, n_negatives)
+    return Settings(
+        seed=options.seed,
+        positives=options.positives,
+        blocks=_blocks(options, problem, items),
+        partition_every=PARTITION_EVERY,
+        threads=options.threads or all_threads(),
+        learn_bias=options.item_bias,
+        loss=options.loss,
+        n_negatives=n_negatives if options.loss in LISTED else 1,
+        temperature=options.temperature or 0.0,
+        negative_sampler=options.negative_sampler,
+        popularity_power=options.popularity_power,
+        rank_share=options.rank_share,
+        own_share=own_share_of(options, repeats),
+        impression_share=options.impression_share,
+        logq_correction=options.logq_correction,
+        optimizer=options.optimizer,
+        l2_scale=l2_scale_of(options.regularization_power, problem, seen),
+        **penalties(options.regularization, space, problem, of_ids, of_fields),
+    )
+
+
+def _blocks(options: FMPairOptions, problem: Problem, items: int) -> int:
+    """B of the strata plan, for so many items that may be drawn."""
+    from fmpair.engine.strata.partition import choose_blocks  # which compiles kernels
+
+    users = int(np.count_nonzero(tally(problem.user, problem.users)))
+    blocks = options.blocks or choose_blocks(users, items, len(problem.user), options.factors)
+    if blocks > max(items // 2, 1):
+        raise OptionError(
+            f"blocks ({blocks}) must leave two items a block: of {items} items at most {items // 2}"
+        )
+    return blocks

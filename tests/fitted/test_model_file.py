@@ -1,0 +1,228 @@
+"""One file that holds a whole model, and refuses to be anything else."""
+
+import datetime
+import hashlib
+import json
+import os
+import re
+import zipfile
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+from fmpair import Dataset, Field, FMPair, Popularity, load
+from fmpair.errors import DataError, ModelFileError
+from fmpair.fitted import option
+from fmpair.testing import day_and_night
+
+
+def rich_data():
+    events = day_and_night().frame()
+    rng = np.random.default_rng(0)
+    events = events.with_columns(heat=pl.Series(rng.normal(size=len(events))))
+    users = {"user": [f"u{n}" for n in range(40)], "age": rng.integers(10, 80, 40)}
+    items = {"item": range(20), "tags": [["x", "y"], ["y"], None, ["z"]] * 5}
+    return Dataset.from_frame(events, users=users, items=items)
+
+
+RECIPE = FMPair(
+    factors=3, epochs=3, seed=7, blocks=2, regularization={"user": 0.02, "tags": 0.1},
+    fields={"age": Field(kind="binned", bins=4), "heat": {"start": 0.1}},
+)  # fmt: skip
+MODEL = RECIPE.fit(rich_data())
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "m.fmpair"
+    MODEL.save(path)
+    return path
+
+
+def test_a_loaded_model_is_the_one_saved(saved):
+    again = load(saved)
+    for part, wanted in zip(again.parameters, MODEL.parameters):
+        np.testing.assert_array_equal(part, wanted)
+    asked = {"context": {"time": "night", "heat": 0.3}, "n": 4}
+    assert again.recommend(**asked).equals(MODEL.recommend(**asked))
+    assert again.explain("u1", 3).equals(MODEL.explain("u1", 3))
+    assert option.plain(again.recipe) == option.plain(MODEL.recipe)
+    assert repr(again) == repr(MODEL)
+
+
+def test_a_loaded_model_goes_on_learning_as_the_one_saved(saved):
+    more = pl.DataFrame({"user": ["u1", "new"], "item": [3, 5], "time": ["dusk", "day"]})
+    for go_on in ("update", "fold_in"):
+        ours, theirs = (getattr(m, go_on)(more, epochs=2) for m in (MODEL, load(saved)))
+        for part, wanted in zip(theirs.parameters, ours.parameters):
+            np.testing.assert_array_equal(part, wanted)
+
+
+def test_saving_again_gives_the_same_bytes(saved, tmp_path):
+    load(saved).save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == saved.read_bytes()
+
+
+def test_any_number_of_threads_gives_the_same_bytes(tmp_path):
+    data, hashes = rich_data(), set()
+    for threads in (1, 2, 4):
+        recipe = FMPair(**{**option.plain(RECIPE), "blocks": 4, "threads": threads})
+        recipe.fit(data).save(tmp_path / "m")
+        hashes.add(hashlib.sha256((tmp_path / "m").read_bytes()).hexdigest())
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: n,
+        lambda n: n * 10**12,
+        lambda n: f"ü, {n}\n",
+        lambda n: n + 0.5,
+        lambda n: datetime.date(2024, 1, 1) + datetime.timedelta(days=n),
+        lambda n: datetime.datetime(2024, 1, 1, 12, n),
+    ],
+    ids=["int", "large int", "text", "float", "date", "time"],
+)
+def test_ids_of_any_type_survive(make, tmp_path):
+    rows = [(make(u), make(i)) for u in range(6) for i in range(8) if (u + i) % 3]
+    model = FMPair(factors=2, epochs=2).fit(
+        pl.DataFrame(rows, schema=["user", "item"], orient="row")
+    )
+    model.save(tmp_path / "m")
+    again = load(tmp_path / "m")
+    assert again.recommend(make(1)).equals(model.recommend(make(1)))
+    assert again.recommend(make(1))["user"][0] == make(1)
+    assert again.space.items.ids.dtype == model.space.items.ids.dtype
+
+
+def test_popularity_is_saved_too(tmp_path):
+    model = Popularity().fit(day_and_night())
+    model.save(tmp_path / "p")
+    assert load(tmp_path / "p").recommend(n=3).equals(model.recommend(n=3))
+
+
+def test_options_given_as_numpy_numbers_are_saved(tmp_path):
+    recipe = FMPair(factors=np.int64(2), epochs=1, learning_rate=np.float32(0.05))
+    recipe.fit(day_and_night()).save(tmp_path / "m")
+    assert load(tmp_path / "m").recipe.factors == 2
+
+
+def refused(content, path, message):
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError, match=message):
+        load(path)
+
+
+@pytest.fixture(scope="module")
+def spoiled(tmp_path_factory):
+    return tmp_path_factory.mktemp("spoiled") / "m.fmpair"
+
+
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+@settings(max_examples=200, deadline=None)
+def test_a_single_flipped_bit_is_noticed(saved, spoiled, place, bit):
+    content = bytearray(saved.read_bytes())
+    content[int(place * len(content))] ^= 1 << bit
+    refused(bytes(content), spoiled, "m.fmpair' (is damaged|has model format|cannot be read)")
+
+
+@given(place=st.integers(0, 6000), bit=st.integers(0, 7))
+@settings(max_examples=200, deadline=None)
+def test_a_flipped_bit_in_the_header_is_noticed(saved, spoiled, place, bit):
+    content = bytearray(saved.read_bytes())
+    content[place % len(content)] ^= 1 << bit
+    refused(bytes(content), spoiled, "m.fmpair' (is damaged|has model format|cannot be read)")
+
+
+@given(share=st.floats(0, 1, exclude_max=True))
+@settings(max_examples=50, deadline=None)
+def test_a_truncated_file_is_noticed(saved, spoiled, share):
+    content = saved.read_bytes()
+    refused(content[: int(share * len(content))], spoiled, "is (damaged|empty)")
+
+
+def test_a_file_with_something_appended_is_noticed(saved, spoiled):
+    refused(saved.read_bytes() + b"more", spoiled, "is damaged")
+
+
+def test_foreign_files_are_refused(tmp_path):
+    path = tmp_path / "foreign"
+    refused(b"", path, "is empty")
+    refused(b"user,item\n1,2\n", path, "not an fmpair model")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.txt", "hello")
+    refused(path.read_bytes(), path, "not an fmpair model")
+    save_file({"x": np.zeros(3)}, path)
+    refused(path.read_bytes(), path, "not an fmpair model")
+    save_file({"x": np.zeros(3)}, path, metadata={"fmpair": "[1, 2]"})
+    refused(path.read_bytes(), path, "not an fmpair model")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ModelFileError, match=r"cannot read model .*gone.fmpair.*No such file"):
+        load(tmp_path / "gone.fmpair")
+    with pytest.raises(ModelFileError, match="directory"):
+        load(tmp_path)
+
+
+def rewritten(saved, **changes):
+    """The file with other values in its header and a checksum that fits."""
+    content = saved.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    outer = json.loads(content[8 : 8 + length])
+    header = {**json.loads(outer["__metadata__"]["fmpair"]), "sha256": "0" * 64, **changes}
+    outer["__metadata__"]["fmpair"] = json.dumps(header, sort_keys=True)
+    text = json.dumps(outer).encode()
+    blank = len(text).to_bytes(8, "little") + text + content[8 + length :]
+    digest = hashlib.sha256(blank).hexdigest().encode()
+    return re.sub(b"0{64}", digest, blank, count=1)
+
+
+def test_a_later_format_is_refused_with_the_way_to_upgrade(saved, tmp_path):
+    refused(rewritten(saved, format=3), tmp_path / "m", "format 3.*reads up to 2: upgrade")
+
+
+def test_a_file_from_before_there_were_two_kinds_of_fitted_models_is_read(saved, tmp_path):
+    path = tmp_path / "m"
+    path.write_bytes(rewritten(saved, fitted=None))
+    assert load(path).recommend("u1").equals(MODEL.recommend("u1"))
+
+
+def test_a_recipe_or_option_of_another_version_is_named(saved, tmp_path):
+    refused(rewritten(saved, recipe="Oracle"), tmp_path / "m", "'Oracle'.*does not know")
+    options = {**option.plain(MODEL.recipe), "magic": 1}
+    refused(rewritten(saved, options=options), tmp_path / "m", "unknown option 'magic'")
+
+
+def test_an_interrupted_save_keeps_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "m.fmpair"
+    MODEL.save(path)
+    before = path.read_bytes()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        FMPair(factors=2, epochs=1).fit(day_and_night()).save(path)
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["m.fmpair"]
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(DataError, match=r"cannot write .*No space left"):
+        FMPair(factors=2, epochs=1).fit(day_and_night()).save(path)
+    assert path.read_bytes() == before
+
+
+def test_a_target_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(DataError, match="there is no folder"):
+        MODEL.save(tmp_path / "none" / "m.fmpair")
+    with pytest.raises(DataError, match="it is a folder"):
+        MODEL.save(tmp_path)

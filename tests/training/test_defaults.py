@@ -1,0 +1,125 @@
+"""What a recipe leaves open, settled by its loss and by the data."""
+
+import numpy as np
+import pytest
+
+from fmpair import Dataset, FMPair
+from fmpair.arrays import distinct_pairs
+from fmpair.errors import OptionError
+from fmpair.features import FeatureSpace
+from fmpair.training import defaults as usual
+from fmpair.training.defaults import (
+    L2_BY_LOSS,
+    RepeatStats,
+    l2_of,
+    n_negatives_of,
+    own_share_of,
+    repeat_stats,
+)
+from fmpair.training.loop import learning_rate
+from fmpair.training.problem import problem_of, settings_of
+
+
+def problem(events):
+    """The problem of events given as (user, item)."""
+    data = Dataset.from_frame(dict(zip(("user", "item"), map(list, zip(*events)))))
+    return problem_of(FMPair(), FeatureSpace.fit(data, {}, False), data)
+
+
+@pytest.mark.parametrize(
+    ("items", "candidates"), [(20, 8), (100, 10), (1700, 32), (6400, 100), (10**6, 256)]
+)
+def test_softmax_looks_at_more_candidates_where_there_are_more_items(items, candidates):
+    assert n_negatives_of(FMPair(), items) == candidates
+
+
+def test_warp_always_looks_at_as_many_and_what_is_given_is_taken():
+    assert n_negatives_of(FMPair(loss="warp"), 10**6) == 32
+    assert n_negatives_of(FMPair(n_negatives=5), 10**6) == 5
+
+
+def test_users_who_never_choose_an_item_twice_are_even():
+    repeats = repeat_stats(problem([("ann", "a"), ("ann", "b"), ("bob", "a"), ("bob", "c")]), None)
+    assert repeats == RepeatStats(evenness=1.0, breadth=2.0)
+
+
+def test_users_who_choose_each_item_as_often_are_even_too():
+    twice = [("ann", "a"), ("ann", "b"), ("bob", "a"), ("bob", "c")] * 2
+    assert repeat_stats(problem(twice), None) == RepeatStats(evenness=1.0, breadth=2.0)
+
+
+def test_evenness_falls_with_favourites_and_counts_users_by_their_events():
+    # ann: 9 times a and once b, as even as 100 / 82 items of 2; bob: two items, once each
+    events = [("ann", "a")] * 9 + [("ann", "b"), ("bob", "a"), ("bob", "c")]
+    repeats = repeat_stats(problem(events), None)
+    assert repeats.evenness == pytest.approx((10 * 100 / 82 / 2 + 2 * 1.0) / 12)
+
+
+def test_what_was_seen_before_tells_of_users_when_learning_goes_on():
+    new = problem([("ann", "a"), ("bob", "b")])
+    user, item = np.array([0] * 9 + [0, 1, 1]), np.array([0] * 9 + [1, 0, 1])
+    assert repeat_stats(new, distinct_pairs(user, item, 2)).evenness < 0.8
+
+
+def test_of_many_events_whole_users_are_looked_at(monkeypatch):
+    events = [(u, i) for u in range(40) for i in range(5) for _ in range(2)]
+    whole = repeat_stats(problem(events), None)
+    monkeypatch.setattr(usual, "SAMPLE", 50)
+    assert repeat_stats(problem(events), None) == whole
+
+
+def test_negatives_come_from_own_items_where_users_have_favourites_only():
+    favourites, even = RepeatStats(0.4, 20.0), RepeatStats(0.9, 20.0)
+    assert own_share_of(FMPair(), favourites) == pytest.approx(0.08)
+    assert own_share_of(FMPair(), RepeatStats(0.8, 20.0)) == pytest.approx(0.04)
+    assert own_share_of(FMPair(), even) == 0
+    assert own_share_of(FMPair(loss="bpr"), favourites) == 0
+    assert own_share_of(FMPair(own_share=0.3), even) == 0.3
+    assert own_share_of(FMPair(impression_share=1.0), favourites) == 0, "nothing is left to share"
+
+
+def test_softmax_holds_users_of_many_items_and_of_favourites_less():
+    few = l2_of(FMPair(), RepeatStats(1.0, 5.0))
+    assert few == L2_BY_LOSS["softmax"]
+    assert l2_of(FMPair(), RepeatStats(1.0, 200.0)).user == pytest.approx(few.user / 2)
+    assert l2_of(FMPair(), RepeatStats(0.8, 5.0)) == few, "users are as even as that by chance"
+    assert l2_of(FMPair(), RepeatStats(0.375, 5.0)).item == pytest.approx(few.item / 2**2.5)
+
+
+def test_other_losses_hold_all_data_alike():
+    for loss in ("bpr", "hinge", "logistic", "warp"):
+        assert l2_of(FMPair(loss=loss), RepeatStats(0.3, 500.0)) == L2_BY_LOSS[loss]
+
+
+def held_fields(**options):
+    """The thresholds of a context and of an attribute of users, and the upper bound."""
+    user, item = [f"u{n % 6}" for n in range(24)], [f"i{(n * n) % 7}" for n in range(24)]
+    time = [("day", "night")[(n // 6) % 2] for n in range(24)]
+    users = {"user": sorted(set(user)), "age": [f"{n % 2}0s" for n in range(6)]}
+    data = Dataset.from_frame({"user": user, "item": item, "time": time}, users=users)
+    recipe, space = FMPair(**options), FeatureSpace.fit(data, {}, False)
+    own = settings_of(recipe, space, problem_of(recipe, space, data))
+    names = [e.name for e in space.query.encoders for _ in range(e.size)]
+    by_name = dict(zip(names, own.query_threshold))
+    return by_name["time"], by_name["age"], own.strongest
+
+
+def test_pairs_ask_as_much_of_every_field():
+    few = [np.sqrt(25 / owners) for owners in (6, 3)]
+    assert held_fields(loss="bpr") == pytest.approx((0.015 * few[0], 0.015 * few[1], 0.5))
+
+
+def test_softmax_asks_more_of_a_field_that_stands_for_users():
+    time, age, strongest = held_fields(n_negatives=32)
+    assert age > 3 * time, "an age repeats what the users' own vectors say"
+    assert strongest == pytest.approx(7.5)
+    assert held_fields(n_negatives=8)[1] == pytest.approx(age / 2)
+
+
+def test_the_last_rate_is_the_share_that_is_left():
+    recipe = FMPair(epochs=5, learning_rate=0.2, final_rate_share=0.5)
+    assert learning_rate(recipe, 1, recipe.final_rate_share) == 0.2
+    assert learning_rate(recipe, 5, recipe.final_rate_share) == pytest.approx(0.1)
+    assert learning_rate(recipe, 5, 1.0) == learning_rate(recipe, 1, 1.0)
+    with pytest.raises(OptionError, match="final_rate_share must be a number of at least 0"):
+        FMPair(final_rate_share=-1)

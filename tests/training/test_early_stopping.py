@@ -1,0 +1,127 @@
+"""Judging epochs: the best is kept, and patience counts from the best."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fmpair import FMPair
+from fmpair.data.split import holdout
+from fmpair.errors import DataError, OptionError
+from fmpair.testing import day_and_night, two_tastes
+from fmpair.training.early_stopping import Validation, best_epoch, validation_parts
+from fmpair.training.epoch import Epoch
+
+
+@dataclass
+class Scripted:
+    """A judge whose verdicts are known; a 'model' is the number of its epoch."""
+
+    values: list
+    patience: int
+    seen: list = field(default_factory=list)
+
+    def judge(self, model):
+        self.seen.append(model)
+        return self.values[model - 1]
+
+
+def kept(values, patience):
+    judge = Scripted(values, patience)
+    epochs = (Epoch(n, 0.0, 0.5, lambda n=n: n) for n in range(1, len(values) + 1))
+    return best_epoch(epochs, judge, False, len(values)), len(judge.seen)
+
+
+def test_the_best_epoch_is_restored_not_the_last():
+    assert kept([0.1, 0.5, 0.3, 0.4], 5) == (2, 4)
+
+
+def test_training_stops_when_patience_has_passed_since_the_best():
+    assert kept([0.1, 0.5, 0.3, 0.4, 0.9], 2) == (2, 4)
+
+
+def test_patience_counts_from_the_best_though_each_epoch_beats_the_one_before():
+    assert kept([0.9, 0.1, 0.2, 0.3, 0.4, 0.5], 3) == (1, 4)
+
+
+def test_a_later_epoch_must_be_truly_better():
+    assert kept([0.5, 0.5, 0.5], 5) == (1, 3)
+
+
+def test_the_model_kept_has_the_best_value_of_the_history():
+    data = two_tastes()
+    split = holdout(data, test=0.2, seed=3)
+    train, held_out = data.take(split.train), data.take(split.test)
+    judge = Validation(train, held_out, "ndcg@5", 4)
+    epochs = FMPair(factors=4, epochs=30, seed=1).train(train)
+    model = best_epoch(epochs, judge, False, 30)
+    best = max(judge.history)
+    assert judge.judge(model) == best
+    assert len(judge.history) - 2 - judge.history.index(best) <= 4
+
+
+def test_fit_with_a_share_held_out_gives_a_good_model_and_tells_of_every_epoch():
+    calls = []
+    model = FMPair(factors=4, epochs=60, seed=1).fit(
+        two_tastes(), validation=0.1, metric="mrr@5", patience=20, progress=calls.append
+    )
+    assert [epoch.number for epoch in calls] == list(range(1, len(calls) + 1))
+    first = model.recommend(n=1, exclude_seen=False)
+    assert (first["item"] % 2 == first["user"].str.slice(1).cast(int) % 2).mean() > 0.9
+
+
+def test_fit_with_events_held_out_by_the_caller_learns_from_all_it_was_given():
+    data = two_tastes()
+    split = holdout(data, test=0.1)
+    train, held_out = data.take(split.train), data.take(split.test)
+    model = FMPair(factors=4, epochs=5).fit(train, validation=held_out.frame())
+    assert model.seen.value.sum() == len(train)
+
+
+def test_held_out_events_are_judged_in_their_own_context():
+    data = day_and_night()
+    split = holdout(data, test=0.2, seed=1)
+    train, held_out = data.take(split.train), data.take(split.test)
+    with_time = FMPair(factors=4, epochs=60, seed=1).fit(train)
+    without = FMPair(factors=4, epochs=60, seed=1).fit(train.frame().drop("time"))
+    judge = Validation(train, held_out, "ndcg@5", 5)
+    assert judge.judge(with_time) > judge.judge(without) + 0.1
+
+
+def test_a_share_splits_the_events_and_a_wrong_one_is_refused():
+    data = two_tastes()
+    train, held_out = validation_parts(data, 0.25, 0)
+    assert len(train) + len(held_out) == len(data)
+    assert validation_parts(data, None, 0) == (data, None)
+    for share in (0, 1, 1.5, -0.1, float("nan")):
+        with pytest.raises(OptionError, match="share between 0 and 1"):
+            validation_parts(data, share, 0)
+
+
+def test_what_cannot_be_judged_is_said_before_training():
+    data = two_tastes()
+    with pytest.raises(OptionError, match=r"Did you mean 'ndcg'\?"):
+        FMPair().fit(data, validation=0.1, metric="ncdg@10")
+    with pytest.raises(OptionError, match="patience must be"):
+        FMPair().fit(data, validation=0.1, patience=0)
+    scores_unknown_users = pl.DataFrame({"user": ["x"], "item": [1]})
+    with pytest.raises(DataError, match="no held-out event has a user and an item"):
+        FMPair().fit(data, validation=scores_unknown_users)
+
+
+def test_progress_is_plain_lines_where_there_is_no_terminal(capsys):
+    FMPair(factors=2, epochs=2).fit(two_tastes(), progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and lines[0].startswith("epoch 1 of 2: loss 2.")
+
+
+def test_the_sample_of_many_held_out_events_is_the_same_each_time(monkeypatch):
+    monkeypatch.setattr("fmpair.training.early_stopping.MOST_EVENTS", 20)
+    data = two_tastes()
+    split = holdout(data, test=0.3)
+    judges = [
+        Validation(data.take(split.train), data.take(split.test), "hit@5", 5) for _ in range(2)
+    ]
+    assert len(judges[0].events) == 20
+    np.testing.assert_array_equal(judges[0].events.item, judges[1].events.item)

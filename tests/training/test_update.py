@@ -1,0 +1,166 @@
+"""Going on with a fitted model: what moves, what stays, what grows."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fmpair import Dataset, FMPair, Popularity
+from fmpair.errors import OptionError, UnknownError
+from fmpair.testing import cold_items, day_and_night, two_tastes
+from fmpair.training import part
+
+TASTES = FMPair(factors=4, epochs=40, seed=1).fit(two_tastes())
+BLOCKED = FMPair(factors=4, epochs=20, seed=1, blocks=4).fit(day_and_night())
+
+
+def events(user, items, **columns):
+    return pl.DataFrame({"user": [user] * len(items), "item": items, **columns})
+
+
+def test_a_new_user_is_folded_in_from_a_few_events():
+    for parity in (0, 1):
+        chosen = [4 + parity, 8 + parity, 12 + parity]
+        out = TASTES.fold_in(events("new", chosen)).recommend("new", n=5)
+        assert (out["item"] % 2 == parity).all()
+        assert set(out["item"]).isdisjoint(chosen)
+
+
+def test_folding_in_leaves_everything_else_as_it_was():
+    more = pl.concat(
+        [events(f"new{n}", [n, n + 2, n + 5], time=["day", "night", "day"]) for n in range(9)]
+    )
+    grown = BLOCKED.fold_in(more)
+    old, new = BLOCKED.parameters, grown.parameters
+    np.testing.assert_array_equal(new.users[:40], old.users)
+    for name in old._fields[1:]:
+        np.testing.assert_array_equal(getattr(new, name), getattr(old, name), err_msg=name)
+    assert grown.recommend("u3", n=5).equals(BLOCKED.recommend("u3", n=5))
+    assert len(grown.user_ids) == 49 and len(BLOCKED.user_ids) == 40
+
+
+def test_folding_in_leaves_cold_items_as_they_were():
+    model = FMPair(factors=4, epochs=20).fit(cold_items())
+    grown = model.fold_in(pl.concat([events(f"n{n}", list(range(n, 9))) for n in range(5)]))
+    np.testing.assert_array_equal(grown.item_constants, model.item_constants)
+
+
+def test_a_part_of_a_larger_data_set_folds_in_its_own_users_only():
+    data = two_tastes()
+    old, new = data.take(data.user < 30), data.take(data.user == 35)
+    model = FMPair(factors=4, epochs=20).fit(old.compact())
+    assert len(model.fold_in(new).user_ids) == 31
+
+
+def test_folding_in_leaves_users_without_events_as_they_were():
+    frame = two_tastes().frame()
+    users = {"user": [*frame["user"].unique(maintain_order=True), "idle"]}
+    model = FMPair(factors=4, epochs=5).fit(Dataset.from_frame(frame, users=users))
+    grown = model.fold_in(events("new", [4, 8, 12]))
+    np.testing.assert_array_equal(grown.parameters.users[:-1], model.parameters.users)
+
+
+def test_a_user_is_folded_in_alike_among_all_others_and_among_some_of_them(monkeypatch):
+    frame = day_and_night().frame()
+    ids = frame["user"].unique(maintain_order=True)
+    table = pl.DataFrame({"user": ids, "town": [f"town {n % 3}" for n in range(len(ids))]})
+    model = FMPair(factors=4, epochs=20).fit(Dataset.from_frame(frame, users=table))
+    more = Dataset.from_frame(
+        pl.concat([events(user, [2, 4, 6], time=["day", "dusk", "day"]) for user in ("u7", "new")]),
+        users={"user": ["new", "u7"], "town": ["town 1", "nowhere"]},
+    )
+    among_all = model.fold_in(more)
+    monkeypatch.setattr(part, "OTHERS", 5)
+    among_some = model.fold_in(more)
+    assert among_some.space.users.ids.equals(among_all.space.users.ids)
+    for name in ("user_rows", "item_rows", "seen"):
+        for one, other in zip(getattr(among_some, name), getattr(among_all, name)):
+            np.testing.assert_array_equal(one, other, err_msg=name)
+    others = [n for n in range(len(ids)) if ids[n] != "u7"]
+    for name, table in among_some.parameters._asdict().items():
+        whole = getattr(among_all.parameters, name)
+        kept = others if name == "users" else slice(None)
+        np.testing.assert_array_equal(table[kept], whole[kept], err_msg=name)
+    for user in ("u7", "new"):
+        one, other = (m.user_vectors[m.user_number(user)] for m in (among_some, among_all))
+        assert one @ other > 0.8 * np.linalg.norm(one) * np.linalg.norm(other)
+
+
+def test_an_unknown_item_cannot_be_folded_in():
+    with pytest.raises(UnknownError, match="unknown item 99"):
+        TASTES.fold_in(events("new", [4, 99]))
+
+
+def test_an_update_grows_users_items_context_values_and_attributes():
+    table = {"item": range(20), "kind": ["calm", "loud"] * 10}
+    model = FMPair(factors=4, epochs=20).fit(
+        Dataset.from_frame(day_and_night().frame(), items=table)
+    )
+    more = Dataset.from_frame(
+        events("late", [2, 4, 50], time=["dusk", "day", "dusk"]),
+        items={"item": [50, 51], "kind": ["quiet", "loud"]},
+    )
+    grown = model.update(more, epochs=10)
+    assert "late" in grown.user_ids and {50, 51} <= set(grown.item_ids)
+    assert grown.recommend("u1", n=1, context={"time": "dusk"})["item"].len() == 1
+    labels = grown.space.item.labels()
+    assert labels == ["kind=calm", "kind=loud", "kind=quiet"]
+    row = grown.item_rows.take(np.array([grown.item_number(50)]))
+    assert [labels[c] for c in row.column] == ["kind=quiet"]
+    assert grown.item_rows.take(np.arange(20)).column.tolist() == model.item_rows.column.tolist()
+    assert grown.recipe == model.recipe
+
+
+def test_values_that_grow_in_a_first_field_do_not_shift_the_meaning_of_the_next():
+    frame = day_and_night().frame().with_columns(place=pl.Series(["home", "work"] * 200))
+    model = FMPair(factors=4, epochs=20).fit(frame)
+    grown = model.update(events("u1", [2], time=["dusk"], place=["bus"]), epochs=1)
+    at = {label: n for n, label in enumerate(grown.space.query.labels())}
+    for n, label in enumerate(model.space.query.labels()):
+        before, after = model.parameters.query[n], grown.parameters.query[at[label]]
+        np.testing.assert_allclose(after, before, atol=0.05)
+
+
+def test_old_users_keep_sensible_lists_after_an_update():
+    more = events("late", [1, 3, 5, 7, 9])
+    grown = TASTES.update(more, epochs=10)
+    assert (grown.recommend("late", n=4)["item"] % 2 == 1).all()
+    before, after = (m.recommend(n=1) for m in (TASTES, grown))
+    old = after.filter(pl.col("user") != "late")
+    assert (old["item"] == before["item"]).mean() > 0.9
+
+
+def test_an_update_remembers_what_was_seen_before_and_how_often():
+    grown = TASTES.update(events("u2", [1, 1, 4]), epochs=1)
+    number = grown.user_number("u2")
+    row = grown.seen.take(np.array([number]))
+    times = dict(zip(grown.item_ids[row.column].tolist(), row.value.tolist()))
+    assert times[1] == 2 and times[4] == 2 and times[6] == 1
+    again = grown.update(events("u2", [1]), epochs=1)
+    row = again.seen.take(np.array([number]))
+    assert dict(zip(again.item_ids[row.column].tolist(), row.value.tolist()))[1] == 3
+
+
+def test_an_update_leaves_the_model_it_began_with_alone():
+    before = [table.copy() for table in TASTES.parameters]
+    TASTES.update(events("u1", [2, 4]))
+    for table, copy in zip(TASTES.parameters, before):
+        np.testing.assert_array_equal(table, copy)
+
+
+def test_an_update_with_the_same_events_and_seed_is_the_same():
+    one, two = (TASTES.update(events("late", [1, 3]), epochs=3) for _ in range(2))
+    np.testing.assert_array_equal(one.item_vectors, two.item_vectors)
+
+
+def test_columns_the_model_does_not_know_are_named():
+    with pytest.raises(UnknownError, match=r"'tiem'. Did you mean 'time'\?"):
+        BLOCKED.update(events("u1", [2], tiem=["day"]))
+    with pytest.raises(UnknownError, match="unknown item attribute 'kind'"):
+        BLOCKED.update(Dataset.from_frame(events("u1", [2]), items={"item": [2], "kind": ["a"]}))
+
+
+def test_a_model_that_cannot_go_on_says_so():
+    with pytest.raises(OptionError, match="Popularity must be fitted again on all events"):
+        Popularity().fit(two_tastes()).update(events("u1", [2]))
+    with pytest.raises(OptionError, match="epochs must be"):
+        TASTES.update(events("u1", [2]), epochs=0)
