@@ -12,7 +12,7 @@ import numpy as np
 from measure import Answer, Bench, median, ratio
 
 from fmpair.arrays import Rows, distinct_pairs
-from fmpair.ranking.top import top
+from fmpair.ranking.top import item_matrix, top
 
 FACTORS = 32
 LENGTH = 10
@@ -62,7 +62,7 @@ def _recall(folder: Path, epoch: int, learned: Rows, judged: Rows) -> float:
     """The share of a user's held-out items among the ten best unseen, as the mean over users."""
     queries, items = (np.load(folder / f"{epoch}-{name}.npy") for name in ("queries", "items"))
     nothing = np.zeros(len(items), np.float32)
-    best = top(queries, items, nothing, learned, LENGTH)[0]
+    best = top(queries, item_matrix(items, nothing), learned, LENGTH)[0]
     held = judged.owner * len(items) + judged.column
     listed = np.arange(len(best))[:, None] * len(items) + best
     hits = np.isin(listed, held).sum(axis=1)

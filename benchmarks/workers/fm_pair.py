@@ -13,7 +13,7 @@ from serve import serve
 from fmpair import Dataset, FMPair
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.data.zipf import zipf_events
-from fmpair.ranking.top import ranks
+from fmpair.ranking.top import item_matrix, ranks
 from fmpair.ranking.top import top as best_items
 
 
@@ -49,12 +49,16 @@ def top(folder, factors, n):
     ranks: the rank of one item of every user among all items.
     """
     model = _fitted(folder, factors)
-    queries, items, constants = model.parameters.users, model.item_vectors, model.item_constants
+    queries = model.parameters.users
+
+    def items():
+        return item_matrix(model.item_vectors, model.item_constants)
+
     target = model.seen.column[model.seen.start[:-1]]
     return {
         "recommend": _seconds(lambda: model.recommend(n=n)),
-        "kernel": _seconds(lambda: best_items(queries, items, constants, model.seen, n)),
-        "ranks": _seconds(lambda: ranks(queries, items, constants, model.seen, target)),
+        "kernel": _seconds(lambda: best_items(queries, items(), model.seen, n)),
+        "ranks": _seconds(lambda: ranks(queries, items(), model.seen, target)),
     }
 
 

@@ -30,9 +30,10 @@ class Rows(NamedTuple):
 
     def take(self, rows: np.ndarray) -> Rows:
         """The given rows, in the given order."""
-        lengths = np.diff(self.start)[rows]
+        first = self.start[:-1][rows]
+        lengths = self.start[1:][rows] - first
         start = starts(lengths)
-        entries = np.repeat(self.start[:-1][rows] - start[:-1], lengths) + np.arange(start[-1])
+        entries = np.repeat(first - start[:-1], lengths) + np.arange(start[-1])
         return Rows(start, self.column[entries], self.value[entries])
 
     def dot(self, table: np.ndarray) -> np.ndarray:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 
 def all_threads() -> int:
@@ -17,10 +18,16 @@ def all_threads() -> int:
 def side_by_side(run: Callable[[int], None], firsts: Sequence[int], threads: int | None) -> None:
     """Call run(first) for every batch on so many threads (None: all), the BLAS on one each."""
     threads = threads or all_threads()
-    with threadpool_limits(1 if threads > 1 else None, user_api="blas"):
+    with _blas().limit(limits=1 if threads > 1 else None, user_api="blas"):
         if threads == 1 or len(firsts) <= 1:
             for first in firsts:
                 run(first)
             return
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(run, firsts))
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """The BLAS of numpy, looked for once: that takes longer than to rank the items of a query."""
+    return ThreadpoolController()

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fmpair.config import option_schema as shape
+from fmpair.config import option_schema
 from fmpair.config import read as config
 from fmpair.config.columns import check_columns, validate
 from fmpair.config.experiment import Candidate, Range, Source, Step
@@ -152,9 +152,9 @@ def test_all_mistakes_are_reported_together_each_with_its_line(file):
     from fmpair.models import FMPair
     from fmpair.models.catalog import MODELS
 
-    own = {**shape.options_of(FMPair).known, **shape.about_models().known}
-    known = {"filters": shape.filters(), "models": MODELS, "options": own,
-             "presets": shape.presets(), "metrics": NAMES}  # fmt: skip
+    own = {**option_schema.options_of(FMPair).known, **option_schema.about_models().known}
+    known = {"filters": option_schema.filters(), "models": MODELS, "options": own,
+             "presets": option_schema.presets(), "metrics": NAMES}  # fmt: skip
     expected = EXPECTED.format(**{name: listing(names) for name, names in known.items()})
     assert mistakes(file(WRONG), "output.foldr=x") == expected.splitlines()
 

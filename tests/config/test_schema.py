@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fmpair.config import option_schema as shape
+from fmpair.config import option_schema
 from fmpair.config.document import read
 from fmpair.config.schema import json_schema
 
@@ -109,18 +109,18 @@ def test_what_the_reader_refuses_does_not_fit(more):
 
 def test_every_key_that_the_reader_accepts_is_in_the_schema():
     top = SCHEMA["properties"]
-    assert set(top) == set(shape.TEXTS)
-    assert keys_of(top["data"]) == {*shape.sources(), *shape.reading(None).known}
-    for name, section in shape.SECTIONS.items():
-        assert keys_of(top[name]) == set(shape.options_of(section).known)
+    assert set(top) == set(option_schema.TEXTS)
+    assert keys_of(top["data"]) == {*option_schema.sources(), *option_schema.reading(None).known}
+    for name, section in option_schema.SECTIONS.items():
+        assert keys_of(top[name]) == set(option_schema.options_of(section).known)
     models = {
         form["properties"]["kind"].get("const"): set(form["properties"])
         for form in top["models"]["items"]["anyOf"]
         if "properties" in form
     }
-    for kind, options in shape.recipes().items():
-        assert models[kind] == {*options.known, *shape.about_models().known}
-    for section, known in (("split", shape.splits()), ("filter", shape.filters())):
+    for kind, options in option_schema.recipes().items():
+        assert models[kind] == {*options.known, *option_schema.about_models().known}
+    for section, known in (("split", option_schema.splits()), ("filter", option_schema.filters())):
         steps = top[section].get("items", top[section])
         for name, options in known.items():
             assert {name, name.replace("_", "-"), *options.known} <= keys_of_steps(steps, name)

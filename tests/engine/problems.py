@@ -3,7 +3,10 @@
 import numpy as np
 
 from fmpair.arrays import Rows, empty_rows, group_rows
-from fmpair.engine.contract import Groups, Parameters, Problem, Settings
+from fmpair.engine import reference
+from fmpair.engine.contract import Groups, L2Scale, Parameters, Problem, Settings
+from fmpair.engine.reference.draws import choices
+from fmpair.engine.strata.partition import partition
 
 
 def random_rows(rng, count, columns, most, spread=True):
@@ -16,7 +19,7 @@ def random_rows(rng, count, columns, most, spread=True):
 
 
 def problem_of(parts, users=12, items=15, events=90, seed=0, weights=False, known=False):
-    """A small random problem; parts: any of c (context), u, a (attributes), s (shown)."""
+    """A small random problem; parts: any of c (context), u, a (attributes), s (impressions)."""
     rng = np.random.default_rng(seed)
     contexts = random_rows(rng, 6, 5, 3) if "c" in parts else empty_rows(1)
     situation = rng.integers(0, contexts.size, events).astype(np.int32)
@@ -69,3 +72,23 @@ def settings_of(**changes):
         feature_threshold=np.repeat([0.01, 0.0], 3),
     )  # fmt: skip
     return base._replace(**changes)
+
+
+def l2_scale_of(problem, most=4.0):
+    rng = np.random.default_rng(5)
+    sizes = (problem.users, problem.items)
+    return L2Scale(*(rng.uniform(0, most, size).astype(np.float32) for size in sizes))
+
+
+def choices_of(training, number=1, blocks=1):
+    """All steps of an epoch of the reference engine, with nothing learned in between."""
+    for user_block in range(blocks):
+        for item_block in range(blocks):
+            yield from choices(training.cell(user_block, item_block), number, training.tables)
+
+
+def partitioned(problem, settings, number=1):
+    """Training of the reference engine with its partition made and nothing learned."""
+    training = reference.begin(problem, parameters_of(problem), settings)
+    training.partition = partition(training.events, settings.blocks, settings.seed, number)
+    return training

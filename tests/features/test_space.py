@@ -55,6 +55,17 @@ def test_two_columns_with_equal_values_never_collide():
     assert space.item_rows(data.item_table, 2).column.tolist() == [0, 1]
 
 
+def test_one_feature_has_the_label_that_it_has_among_all():
+    nothing = pl.Series([None] * 4, dtype=pl.String)  # a field without features
+    columns = {"none": nothing, "age": [1.0, 2.0, 3.0, 4.0], "year": [1, 2, 3, 4], "last": nothing}
+    data = data_with(items=ITEM_TABLE, place=["x", "y", None, "x"], **columns)
+    kinds = {"age": {"kind": "binned", "bins": 3}, "year": {"kind": "numeric"}}
+    space = FeatureSpace.fit(data, kinds)
+    assert [e.size for e in space.query.encoders] == [2, 0, 3, 1, 0]
+    for side in (space.query, space.item):
+        assert [side.label(feature) for feature in range(side.size)] == side.labels()
+
+
 @given(st.lists(st.tuples(CELL, CELL), min_size=1, max_size=12))
 def test_labels_of_encoded_contexts_name_column_and_value(cells):
     one, two = zip(*cells)

@@ -7,6 +7,7 @@ import pytest
 from fmpair import Dataset, FMPair, Popularity
 from fmpair.errors import OptionError, UnknownError
 from fmpair.testing import cold_items, day_and_night, two_tastes
+from fmpair.training import update
 
 TASTES = FMPair(factors=4, epochs=40, seed=1).fit(two_tastes())
 BLOCKED = FMPair(factors=4, epochs=20, seed=1, blocks=4).fit(day_and_night())
@@ -48,6 +49,40 @@ def test_a_part_of_a_larger_data_set_folds_in_its_own_users_only():
     old, new = data.take(data.user < 30), data.take(data.user == 35)
     model = FMPair(factors=4, epochs=20).fit(old.compact())
     assert len(model.fold_in(new).user_ids) == 31
+
+
+def test_folding_in_leaves_users_without_events_as_they_were():
+    frame = two_tastes().frame()
+    users = {"user": [*frame["user"].unique(maintain_order=True), "idle"]}
+    model = FMPair(factors=4, epochs=5).fit(Dataset.from_frame(frame, users=users))
+    grown = model.fold_in(events("new", [4, 8, 12]))
+    np.testing.assert_array_equal(grown.parameters.users[:-1], model.parameters.users)
+
+
+def test_a_user_is_folded_in_alike_among_all_others_and_among_some_of_them(monkeypatch):
+    frame = day_and_night().frame()
+    ids = frame["user"].unique(maintain_order=True)
+    table = pl.DataFrame({"user": ids, "town": [f"town {n % 3}" for n in range(len(ids))]})
+    model = FMPair(factors=4, epochs=20).fit(Dataset.from_frame(frame, users=table))
+    more = Dataset.from_frame(
+        pl.concat([events(user, [2, 4, 6], time=["day", "dusk", "day"]) for user in ("u7", "new")]),
+        users={"user": ["new", "u7"], "town": ["town 1", "nowhere"]},
+    )
+    among_all = model.fold_in(more)
+    monkeypatch.setattr(update, "OTHERS", 5)
+    among_some = model.fold_in(more)
+    assert among_some.space.users.ids.equals(among_all.space.users.ids)
+    for name in ("user_rows", "item_rows", "seen"):
+        for one, other in zip(getattr(among_some, name), getattr(among_all, name)):
+            np.testing.assert_array_equal(one, other, err_msg=name)
+    others = [n for n in range(len(ids)) if ids[n] != "u7"]
+    for name, table in among_some.parameters._asdict().items():
+        whole = getattr(among_all.parameters, name)
+        kept = others if name == "users" else slice(None)
+        np.testing.assert_array_equal(table[kept], whole[kept], err_msg=name)
+    for user in ("u7", "new"):
+        one, other = (m.user_vectors[m.user_number(user)] for m in (among_some, among_all))
+        assert one @ other > 0.8 * np.linalg.norm(one) * np.linalg.norm(other)
 
 
 def test_an_unknown_item_cannot_be_folded_in():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fmpair.config import option_schema as shape
+from fmpair.config import option_schema
 from fmpair.config.experiment import TESTS, Range
 from fmpair.config.grid import GRID, SEARCH
 from fmpair.config.hint import schema_of
@@ -33,8 +33,8 @@ def json_schema() -> Schema:
         "name": {"type": "string"},
         "extends": {"type": "string"},
         "data": _data(),
-        "filter": {"type": "array", "items": _steps(shape.filters())},
-        "split": _steps(shape.splits()),
+        "filter": {"type": "array", "items": _steps(option_schema.filters())},
+        "split": _steps(option_schema.splits()),
         "models": {"type": "array", "minItems": 1, "items": _models()},
         "protocols": _protocols(),
         "metrics": {"type": "array", "items": _metric()},
@@ -42,7 +42,7 @@ def json_schema() -> Schema:
         "seeds": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
     }
     for name, section in SECTIONS.items():
-        properties[name] = _closed(shape.options_of(section), choices=("test",))
+        properties[name] = _closed(option_schema.options_of(section), choices=("test",))
     return {
         "$schema": DIALECT,
         "title": "An experiment of fmpair",
@@ -53,10 +53,12 @@ def json_schema() -> Schema:
 
 
 def _data() -> Schema:
-    sources = {name: _property(option) for name, option in shape.sources().items()}
+    sources = {name: _property(option) for name, option in option_schema.sources().items()}
     sources["set"] = {"enum": catalog.names(), "description": "A public set by name."}
-    sources["generate"] = _closed(shape.generating())
-    reading = {name: _property(option) for name, option in shape.reading(None).known.items()}
+    sources["generate"] = _closed(option_schema.generating())
+    reading = {
+        name: _property(option) for name, option in option_schema.reading(None).known.items()
+    }
     return _object({**sources, **reading})
 
 
@@ -72,11 +74,11 @@ def _steps(known: Mapping[str, Options]) -> Schema:
 
 
 def _models() -> Schema:
-    recipes = shape.recipes()
+    recipes = option_schema.recipes()
     foreign = {"type": "string", "pattern": ".+:.+"}
     about = {
         name: _alternatives(_property(option))
-        for name, option in shape.about_models().known.items()
+        for name, option in option_schema.about_models().known.items()
         if name not in ("kind", "name")
     }
     about["name"] = {"type": "string"}
@@ -93,8 +95,8 @@ def _models() -> Schema:
 
 
 def _protocols() -> Schema:
-    preset = {"enum": list(shape.presets())}
-    own = _closed(shape.judging(), {"kind": preset}, choices=CHOICES)
+    preset = {"enum": list(option_schema.presets())}
+    own = _closed(option_schema.judging(), {"kind": preset}, choices=CHOICES)
     one = {"anyOf": [preset, own]}
     by_label = {"type": "object", "additionalProperties": one, "minProperties": 1}
     return {"anyOf": [by_label, {"type": "array", "items": one, "minItems": 1}, preset]}
@@ -152,7 +154,7 @@ def _grid() -> Schema:
 
 
 def _search() -> Schema:
-    range = _closed(shape.options_of(Range, ["values"]), required=["low", "high"])
+    range = _closed(option_schema.options_of(Range, ["values"]), required=["low", "high"])
     choice = {"anyOf": [{"type": "array", "minItems": 1}, range]}
     text = "What tuning may choose, on the validation part."
     return {**_object({SEARCH: choice}), "required": [SEARCH], "description": text}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 
 import numpy as np
 import polars as pl
 
+from fmpair.data.hash_index import HashIndex, can_index
 from fmpair.errors import DataError
+
+# Up to so many values, or one for so many ids, are found sooner one by one than by a join.
+FEW, IDS_EACH = 256, 16
 
 
 class Vocabulary:
@@ -27,6 +32,14 @@ class Vocabulary:
     def __repr__(self) -> str:
         return f"Vocabulary({len(self)} ids of type {self.ids.dtype})"
 
+    def __reduce__(self) -> tuple[type[Vocabulary], tuple[pl.Series]]:
+        """Only the ids travel to another process: what is derived from them is made again there."""
+        return Vocabulary, (self.ids,)
+
+    @cached_property
+    def _index(self) -> HashIndex:
+        return HashIndex.of(self.ids)
+
     @cached_property
     def _table(self) -> pl.DataFrame:
         return pl.DataFrame(
@@ -38,6 +51,8 @@ class Vocabulary:
         wanted = comparable(as_plain(values), self.ids.dtype)
         if wanted is None:
             return np.full(len(values), -1, np.int32)
+        if len(wanted) <= max(len(self) // IDS_EACH, FEW) and can_index(self.ids.dtype):
+            return self._index.numbers(self.ids, wanted)
         found = (
             wanted.rename("id")
             .to_frame()
@@ -63,11 +78,15 @@ class Vocabulary:
         new = plain.filter(pl.Series(self.numbers(plain) < 0)).drop_nulls()
         if not len(new):
             return self
-        return Vocabulary(pl.concat([self.ids, new.unique(maintain_order=True).rename("id")]))
+        new = new.unique(maintain_order=True).rename("id")
+        grown = Vocabulary(pl.concat([self.ids, new]))
+        if "_index" in self.__dict__:
+            grown._index = self._index.extended(new)  # sooner than to hash all of them again
+        return grown
 
     def take(self, numbers: np.ndarray) -> pl.Series:
         """The ids of the given numbers."""
-        return self.ids.gather(numbers)
+        return self.ids[numbers]
 
 
 def as_plain(values: pl.Series) -> pl.Series:
@@ -89,5 +108,6 @@ def comparable(values: pl.Series, dtype: pl.DataType) -> pl.Series | None:
     safe = (values.dtype.is_integer() and dtype.is_numeric()) or values.dtype == pl.String
     whole = values.dtype.is_float() and dtype.is_integer() and (values == values.floor()).all()
     if safe or whole or (values.dtype.is_temporal() and dtype.is_temporal()):
-        return values.cast(dtype, strict=False)
+        with suppress(pl.exceptions.InvalidOperationError):  # such as a duration as a date
+            return values.cast(dtype, strict=False)
     return None

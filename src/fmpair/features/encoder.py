@@ -50,6 +50,12 @@ class Encoder:
             return len(self.edges) + 1
         return 1 if self.vocabulary is None else len(self.vocabulary)
 
+    def label(self, feature: int) -> str:
+        """The readable name of one feature: an attribute may have as many as there are users."""
+        if self.vocabulary is None:
+            return self.labels()[feature]
+        return f"{self.name}={self.vocabulary.ids[feature]}"
+
     def labels(self) -> list[str]:
         """One readable name per feature."""
         if self.vocabulary is not None:

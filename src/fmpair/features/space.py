@@ -43,6 +43,11 @@ class Side:
             np.arange(len(self.encoders), dtype=np.int32), [e.size for e in self.encoders]
         )
 
+    def label(self, feature: int) -> str:
+        """The readable name of one feature."""
+        place = int(np.searchsorted(self.offsets, feature, side="right")) - 1
+        return self.encoders[place].label(int(feature - self.offsets[place]))
+
     def labels(self) -> list[str]:
         return [label for e in self.encoders for label in e.labels()]
 

@@ -60,9 +60,8 @@ def _query_parts(model: Explained, queries: Queries) -> tuple[list[str], np.ndar
     names = [f"user={queries.shown['user'][0]}" if known else "a usual user"]
     own = model.parameters.users[number] if known else model.mean_user
     vectors = [own.astype(np.float64)]
-    labels = model.space.query.labels()
     for column, value in zip(queries.rows.column, queries.rows.value):
-        names.append(labels[column])
+        names.append(model.space.query.label(column))
         vectors.append(float(value) * model.parameters.query[column].astype(np.float64))
     factors = model.parameters.users.shape[1]
     return names, np.array(vectors).reshape(len(names), factors)
@@ -71,8 +70,7 @@ def _query_parts(model: Explained, queries: Queries) -> tuple[list[str], np.ndar
 def _item_parts(model: Explained, item: int) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Labels, scaled vectors and biases of what is asked for: the item and its attributes."""
     p, rows = model.parameters, model.item_rows.take(np.array([item]))
-    labels = model.space.item.labels()
-    names = [f"item={model.space.items.ids[item]}", *(labels[c] for c in rows.column)]
+    names = [f"item={model.space.items.ids[item]}", *map(model.space.item.label, rows.column)]
     own = p.items[item].astype(np.float64)[None]
     vectors = np.vstack([own, rows.value[:, None] * p.features[rows.column].astype(np.float64)])
     biases = np.append(p.item_bias[item], rows.value * p.feature_bias[rows.column])

@@ -113,8 +113,10 @@ def _frame(
             "rank": (place + 1).astype(np.int64),
         }
     )
-    # a context may have the name of a column of ours
-    return queries.shown.drop(lists.columns, strict=False)[owner].hstack(lists)
+    asked = queries.shown
+    if not set(lists.columns).isdisjoint(asked.columns):  # a context may have the name of ours
+        asked = asked.drop(lists.columns, strict=False)
+    return asked[owner].hstack(lists)
 
 
 def recommended_users(

@@ -15,7 +15,7 @@ from fmpair.features import FeatureSpace
 from fmpair.fitted.named_rows import arrays_of, rows_from
 from fmpair.fitted.query import known_rows
 from fmpair.fitted.similarity import cosines
-from fmpair.solvers.anova import Machine, halves, pairs_of, triples_of
+from fmpair.solvers.anova import Machine, halves, pairs_of, restricted, triples_of
 
 ROWS = ("user_rows", "item_rows")
 
@@ -70,9 +70,10 @@ class MachineScorer:
         space = self.layout.space
         contexts, _ = space.query.encode("context", context, len(users), space.whole)
         rows = self.layout.query(users, known_rows(self.user_rows, users), contexts)
-        one, two = halves(self.machine.triples, rows)
-        vectors = np.hstack([rows.dot(self.machine.pairs), one, two]).astype(np.float32)
-        constants = self.machine.bias + _alone(self.machine, rows)
+        machine, rows = restricted(self.machine, rows)  # no work for all other users
+        one, two = halves(machine.triples, rows)
+        vectors = np.hstack([rows.dot(machine.pairs), one, two]).astype(np.float32)
+        constants = machine.bias + _alone(machine, rows)
         items, item_constants = self._items
         return vectors @ items.T + item_constants + constants.astype(np.float32)[:, None]
 

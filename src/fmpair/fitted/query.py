@@ -123,9 +123,10 @@ def queries_of(
         raise OptionError(f"unknown must be one of {listing(UNKNOWN)}, not {unknown!r}")
     column = find_column("user", frame.columns, None)
     _check_columns(model, frame, column)
-    shown = frame.select([c for c in frame.columns if c == column or c in model.space.context])
+    names = [c for c in frame.columns if c == column or c in model.space.context]
+    shown = frame if names == frame.columns else frame.select(names)
     if column is not None:
-        shown = shown.rename({column: "user"})
+        shown = shown if column == "user" else shown.rename({column: "user"})
         user = model.space.users.numbers(frame[column])
     else:
         user = np.full(len(frame), -1, np.int32)

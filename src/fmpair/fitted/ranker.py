@@ -125,7 +125,7 @@ class Ranker:
     def _scores(self, user: np.ndarray, context: pl.DataFrame) -> np.ndarray:
         if self.scorer.scores_unknown_users:
             return self._checked(self.scorer.scores(user, context))
-        met = np.flatnonzero(np.append(self._active, False)[user])  # -1, unknown, is the last
+        met = np.flatnonzero(self._active[user])
         out = np.broadcast_to(self._popular, (len(user), len(self._popular))).copy()
         if len(met):
             asked = context[met] if context.width else context  # no columns, no rows
@@ -142,8 +142,8 @@ class Ranker:
 
     @cached_property
     def _active(self) -> np.ndarray:
-        """bool [users]: who has events."""
-        return np.diff(self.seen.start) > 0
+        """bool [users + 1]: who has events; the last, -1, stands for all who are unknown."""
+        return np.append(np.diff(self.seen.start) > 0, False)
 
     @cached_property
     def _popular(self) -> np.ndarray:
@@ -181,7 +181,7 @@ class Ranker:
     def at_once(self) -> int:
         return int(np.clip(SCORES_AT_ONCE // max(len(self.space.items), 1), 1, MOST_AT_ONCE))
 
-    @property
+    @cached_property
     def user_rows(self) -> Rows:
         """No attributes: what a scorer makes of them it keeps to itself."""
         return empty_rows(len(self.space.users))

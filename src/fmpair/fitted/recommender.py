@@ -82,6 +82,11 @@ class Recommender:
         return self._item_side[0]
 
     @cached_property
+    def item_norms(self) -> np.ndarray:
+        """float32 [items]: the lengths of the items' vectors."""
+        return np.linalg.norm(self.item_vectors, axis=1)
+
+    @cached_property
     def item_constants(self) -> np.ndarray:
         """float32 [items]: what is learned of the item alone, less the damping."""
         return self.learned_constants - self.taken_off
@@ -92,14 +97,25 @@ class Recommender:
         return self._item_side[1]
 
     @cached_property
+    def item_counts(self) -> np.ndarray:
+        """float64 [items]: how many events each has."""
+        return tally(self.seen.column, len(self.space.items), self.seen.value)
+
+    @cached_property
     def taken_off(self) -> np.ndarray:
         """float32 [items]: what damping takes off the constants."""
         if not self.damping:
             return np.zeros_like(self.learned_constants)
         usual = self.item_vectors @ mean_user(self.user_vectors, self.seen)
-        times = tally(self.seen.column, len(usual), self.seen.value)
-        part = popular_part(usual + self.learned_constants, times)
+        part = popular_part(usual + self.learned_constants, self.item_counts)
         return np.float32(self.damping) * part
+
+    @cached_property
+    def item_matrix(self) -> np.ndarray:
+        """float32 [factors + 1, items]: vectors and constants as ranking takes them."""
+        from fmpair.ranking.top import item_matrix
+
+        return item_matrix(self.item_vectors, self.item_constants)
 
     @property
     def user_vectors(self) -> np.ndarray:
@@ -113,7 +129,9 @@ class Recommender:
     def vectors(self, queries: Queries) -> np.ndarray:
         """float32 [queries, factors]: the user's vector plus those of all query features."""
         own = self.parameters.users[np.maximum(queries.user, 0)]
-        own[queries.user < 0] = self.mean_user
+        unknown = queries.user < 0
+        if unknown.any():
+            own[unknown] = self.mean_user
         return queries.rows.dot(self.parameters.query) + own
 
     # Rankings
@@ -152,8 +170,10 @@ class Recommender:
         """The n best of the chosen items for each query."""
         from fmpair.ranking.top import top
 
-        items, constants = self.item_vectors[chosen], self.item_constants[chosen]
-        return top(self.vectors(queries), items, constants, hidden, n)
+        items = self.item_matrix
+        if len(chosen) < items.shape[1]:
+            items = np.take(items, chosen, axis=1)
+        return top(self.vectors(queries), items, hidden, n)
 
     def recommend_users(
         self,
@@ -180,7 +200,7 @@ class Recommender:
     def similar_items(self, item: Any, n: int = 10) -> Any:
         """The n items nearest by angle: a frame (item, similarity, rank)."""
         number = self.item_number(item)
-        found = similarity.nearest(self.item_vectors, number, n)
+        found = similarity.nearest(self.item_vectors, number, n, self.item_norms)
         return from_polars(similarity.as_frame("item", self.space.items, found), self.frame_kind)
 
     def similar_users(self, user: Any, n: int = 10) -> Any:

@@ -10,25 +10,37 @@ from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import OptionError
 
 
-def nearest(vectors: np.ndarray, number: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """(numbers, cosines) of the n rows nearest to a row, itself left out."""
+def nearest(
+    vectors: np.ndarray, number: int, n: int, norms: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(numbers, cosines) of the n rows nearest to a row, itself left out.
+
+    norms: [rows], the lengths of the vectors, where they are known.
+    """
     if not vectors.shape[1]:
         raise OptionError(
             "a model without vectors, such as Popularity, knows nothing of similarity"
         )
-    return strongest(cosines(vectors, number), number, n)
+    return strongest(cosines(vectors, number, norms), number, n)
 
 
-def cosines(vectors: np.ndarray, number: int) -> np.ndarray:
+def cosines(vectors: np.ndarray, number: int, norms: np.ndarray | None = None) -> np.ndarray:
     """[rows]: of a row with every row, itself included."""
-    norms = np.linalg.norm(vectors, axis=1)
+    norms = np.linalg.norm(vectors, axis=1) if norms is None else norms
     return vectors @ vectors[number] / np.maximum(norms * norms[number], 1e-12)
 
 
 def strongest(similarity: np.ndarray, number: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """(numbers, similarities) of the n most similar, the one asked about left out."""
+    """(numbers, similarities) of the n most similar, the one asked about left out.
+
+    Of equals the lower number comes first. What is no number comes last.
+    """
     whole("n", n, 1)
-    order = np.argsort(-similarity, kind="stable")
+    distance = -similarity
+    near = np.arange(len(distance))
+    if n + 1 < len(distance):  # most need not be sorted
+        near = np.flatnonzero(~(distance > np.partition(distance, n)[n]))
+    order = near[np.argsort(distance[near], kind="stable")]
     order = order[order != number][:n]
     return order, similarity[order]
 

@@ -19,20 +19,24 @@ def compiled_at() -> Path:
     return Path(str(select.stats.cache_path))
 
 
+def item_matrix(vectors: np.ndarray, constants: np.ndarray) -> np.ndarray:
+    """float32 [factors + 1, items]: an item's vector and constant as a column, for `top`, `ranks`.
+
+    vectors: [items, factors]; constants: [items].
+    """
+    return np.ascontiguousarray(np.column_stack([vectors, constants]).T, np.float32)
+
+
 def top(
-    queries: np.ndarray,
-    items: np.ndarray,
-    constants: np.ndarray,
-    hidden: Rows,
-    n: int,
-    threads: int | None = None,
+    queries: np.ndarray, items: np.ndarray, hidden: Rows, n: int, threads: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The n best items of each query: (item int32 [q, n], score float32 [q, n], how many int [q]).
 
-    hidden: per query the items (columns) left out. Ties go to the lower item number.
+    items: an `item_matrix`; hidden: per query the items (its columns) left out. Ties go to the
+    lower item number.
     """
     count = len(queries)
-    n = min(n, len(items))
+    n = min(n, items.shape[1])
     best = np.full((count, n), -1, np.int32)
     score = np.full((count, n), -np.inf, np.float32)
     filled = np.zeros(count, np.int64)
@@ -40,43 +44,43 @@ def top(
     def work(first: int, scores: np.ndarray) -> None:
         select(scores, first, hidden.start, hidden.column, n, best, score, filled)
 
-    _in_batches(queries, items, constants, work, threads)
+    _in_batches(queries, items, work, threads)
     return best, score, filled
 
 
 def ranks(
     queries: np.ndarray,
     items: np.ndarray,
-    constants: np.ndarray,
     hidden: Rows,
     target: np.ndarray,
     threads: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Per query how many items stand above its target item, and how many level: int64 [q] each."""
+    """Per query how many items stand above its target item, and how many level: int64 [q] each.
+
+    items: an `item_matrix`.
+    """
     above, level = np.zeros(len(queries), np.int64), np.zeros(len(queries), np.int64)
 
     def work(first: int, scores: np.ndarray) -> None:
         _rank(scores, first, hidden.start, hidden.column, target, above, level)
 
-    _in_batches(queries, items, constants, work, threads)
+    _in_batches(queries, items, work, threads)
     return above, level
 
 
 def _in_batches(
     queries: np.ndarray,
     items: np.ndarray,
-    constants: np.ndarray,
     work: Callable[[int, np.ndarray], None],
     threads: int | None,
 ) -> None:
     """Call work(first query, scores [batch, items]) for batches of queries, side by side."""
-    rows = int(np.clip(SCORES_AT_ONCE // max(len(items), 1), 1, 1024))
-    matrix = np.ascontiguousarray(np.column_stack([items, constants]).T, np.float32)
+    rows = int(np.clip(SCORES_AT_ONCE // max(items.shape[1], 1), 1, 1024))
 
     def run(first: int) -> None:
         part = queries[first : first + rows]
         ones = np.ones((len(part), 1), np.float32)
-        work(first, np.hstack([part, ones]).astype(np.float32) @ matrix)
+        work(first, np.hstack([part, ones]).astype(np.float32) @ items)
 
     side_by_side(run, range(0, len(queries), rows), threads)
 

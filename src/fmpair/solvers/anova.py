@@ -33,6 +33,13 @@ def start(features: int, factors: int, order: int, sd: float, rng: np.random.Gen
     return Machine(0.0, np.zeros(features), pairs, triples)
 
 
+def restricted(machine: Machine, rows: Rows) -> tuple[Machine, Rows]:
+    """The same scores of the rows from tables [entries of the rows] in place of [features]."""
+    bias, *tables = machine
+    column = np.arange(len(rows.column), dtype=np.int32)
+    return Machine(bias, *(table[rows.column] for table in tables)), rows._replace(column=column)
+
+
 def predict(machine: Machine, rows: Rows) -> np.ndarray:
     """float64 [rows]: the score of every row."""
     linear = rows.dot(machine.linear[:, None])[:, 0]

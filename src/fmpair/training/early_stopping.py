@@ -88,8 +88,7 @@ class Validation:
             raise DataError("no held-out event has an item that the model ranks")
         above, level = ranks(
             queries[known],
-            model.item_vectors,
-            model.item_constants,
+            model.item_matrix,
             hidden.take(known),
             target[known],
             self.threads,

@@ -30,8 +30,9 @@ def first_accumulators(
     tables: Parameters, settings: Settings, kind: type = np.float32
 ) -> Accumulators:
     """The accumulators of all rows before the first step."""
-    rows = (tables.users, tables.items, tables.query, tables.features)
-    mean = kind(1 / tables.users.shape[1])
-    return Accumulators(
-        *(np.full(len(r), FIRST, kind) for r in rows), mean, kind(settings.has_bias)
+    users, items, query, features = (
+        np.full(len(rows), FIRST, kind)
+        for rows in (tables.users, tables.items, tables.query, tables.features)
     )
+    mean, bias = kind(1 / tables.users.shape[1]), kind(settings.has_bias)
+    return Accumulators(users, items, query, features, mean, bias)

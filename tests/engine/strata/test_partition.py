@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmpair.arrays import empty_rows
+from fmpair.engine import reference
 from fmpair.engine.contract import Groups, Parameters, Problem, Settings
-from fmpair.engine.reference import training as reference
+from fmpair.engine.reference.draws import choices
 from fmpair.engine.strata import partition as plan
 
 
@@ -46,10 +47,8 @@ def cells(partition):
         rows = found.setdefault(divmod(cell, partition.blocks), [])
         for run in range(partition.cell[cell], partition.cell[cell + 1]):
             for e in range(partition.run_start[run], partition.run_start[run + 1]):
-                user, item = (
-                    partition.user_at[partition.run_user[run]],
-                    partition.item_at[partition.item[e]],
-                )
+                user = partition.user_at[partition.run_user[run]]
+                item = partition.item_at[partition.item[e]]
                 rows.append((int(user), int(item), int(partition.event[e])))
     return found
 
@@ -76,7 +75,7 @@ def test_every_event_is_in_exactly_one_cell(problem, blocks, seed):
 
 @given(problems(), st.integers(1, 5), st.integers(0, 99))
 @settings(max_examples=60, deadline=None)
-def test_a_deal_is_a_permutation_of_ids_in_blocks_of_equal_size(problem, blocks, seed):
+def test_a_partition_is_a_permutation_of_ids_in_blocks_of_equal_size(problem, blocks, seed):
     partition = plan.partition(plan.by_user(problem, True), blocks, seed, 1)
     assert sorted(partition.user_at) == list(range(problem.users))
     assert sorted(partition.item_at) == list(range(problem.items))
@@ -100,7 +99,7 @@ def test_blocks_have_about_as_many_events_each_though_items_are_skewed():
     assert max(by_item_block) - min(by_item_block) <= 2 * np.bincount(problem.item).max()
 
 
-def test_a_deal_depends_on_seed_and_number_only():
+def test_a_partition_depends_on_seed_and_number_only():
     events = plan.by_user(skewed(), True)
     one, same = plan.partition(events, 4, 7, 1), plan.partition(events, 4, 7, 1)
     assert all(np.array_equal(a, b) for a, b in zip(one, same))
@@ -172,7 +171,7 @@ def all_pairs(state, number):
     blocks = state.settings.blocks
     for block in range(blocks):
         for item_block in range(blocks):
-            yield from reference._choices(state, block, item_block, number)
+            yield from choices(state.cell(block, item_block), number, state.tables)
 
 
 @given(problems(), st.integers(1, 3), st.integers(0, 99))
@@ -191,7 +190,7 @@ def test_no_step_is_skipped_because_a_draw_hit_a_positive():
     assert sum(1 for _ in all_pairs(begun(problem), 1)) == len(user)
 
 
-def test_over_the_deals_every_unseen_item_is_drawn_and_both_parities_alike():
+def test_over_the_partitions_every_unseen_item_is_drawn_and_both_parities_alike():
     user, item = np.divmod(np.arange(20 * 10), 10)
     problem = problem_of(user, (item * 2 + user) % 30, 20, 30)
     drawn = Counter()

@@ -1,0 +1,220 @@
+"""Every engine keeps one contract: it learns what the reference learns, and gives the same bits."""
+
+import numpy as np
+import pytest
+from engine.problems import l2_scale_of, parameters_of, problem_of, settings_of
+
+from fmpair.engine import ENGINES, engine
+from fmpair.engine.contract import LISTED, LOSSES, Pairs, Parameters
+from fmpair.errors import OptionError
+
+FAST = [name for name in ENGINES if name != "reference"]
+RATE = 0.05
+
+# Name -> settings.
+LOSS = {loss: {"loss": loss, "n_negatives": 4 if loss in LISTED else 1} for loss in LOSSES}
+COSINES = {f"{loss} of cosines": {**LOSS[loss], "temperature": 0.4} for loss in LISTED}
+ADAGRAD = {
+    f"{kind} by adagrad": {"optimizer": "adagrad", **own}
+    for kind, own in {**LOSS, **COSINES}.items()
+}
+BATCH = {"negative_sampler": "batch", "loss": "softmax", "n_negatives": 3, "logq_correction": True}
+SAMPLERS = {
+    "popularity": {"negative_sampler": "popularity", "popularity_power": 0.7},
+    "popularity, corrected": {**BATCH, "negative_sampler": "popularity"},
+    "adaptive": {"negative_sampler": "adaptive", "rank_share": 0.3},
+    "adaptive, softmax": {"negative_sampler": "adaptive", "loss": "softmax", "n_negatives": 3},
+    "adaptive, cosines": {
+        "negative_sampler": "adaptive", "loss": "warp", "n_negatives": 3, "temperature": 0.5
+    },
+    "own": {"own_share": 0.3},
+    "own, softmax": {"own_share": 0.4, "loss": "softmax", "n_negatives": 4},
+    "batch": {"negative_sampler": "batch"},
+    "batch, corrected": BATCH,
+    "batch, corrected, cosines": {**BATCH, "temperature": 0.4},
+    "impressions": {"impression_share": 0.5},
+    "impressions, own": {
+        "impression_share": 0.5, "own_share": 0.3, "loss": "softmax", "n_negatives": 4
+    },
+}  # fmt: skip
+KINDS = {**LOSS, **COSINES, **ADAGRAD, **SAMPLERS}
+
+
+def begun(name, problem, settings):
+    return engine(name).begin(problem, parameters_of(problem), settings)
+
+
+def learn_with_both(name, problem, settings, epochs=3):
+    """(reference, engine) after epochs whose losses agree."""
+    slow, fast = (begun(one, problem, settings) for one in ("reference", name))
+    for number in range(1, epochs + 1):
+        losses = [training.epoch(number, RATE) for training in (slow, fast)]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    return slow, fast
+
+
+def assert_alike(slow, fast, atol=3e-5):
+    for name, wanted, got in zip(Parameters._fields, slow.snapshot(), fast.snapshot()):
+        np.testing.assert_allclose(got, wanted, atol=atol, err_msg=name)
+
+
+def bits(training):
+    return b"".join(table.tobytes() for table in training.snapshot())
+
+
+@pytest.mark.parametrize("positives", ["permutation", "bootstrap", "user"])
+@pytest.mark.parametrize("parts", ["", "c", "u", "a", "cua"])
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("name", FAST)
+def test_plain_pairs_are_learned_as_the_reference_learns_them(name, parts, blocks, positives):
+    problem = problem_of(parts, weights=True, known=blocks == 3)
+    settings = settings_of(blocks=blocks, positives=positives)
+    assert_alike(*learn_with_both(name, problem, settings), atol=2e-5)
+
+
+@pytest.mark.parametrize("parts", ["s", "cuas"])
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", FAST)
+def test_an_engine_learns_what_the_reference_learns(name, kind, blocks, parts):
+    problem = problem_of(parts, events=60, weights=True, known=blocks == 3)
+    settings = settings_of(blocks=blocks, **KINDS[kind])
+    assert_alike(*learn_with_both(name, problem, settings))
+
+
+@pytest.mark.parametrize("parts", ["", "cua"])
+@pytest.mark.parametrize("kind", ["bpr", "softmax", "softmax of cosines", "softmax by adagrad"])
+@pytest.mark.parametrize("name", FAST)
+def test_l2_of_every_rows_own_strength_is_that_of_the_reference(name, kind, parts):
+    problem = problem_of(parts, events=60, weights=True)
+    settings = settings_of(blocks=3, l2_scale=l2_scale_of(problem), **KINDS[kind])
+    assert_alike(*learn_with_both(name, problem, settings))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+@pytest.mark.parametrize("name", FAST)
+def test_regularisation_takes_no_more_of_a_row_than_there_is(name, optimizer):
+    problem = problem_of("", events=60)
+    scale = l2_scale_of(problem, 1e6)
+    settings = settings_of(l2_scale=scale, optimizer=optimizer, **LOSS["softmax"])
+    slow, fast = learn_with_both(name, problem, settings)
+    assert_alike(slow, fast)
+    assert fast.largest() < 2
+
+
+def pairs_of(problem, count=40):
+    """Given pairs of an event's item and any other, with weights."""
+    rng = np.random.default_rng(0)
+    event = rng.integers(0, len(problem.user), count)
+    other = 1 + rng.integers(0, problem.items - 1, count)
+    negative = ((problem.item[event] + other) % problem.items).astype(np.int32)
+    weight = rng.uniform(0.5, 2, count).astype(np.float32)
+    situation = problem.situation[event]
+    return Pairs(problem.user[event], problem.item[event], negative, situation, weight)
+
+
+@pytest.mark.parametrize("parts", ["", "c", "u", "a", "cua"])
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize("name", FAST)
+def test_steps_on_given_pairs_are_those_of_the_reference(name, parts, blocks):
+    problem = problem_of(parts)
+    trainings = learn_with_both(name, problem, settings_of(blocks=blocks), epochs=1)
+    losses = [training.learn_pairs(pairs_of(problem), RATE) for training in trainings]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
+    assert_alike(*trainings, atol=2e-5)
+    # the next epoch starts from what the pairs left
+    losses = [training.epoch(2, RATE) for training in trainings]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert_alike(*trainings)
+
+
+@pytest.mark.parametrize("parts", ["", "cua"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", FAST)
+def test_any_number_of_threads_gives_the_same_bits(name, kind, parts):
+    problem = problem_of(parts + "s", users=60, items=80, events=2000)
+    results = set()
+    for threads in (1, 2, 4):
+        training = begun(name, problem, settings_of(blocks=4, threads=threads, **KINDS[kind]))
+        for number in (1, 2, 3):
+            training.epoch(number, RATE)
+        training.close()
+        results.add(bits(training))
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("name", FAST)
+def test_losses_fall_as_an_engine_learns(name, loss):
+    problem = problem_of("", users=60, items=80, events=2000)
+    training = begun(name, problem, settings_of(loss=loss, n_negatives=1))
+    first, *_, last = [training.epoch(number, RATE) for number in range(1, 11)]
+    assert last < 0.95 * first
+
+
+@pytest.mark.parametrize("kind", ["bpr", "softmax by adagrad"])
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_frozen_table_does_not_move(name, kind):
+    problem = problem_of("cua", events=60)
+    still = problem.query_groups._replace(centred=np.zeros(9, bool))
+    problem, start = problem._replace(query_groups=still), parameters_of(problem)
+    settings = settings_of(item_rate=0.0, feature_rate=0.0, **KINDS[kind])
+    training = engine(name).begin(problem, start, settings)
+    training.epoch(1, RATE)
+    after = training.snapshot()
+    assert not np.array_equal(after.users, start.users)
+    for table in ("items", "item_bias", "query", "features", "feature_bias"):
+        np.testing.assert_array_equal(getattr(after, table), getattr(start, table))
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_engine_leaves_what_it_is_given_as_it_was(name):
+    problem = problem_of("cuas", events=60)
+    start = parameters_of(problem)
+    before = b"".join(table.tobytes() for table in start)
+    engine(name).begin(problem, start, settings_of(blocks=2)).epoch(1, RATE)
+    assert b"".join(table.tobytes() for table in start) == before
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_snapshot_before_the_first_epoch_is_what_training_starts_from(name):
+    problem = problem_of("cua", events=60)
+    training = begun(name, problem, settings_of(blocks=2))
+    for wanted, got in zip(parameters_of(problem), training.snapshot()):
+        np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_snapshot_is_a_copy_that_later_epochs_do_not_change(name):
+    training = begun(name, problem_of("cua", events=60), settings_of(blocks=2))
+    training.epoch(1, RATE)
+    snapshot = training.snapshot()
+    kept = [table.copy() for table in snapshot]
+    training.epoch(2, RATE)
+    for wanted, got in zip(kept, snapshot):
+        np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_what_was_learned_is_there_after_closing(name):
+    training = begun(name, problem_of("cua", events=60), settings_of(blocks=2, threads=2))
+    training.epoch(1, RATE)
+    before = bits(training)
+    training.close()
+    training.close()
+    assert bits(training) == before
+
+
+@pytest.mark.parametrize("wrong", [1e9, np.nan])
+@pytest.mark.parametrize("table", ["users", "items", "item_bias", "query", "features"])
+@pytest.mark.parametrize("name", ENGINES)
+def test_numbers_that_diverge_are_seen_in_every_table(name, table, wrong):
+    problem = problem_of("cua", events=60)
+    start = parameters_of(problem)
+    getattr(start, table)[2] = wrong
+    assert not engine(name).begin(problem, start, settings_of()).largest() < 100
+
+
+def test_an_unknown_engine_is_refused_with_the_names_of_those_there_are():
+    with pytest.raises(OptionError, match="engine must be one of cpu, reference, not 'gpu'"):
+        engine("gpu")
