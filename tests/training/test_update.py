@@ -7,7 +7,7 @@ import pytest
 from fmpair import Dataset, FMPair, Popularity
 from fmpair.errors import OptionError, UnknownError
 from fmpair.testing import cold_items, day_and_night, two_tastes
-from fmpair.training import part
+from fmpair.training import update
 
 TASTES = FMPair(factors=4, epochs=40, seed=1).fit(two_tastes())
 BLOCKED = FMPair(factors=4, epochs=20, seed=1, blocks=4).fit(day_and_night())
@@ -69,7 +69,7 @@ def test_a_user_is_folded_in_alike_among_all_others_and_among_some_of_them(monke
         users={"user": ["new", "u7"], "town": ["town 1", "nowhere"]},
     )
     among_all = model.fold_in(more)
-    monkeypatch.setattr(part, "OTHERS", 5)
+    monkeypatch.setattr(update, "OTHERS", 5)
     among_some = model.fold_in(more)
     assert among_some.space.users.ids.equals(among_all.space.users.ids)
     for name in ("user_rows", "item_rows", "seen"):

@@ -56,7 +56,9 @@ def _data() -> Schema:
     sources = {name: _property(option) for name, option in option_schema.sources().items()}
     sources["set"] = {"enum": catalog.names(), "description": "A public set by name."}
     sources["generate"] = _closed(option_schema.generating())
-    reading = {name: _property(option) for name, option in option_schema.reading(None).known.items()}
+    reading = {
+        name: _property(option) for name, option in option_schema.reading(None).known.items()
+    }
     return _object({**sources, **reading})
 
 

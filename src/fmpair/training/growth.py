@@ -10,6 +10,7 @@ import polars as pl
 
 from fmpair.arrays import Rows, add_repeats, empty_rows, group_rows, stack_rows
 from fmpair.data import Dataset
+from fmpair.data.vocabulary import Vocabulary
 from fmpair.engine.contract import Parameters
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import sum_to_one
@@ -32,15 +33,15 @@ def grown(model: Recommender, options: FMPairOptions, space: FeatureSpace, data:
 
     data: the new events, by the numbers of the space.
     """
-    query_at = moved(model.space.query, space.query)
-    item_at = moved(model.space.item, space.item)
+    query_at = _moved(model.space.query, space.query)
+    item_at = _moved(model.space.item, space.item)
     users, items = len(space.users), len(space.items)
     user_rows = renewed(
-        with_columns(model.user_rows, query_at), space.user_rows(data.user_table, users),
+        _with_columns(model.user_rows, query_at), space.user_rows(data.user_table, users),
         space.query.field_numbers(), space.whole,
     )  # fmt: skip
     item_rows = renewed(
-        with_columns(model.item_rows, item_at), space.item_rows(data.item_table, items),
+        _with_columns(model.item_rows, item_at), space.item_rows(data.item_table, items),
         space.item.field_numbers(), space.whole,
     )  # fmt: skip
     first, old = initial(options, space), model.parameters
@@ -64,6 +65,48 @@ def renumbered(data: Dataset, space: FeatureSpace) -> Dataset:
         user_table=_aligned(data.user_table, user_numbers, len(space.users)),
         item_table=_aligned(data.item_table, item_numbers, len(space.items)),
     )
+
+
+def part(model: Recommender, number: np.ndarray) -> Recommender:
+    """The model with these users, ascending, and no others."""
+    users = model.space.users
+    if len(number) == len(users):
+        return model
+    return model.replaced(
+        space=replace(model.space, users=Vocabulary(users.take(number))),
+        parameters=model.parameters._replace(users=model.parameters.users[number]),
+        user_rows=model.user_rows.take(number),
+        seen=model.seen.take(number),
+    )
+
+
+def put_back(model: Recommender, data: Dataset, learned: Recommender) -> Recommender:
+    """The whole model with the data's users as they were learned in a part of it."""
+    users = model.space.users.extend(data.users.ids)
+    number, own = (known.numbers(data.users.ids) for known in (users, learned.space.users))
+    old = model.parameters.users
+    table = np.empty((len(users), old.shape[1]), old.dtype)
+    table[: len(old)] = old
+    table[number] = learned.parameters.users[own]
+    profiles = model.user_rows
+    if learned.space.query.size > model.space.query.size:
+        profiles = _with_columns(profiles, _moved(model.space.query, learned.space.query))
+    return learned.replaced(
+        space=replace(learned.space, users=users),
+        parameters=learned.parameters._replace(users=table),
+        user_rows=_with_rows(profiles, number, learned.user_rows.take(own)),
+        seen=_with_rows(model.seen, number, learned.seen.take(own)),
+    )
+
+
+def _with_rows(rows: Rows, number: np.ndarray, own: Rows) -> Rows:
+    """The rows with others at these numbers; those beyond the last come in order."""
+    both = stack_rows(rows, own)
+    if (number >= rows.size).all():
+        return both
+    place = np.arange(max(rows.size, number.max() + 1))
+    place[number] = rows.size + np.arange(own.size)
+    return both.take(place)
 
 
 def renewed(old: Rows, new: Rows, field: np.ndarray, whole: bool) -> Rows:
@@ -94,7 +137,7 @@ def renewed(old: Rows, new: Rows, field: np.ndarray, whole: bool) -> Rows:
     return stack_rows(old, sum_to_one(merged) if whole else merged).take(place)
 
 
-def moved(old: Side, new: Side) -> np.ndarray:
+def _moved(old: Side, new: Side) -> np.ndarray:
     """Where each old feature stands in the grown side: int64 [old features]."""
     pieces = [
         np.arange(encoder.size) + first for encoder, first in zip(old.encoders, new.offsets[:-1])
@@ -102,8 +145,7 @@ def moved(old: Side, new: Side) -> np.ndarray:
     return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
 
 
-def with_columns(rows: Rows, at: np.ndarray) -> Rows:
-    """The rows over a grown side; at: where its features stand now, see `moved`."""
+def _with_columns(rows: Rows, at: np.ndarray) -> Rows:
     column = at[rows.column] if len(at) else rows.column
     return rows._replace(column=column.astype(np.int32))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -13,11 +14,12 @@ from fmpair.engine.contract import Parameters, Problem
 from fmpair.errors import UnknownError, unknown
 from fmpair.features import FeatureSpace
 from fmpair.fitted.recommender import Recommender
-from fmpair.training.growth import Grown, grown, renumbered
+from fmpair.training.growth import Grown, grown, part, put_back, renumbered
 from fmpair.training.loop import Begin, Task, begin, learn
 from fmpair.training.options import FMPairOptions
-from fmpair.training.part import put_back, some_users
 from fmpair.training.problem import problem_of
+
+OTHERS = 4096  # users enough to tell what users do
 
 
 def update(
@@ -31,7 +33,7 @@ def update(
 
     options: those it was learned by; begin: how training starts.
     """
-    task, first = continued(model, options, data, epochs)
+    task, first = _continued(model, options, data, epochs)
     *_, last = learn(task, begin(task, first, ()))
     return last.recommender()
 
@@ -44,30 +46,49 @@ def fold_in(
     begin: Begin = begin,
 ) -> Recommender:
     """The model with the events' users learned; items and features do not move, not by a bit."""
-    data = known_items(model, data)
-    task, first = continued(some_users(model, data), options, data, epochs)
-    drawn = task.problem.drawn | (model.item_counts > 0)
-    task = replace(task, problem=task.problem._replace(drawn=drawn))
-    training = begin(task, first, ("items", "features"))
-    deque(learn(task, training), maxlen=0)
-    # Of the rest the start is kept: a mean of equal copies may round.
-    learned = task.model(first._replace(users=training.snapshot().users))
-    return put_back(model, data, learned)
+
+    def learned(task: Task, first: Parameters) -> np.ndarray:
+        training = begin(task, first, ("items", "features"))
+        deque(learn(task, training), maxlen=0)
+        return training.snapshot().users
+
+    return with_users(model, options, data, epochs, learned)
 
 
-def known_items(model: Recommender, data: Dataset) -> Dataset:
-    """The events without ids that have none; an item that the model does not know is refused."""
+def with_users(
+    model: Recommender,
+    options: FMPairOptions,
+    data: Dataset,
+    epochs: int | None,
+    learned: Callable[[Task, Parameters], np.ndarray],
+) -> Recommender:
+    """The model with the events' users, as vectors [users, factors] that are `learned` for them.
+
+    That is done among a bounded number of others: the work must not grow with all users.
+    """
     data = data.compact()
     missing = model.space.items.numbers(data.items.ids)[data.item] < 0
-    if missing.any():
+    if missing.any():  # which names it
         model.item_number(data.items.ids[int(data.item[np.argmax(missing)])])
-    return data
+    users, own = model.space.users, model.space.users.numbers(data.users.ids)
+    others = np.linspace(0, len(users) - 1, min(OTHERS, len(users))).astype(np.int64)
+    some = part(model, np.union1d(others, own[own >= 0]))
+    task, first = _continued(some, options, data, epochs, chosen=model.item_counts > 0)
+    # Of the rest the start is kept: a mean of equal copies may round.
+    return put_back(model, data, task.model(first._replace(users=learned(task, first))))
 
 
-def continued(
-    model: Recommender, options: FMPairOptions, data: Dataset, epochs: int | None
+def _continued(
+    model: Recommender,
+    options: FMPairOptions,
+    data: Dataset,
+    epochs: int | None,
+    chosen: np.ndarray | None = None,
 ) -> tuple[Task, Parameters]:
-    """(what is to be learned of the new events, the parameters to begin with)."""
+    """(what is to be learned of the new events, the parameters to begin with).
+
+    chosen: bool [items], what anyone ever chose, where the model has but a part of its users.
+    """
     if epochs is not None:
         whole("epochs", epochs, 1)
     _check_columns(model, data)
@@ -78,6 +99,8 @@ def continued(
     data = renumbered(data, space)
     own = grown(model, options, space, data)
     problem = _problem(model, problem_of(options, space, data), space, own)
+    if chosen is not None:
+        problem = problem._replace(drawn=problem.drawn | chosen)
     task = Task(model.recipe, options, space, problem, model.frame_kind, own.seen)
     return task, own.parameters
 

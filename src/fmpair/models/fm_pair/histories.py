@@ -69,9 +69,12 @@ class FactorisedNeighbours(FMPairOptions, TrainableRecipe):
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         """There is nothing to learn: whoever has items is known by them."""
-        known = update.known_items(model, as_dataset(events))
-        task, first = update.continued(model, self, longer_histories(model, known), epochs)
-        return task.model(_without_users(first))
+
+        def no_vectors(task: Task, first: Parameters) -> np.ndarray:
+            return np.zeros_like(first.users)
+
+        data = longer_histories(model, as_dataset(events))
+        return update.with_users(model, self, data, epochs, no_vectors)
 
 
 def longer_histories(model: Recommender, data: Dataset) -> Dataset:
