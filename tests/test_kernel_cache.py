@@ -28,9 +28,10 @@ def names(folder):
 
 
 def put(folder, name="a", content=b"1"):
-    """Compiled code in a folder, as `fmpair compile --into` puts it there."""
-    with kernel_cache.filled(folder):
-        kernel_cache.keep(name, content)
+    """Compiled code in a folder and nowhere else."""
+    os.environ["FMPAIR_CACHE"] = str(folder)
+    kernel_cache.keep(name, content)
+    del os.environ["FMPAIR_CACHE"]
 
 
 def test_what_is_kept_is_found(place):
@@ -158,7 +159,17 @@ def test_a_folder_is_filled_with_all_that_was_used(place):
     with kernel_cache.filled(place / "full"):
         assert kernel_cache.find("a") == b"1"
         kernel_cache.keep("b", b"2")
-    assert names(place / "full") == ["a", "b"] and "FMPAIR_CACHE" not in os.environ
+    assert names(place / "full") == ["a", "b"]
+    assert names(place / "home") == ["a", "b"]  # so that the next is filled without compiling
+
+
+def test_a_folder_is_filled_where_nothing_else_can_be_written(place, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    (place / "temporary").chmod(0o777)
+    with kernel_cache.filled(place / "full"):
+        kernel_cache.keep("a", b"1")
+    assert names(place / "full") == ["a"] and "FMPAIR_CACHE" not in os.environ
+    assert not kernel_cache.lost()
 
 
 def test_of_other_versions_the_last_used_stay(place):

@@ -212,20 +212,24 @@ def discard(folder: Path, most: int = 0) -> int:
 
 @contextmanager
 def filled(folder: Path) -> Iterator[None]:
-    """All compiled code that the block uses lies in the folder when it ends."""
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = str(folder)
-    try:
+    """All compiled code that the block uses lies in the folder when it ends.
+
+    It is kept as usual and then copied, so that the next folder is filled without compiling.
+    """
+    if any(writable(other) for other in folders() if other.grows):
         yield
-        target = Folder(folder, private=False)
-        _make(target)
-        for path in _found.values():
-            if path.parent != target.entries:
-                write_atomically(target.entries / path.name, path.read_bytes())
-    finally:
-        os.environ.pop(VARIABLE)
-        if before is not None:
-            os.environ[VARIABLE] = before
+    else:
+        os.environ[VARIABLE], before = str(folder), os.environ.get(VARIABLE)
+        try:
+            yield
+        finally:
+            del os.environ[VARIABLE]
+            os.environ.update({} if before is None else {VARIABLE: before})
+    target = Folder(folder, private=False)
+    _make(target)
+    for path in _found.values():
+        if path.parent != target.entries:
+            write_atomically(target.entries / path.name, path.read_bytes())
 
 
 def count(folder: Folder) -> int:
