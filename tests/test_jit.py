@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from fmpair import kernel_cache
+from fmpair.jit import OnDisk
 
 SOURCES = Path(kernel_cache.__file__).parent
 SHUFFLE = """
@@ -217,6 +218,15 @@ def test_a_file_that_cannot_be_used_is_compiled_anew_and_mended(machine):
     path.write_bytes(hashlib.sha256(b"no kernel").digest() + b"no kernel")  # whole, but no kernel
     assert machine.run() == (result, 1, "")
     assert machine.run() == (result, 0, "")
+
+
+def test_a_numba_that_has_changed_inside_costs_the_kept_code_only(monkeypatch, caplog):
+    monkeypatch.setattr(kernel_cache, "_lost", [])
+    changed = OnDisk(ended)
+    assert changed.load_overload((), object()) is None
+    changed.save_overload((), object())
+    changed.save_overload((), object())
+    assert caplog.text.count("this version of Numba") == 1 and kernel_cache.lost()
 
 
 def test_processes_at_once_do_not_disturb_each_other(machine):

@@ -24,11 +24,12 @@ LOG = logging.getLogger("fmpair")
 FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}
 # What Numba's settings change in compiled code, beside the processor it is for.
 SETTINGS = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT")
+UNKNOWN_NUMBA = "this version of Numba hands it out in another way than those known"
 
 try:
     import numba
 
-    MISSING = "NUMBA_DISABLE_JIT is set" if numba.config.DISABLE_JIT else ""
+    MISSING = "NUMBA_DISABLE_JIT is set" if getattr(numba.config, "DISABLE_JIT", 0) else ""
 except Exception as error:  # not installed, too old for NumPy, no executable memory, ...
     MISSING = f"numba cannot be imported ({error})"
 if MISSING:
@@ -52,6 +53,8 @@ def kernel(
         dispatcher = numba.njit(nogil=True, **options)(function)
         if hasattr(dispatcher, "_cache"):
             dispatcher._cache = OnDisk(function)
+        else:
+            kernel_cache.lose(function.__qualname__, UNKNOWN_NUMBA)
         return dispatcher
 
     return made if function is None else made(function)
@@ -106,15 +109,14 @@ class OnDisk:
 
     def save_overload(self, signature: Any, result: Any) -> None:
         """Keep what was compiled for a signature."""
-        name = self._name(signature, result.codegen)
         try:
             from numba.core.serialize import dumps
 
             if result.library.has_dynamic_globals or result.lifted:
                 return  # addresses of this process are in it
-            content = dumps(result._reduce())
+            name, content = self._name(signature, result.codegen), dumps(result._reduce())
         except Exception as error:
-            kernel_cache.lose(name, f"this version of Numba cannot be asked for it ({error!r})")
+            kernel_cache.lose(self.function.__qualname__, f"{UNKNOWN_NUMBA} ({error!r})")
         else:
             kernel_cache.keep(name, content)
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -96,7 +97,7 @@ def _fits(factors: int) -> list[Job]:
         " with both": (True, True),
     }
     return [
-        (f"{factors} factors, loss {loss}{words}", lambda loss=loss, kind=kind: fit(loss, *kind))
+        (f"{factors} factors, loss {loss}{words}", partial(fit, loss, *kind))
         for loss in ("softmax", "bpr")
         for words, kind in kinds.items()
     ]
@@ -114,9 +115,9 @@ def _judging() -> list[Job]:
         evaluate(model, data, data, protocol, [metric])
 
     return [
-        ("recommend", lambda: model.recommend(n=SOME)),
-        ("evaluate", lambda: judge("all", "diversity@5")),
-        ("evaluate among a sample", lambda: judge("uniform", "ndcg@5")),
+        ("recommend", partial(model.recommend, n=SOME)),
+        ("evaluate", partial(judge, "all", "diversity@5")),
+        ("evaluate among a sample", partial(judge, "uniform", "ndcg@5")),
     ]
 
 
