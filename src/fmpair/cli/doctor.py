@@ -52,15 +52,18 @@ def _blas() -> str:
     return "; ".join(found) or "none that can be told to use fewer threads"
 
 
-def _cache() -> str:
-    """Numba's own choice of folder; without one every start would compile anew."""
-    from fmpair.ranking.top import compiled_at
+def _compiled() -> str:
+    """What is compiled already, and where new code goes; without a place every start compiles."""
+    from fmpair import kernel_cache
+    from fmpair.jit import require_compiler
 
-    folder = compiled_at()
-    folder.mkdir(parents=True, exist_ok=True)
-    if not os.access(folder, os.W_OK):
-        raise DataError(f"{folder} is not writable: set NUMBA_CACHE_DIR to a folder that is")
-    return str(folder)
+    require_compiler()
+    folders = kernel_cache.folders()
+    held = [f"{n} kernels in {f.path}" for f in folders if (n := kernel_cache.count(f))]
+    into = next((f.path for f in folders if f.grows and kernel_cache.writable(f)), None)
+    variable = f"nowhere, so set {kernel_cache.VARIABLE} to a folder that can be written"
+    new = f"new ones go {f'into {into}' if into else variable}"
+    return "; ".join([f"stamp {kernel_cache.stamp() or 'unknown'}", *held, new])
 
 
 def _data() -> str:
@@ -92,7 +95,7 @@ CHECKS: dict[str, Callable[[], str]] = {
     "polars": _version("polars"),
     "cores": _cores,
     "BLAS": _blas,
-    "numba cache": _cache,
+    "compiled code": _compiled,
     "public data": _data,
     "a small fit": _fit,
 }

@@ -19,7 +19,8 @@ from fmpair.evaluation.scoring import scores_of
 from fmpair.evaluation.units import Units, units_of
 from fmpair.metrics import Metric, Placement
 from fmpair.metrics.metric import ERRORS, LISTS
-from fmpair.ranking.ranks import SCORES_AT_ONCE, Pool, Ranks, judge
+from fmpair.ranking.ranks import SCORES_AT_ONCE, Ranks, judge
+from fmpair.ranking.task import Pool
 
 CALLED_AT_ONCE = 8  # a function that scores is given this many times larger batches
 

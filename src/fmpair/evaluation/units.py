@@ -13,7 +13,7 @@ from fmpair.data.attribute import in_domain
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, OptionError, unknown
 from fmpair.evaluation.protocol import Protocol
-from fmpair.ranking.ranks import Task
+from fmpair.ranking.task import Task
 
 USER, EVENT = "__user__", "__event__"  # columns beside those of the context, which have any name
 
