@@ -111,7 +111,7 @@ def test_a_terminal_gets_tables(fmpair, model, terminal):
         (["recommend", "--unknown", "guess"], "unknown must be one of"),
         (["recommend", "-o", "out.xyz"], "cannot tell the format of out.xyz"),
         (["recommend", "-o", "no/folder/out.csv"], "cannot write no/folder/out.csv"),
-        (["similar"], "say either --item ID or --user ID"),
+        (["similar"], "give either --item ID or --user ID"),
         (["similar", "--item", "book-0"], "unknown item 'book-0'"),
         (["explain", "--user", "user-001", "--item", "nothing"], "unknown item 'nothing'"),
     ],
