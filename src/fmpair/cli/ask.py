@@ -36,16 +36,14 @@ UsersFile = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="A column of users, perhaps with context columns; or -."),
 ]
-Seen = Annotated[
-    bool, typer.Option("--include-seen", help="Recommend seen items too.")
-]
+Seen = Annotated[bool, typer.Option("--include-seen", help="Recommend seen items too.")]
 Candidates = Annotated[
     str | None, typer.Option(metavar="FILE", help="Only the items of this file's item column.")
 ]
-Exclude = Annotated[list[str] | None, typer.Option(metavar="ID", help="Exclude this item (repeat).")]
-Unknown = Annotated[
-    str, typer.Option(help="Unknown users and values: error, features or popular.")
+Exclude = Annotated[
+    list[str] | None, typer.Option(metavar="ID", help="Exclude this item (repeat).")
 ]
+Unknown = Annotated[str, typer.Option(help="Unknown users and values: error, features or popular.")]
 UserFeatures = Annotated[
     str | None, typer.Option(metavar="TABLE", help="A file of attributes of new users.")
 ]

@@ -19,7 +19,9 @@ ExperimentFile = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Override a value of the file, such as models.0.factors=8."),
+    typer.Argument(
+        metavar="KEY=VALUE", help="Override a value of the file, such as models.0.factors=8."
+    ),
 ]
 
 
@@ -30,9 +32,7 @@ def init(
     ] = Path("experiment.yaml"),
     user: Annotated[str | None, typer.Option(metavar="COLUMN", help="User ids.")] = None,
     item: Annotated[str | None, typer.Option(metavar="COLUMN", help="Item ids.")] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Overwrite an existing file.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write a commented experiment file for your events."""
     from fmpair.config.starter import starter

@@ -62,7 +62,9 @@ def convert(
 
 
 def make(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write; created if needed.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where to write; created if needed.")
+    ],
     users: Annotated[int, typer.Option(help="How many users.")] = 800,
     items: Annotated[int, typer.Option(help="How many items.")] = 600,
     events: Annotated[int, typer.Option(help="How many events.")] = 40_000,

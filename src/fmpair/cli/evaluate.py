@@ -32,7 +32,9 @@ Judged = Annotated[
 ]
 Train = Annotated[str | None, typer.Option(metavar="EVENTS", help="The training events.")]
 Test = Annotated[str | None, typer.Option(metavar="EVENTS", help="The test events.")]
-Set = Annotated[str | None, typer.Option(metavar="NAME", help="A public set with a published split.")]
+Set = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A public set with a published split.")
+]
 Preset = Annotated[
     str,
     typer.Option(
@@ -48,7 +50,8 @@ Metrics = Annotated[
 By = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="VIEW", help="Break down by popularity, activity, warmth or context:COLUMN (repeat)."
+        metavar="VIEW",
+        help="Break down by popularity, activity, warmth or context:COLUMN (repeat).",
     ),
 ]
 PerUnit = Annotated[

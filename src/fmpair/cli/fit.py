@@ -34,7 +34,10 @@ def fit(
         str, typer.Option(help="The metric of early stopping.", rich_help_panel=VALIDATION)
     ] = "ndcg@10",
     patience: Annotated[
-        int, typer.Option(help="Epochs without improvement before training stops.", rich_help_panel=VALIDATION)
+        int,
+        typer.Option(
+            help="Epochs without improvement before training stops.", rich_help_panel=VALIDATION
+        ),
     ] = 5,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     reading: Any = None,

@@ -23,7 +23,9 @@ PROTOCOL = (
     _option("unit", "NAME", "One list per interaction, user or user-context."),
     _option("candidates", "NAME", "Candidates: all, train, uniform, popularity or first."),
     _option("n", "N", "Number of candidates of uniform, popularity and first."),
-    _option("candidates_file", "FILE", "Rank the items of this file; with a column of users, per user."),
+    _option(
+        "candidates_file", "FILE", "Rank the items of this file; with a column of users, per user."
+    ),
     _option("seen", "NAME", "Seen items to exclude: none, train, train+test or context."),
     _option("relevant", "NAME", "Relevant test events: all, distinct or new."),
     _option("gain", "COLUMN", "The column of the test events with graded relevance."),

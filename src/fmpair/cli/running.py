@@ -23,7 +23,9 @@ File = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Override a value of the file, such as models.0.factors=16."),
+    typer.Argument(
+        metavar="KEY=VALUE", help="Override a value of the file, such as models.0.factors=16."
+    ),
 ]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes in parallel, in place of the file's number.")

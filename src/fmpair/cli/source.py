@@ -47,11 +47,15 @@ READING = (
     _reading("context", "COLUMN", "A context column (repeat); by default all other columns."),
     _switch("no_context", False, "Use no context column.", "--no-context"),
     _reading("ignore", "COLUMN", "A column to ignore (repeat)."),
-    _reading("item_columns", "COLUMN", "A column that describes the item (repeat).", "--item-column"),
+    _reading(
+        "item_columns", "COLUMN", "A column that describes the item (repeat).", "--item-column"
+    ),
     _reading("users", "TABLE", "A file of user attributes, keyed by the user id."),
     _reading("items", "TABLE", "A file of item attributes, keyed by the item id."),
     _reading(
-        "impressions", "TABLE", "A file of impressions: items shown to users and not chosen, with both ids."
+        "impressions",
+        "TABLE",
+        "A file of impressions: items shown to users and not chosen, with both ids.",
     ),
     _reading("format", "NAME", "The format of EVENTS; by default inferred from its name."),
     _reading("separator", "TEXT", "The column separator; by default guessed."),
