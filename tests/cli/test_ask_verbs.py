@@ -109,7 +109,7 @@ def test_a_terminal_gets_tables(fmpair, model, terminal):
         (["recommend", "--exclude", "boo-001"], "unknown item 'boo-001'"),
         (["recommend", "--user", "a", "--users-file", "b"], "exclude each other"),
         (["recommend", "--unknown", "guess"], "unknown must be one of"),
-        (["recommend", "-o", "out.xyz"], "cannot tell the format of out.xyz"),
+        (["recommend", "-o", "out.xyz"], "cannot infer the format of out.xyz"),
         (["recommend", "-o", "no/folder/out.csv"], "cannot write no/folder/out.csv"),
         (["similar"], "give either --item ID or --user ID"),
         (["similar", "--item", "book-0"], "unknown item 'book-0'"),

@@ -1,4 +1,4 @@
-"""Checks at the border: what a frame of events must hold before it is trusted."""
+"""Checks of a frame of events before it is used."""
 
 from __future__ import annotations
 

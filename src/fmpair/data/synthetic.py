@@ -1,6 +1,6 @@
-"""A generated world of users who choose books, music, films and games in context.
+"""Generated users who choose books, music, films and games in context.
 
-Tastes, popularity and the pull of each situation are known, so the true probability of every
+Tastes, popularity and the effect of each situation are known, so the true probability of every
 choice is known too. Users share one taste across the four domains.
 """
 
