@@ -1,4 +1,4 @@
-"""Feature layouts that make a factorization machine another, named model."""
+"""Features with which a factorization machine mimics another, named model."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def without_columns(data: Dataset, names: Sequence[str]) -> Dataset:
 
 
 def with_histories(data: Dataset, power: float = 0.5) -> Dataset:
-    """With each user's n items as the user's attribute `history`, each worth n^-power.
+    """With each user's n items as the user's attribute `history`, each with value n^-power.
 
     Beside the user's own vector this is SVD++ (power 0.5); without one it is the factorised item
     neighbourhood.
@@ -77,7 +77,7 @@ def with_histories(data: Dataset, power: float = 0.5) -> Dataset:
 def joined(relations: dict[str, Dataset]) -> Dataset:
     """The events of several relations of the same users as one, `domain` naming each.
 
-    Users have one vector in all of them: joint matrix factorization. Items are told apart by
+    Users have one vector in all of them: joint matrix factorization. Items are separate by
     relation, as text `relation:id`.
     """
     frames = [
