@@ -91,11 +91,11 @@ def test_an_unknown_step_gets_the_right_name(tmp_path, filters, split, message):
         prepare(Source(path=written(tmp_path, "all.csv", EVENTS)), filters, split)
 
 
-def test_what_was_shown_is_read_with_the_events_and_told_by_the_fingerprint(tmp_path):
+def test_impressions_are_read_with_the_events_and_part_of_the_fingerprint(tmp_path):
     path, halves = written(tmp_path, "all.csv", EVENTS), Step("holdout", {"test": 0.4})
     shown = written(tmp_path, "shown.csv", pl.DataFrame({"user": [1, 3], "item": ["c", "c"]}))
     plain = prepare(Source(path=path), (), halves)
-    source = Source(path=path, options={"shown": shown})
+    source = Source(path=path, options={"impressions": shown})
     bench = prepare(source, (), halves)
     assert source_files(source) == [path, shown]
     assert bench.data.impressions.rows() == [(1, "c"), (3, "c")]
