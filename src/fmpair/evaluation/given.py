@@ -141,7 +141,7 @@ def _head(frame: pl.DataFrame, key: list[str], cutoff: int) -> pl.DataFrame:
 
 
 def _keys(user: np.ndarray, context: pl.DataFrame) -> pl.DataFrame:
-    """Who asks in which situation: a column of users' numbers, and those of the context."""
+    """The queries: a column of user indices, and those of the context."""
     return pl.DataFrame({USER: user.astype(np.int32)}).hstack(list(context.iter_columns()))
 
 

@@ -124,7 +124,7 @@ class Protocol:
         return hash(self.id)
 
 
-# Protocols with a name: the whole list by interaction, user or situation (the last as with Frappe
+# Presets: full ranking by interaction, by user, or by user and context (the last as with Frappe
 # in the split of CFM), the paper's own, and what WrapRec, which made the paper's numbers, did.
 PRESETS: dict[str, Protocol] = {
     "full": Protocol(),
