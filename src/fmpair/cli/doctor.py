@@ -1,4 +1,4 @@
-"""`doctor`: whether this machine has all that fmpair needs."""
+"""`doctor`: whether this machine has everything fmpair needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fmpair.errors import DataError, FmpairError
 
 
 def doctor() -> None:
-    """Check that this machine has all it takes; exit code 1 if something is broken."""
+    """Check that this machine has everything fmpair needs; exit code 1 if something is broken."""
     rows, healthy = [], True
     for name, check in CHECKS.items():
         try:
@@ -49,7 +49,7 @@ def _blas() -> str:
         for pool in threadpool_info()
         if pool["user_api"] == "blas"
     ]
-    return "; ".join(found) or "none that can be told to use fewer threads"
+    return "; ".join(found) or "none whose threads can be limited"
 
 
 def _compiled() -> str:

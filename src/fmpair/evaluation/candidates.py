@@ -1,4 +1,4 @@
-"""What the relevant items are ranked against."""
+"""The candidates that the relevant items are ranked among."""
 
 from __future__ import annotations
 

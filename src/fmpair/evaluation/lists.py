@@ -1,4 +1,4 @@
-"""What is recommended, right or not: metrics of the first k items of each list."""
+"""Metrics beyond accuracy: of the first k items of each list, relevant or not."""
 
 from __future__ import annotations
 
