@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from fmpair.errors import OptionError
+from fmpair.capacity import check_memory
+
+COPIES = 3  # of every vector while it is learned: itself, its pace, and the model that is kept
 
 
-def check_memory(what: str, size: str, needed: int, most_gb: float, remedy: str) -> None:
-    """Refuse what cannot fit before it is begun.
-
-    needed: bytes for data of the size, such as `20,000 items`; remedy: what would help.
-    """
-    gigabytes = needed / 2**30
-    if gigabytes > most_gb:
-        raise OptionError(
-            f"{what} needs {gigabytes:,.1f} GB for {size}, and {most_gb:,.3g} GB are allowed: "
-            f"{remedy}"
-        )
+def check_vectors(rows: int, factors: int) -> None:
+    """Refuse vectors that cannot fit: `rows` users, items and values of fields."""
+    needed = 4 * COPIES * rows * (factors + 1)
+    size = f"vectors of {factors:,} factors for {rows:,} users, items and values"
+    check_memory("training", size, needed, None, "lower factors")
 
 
 def check_item_pairs(what: str, items: int, bytes_each: int, max_gb: float) -> None:
-    """The same for a table of all pairs of items."""
+    """Refuse a table of all pairs of items that is larger than allowed."""
     remedy = "raise max_gb, or filter the events to a denser core first"
     check_memory(what, f"{items:,} items", bytes_each * items**2, max_gb, remedy)

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from fmpair.arrays import Rows, empty_rows, tally
+from fmpair.capacity import check_memory
 from fmpair.data import Dataset, as_dataset
 from fmpair.engine.problem import Parameters
 from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace
 from fmpair.features.encoder import Encoder
 from fmpair.models import option
-from fmpair.models.memory import check_memory
 from fmpair.models.recommender import Recommender
 
 MOST_GB = 1.0  # of counts
