@@ -83,7 +83,7 @@ def test_json_has_lines_and_may_have_tabs(write):
     st.dictionaries(
         st.text("abc_", min_size=1),
         st.recursive(
-            st.none() | st.booleans() | st.integers() | st.text("xyz 1:#-no"),
+            st.none() | st.booleans() | st.integers(1 - 2**63, 2**63 - 1) | st.text("xyz 1:#-no"),
             lambda inner: st.lists(inner) | st.dictionaries(st.text("abc", min_size=1), inner),
             max_leaves=8,
         ),

@@ -29,6 +29,11 @@ Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes side by side, in place of the file's number.")
 ]
 
+AllowCode = Annotated[
+    bool,
+    typer.Option("--allow-code", help="Run models that the file names as package.module:Class."),
+]
+
 
 def run(
     file: File,
@@ -38,9 +43,10 @@ def run(
     ] = None,
     workers: Workers = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    allow_code: AllowCode = False,
 ) -> None:
     """Carry out an experiment; interrupted, the same command goes on from there."""
-    experiment = _experiment(file, overrides, folder, workers)
+    experiment = _experiment(file, overrides, folder, workers, allow_code)
     results = carried_out(experiment, progress=not quiet)
     show(comparison(results))
     conclude(results, quiet)
@@ -87,11 +93,16 @@ def _note_failures(results: Results) -> int:
     return len(failed)
 
 
-def estimate(file: File, overrides: Overrides = None, workers: Workers = None) -> None:
+def estimate(
+    file: File,
+    overrides: Overrides = None,
+    workers: Workers = None,
+    allow_code: AllowCode = False,
+) -> None:
     """How long an experiment will take, and how much memory."""
     from fmpair.experiment.estimate import estimate as estimated
 
-    experiment = _experiment(file, overrides, None, workers)
+    experiment = _experiment(file, overrides, None, workers, allow_code)
     with busy("trying each model for a moment"):
         found = estimated(experiment)
     show(_estimates(found.models), str(found))
@@ -112,12 +123,16 @@ def _estimates(models: pl.DataFrame) -> Any:
 
 
 def _experiment(
-    file: str, overrides: list[str] | None, folder: Path | None, workers: int | None
+    file: str,
+    overrides: list[str] | None,
+    folder: Path | None,
+    workers: int | None,
+    allow_code: bool,
 ) -> Experiment:
     """The file's experiment, with what the flags say in place of its own."""
     from fmpair.config.read import read
 
-    experiment = read(file, overrides or [])
+    experiment = read(file, overrides or [], allow_code)
     if folder is not None:
         output = replace(experiment.output, folder=str(folder.absolute()))
         experiment = replace(experiment, output=output)

@@ -13,6 +13,7 @@ from fmpair.config.syntax import KeyPath
 from fmpair.errors import ConfigError, FmpairError, listing, unknown
 
 Made = TypeVar("Made")
+MOST_MISTAKES = 100  # that are told together
 
 
 @dataclass
@@ -24,6 +25,8 @@ class Mistakes:
 
     def add(self, path: KeyPath, text: str) -> None:
         self.found[path, text] = None
+        if len(self.found) >= MOST_MISTAKES:
+            raise ConfigError([*self.lines(), f"{MOST_MISTAKES} mistakes: reading ends here"])
 
     def lines(self) -> list[str]:
         """One line each, in order of file and line."""

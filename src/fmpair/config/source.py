@@ -8,10 +8,11 @@ from typing import Any
 from fmpair.config.experiment import Source
 from fmpair.config.hint import parts_of
 from fmpair.config.place import Place, one_line
-from fmpair.config.shape import Options, generating, reading, sources
+from fmpair.config.shape import Options, generating, options_of, reading, sources
 from fmpair.data import catalog
 from fmpair.data.read import FORMATS, guess_format
 from fmpair.data.source import find_file
+from fmpair.data.synthetic import check_size
 from fmpair.errors import DataError, FmpairError, listing
 
 FILES = ("path", "train", "validation", "test")
@@ -40,7 +41,10 @@ def _generated(place: Place) -> Source:
     place.holding({**place.value, "generate": {}}).options(
         Options({"generate": sources()["generate"]})
     )
-    return Source(generate=place.at("generate").options(generating()))
+    here = place.at("generate")
+    size = here.options(generating())
+    here.attempt(check_size, options_of(check_size), {k: v for k, v in size.items() if k != "seed"})
+    return Source(generate=size)
 
 
 def _public(place: Place) -> Source | None:
