@@ -37,7 +37,7 @@ def check_memory(what: str, size: str, needed: int, most_gb: float | None, remed
     allowed = memory() / 2**30 if most_gb is None else most_gb
     gigabytes = min(needed, LARGEST) / 2**30
     if gigabytes > allowed:
-        there = "there are" if most_gb is None else "are allowed"
+        there = "are there" if most_gb is None else "are allowed"
         raise OptionError(
             f"{what} needs {gigabytes:,.1f} GB for {size}, and {allowed:,.3g} GB {there}: {remedy}"
         )

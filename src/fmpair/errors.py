@@ -54,7 +54,9 @@ def one_line(text: str) -> str:
     line = " ".join(text.splitlines())
     if not line.isprintable():
         line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
+    if len(line) <= LONGEST:
+        return line
+    return f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"  # what to do stands at the end
 
 
 def listing(names: Iterable[object], most: int = 12) -> str:

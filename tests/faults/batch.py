@@ -1,4 +1,4 @@
-"""Many damaged inputs in one process with little memory: python -m faults.batch SAMPLE SEED COUNT.
+"""Many damaged inputs in one process: python -m faults.batch SEED COUNT SAMPLE ...
 
 Each case may use two seconds of processor time, and the process 500 MB more than it has once every
 reader is loaded. Prints a line of JSON for each case that breaks a promise, and one at the end with
@@ -89,26 +89,35 @@ def too_long(*_: object) -> None:
     raise TooLong
 
 
-def main(name: str, first: int, count: int) -> None:
+def main(first: int, count: int, names: list[str]) -> None:
     warnings.simplefilter("error")
     signal.signal(signal.SIGPROF, too_long)
-    progress = Path(os.environ["PROGRESS"])
-    counts: Counter[str] = Counter()
     with TemporaryDirectory(prefix="faults-") as place:
-        folder = Path(place)
-        write(folder, SAMPLES[name].files)
-        os.chdir(folder)
-        SAMPLES[name].read(folder)  # loads all that the reader needs
+        os.chdir(place)
+        for name in names:  # loads all that the readers need
+            folder = Path(place) / name
+            folder.mkdir()
+            write(folder, SAMPLES[name].files)
+            SAMPLES[name].read(folder)
         limit_memory()
-        for seed in range(first, first + count):
-            progress.write_text(str(seed))
-            write(folder, files_of(name, seed))
-            found = outcome(name, folder)
-            counts[found if found in ("read", "refused", "caught") else "broken"] += 1
-            if found not in ("read", "refused", "caught"):
-                print(json.dumps({"sample": name, "seed": seed, "found": found}), flush=True)
-    print(json.dumps({"sample": name, "counts": counts}), flush=True)
+        for name in names:
+            counts = counted(name, Path(place) / name, range(first, first + count))
+            print(json.dumps({"sample": name, "counts": counts}), flush=True)
+
+
+def counted(name: str, folder: Path, seeds: range) -> Counter[str]:
+    """How many inputs had which outcome; a line for each that breaks a promise."""
+    progress, counts = Path(os.environ["PROGRESS"]), Counter[str]()
+    for seed in seeds:
+        progress.write_text(f"{name} {seed}")
+        write(folder, files_of(name, seed))
+        found = outcome(name, folder)
+        kept = found in ("read", "refused", "caught")
+        counts[found if kept else "broken"] += 1
+        if not kept:
+            print(json.dumps({"sample": name, "seed": seed, "found": found}), flush=True)
+    return counts
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

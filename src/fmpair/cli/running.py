@@ -26,7 +26,8 @@ Overrides = Annotated[
     typer.Argument(metavar="KEY=VALUE", help="In place of the file's, as models.0.factors=16."),
 ]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Processes side by side, in place of the file's number.")
+    int | None,
+    typer.Option(min=1, max=256, help="Processes side by side, in place of the file's number."),
 ]
 
 AllowCode = Annotated[

@@ -144,7 +144,7 @@ def _overridden(document: Document, text: str) -> Document:
         raise ConfigError([f"{COMMAND_LINE}: an override is key=value, not {text!r}"])
     path = tuple(dotted.split("."))
     if len(path) > MOST_DEPTH:
-        raise ConfigError([f"{COMMAND_LINE}: {dotted}: {TOO_DEEP}"])
+        raise ConfigError([f"{COMMAND_LINE}: {dotted[:60]} ...: {TOO_DEEP}"])
     try:
         parsed = parse_yaml(value, COMMAND_LINE)
     except ConfigError as error:

@@ -26,9 +26,10 @@ from fmpair.models.option import one_of, whole
 
 __all__ = ["Reading", "as_plain", "from_plain", "read", "reading"]
 
-# The least that a number of a section may be.
 MOST_CELLS = 100_000  # models x folds x seeds
+# The least and the most that a number of a section may be.
 LEAST = {"trials": 1, "seed": 0, "workers": 1, "threads": 1, "curve": 0}
+MOST = {"trials": 100_000, "workers": 256}
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,8 @@ def _section(place: Place, kind: type) -> Any:
     for name, value in given.items():
         if name in LEAST and value is not None:
             _noted(place.at(name), whole, name, value, LEAST[name])
+            if name in MOST and value > MOST[name]:
+                place.at(name).wrong(f"must be at most {MOST[name]:,}, not {value:,}")
         elif name == "metric" and value is not None:
             _noted(place.at(name), Metric.parse, value)
     if "test" in given:

@@ -10,6 +10,7 @@ from fmpair.config.hint import parts_of
 from fmpair.config.place import Place, one_line
 from fmpair.config.shape import Options, generating, options_of, reading, sources
 from fmpair.data import catalog
+from fmpair.data.border import parsing
 from fmpair.data.read import FORMATS, guess_format
 from fmpair.data.source import find_file
 from fmpair.data.synthetic import check_size
@@ -61,7 +62,11 @@ def _files(place: Place) -> Source:
     first = files[named[0]]
     format = place.value.get("format")
     if format is None and first is not None:
-        format = guess_format(first)
+        try:
+            with parsing(first):
+                format = guess_format(first)
+        except DataError as error:
+            place.at(named[0]).wrong(one_line(error))
     if format is not None and format not in FORMATS:
         place.at("format").is_in("format", FORMATS)
         format = None
@@ -97,7 +102,8 @@ def _existing(place: Place) -> str | None:
     if path is None:
         return None
     try:
-        return path if Path(path).is_dir() else str(find_file(Path(path)) and path)
+        with parsing(path):  # a name may be longer than the system allows
+            return path if Path(path).is_dir() else str(find_file(Path(path)) and path)
     except DataError as error:
         place.wrong(one_line(error))
         return path

@@ -71,17 +71,17 @@ def _yaml_reader() -> Any:
     from ruamel.yaml.composer import Composer, ComposerError
 
     class Shallow(Composer):
-        depth = 0
+        nesting = 0
 
         def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.depth > MOST_DEPTH:
+            if self.nesting > MOST_DEPTH:
                 mark = self.parser.peek_event().start_mark
                 raise ComposerError(None, None, TOO_DEEP, mark)
-            self.depth += 1
+            self.nesting += 1
             try:
                 return super().compose_node(parent, index)
             finally:
-                self.depth -= 1
+                self.nesting -= 1
 
     reader = YAML(typ="safe", pure=True)
     reader.Composer = Shallow

@@ -118,7 +118,7 @@ def _root(path: Path) -> ElementTree.Element:
     try:
         _refuse_entities(content, path)
         return ElementTree.fromstring(content)
-    except (ElementTree.ParseError, expat.ExpatError) as error:
+    except (ElementTree.ParseError, expat.ExpatError, LookupError) as error:
         raise DataError(f"{path} is not XML: {error}") from None
 
 

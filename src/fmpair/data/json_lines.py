@@ -21,8 +21,12 @@ STEPS[list(b"[{")], STEPS[list(b"]}")] = 1, -1
 
 def read_json(path: str | Path) -> pl.DataFrame:
     """JSON lines, one object a line, or one array of objects."""
-    content = read_bytes(path)
-    array = content.lstrip().startswith(b"[")
+    content = read_bytes(path).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not content.startswith((b"{", b"[")):  # polars would unpack it where it looks packed
+        raise DataError(
+            f"{path} is not JSON lines: it must begin with {{ or [, not {content[:20]!r}"
+        )
+    array = content.startswith(b"[")
     _check_shape(content, path, array)
     try:
         return pl.read_json(content) if array else pl.read_ndjson(content, infer_schema_length=None)

@@ -74,7 +74,7 @@ def evaluate(
     at_once = SCORES_AT_ONCE * (CALLED_AT_ONCE if callable(model) else 1)
     judged = judge(
         scores_of(model, train, units.queries), units.task, candidates,
-        top=max((m.cutoff for m in wanted if m.name in LISTS), default=0),
+        top=min(max((m.cutoff for m in wanted if m.name in LISTS), default=0), len(train.items)),
         batch=int(np.clip(at_once // len(train.items), 1, 1024)), threads=threads,
     )  # fmt: skip
     return _gathered(wanted, (train, test), protocol, units, candidates, judged)

@@ -27,6 +27,7 @@ from fmpair.engine.ranking import side_by_side
 from fmpair.errors import OptionError, TrainingError
 from fmpair.features import FeatureSpace, situations
 from fmpair.models import option
+from fmpair.models.memory import check_vectors
 from fmpair.models.neighbourhood import arrays_of, rows_from
 from fmpair.models.ranker import Ranker
 from fmpair.models.training import Epoch, check_trainable
@@ -175,6 +176,7 @@ def _epochs(recipe: GPFM, data: Dataset) -> Iterator[Epoch]:
     space = FeatureSpace.fit(data, fields)
     found, situation = situations(space, data)
     layout = Layout(_table_rows(space, found), _places(space))
+    check_vectors(2 * len(layout.place), recipe.factors)  # of float64
     latent = _first(recipe, layout, len(data.users))
     speed = Latent(np.zeros_like(latent.vectors), np.zeros_like(latent.scales))
     descent = Descent(speed, recipe.learning_rate, recipe.momentum, recipe.threads)

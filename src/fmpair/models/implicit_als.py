@@ -15,6 +15,7 @@ from fmpair.errors import TrainingError
 from fmpair.models import option
 from fmpair.models.folding import folded
 from fmpair.models.interactions import WEIGHTS, interactions
+from fmpair.models.memory import check_vectors
 from fmpair.models.recommender import Recommender
 from fmpair.models.training import Epoch
 from fmpair.models.validation import best_fit
@@ -81,6 +82,7 @@ def _train(recipe: ImplicitALS, data: Dataset) -> Iterator[Epoch]:
     own = interactions(data, recipe.weights)
     by_user = own._replace(value=own.value * np.float32(recipe.alpha))
     by_item = turned(by_user, len(data.items))
+    check_vectors(by_user.size + by_item.size, recipe.factors)
     users, items = _first(recipe, by_user, 0), _first(recipe, by_item, 1)
     user_strength = _strength(recipe, by_user, by_item.size)
     item_strength = _strength(recipe, by_item, by_user.size)

@@ -17,6 +17,7 @@ from fmpair.engine.pointwise import Examples, Penalties
 from fmpair.errors import OptionError, TrainingError, unknown
 from fmpair.models import option
 from fmpair.models.machine import Layout
+from fmpair.models.memory import check_vectors
 from fmpair.models.penalty import ROLES
 from fmpair.models.ranker import Ranker
 from fmpair.models.task import Part, fitted, task_of
@@ -60,11 +61,19 @@ def train(
     penalties = penalties_of(recipe.regularization, task.layout, usual, times)
     learner = _descent if recipe.learner == "sgd" else _coordinates
     starts = range(getattr(recipe, "starts", 1))
+    _check_memory(recipe, len(times))
     passes = [
         learner(recipe, task.examples, penalties, np.random.default_rng([recipe.seed, 0, start]))
         for start in starts
     ]
     return _epochs(recipe, _together(passes), partial(fitted, recipe, data, task))
+
+
+def _check_memory(recipe: Any, features: int) -> None:
+    """Machines are of float64, and as many as there are starts, each of which may keep samples."""
+    kept = min(recipe.samples, recipe.epochs) if recipe.learner == "mcmc" else 1
+    tables = 2 * (getattr(recipe, "order", 2) - 1)
+    check_vectors(tables * features, recipe.factors, kept * getattr(recipe, "starts", 1))
 
 
 def penalties_of(

@@ -15,6 +15,7 @@ from fmpair.data.shown import shown_rows
 from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.features import FeatureSpace, Side, situations
 from fmpair.models.groups import item_groups, query_groups
+from fmpair.models.memory import check_candidates, check_vectors
 from fmpair.models.penalty import penalties, pull_of
 from fmpair.models.query import usual_user
 from fmpair.models.recommender import Recommender
@@ -159,6 +160,8 @@ def initial(recipe: FMPair, space: FeatureSpace) -> Parameters:
     """First values: ids random, fields as their options say (zero unless told otherwise)."""
     from fmpair.engine.problem import Parameters
 
+    rows = len(space.users) + len(space.items) + space.query.size + space.item.size
+    check_vectors(rows, recipe.factors)
     rng = np.random.default_rng([recipe.seed, 0])
 
     def vectors(count: int, sd: float | np.ndarray) -> np.ndarray:
@@ -191,6 +194,9 @@ def settings_of(
     users = int(np.count_nonzero(tally(problem.user, problem.users)))
     items = int(problem.drawn.sum())
     custom, candidates = custom_of(problem, seen), candidates_of(recipe, items)
+    check_candidates(
+        candidates, recipe.factors, min(recipe.threads or all_threads(), all_threads())
+    )
     hold, of_fields = hold_of(recipe, custom), field_hold_of(recipe, candidates)
     own = penalties(recipe.regularization, space, problem, hold, of_fields)
     blocks = recipe.blocks or choose_blocks(users, items, len(problem.user), recipe.factors)
