@@ -12,6 +12,7 @@ import polars as pl
 from fmpair.config.columns import validate
 from fmpair.config.migration import migrate
 from fmpair.config.read import read as read_experiment
+from fmpair.config.starter import starter
 from fmpair.data import parts
 from fmpair.data.ncf import read_negatives
 from fmpair.data.read import read
@@ -210,6 +211,12 @@ def migrated(folder):
             (out / f"{one.name}.yaml").unlink()
 
 
+def started(folder):
+    """The experiment file that `init` would write, read back."""
+    (folder / "started.yaml").write_text(starter(folder / "a.csv", beside=folder), "utf-8")
+    return read_experiment(folder / "started.yaml")
+
+
 SAMPLES = {
     "csv": Sample({"a.csv": CSV, "items.csv": ITEM_TABLE, "shown.csv": SHOWN},
                   lambda folder: read(folder / "a.csv", items=str(folder / "items.csv"),
@@ -256,5 +263,10 @@ SAMPLES = {
                         lambda folder: read_experiment(
                             folder / "a.toml",
                             [(folder / "override").read_bytes().decode("latin-1")])),
+    "starter": Sample({"a.csv": CSV}, started),
+    "packed events": Sample(
+        {"a.csv.gz": gzip.compress(CSV, mtime=0),
+         "a.yaml": b"data: {path: a.csv.gz}\nmodels: [random]\n"},
+        lambda folder: validate(folder / "a.yaml")),
     "wraprec xml": Sample({"a.xml": XML, **TABLES}, migrated),
 }  # fmt: skip

@@ -14,6 +14,7 @@ import polars as pl
 from fmpair.config.experiment import Source, Step
 from fmpair.config.shape import options_of
 from fmpair.data import catalog, synthetic
+from fmpair.data.border import parsing
 from fmpair.data.dataset import STANDARD
 from fmpair.data.delimited import read_columns, with_names
 from fmpair.data.parquet import parquet_columns
@@ -76,6 +77,11 @@ def _filtered(header: Header, step: Step) -> Header:
 
 def _contents(path: str, options: dict[str, Any]) -> Contents:
     """No more than the first rows where the format allows that."""
+    with parsing(path):
+        return _first_rows(path, options)
+
+
+def _first_rows(path: str, options: dict[str, Any]) -> Contents:
     format = options.get("format") or guess_format(path)
     reader = options_of(FORMATS[format]).known
     own = {key: value for key, value in options.items() if key in reader}
