@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+LONGEST = 2000  # characters of a message; names and values in it may come from any file
+
 
 class FmpairError(Exception):
     """Base of every error this package raises for something the caller can mend."""
+
+    def __str__(self) -> str:
+        return one_line(super().__str__())
 
 
 class DataError(FmpairError):
@@ -35,10 +40,23 @@ class ConfigError(FmpairError):
 
     def __init__(self, mistakes: Sequence[str]) -> None:
         super().__init__(mistakes)
-        self.mistakes = tuple(mistakes)
+        self.mistakes = tuple(one_line(mistake) for mistake in mistakes)
 
     def __str__(self) -> str:
         return "\n".join(self.mistakes)
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks, with all else that does not print escaped, and not too long.
+
+    Names and values of a file may hold anything, also what would move a terminal's cursor.
+    """
+    line = " ".join(text.splitlines())
+    if not line.isprintable():
+        line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+    if len(line) <= LONGEST:
+        return line
+    return f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"  # what to do stands at the end
 
 
 def listing(names: Iterable[object], most: int = 12) -> str:

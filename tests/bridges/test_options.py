@@ -43,6 +43,9 @@ class Popular:
     def score(self, user):
         return self.times + user
 
+    def train(self, data, options):
+        """As LensKit's scorers have it."""
+
 
 def module(name, **members):
     made = ModuleType(name)
@@ -57,7 +60,7 @@ def stand_ins(monkeypatch):
     for made in (
         module("implicit"), module("implicit.als", AlternatingLeastSquares=LeastSquares),
         module("cornac"), module("cornac.models", Popular=Popular), data,
-        module("lenskit"), module("lenskit.als", ImplicitMFScorer=Popular),
+        module("lenskit"), module("lenskit.als", ImplicitMFScorer=Popular, Popen=told.update),
     ):  # fmt: skip
         monkeypatch.setitem(sys.modules, made.__name__, made)
 
@@ -101,6 +104,12 @@ def test_a_model_that_the_library_does_not_have_gets_the_nearest_name():
         LensKit("als:ImplicitMF").fit(two_tastes())
     with pytest.raises(UnknownError, match=r"lenskit\.nosuch of lenskit cannot be imported"):
         LensKit("nosuch:Scorer").fit(two_tastes())
+
+
+def test_what_a_module_of_lenskit_imports_is_no_scorer():
+    with pytest.raises(UnknownError, match=r"unknown scorer of lenskit.als 'Popen'. Known: Impl"):
+        LensKit("als:Popen", {"args": "anything"}).fit(two_tastes())
+    assert told == {}
 
 
 def test_a_recommender_that_takes_no_seed_is_not_given_one():

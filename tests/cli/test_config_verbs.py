@@ -86,3 +86,14 @@ def test_init_takes_the_names_of_columns(fmpair, here):
     result = fmpair("init", "c.csv", "--user", "who", "--item", "what")
     assert result.code == 0, result.err
     assert fmpair("validate", "experiment.yaml").code == 0
+
+
+def test_validate_says_that_it_does_not_look_into_code_from_outside(fmpair, experiment, here):
+    (here / "stranger_model.py").write_text("raise SystemExit('this ran')\n")
+    result = fmpair("validate", experiment, "models.0={kind: 'stranger_model:Model', size: 3}")
+    assert result.code == 0
+    assert result.err == (
+        "the options of 'stranger_model:Model' cannot be checked: that would run its code, which "
+        "takes run --allow-code\n"
+    )
+    assert "models     stranger_model:Model, fm-pair factors=2" in result.out

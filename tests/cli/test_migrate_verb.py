@@ -39,3 +39,16 @@ def test_a_file_that_is_there_is_not_written_over(fmpair, tmp_path, monkeypatch)
     assert result.code != 0 and "--force" in result.err
     assert (tmp_path / "one.yaml").read_text("utf-8") == "mine"
     assert fmpair("migrate", "old.xml", "--force").code == 0
+
+
+def test_nothing_is_written_outside_the_folder(fmpair, tmp_path, monkeypatch):
+    (tmp_path / "inside").mkdir()
+    monkeypatch.chdir(tmp_path / "inside")
+    for id in ("../out", "/out", "a/b/../../../out"):
+        (tmp_path / "old.xml").write_text(XML.replace('id="one"', f'id="{id}"'), "utf-8")
+        result = fmpair("migrate", "../old.xml", "--force")
+        assert result.code == 0, result.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["inside", "old.xml"]
+    assert sorted(path.name for path in (tmp_path / "inside").iterdir()) == [
+        "a-b-..-..-..-out.yaml", "out.yaml",
+    ]  # fmt: skip

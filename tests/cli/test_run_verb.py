@@ -89,3 +89,38 @@ def test_an_interrupt_is_one_line_and_exit_code_130(fmpair, file, monkeypatch):
     done = fmpair("run", "tiny.yaml", "-q")
     assert done.code == 130
     assert done.err == "stopped: 0 of 2 cells are done; the same command resumes from there\n"
+
+
+OWN = """\
+from fmpair import Popularity
+
+class Model:
+    def __init__(self, size=1):
+        self.size = size
+
+    def fit(self, data):
+        return Popularity().fit(data)
+"""
+
+
+def test_code_beside_the_file_runs_only_where_it_is_allowed(fmpair, file):
+    (file.parent / "own_model_of_verbs.py").write_text(OWN)
+    own = "models.0={kind: 'own_model_of_verbs:Model', size: 3}"
+    for verb in ("run", "estimate"):
+        refused = fmpair(verb, "tiny.yaml", own)
+        assert refused.code == 1 and "--allow-code" in refused.err
+    assert not (file.parent / "runs").exists()
+    done = fmpair("run", "tiny.yaml", own, "--allow-code", "--workers", "2", "-q")
+    assert done.code == 0, done.err
+    assert "own_model_of_verbs:Model" in done.out
+
+
+def test_a_run_goes_on_only_with_the_same_permission(fmpair, file):
+    (file.parent / "own_model_again.py").write_text(OWN)
+    own = "models.0={kind: 'own_model_again:Model'}"
+    assert fmpair("run", "tiny.yaml", own, "--allow-code", "-q").code == 0
+    kept = (file.parent / "runs" / "tiny" / "experiment.json").read_text()
+    assert "own_model_again:Model" in kept and "allow_code" not in kept
+    again = fmpair("run", "tiny.yaml", own, "-q")
+    assert again.code == 1 and "allow_code=True" in again.err
+    assert fmpair("report", "runs/tiny").code == 0, "a report runs nothing"

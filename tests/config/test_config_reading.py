@@ -1,6 +1,8 @@
 import json
 import os
+import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -54,6 +56,9 @@ def mistakes(path, *overrides, check=config.read):
     with pytest.raises(ConfigError) as caught:
         check(path, overrides)
     return str(caught.value).splitlines()
+
+
+allowed = partial(config.read, allow_code=True)
 
 
 def test_a_short_file_gets_every_default(file, tmp_path):
@@ -323,17 +328,17 @@ def test_what_is_wrong_with_the_data_is_said(file, tmp_path, data, said):
 def test_foreign_models_are_checked_like_our_own(file):
     kind = f"{__name__}:Needy"
     text = f"{SMALL.splitlines()[0]}\nmodels:\n  - {{kind: '{kind}', size: 3}}\n"
-    assert mistakes(file(text)) == [
+    assert mistakes(file(text), check=allowed) == [
         "a.yaml:3: models.0.kind: needy is not installed: pip install needy"
     ]
-    assert mistakes(file(text), "models.0.size=0") == [
+    assert mistakes(file(text), "models.0.size=0", check=allowed) == [
         "command line: models.0.size: size must be 1 or more, not 0"
     ]
-    assert mistakes(file(text), "models.0={kind: '" + kind + "'}") == [
+    assert mistakes(file(text), "models.0={kind: '" + kind + "'}", check=allowed) == [
         "command line: models.0: size must be given"
     ]
     for wrong in ("json:dumps", "no.such:Thing"):
-        [found] = mistakes(file(text), f"models.0='{wrong}'")
+        [found] = mistakes(file(text), f"models.0='{wrong}'", check=allowed)
         assert found.startswith("command line: models.0.kind: ")
 
 
@@ -368,9 +373,8 @@ def test_a_class_beside_the_file_is_found_and_may_raise_anything(file):
         "    def fit(self, data):\n"
         "        pass\n"
     )
-    assert mistakes(path, "models.0={kind: 'own_model_beside:Model'}") == [
-        "command line: models.0: KeyError: 1"
-    ]
+    own = "models.0={kind: 'own_model_beside:Model'}"
+    assert mistakes(path, own, check=allowed) == ["command line: models.0: KeyError: 1"]
 
 
 FULL = """\
@@ -494,3 +498,98 @@ models: [{kind: fm-pair, user_fields: [age], item_fields: [hour], context: [hour
     assert check_columns(config.read(file(text))) == [
         "models.fm-pair.context: unknown context column 'hour'. Known: none"
     ]
+
+
+def test_a_grid_of_millions_of_models_is_refused_before_it_is_multiplied_out(file):
+    grid = "{grid: [" + ", ".join(str(n) for n in range(1, 41)) + "]}"
+    names = ("factors", "epochs", "candidates", "seed", "threads")
+    text = f"{SMALL.splitlines()[0]}\nmodels:\n  - kind: fm-pair\n"
+    text += "".join(f"    {name}: {grid}\n" for name in names)
+    assert mistakes(file(text)) == [
+        "a.yaml:3: models.0: grids make 102,400,000 models, and 1,000 are the most: leave options "
+        "to tuning with {search: [...]}"
+    ]
+
+
+def test_entries_that_make_too_many_models_together_are_refused(file):
+    grid = "{grid: [" + ", ".join(str(n) for n in range(1, 401)) + "]}"
+    entries = "".join(f"  - {{kind: item-knn, name: m{n}, k: {grid}}}\n" for n in range(3))
+    [found] = mistakes(file(f"{SMALL.splitlines()[0]}\nmodels:\n{entries}"))
+    assert (
+        found == "a.yaml:2: models: these are more than 1,000 models, the most an experiment "
+        "may have"
+    )
+
+
+def test_fits_without_end_are_refused(file):
+    seeds = list(range(15_000))
+    path = file(SMALL + "split: {kind: folds, count: 5}\n")
+    assert mistakes(path, f"seeds={seeds}") == [
+        "a.yaml:1: 2 models, 5 folds and 15,000 seeds make 150,000 fits, and 100,000 are the most: "
+        "ask for fewer of them"
+    ]
+    assert mistakes(path, "run.workers=100000", "tune.trials=1000000000") == [
+        "command line: tune.trials: must be at most 100,000, not 1,000,000,000",
+        "command line: run.workers: must be at most 256, not 100,000",
+    ]
+
+
+def test_generated_data_that_do_not_fit_are_refused(file):
+    [found] = mistakes(file("data: {generate: {users: 1000000000000}}\nmodels: [random]\n"))
+    assert found.startswith("a.yaml:1: data.generate: generated data needs")
+
+
+def test_thousands_of_mistakes_end_with_the_hundredth(file):
+    path = file(SMALL + "".join(f"section{n}: 1\n" for n in range(5000)))
+    found = mistakes(path)
+    assert len(found) == 101 and found[-1] == "100 mistakes: reading ends here"
+
+
+STRANGER = "raise SystemExit('this ran')\n"
+
+
+def test_a_file_does_not_run_code_that_lies_beside_it(file, tmp_path, monkeypatch):
+    file(STRANGER, "stranger_beside.py")
+    path = file(f"{SMALL.splitlines()[0]}\nmodels: ['stranger_beside:Model']\n")
+    before = list(sys.path)
+    [found] = mistakes(path)
+    assert found.startswith("a.yaml:2: models.0.kind: 'stranger_beside:Model' is code from outside")
+    assert "--allow-code" in found and "allow_code=True" in found
+    assert sys.path == before and "stranger_beside" not in sys.modules
+
+
+def test_a_trusted_name_is_not_looked_for_beside_the_file(file, monkeypatch):
+    file(STRANGER, "stranger_beside.py")
+    monkeypatch.setenv("FMPAIR_ALLOW_CODE", "stranger_beside")
+    [found] = mistakes(file(f"{SMALL.splitlines()[0]}\nmodels: ['stranger_beside:Model']\n"))
+    assert found.endswith("No module named 'stranger_beside'")
+
+
+def test_a_trusted_module_needs_no_further_word(file, monkeypatch):
+    monkeypatch.setenv("FMPAIR_ALLOW_CODE", __name__)
+    text = f"{SMALL.splitlines()[0]}\nmodels: [{{kind: '{__name__}:Needy', size: 0}}]\n"
+    assert mistakes(file(text)) == ["a.yaml:2: models.0.size: size must be 1 or more, not 0"]
+
+
+def test_validate_never_imports_code_from_outside(file, monkeypatch):
+    file(STRANGER, "stranger_beside.py")
+    monkeypatch.setenv("FMPAIR_ALLOW_CODE", "stranger_beside")
+    path = file(f"{SMALL.splitlines()[0]}\nmodels: [{{kind: 'stranger_beside:Model', a: 1}}]\n")
+    [model] = validate(path).models
+    assert (model.kind, model.options) == ("stranger_beside:Model", {"a": 1})
+    assert "stranger_beside" not in sys.modules
+
+
+def test_what_is_allowed_is_not_written_down(file):
+    experiment = allowed(file(SMALL))
+    assert experiment.allow_code and "allow_code" not in config.as_plain(experiment)
+    assert config.from_plain(config.as_plain(experiment)).allow_code is False
+    assert mistakes(file(SMALL + "allow_code: true\n"))[0].startswith(
+        "a.yaml:3: allow_code: unknown section"
+    )
+
+
+def test_a_path_longer_than_the_system_allows_is_a_mistake_at_its_line(file):
+    [found] = mistakes(file(f"models: [popularity]\ndata: {{path: {'x' * 300}.csv}}\n"))
+    assert found.startswith("a.yaml:2: data.path: cannot read /")
+    assert found.endswith(".csv: File name too long")

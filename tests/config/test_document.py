@@ -83,7 +83,7 @@ def test_json_has_lines_and_may_have_tabs(write):
     st.dictionaries(
         st.text("abc_", min_size=1),
         st.recursive(
-            st.none() | st.booleans() | st.integers() | st.text("xyz 1:#-no"),
+            st.none() | st.booleans() | st.integers(1 - 2**63, 2**63 - 1) | st.text("xyz 1:#-no"),
             lambda inner: st.lists(inner) | st.dictionaries(st.text("abc", min_size=1), inner),
             max_leaves=8,
         ),
@@ -200,3 +200,91 @@ def test_all_wrong_overrides_are_named_together(write):
         "command line: models.1.factors.y: 8 has no 'y' in it",
         "command line: a: '[' is no YAML value",
     ]
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi")
+)
+
+
+def deep(depth):
+    lists = "[" * depth + "]" * depth
+    return {"a.yaml": f"a: {lists}", "a.json": f'{{"a": {lists}}}', "a.toml": f"a = {lists}"}
+
+
+def test_aliases_that_stand_for_billions_of_values_are_refused(write):
+    assert len(BOMB) < 500
+    with pytest.raises(ConfigError, match=r"a\.yaml:\d: more than 20,000 values, those that al"):
+        read(write(BOMB, "a.yaml"))
+
+
+def test_aliases_are_fine_where_they_save_writing(write):
+    found = read(write("a: &a {x: 1}\nb: *a\nc: {<<: *a, y: 2}\n", "a.yaml"))
+    assert found.values == {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 1, "y": 2}}
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.json", "a.toml"])
+def test_what_is_nested_too_deep_is_refused(write, name):
+    read(write(deep(30)[name], name))
+    for depth in (60, 500, 5000, 50_000):
+        with pytest.raises(ConfigError, match=rf"{name}:1: this is nested more than 40 deep"):
+            read(write(deep(depth)[name], name))
+
+
+def test_block_lists_and_dotted_keys_are_depth_too(write):
+    with pytest.raises(ConfigError, match="nested more than 40 deep"):
+        read(write("- " * 100 + "x", "a.yaml"))
+    with pytest.raises(ConfigError, match="nested more than 40 deep"):
+        read(write(".".join(["a"] * 2000) + " = 1", "a.toml"))
+    with pytest.raises(ConfigError, match="nested more than 40 deep"):
+        read(write("a: 1", "a.yaml"), [".".join(["a"] * 2000) + "=1"])
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.json", "a.toml"])
+def test_a_file_as_long_as_a_book_is_no_experiment(write, name):
+    with pytest.raises(ConfigError, match=r"has 200,001 characters, and 200,000 are the most"):
+        read(write("#" * 200_001, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.yaml", "x: 1\n<<: 3", "a.yaml:2: << takes a mapping"),
+        ("a.yaml", "x: !!float y", "a.yaml:1: 'y' is no float"),
+        ("a.yaml", "x: !!timestamp y", 'a.yaml:1: failed to construct timestamp from "y"'),
+        ("a.yaml", "x: !!python/name:os.system", "a.yaml:1: could not determine a constructor"),
+        ("a.yaml", "x: !!binary eA==", "a.yaml:1: bytes is no kind of value"),
+        ("a.yaml", "a: 2\nx: 9223372036854775808", "a.yaml:2: a whole number must be at most"),
+        ("a.json", '{"x":\n 9223372036854775808}', "a.json:1: a whole number must be at most"),
+        ("a.toml", "y = 1\nx = 9223372036854775808", "a.toml:2: a whole number must be at most"),
+        ("a.json", "9" * 5000, "a.json:1: Exceeds the limit"),
+        ("a.json", '{"x": "a\\u0000b"}', r"a.json:1: 'a\x00b' holds a character that no file"),
+        ("a.json", '{"x": "\\ud800"}', r"a.json:1: '\ud800' holds a character that no file"),
+        ("a.toml", "x = 2024-13-45", "a.toml:1: "),
+    ],
+)
+def test_a_value_that_nothing_can_hold_is_refused_with_its_line(write, name, text, said):
+    with pytest.raises(ConfigError) as caught:
+        read(write(text, name))
+    assert str(caught.value).startswith(said)
+
+
+def test_a_file_that_is_not_utf8_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.yaml").write_bytes("name: Zoë".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"a\.yaml: byte 8 is not UTF-8: save the file as UTF-8"):
+        read("a.yaml")
+
+
+def test_keys_after_any_number_of_blanks_are_found(write):
+    found = read(write(" " * 100_000 + "x = 1\n", "a.toml"))
+    assert found.values == {"x": 1} and found.line(("x",)) == 1
+
+
+def test_a_chain_of_bases_has_an_end(write):
+    for number in range(30):
+        write(f"extends: b{number + 1}.yaml\n", f"b{number}.yaml")
+    write("name: last\n", "b30.yaml")
+    with pytest.raises(ConfigError, match="more than 20 files extend each other"):
+        read("b0.yaml")
+    assert read("b15.yaml").values == {"name": "last"}

@@ -1,3 +1,4 @@
+import gzip
 import os
 
 import pytest
@@ -5,6 +6,7 @@ import pytest
 from fmpair.config.experiment import Source, Step
 from fmpair.config.header import header_of
 from fmpair.data import catalog
+from fmpair.errors import DataError
 from fmpair.experiment.prepare import prepare
 
 WORLD = Source(generate={"users": 20, "items": 10, "events": 200})
@@ -36,3 +38,9 @@ def test_the_header_tells_the_columns_that_the_filters_leave(filters):
 def test_the_header_of_a_public_set_has_the_columns_of_its_events(name):
     header = header_of(Source(set=name))
     assert (header.context, header.users, header.items) == columns(catalog.load(name))
+
+
+def test_packed_events_that_are_damaged_are_named(tmp_path):
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"user,item\na,b\n" * 99)[:40])
+    with pytest.raises(DataError, match=r"cannot read .*a\.csv\.gz: Compressed file ended"):
+        header_of(Source(path=str(tmp_path / "a.csv.gz")))

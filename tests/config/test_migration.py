@@ -1,13 +1,21 @@
 """A WrapRec configuration becomes an experiment file that runs."""
 
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from xml.sax.saxutils import quoteattr
+
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fmpair.config.migration import migrate
 from fmpair.config.read import read
+from fmpair.config.syntax import parse_yaml
 from fmpair.config.wraprec_names import model_of
-from fmpair.errors import DataError, UnknownError
+from fmpair.errors import DataError, FmpairError, UnknownError
 from fmpair.experiment.run import run
 from fmpair.models import catalog
 
@@ -182,3 +190,119 @@ def test_a_file_that_is_not_wraprec_s_is_refused(tmp_path):
     (tmp_path / "other.xml").write_text("<project/>", "utf-8")
     with pytest.raises(DataError, match="begins with <project>"):
         migrate(tmp_path / "other.xml")
+
+
+SMALL = """<wraprec>
+  <parameters>PARAMETERS</parameters>
+  <models><model id="mp" class="MostPopular"/><model id="fm" class="BPRFM">
+    <parameters ml-class="BPRFM" NumFactors="FACTORS" Odd="ODD"/></model></models>
+  <dataReaders><reader id="all" path="PATH" dataType="posFeedback" header="a,b"/></dataReaders>
+  <dataContainer id="all" dataReaders="all"/>
+  <split id="half" type="dynamic" dataContainer="all" trainRatios="SHARES"/>
+  <evalContext id="e"><evaluator class="RankingEvaluators" cutOffs="5"/></evalContext>
+  <experiments resultsFolder="RESULTS">
+    <experiment id="ID" models="mp,fm" splits="SPLITS" evalContext="e"/></experiments>
+</wraprec>"""
+USUAL = {"PARAMETERS": "", "FACTORS": "4", "ODD": "1", "PATH": "c.csv", "SHARES": "0.5",
+         "RESULTS": "results", "ID": "one", "SPLITS": "half"}  # fmt: skip
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Writes a configuration with some attributes as they are given."""
+
+    def write(head="", **changed):
+        text = SMALL
+        for name, usual in USUAL.items():
+            text = text.replace(name, changed.get(name, usual))
+        (tmp_path / "small.xml").write_text(head + text, "utf-8")
+        return tmp_path / "small.xml"
+
+    return write
+
+
+@pytest.mark.parametrize("id", ["../../evil", "/etc/x", "..", "a/b", "C:\\x", "CON", "&#10;"])
+def test_no_id_leads_out_of_the_folder(small, tmp_path, id):
+    [one] = migrate(small(ID=id), folder=tmp_path)
+    assert (tmp_path / f"{one.name}.yaml").resolve().parent == tmp_path.resolve()
+    assert one.values["name"] == one.name
+    assert ".." not in Path(one.values["output"]["folder"]).parts
+
+
+@pytest.mark.parametrize("folder", ["/tmp/x", "../x", "a/../../x", "~/x", "C:x"])
+def test_results_stay_below_the_folder_of_the_run(small, folder):
+    [one] = migrate(small(RESULTS=folder))
+    assert "output" not in one.values
+    assert f"resultsFolder={folder} is left out: results go to runs/NAME" in one.notes
+
+
+def test_experiments_of_names_that_fall_together_keep_a_file_each(small):
+    found = migrate(small(SHARES="0.5,0.50, 0.5 "))
+    assert [one.name for one in found] == ["one-0.5", "one-0.50", "one-0.5-2"]
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=30))
+def test_whatever_an_attribute_says_the_file_is_read_back_as_it_was_meant(text):
+    hostile = text.replace("{", "(").replace("}", ")")  # no parameters here
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.xml"
+        quoted = quoteattr(f"a: b #x\nmodels: [evil]\n{hostile}")[1:-1]
+        content = SMALL
+        for name, usual in {**USUAL, "PATH": quoted, "ODD": quoted, "ID": quoted}.items():
+            content = content.replace(name, usual)
+        path.write_text(content, "utf-8")
+        try:
+            [one] = migrate(path, folder=folder)
+        except FmpairError as error:
+            assert "\n" not in str(error)
+            return
+    assert parse_yaml(one.text(), "a.yaml").values == one.values
+    assert [model["kind"] for model in one.values["models"]] == ["popularity", "fm-pair"]
+
+
+def test_a_line_break_in_a_note_does_not_end_the_comment(small):
+    [one] = migrate(small(ODD="1&#10;models: [evil]&#10;"))
+    assert "# " in one.text() and "\nmodels: [evil]" not in one.text()
+    assert parse_yaml(one.text(), "a.yaml").values == one.values
+
+
+def test_a_document_type_is_refused_before_its_entities_grow(small):
+    laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
+    head = f'<!DOCTYPE wraprec [<!ENTITY l0 "ha">{laughs}]>'
+    with pytest.raises(DataError, match="has a document type, which no configuration needs"):
+        migrate(small(head, ODD="&l9;"))
+
+
+def test_parameters_that_double_each_other_are_refused(small):
+    names = "abcdefghijklmnopqrs"
+    chain = [f'<param name="{a}" value="{{{b}}}{{{b}}}"/>' for a, b in pairwise(names)]
+    chain.append(f'<param name="{names[-1]}" value="0123456789"/>')
+    with pytest.raises(DataError, match=r"more than 10,000 characters with all parameters put in"):
+        migrate(small(PARAMETERS="".join(chain), ODD="{a}"))
+
+
+def test_parameters_in_parameters_end_somewhere(small):
+    chain = "".join(f'<param name="p{n}" value="{{p{n + 1}}}"/>' for n in range(50))
+    with pytest.raises(DataError, match=r"in a circle, or more than 20 deep"):
+        migrate(small(PARAMETERS=chain + '<param name="p50" value="1"/>', ODD="{p0}"))
+
+
+def test_splits_and_shares_are_not_multiplied_out_without_end(small):
+    with pytest.raises(DataError, match="more than 100 experiments of splits and shares"):
+        migrate(small(SPLITS="half," * 2000, SHARES="0.5," * 2000))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ({"SHARES": "half"}, "trainRatios must be shares between 0 and 1, not 'half'"),
+        ({"SHARES": "nan"}, "trainRatios must be shares between 0 and 1, not 'nan'"),
+        ({"SPLITS": "none"}, "unknown split 'none'. Known: half"),
+        ({"FACTORS": "x" * 20_000}, "has more than 10,000 characters"),
+        ({"PARAMETERS": "<x/>" * 60_000}, "has more than 200,000 bytes"),
+    ],
+)
+def test_an_attribute_that_says_nothing_of_use_is_named(small, attributes, said):
+    with pytest.raises(FmpairError) as caught:
+        migrate(small(**attributes))
+    assert said in str(caught.value)

@@ -129,3 +129,15 @@ def test_ratings_that_some_events_lack_are_left_out_and_named():
     text = starter("gaps.csv")
     assert "# left out rating: missing in 1 of 4 events; drop those to use it" in text
     assert "ignore: [rating]" in text and "above_mean" not in text
+
+
+@pytest.mark.parametrize(
+    "name", ["a\nmodels: [evil]\nb", "x\u2028y", "\x7f\x85", "*a: &b {#", "😀\x1b[2J"]
+)
+def test_a_column_of_any_name_stays_a_name(tmp_path, name):
+    events = pl.DataFrame({"user": list("aabbcc"), "item": list("xyxyxz"), name: list("ababba")})
+    events.write_parquet(tmp_path / "e.parquet")
+    (tmp_path / "a.yaml").write_text(starter(tmp_path / "e.parquet", beside=tmp_path), "utf-8")
+    experiment = config.read(tmp_path / "a.yaml")
+    assert list(experiment.data.options["context"]) == [name]
+    assert [model.kind for model in experiment.models] == ["popularity", "fm-pair", "fm-pair"]

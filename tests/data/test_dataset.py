@@ -222,3 +222,21 @@ frame = pd.DataFrame({"user": ["a", "b", "a"], "item": [1, 2, 3], "when": ["x", 
 assert Dataset.from_frame(frame).frame().rows() == [("a", 1, "x"), ("b", 2, None), ("a", 3, "y")]
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_more_context_than_any_situation_has_is_refused():
+    wide = {f"c{n}": ["x", "y"] for n in range(1001)}
+    with pytest.raises(DataError, match=r"1,001 columns would be context, and 1,000 are the most"):
+        Dataset.from_frame({"user": [1, 2], "item": [1, 2], **wide})
+    assert len(Dataset.from_frame({"user": [1, 2], "item": [1, 2], **wide}, context=["c0"])) == 2
+
+
+def test_columns_of_the_item_join_a_table_of_ids_of_another_type():
+    events = pl.DataFrame({"user": [1, 2], "item": [1, 2], "cost": [5, 6]})
+    table = pl.DataFrame({"item": ["2", "3"], "topic": ["fun", "work"]})
+    data = Dataset.from_frame(events, items=table, item_columns=["cost"])
+    assert data.items.ids.to_list() == [1, 2, 3]
+    assert data.item_table.rows() == [(5, None), (6, "fun"), (None, "work")]
+    wrong = table.with_columns(item=pl.Series([[1], [2]]))
+    with pytest.raises(DataError, match=r"'item' of the item table holds List\(Int64\)"):
+        Dataset.from_frame(events, items=wrong, item_columns=["cost"])

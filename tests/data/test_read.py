@@ -242,3 +242,67 @@ def test_contents_tell_what_was_found(tmp_path):
     contents = read_contents(saved(tmp_path, "a.csv", "user,item\n1,2\n"), context=[])
     assert contents.events.rows() == [(1, 2)]
     assert contents.roles == {"context": []}
+
+
+def test_a_group_number_of_a_trillion_is_a_name_and_no_size(tmp_path):
+    path = saved(tmp_path, "a.libfm", "1 0:1 1:1 2:1\n1 0:1 1:1\n")
+    saved(tmp_path, "a.libfm.groups", "0\n1\n1000000000000\n")
+    assert read_frame(path).columns == ["user", "item", "group_1000000000000"]
+
+
+@pytest.mark.parametrize("number", ["-1", "9223372036854775808", "1.5"])
+def test_what_is_no_group_number_is_named_with_its_line(tmp_path, number):
+    path = saved(tmp_path, "a.libfm", "1 0:1 1:1\n")
+    saved(tmp_path, "a.libfm.groups", f"0\n{number}\n")
+    with pytest.raises(DataError, match=rf"one group number per line, .*: line 2 holds '{number}'"):
+        read(path)
+
+
+def test_groups_that_most_rows_lack_make_no_table(tmp_path):
+    count = 4000
+    rows = "".join(f"1 0:1 1:1 {2 + n % count}:1\n" for n in range(100_000))
+    path = saved(tmp_path, "a.libfm", rows)
+    saved(tmp_path, "a.libfm.groups", "0\n1\n" + "".join(f"{2 + n}\n" for n in range(count)))
+    with pytest.raises(DataError, match=r"100,000 rows and 4,002 columns, more than 200 times"):
+        read(path)
+
+
+def test_movielens_with_text_for_a_genre_is_refused(tmp_path):
+    saved(tmp_path, "u.data", "1\t1\t5\t9\n")
+    saved(tmp_path, "u.user", "1|24|M|writer|85711\n")
+    flags = "|".join("0" for _ in range(18))
+    saved(tmp_path, "u.item", f"1|A (1999)|01-Jan-1999||x|{flags}|yes\n")
+    with pytest.raises(DataError, match=r"column 'Western' of u\.item must hold whole numbers"):
+        read(tmp_path)
+
+
+def test_movielens_titles_of_digits_are_titles(tmp_path):
+    saved(tmp_path, "ratings.dat", "1::1::5::9\n1::2::5::9\n")
+    saved(tmp_path, "users.dat", "1::M::25::4::00123\n")
+    saved(tmp_path, "movies.dat", "1::1984::1\n2::300::2\n")
+    table = read(tmp_path, titles=True).item_table
+    assert table["title"].to_list() == ["1984", "300"]
+    assert table["genres"].to_list() == [["1"], ["2"]]
+
+
+def test_negatives_that_are_no_items_are_named_with_their_line(tmp_path):
+    path = saved(tmp_path, "a.negative", "(0,25)\t1\t2\n(1,3)\tx\n")
+    with pytest.raises(DataError, match=r"line 2 of .* has negatives that are no items"):
+        read_negatives(path)
+
+
+def test_two_atomic_columns_of_one_name_are_refused(tmp_path):
+    path = saved(tmp_path, "a.inter", "user_id:token\tuser_id:float\n1\t2\n")
+    with pytest.raises(DataError, match=r"two columns of .* have one name: 'user_id'"):
+        read(path)
+
+
+def test_a_first_row_without_numbers_is_no_cfm(tmp_path):
+    path = saved(tmp_path, "a.cfm", ",3-4\n1-2,3-4\n")
+    with pytest.raises(DataError, match=r"the first row of .* must be 'user-\.\.\.,item-\.\.\.'"):
+        read(path, "cfm")
+
+
+def test_a_name_too_long_for_the_system_is_one_line(tmp_path):
+    with pytest.raises(DataError, match=r"cannot read .*: File name too long"):
+        read(tmp_path / ("x" * 5000))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fmpair import capacity
 from fmpair.data import Dataset, synthetic
 from fmpair.data import split as splits
 from fmpair.data.split import (
@@ -279,3 +280,9 @@ def test_every_split_has_the_name_of_its_function():
 def test_what_cannot_be_split_is_said(attempt, words):
     with pytest.raises((DataError, OptionError, UnknownError), match=words):
         attempt()
+
+
+def test_more_folds_than_the_memory_holds_are_refused(monkeypatch):
+    monkeypatch.setattr(capacity, "memory", lambda: 1000)
+    with pytest.raises(OptionError, match=r"splitting needs .* GB for 5 folds, .*: lower count"):
+        splits.folds(WORLD, count=5)

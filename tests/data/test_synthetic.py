@@ -205,3 +205,9 @@ def test_the_oracle_refuses_what_it_does_not_know(tiny):
         tiny.scores(np.array([-1]))
     with pytest.raises(DataError, match="1 users but 2 rows of context"):
         tiny.scores(user, pl.DataFrame({"place": ["home", "work"]}))
+
+
+@pytest.mark.parametrize("what", ["users", "items", "events"])
+def test_a_world_larger_than_the_memory_is_refused_before_it_is_made(what):
+    with pytest.raises(OptionError, match=rf"GB for .*1,000,000,000,000 {what}.*: ask for fewer"):
+        make(**{what: 10**12})

@@ -36,3 +36,8 @@ def test_items_do_not_depend_on_users():
 def test_a_size_below_one_is_refused(sizes):
     with pytest.raises(OptionError, match="is 0: it must be at least 1"):
         zipf_events(*sizes)
+
+
+def test_more_events_than_the_memory_holds_are_refused():
+    with pytest.raises(OptionError, match=r"generated data needs .* GB"):
+        zipf_events(10, 10, 10**13)

@@ -147,3 +147,20 @@ def test_a_users_lists_in_several_contexts_are_compared_each_by_itself():
     one = pl.DataFrame({"user": [1, 1], "time": ["day", None], "item": ["a", "b"], "score": 1})
     two = one.with_columns(item=pl.Series(["a", "c"]))
     assert overlap(one, two, (1,), context=["time"])["jaccard"].item() == 1 / 2
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [("a,,1\n", "item"), ("a,x,\nb,x,2\n", "score"), ("a,x,nan\nb,x,2.5\n", "score")],
+)
+def test_lists_with_gaps_are_refused(tmp_path, text, column):
+    (tmp_path / "a.csv").write_text(f"user,item,score\n{text}")
+    with pytest.raises(DataError, match=rf"has 1 rows without a value in '{column}'"):
+        read_lists(tmp_path / "a.csv")
+
+
+def test_a_run_whose_score_is_no_number_is_refused(tmp_path):
+    for score in ("x", "nan"):
+        (tmp_path / "a.trec").write_text(f"u Q0 i 1 {score} tag\n")
+        with pytest.raises(DataError, match=rf"a score of .* is not a number: '{score}'"):
+            read_lists(tmp_path / "a.trec")

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,10 @@ from tiny_run import (
 
 from fmpair import FMPair, Popularity, load
 from fmpair.config.experiment import Output, Running, Step
+from fmpair.config.plain import from_plain
+from fmpair.errors import OptionError
 from fmpair.evaluation import Protocol, evaluate
+from fmpair.experiment.estimate import estimate
 from fmpair.experiment.prepare import prepare
 from fmpair.experiment.run import Stopped, run
 
@@ -225,3 +229,13 @@ def test_where_every_model_fails_there_is_no_winner(tmp_path):
 def test_a_model_that_cannot_stop_early_says_so(tmp_path):
     asked = experiment(tmp_path, replace(POPULARITY, stop=3))
     assert run(asked).cells["error"][0] == "popularity cannot stop early: leave stop out"
+
+
+def test_code_from_outside_is_not_run_for_an_experiment_out_of_a_folder(tmp_path):
+    mine = experiment(tmp_path / "a", model(Threads))
+    assert len(run(mine).values)
+    kept = from_plain(json.loads((tmp_path / "a" / "experiment.json").read_text()))
+    for carry_out in (run, estimate):
+        with pytest.raises(OptionError, match=r"code from outside fmpair.*allow_code=True"):
+            carry_out(kept)
+    assert len(run(replace(kept, allow_code=True)).values)

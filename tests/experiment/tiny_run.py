@@ -83,6 +83,7 @@ def experiment(folder, *models, **changes):
         tune=Tuning(trials=2),
         run=Running(threads=1),
         output=Output(str(folder), refit=False),
+        allow_code=True,  # the recipes of this file
     )
     return replace(usual, **changes)
 

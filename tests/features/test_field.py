@@ -102,3 +102,8 @@ def test_a_field_may_be_a_kind_a_mapping_or_a_field():
 def test_anything_else_is_no_field(options):
     with pytest.raises(OptionError, match="a field is a kind's name or a mapping of options"):
         field_from(options)
+
+
+def test_a_billion_bins_are_refused():
+    with pytest.raises(OptionError, match=r"bins must be at most 10,000, not 1,000,000,000"):
+        Field(kind="binned", bins=10**9)

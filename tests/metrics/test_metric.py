@@ -37,3 +37,8 @@ def test_ranks_have_their_worth():
     assert Metric.parse("precision@10").values(rank).tolist() == [0.1, 0.1, 0]
     assert Metric.parse("mrr@10").values(rank).tolist() == [1, 1 / 3, 0]
     assert Metric.parse("ndcg@10").values(rank).tolist() == [1, 0.5, 0]
+
+
+def test_a_cut_off_of_many_digits_is_refused():
+    with pytest.raises(OptionError, match="at most 7 digits, as in ndcg@10"):
+        Metric.parse("ndcg@" + "9" * 5000)

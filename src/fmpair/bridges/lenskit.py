@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from inspect import isclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -69,8 +70,10 @@ class LensKit(Recipe):
 def _class(model: str) -> Any:
     module, _, name = model.partition(":")
     found = REQUIREMENT.load(module)
-    if not hasattr(found, name):
-        raise UnknownError(unknown(f"scorer of lenskit.{module}", name, dir(found)))
+    # A module holds more than scorers, such as what it imports: a file must not call any of it.
+    scorers = [key for key, one in vars(found).items() if isclass(one) and hasattr(one, "train")]
+    if name not in scorers:
+        raise UnknownError(unknown(f"scorer of lenskit.{module}", name, scorers))
     return getattr(found, name)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import polars as pl
 
-from fmpair.checks import check_memory
+from fmpair.capacity import check_memory, memory
 from fmpair.data import Dataset
 
 SHARE = 0.5  # of the machine's memory that one table may take
@@ -44,11 +43,3 @@ def empty_table(what: str, data: Dataset) -> np.ndarray:
     remedy = "filter the events to a denser core first"
     check_memory(what, size, 4 * shape[0] * shape[1], most_gb, remedy)
     return np.full(shape, np.nan, np.float32)
-
-
-def memory() -> int:
-    """Bytes of memory this machine has; 8 GB where it does not say."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return 8 << 30

@@ -43,9 +43,14 @@ def init(
 
 def validate(file: ExperimentFile, overrides: Overrides = None) -> None:
     """Report all mistakes of an experiment file, or what it would run."""
+    from fmpair.config.code import is_foreign
     from fmpair.config.columns import validate as validated
 
-    typer.echo("\n".join(_summary(validated(file, overrides or ()))))
+    experiment = validated(file, overrides or ())
+    for kind in dict.fromkeys(model.kind for model in experiment.models if is_foreign(model.kind)):
+        note(f"the options of {kind!r} cannot be checked: that would run its code, which takes "
+             "run --allow-code")  # fmt: skip
+    typer.echo("\n".join(_summary(experiment)))
 
 
 def schema(

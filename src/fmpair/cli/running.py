@@ -28,7 +28,13 @@ Overrides = Annotated[
     ),
 ]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Processes in parallel, in place of the file's number.")
+    int | None,
+    typer.Option(min=1, max=256, help="Processes in parallel, in place of the file's number."),
+]
+
+AllowCode = Annotated[
+    bool,
+    typer.Option("--allow-code", help="Run models that the file names as package.module:Class."),
 ]
 
 
@@ -40,9 +46,10 @@ def run(
     ] = None,
     workers: Workers = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    allow_code: AllowCode = False,
 ) -> None:
     """Run an experiment; the same command resumes an interrupted run."""
-    experiment = _experiment(file, overrides, folder, workers)
+    experiment = _experiment(file, overrides, folder, workers, allow_code)
     results = carried_out(experiment, progress=not quiet)
     show(comparison(results))
     conclude(results, quiet)
@@ -89,11 +96,16 @@ def _note_failures(results: Results) -> int:
     return len(failed)
 
 
-def estimate(file: File, overrides: Overrides = None, workers: Workers = None) -> None:
+def estimate(
+    file: File,
+    overrides: Overrides = None,
+    workers: Workers = None,
+    allow_code: AllowCode = False,
+) -> None:
     """How long an experiment will take, and how much memory."""
     from fmpair.experiment.estimate import estimate as estimated
 
-    experiment = _experiment(file, overrides, None, workers)
+    experiment = _experiment(file, overrides, None, workers, allow_code)
     with busy("trying each model briefly"):
         found = estimated(experiment)
     show(_estimates(found.models), str(found))
@@ -114,12 +126,16 @@ def _estimates(models: pl.DataFrame) -> Any:
 
 
 def _experiment(
-    file: str, overrides: list[str] | None, folder: Path | None, workers: int | None
+    file: str,
+    overrides: list[str] | None,
+    folder: Path | None,
+    workers: int | None,
+    allow_code: bool,
 ) -> Experiment:
     """The file's experiment, with what the flags say in place of its own."""
     from fmpair.config.read import read
 
-    experiment = read(file, overrides or [])
+    experiment = read(file, overrides or [], allow_code)
     if folder is not None:
         output = replace(experiment.output, folder=str(folder.absolute()))
         experiment = replace(experiment, output=output)

@@ -6,8 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fmpair.config.candidate import Models, add
+from fmpair.config.candidate import TOO_MANY, Models, add
 from fmpair.config.experiment import Ablation, Candidate, Source, Step
+from fmpair.config.grid import MOST_MODELS
 from fmpair.config.header import Header, header_of
 from fmpair.config.node import Node, one_line
 from fmpair.errors import FmpairError
@@ -40,6 +41,9 @@ def multiplied_out(
                 entry.at("ablation").wrong(NO_FIELD)
             ablations.append(_names(candidate, fields))
             family = _family(candidate, ablations[-1], fields)
+        if len(found) + len(family) > MOST_MODELS:
+            entry.wrong(TOO_MANY)
+            break
         for one in family:
             add(found, one, entry)
     return found, tuple(ablations)

@@ -7,8 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from fmpair.checks import whole
+from fmpair.config.code import Code, is_foreign, is_trusted, refusal
 from fmpair.config.experiment import Candidate, Range
-from fmpair.config.grid import Variant, ends, placed, search_range, searches, variants, without
+from fmpair.config.grid import (
+    MOST_MODELS,
+    Variant,
+    ends,
+    placed,
+    search_range,
+    searches,
+    variants,
+    without,
+)
 from fmpair.config.hint import fits, words
 from fmpair.config.node import Node, line_of, one_line, shown
 from fmpair.config.option_schema import Options, about_models, options_of
@@ -21,10 +31,14 @@ from fmpair.renamed import unknown_option
 from fmpair.training.recipe import can_stop_early
 
 Models = dict[str, tuple[Candidate, Node]]  # by label, with the entry it comes from
+TOO_MANY = f"these are more than {MOST_MODELS:,} models, the most an experiment may have"
 
 
-def read_models(place: Node) -> Models:
-    """Every candidate; those with an ablation are still to be expanded."""
+def read_models(place: Node, code: Code = "refused") -> Models:
+    """Every candidate; those with an ablation are still to be expanded.
+
+    code: what is done about models that are code from outside fmpair.
+    """
     found: Models = {}
     entries = place.items()
     if place.value == []:
@@ -34,7 +48,10 @@ def read_models(place: Node) -> Models:
         if not entry.is_a(dict):
             continue
         for variant in variants(entry):
-            candidate = _candidate(entry.holding(variant.values), variant)
+            candidate = _candidate(entry.holding(variant.values), variant, code)
+            if len(found) >= MOST_MODELS:
+                place.wrong(TOO_MANY)
+                return found
             if candidate is not None:
                 add(found, candidate, entry)
     return found
@@ -48,10 +65,10 @@ def add(models: Models, candidate: Candidate, entry: Node) -> None:
         models[candidate.name] = candidate, entry
 
 
-def _candidate(place: Node, variant: Variant) -> Candidate | None:
+def _candidate(place: Node, variant: Variant, code: Code) -> Candidate | None:
     """None where the entry does not say which kind of model it is."""
     about = about_models()
-    recipe = _recipe(place.at("kind")) if isinstance(place.value.get("kind"), str) else None
+    recipe = _recipe(place.at("kind"), code) if isinstance(place.value.get("kind"), str) else None
     known = Options({}, open=True) if recipe is None else options_of(recipe)
     every = Options({**known.known, **about.known}, open=known.open)
     search = _searches(place, every)
@@ -72,11 +89,18 @@ def _candidate(place: Node, variant: Variant) -> Candidate | None:
     return Candidate(**own, options=without(given, search), search=search)
 
 
-def _recipe(place: Node) -> Any:
+def _recipe(place: Node, code: Code) -> Any:
     """The class of a kind, None where it cannot be had; one of your own may lie beside the file."""
-    beside = str(place.mistakes.document.path.parent.absolute())
-    if ":" in place.value and beside not in sys.path:
-        sys.path.append(beside)  # last, so that no file there hides a library
+    if is_foreign(place.value):
+        if code == "unseen":
+            return None
+        if code == "allowed":
+            beside = str(place.mistakes.document.path.parent.absolute())
+            if beside not in sys.path:
+                sys.path.append(beside)  # last, so that no file there hides a library
+        elif not is_trusted(place.value):
+            place.wrong(refusal(place.value))
+            return None
     try:
         recipe = catalog.find(place.value)
     except FmpairError as error:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from fmpair.config.document import refused
 from fmpair.config.experiment import Candidate, Experiment, Source
 from fmpair.config.header import Header, header_of
 from fmpair.config.read import Reading, reading
 from fmpair.config.syntax import KeyPath
+from fmpair.data.border import parsing
 from fmpair.data.dataset import STANDARD
 from fmpair.errors import FmpairError, unknown
 from fmpair.evaluation.views import CONTEXT
@@ -33,11 +35,15 @@ Mistake = tuple[KeyPath, str]
 
 
 def validate(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
-    """The experiment of a file whose columns are there too; ConfigError lists all mistakes."""
-    found = reading(path, overrides)
-    for key, text in _mistakes(found.experiment):
-        found.top.mistakes.add(_in_file(found, key), text)
-    found.top.mistakes.check()
+    """The experiment of a file whose columns are there too; ConfigError lists all mistakes.
+
+    No code from outside fmpair is imported, so the options of models that are such stay unchecked.
+    """
+    found = reading(path, overrides, "unseen")
+    with parsing(f"{path} as an experiment file", refused):
+        for key, text in _mistakes(found.experiment):
+            found.top.mistakes.add(_in_file(found, key), text)
+        found.top.mistakes.check()
     return found.experiment
 
 

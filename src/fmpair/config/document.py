@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmpair.config.syntax import SYNTAXES, KeyPath, parse_yaml
-from fmpair.data.source import read_text
+from fmpair.config.syntax import MOST_DEPTH, SYNTAXES, TOO_DEEP, KeyPath, parse_yaml
+from fmpair.data.border import parsing
+from fmpair.data.source import read_bytes
 from fmpair.errors import ConfigError, DataError, listing
 
 COMMAND_LINE = "command line"
+MOST_BASES = 20  # files that a file may extend, one through the other
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ def read(path: str | Path, overrides: Sequence[str] = ()) -> Document:
 
     An override's key is a dotted path, `models.0.factors=8`; its value is YAML.
     """
-    document = _with_bases(Path(path), ())
+    with parsing(f"{path} as an experiment file", refused):
+        document = _with_bases(Path(path), ())
     mistakes: list[str] = []
     for text in overrides:
         try:
@@ -68,11 +71,27 @@ def read(path: str | Path, overrides: Sequence[str] = ()) -> Document:
     return document
 
 
+def refused(line: str) -> ConfigError:
+    """What is wrong as the only mistake there is."""
+    return ConfigError([line])
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path).decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise refused(
+            f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8 text"
+        ) from None
+
+
 def _with_bases(path: Path, above: tuple[Path, ...]) -> Document:
     """above: the files that led here, to refuse a circle."""
     if path.suffix.lower() not in SYNTAXES:
         raise DataError(f"{path} is no experiment file: its name must end in {listing(SYNTAXES)}")
-    parsed = SYNTAXES[path.suffix.lower()](read_text(path), str(path))
+    if len(above) > MOST_BASES:
+        raise ConfigError([f"{path}: more than {MOST_BASES} files extend each other"])
+    parsed = SYNTAXES[path.suffix.lower()](_text(path), str(path))
     origins = {
         tuple(str(key) for key in keys): Origin(path, line) for keys, line in parsed.lines.items()
     }
@@ -99,18 +118,23 @@ def _merged(base: Document, own: Document) -> Document:
 
     So does a mapping of another kind, whose options are others.
     """
-    origins = dict(base.origins)
+    replaced: set[tuple[str, ...]] = set()
 
     def over(low: Any, high: Any, path: tuple[str, ...]) -> Any:
         both = isinstance(low, dict) and isinstance(high, dict)
         if both and high.get("kind", low.get("kind")) == low.get("kind"):
             joint = {key: over(low.get(key), one, (*path, key)) for key, one in high.items()}
             return {**low, **joint}
-        _forget(origins, path)
+        replaced.add(path)
         return high
 
     kept = {key: value for key, value in own.values.items() if key != "extends"}
     values = over(base.values, kept, ())
+    origins = {
+        keys: origin
+        for keys, origin in base.origins.items()
+        if not any(keys[:length] in replaced for length in range(len(keys) + 1))
+    }
     return Document(own.path, values, {**origins, **own.origins})
 
 
@@ -119,6 +143,8 @@ def _overridden(document: Document, text: str) -> Document:
     if not (dotted and sign):
         raise ConfigError([f"{COMMAND_LINE}: an override is key=value, not {text!r}"])
     path = tuple(dotted.split("."))
+    if len(path) > MOST_DEPTH:
+        raise ConfigError([f"{COMMAND_LINE}: {dotted[:60]} ...: {TOO_DEEP}"])
     try:
         parsed = parse_yaml(value, COMMAND_LINE)
     except ConfigError as error:
@@ -135,7 +161,7 @@ def _put(container: Any, path: tuple[str, ...], value: Any, dotted: str) -> Any:
         return value
     key, rest = path[0], path[1:]
     if isinstance(container, list):
-        if not key.isdecimal() or int(key) >= len(container):
+        if key not in map(str, range(len(container))):
             wanted = f"a number from 0 to {len(container) - 1} must stand in place of '{key}'"
             raise ConfigError([f"{COMMAND_LINE}: {dotted}: {wanted}"])
         changed = list(container)

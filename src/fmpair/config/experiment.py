@@ -140,6 +140,7 @@ class Experiment:
     """A comparison of models: on which data, with which split, protocols and seeds.
 
     ablations: which of the models are one and the same with and without its fields.
+    allow_code: whether models that are code from outside fmpair may run. No file can say so.
     """
 
     name: str
@@ -156,3 +157,4 @@ class Experiment:
     run: Running = Running()
     output: Output = Output()
     ablations: tuple[Ablation, ...] = ()
+    allow_code: bool = False

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 from fmpair.config.experiment import Range
@@ -14,6 +15,7 @@ from fmpair.config.option_schema import options_of
 from fmpair.config.syntax import KeyPath
 
 GRID, SEARCH = "grid", "search"
+MOST_MODELS = 1_000  # of an experiment
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,11 @@ class Variant:
 def variants(place: Node) -> list[Variant]:
     """Every combination of the grids in a mapping, the last grid's values taking turns first."""
     grids = _grids(place)
+    count = prod(len(values) for values in grids.values())
+    if count > MOST_MODELS:
+        place.wrong(f"grids make {count:,} models, and {MOST_MODELS:,} are the most: leave options "
+                    "to tuning with {search: [...]}")  # fmt: skip
+        return []
     return [
         Variant(
             _replaced(place.value, dict(zip(grids, combination)), ()),

@@ -14,8 +14,10 @@ import polars as pl
 from fmpair.config.experiment import Source, Step
 from fmpair.config.option_schema import options_of
 from fmpair.data import catalog, synthetic
+from fmpair.data.border import parsing
 from fmpair.data.dataset import STANDARD
 from fmpair.data.delimited import read_columns, with_names
+from fmpair.data.parquet import parquet_columns
 from fmpair.data.read import FORMATS, guess_format, read_contents, read_delimited, read_table
 from fmpair.data.roles import find_column, find_roles
 from fmpair.data.source import Contents, find_file, read_text
@@ -77,11 +79,16 @@ def _filtered(header: Header, step: Step) -> Header:
 
 def _contents(path: str, options: dict[str, Any]) -> Contents:
     """No more than the first rows where the format allows that."""
+    with parsing(path):
+        return _first_rows(path, options)
+
+
+def _first_rows(path: str, options: dict[str, Any]) -> Contents:
     format = options.get("format") or guess_format(path)
     reader = options_of(FORMATS[format]).known
     own = {key: value for key, value in options.items() if key in reader}
     if format == "parquet":
-        return Contents(pl.read_parquet(find_file(Path(path)), n_rows=0))
+        return Contents(parquet_columns(path))
     if FORMATS[format] is not read_delimited:
         return read_contents(path, format, **own)
     text = _head(path, own)

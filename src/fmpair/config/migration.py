@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fmpair.config.file_name import file_name
+from fmpair.config.grid import MOST_MODELS
 from fmpair.config.wraprec import (
     Attributes,
     WrapRec,
@@ -16,20 +19,30 @@ from fmpair.config.wraprec import (
     listed,
     read_wraprec_config,
 )
-from fmpair.config.wraprec_names import FIELDS_OF_FM, Notes, model_of, protocols_of, unique
+from fmpair.config.wraprec_names import (
+    FIELDS_OF_FM,
+    Notes,
+    model_of,
+    number,
+    protocols_of,
+    unique,
+)
+from fmpair.data.border import parsing
 from fmpair.data.delimited import guess_separator
 from fmpair.data.source import read_text
-from fmpair.errors import DataError
+from fmpair.errors import DataError, one_line
 
 TYPES = {"md": "multi-discrete", "r": "real", "b": "binary", "n": "ignored"}
 TABLES = {"userattributes": "users", "itemattributes": "items"}
 FEEDBACK = ("ratings", "posfeedback")
+MOST_EXPERIMENTS = 100  # that one configuration is multiplied out into
+MOST_READERS = 100  # of one data container
 SPLIT_FIELDS = {
     "feedbackAttributes": "context",
     "userAttributes": "user_fields",
     "itemAttributes": "item_fields",
 }
-DEFAULT_FOLDS = 5
+DEFAULT_FOLDS = "5"
 
 
 @dataclass(frozen=True)
@@ -49,13 +62,15 @@ class Migrated:
         writer.width = 120
         buffer = io.StringIO()
         writer.dump(dict(self.values), buffer)
-        lines = [f"# Migrated from a WrapRec configuration. Run it: fmpair run {self.name}.yaml"]
+        lines = [f"# Migrated from a WrapRec configuration. Run it: fmpair run '{self.name}.yaml'"]
         lines += (
             ["# Settings of the WrapRec file that are not, or not exactly, kept:"]
             if self.notes
             else []
         )
-        return "\n".join([*lines, *(f"#   {note}" for note in self.notes), "", buffer.getvalue()])
+        # A note quotes the old file, whose line breaks must not end the comment.
+        notes = [f"#   {one_line(note)}" for note in self.notes]
+        return "\n".join([*lines, *notes, "", buffer.getvalue()])
 
 
 def migrate(
@@ -65,41 +80,50 @@ def migrate(
 
     folder: where the files will lie, to which the paths in them are relative.
     """
-    file = read_wraprec_config(path, parameters)
-    found = [
-        one
-        for experiment in file.experiments()
-        for one in _experiments(file, experiment, Path(folder))
-    ]
+    with parsing(f"{path} as a WrapRec configuration"):
+        file = read_wraprec_config(path, parameters)
+        found: dict[str, Migrated] = {}
+        for experiment in file.experiments():
+            for words, split in _planned(file, experiment):
+                name = file_name("-".join(words), found)
+                if len(found) >= MOST_EXPERIMENTS:
+                    raise DataError(f"{path} makes more than {MOST_EXPERIMENTS} experiments of "
+                                    "splits and shares: choose some with run=...")  # fmt: skip
+                found[name] = _migrated(file, experiment, split, name, Path(folder))
     if not found:
         raise DataError(f"{path} names no experiment with models and splits")
-    return found
+    return list(found.values())
 
 
-def _experiments(file: WrapRec, experiment: Attributes, folder: Path) -> list[Migrated]:
-    made = []
+def _planned(file: WrapRec, experiment: Attributes) -> Iterator[tuple[list[str], Attributes]]:
+    """The words of the name, and the split, for every split and training share."""
     splits = listed(experiment.get("splits", ""))
     for id in splits:
         split = file.attributes(file.find("split", id))
         shares = listed(split.get("trainRatios", "")) or [""]
         for share in shares:
-            name = "-".join(
-                [experiment.get("id", "experiment")]
-                + ([id] if len(splits) > 1 else [])
-                + ([share] if len(shares) > 1 else [])
-            )
-            notes: Notes = []
-            values = _values(file, experiment, {**split, "trainRatios": share}, notes)
-            values["data"] = _moved(values["data"], file.path.parent, folder, notes)
-            made.append(Migrated(name, {"name": name, **values}, tuple(unique(notes))))
-    return made
+            words = [experiment.get("id", "experiment"), *([id] if len(splits) > 1 else [])]
+            yield [*words, *([share] if len(shares) > 1 else [])], {**split, "trainRatios": share}
+
+
+def _migrated(
+    file: WrapRec, experiment: Attributes, split: Attributes, name: str, folder: Path
+) -> Migrated:
+    notes: Notes = []
+    values = _values(file, experiment, split, notes)
+    values["data"] = _moved(values["data"], file.path.parent, folder, notes)
+    return Migrated(name, {"name": name, **values}, tuple(unique(notes)))
 
 
 def _values(
     file: WrapRec, experiment: Attributes, split: Attributes, notes: Notes
 ) -> dict[str, Any]:
     container = file.attributes(file.find("dataContainer", split.get("dataContainer", "")))
-    readers = [file.attributes(file.find("reader", r)) for r in listed(container["dataReaders"])]
+    named = listed(container.get("dataReaders", ""))
+    if not 0 < len(named) <= MOST_READERS:
+        raise DataError(f"dataContainer {container.get('id')} names {len(named)} readers: it must "
+                        f"have 1 to {MOST_READERS}")  # fmt: skip
+    readers = [file.attributes(file.find("reader", id)) for id in named]
     static = split.get("type", "").lower() == "static"
     values: dict[str, Any] = {"data": _data(file, readers, static, notes)}
     if container.get("allowDuplicates") != "true" and readers[0].get("dataType") != "ratings":
@@ -135,8 +159,9 @@ def _moved(data: dict[str, Any], origin: Path, folder: Path, notes: Notes) -> di
     """Paths relative to the XML as paths relative to the folder of the new file."""
 
     def moved(text: str) -> str:
-        if (origin / text).exists():
-            return Path(os.path.relpath(origin / text, folder)).as_posix()
+        with suppress(OSError):  # such as a name that is too long
+            if (origin / text).exists():
+                return Path(os.path.relpath(origin / text, folder)).as_posix()
         notes.append(f"there is no file {text}: put the right path")
         return text
 
@@ -187,7 +212,10 @@ def _table(reader: Attributes, role: str) -> dict[str, Any]:
 
 def _header(path: Path, reader: Attributes) -> list[str] | None:
     """The names in the first line of a file that has them and is there."""
-    if reader.get("hasHeader", "true").lower() == "false" or not path.is_file():
+    there = False
+    with suppress(OSError):  # such as a name that is too long
+        there = path.is_file()
+    if reader.get("hasHeader", "true").lower() == "false" or not there:
         return None
     first = read_text(path).split("\n", 1)[0].strip()
     return [name.strip() for name in first.split(guess_separator(first) or ",")]
@@ -200,20 +228,34 @@ def _split(split: Attributes, notes: Notes) -> dict[str, Any]:
     if kind == "static":
         return {"kind": "given"}
     if kind in ("crossvalidation", "cv"):
-        return {"kind": "folds", "count": int(split.get("numFolds", DEFAULT_FOLDS))}
+        return {"kind": "folds", "count": number("numFolds", split.get("numFolds", DEFAULT_FOLDS))}
     if kind != "dynamic":
         notes.append(
             f"split {split.get('id')}: type={kind} has no equivalent: a quarter is the test set"
         )
-    return {"kind": "holdout", "test": round(1 - float(split.get("trainRatios") or 0.75), 6)}
+    return {"kind": "holdout", "test": round(1 - _share(split.get("trainRatios") or "0.75"), 6)}
+
+
+def _share(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 1:
+        raise DataError(f"trainRatios must be shares between 0 and 1, not {text[:60]!r}")
+    return found
 
 
 def _models(
     file: WrapRec, experiment: Attributes, split: Attributes, notes: Notes
 ) -> list[dict[str, Any]]:
     fields = {ours: listed(split.get(theirs, "")) for theirs, ours in SPLIT_FIELDS.items()}
-    made = []
-    for id in listed(experiment.get("models", "")):
+    made: list[dict[str, Any]] = []
+    named = listed(experiment.get("models", ""))
+    if len(named) > MOST_MODELS:
+        raise DataError(f"experiment {experiment.get('id')} has {len(named):,} models, and "
+                        f"{MOST_MODELS:,} are the most")  # fmt: skip
+    for id in named:
         element = file.find("model", id)
         inner = element.find("parameters")
         given = {} if inner is None else file.attributes(inner)
@@ -246,11 +288,24 @@ def _running(file: WrapRec, experiment: Attributes, notes: Notes) -> dict[str, A
     if settings.get("parallel", "").lower() == "true":
         run["workers"] = 2
     if "multiEval" in experiment:
-        run["curve"] = int(experiment["multiEval"])
+        run["curve"] = number("multiEval", experiment["multiEval"])
     if settings.get("subFolder", "").lower() == "true":
         notes.append("subFolder=true: a run resumes in its folder, so there is none per start")
     if "jointResults" in settings:
         notes.append("jointResults: `fmpair compare RUN RUN` puts runs side by side")
-    folder = settings.get("resultsFolder")
-    output = {"output": {"folder": f"{folder}/{experiment.get('id')}"}} if folder else {}
+    folder = settings.get("resultsFolder", "")
+    if _leads_out(folder):
+        notes.append(f"resultsFolder={folder} is left out: results go to runs/NAME")
+        folder = ""
+    name = file_name(experiment.get("id", "experiment"))
+    output = {"output": {"folder": f"{folder}/{name}"}} if folder else {}
     return ({"run": run} if run else {}) | output
+
+
+def _leads_out(folder: str) -> bool:
+    """Whether a folder of results is anywhere but below the one in which the file is run."""
+    return (
+        folder.startswith(("/", "~"))
+        or bool({"\\", ":"} & set(folder))
+        or (".." in folder.split("/"))
+    )

@@ -14,6 +14,7 @@ from fmpair.errors import ConfigError, FmpairError, listing, unknown
 from fmpair.renamed import unknown_option
 
 Made = TypeVar("Made")
+MOST_MISTAKES = 100  # that are told together
 
 
 @dataclass
@@ -25,6 +26,8 @@ class Problems:
 
     def add(self, path: KeyPath, text: str) -> None:
         self.found[path, text] = None
+        if len(self.found) >= MOST_MISTAKES:
+            raise ConfigError([*self.lines(), f"{MOST_MISTAKES} mistakes: reading ends here"])
 
     def lines(self) -> list[str]:
         """One line each, in order of file and line."""

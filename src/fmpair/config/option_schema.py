@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
+from functools import lru_cache
 from typing import Any, get_origin, get_type_hints
 
 from fmpair.config.experiment import (
@@ -84,6 +85,11 @@ class Options:
 
 def options_of(thing: Callable[..., Any], skip: Iterable[str] = ()) -> Options:
     """The parameters of a function, or of what makes an instance of a class."""
+    return _every_option(thing).without(skip)
+
+
+@lru_cache(maxsize=512)  # signatures and hints take milliseconds, and an experiment asks often
+def _every_option(thing: Callable[..., Any]) -> Options:
     try:
         parameters = inspect.signature(thing).parameters.values()
     except ValueError:  # compiled code may not tell
@@ -96,7 +102,7 @@ def options_of(thing: Callable[..., Any], skip: Iterable[str] = ()) -> Options:
         for p in named
     }
     open = any(p.kind == p.VAR_KEYWORD for p in parameters)
-    return Options(known, summary(thing.__doc__), open).without(skip)
+    return Options(known, summary(thing.__doc__), open)
 
 
 def filters() -> dict[str, Options]:

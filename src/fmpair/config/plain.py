@@ -26,8 +26,8 @@ COLUMNS = ("context", "user_fields", "item_fields")
 
 
 def as_plain(experiment: Experiment) -> dict[str, Any]:
-    """Everything a run depends on, as values that JSON can hold."""
-    return _plain(experiment)
+    """Everything a run depends on, as values that JSON can hold; what is allowed is not kept."""
+    return {name: value for name, value in _plain(experiment).items() if name != "allow_code"}
 
 
 def from_plain(plain: Mapping[str, Any]) -> Experiment:

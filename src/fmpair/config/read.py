@@ -11,21 +11,25 @@ from fmpair.checks import one_of, whole
 from fmpair.config import document
 from fmpair.config.ablation import multiplied_out
 from fmpair.config.candidate import Models, needs_validation, read_models
+from fmpair.config.code import Code
 from fmpair.config.experiment import TESTS, Experiment, Source, Step
 from fmpair.config.node import Node, Problems, one_line
-from fmpair.config.option_schema import SECTIONS, TEXTS, options_of
+from fmpair.config.option_schema import SECTIONS, TEXTS, fold_count, options_of
 from fmpair.config.plain import as_plain, from_plain
 from fmpair.config.protocols import check_judging, read_metrics, read_protocols, read_views
 from fmpair.config.source import read_source
 from fmpair.config.step import read_filters, read_split
+from fmpair.data.border import parsing
 from fmpair.errors import FmpairError
 from fmpair.evaluation.protocol import Protocol
 from fmpair.metrics import Metric
 
 __all__ = ["Reading", "as_plain", "from_plain", "read", "reading"]
 
-# The least that a number of a section may be.
+MOST_CELLS = 100_000  # models x folds x seeds
+# The least and the most that a number of a section may be.
 LEAST = {"trials": 1, "seed": 0, "workers": 1, "threads": 1, "curve": 0}
+MOST = {"trials": 100_000, "workers": 256}
 
 
 @dataclass(frozen=True)
@@ -37,23 +41,34 @@ class Reading:
     entries: Mapping[str, Node]
 
 
-def read(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
+def read(path: str | Path, overrides: Sequence[str] = (), allow_code: bool = False) -> Experiment:
     """The experiment of a file; ConfigError lists all that is wrong with it.
 
     overrides: `key=value`, the key a dotted path such as models.0.factors.
+    allow_code: import and run models that the file names as package.module:Class, also such as
+    lie beside it. Then the file can do whatever you can: say so for files of your own.
     """
-    return reading(path, overrides).experiment
+    found = reading(path, overrides, "allowed" if allow_code else "refused").experiment
+    return replace(found, allow_code=allow_code)
 
 
-def reading(path: str | Path, overrides: Sequence[str] = ()) -> Reading:
-    """The experiment of a file, with the way back to its lines."""
+def reading(path: str | Path, overrides: Sequence[str] = (), code: Code = "refused") -> Reading:
+    """The experiment of a file, with the way back to its lines.
+
+    code: what is done about models that are code from outside fmpair; `unseen` leaves them alone.
+    """
     found = document.read(path, overrides)
+    with parsing(f"{path} as an experiment file", document.refused):
+        return _reading(found, code)
+
+
+def _reading(found: document.Document, code: Code) -> Reading:
     top = Node(Problems(found), {} if found.values is None else found.values)
     if not top.is_a(dict):
         top.mistakes.check()
     _check_sections(top)
     source = read_source(top.at("data")) if "data" in top.value else None
-    models = read_models(top.at("models")) if "models" in top.value else {}
+    models = read_models(top.at("models"), code) if "models" in top.value else {}
     split = read_split(top.at("split"), source)
     parts = _rest(top)
     _check_validation(source, split, models)
@@ -66,6 +81,7 @@ def reading(path: str | Path, overrides: Sequence[str] = ()) -> Reading:
         top.mistakes.check()
     _check_baseline(top, models, parts["compare"].baseline)
     top.mistakes.check()
+    _check_cells(top, models, split or Step(""), parts.get("seeds", (0,)))
     experiment = Experiment(
         name=parts.pop("name"),
         data=source or Source(),  # never empty: where there is none a mistake was noted
@@ -128,6 +144,8 @@ def _section(place: Node, kind: type) -> Any:
     for name, value in given.items():
         if name in LEAST and value is not None:
             _noted(place.at(name), whole, name, value, LEAST[name])
+            if name in MOST and value > MOST[name]:
+                place.at(name).wrong(f"must be at most {MOST[name]:,}, not {value:,}")
         elif name == "metric" and value is not None:
             _noted(place.at(name), Metric.parse, value)
     if "test" in given:
@@ -166,6 +184,17 @@ def _check_judging(top: Node, parts: Mapping[str, Any]) -> None:
     check_judging(top, protocols, metrics)
     if parts["compare"].metric is not None and metrics:
         top.at("compare").at("metric").is_in("metric", metrics)
+
+
+def _check_cells(top: Node, models: Models, split: Step, seeds: Sequence[int]) -> None:
+    folds = fold_count(split)
+    cells = len(models) * folds * len(seeds)
+    if cells > MOST_CELLS:
+        top.wrong(
+            f"{len(models):,} models, {folds:,} folds and {len(seeds):,} seeds make {cells:,} "
+            f"fits, and {MOST_CELLS:,} are the most: ask for fewer of them"
+        )
+        top.mistakes.check()
 
 
 def _check_baseline(top: Node, models: Models, baseline: str | None) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 from fmpair.config.experiment import Source
 from fmpair.config.hint import parts_of
 from fmpair.config.node import Node, one_line
-from fmpair.config.option_schema import Options, generating, reading, sources
+from fmpair.config.option_schema import Options, generating, options_of, reading, sources
 from fmpair.data import catalog
+from fmpair.data.border import parsing
 from fmpair.data.read import FORMATS, guess_format
 from fmpair.data.source import find_file
+from fmpair.data.synthetic import check_size
 from fmpair.errors import DataError, FmpairError, listing
 
 FILES = ("path", "train", "validation", "test")
@@ -40,7 +42,10 @@ def _generated(place: Node) -> Source:
     place.holding({**place.value, "generate": {}}).options(
         Options({"generate": sources()["generate"]})
     )
-    return Source(generate=place.at("generate").options(generating()))
+    here = place.at("generate")
+    size = here.options(generating())
+    here.attempt(check_size, options_of(check_size), {k: v for k, v in size.items() if k != "seed"})
+    return Source(generate=size)
 
 
 def _public(place: Node) -> Source | None:
@@ -57,7 +62,11 @@ def _files(place: Node) -> Source:
     first = files[named[0]]
     format = place.value.get("format")
     if format is None and first is not None:
-        format = guess_format(first)
+        try:
+            with parsing(first):
+                format = guess_format(first)
+        except DataError as error:
+            place.at(named[0]).wrong(one_line(error))
     if format is not None and format not in FORMATS:
         place.at("format").is_in("format", FORMATS)
         format = None
@@ -93,7 +102,8 @@ def _existing(place: Node) -> str | None:
     if path is None:
         return None
     try:
-        return path if Path(path).is_dir() else str(find_file(Path(path)) and path)
+        with parsing(path):  # a name may be longer than the system allows
+            return path if Path(path).is_dir() else str(find_file(Path(path)) and path)
     except DataError as error:
         place.wrong(one_line(error))
         return path

@@ -13,13 +13,14 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset, filter
+from fmpair.data.border import parsing
 from fmpair.data.check import check_no_leak
 from fmpair.data.dataset import STANDARD
 from fmpair.data.infer import parse_times
 from fmpair.data.read import read_contents
 from fmpair.data.roles import find_roles
 from fmpair.data.source import Contents
-from fmpair.errors import DataError
+from fmpair.errors import DataError, one_line
 
 SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*")
 SPECIAL = ("true", "false", "null", "nan", "inf")
@@ -50,7 +51,8 @@ def starter(
     """
     given = {"user": user, "item": item}
     contents = read_contents(path, **{role: name for role, name in given.items() if name})
-    found = _findings(contents, given)
+    with parsing(str(path)):
+        found = _findings(contents, given)
     named = Path(os.path.relpath(path, beside)).as_posix()
     return "\n".join(
         [
@@ -155,13 +157,17 @@ def _data(found: Findings, path: str, name: str) -> list[str]:
     for column in data.context:
         values = data.columns[column]
         gaps = f", missing in {values.null_count():,} events" if values.null_count() else ""
-        lines.append(f"  # context {column}: {values.drop_nulls().n_unique():,} values{gaps}")
+        lines.append(
+            f"  # context {one_line(column)}: {values.drop_nulls().n_unique():,} values{gaps}"
+        )
     lines.append(f"  context: {_listed(data.context)}")
     if found.item_columns:
         lines.append(
             f"  item_columns: {_listed(found.item_columns)}  # an item attribute: constant per item"
         )
-    lines += [f"  # left out {column}: {reason}" for column, reason in found.ignored.items()]
+    lines += [
+        f"  # left out {one_line(column)}: {reason}" for column, reason in found.ignored.items()
+    ]
     if found.ignored:
         lines.append(f"  ignore: {_listed(list(found.ignored))}")
     if found.rated:
@@ -242,8 +248,11 @@ def _judging(found: Findings) -> list[str]:
 
 def scalar(text: str) -> str:
     """Text as YAML reads it back, quoted where it must be."""
-    simple = SIMPLE.fullmatch(text) and text.lower().lstrip(".") not in SPECIAL
-    return text if simple else json.dumps(text, ensure_ascii=False)
+    if SIMPLE.fullmatch(text) and text.lower().lstrip(".") not in SPECIAL:
+        return text
+    quoted = json.dumps(text, ensure_ascii=False)
+    # What does not print may be a line break to YAML.
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from xml.etree import ElementTree
+from xml.parsers import expat
 
 from fmpair.errors import DataError, UnknownError, unknown
 
 Attributes = dict[str, str]
+
+MOST_BYTES = 200_000  # of a configuration
+LONGEST = 10_000  # characters of an attribute with all parameters put in
+DEEPEST = 20  # parameters in parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +32,19 @@ class WrapRec:
         return {name: self._filled(text) for name, text in element.attrib.items()}
 
     def find(self, tag: str, id: str) -> ElementTree.Element:
-        """The only element of that tag and id."""
-        every = list(self.root.iter(tag))
-        for element in every:
-            if self.attributes(element).get("id") == id:
-                return element
-        known = [self.attributes(element).get("id", "?") for element in every]
-        raise UnknownError(f"{self.path.name}: {unknown(tag, id, known)}")
+        """The first element of that tag and id."""
+        if (tag, id) not in self._by_id:
+            known = [one for kind, one in self._by_id if kind == tag]
+            raise UnknownError(f"{self.path.name}: {unknown(tag, id, known)}")
+        return self._by_id[tag, id]
+
+    @cached_property
+    def _by_id(self) -> dict[tuple[str, str], ElementTree.Element]:
+        found: dict[tuple[str, str], ElementTree.Element] = {}
+        for element in self.root.iter():
+            if "id" in element.attrib:
+                found.setdefault((element.tag, self._filled(element.attrib["id"])), element)
+        return found
 
     def settings(self) -> Attributes:
         """What all experiments share: the attributes of <experiments>."""
@@ -43,45 +55,82 @@ class WrapRec:
         """The experiments to be run, or all where the file does not choose."""
         every = [self.attributes(element) for element in self.root.iter("experiment")]
         chosen = listed(self.settings().get("run", ""))
+        known = dict.fromkeys(e.get("id", "?") for e in every)
         for id in chosen:
-            if id not in (e.get("id") for e in every):
-                known = [e.get("id", "?") for e in every]
+            if id not in known:
                 raise UnknownError(f"{self.path.name}: {unknown('experiment', id, known)}")
         return [e for e in every if not chosen or e.get("id") in chosen]
 
     def _filled(self, text: str) -> str:
         """The text with parameters put in, also those of parameters; an unknown one is refused."""
+        length = 0
 
         def value(found: re.Match[str]) -> str:
+            nonlocal length
             if found[1] not in self.parameters:
                 what = unknown("parameter", found[1], self.parameters)
                 raise UnknownError(f"{self.path.name}: {what}")
+            length += len(self.parameters[found[1]])
+            self._check_length(text, length)
             return self.parameters[found[1]]
 
-        for _ in range(len(self.parameters) + 1):
+        for _ in range(min(len(self.parameters) + 1, DEEPEST)):
+            length = len(text)
+            self._check_length(text, length)
             filled = re.sub(r"\{([\w.-]+)\}", value, text)
             if filled == text:
                 return text
             text = filled
-        raise DataError(f"{self.path.name}: the parameters in {text!r} name each other in a circle")
+        raise DataError(
+            f"{self.path.name}: the parameters in {text[:60]!r} name each other in a circle, or "
+            f"more than {DEEPEST} deep"
+        )
+
+    def _check_length(self, text: str, length: int) -> None:
+        if length > LONGEST:
+            raise DataError(
+                f"{self.path.name}: {text[:60]!r} ... has more than {LONGEST:,} characters with "
+                "all parameters put in: say less in one attribute"
+            )
 
 
 def read_wraprec_config(path: str | Path, parameters: Mapping[str, str] | None = None) -> WrapRec:
     """The file; parameters given here go over those of the file, which must have them."""
     path = Path(path)
-    try:
-        root = ElementTree.fromstring(path.read_bytes())
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from None
-    except ElementTree.ParseError as error:
-        raise DataError(f"{path} is not XML: {error}") from None
+    root = _root(path)
     if root.tag != "wraprec":
         raise DataError(f"{path} is not a WrapRec configuration: it begins with <{root.tag}>")
-    own = {p.attrib["name"]: p.attrib.get("value", "") for p in root.iter("param")}
+    own = {p.attrib.get("name", ""): p.attrib.get("value", "") for p in root.iter("param")}
     for name in parameters or {}:
         if name not in own:
             raise UnknownError(f"{path.name}: {unknown('parameter', name, own)}")
     return WrapRec(root, {**own, **(parameters or {})}, path)
+
+
+def _root(path: Path) -> ElementTree.Element:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    if len(content) > MOST_BYTES:
+        raise DataError(f"{path} has more than {MOST_BYTES:,} bytes, which no configuration has")
+    try:
+        _refuse_entities(content, path)
+        return ElementTree.fromstring(content)
+    except (ElementTree.ParseError, expat.ExpatError, LookupError) as error:
+        raise DataError(f"{path} is not XML: {error}") from None
+
+
+def _refuse_entities(content: bytes, path: Path) -> None:
+    """A document type may define entities that a few lines blow up to gigabytes."""
+
+    def refuse(*_: object) -> None:
+        raise DataError(f"{path} has a document type, which no configuration needs: delete it")
+
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = refuse
+    parser.Parse(content, True)
 
 
 def listed(text: str) -> list[str]:

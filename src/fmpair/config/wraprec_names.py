@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from itertools import product
+from math import isfinite
 from typing import Any
 
 from fmpair.config.wraprec import Attributes, class_name, listed
+from fmpair.errors import DataError
 
 Notes = list[str]
 
@@ -105,7 +107,7 @@ def _options(id: str, given: Attributes, notes: Notes) -> dict[str, Any]:
 
 def _positives(given: Attributes) -> list[str]:
     """How events are visited, from WrapRec's two switches, each perhaps a list."""
-    by_user, again = (listed(given.get(name, "false").lower()) for name in SAMPLING)
+    by_user, again = (unique(listed(given.get(name, "false").lower())) for name in SAMPLING)
     kinds = [
         "user" if user == "true" else "bootstrap" if replaced == "true" else "permutation"
         for user, replaced in product(by_user, again)
@@ -148,7 +150,7 @@ def _candidates(given: Attributes, count: str, notes: Notes) -> dict[str, Any]:
             f"numCandidates={count}: WrapRec takes the first {count} training items, which is kept "
             "(candidates: first); `candidates: uniform` samples them"
         )
-        return {"candidates": "first", "n": int(count)}
+        return {"candidates": "first", "n": number("numCandidates", count)}
     return {"candidates": "all" if mode == "union" else "train"}
 
 
@@ -159,9 +161,19 @@ def _one_or_grid(values: list[Any]) -> Any:
 def _value(text: str) -> Any:
     """A number or truth value where the text is one."""
     try:
-        return json.loads(text.lower())
-    except ValueError:
+        found = json.loads(text.lower())
+    except (ValueError, RecursionError):
         return text
+    plain = isinstance(found, int) or (isinstance(found, float) and isfinite(found))
+    return found if plain else text
+
+
+def number(name: str, text: str) -> int:
+    """The whole number that an attribute of that name says."""
+    try:
+        return int(text)
+    except ValueError:
+        raise DataError(f"{name} must be a whole number, not {text[:60]!r}") from None
 
 
 def unique(things: Iterable[str]) -> list[str]:

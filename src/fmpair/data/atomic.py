@@ -40,7 +40,7 @@ def _inter_file(path: Path) -> Path:
 
 def _read_typed(path: Path) -> pl.DataFrame:
     text = read_columns(read_text(path), str(path), separator="\t", nulls=("",))
-    typed = []
+    typed: dict[str, pl.Series] = {}
     for column in text.iter_columns():
         name, _, kind = column.name.partition(":")
         if kind not in KINDS:
@@ -48,7 +48,9 @@ def _read_typed(path: Path) -> pl.DataFrame:
                 f"column {column.name!r} of {path} has no type: a header is 'name:type'. "
                 + unknown("type", kind, KINDS)
             )
-        typed.append(_as_kind(column, kind, str(path)).alias(name))
+        if name in typed:
+            raise DataError(f"two columns of {path} have one name: {name!r}")
+        typed[name] = _as_kind(column, kind, str(path))
     frame = pl.DataFrame(typed)
     ids = [name for name in id_columns(frame.columns) if frame[name].dtype == pl.String]
     return frame.with_columns(with_types(frame.select(ids), ids=ids)) if ids else frame

@@ -9,7 +9,7 @@ import polars as pl
 
 from fmpair.data.delimited import read_columns
 from fmpair.data.infer import with_types
-from fmpair.data.source import Contents, read_text
+from fmpair.data.source import Contents, check_table, read_text
 from fmpair.errors import DataError
 
 FRAPPE_CONTEXT = ("daytime", "weekday", "isweekend", "homework", "weather", "country", "city")
@@ -43,13 +43,16 @@ def read_cfm(
 def _parts(values: pl.Series, path: str) -> list[pl.Series]:
     """The pieces between dashes, one column per place."""
     split = values.str.split("-")
-    counts = split.list.len()
-    odd = (counts != counts[0]).fill_null(True)
+    counts = split.list.len().fill_null(0)
+    if not len(counts) or not counts[0]:
+        raise DataError(f"the first row of {path} must be 'user-...,item-...'")
+    odd = counts != counts[0]
     if odd.any():
         raise DataError(
             f"row {odd.arg_max()} of {path} (counted from 0) has {counts[odd.arg_max()]} numbers "
             f"between dashes where the first row has {counts[0]}"
         )
+    check_table(path, len(counts), counts[0], len(counts) * counts[0])
     return [split.list.get(place) for place in range(counts[0])]
 
 

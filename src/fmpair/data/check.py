@@ -8,6 +8,7 @@ import polars as pl
 
 from fmpair.errors import DataError
 
+MOST_CONTEXTS = 1_000  # columns of context
 REPEATED_ITEMS = 50  # fewer repeated items than this prove nothing about a column
 
 
@@ -15,6 +16,11 @@ def check_events(events: pl.DataFrame, roles: dict[str, str], context: Sequence[
     """Raise DataError at the first thing that makes the events unusable."""
     if not len(events):
         raise DataError("there are no events: the table has a header but no rows")
+    if len(context) > MOST_CONTEXTS:
+        raise DataError(
+            f"{len(context):,} columns would be context, and {MOST_CONTEXTS:,} are the most: name "
+            "those that matter with context=[...]"
+        )
     check_types(events.select({*roles.values(), *context}))
     for role in ("user", "item"):
         _check_ids(events[roles[role]], role)

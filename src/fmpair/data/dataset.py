@@ -15,7 +15,7 @@ from fmpair.data.check import check_events, check_no_leak
 from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.impressions import add_impressions
 from fmpair.data.roles import find_roles
-from fmpair.data.table import align_table
+from fmpair.data.table import align_table, ids_of
 from fmpair.data.vocabulary import Vocabulary, as_plain
 from fmpair.errors import DataError, unknown
 from fmpair.renamed import known_options_only, no_attribute
@@ -255,4 +255,8 @@ def _with_item_columns(
         pl.col(name).drop_nulls().first() for name in moved
     )
     own = own.with_columns(as_plain(own[key]))
-    return own if table is None else own.join(table, on=key, how="full", coalesce=True)
+    if table is None:
+        return own
+    ids = ids_of(table, own[key].dtype, "item", key)
+    table = table.with_columns(ids).rename({ids.name: key})
+    return own.join(table, on=key, how="full", coalesce=True)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import polars as pl
 
+from fmpair.data.border import reason
 from fmpair.data.infer import id_columns, with_types
-from fmpair.data.source import read_text
+from fmpair.data.source import check_table, read_text
 from fmpair.errors import DataError, OptionError, listing
 
 SEPARATORS = (",", "\t", ";", "|", "::")
@@ -17,6 +18,7 @@ RARE_SEPARATORS = (" ", ":", "-")  # never guessed, as text holds them; only sug
 NULLS = ("", "NA", "NaN", "null")
 SAMPLE_LINES = 20
 STAND_INS = ("\x1f", "\x1e", "\x1d")  # one byte in place of a longer separator
+NO_SEPARATORS = ("\n", "\r", '"')  # which mean something else in these files
 
 
 def read_delimited(
@@ -52,13 +54,18 @@ def read_columns(
     """Delimited text as a frame of text columns; `path` is for messages."""
     if separator == "":
         raise OptionError("separator must not be empty: give one such as ',' or leave it out")
+    if separator in NO_SEPARATORS:
+        raise OptionError(f"separator must not be {separator!r}: give one such as ','")
     used = separator or guess_separator(text) or ","
+    first = text.split("\n", 1)[0]
+    check_table(path, text.count("\n") + 1, first.count(used) + 1, len(text))
     frame = _split(text, path, used, header, nulls)
     if frame.width == 1:
         _check_single(text, path, used, given=separator is not None)
     if not header:
         return frame.rename({name: f"column_{n}" for n, name in enumerate(frame.columns, 1)})
-    _check_header([name.strip() for name in text.split("\n", 1)[0].split(used)], path)
+    _check_header([name.strip() for name in first.split(used)], path)
+    _check_header([name.strip() for name in frame.columns], path)
     return frame.rename(lambda name: name.strip())
 
 
@@ -78,6 +85,8 @@ def with_names(frame: pl.DataFrame, path: str, columns: Sequence[str] | None) ->
     """The frame under the given column names; as it is where none are given."""
     if columns is None:
         return frame
+    if len(set(columns)) < len(columns):
+        raise OptionError(f"two of the names given for {path} are one: {listing(columns)}")
     if len(columns) != frame.width:
         raise DataError(
             f"{path} has {frame.width} columns, but {len(columns)} names were given "
@@ -90,7 +99,8 @@ def _split(
     text: str, path: str, separator: str, header: bool, nulls: Sequence[str]
 ) -> pl.DataFrame:
     quote: str | None = '"'
-    if len(separator) > 1:
+    given = separator
+    if len(separator.encode()) > 1:
         stand_in = next((s for s in STAND_INS if s not in text), None)
         if stand_in is None:
             raise DataError(f"{path} is not text: it holds control characters")
@@ -107,9 +117,17 @@ def _split(
             infer_schema=False,
         )
     except pl.exceptions.PolarsError as error:
-        raise DataError(
-            f"cannot read {path} with separator {separator!r}: {str(error).splitlines()[0]}"
-        ) from error
+        what = _longer_line(text, separator) or reason(error)
+        raise DataError(f"cannot read {path} with separator {given!r}: {what}") from error
+
+
+def _longer_line(text: str, separator: str) -> str | None:
+    """Which line has more columns than the first, None where it cannot be told."""
+    columns = [line.count(separator) + 1 for line in text.split("\n")]
+    first = next((n for n, count in enumerate(columns) if count > columns[0]), None)
+    if first is None or '"' in text:  # what is quoted may hold separators and line breaks
+        return None
+    return f"line {first + 1} has {columns[first]} columns, the first {columns[0]}"
 
 
 def _check_single(text: str, path: str, used: str, given: bool) -> None:

@@ -8,7 +8,7 @@ import polars as pl
 
 from fmpair.data.delimited import read_delimited
 from fmpair.data.source import Contents, locate
-from fmpair.errors import DataError
+from fmpair.errors import DataError, unknown
 
 META = ("category", "downloads", "developer", "language", "price", "stars")
 
@@ -34,6 +34,10 @@ def _read_meta(folder: Path) -> pl.DataFrame:
     if found is None:
         raise DataError(f"the folder {folder} holds no meta.csv: leave out meta=True")
     table = read_delimited(found[0], separator="\t", nulls=("", "unknown"))
-    price = pl.col("price").replace("Free", "$0").str.extract(r"([\d.]+)").cast(pl.Float64)
-    stars = pl.col("rating").cast(pl.Float64).alias("stars")
+    for name in ("item", "price", "rating", *META[:4]):
+        if name not in table.columns:
+            raise DataError(f"{found[0]} " + unknown("column", name, table.columns))
+    text = pl.col("price").cast(pl.String).replace("Free", "$0")
+    price = text.str.extract(r"([0-9.]+)").cast(pl.Float64, strict=False)
+    stars = pl.col("rating").cast(pl.Float64, strict=False).alias("stars")
     return table.with_columns(price, stars).select("item", *META)

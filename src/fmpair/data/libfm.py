@@ -9,11 +9,12 @@ import numpy as np
 import polars as pl
 
 from fmpair.data.dataset import Dataset
-from fmpair.data.source import Contents, find_file, read_text
+from fmpair.data.source import Contents, check_table, find_file, read_text
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError
 
-ENTRY = r"^(\d+):([^:]+)$"
+ENTRY = r"^([0-9]+):([^:]+)$"
+CHARACTERS = 4  # of an entry in the file, at least
 
 
 def read_libfm(
@@ -36,12 +37,13 @@ def read_libfm(
         raise DataError(f"{path} has no entries: a row is 'target index:value index:value ...'")
     entries = _numbered(entries, group_of, str(path))
     columns = [rows["row"]]
-    for number in range(int(group_of.max()) + 1):
+    used = entries["group"].unique().sort().to_list()
+    check_table(path, len(rows), len(used), CHARACTERS * len(entries))
+    for number in used:
         name = names[number] if number < len(names) else f"group_{number}"
         own = entries.filter(pl.col("group") == number)
-        if len(own):
-            single = bool((group_of == number).sum() == 1)
-            columns.append(_column(own, len(rows), name, single).alias(name))
+        single = bool((group_of == number).sum() == 1)
+        columns.append(_column(own, len(rows), name, single).alias(name))
     return Contents(_events(columns, rows["target"]))
 
 
@@ -51,15 +53,20 @@ def _read_groups(path: Path) -> np.ndarray:
         found = find_file(path)
     except DataError as error:
         raise DataError(f"{error}: libFM rows need groups=FILE to tell users from items") from None
-    try:
-        return np.array([int(line) for line in read_text(found).split()], np.int64)
-    except ValueError as error:
-        raise DataError(f"{found} must hold one group number per line: {error}") from error
+    lines = pl.Series(read_text(found).split())
+    numbers = lines.cast(pl.Int64, strict=False)
+    wrong = numbers.is_null() | (numbers < 0)
+    if wrong.any():
+        raise DataError(
+            f"{found} must hold one group number per line, 0 or more: line "
+            f"{(wrong.arg_max() or 0) + 1} holds {lines.filter(wrong)[0]!r}"
+        )
+    return numbers.to_numpy()
 
 
 def _read_rows(path: str | Path) -> pl.DataFrame:
     """row, target, entries (list of 'index:value') per line; comments and query ids left out."""
-    lines = pl.Series("line", read_text(path).splitlines()).str.replace(r"\s*#.*$", "")
+    lines = pl.Series("line", read_text(path).splitlines(), pl.String).str.replace(r"\s*#.*$", "")
     parts = lines.str.extract_all(r"\S+")
     parts = parts.filter(parts.list.len() > 0)
     target = parts.list.first().cast(pl.Float64, strict=False)

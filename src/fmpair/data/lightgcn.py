@@ -14,7 +14,7 @@ from fmpair.errors import DataError
 
 def read_lightgcn(path: str | Path) -> Contents:
     """One event per item of a line, in the file's order; a user without items gives none."""
-    lines = pl.Series("line", read_text(path).splitlines()).str.extract_all(r"\S+")
+    lines = pl.Series("line", read_text(path).splitlines(), pl.String).str.extract_all(r"\S+")
     lines = lines.filter(lines.list.len() > 1)
     if not len(lines):
         raise DataError(f"{path} has no line of the form 'user item item ...'")

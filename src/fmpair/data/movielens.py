@@ -10,6 +10,7 @@ from fmpair.data.delimited import read_delimited
 from fmpair.data.source import Contents, locate
 from fmpair.errors import DataError
 
+TEXTS = ("zip", "title", "genres")
 EVENTS = ("user", "item", "rating", "timestamp")
 GENRES_100K = (
     "unknown",
@@ -55,7 +56,7 @@ OCCUPATIONS_1M = (
     "unemployed",
     "writer",
 )
-YEAR = r"\((\d{4})\)\s*$"  # a title ends with the year: Toy Story (1995)
+YEAR = r"\(([0-9]{4})\)\s*$"  # a title ends with the year: Toy Story (1995)
 
 
 def read_movielens(path: str | Path, *, titles: bool = False) -> Contents:
@@ -79,18 +80,20 @@ def _tables_100k(path: str | Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     users = _part(path, "u.user", ("user", "age", "gender", "occupation", "zip"), "|")
     others = ("release", "video", "link")
     items = _part(path, "u.item", ("item", "title", *others, *GENRES_100K), "|")
+    _check_numbers(items, "u.item", GENRES_100K)
     flags = [pl.when(pl.col(g) == 1).then(pl.lit(g)) for g in GENRES_100K if g != "unknown"]
     genres = pl.concat_list(flags).list.drop_nulls().alias("genres")
-    return users.with_columns(_zip()), items.select("item", "title", _year(), genres)
+    return users, items.select("item", "title", _year(), genres)
 
 
 def _tables_1m(path: str | Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     users = _part(path, "users.dat", ("user", "gender", "age", "occupation", "zip"), "::")
     items = _part(path, "movies.dat", ("item", "title", "genres"), "::")
+    _check_numbers(users, "users.dat", ("occupation",))
     jobs = dict(enumerate(OCCUPATIONS_1M))
     occupation = pl.col("occupation").replace_strict(jobs, default=None, return_dtype=pl.String)
     genres = pl.col("genres").str.split("|")
-    return users.with_columns(occupation, _zip()), items.select("item", "title", _year(), genres)
+    return users.with_columns(occupation), items.select("item", "title", _year(), genres)
 
 
 def _part(path: str | Path, name: str, columns: tuple[str, ...], separator: str) -> pl.DataFrame:
@@ -98,21 +101,18 @@ def _part(path: str | Path, name: str, columns: tuple[str, ...], separator: str)
     if found is None:
         raise DataError(f"{path} holds no {name}")
     file, member = found
-    return read_delimited(
-        file,
-        member=member,
-        separator=separator,
-        header=False,
-        columns=columns,
-        encoding="latin-1",
-        ids=("zip",),
-    )
+    frame = read_delimited(file, member=member, separator=separator, header=False,
+                           columns=columns, encoding="latin-1", ids=TEXTS)  # fmt: skip
+    # A name is a name, even where all are digits.
+    return frame.with_columns(pl.col(name).cast(pl.String) for name in TEXTS if name in columns)
+
+
+def _check_numbers(frame: pl.DataFrame, file: str, columns: tuple[str, ...]) -> None:
+    """Refuse columns that hold anything but whole numbers and gaps."""
+    for name in columns:
+        if not frame[name].dtype.is_integer() and frame[name].null_count() < len(frame):
+            raise DataError(f"column {name!r} of {file} must hold whole numbers, as MovieLens has")
 
 
 def _year() -> pl.Expr:
     return pl.col("title").str.extract(YEAR).cast(pl.Int64).alias("year")
-
-
-def _zip() -> pl.Expr:
-    """As text: a zip code is a name, even where all are digits."""
-    return pl.col("zip").cast(pl.String)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from fmpair.data.border import parsing
 from fmpair.data.delimited import read_delimited
 from fmpair.data.infer import with_types
 from fmpair.data.source import Contents, read_text
@@ -22,7 +23,12 @@ def read_ncf(path: str | Path) -> Contents:
 
 def read_negatives(path: str | Path) -> pl.DataFrame:
     """A .test.negative file: user, item (the positive), negatives (a list), one row per line."""
-    lines = pl.Series("line", read_text(path).splitlines()).str.split("\t")
+    with parsing(f"{path} as negatives of ncf"):
+        return _negatives(path)
+
+
+def _negatives(path: str | Path) -> pl.DataFrame:
+    lines = pl.Series("line", read_text(path).splitlines(), pl.String).str.split("\t")
     pair = lines.list.first()
     frame = pl.DataFrame(
         {
@@ -31,7 +37,19 @@ def read_negatives(path: str | Path) -> pl.DataFrame:
             "negatives": lines.list.slice(1),
         }
     )
-    if frame["item"].null_count():
-        raise DataError(f"{path} must hold lines of '(user,item)', then the negatives, in tabs")
+    wrong = frame["item"].is_null()
+    if wrong.any():
+        raise DataError(
+            f"{path} must hold lines of '(user,item)', then the negatives, in tabs, not as line "
+            f"{(wrong.arg_max() or 0) + 1}"
+        )
     frame = with_types(frame, ids=("user", "item"))
-    return frame.with_columns(pl.col("negatives").cast(pl.List(frame["item"].dtype)))
+    kind = pl.List(frame["item"].dtype)
+    negatives = frame["negatives"].cast(kind, strict=False)
+    lost = negatives.list.drop_nulls().list.len() != frame["negatives"].list.len()
+    if lost.any():
+        raise DataError(
+            f"line {(lost.arg_max() or 0) + 1} of {path} has negatives that are no items: items "
+            "are whole numbers here"
+        )
+    return frame.with_columns(negatives)

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from fmpair.data.border import parsing
 from fmpair.data.dataset import Dataset
+from fmpair.data.parquet import read_parquet
 from fmpair.errors import DataError, OptionError
 from fmpair.files import atomic_path
 
@@ -99,12 +101,19 @@ def save(splits: Sequence[Split], path: str | Path) -> None:
 
 def load(path: str | Path) -> list[Split]:
     """Splits that `save` wrote, or any such table, as long as each fold is a partition."""
+    with parsing(f"{path} as splits"):
+        return _loaded(path)
+
+
+def _loaded(path: str | Path) -> list[Split]:
     try:
-        frame = pl.read_parquet(path).select(
+        frame = read_parquet(path).select(
             pl.col("row", "fold").cast(pl.Int64), pl.col("part").cast(pl.String)
         )
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, DataError) as error:
         raise DataError(f"{path} is no file of splits: {str(error).splitlines()[0]}") from error
+    if not len(frame) or any(frame.null_count().row(0)):
+        raise DataError(f"{path} is no file of splits: it has no rows, or gaps in them")
     found = []
     for fold, rows in sorted(frame.partition_by("fold", as_dict=True).items()):
         if not np.array_equal(np.sort(rows["row"].to_numpy()), np.arange(len(rows))):

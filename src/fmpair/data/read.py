@@ -13,19 +13,22 @@ from typing import Any, cast
 import polars as pl
 
 from fmpair.data.atomic import read_atomic
+from fmpair.data.border import parsing
 from fmpair.data.cfm import read_cfm
 from fmpair.data.dataset import Dataset
 from fmpair.data.delimited import read_delimited
 from fmpair.data.frappe import read_frappe
 from fmpair.data.infer import parse_times
+from fmpair.data.json_lines import read_json
 from fmpair.data.libfm import read_libfm
 from fmpair.data.lightgcn import read_lightgcn
 from fmpair.data.movielens import read_movielens
 from fmpair.data.ncf import read_ncf
+from fmpair.data.parquet import read_parquet
 from fmpair.data.roles import find_column
-from fmpair.data.source import STANDARD_INPUT, Contents, find_file, locate, read_bytes, suffix_of
+from fmpair.data.source import STANDARD_INPUT, Contents, locate, suffix_of
 from fmpair.data.wraprec import read_wraprec
-from fmpair.errors import DataError, OptionError, unknown
+from fmpair.errors import OptionError, unknown
 from fmpair.renamed import unknown_option
 
 SUFFIXES = {
@@ -50,7 +53,9 @@ def read(path: str | Path, format: str | None = None, **options: Any) -> Dataset
     context=, ...), where users=, items= and impressions= may also be paths, or mappings of a path
     and options.
     """
-    return read_contents(path, format, **options).dataset()
+    contents = read_contents(path, format, **options)
+    with parsing(str(path)):
+        return contents.dataset()
 
 
 def read_frame(path: str | Path, format: str | None = None, **options: Any) -> pl.DataFrame:
@@ -60,13 +65,20 @@ def read_frame(path: str | Path, format: str | None = None, **options: Any) -> p
 
 def read_contents(path: str | Path, format: str | None = None, **options: Any) -> Contents:
     """What the file holds, with the caller's options for Dataset.from_frame among its roles."""
-    if format is not None and format not in FORMATS:
+    with parsing(str(path)):
+        format = guess_format(path) if format is None else format
+    if format not in list(FORMATS):
         raise OptionError(unknown("format", format, FORMATS))
-    reader = FORMATS[format or guess_format(path)]
-    own, roles = _split_options(reader, options)
-    contents = reader(path, **own)
-    if isinstance(contents, pl.DataFrame):
-        contents = Contents(contents)
+    own, roles = _split_options(FORMATS[format], options)
+    with parsing(f"{path} as {format}"):
+        contents = FORMATS[format](path, **own)
+        if isinstance(contents, pl.DataFrame):
+            contents = Contents(contents)
+        return _with_tables(contents, roles)
+
+
+def _with_tables(contents: Contents, roles: dict[str, Any]) -> Contents:
+    """The contents with the caller's options, and the tables among these read."""
     events = contents.events
     for role in ("user", "item"):
         given = _file(roles.get(f"{role}s"))
@@ -93,26 +105,6 @@ def read_table(path: str | Path, role: str, key: str | None = None, **options: A
         return table
     values = pl.all().exclude(column).drop_nulls().cast(pl.String)
     return table.group_by(column, maintain_order=True).agg(values)
-
-
-def read_parquet(path: str | Path) -> pl.DataFrame:
-    """A Parquet file."""
-    source = read_bytes(path) if str(path) == STANDARD_INPUT else find_file(Path(path))
-    try:
-        return pl.read_parquet(source)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{path} is no Parquet file: {str(error).splitlines()[0]}") from error
-
-
-def read_json(path: str | Path) -> pl.DataFrame:
-    """JSON lines, one object a line, or one array of objects."""
-    content = read_bytes(path)
-    try:
-        if content.lstrip().startswith(b"["):
-            return pl.read_json(content)
-        return pl.read_ndjson(content, infer_schema_length=None)
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{path} is not JSON lines: {str(error).splitlines()[0]}") from error
 
 
 FORMATS: dict[str, Callable[..., Contents | pl.DataFrame]] = {

@@ -5,18 +5,23 @@ from __future__ import annotations
 import gzip
 import sys
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 import polars as pl
 
+from fmpair.data.border import parsing
 from fmpair.data.dataset import Dataset
 from fmpair.errors import DataError, nearest, unknown
 
 STANDARD_INPUT = "-"
+MOST_COLUMNS = 5_000  # of a file
+MOST_TIMES = 200  # its own size that a file may grow when it is unpacked, or laid out as a table
+ANY_TIMES = 64 << 20  # bytes up to which nobody asks how often
+CELL = 8  # bytes of a table's cell, at least
+BLOCK = 1 << 20  # bytes unpacked at a time
 
 
 @dataclass(frozen=True)
@@ -40,10 +45,8 @@ def read_bytes(path: str | Path, member: str | None = None) -> bytes:
         content = sys.stdin.buffer.read()
     else:
         found = find_file(Path(path))
-        try:
+        with parsing(str(found)):
             content = _unpacked(found, member)
-        except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-            raise DataError(f"cannot read {found}: {error}") from error
     if not content.strip():
         shown = "standard input" if str(path) == STANDARD_INPUT else path
         raise DataError(f"{shown} is empty: there is nothing to read")
@@ -54,10 +57,11 @@ def read_text(path: str | Path, encoding: str = "utf-8", member: str | None = No
     """The unpacked text of a file, without a byte order mark."""
     try:
         return read_bytes(path, member).decode(encoding).removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
+        byte = f" (byte {error.start})" if isinstance(error, UnicodeDecodeError) else ""
         raise DataError(
-            f"{path} is not {encoding} text (byte {error.start}): say encoding='latin-1' or "
-            "another, or name its format"
+            f"{path} is not {encoding} text{byte}: say encoding='latin-1' or another, or name its "
+            "format"
         ) from error
     except LookupError as error:
         raise DataError(f"unknown encoding {encoding!r}: try 'utf-8' or 'latin-1'") from error
@@ -99,7 +103,8 @@ def suffix_of(path: str | Path) -> str:
 
 def _unpacked(path: Path, member: str | None) -> bytes:
     if path.suffix == ".gz":
-        return gzip.decompress(path.read_bytes())
+        with gzip.open(path) as stream:
+            return _limited(stream, path)
     if path.suffix != ".zip":
         return path.read_bytes()
     held = _members(path)
@@ -107,13 +112,46 @@ def _unpacked(path: Path, member: str | None) -> bytes:
         raise DataError(f"{path}: " + unknown("member", member, held))
     if not held:
         raise DataError(f"{path} holds no file")
-    with zipfile.ZipFile(path) as archive:
-        return archive.read(member or held[0])
+    with zipfile.ZipFile(path) as archive, archive.open(member or held[0]) as stream:
+        return _limited(stream, path)
+
+
+def _limited(stream: IO[bytes] | gzip.GzipFile, path: Path) -> bytes:
+    """All that a packed file holds, unless it grows far beyond what data do."""
+    most, found, blocks = most_bytes(path.stat().st_size), 0, []
+    while block := stream.read(BLOCK):
+        found += len(block)
+        if found > most:
+            raise DataError(
+                f"{path} unpacks to more than {most >> 20:,} MB, {MOST_TIMES} times its size, "
+                "which tables of data do not: if it is right, unpack it and name the plain file"
+            )
+        blocks.append(block)
+    return b"".join(blocks)
+
+
+def most_bytes(size: int) -> int:
+    """How large what is in a file of so many bytes may become."""
+    return max(ANY_TIMES, MOST_TIMES * size)
+
+
+def check_table(path: str | Path, rows: int, columns: int, size: int) -> None:
+    """Refuse a table that is too large for the file of `size` bytes it stands in.
+
+    Most cells of such a table would be empty, or all alike.
+    """
+    if columns > MOST_COLUMNS:
+        raise DataError(
+            f"{path} has {columns:,} columns, and {MOST_COLUMNS:,} are the most: perhaps rows and "
+            "columns are exchanged, or the separator is another"
+        )
+    if CELL * rows * columns > most_bytes(size):
+        raise DataError(
+            f"{path} would make a table of {rows:,} rows and {columns:,} columns, more than "
+            f"{MOST_TIMES} times its size: leave out columns that are mostly empty or all alike"
+        )
 
 
 def _members(path: Path) -> list[str]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return [info.filename for info in archive.infolist() if not info.is_dir()]
-    except zipfile.BadZipFile as error:
-        raise DataError(f"cannot read {path}: {error}") from error
+    with parsing(str(path)), zipfile.ZipFile(path) as archive:
+        return [info.filename for info in archive.infolist() if not info.is_dir()]

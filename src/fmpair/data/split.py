@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fmpair.capacity import check_memory
 from fmpair.data.attribute import by_attribute, in_domain
 from fmpair.data.cold import cold_items, cold_users
 from fmpair.data.dataset import Dataset
@@ -138,6 +139,8 @@ def _folds(order: np.ndarray, always: np.ndarray, count: int, validation: float)
         )
     if not 0 <= validation < 1:
         raise OptionError(f"validation must be a share from 0 to below 1, not {validation}")
+    needed = 8 * count * (len(order) + len(always))
+    check_memory("splitting", f"{count:,} folds", needed, None, "lower count")
     pieces = np.array_split(order, count)
     found = []
     for n, test in enumerate(pieces):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from fmpair.capacity import check_memory
 from fmpair.data.dataset import Dataset
 from fmpair.data.oracle import DAYTIMES, PLACES, SITUATIONS, Oracle, blocks
 from fmpair.data.vocabulary import Vocabulary
@@ -50,6 +51,7 @@ ACTIVITY_SPREAD = 0.7
 MISSING = 0.03
 START, DAYS = 1_704_067_200, 90  # 2024-01-01 00:00 UTC
 QUARTER = 6 * 3600  # seconds of one daytime
+ID_BYTES, EVENT_BYTES = 600, 200  # of memory, at most, for a user or item, and for an event
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,7 @@ def make(users: int = 800, items: int = 600, events: int = 40_000, seed: int = 0
     was chosen before. A few context values and attributes are hidden after they had their effect;
     the timestamp still tells the daytime, the oracle does not read it.
     """
-    for name, size in (("users", users), ("items", items), ("events", events)):
-        if size < 1:
-            raise OptionError(f"{name} is {size}: a world needs at least 1")
+    check_size(users, items, events)
     # Everything is drawn in this order from one stream, and computed in float64: last bits that
     # differ between machines then move a choice in fewer than one of ten thousand worlds.
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -96,6 +96,16 @@ def make(users: int = 800, items: int = 600, events: int = 40_000, seed: int = 0
         item_table=item_table,
     )
     return World(data, oracle)
+
+
+def check_size(users: int = 800, items: int = 600, events: int = 40_000) -> None:
+    """Refuse a world that is empty, or that does not fit into memory."""
+    for name, size in (("users", users), ("items", items), ("events", events)):
+        if size < 1:
+            raise OptionError(f"{name} is {size}: a world needs at least 1")
+    needed = (users + items) * ID_BYTES + events * EVENT_BYTES
+    shape = f"{users:,} users, {items:,} items and {events:,} events"
+    check_memory("generated data", shape, needed, None, "ask for fewer of them")
 
 
 def _make_users(

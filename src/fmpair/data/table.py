@@ -15,18 +15,8 @@ def align_table(
 ) -> tuple[Vocabulary, pl.DataFrame]:
     """The vocabulary with the table's new ids, and the attributes in its order: [ids, columns]."""
     check_types(table)
-    column = key if key in table.columns else find_column(role, table.columns, None)
-    if column is None:
-        raise DataError(
-            f"the {role} table has no id column: none of {listing(table.columns)} is named "
-            f"like {role}; rename it to {role!r}"
-        )
-    ids = comparable(as_plain(table[column]), vocabulary.ids.dtype)
-    if ids is None:
-        raise DataError(
-            f"{column!r} of the {role} table holds {table[column].dtype}, but the {role} ids "
-            f"of the events are {vocabulary.ids.dtype}: give both the same type"
-        )
+    ids = ids_of(table, vocabulary.ids.dtype, role, key)
+    column = ids.name
     if ids.null_count():
         raise DataError(f"the {role} table has {ids.null_count()} rows without an id in {column!r}")
     if ids.n_unique() < len(ids):
@@ -39,3 +29,20 @@ def align_table(
         return grown, pl.DataFrame()
     picked = pl.Series("row", rows).cast(pl.Int64).replace({-1: None})
     return grown, attributes.select(pl.all().gather(picked))
+
+
+def ids_of(table: pl.DataFrame, dtype: pl.DataType, role: str, key: str | None = None) -> pl.Series:
+    """The ids of a table in the type of those of the events; its name is that of the column."""
+    column = key if key in table.columns else find_column(role, table.columns, None)
+    if column is None:
+        raise DataError(
+            f"the {role} table has no id column: none of {listing(table.columns)} is named "
+            f"like {role}; rename it to {role!r}"
+        )
+    ids = comparable(as_plain(table[column]), dtype)
+    if ids is None:
+        raise DataError(
+            f"{column!r} of the {role} table holds {table[column].dtype}, but the {role} ids "
+            f"of the events are {dtype}: give both the same type"
+        )
+    return ids

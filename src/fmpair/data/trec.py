@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from fmpair.data.border import parsing
 from fmpair.data.infer import with_types
 from fmpair.data.source import read_text, suffix_of
 from fmpair.errors import DataError
@@ -27,8 +28,15 @@ def is_run(path: str | Path) -> bool:
 
 def read_run(path: str | Path) -> pl.DataFrame:
     """A frame with the columns FIELDS; ids that are all whole numbers become such."""
-    lines = pl.Series(read_text(path).splitlines()).str.strip_chars()
+    with parsing(f"{path} as a TREC run"):
+        return _run(path)
+
+
+def _run(path: str | Path) -> pl.DataFrame:
+    lines = pl.Series(read_text(path).splitlines(), dtype=pl.String).str.strip_chars()
     fields = lines.filter(lines != "").str.replace_all(r"\s+", " ").str.split(" ")
+    if not len(fields):
+        raise DataError(f"{path} has no line of a TREC run: {' '.join(FIELDS)}")
     odd = fields.list.len() != len(FIELDS)
     if odd.any():
         raise DataError(
@@ -36,8 +44,8 @@ def read_run(path: str | Path) -> pl.DataFrame:
             f"run: {' '.join(FIELDS)}"
         )
     frame = fields.list.to_struct(fields=list(FIELDS)).struct.unnest()
-    try:
-        frame = frame.with_columns(pl.col("score").cast(pl.Float64))
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"a score of {path} is not a number") from error
-    return with_types(frame, ids=("user", "item"))
+    score = frame["score"].cast(pl.Float64, strict=False).fill_nan(None)
+    if score.null_count():
+        wrong = frame["score"].filter(score.is_null())[0]
+        raise DataError(f"a score of {path} is not a number: {wrong!r}")
+    return with_types(frame.with_columns(score), ids=("user", "item"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fmpair.capacity import check_memory
 from fmpair.errors import OptionError
 
 ITEM_EXPONENT = 0.8  # the item of popularity rank r is drawn in proportion to r ** -0.8
@@ -20,6 +21,9 @@ def zipf_events(
     for name, size in (("users", users), ("items", items), ("events", events)):
         if size < 1:
             raise OptionError(f"{name} is {size}: it must be at least 1")
+    shape = f"{users:,} users, {items:,} items and {events:,} events"
+    needed = 32 * (users + items) + 16 * events
+    check_memory("generated data", shape, needed, None, "ask for fewer of them")
     rng = np.random.Generator(np.random.PCG64(seed))
     activity = np.exp(ACTIVITY_SPREAD * rng.standard_normal(users))
     popularity = np.arange(1, items + 1) ** -ITEM_EXPONENT

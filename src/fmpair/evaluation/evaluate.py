@@ -77,7 +77,7 @@ def evaluate(
         scores_of(model, train, units.queries),
         units.task,
         candidates,
-        top=max((m.cutoff for m in wanted if m.name in LISTS), default=0),
+        top=min(max((m.cutoff for m in wanted if m.name in LISTS), default=0), len(train.items)),
         batch=int(np.clip(at_once // len(train.items), 1, 1024)),
         threads=threads,
     )

@@ -12,6 +12,7 @@ import polars as pl
 
 from fmpair.arrays import group_rows
 from fmpair.data import Dataset, as_dataset
+from fmpair.data.border import parsing
 from fmpair.data.read import read_frame
 from fmpair.data.roles import find_column
 from fmpair.data.trec import is_run, read_run
@@ -33,6 +34,11 @@ def read_lists(path: str | Path, format: str | None = None) -> pl.DataFrame:
     if format == "trec" or (format is None and is_run(path)):
         return read_run(path).select("user", "item", "score")
     frame = read_frame(path, format)
+    with parsing(f"{path} as lists"):
+        return _lists(frame, path)
+
+
+def _lists(frame: pl.DataFrame, path: str | Path) -> pl.DataFrame:
     names = {}
     for role in ("user", "item"):
         column = find_column(role, frame.columns, None)
@@ -43,6 +49,12 @@ def read_lists(path: str | Path, format: str | None = None) -> pl.DataFrame:
     by = next((name for name in ("score", "rank") if name in frame.columns), None)
     if by is None or not frame[by].dtype.is_numeric():
         raise DataError(f"{path} needs a column 'score' or 'rank' of numbers: what orders a list")
+    for name in ("user", "item", by):
+        gaps = frame[name].null_count() + int(name == by and frame[by].is_nan().sum())
+        if gaps:
+            raise DataError(
+                f"{path} has {gaps} rows without a value in {name!r}: drop or fill them"
+            )
     score = pl.col(by).cast(pl.Float64) * (1 if by == "score" else -1)
     rest = pl.exclude("user", "item", "score", "rank")
     return frame.select("user", "item", score.alias("score"), rest)

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.bridges.recbole import RecBole
+from fmpair.config import code
 from fmpair.config.experiment import Candidate, Experiment
 from fmpair.config.node import line_of
 from fmpair.data import Dataset
@@ -64,6 +65,7 @@ class Estimate:
 
 def estimate(experiment: Experiment) -> Estimate:
     """Time and memory of a run that starts from nothing."""
+    code.check(experiment)
     bench = prepare(experiment.data, experiment.filters, experiment.split)
     plan.check(experiment, bench)
     rows = [_row(experiment, bench, model) for model in experiment.models]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fmpair.config import code
 from fmpair.config.experiment import Experiment
 from fmpair.config.plain import as_plain
 from fmpair.data import split as splitting
@@ -79,6 +80,7 @@ def run(experiment: Experiment, progress: Show = False) -> Results:
     progress: True for a bar or lines on standard error; or a function that is given each line.
     Interrupted by hand it raises Stopped; all that was finished stays.
     """
+    code.check(experiment)
     require_optuna(experiment)
     with opened(experiment.output.folder) as folder:
         work = workplace_of(experiment, folder.path)

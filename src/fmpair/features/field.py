@@ -13,6 +13,7 @@ from fmpair.errors import DataError, OptionError, listing, unknown
 
 KINDS = ("auto", "categorical", "multi", "boolean", "numeric", "binned", "weighted")
 BINNINGS = ("quantile", "uniform")
+MOST_BINS = 10_000
 NO_ENCODING = (pl.Object, pl.Binary)
 
 # An integer column is a code (an hour, a city) while its values repeat, else a quantity.
@@ -51,6 +52,8 @@ class Field:
             raise OptionError(f"binning must be one of {listing(BINNINGS)}, not {self.binning!r}")
         if not (isinstance(self.bins, int) and self.bins >= 2):
             raise OptionError(f"bins must be a whole number of at least 2, not {self.bins!r}")
+        if self.bins > MOST_BINS:
+            raise OptionError(f"bins must be at most {MOST_BINS:,}, not {self.bins:,}")
         if not (isinstance(self.separator, str) and self.separator):
             raise OptionError(f"separator must be text such as '|', not {self.separator!r}")
         if not isinstance(self.normalize, bool | None) or not isinstance(self.standardize, bool):

@@ -38,6 +38,7 @@ ERRORS = ("rmse", "mae")  # of predicted ratings
 LISTS = ("coverage", "gini", "novelty", "popularity", "diversity")  # of what is recommended
 UNCUT = ("auc", *ERRORS)
 NAMES = (*RANKED, *ERRORS, *LISTS)
+DIGITS = 7  # of a cut-off: formulas have a table of that length
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class Metric:
             if at:
                 raise OptionError(f"metric {text!r} takes no cut-off: say {name}")
             return cls(name, 0)
+        if len(cutoff) > DIGITS:
+            raise OptionError(f"a cut-off has at most {DIGITS} digits, as in {name}@10")
         if not cutoff.isdecimal() or int(cutoff) < 1:
             raise OptionError(f"metric {text!r} needs a cut-off, such as {name}@10")
         return cls(name, int(cutoff))

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, empty_rows, group_rows, join_rows, starts, tally
+from fmpair.capacity import check_vectors
 from fmpair.data import Dataset
 from fmpair.errors import OptionError
 from fmpair.features import FeatureSpace, situations
@@ -119,6 +120,7 @@ def train(recipe: Any, data: Dataset) -> Iterator[Epoch]:
     space = FeatureSpace.fit(data, fields)
     found, situation = situations(space, data)
     layout = Layout(_table_rows(space, found), _places(space))
+    check_vectors(2 * len(layout.place), recipe.factors)  # of float64
     latent = _first(recipe, layout, len(data.users))
     speed = Latent(np.zeros_like(latent.vectors), np.zeros_like(latent.scales))
     descent = Descent(speed, recipe.learning_rate, recipe.momentum, recipe.threads)

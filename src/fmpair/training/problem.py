@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fmpair.arrays import Rows, tally
+from fmpair.capacity import check_negatives, check_vectors
 from fmpair.data import Dataset
 from fmpair.data.impressions import impression_rows
 from fmpair.engine.contract import LISTED, Parameters, Problem, Settings
@@ -62,6 +63,8 @@ def problem_of(options: FMPairOptions, space: FeatureSpace, data: Dataset) -> Pr
 
 def initial(options: FMPairOptions, space: FeatureSpace) -> Parameters:
     """First values: ids random, fields as their options say (zero unless told otherwise)."""
+    rows = len(space.users) + len(space.items) + space.query.size + space.item.size
+    check_vectors(rows, options.factors)
     rng = np.random.default_rng([options.seed, 0])
 
     def vectors(count: int, sd: float | np.ndarray) -> np.ndarray:
@@ -92,6 +95,7 @@ def settings_of(
     """
     items = int(problem.drawn.sum())
     repeats, n_negatives = repeat_stats(problem, seen), n_negatives_of(options, items)
+    check_negatives(n_negatives, options.factors, all_threads())
     of_ids, of_fields = l2_of(options, repeats), field_l2_of(options, n_negatives)
     return Settings(
         seed=options.seed,

@@ -30,9 +30,12 @@ def first_accumulators(
     tables: Parameters, settings: Settings, kind: type = np.float32
 ) -> Accumulators:
     """The accumulators of all rows before the first step."""
-    users, items, query, features = (
-        np.full(len(rows), FIRST, kind)
-        for rows in (tables.users, tables.items, tables.query, tables.features)
+
+    def begun(rows: np.ndarray) -> np.ndarray:
+        return np.full(len(rows), FIRST, kind)
+
+    users, items, query, features = map(
+        begun, (tables.users, tables.items, tables.query, tables.features)
     )
     mean, bias = kind(1 / tables.users.shape[1]), kind(settings.has_bias)
     return Accumulators(users, items, query, features, mean, bias)

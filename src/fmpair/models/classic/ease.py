@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from fmpair import checks
 from fmpair.arrays import Rows
-from fmpair.checks import check_item_pairs
+from fmpair.capacity import check_item_pairs
 from fmpair.data import as_dataset
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.features import FeatureSpace

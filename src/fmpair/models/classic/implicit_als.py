@@ -10,6 +10,7 @@ import numpy as np
 
 from fmpair import checks
 from fmpair.arrays import Rows
+from fmpair.capacity import check_vectors
 from fmpair.data import Dataset, as_dataset
 from fmpair.fitted.folding import folded
 from fmpair.models.classic.interactions import interactions
@@ -66,6 +67,7 @@ def _train(recipe: ImplicitALS, data: Dataset) -> Iterator[Epoch]:
     own = interactions(data, recipe.weights)
     by_user = own._replace(value=own.value * np.float32(recipe.alpha))
     by_item = turned(by_user, len(data.items))
+    check_vectors(by_user.size + by_item.size, recipe.factors)
     users, items = _first(recipe, by_user, 0), _first(recipe, by_item, 1)
     user_strength = _strength(recipe, by_user, by_item.size)
     item_strength = _strength(recipe, by_item, by_user.size)

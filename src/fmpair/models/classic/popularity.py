@@ -9,7 +9,7 @@ import numpy as np
 
 from fmpair import checks
 from fmpair.arrays import Rows, empty_rows, tally
-from fmpair.checks import check_memory
+from fmpair.capacity import check_memory
 from fmpair.data import Dataset, as_dataset
 from fmpair.engine.contract import Parameters
 from fmpair.errors import OptionError, unknown

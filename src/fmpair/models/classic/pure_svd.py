@@ -9,7 +9,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fmpair import checks
-from fmpair.checks import check_item_pairs
+from fmpair.capacity import check_item_pairs
 from fmpair.data import as_dataset
 from fmpair.fitted.folding import folded
 from fmpair.fitted.recipe import Recipe

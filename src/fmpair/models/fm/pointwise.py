@@ -11,6 +11,7 @@ import numpy as np
 
 from fmpair import checks
 from fmpair.arrays import tally
+from fmpair.capacity import check_vectors
 from fmpair.data import Dataset
 from fmpair.errors import OptionError, unknown
 from fmpair.fitted.machine import Layout
@@ -60,11 +61,19 @@ def train(
     penalties = penalties_of(recipe.regularization, task.layout, usual, times)
     learner = _descent if recipe.learner == "sgd" else _coordinates
     starts = range(getattr(recipe, "starts", 1))
+    _check_memory(recipe, len(times))
     passes = [
         learner(recipe, task.examples, penalties, np.random.default_rng([recipe.seed, 0, start]))
         for start in starts
     ]
     return _epochs(recipe, _together(passes), partial(fitted, recipe, data, task))
+
+
+def _check_memory(recipe: Any, features: int) -> None:
+    """Machines are of float64, and as many as there are starts, each of which may keep samples."""
+    kept = min(recipe.samples, recipe.epochs) if recipe.learner == "mcmc" else 1
+    tables = 2 * (getattr(recipe, "order", 2) - 1)
+    check_vectors(tables * features, recipe.factors, kept * getattr(recipe, "starts", 1))
 
 
 def penalties_of(

@@ -1,0 +1,39 @@
+"""Options that no machine can fulfil are refused before any memory is taken."""
+
+import pytest
+
+from fmpair import capacity
+from fmpair.errors import OptionError
+from fmpair.models.catalog import find
+from fmpair.testing import day_and_night, two_tastes
+
+BILLION = 10**9
+WITH_FACTORS = [
+    "bpr-mf", "implicit-als", "fm-pair", "prfm", "fm-listwise", "fm-pair-selected", "svd++",
+    "factorised-neighbours", "fm-pair-weighted", "fm", "fm-map", "gpfm",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", WITH_FACTORS)
+def test_a_billion_factors_are_refused(kind):
+    with pytest.raises(OptionError, match=r"GB for .*1,000,000,000 factors.*: lower .*factors"):
+        find(kind)(factors=BILLION, epochs=1).fit(day_and_night())
+
+
+@pytest.mark.parametrize("loss", ["softmax", "warp"])
+def test_a_billion_negatives_are_refused(loss):
+    with pytest.raises(OptionError, match=r"1,000,000,000 negatives .*: lower n_negatives"):
+        find("fm-pair")(n_negatives=BILLION, loss=loss, epochs=1).fit(two_tastes())
+
+
+def test_a_billion_starts_are_refused():
+    with pytest.raises(OptionError, match="lower factors, starts or samples"):
+        find("fm")(starts=BILLION, epochs=1).fit(two_tastes())
+
+
+def test_the_need_is_that_of_all_vectors(monkeypatch):
+    asked = []
+    monkeypatch.setattr(capacity, "check_memory", lambda *given: asked.append(given))
+    capacity.check_vectors(100, 9)
+    capacity.check_vectors(100, 9, machines=5)
+    assert [given[2] for given in asked] == [4 * 3 * 100 * 10, 4 * 7 * 100 * 10]
