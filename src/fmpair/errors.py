@@ -26,6 +26,13 @@ class TrainingError(FmpairError):
     """Training that could not go on, such as a divergence."""
 
 
+class MachineError(FmpairError):
+    """Work the machine did not let finish: memory, disk, network, or a process that was killed.
+
+    It says nothing of the work itself, which may go well another time.
+    """
+
+
 class ModelFileError(FmpairError):
     """A model file that is damaged, foreign or of another version."""
 

@@ -67,6 +67,33 @@ def test_a_failed_cell_gives_exit_code_1_after_all_others_are_done(fmpair, file)
     assert done.out.splitlines()[-1] == "runs/tiny/report.html"
 
 
+def test_where_every_model_fails_one_line_says_so_and_report_says_it_again(fmpair, file):
+    broken = FILE.replace("popularity, ", "").replace("epochs: 2", "epochs: 2, context: [wether]")
+    file.write_text(broken)
+    done = fmpair("run", "tiny.yaml", "-q")
+    line = "no model finished: all 1 cells failed, first fm-pair: unknown context column 'wether'"
+    assert done.code == 1 and done.err.startswith(line) and done.err.count("\n") == 1
+    again = fmpair("report", "runs/tiny")
+    assert (again.code, again.err) == (1, done.err)
+    assert "No model finished" in (file.parent / "runs/tiny/report.html").read_text()
+    both = fmpair("compare", "runs/tiny", "runs/tiny")
+    assert both.code == 1 and both.err.count("\n") == 1
+
+
+def test_a_winner_that_cannot_be_fitted_again_is_said_with_exit_code_1(fmpair, file, monkeypatch):
+    assert fmpair("run", "tiny.yaml", "-q").code == 0
+
+    def full(*_):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr("fmpair.experiment.winner.fit_to_epoch", full)
+    done = fmpair("run", "tiny.yaml", "-q", "seeds=[0, 1]")
+    assert done.code == 1
+    assert done.err.endswith(" failed on all events: MemoryError: no room\n")
+    asked = fmpair("recommend", "runs/tiny", "--user", "user-001")
+    assert asked.code == 1 and "MemoryError: no room" in asked.err, "and no older model answers"
+
+
 def test_a_mistake_in_the_file_is_said_before_anything_is_made(fmpair, file):
     file.write_text(FILE.replace("factors", "factor"))
     done = fmpair("run", "tiny.yaml")

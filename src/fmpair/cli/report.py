@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fmpair.cli.failure import USER_MISTAKE
+from fmpair.cli.running import note_failures
 from fmpair.cli.show import note, show
-from fmpair.errors import OptionError
+from fmpair.errors import DataError, OptionError
 
 if TYPE_CHECKING:
     from fmpair.report.sheet import Sheet
@@ -29,7 +31,11 @@ def report(
     from fmpair.experiment.store import results
     from fmpair.report.write import write
 
-    print(write(results(run), output or run))
+    found = results(run)
+    print(write(found, output or run))
+    if found.values.is_empty():
+        note_failures(found)
+        raise typer.Exit(USER_MISTAKE)
 
 
 def compare(
@@ -50,6 +56,8 @@ def compare(
     if output is not None and output.suffix not in FORMATS:
         raise OptionError(f"-o {output}: the name must end in one of {', '.join(FORMATS)}")
     found = merged({name: results(run) for name, run in zip(_names(runs), runs)})
+    if found.values.is_empty():
+        raise DataError("no model of these runs finished, so there is nothing to compare")
     if output is None:
         show(terminal(found))
         return

@@ -22,6 +22,7 @@ from fmpair.experiment.fitting import Parts, parts_of, recipe_of, visible
 from fmpair.experiment.memory import peak_mb, reset_peak
 from fmpair.experiment.prepare import Bench, prepare
 from fmpair.experiment.progress import duration
+from fmpair.experiment.search import trials_of
 from fmpair.experiment.work import possible
 from fmpair.experiment.workplace import threads_of
 
@@ -68,7 +69,7 @@ def estimate(experiment: Experiment) -> Estimate:
 def _row(experiment: Experiment, bench: Bench, model: Candidate) -> tuple[Any, ...]:
     folds = len(bench.splits)
     cells = folds * len(experiment.seeds)
-    trials = folds * experiment.tune.trials if model.search else 0
+    trials = folds * trials_of(model, experiment.tune.trials)
     cell = plan.cell_of(
         experiment, bench, plan.with_options(model, {}), 0, experiment.seeds[0]
     )  # fmt: skip
