@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from fmpair.errors import ConfigError, FmpairError, nearest
+from fmpair.text import harmless
 
 USER_MISTAKE, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
@@ -55,7 +56,7 @@ def _usage(error: Any) -> str:
 
 
 def _one_line(message: object) -> str:
-    return " ".join(str(message).split())
+    return harmless(" ".join(str(message).split()))
 
 
 def _close_output() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fmpair.experiment.cell import Cell
+from fmpair.text import harmless
 
 Show = bool | Callable[[str], None]
 
@@ -44,7 +45,7 @@ class Progress:
         self.fresh += 1
         self.move(self.done, f"{cell}{self._left()}")
         line = f"{self.done} of {self.total}: {cell}: {_figures(record)}{self._left()}"
-        (self.say or self.tell)(line)
+        (self.say or self.tell)(harmless(line))
 
     def _left(self) -> str:
         """What remains, at the pace so far."""

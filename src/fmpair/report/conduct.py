@@ -69,7 +69,9 @@ def tuning_sheet(results: Results) -> Sheet | None:
     ]  # fmt: skip
     columns = ("Model", "Chosen", "Fold", "On validation", "Trials", "Failed", "Seconds")
     budget = results.experiment.tune.trials
-    note = f"Chosen on the validation part only, with {budget} trials for every model and fold."
+    fewer = any(row["trials"] < budget for row in chosen)
+    note = f"Chosen on the validation part only, with {budget} trials for every model and fold"
+    note += ", or as many as there are settings." if fewer else "."
     return Sheet("tuning", "What tuning chose", columns, tuple(rows), data, 2, (note,))
 
 

@@ -15,7 +15,9 @@ from fmpair.report import conduct, figures, style, tables
 from fmpair.report.comparison import Table
 from fmpair.report.facts import facts
 from fmpair.report.fields import fields_sheets
+from fmpair.report.number import told_apart
 from fmpair.report.sheet import Figure, Section, Sheet
+from fmpair.text import isolated
 
 ORDER = ("command", "began", "ended", "seconds", "peak_mb", "seeds", "versions", "machine")
 HIDDEN = ("data", "split", "leakage", "experiment")  # they have places of their own
@@ -30,7 +32,25 @@ def sections(results: Results, found: list[Table]) -> list[Section]:
         _learning(results), _tuning(results), _times(results), _failures(results),
         *_boxes(results),
     ]  # fmt: skip
-    return [part for part in parts if part.figures or part.sheets or part.facts or part.unfold]
+    return _told_apart(
+        [part for part in parts if part.figures or part.sheets or part.facts or part.unfold]
+    )
+
+
+def _told_apart(parts: list[Section]) -> list[Section]:
+    """No two tables and no two figures of one name: their files would be one."""
+    sheets, figures = (
+        iter(told_apart([one.name for part in parts for one in getattr(part, kind)]))
+        for kind in ("sheets", "figures")
+    )
+    return [
+        replace(
+            part,
+            sheets=tuple(replace(sheet, name=next(sheets)) for sheet in part.sheets),
+            figures=tuple(replace(figure, name=next(figures)) for figure in part.figures),
+        )
+        for part in parts
+    ]
 
 
 def warnings(results: Results, found: list[Table]) -> list[str]:
@@ -40,16 +60,19 @@ def warnings(results: Results, found: list[Table]) -> list[str]:
     if failed:
         told.append(f"{failed} of {len(results.cells)} repeats failed: see What failed.")
     for table in found:
+        label = isolated(table.label)
         part = table.rows.group_by("model", maintain_order=True).agg(pl.col("coverage").min())
         for model, share in part.filter(pl.col("coverage") < 1).rows():
-            told.append(f"{table.label}: {model} gave a list to {100 * share:.1f} % of the units; "
-                        "the others count 0.")  # fmt: skip
+            told.append(f"{label}: {isolated(model)} gave a list to {100 * share:.1f} % of the "
+                        "units; the others count 0.")  # fmt: skip
         if results.experiment.protocols[table.label].drawn:
-            told.append(f"{table.label}: ranked among a sample of the items, which can put models "
+            told.append(f"{label}: ranked among a sample of the items, which can put models "
                         "in another order than all items would.")  # fmt: skip
     baseline = results.experiment.compare.baseline
     if baseline and any(baseline not in set(table.rows["model"]) for table in found):
-        told.append(f"The baseline {baseline} has no results: models are tested against the best.")
+        told.append(
+            f"The baseline {isolated(baseline)} has no results: models are tested against the best."
+        )
     if not style.available():
         told.append(f"Figures need matplotlib: {style.INSTALL}")
     return told
@@ -60,11 +83,13 @@ def _result(results: Results, table: Table) -> Section:
         return Section(table.label)
     drawn = tuple(figures.bars(results, table)) if style.available() else ()
     sheets = (tables.main_sheet(table), tables.details_sheet(table))
-    return Section(f"Results: {table.label}", (), drawn, sheets)
+    return Section(f"Results: {isolated(table.label)}", (), drawn, sheets)
 
 
 def _fields(table: Table) -> Section:
-    return Section(f"Which fields help: {table.label}", sheets=tuple(fields_sheets(table)))
+    return Section(
+        f"Which fields help: {isolated(table.label)}", sheets=tuple(fields_sheets(table))
+    )
 
 
 def _views(results: Results, table: Table) -> Section:
@@ -81,7 +106,7 @@ def _views(results: Results, table: Table) -> Section:
         sheets = [replace(sheet, folded=True) for sheet in sheets]
     text = ("head, mid and tail each have a third of the training events, the most popular items "
             "or the busiest users first.",)  # fmt: skip
-    return Section(f"Where it is won: {table.label}", text, tuple(drawn), tuple(sheets))
+    return Section(f"Where it is won: {isolated(table.label)}", text, tuple(drawn), tuple(sheets))
 
 
 def _learning(results: Results) -> Section:
