@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 
@@ -106,6 +107,25 @@ def test_estimate_says_what_a_run_will_take_and_makes_nothing(fmpair, file):
     assert said.code == 0
     assert "4 cells" in said.out.splitlines()[-1] and "of memory" in said.out.splitlines()[-1]
     assert "popularity" in said.out and not (file.parent / "runs").exists()
+
+
+def test_without_matplotlib_it_is_said_first_that_there_will_be_no_figures(
+    fmpair, file, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    line = "no figures without matplotlib: pip install 'fmpair[report]'"
+    assert fmpair("run", "tiny.yaml").err.splitlines()[0] == line
+    assert fmpair("report", "runs/tiny").err.splitlines() == [line]
+    assert (file.parent / "runs/tiny/report.html").stat().st_size > 1000
+
+
+def test_tuning_without_optuna_is_refused_before_anything_is_made(fmpair, file, monkeypatch):
+    tuned = FILE.replace("factors: 2", "factors: {search: [2, 3]}")
+    file.write_text(tuned + "split: {kind: holdout, test: 0.2, validation: 0.2}\n")
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    done = fmpair("run", "tiny.yaml")
+    assert done.code == 1 and done.err == "error: tuning needs Optuna: pip install 'fmpair[tune]'\n"
+    assert not (file.parent / "runs").exists()
 
 
 def test_an_interrupt_is_one_line_and_exit_code_130(fmpair, file, monkeypatch):

@@ -9,7 +9,7 @@ import typer
 
 from fmpair.cli.failure import USER_MISTAKE
 from fmpair.cli.running import note_failures
-from fmpair.cli.show import note, show
+from fmpair.cli.show import note, note_no_figures, show
 from fmpair.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def report(
     from fmpair.experiment.store import results
     from fmpair.report.write import write
 
+    note_no_figures()
     found = results(run)
     print(write(found, output or run, exact))
     if found.values.is_empty():

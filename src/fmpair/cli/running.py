@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair.cli.failure import INTERRUPTED, USER_MISTAKE
-from fmpair.cli.show import busy, note, show
+from fmpair.cli.show import busy, note, note_no_figures, show
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,6 +41,7 @@ def run(
 ) -> None:
     """Carry out an experiment; interrupted, the same command goes on from there."""
     experiment = _experiment(file, overrides, folder, workers)
+    note_no_figures()
     results = carried_out(experiment, progress=not quiet)
     show(comparison(results))
     conclude(results, quiet)

@@ -39,6 +39,13 @@ def note(text: str) -> None:
         print(harmless(text), file=sys.stderr, flush=True)
 
 
+def note_no_figures() -> None:
+    """Said before a verb does what ends with figures: that there will be none."""
+    from fmpair.report import style
+
+    note("" if style.available() else f"no figures without matplotlib: {style.INSTALL}")
+
+
 def emit(frame: pl.DataFrame, output: str | None = None, format: str | None = None) -> None:
     """The frame to a file or stream; a table where a person is looking at the standard output."""
     if output is None and format is None and sys.stdout.isatty():

@@ -53,6 +53,8 @@ READING = (
     _reading("shown", "TABLE", "A file of items shown to users and not chosen, with both ids."),
     _reading("format", "NAME", "The format of EVENTS; told from its name unless given."),
     _reading("separator", "TEXT", "What separates columns; guessed unless given."),
+    _reading("encoding", "NAME", "How letters are written; utf-8 unless given."),
+    _reading("groups", "FILE", "Of libFM rows: the field of each index."),
     _switch("header", True, "Whether the first line names the columns.", "--header/--no-header"),
     _reading("columns", "NAME", "The name of the next column (repeat).", "--column"),
 )  # fmt: skip

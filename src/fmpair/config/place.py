@@ -10,7 +10,7 @@ from fmpair.config.document import Document
 from fmpair.config.hint import fits, words
 from fmpair.config.shape import Options
 from fmpair.config.syntax import KeyPath
-from fmpair.errors import ConfigError, FmpairError, listing, unknown
+from fmpair.errors import ConfigError, FmpairError, in_file, listing, spelled, unknown
 
 Made = TypeVar("Made")
 
@@ -23,7 +23,7 @@ class Mistakes:
     found: dict[tuple[KeyPath, str], None] = field(default_factory=dict)
 
     def add(self, path: KeyPath, text: str) -> None:
-        self.found[path, text] = None
+        self.found[path, spelled(text, in_file)] = None
 
     def lines(self) -> list[str]:
         """One line each, in order of file and line."""
@@ -129,7 +129,9 @@ def shown(value: Any) -> str:
 
 
 def one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    """What an error says, its options as an experiment file has them."""
+    said = error.told(in_file) if isinstance(error, FmpairError) else str(error)
+    return " ".join(said.split())
 
 
 def line_of(error: Exception) -> str:

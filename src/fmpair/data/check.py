@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from fmpair.errors import DataError
+from fmpair.errors import DataError, named
 
 REPEATED_ITEMS = 50  # fewer repeated items than this prove nothing about a column
 
@@ -30,7 +30,7 @@ def check_events(events: pl.DataFrame, roles: dict[str, str], context: Sequence[
         if not (dtype.is_numeric() or dtype.is_temporal()):
             raise DataError(
                 f"column {roles['timestamp']!r} is text, not a time: give seconds or dates, "
-                "or name another column with timestamp='...'"
+                f"or name another column with {named('timestamp', ...)}"
             )
 
 
@@ -65,7 +65,7 @@ def _check_numbers(values: pl.Series, role: str) -> None:
     if values.null_count():
         raise DataError(
             f"column {values.name!r} ({role}) has {values.null_count()} missing values: drop or "
-            f"fill those rows, or leave the column out with ignore=[{values.name!r}]"
+            f"fill those rows, or leave the column out with {named('ignore', [values.name])}"
         )
     if values.dtype.is_float() and not values.is_finite().all():
         raise DataError(f"column {values.name!r} ({role}) has infinite or NaN values")
@@ -88,8 +88,8 @@ def check_no_leak(
             raise DataError(
                 f"column {name!r} {why}: it describes the item, not the situation. As context "
                 "every candidate would get the chosen item's value, and the answer would leak "
-                f"into the question. Give it with item_columns=[{name!r}], or drop it with "
-                f"ignore=[{name!r}]"
+                f"into the question. Give it with {named('item_columns', [name])}, or drop it "
+                f"with {named('ignore', [name])}"
             )
 
 

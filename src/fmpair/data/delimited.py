@@ -10,7 +10,7 @@ import polars as pl
 
 from fmpair.data.infer import id_columns, with_types
 from fmpair.data.source import read_text
-from fmpair.errors import DataError, OptionError, listing
+from fmpair.errors import DataError, OptionError, listing, named
 
 SEPARATORS = (",", "\t", ";", "|", "::")
 RARE_SEPARATORS = (" ", ":", "-")  # never guessed, as text holds them; only suggested
@@ -51,7 +51,9 @@ def read_columns(
 ) -> pl.DataFrame:
     """Delimited text as a frame of text columns; `path` is for messages."""
     if separator == "":
-        raise OptionError("separator must not be empty: give one such as ',' or leave it out")
+        raise OptionError(
+            f"{named('separator')} must not be empty: give one such as ',' or leave it out"
+        )
     used = separator or guess_separator(text) or ","
     frame = _split(text, path, used, header, nulls)
     if frame.width == 1:
@@ -120,7 +122,7 @@ def _check_single(text: str, path: str, used: str, given: bool) -> None:
         first = text.split("\n", 1)[0].strip()[:60]
         raise DataError(
             f"{path} has a single column {first!r} when split at {used!r}: perhaps the "
-            f"separator is {other!r}; say separator={other!r}"
+            f"separator is {other!r}; say {named('separator', other)}"
         )
 
 
@@ -128,7 +130,7 @@ def _check_header(names: Sequence[str], path: str) -> None:
     if all(name.lstrip("-").replace(".", "", 1).isdigit() for name in names):
         raise DataError(
             f"the first line of {path} holds numbers, not names ({listing(names)}): say "
-            "header=False and columns=['user', 'item', ...]"
+            f"{named('header', False)} and {named('columns', ['user', 'item', '...'])}"
         )
     if len(set(names)) < len(names):
         raise DataError(f"two columns of {path} have one name: {listing(names)}")

@@ -11,7 +11,7 @@ from fmpair.data.attribute import in_domain
 from fmpair.data.dataset import STANDARD, Dataset
 from fmpair.data.histories import histories
 from fmpair.data.parts import by_time_order
-from fmpair.errors import DataError, OptionError, unknown
+from fmpair.errors import DataError, OptionError, named, unknown
 
 
 def above_mean(data: Dataset) -> Dataset:
@@ -158,7 +158,7 @@ def core(data: Dataset, users: int = 5, items: int = 5) -> Dataset:
 def _ratings(data: Dataset) -> np.ndarray:
     rating = data.column("rating")
     if rating is None:
-        raise DataError("the data have no ratings: name their column with rating='...'")
+        raise DataError(f"the data have no ratings: name their column with {named('rating', ...)}")
     return rating.astype(np.float64)
 
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from fmpair.data.delimited import read_delimited
 from fmpair.data.source import Contents, locate
-from fmpair.errors import DataError
+from fmpair.errors import DataError, named
 
 META = ("category", "downloads", "developer", "language", "price", "stars")
 
@@ -32,7 +32,7 @@ def read_frappe(path: str | Path, *, meta: bool = False) -> Contents:
 def _read_meta(folder: Path) -> pl.DataFrame:
     found = locate(folder, "meta.csv")
     if found is None:
-        raise DataError(f"the folder {folder} holds no meta.csv: leave out meta=True")
+        raise DataError(f"the folder {folder} holds no meta.csv: leave out {named('meta', True)}")
     table = read_delimited(found[0], separator="\t", nulls=("", "unknown"))
     price = pl.col("price").replace("Free", "$0").str.extract(r"([\d.]+)").cast(pl.Float64)
     stars = pl.col("rating").cast(pl.Float64).alias("stars")

@@ -11,7 +11,7 @@ import polars as pl
 from fmpair.data.dataset import Dataset
 from fmpair.data.source import Contents, find_file, read_text
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError
+from fmpair.errors import DataError, named
 
 ENTRY = r"^(\d+):([^:]+)$"
 
@@ -50,7 +50,9 @@ def _read_groups(path: Path) -> np.ndarray:
     try:
         found = find_file(path)
     except DataError as error:
-        raise DataError(f"{error}: libFM rows need groups=FILE to tell users from items") from None
+        raise DataError(
+            f"{error}: libFM rows need {named('groups', ...)} to tell users from items"
+        ) from None
     try:
         return np.array([int(line) for line in read_text(found).split()], np.int64)
     except ValueError as error:

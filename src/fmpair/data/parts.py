@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.data.dataset import Dataset
-from fmpair.errors import DataError, OptionError
+from fmpair.errors import DataError, OptionError, named
 from fmpair.files import atomic_path
 
 PARTS = ("train", "validation", "test")
@@ -65,7 +65,7 @@ def check_shares(test: float, validation: float) -> None:
 def by_time_order(data: Dataset) -> np.ndarray:
     """int64 [events]: the rows in order of time; rows of one time keep their order."""
     if "timestamp" not in data.columns.columns:
-        raise DataError("the data have no times: name their column with timestamp='...'")
+        raise DataError(f"the data have no times: name their column with {named('timestamp', ...)}")
     times = data.columns["timestamp"]
     if times.null_count():
         raise DataError(f"{times.null_count()} events have no time: drop them first")

@@ -25,7 +25,7 @@ from fmpair.data.ncf import read_ncf
 from fmpair.data.roles import find_column
 from fmpair.data.source import STANDARD_INPUT, Contents, find_file, locate, read_bytes, suffix_of
 from fmpair.data.wraprec import read_wraprec
-from fmpair.errors import DataError, OptionError, unknown
+from fmpair.errors import DataError, OptionError, listing, named, nearest, unknown
 
 SUFFIXES = {
     ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl",
@@ -144,7 +144,10 @@ def _split_options(
     roles = list(inspect.signature(Dataset.from_frame).parameters)[1:]
     for name in options:
         if name not in own and name not in roles:
-            raise OptionError(unknown("option", name, [*own, *roles]))
+            guess = nearest(name, [*own, *roles])
+            hint = f" Did you mean '{named(guess)}'?" if guess else ""
+            known = listing((named(one) for one in [*own, *roles]), 20)
+            raise OptionError(f"unknown option '{named(name)}'.{hint} Known: {known}")
     mine = {name: value for name, value in options.items() if name in own}
     rest = {name: value for name, value in options.items() if name not in own}
     if "ids" in own:  # a column the caller calls user or item is kept as exactly as any id

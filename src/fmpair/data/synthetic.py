@@ -14,7 +14,7 @@ import polars as pl
 from fmpair.data.dataset import Dataset
 from fmpair.data.oracle import DAYTIMES, PLACES, SITUATIONS, Oracle, blocks
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import OptionError
+from fmpair.errors import OptionError, named
 
 DOMAINS = ("books", "music", "films", "games")
 ID_PREFIXES = ("book", "album", "film", "game")
@@ -61,7 +61,7 @@ def make(users: int = 800, items: int = 600, events: int = 40_000, seed: int = 0
     """
     for name, size in (("users", users), ("items", items), ("events", events)):
         if size < 1:
-            raise OptionError(f"{name} is {size}: a world needs at least 1")
+            raise OptionError(f"{named(name)} is {size}: a world needs at least 1")
     # Everything is drawn in this order from one stream, and computed in float64: last bits that
     # differ between machines then move a choice in fewer than one of ten thousand worlds.
     rng = np.random.Generator(np.random.PCG64(seed))

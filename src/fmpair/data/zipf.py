@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmpair.errors import OptionError
+from fmpair.errors import OptionError, named
 
 ITEM_EXPONENT = 0.8  # the item of popularity rank r is drawn in proportion to r ** -0.8
 ACTIVITY_SPREAD = 1.0  # standard deviation of the logarithm of a user's activity
@@ -19,7 +19,7 @@ def zipf_events(
     """
     for name, size in (("users", users), ("items", items), ("events", events)):
         if size < 1:
-            raise OptionError(f"{name} is {size}: it must be at least 1")
+            raise OptionError(f"{named(name)} is {size}: it must be at least 1")
     rng = np.random.Generator(np.random.PCG64(seed))
     activity = np.exp(ACTIVITY_SPREAD * rng.standard_normal(users))
     popularity = np.arange(1, items + 1) ** -ITEM_EXPONENT

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset
-from fmpair.errors import DataError, OptionError, UnknownError, unknown
+from fmpair.errors import DataError, OptionError, UnknownError, named, unknown
 from fmpair.evaluation.evaluate import Evaluation, mean_of
 
 THIRDS = ("head", "mid", "tail")
@@ -72,7 +72,9 @@ def context(evaluation: Evaluation, test: Dataset, column: str) -> pl.Series:
 def _items(evaluation: Evaluation) -> pl.Series:
     items = evaluation.units["item"]
     if items.null_count():
-        raise OptionError("some units have several items: judge with unit='interaction'")
+        raise OptionError(
+            f"some units have several items: judge with {named('unit', 'interaction')}"
+        )
     return items
 
 

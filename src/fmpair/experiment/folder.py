@@ -21,7 +21,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from fmpair.errors import DataError
+from fmpair.errors import DataError, named
 from fmpair.experiment.cell import TEST, Cell, canonical
 from fmpair.experiment.work import Outcome
 from fmpair.files import atomic_path, write_atomically
@@ -115,8 +115,8 @@ def _locked(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise DataError(
-                f"another run is at work in {folder}: wait for it, or choose another folder "
-                "with --folder"
+                f"another run is at work in {folder}: wait for it, or choose another "
+                f"{named('folder')}"
             ) from None
         yield
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from fmpair.data import as_dataset
 from fmpair.engine.problem import LOSSES, NEGATIVES, OPTIMIZERS, POSITIVES
-from fmpair.errors import OptionError, listing
+from fmpair.errors import OptionError, listing, named
 from fmpair.models import option
 from fmpair.models.recommender import Recommender
 from fmpair.models.training import Epoch, train
@@ -128,13 +128,15 @@ class FMPair:
         shares = (self.own_share or 0.0) + self.shown_share
         if shares > (self.loss != "warp"):
             raise OptionError(
-                "own_share and shown_share must be at most 1 together, and 0 with the loss warp"
+                f"{named('own_share')} and {named('shown_share')} must be at most 1 together, and "
+                f"0 with {named('loss', 'warp')}"
             )
         corrects = self.loss == "softmax" and self.negatives in ("popularity", "batch")
         if self.correction and (shares or not corrects):
             raise OptionError(
-                "correction is of the loss softmax with negatives by popularity or batch, and no "
-                "own_share or shown_share: they are not drawn by number of events"
+                f"{named('correction')} is of {named('loss', 'softmax')} with "
+                f"{named('negatives')} by popularity or batch, and no {named('own_share')} or "
+                f"{named('shown_share')}: they are not drawn by number of events"
             )
         option.one_of("weights", self.weights, WEIGHTS)
         option.number("damping", self.damping)

@@ -13,7 +13,7 @@ from fmpair.arrays import Rows, join_rows, stack_rows, starts
 from fmpair.data.frame import to_polars
 from fmpair.data.roles import ALIASES, find_column
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError, OptionError, UnknownError, listing
+from fmpair.errors import DataError, OptionError, UnknownError, listing, named
 from fmpair.errors import unknown as unknown_message
 from fmpair.features import FeatureSpace
 from fmpair.features.entries import entries_of
@@ -120,7 +120,7 @@ def queries_of(
 ) -> Queries:
     """The queries of a frame: a user column (or none), context columns in any number."""
     if unknown not in UNKNOWN:
-        raise OptionError(f"unknown must be one of {listing(UNKNOWN)}, not {unknown!r}")
+        raise OptionError(f"{named('unknown')} must be one of {listing(UNKNOWN)}, not {unknown!r}")
     column = find_column("user", frame.columns, None)
     _check_columns(model, frame, column)
     shown = frame.select([c for c in frame.columns if c == column or c in model.space.context])
@@ -193,10 +193,12 @@ def _given_table(given: Any, shown: pl.DataFrame) -> tuple[pl.DataFrame, np.ndar
     table = to_polars(given)
     key = find_column("user", table.columns, None)
     if key is None or "user" not in shown.columns:
-        raise UnknownError("a table of user_features needs a column 'user', and so do the queries")
+        raise UnknownError(
+            f"a table of {named('user_features')} needs a column 'user', and so do the queries"
+        )
     if table[key].is_duplicated().any():
         twice = table[key].filter(table[key].is_duplicated())[0]
-        raise DataError(f"user_features has several rows of user {twice!r}: give one")
+        raise DataError(f"{named('user_features')} has several rows of user {twice!r}: give one")
     return table.drop(key), Vocabulary(table[key]).numbers(shown["user"]).astype(np.int64)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from fmpair.arrays import Rows, tally
 from fmpair.data import Dataset
 from fmpair.data.shown import shown_rows
-from fmpair.errors import DataError, OptionError, TrainingError
+from fmpair.errors import DataError, OptionError, TrainingError, named
 from fmpair.features import FeatureSpace, Side, situations
 from fmpair.models.groups import item_groups, query_groups
 from fmpair.models.penalty import penalties, pull_of
@@ -126,8 +126,9 @@ def problem_of(recipe: FMPair, space: FeatureSpace, data: Dataset) -> Problem:
 
     if recipe.shown_share and not len(data.shown):
         raise OptionError(
-            f"shown_share is {recipe.shown_share:g}, but the data do not say what was shown: give "
-            "a table of users and items as shown=..., or use the filter dislikes"
+            f"{named('shown_share')} is {recipe.shown_share:g}, but the data do not say what was "
+            f"shown: give a table of users and items as {named('shown', ...)}, or use the filter "
+            "dislikes"
         )
     contexts, situation = situations(space, data)
     drawn = tally(data.item, len(space.items)) > 0
@@ -196,7 +197,8 @@ def settings_of(
     blocks = recipe.blocks or choose_blocks(users, items, len(problem.user), recipe.factors)
     if blocks > max(items // 2, 1):
         raise OptionError(
-            f"blocks ({blocks}) must leave two items a block: of {items} items at most {items // 2}"
+            f"{named('blocks')} ({blocks}) must leave two items a block: of {items} items at most "
+            f"{items // 2}"
         )
     return Settings(
         seed=recipe.seed, positives=recipe.positives, blocks=blocks, deal_every=DEAL_EVERY,
@@ -241,7 +243,7 @@ def with_unit_sides(parameters: Parameters, item_rows: Rows) -> Parameters:
 
 def _diverged(recipe: FMPair, space: FeatureSpace, problem: Problem, number: int) -> str:
     """What diverged, and the two things that most often mend it."""
-    hint = f"lower learning_rate ({recipe.learning_rate:g})"
+    hint = f"lower {named('learning_rate')} ({recipe.learning_rate:g})"
     sides = (
         (space.query, problem.contexts), (space.query, problem.user_rows),
         (space.item, problem.item_rows),

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from fmpair.errors import OptionError
 from fmpair.report.sheet import Figure
 
 # Okabe and Ito's colours, told apart by colour-blind readers too; without the yellow, which is
@@ -59,6 +60,12 @@ def available() -> bool:
     except ImportError:
         return False
     return True
+
+
+def require() -> None:
+    """Said before any work whose end would be figures: what they need."""
+    if not available():
+        raise OptionError(f"figures need matplotlib: {INSTALL}")
 
 
 def colours(models: Iterable[str]) -> dict[str, str]:
