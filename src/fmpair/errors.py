@@ -84,6 +84,10 @@ class MachineError(FmpairError):
     """
 
 
+class ProcessError(FmpairError):
+    """A process in which fmpair cannot work, such as a fork of one in which it did."""
+
+
 class ModelFileError(FmpairError):
     """A model file that is damaged, foreign or of another version."""
 

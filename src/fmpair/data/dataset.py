@@ -18,6 +18,7 @@ from fmpair.data.shown import add_shown
 from fmpair.data.table import align_table
 from fmpair.data.vocabulary import Vocabulary, as_plain
 from fmpair.errors import DataError, unknown
+from fmpair.forked import check_process
 
 STANDARD = ("rating", "weight", "timestamp", "domain")
 
@@ -174,6 +175,7 @@ class Dataset:
 
     def take(self, rows: np.ndarray) -> Dataset:
         """The given events, over the same vocabularies and tables."""
+        check_process()
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
         columns = self.columns[rows] if self.columns.width else self.columns
         return replace(self, user=self.user[rows], item=self.item[rows], columns=columns)
@@ -200,6 +202,7 @@ class Dataset:
 
     def compact(self) -> Dataset:
         """Without the users and items that have no event."""
+        check_process()
         user_numbers, user = np.unique(self.user, return_inverse=True)
         item_numbers, item = np.unique(self.item, return_inverse=True)
         return replace(
@@ -215,6 +218,7 @@ class Dataset:
 
 def as_dataset(data: Any) -> Dataset:
     """A Dataset as it is; a frame or sparse matrix read by the usual rules."""
+    check_process()
     if isinstance(data, Dataset):
         return data
     return Dataset.from_csr(data) if hasattr(data, "tocoo") else Dataset.from_frame(data)

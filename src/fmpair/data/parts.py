@@ -13,6 +13,7 @@ import polars as pl
 from fmpair.data.dataset import Dataset
 from fmpair.errors import DataError, OptionError, named
 from fmpair.files import atomic_path
+from fmpair.forked import check_process
 
 PARTS = ("train", "validation", "test")
 
@@ -84,6 +85,7 @@ def hash_of(splits: Sequence[Split]) -> str:
 
 def save(splits: Sequence[Split], path: str | Path) -> None:
     """Write splits as Parquet (row, fold, part), whole or not at all; fold numbers the splits."""
+    check_process()
     frames = [
         pl.DataFrame({"row": rows}).with_columns(
             pl.lit(fold, pl.Int32).alias("fold"), pl.lit(name, pl.Enum(PARTS)).alias("part")
@@ -99,6 +101,7 @@ def save(splits: Sequence[Split], path: str | Path) -> None:
 
 def load(path: str | Path) -> list[Split]:
     """Splits that `save` wrote, or any such table, as long as each fold is a partition."""
+    check_process()
     try:
         frame = pl.read_parquet(path).select(
             pl.col("row", "fold").cast(pl.Int64), pl.col("part").cast(pl.String)

@@ -26,6 +26,7 @@ from fmpair.data.roles import find_column
 from fmpair.data.source import STANDARD_INPUT, Contents, find_file, locate, read_bytes, suffix_of
 from fmpair.data.wraprec import read_wraprec
 from fmpair.errors import DataError, OptionError, listing, named, nearest, unknown
+from fmpair.forked import check_process
 
 SUFFIXES = {
     ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl",
@@ -52,6 +53,7 @@ def read_frame(path: str | Path, format: str | None = None, **options: Any) -> p
 
 def read_contents(path: str | Path, format: str | None = None, **options: Any) -> Contents:
     """What the file holds, with the caller's options for Dataset.from_frame among its roles."""
+    check_process()
     if format is not None and format not in FORMATS:
         raise OptionError(unknown("format", format, FORMATS))
     reader = FORMATS[format or guess_format(path)]

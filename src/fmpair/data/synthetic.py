@@ -15,6 +15,7 @@ from fmpair.data.dataset import Dataset
 from fmpair.data.oracle import DAYTIMES, PLACES, SITUATIONS, Oracle, blocks
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import OptionError, named
+from fmpair.forked import check_process
 
 DOMAINS = ("books", "music", "films", "games")
 ID_PREFIXES = ("book", "album", "film", "game")
@@ -59,6 +60,7 @@ def make(users: int = 800, items: int = 600, events: int = 40_000, seed: int = 0
     was chosen before. A few context values and attributes are hidden after they had their effect;
     the timestamp still tells the daytime, the oracle does not read it.
     """
+    check_process()
     for name, size in (("users", users), ("items", items), ("events", events)):
         if size < 1:
             raise OptionError(f"{named(name)} is {size}: a world needs at least 1")

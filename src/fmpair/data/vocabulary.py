@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.errors import DataError
+from fmpair.forked import check_process
 
 
 class Vocabulary:
@@ -19,6 +20,7 @@ class Vocabulary:
     @classmethod
     def of(cls, values: pl.Series) -> Vocabulary:
         """The distinct values, in order of first appearance, nulls left out."""
+        check_process()
         return cls(as_plain(values).drop_nulls().unique(maintain_order=True))
 
     def __len__(self) -> int:
@@ -35,6 +37,7 @@ class Vocabulary:
 
     def numbers(self, values: pl.Series) -> np.ndarray:
         """int32 [len(values)]: the number of each value, -1 where unknown or null."""
+        check_process()
         wanted = comparable(as_plain(values), self.ids.dtype)
         if wanted is None:
             return np.full(len(values), -1, np.int32)
@@ -54,6 +57,7 @@ class Vocabulary:
 
     def extend(self, values: pl.Series) -> Vocabulary:
         """With the values not yet known appended; the known keep their numbers."""
+        check_process()
         plain = comparable(as_plain(values), self.ids.dtype)
         if plain is None:
             raise DataError(

@@ -19,6 +19,7 @@ from fmpair.engine.pace import NO_PULL, Sums, first_sums
 from fmpair.engine.problem import Parameters, Problem, Pull, Settings
 from fmpair.engine.rows import aligned, taken
 from fmpair.engine.sampling import Sampler, samplers
+from fmpair.forked import check_process
 
 LOG = logging.getLogger("fmpair")
 NOTHING = np.zeros(0, np.float32)
@@ -77,6 +78,7 @@ def begin(problem: Problem, parameters: Parameters, settings: Settings) -> State
 
 def epoch(state: State, number: int, rate: float) -> float:
     """One epoch (counted from 1) at a learning rate; the mean loss of its steps."""
+    check_process()
     settings, compiled = state.settings, _compilations()
     _deal_if_due(state, number)
     _visit(state, number)

@@ -16,6 +16,7 @@ from fmpair.arrays import Rows, group_rows
 from fmpair.engine.anova import Machine
 from fmpair.engine.pointwise import Examples, Penalties, scores
 from fmpair.engine.probit import expected, truncated
+from fmpair.forked import check_process
 
 # The hyper-priors, as libFM has them: Gamma(1/2, 1/2) of every precision, and a normal prior of
 # every mean, at 0 and as strong as one feature.
@@ -69,6 +70,7 @@ def begin(
 
 def iterate(chain: Chain) -> float:
     """Every parameter once; the mean squared error (of the latent target if binary) before it."""
+    check_process()
     score = scores(machine_of(chain), chain.examples.rows)
     chain.error = _target(chain, score) - score
     loss = float(chain.error @ chain.error) / max(len(score), 1)

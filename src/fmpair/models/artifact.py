@@ -28,6 +28,7 @@ from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
 from fmpair.features.field import Field
 from fmpair.files import write_atomically
+from fmpair.forked import check_process
 from fmpair.models import catalog, option
 from fmpair.models.named_rows import arrays_of, rows_from
 from fmpair.models.ranker import Ranker
@@ -43,6 +44,7 @@ Model = Recommender | Ranker
 
 def save(model: Model, path: str | Path) -> None:
     """Write the model to a file, all or nothing."""
+    check_process()
     space = model.space
     tensors = _learned(model)
     tensors["ids.users"], tensors["ids.items"] = _packed(space.users), _packed(space.items)
@@ -79,6 +81,7 @@ def _learned(model: Model) -> dict[str, np.ndarray]:
 
 def load(path: str | Path) -> Model:
     """Read a model; a damaged, foreign or later file is refused."""
+    check_process()
     try:
         content = Path(path).read_bytes()
     except OSError as error:

@@ -17,6 +17,7 @@ from fmpair.errors import DataError, OptionError, UnknownError, listing, named
 from fmpair.errors import unknown as unknown_message
 from fmpair.features import FeatureSpace
 from fmpair.features.entries import entries_of
+from fmpair.forked import check_process
 
 UNKNOWN = ("error", "features", "popular")
 MOST_GUESSED = 50_000  # in larger catalogues the search for a similar id takes too long
@@ -69,6 +70,7 @@ def ids_of(ids: Any) -> pl.Series:
 
 def query_frame(space: FeatureSpace, users: Any, context: Mapping[str, Any] | None) -> pl.DataFrame:
     """Users (None: all, one, several, or a frame) with the context given to all of them."""
+    check_process()
     if users is None:
         frame = pl.DataFrame({"user": space.users.ids})
     elif hasattr(users, "columns"):
@@ -119,6 +121,7 @@ def queries_of(
     model: Fitted, frame: pl.DataFrame, *, unknown: str, user_features: Any = None
 ) -> Queries:
     """The queries of a frame: a user column (or none), context columns in any number."""
+    check_process()
     if unknown not in UNKNOWN:
         raise OptionError(f"{named('unknown')} must be one of {listing(UNKNOWN)}, not {unknown!r}")
     column = find_column("user", frame.columns, None)
