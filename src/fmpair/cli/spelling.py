@@ -18,7 +18,7 @@ def in_shell(command: Any, arguments: Sequence[str]) -> Spell:
         return {option.name: option for option in _verb(command, list(arguments)).params}
 
     def spell(name: str, *value: Any) -> str:
-        option = flags().get(name)
+        option: Any = flags().get(name)
         spellings = [one for one in getattr(option, "opts", ()) if one.startswith("-")]
         if not spellings:
             return in_file(name, *value)
