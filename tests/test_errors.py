@@ -1,8 +1,23 @@
-"""Every message is one line that any terminal can show, whatever a file put into it."""
+"""Every message is one line for any terminal, in the words of whoever reads it."""
+
+import ast
+import pickle
+import re
+from pathlib import Path
 
 import pytest
 
-from fmpair.errors import LONGEST, ConfigError, DataError, OptionError, UnknownError, one_line
+from fmpair.errors import (
+    LONGEST,
+    ConfigError,
+    DataError,
+    OptionError,
+    UnknownError,
+    in_file,
+    in_python,
+    named,
+    one_line,
+)
 
 
 @pytest.mark.parametrize("kind", [DataError, OptionError, UnknownError])
@@ -29,3 +44,52 @@ def test_each_mistake_of_an_experiment_file_is_a_line():
 
 def test_a_plain_line_stays_as_it_is():
     assert one_line("two  spaces stay") == "two  spaces stay"
+
+
+PACKAGE = Path(__file__).parents[1] / "src" / "fmpair"
+ARGUMENT = re.compile(r"\b[a-z_]{2,}=(['\"\[(.]|True|False|None|[A-Z]{2,})")
+
+
+def message(node):
+    """The text of an expression, as far as it stands in the source."""
+    parts = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
+    return " ".join(part for part in parts if isinstance(part, str))
+
+
+def messages():
+    """(where, text) of all that is raised in the package."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                yield f"{path.relative_to(PACKAGE)}:{node.lineno}", message(node.exc)
+
+
+def test_no_message_writes_an_option_as_python_alone_would():
+    found = list(messages())
+    assert len(found) > 200
+    assert {where: text for where, text in found if ARGUMENT.search(text)} == {}
+
+
+@pytest.mark.parametrize("given, python, file", [
+    (("item",), "item", "item"),
+    (("item", ...), "item='...'", "item: ..."),
+    (("ignore", ["a b"]), "ignore=['a b']", 'ignore: ["a b"]'),
+    (("header", False), "header=False", "header: false"),
+    (("unit", "user-context"), "unit='user-context'", "unit: user-context"),
+    (("separator", ";"), "separator=';'", 'separator: ";"'),
+])  # fmt: skip
+def test_an_option_is_spelled_for_its_reader(given, python, file):
+    error = DataError(f"say {named(*given)}, please")
+    assert str(error) == f"say {python}, please" == error.told(in_python)
+    assert error.told(in_file) == f"say {file}, please"
+
+
+def test_errors_keep_their_options_from_one_process_to_another():
+    error = pickle.loads(pickle.dumps(OptionError(f"{named('learning_rate')} must be above 0")))
+    assert error.told(lambda name: f"--{name}") == "--learning_rate must be above 0"
+
+
+@pytest.mark.parametrize("column", ['x\ue001["item"]\ue000', "\ue000\ue001"])
+def test_a_name_from_the_data_that_looks_like_an_option_breaks_nothing(column):
+    assert str(DataError(f"unknown column {column}")) == f"unknown column {ascii(column)[1:-1]}"
+    assert str(DataError(named("ignore", [column]))) == one_line(in_python("ignore", [column]))

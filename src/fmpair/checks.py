@@ -6,32 +6,34 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fmpair.errors import OptionError, listing
+from fmpair.errors import OptionError, listing, named
 
 
 def whole(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-        raise OptionError(f"{name} must be a whole number of at least {least}, not {value!r}")
+        raise OptionError(
+            f"{named(name)} must be a whole number of at least {least}, not {value!r}"
+        )
 
 
 def positive(name: str, value: Any) -> None:
     if not (_is_number(value) and math.isfinite(value) and value > 0):
-        raise OptionError(f"{name} must be a number above 0, not {value!r}")
+        raise OptionError(f"{named(name)} must be a number above 0, not {value!r}")
 
 
 def not_negative(name: str, value: Any) -> None:
     if not (_is_number(value) and math.isfinite(value) and value >= 0):
-        raise OptionError(f"{name} must be a number of at least 0, not {value!r}")
+        raise OptionError(f"{named(name)} must be a number of at least 0, not {value!r}")
 
 
 def number(name: str, value: Any) -> None:
     if not (_is_number(value) and math.isfinite(value)):
-        raise OptionError(f"{name} must be a number, not {value!r}")
+        raise OptionError(f"{named(name)} must be a number, not {value!r}")
 
 
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        raise OptionError(f"{name} must be one of {listing(allowed)}, not {value!r}")
+        raise OptionError(f"{named(name)} must be one of {listing(allowed)}, not {value!r}")
 
 
 def regularization(value: Any) -> None:

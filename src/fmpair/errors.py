@@ -2,17 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from typing import Any
+
+# Inside a message an option stands between these two, as JSON: a name, and maybe a value.
+MARKED = re.compile("\ue000(.*?)\ue001", re.DOTALL)
+Spell = Callable[..., str]  # (name) or (name, value); a value of None is any value
 
 LONGEST = 2000  # characters of a message; names and values in it may come from any file
 
 
 class FmpairError(Exception):
-    """Base of every error this package raises for something the caller can mend."""
+    """Base of every error this package raises for something the caller can mend.
+
+    Options that a message speaks of are written by `named`, and spelled for those who read it.
+    """
 
     def __str__(self) -> str:
-        return one_line(super().__str__())
+        return self.told(in_python)
+
+    @property
+    def option(self) -> str | None:
+        """The option that the message begins with, if any: the one that is to blame."""
+        found = MARKED.match(super().__str__())
+        try:
+            return str(json.loads(found[1])[0]) if found else None
+        except (IndexError, TypeError, ValueError):  # a name that only looks like ours
+            return None
+
+    def told(self, spell: Spell) -> str:
+        """The message in one line, with its options as one reader knows them."""
+        return one_line(spelled(super().__str__(), spell))
+
+
+def spelled(text: str, spell: Spell) -> str:
+    """A text with its options as one reader knows them."""
+
+    def one(found: re.Match[str]) -> str:
+        try:
+            return spell(*json.loads(found[1]))
+        except (TypeError, ValueError):  # a name that only looks like ours
+            return found[0]
+
+    return MARKED.sub(one, text)
+
+
+def named(name: str, *value: Any) -> str:
+    """An option inside a message: alone, with a value, or with any value (...)."""
+    return (
+        f"\ue000{json.dumps([name, *(None if v is ... else v for v in value)], default=str)}\ue001"
+    )
+
+
+def in_python(name: str, *value: Any) -> str:
+    """`item`, `item='...'`, `ignore=['a']`, as an argument."""
+    shown = repr("..." if value == (None,) else value[0]) if value else ""
+    return f"{name}={shown}" if value else name
+
+
+def in_file(name: str, *value: Any) -> str:
+    """`item`, `item: ...`, `ignore: ["a"]`, `unit: user`, as an experiment file has it."""
+    if not value:
+        return name
+    word = isinstance(value[0], str) and value[0].replace("-", "").isalnum()
+    shown = value[0] if word else json.dumps(value[0], ensure_ascii=False)
+    return f"{name}: {'...' if value[0] is None else shown}"
 
 
 class DataError(FmpairError):
@@ -29,6 +86,17 @@ class UnknownError(FmpairError, LookupError):
 
 class TrainingError(FmpairError):
     """Training that could not go on, such as a divergence."""
+
+
+class MachineError(FmpairError):
+    """Work the machine did not let finish: memory, disk, network, or a process that was killed.
+
+    It says nothing of the work itself, which may go well another time.
+    """
+
+
+class ProcessError(FmpairError):
+    """A process in which fmpair cannot work, such as a fork of one in which it did."""
 
 
 class ModelFileError(FmpairError):

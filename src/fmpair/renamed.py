@@ -7,7 +7,7 @@ from functools import wraps
 from inspect import signature
 from typing import Any, ParamSpec, TypeVar
 
-from fmpair.errors import OptionError, unknown
+from fmpair.errors import OptionError, listing, named, nearest
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,7 +39,12 @@ def now(name: str, known: Collection[str]) -> str | None:
 def unknown_option(name: str, known: Collection[str], what: str = "option") -> str:
     """What is said of an option that what reads it does not know."""
     new = now(name, known)
-    return unknown(what, name, known) if new is None else f"{name} is now {new}"
+    if new is not None:
+        return f"{named(name)} is now {named(new)}"
+    guess = nearest(name, known)
+    hint = f" Did you mean '{named(guess)}'?" if guess else ""
+    names = listing(named(str(one)) for one in known) or "none"
+    return f"unknown {what} '{named(name)}'.{hint} Known: {names}"
 
 
 def with_new_names(options: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 
 from fmpair.bridges import environment
 from fmpair.bridges.environment import Environment
-from fmpair.errors import FmpairError, TrainingError
+from fmpair.errors import FmpairError, MachineError
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 STAND_IN = """#!{python}
@@ -52,7 +52,7 @@ def test_other_pins_make_another_one():
 
 def test_a_failed_installation_leaves_nothing_but_its_log():
     toy = Environment("toy", VERSION, ("broken==1",))
-    with pytest.raises(TrainingError, match="installing toy failed: ERROR: No matching") as caught:
+    with pytest.raises(MachineError, match="installing toy failed: ERROR: No matching") as caught:
         toy.ready()
     left = [path.name for path in environment.caches().iterdir()]
     assert left == [f"{toy.folder.name}.log"]

@@ -10,6 +10,7 @@ from fmpair import load, read
 from fmpair.cli.protocol import PROTOCOL, RENAMED
 from fmpair.data.split import holdout
 from fmpair.evaluation import Protocol, evaluate
+from fmpair.experiment.folder import WINNER, digest, write_json
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +128,7 @@ def test_without_events_there_is_nothing_to_judge_by(judge):
 def test_a_run_folder_stands_for_its_winner(fmpair, files, model, tmp_path):
     (tmp_path / "model.fmpair").write_bytes(Path(model).read_bytes())
     (tmp_path / "plan.json").write_text("{}")
+    write_json(tmp_path / WINNER, {"sha256": digest(Path(model))})
     parts = ["--train", f"{files}/events.csv", "--test", f"{files}/events.csv", "--seen", "none"]
     by_folder, by_file = (fmpair("evaluate", source, *parts) for source in (tmp_path, model))
     assert by_folder.code == 0 and by_folder.out == by_file.out

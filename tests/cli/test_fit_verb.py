@@ -140,7 +140,7 @@ def test_an_unknown_column_is_named_with_the_nearest(fmpair, files, tmp_path):
     ("flags", "words"),
     [
         (["--factors", "0"], "factors must be a whole number of at least 1, not 0"),
-        (["--learning-rate", "nan"], "learning_rate must be a number above 0, not nan"),
+        (["--learning-rate", "nan"], "--learning-rate must be a number above 0, not nan"),
         (["--regularization", "x"], "regularization must be a number"),
         (["--regularization", "usr=1"], "Did you mean 'user'?"),
         (["--weights", "sqrt"], "weights must be one of log, linear, none"),

@@ -35,7 +35,7 @@ def test_report_writes_the_page_anew_and_prints_its_path(fmpair, runs, tmp_path)
     result = fmpair("report", runs / "first", "-o", tmp_path / "new")
     assert (result.code, result.out.strip()) == (0, str(tmp_path / "new" / "report.html"))
     page = (tmp_path / "new" / "report.html").read_bytes()
-    assert b"<h1>first</h1>" in page and b"FM-Pair" in page
+    assert b"<h1><bdi>first</bdi></h1>" in page and b"FM-Pair" in page
     assert fmpair("report", runs / "first").code == 0
     assert (runs / "first" / "report.html").read_bytes() == page
 

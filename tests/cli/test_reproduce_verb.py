@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from fmpair.reproduction import part
@@ -27,6 +29,35 @@ def test_reproduce_ends_with_the_path_of_the_report(fmpair, tiny):
     assert done.code == 0
     assert done.out.splitlines()[-1].endswith("runs/paper-quick/report.html")
     assert "1 of 1: table2-movielens-legacy" in done.err
+
+
+def test_what_is_missing_is_said_before_any_work(fmpair, tiny, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    done = fmpair("reproduce", "table2", "--quick")
+    line = "error: figures need matplotlib: pip install 'fmpair[report]'\n"
+    assert (done.code, done.err, done.out) == (1, line, "")
+    assert not (tiny / "runs").exists()
+    assert fmpair("reproduce", "table2", "--list").code == 0
+
+
+def test_tuning_without_optuna_is_refused_before_the_first_experiment(fmpair, tiny, monkeypatch):
+    tuned = TINY.replace("[popularity]", "[{kind: item-knn, k: {search: [5, 9]}}]")
+    tuned = tuned.replace("count: 2", "count: 2, validation: 0.2")
+    (tiny / "paper" / "table2-movielens-zuletzt.yaml").write_text(tuned)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    done = fmpair("reproduce", "table2", "--quick")
+    assert done.code == 1 and done.err == "error: tuning needs Optuna: pip install 'fmpair[tune]'\n"
+    assert not (tiny / "runs").exists()
+
+
+def test_an_experiment_that_fails_gives_exit_code_1_and_is_named(fmpair, tiny):
+    broken = TINY.replace("popularity", "{kind: fm-pair, context: [wether]}")
+    (tiny / "paper" / "table2-movielens-broken.yaml").write_text(broken)
+    done = fmpair("reproduce", "table2", "--quick")
+    assert done.code == 1
+    assert done.err.splitlines()[-1] == (
+        "not finished, and so not on the page: table2-movielens-broken"
+    )
 
 
 def test_the_page_can_be_written_elsewhere_too(fmpair, tiny):

@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 
@@ -67,6 +68,33 @@ def test_a_failed_cell_gives_exit_code_1_after_all_others_are_done(fmpair, file)
     assert done.out.splitlines()[-1] == "runs/tiny/report.html"
 
 
+def test_where_every_model_fails_one_line_says_so_and_report_says_it_again(fmpair, file):
+    broken = FILE.replace("popularity, ", "").replace("epochs: 2", "epochs: 2, context: [wether]")
+    file.write_text(broken)
+    done = fmpair("run", "tiny.yaml", "-q")
+    line = "no model finished: all 1 cells failed, first fm-pair: unknown context column 'wether'"
+    assert done.code == 1 and done.err.startswith(line) and done.err.count("\n") == 1
+    again = fmpair("report", "runs/tiny")
+    assert (again.code, again.err) == (1, done.err)
+    assert "No model finished" in (file.parent / "runs/tiny/report.html").read_text()
+    both = fmpair("compare", "runs/tiny", "runs/tiny")
+    assert both.code == 1 and both.err.count("\n") == 1
+
+
+def test_a_winner_that_cannot_be_fitted_again_is_said_with_exit_code_1(fmpair, file, monkeypatch):
+    assert fmpair("run", "tiny.yaml", "-q").code == 0
+
+    def full(*_):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr("fmpair.experiment.winner.fit_to_epoch", full)
+    done = fmpair("run", "tiny.yaml", "-q", "seeds=[0, 1]")
+    assert done.code == 1
+    assert done.err.endswith(" failed on all events: MemoryError: no room\n")
+    asked = fmpair("recommend", "runs/tiny", "--user", "user-001")
+    assert asked.code == 1 and "MemoryError: no room" in asked.err, "and no older model answers"
+
+
 def test_a_mistake_in_the_file_is_said_before_anything_is_made(fmpair, file):
     file.write_text(FILE.replace("factors", "factor"))
     done = fmpair("run", "tiny.yaml")
@@ -79,6 +107,25 @@ def test_estimate_says_what_a_run_will_take_and_makes_nothing(fmpair, file):
     assert said.code == 0
     assert "4 cells" in said.out.splitlines()[-1] and "of memory" in said.out.splitlines()[-1]
     assert "popularity" in said.out and not (file.parent / "runs").exists()
+
+
+def test_without_matplotlib_it_is_said_first_that_there_will_be_no_figures(
+    fmpair, file, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    line = "no figures without matplotlib: pip install 'fmpair[report]'"
+    assert fmpair("run", "tiny.yaml").err.splitlines()[0] == line
+    assert fmpair("report", "runs/tiny").err.splitlines() == [line]
+    assert (file.parent / "runs/tiny/report.html").stat().st_size > 1000
+
+
+def test_tuning_without_optuna_is_refused_before_anything_is_made(fmpair, file, monkeypatch):
+    tuned = FILE.replace("factors: 2", "factors: {search: [2, 3]}")
+    file.write_text(tuned + "split: {kind: holdout, test: 0.2, validation: 0.2}\n")
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    done = fmpair("run", "tiny.yaml")
+    assert done.code == 1 and done.err == "error: tuning needs Optuna: pip install 'fmpair[tune]'\n"
+    assert not (file.parent / "runs").exists()
 
 
 def test_an_interrupt_is_one_line_and_exit_code_130(fmpair, file, monkeypatch):

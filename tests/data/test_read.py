@@ -178,7 +178,7 @@ def test_libfm_rows_become_columns_by_group(tmp_path):
 
 def test_libfm_mistakes_are_named(tmp_path):
     path = saved(tmp_path, "a.libfm", "1 0:1 1:1\n")
-    with pytest.raises(DataError, match=r"a\.libfm\.groups.*need groups=FILE"):
+    with pytest.raises(DataError, match=r"a\.libfm\.groups.*need groups='...'"):
         read(path)
     groups = saved(tmp_path, "g", "0\n")
     with pytest.raises(DataError, match="uses index 1, but the group file covers 1"):

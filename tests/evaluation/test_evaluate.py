@@ -255,7 +255,7 @@ def test_what_cannot_be_judged_is_said():
         evaluate(fixed([1, 2]), TRAIN, events([("a", 3)]))
     with pytest.raises(OptionError, match="Recommender or a function"):
         evaluate(3, TRAIN, TRAIN)
-    with pytest.raises(OptionError, match="candidates: all or train"):
+    with pytest.raises(OptionError, match="candidates='all' or train"):
         evaluate(fixed(range(5)), TRAIN, TRAIN, Protocol(candidates="uniform"), ["gini@3"])
 
 

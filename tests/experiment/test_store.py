@@ -44,7 +44,9 @@ def test_a_finished_run_has_nothing_left_to_do(finished):
     assert said == []
 
 
-@pytest.mark.parametrize("damage", ["cut", "changed", "gone", "half a record", "no record"])
+@pytest.mark.parametrize(
+    "damage", ["cut", "changed", "gone", "half a record", "no record", "another number"]
+)
 def test_a_result_that_is_not_whole_is_made_again(finished, damage):
     asked, results = finished
     cell = results.cells["cell"][0]
@@ -58,6 +60,10 @@ def test_a_result_that_is_not_whole_is_made_again(finished, damage):
         values.unlink()
     elif damage == "half a record":
         record.write_bytes(record.read_bytes()[:200])
+    elif damage == "another number":
+        told = json.loads(record.read_text())
+        told["protocols"][0]["means"]["ndcg@10"] += 0.25
+        record.write_text(json.dumps(told))
     else:
         record.unlink()
     said = lines_of_a_run(asked)
@@ -75,6 +81,16 @@ def test_a_cell_that_has_not_run_stands_in_the_table_as_such(finished):
         None, "not run yet", None, None,
     ]  # fmt: skip
     record.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["plan.json", "experiment.json", "manifest.json"])
+def test_what_a_report_would_tell_wrong_is_said_to_be_damaged_and_made_again(finished, name):
+    asked, results = finished
+    path = folder_of(asked) / name
+    path.write_bytes(path.read_bytes().replace(b"popularity", b"popularitx"))
+    with pytest.raises(DataError, match=f"{name} is damaged"):
+        store.results(folder_of(asked))
+    assert same(run(asked), results)
 
 
 def test_half_written_files_are_cleared_away(tmp_path):

@@ -3,10 +3,10 @@ import sys
 from dataclasses import replace
 
 import pytest
-from tiny_run import FM, POPULARITY, TUNED, Broken, experiment, model
+from tiny_run import FM, POPULARITY, TUNED, Broken, Faulty, experiment, model, same
 
-from fmpair.config.experiment import Range, Tuning
-from fmpair.errors import OptionError
+from fmpair.config.experiment import Range, Running, Tuning
+from fmpair.errors import MachineError, OptionError
 from fmpair.experiment.run import run
 
 
@@ -96,3 +96,93 @@ def test_without_optuna_the_remedy_is_said_before_any_training(tmp_path, monkeyp
         run(experiment(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
     assert len(run(experiment(tmp_path / "run", POPULARITY)).cells) == 2
+
+
+def faulty(trials=3, **options):
+    """A model tuned over three settings, the third of which has a fault."""
+    kept = replace(model(Faulty), options=options, search={"x": Range((0, 1, 2))})
+    return {"models": (kept,), "tune": Tuning(trials), "run": Running(workers=2)}
+
+
+def tried(results):
+    """The settings of each fold, in their order."""
+    by_fold = results.trials.group_by("fold", maintain_order=True)
+    return [[options(text)["x"] for text in part["options"]] for _, part in by_fold]
+
+
+def test_a_process_that_is_killed_in_a_trial_changes_no_result(tmp_path):
+    said = []
+    asked = experiment(tmp_path / "a", **faulty(flag=str(tmp_path / "flag")))
+    results = run(asked, progress=said.append)
+    assert (tmp_path / "flag").exists()
+    assert len([line for line in said if "tried once more, alone" in line]) == 1
+    assert same(results, run(replace(asked, output=replace(asked.output, folder=str(tmp_path)))))
+    assert results.trials["error"].null_count() == 6 and results.cells["error"].null_count() == 2
+
+
+@pytest.mark.parametrize("fault, why", [
+    ("kill", "its process ended before it was done: killed, or out of memory, twice"),
+    ("memory", "MemoryError: x is 2"), ("disk", "No space left on device"),
+])  # fmt: skip
+def test_a_trial_that_a_fault_ends_is_named_and_chooses_nothing(tmp_path, fault, why):
+    asked = experiment(tmp_path, **faulty(fault=fault))
+    with pytest.raises(
+        MachineError, match=r"other, fold 0: trial . \(x 2\) was not finished"
+    ) as raised:
+        run(asked)
+    assert why in str(raised.value) and "\n" not in str(raised.value)
+    assert not list(tmp_path.glob("cells/*.json")), "nothing is judged on the test part"
+
+
+def test_a_run_that_a_fault_ended_goes_on_and_comes_to_the_same(tmp_path):
+    flag = tmp_path / "flag"
+    asked = experiment(tmp_path / "a", **faulty(fault="memory", flag=str(flag)))
+    with pytest.raises(MachineError):
+        run(asked)
+    healed = run(asked)
+    whole = replace(asked, output=replace(asked.output, folder=str(tmp_path / "b")))
+    assert same(healed, run(whole))
+
+
+def test_what_a_model_says_of_its_own_options_is_a_failed_trial_and_no_more(tmp_path):
+    results = run(experiment(tmp_path, **faulty(fault="diverged")))
+    failed = results.trials.filter(results.trials["error"].is_not_null())
+    assert failed["error"].to_list() == ["x is 2", "x is 2"]
+    assert all(options(text)["x"] != 2 for text in results.cells["options"])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_setting_is_tried_twice_and_the_search_ends_when_all_are_tried(tmp_path, seed):
+    said = []
+    asked = experiment(tmp_path, **{**faulty(at=9), "tune": Tuning(8, seed=seed)})
+    results = run(asked, progress=said.append)
+    assert [sorted(settings) for settings in tried(results)] == [[0, 1, 2], [0, 1, 2]]
+    assert results.trials["trial"].to_list() == [0, 1, 2] * 2
+    told = [line for line in said if "settings are tried" in line]
+    assert told == [
+        f"other, fold {fold}: all 3 settings are tried, 5 of 8 trials are not needed"
+        for fold in (0, 1)
+    ]
+    assert f" of {2 * 3 + 2}: " in said[0], "the count knows that there are fewer trials"
+
+
+def test_a_search_that_is_resumed_tries_the_same_settings(tmp_path):
+    usual = faulty(at=9, trials=3)
+    kept = replace(
+        usual["models"][0], search={"x": Range((0, 1, 2, 3, 4)), "at": Range(low=7, high=9)}
+    )
+    asked = experiment(tmp_path, **{**usual, "models": (kept,), "tune": Tuning(12)})
+    first = run(asked)
+    for record in list(tmp_path.glob("trials/*.json"))[::2]:
+        record.unlink()
+    again = run(asked)
+    assert same(first, again)
+    assert first.trials.select("fold", "options").is_duplicated().sum() == 0
+    assert len(first.trials) == 24
+
+
+def test_a_value_that_is_listed_twice_is_one_setting(tmp_path):
+    usual = faulty(at=9)
+    kept = replace(usual["models"][0], search={"x": Range((1, 0, 1))})
+    results = run(experiment(tmp_path, **{**usual, "models": (kept,), "tune": Tuning(5)}))
+    assert [sorted(settings) for settings in tried(results)] == [[0, 1], [0, 1]]

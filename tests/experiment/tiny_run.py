@@ -3,7 +3,9 @@
 import os
 import signal
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from fmpair import Popularity
 from fmpair.config.experiment import (
@@ -17,6 +19,7 @@ from fmpair.config.experiment import (
     Tuning,
 )
 from fmpair.errors import TrainingError
+from fmpair.models import Random
 
 # What may differ between two runs of the same experiment.
 MEASURED = ("train_seconds", "judge_seconds", "epoch_seconds", "peak_mb", "seconds")
@@ -43,6 +46,39 @@ class Deadly:
 
     def fit(self, data):
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """Another random order for every x; a fault where x is `at`, only once where there is a flag.
+
+    flag: a file that is made when the fault comes.
+    """
+
+    x: int = 0
+    at: int = 2
+    fault: str = "kill"
+    flag: str = ""
+
+    def fit(self, data):
+        if self.x == self.at and self._first():
+            self._fail()
+        return Random(seed=self.x).fit(data)
+
+    def _first(self):
+        """Whether the fault is to come: always without a flag, else in one process only."""
+        with suppress(FileExistsError):
+            if self.flag:
+                Path(self.flag).touch(exist_ok=False)
+            return True
+        return False
+
+    def _fail(self):
+        if self.fault == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.fault == "disk":
+            raise OSError(28, "No space left on device", "scratch")
+        raise {"memory": MemoryError, "diverged": TrainingError}[self.fault](f"x is {self.x}")
 
 
 @dataclass(frozen=True)

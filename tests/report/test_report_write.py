@@ -1,4 +1,5 @@
 import io
+import random
 import re
 import sys
 from dataclasses import replace
@@ -63,6 +64,114 @@ def test_the_page_stands_alone(written):
     assert not re.search(r"https?://|//[a-z]+\.|<script|<link|@import|<img|src=", text)
     addresses = [v for name, v in read(written).attributes if name.endswith("href")]
     assert addresses and all(address.startswith("#") for address in addresses)
+
+
+def test_the_pages_policy_allows_nothing_but_its_own_style(written):
+    text = written.read_text("utf-8")
+    policy = next(v for _, v in read(written).attributes if v and v.startswith("default-src"))
+    assert text.index("Content-Security-Policy") < text.index("<title>") < text.index("<style>")
+    assert policy.split("; ") == [
+        "default-src 'none'", "style-src 'unsafe-inline'", "base-uri 'none'", "form-action 'none'",
+    ]  # fmt: skip
+    assert not re.search(r'<[^>]*\son[a-z]+="|javascript:', text)
+
+
+HOSTILE = [
+    "=1+1",
+    "@a",
+    "نموذج א",
+    "a\u202eb",
+    "\x1b[31mred\x00",
+    "$\\frac{",
+    "_x",
+    "\u2069\u2067z",
+    "数" * 200,
+]
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """The folder of a report whose models, protocol, groups and errors have names like these."""
+    rng = random.Random(0)
+    units = {(name, 0, 0): {"ndcg@10": [rng.random() for _ in range(20)]} for name in HOSTILE}
+    made = results_of(units)
+    bad = made.cells.head(1).with_columns(
+        cell=pl.lit("x"), model=pl.lit("=bad"), error=pl.lit("=\x1b]0;title\x07 \u202e")
+    )
+    label, protocol = "عربي", made.experiment.protocols["full ranking"]
+    other = "=数"
+    values = made.values.with_columns(protocol=pl.lit(label))
+    views = [
+        {"model": name, "fold": 0, "seed": 0, "protocol": label, "view": "context:=day",
+         "group": group, "units": 10, "metric": "ndcg@10", "value": 0.5}
+        for name in HOSTILE for group in ("=cmd", "עברית")
+    ]  # fmt: skip
+    experiment = replace(
+        made.experiment, name="\u202e=run", protocols={label: protocol, other: protocol}
+    )
+    made = replace(
+        made, experiment=experiment, cells=pl.concat([made.cells, bad]),
+        values=pl.concat([values, made.values.with_columns(protocol=pl.lit(other))]),
+        views=pl.DataFrame(views, made.views.schema),
+        units=dict.fromkeys((label, other), made.units["full ranking"]),
+    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("hostile")
+    write(made, folder)
+    return folder, made
+
+
+def test_no_control_character_reaches_anything_a_person_reads(hostile):
+    folder, made = hostile
+    for path in (*folder.glob("*.html"), *folder.rglob("*.md"), *folder.rglob("*.tex")):
+        text = path.read_text("utf-8")
+        assert not re.search(
+            "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066\u2067]", text
+        ), path
+    shown = Console(file=io.StringIO(), width=200, force_terminal=False)
+    shown.print(terminal(made))
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e]", shown.file.getvalue())
+
+
+def test_a_name_from_right_to_left_turns_nothing_beside_it(hostile):
+    folder, _ = hostile
+    text = (folder / "report.html").read_text("utf-8")
+    text = re.sub(r"(?s)<(pre|title|svg)\b.*?</\1>", "", text)
+    found = list(re.finditer("[\u0590-\u08ff]+", text))
+    assert len(found) >= 20
+    for name in found:
+        before = text[: name.start()]
+        sentence = before.rfind("\u2068") > before.rfind("\u2069")
+        cell = re.search(r"<bdi>(<[bu]>)?[^<]*$", before)
+        assert sentence or cell, text[name.start() - 60 : name.end() + 20]
+
+
+def test_every_model_stands_in_every_legend_whatever_its_name(hostile):
+    folder, _ = hostile
+    figures = [path.read_text("utf-8") for path in folder.glob("figures/*.svg")]
+    assert len(figures) > 2
+    for svg in figures:
+        assert all(f">{name}<" in svg for name in ("=1+1", "@a", "$\\frac{", "_x"))
+
+
+def test_no_csv_of_a_report_holds_a_formula(hostile):
+    folder, made = hostile
+    count = 0
+    for path in folder.rglob("*.csv"):
+        frame = pl.read_csv(path, infer_schema=False)
+        for text in [*frame.columns, *(cell for column in frame for cell in column if cell)]:
+            count += text.startswith("'")
+            assert not re.match(r"[=+@\t\r-].", text) or re.fullmatch(r"[+-]?[\d.e+-]+", text)
+    assert count > 20
+    exact = folder.with_name("exact")
+    write(made, exact, exact=True)
+    assert "=1+1" in pl.read_csv(exact / "results.csv")["model"].to_list()
+
+
+def test_tables_of_protocols_in_other_letters_are_all_there(hostile):
+    folder, _ = hostile
+    assert {"table.csv", "table-2.csv"} <= {path.name for path in folder.glob("tables/*.csv")}
+    page = read(folder / "report.html")
+    assert len(page.ids) == len(set(page.ids))
 
 
 def test_every_place_the_page_links_to_is_there_once(written):

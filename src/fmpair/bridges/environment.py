@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pooch
 
-from fmpair.errors import TrainingError, UnknownError
+from fmpair.errors import FmpairError, MachineError, TrainingError, UnknownError
 
 LOG = logging.getLogger(__name__)
 PIP = ("-m", "pip", "--disable-pip-version-check", "install", "-q")
@@ -68,9 +68,10 @@ class Environment:
         part = self.folder.with_name(f"{self.folder.name}.{secrets.token_hex(4)}.part")
         log = self.folder.with_suffix(".log")
         try:
-            run((self._base(), "-m", "venv", str(part)), log, f"making {self.name}'s environment")
+            venv = (self._base(), "-m", "venv", str(part))
+            run(venv, log, f"making {self.name}'s environment", MachineError)
             own = str(part / self.executable.relative_to(self.folder))
-            run((own, *PIP, *self.pins), log, f"installing {self.name}")
+            run((own, *PIP, *self.pins), log, f"installing {self.name}", MachineError)
             if not self.executable.exists():  # another process may have been quicker
                 part.rename(self.folder)
         finally:
@@ -94,11 +95,21 @@ def caches() -> Path:
     return Path(pooch.os_cache("fmpair")) / "environments"
 
 
-def run(command: tuple[str, ...], log: Path, doing: str, **options: object) -> None:
-    """Run a command to its end; what it says goes into the log, which is kept."""
+def run(
+    command: tuple[str, ...], log: Path, doing: str,
+    failure: type[FmpairError] = TrainingError, **options: object,
+) -> None:  # fmt: skip
+    """Run a command to its end; what it says goes into the log, which is kept.
+
+    failure: what is raised where the command fails; one that is killed is a MachineError.
+    """
     with log.open("wb") as out:
         done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, **options)  # type: ignore[call-overload]
+    if done.returncode < 0:
+        raise MachineError(f"{doing} was ended by signal {-done.returncode} (its words in {log})")
     if done.returncode:
         said = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
         wrong = [line for line in said if "rror" in line] or said or ["no word of why"]
-        raise TrainingError(f"{doing} failed: {wrong[-1].strip()} (all of it in {log})")
+        short = "MemoryError" in wrong[-1] or "[Errno" in wrong[-1]  # of memory, or of disk
+        kind = MachineError if short else failure
+        raise kind(f"{doing} failed: {wrong[-1].strip()} (all of it in {log})")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from fmpair.cli.application import command
 from fmpair.cli.failure import described
+from fmpair.cli.spelling import in_shell
 
 
 def main() -> None:
@@ -16,14 +17,15 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; the exit code. An error is one line on standard error."""
+    verbs = command()
     try:
         # Not `app()`: it handles interrupts, pipes and errors in its own way.
-        with command().make_context("fmpair", list(arguments) or ["--help"]) as context:
+        with verbs.make_context("fmpair", list(arguments) or ["--help"]) as context:
             context.command.invoke(context)
         sys.stdout.flush()
         return 0
     except (Exception, KeyboardInterrupt) as error:
-        code, line = described(error)
+        code, line = described(error, in_shell(verbs, arguments))
         if line:
             print(line, file=sys.stderr)
         return code

@@ -10,7 +10,7 @@ import typer
 
 from fmpair.cli.ask import explanation
 from fmpair.cli.running import carried_out, comparison, conclude
-from fmpair.cli.show import busy, show, table
+from fmpair.cli.show import busy, note_no_figures, show, table
 
 if TYPE_CHECKING:
     from fmpair.data.synthetic import World
@@ -36,6 +36,7 @@ def demo(
 
     choices = [f"data.generate.seed={seed}", f"output.folder={folder.absolute()}"]
     experiment = read(FILE, choices)
+    note_no_figures()
     with busy("generating users who choose in context"):
         world = synthetic.make(**(experiment.data.generate or {}))
     show(_introduction(world))

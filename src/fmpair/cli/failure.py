@@ -9,8 +9,9 @@ from typing import Any
 
 import typer
 
-from fmpair.errors import ConfigError, FmpairError, nearest
+from fmpair.errors import ConfigError, FmpairError, Spell, nearest
 from fmpair.renamed import now
+from fmpair.text import harmless
 
 USER_MISTAKE, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
@@ -19,8 +20,11 @@ UsageError: Any = typer.BadParameter.__mro__[1]
 ParserError: Any = UsageError.__mro__[1]
 
 
-def described(error: BaseException) -> tuple[int, str]:
-    """(exit code, line or lines, or ""); an error nobody foresaw is raised again, as it is."""
+def described(error: BaseException, spell: Spell) -> tuple[int, str]:
+    """(exit code, line or lines, or ""); an error nobody foresaw is raised again, as it is.
+
+    spell: how the options in a message are written.
+    """
     if isinstance(error, typer.Exit):
         return error.exit_code, ""
     if isinstance(error, KeyboardInterrupt | typer.Abort):
@@ -31,7 +35,7 @@ def described(error: BaseException) -> tuple[int, str]:
     if isinstance(error, ConfigError):
         return USER_MISTAKE, "\n".join(f"error: {_one_line(line)}" for line in error.mistakes)
     if isinstance(error, FmpairError):
-        return USER_MISTAKE, f"error: {_one_line(error)}"
+        return USER_MISTAKE, f"error: {_one_line(error.told(spell))}"
     if isinstance(error, ParserError):
         return WRONG_USAGE, f"error: {_usage(error)}"
     if isinstance(error, OSError) and error.strerror:
@@ -62,7 +66,7 @@ def _python_name(flag: str) -> str:
 
 
 def _one_line(message: object) -> str:
-    return " ".join(str(message).split())
+    return harmless(" ".join(str(message).split()))
 
 
 def _close_output() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fmpair.cli.failure import INTERRUPTED
+from fmpair.cli.failure import INTERRUPTED, USER_MISTAKE
 from fmpair.cli.show import note, show
 
 FOLDER, QUICK_FOLDER = Path("runs/paper"), Path("runs/paper-quick")
@@ -53,3 +53,10 @@ def reproduce(
     if page is not None:
         note(f"wrote {write_page(found, page)}")
     show(str(write(found, place)))
+    _note_missing([path.stem for path in files(part) if path.stem not in found])
+
+
+def _note_missing(names: list[str]) -> None:
+    if names:
+        note(f"not finished, and so not on the page: {', '.join(names)}")
+        raise typer.Exit(USER_MISTAKE)

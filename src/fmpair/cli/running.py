@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair.cli.failure import INTERRUPTED, USER_MISTAKE
-from fmpair.cli.show import busy, note, show
+from fmpair.cli.show import busy, note, note_no_figures, show
 
 if TYPE_CHECKING:
     import polars as pl
@@ -50,6 +50,7 @@ def run(
 ) -> None:
     """Run an experiment; the same command resumes an interrupted run."""
     experiment = _experiment(file, overrides, folder, workers, allow_code)
+    note_no_figures()
     results = carried_out(experiment, progress=not quiet)
     show(comparison(results))
     conclude(results, quiet)
@@ -74,26 +75,34 @@ def comparison(results: Results) -> Any:
 
 
 def conclude(results: Results, quiet: bool = False) -> None:
-    """Write the report and say where it is; exit code 1 where a cell failed."""
+    """Write the report and say where it is; exit code 1 where a cell or the winner failed."""
     from fmpair.report.write import write
 
     with nullcontext() if quiet else busy("writing the report"):
         page = write(results, results.experiment.output.folder)
-    failed = _note_failures(results)
+    failed = note_failures(results)
     show(str(_shortest(page)))
     if failed:
         raise typer.Exit(USER_MISTAKE)
 
 
-def _note_failures(results: Results) -> int:
-    """How many cells failed; a line per model says why the first of its cells did."""
-    failed = results.cells.filter(results.cells["error"].is_not_null())
-    for (model,), part in failed.group_by("model", maintain_order=True):
+def note_failures(results: Results) -> bool:
+    """Say what failed, if anything did: a line per model, or one where nothing went well."""
+    from fmpair.experiment.winner import failure
+
+    errors = results.cells.filter(results.cells["error"].is_not_null())
+    failed, total = len(errors), len(results.cells)
+    if failed and failed == total:
+        note(f"no model finished: all {total} cells failed, first {errors['model'][0]}: "
+             f"{errors['error'][0]}; fmpair run tries them again")  # fmt: skip
+        return True
+    for (model,), part in errors.group_by("model", maintain_order=True):
         note(f"{model} failed {len(part)} times, first: {part['error'][0]}")
-    if len(failed):
-        total = len(results.cells)
-        note(f"{len(failed)} of {total} cells failed; the same command tries them again")
-    return len(failed)
+    if failed:
+        note(f"{failed} of {total} cells failed; the same command tries them again")
+    winner = failure(results.experiment.output.folder) if results.experiment.output.refit else ""
+    note(f"no model is kept: {winner}" if winner else "")
+    return bool(failed or winner)
 
 
 def estimate(

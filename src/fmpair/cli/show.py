@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fmpair.text import harmless, isolated
+
 if TYPE_CHECKING:
     import polars as pl
     from rich.table import Table
@@ -36,7 +38,14 @@ OutputFormat = Annotated[
 def note(text: str) -> None:
     """A line for the person, not for the pipe."""
     if text:
-        print(text, file=sys.stderr, flush=True)
+        print(harmless(text), file=sys.stderr, flush=True)
+
+
+def note_no_figures() -> None:
+    """Said before a verb does what ends with figures: that there will be none."""
+    from fmpair.report import style
+
+    note("" if style.available() else f"no figures without matplotlib: {style.INSTALL}")
 
 
 def emit(
@@ -71,7 +80,7 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[Any]], title: str | No
     made = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
     for place, name in enumerate(columns):
         numeric = any(isinstance(row[place], int | float) for row in found)
-        made.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        made.add_column(isolated(name), justify="right" if numeric else "left", overflow="fold")
     for row in found:
         made.add_row(*(_cell(value) for value in row))
     return made
@@ -90,7 +99,9 @@ def show(*things: Any) -> None:
 
     console = Console(highlight=False, markup=False)
     for thing in things:
-        console.print(thing, soft_wrap=isinstance(thing, str))
+        console.print(
+            harmless(thing) if isinstance(thing, str) else thing, soft_wrap=isinstance(thing, str)
+        )
 
 
 @contextmanager
@@ -115,5 +126,5 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+        return ", ".join(map(_cell, value))
+    return f"{value:.4f}" if isinstance(value, float) else isolated(str(value))

@@ -59,6 +59,8 @@ READING = (
     ),
     _reading("format", "NAME", "The format of EVENTS; by default inferred from its name."),
     _reading("separator", "TEXT", "The column separator; by default guessed."),
+    _reading("encoding", "NAME", "The text encoding; by default utf-8."),
+    _reading("groups", "FILE", "For libFM rows: the field of each index."),
     _switch("header", True, "Whether the first line names the columns.", "--header/--no-header"),
     _reading("columns", "NAME", "The name of the next column (repeat).", "--column"),
 )

@@ -30,7 +30,7 @@ from fmpair.config.wraprec_names import (
 from fmpair.data.border import parsing
 from fmpair.data.delimited import guess_separator
 from fmpair.data.source import read_text
-from fmpair.errors import DataError, one_line
+from fmpair.errors import DataError, named, one_line
 
 TYPES = {"md": "multi-discrete", "r": "real", "b": "binary", "n": "ignored"}
 TABLES = {"userattributes": "users", "itemattributes": "items"}
@@ -87,8 +87,10 @@ def migrate(
             for words, split in _planned(file, experiment):
                 name = file_name("-".join(words), found)
                 if len(found) >= MOST_EXPERIMENTS:
-                    raise DataError(f"{path} makes more than {MOST_EXPERIMENTS} experiments of "
-                                    "splits and shares: choose some with run=...")  # fmt: skip
+                    raise DataError(
+                        f"{path} makes more than {MOST_EXPERIMENTS} experiments of splits and "
+                        f"shares: choose some with {named('run', ...)}"
+                    )
                 found[name] = _migrated(file, experiment, split, name, Path(folder))
     if not found:
         raise DataError(f"{path} names no experiment with models and splits")

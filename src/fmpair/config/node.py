@@ -10,7 +10,7 @@ from fmpair.config.document import Document
 from fmpair.config.hint import fits, words
 from fmpair.config.option_schema import Options
 from fmpair.config.syntax import KeyPath
-from fmpair.errors import ConfigError, FmpairError, listing, unknown
+from fmpair.errors import ConfigError, FmpairError, in_file, listing, spelled, unknown
 from fmpair.renamed import unknown_option
 
 Made = TypeVar("Made")
@@ -25,7 +25,7 @@ class Problems:
     found: dict[tuple[KeyPath, str], None] = field(default_factory=dict)
 
     def add(self, path: KeyPath, text: str) -> None:
-        self.found[path, text] = None
+        self.found[path, spelled(text, in_file)] = None
         if len(self.found) >= MOST_MISTAKES:
             raise ConfigError([*self.lines(), f"{MOST_MISTAKES} mistakes: reading ends here"])
 
@@ -116,7 +116,7 @@ class Node:
             try:
                 return make(**left)
             except Exception as error:  # somebody's own class may raise anything
-                culprit = _named_by(str(error), left)
+                culprit = option_of(error, left)
                 telling = isinstance(error, TypeError | ValueError | ImportError)
                 text = one_line(error) if telling else line_of(error)
                 (self if culprit is None else self.at(culprit)).wrong(text)
@@ -126,6 +126,13 @@ class Node:
         return None
 
 
+def option_of(error: Exception, options: Mapping[str, Any]) -> str | None:
+    """Which of the options an error is about: ours say it, others may begin with its name."""
+    said = error.option if isinstance(error, FmpairError) else None
+    name = said or str(error).partition(" ")[0]
+    return name if name in options else None
+
+
 def shown(value: Any) -> str:
     """A value as the file writes it."""
     plain = {True: "true", False: "false", None: "null"}
@@ -133,16 +140,12 @@ def shown(value: Any) -> str:
 
 
 def one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    """What an error says, its options as an experiment file has them."""
+    said = error.told(in_file) if isinstance(error, FmpairError) else str(error)
+    return " ".join(said.split())
 
 
 def line_of(error: Exception) -> str:
     """What went wrong, in one line; where it is not ours the kind of error too."""
     text = one_line(error)
     return text if isinstance(error, FmpairError) else f"{type(error).__name__}: {text}"
-
-
-def _named_by(message: str, options: Mapping[str, Any]) -> str | None:
-    """The option that a message begins with, as those of `fmpair.checks` do."""
-    word = message.split(" ", 1)[0]
-    return word if word in options else None

@@ -10,7 +10,7 @@ import polars as pl
 
 from fmpair.data.dataset import Dataset
 from fmpair.data.parts import Split, split_of
-from fmpair.errors import DataError, OptionError, UnknownError, unknown
+from fmpair.errors import DataError, OptionError, UnknownError, named, unknown
 
 
 def by_attribute(
@@ -34,7 +34,7 @@ def by_attribute(
 def in_domain(data: Dataset, domain: str) -> np.ndarray:
     """bool [events]: whether the event is of the domain."""
     if "domain" not in data.columns.columns:
-        raise DataError("the data have no domains: name their column with domain='...'")
+        raise DataError(f"the data have no domains: name their column with {named('domain', ...)}")
     return _has(data.columns["domain"], domain)
 
 

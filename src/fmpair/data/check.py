@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from fmpair.errors import DataError
+from fmpair.errors import DataError, named
 
 MOST_CONTEXTS = 1_000  # columns of context
 REPEATED_ITEMS = 50  # fewer repeated items than this prove nothing about a column
@@ -19,7 +19,7 @@ def check_events(events: pl.DataFrame, roles: dict[str, str], context: Sequence[
     if len(context) > MOST_CONTEXTS:
         raise DataError(
             f"{len(context):,} columns would be context, and {MOST_CONTEXTS:,} are the most: name "
-            "those that matter with context=[...]"
+            f"those that matter with {named('context', ...)}"
         )
     check_types(events.select({*roles.values(), *context}))
     for role in ("user", "item"):
@@ -36,7 +36,7 @@ def check_events(events: pl.DataFrame, roles: dict[str, str], context: Sequence[
         if not (dtype.is_numeric() or dtype.is_temporal()):
             raise DataError(
                 f"column {roles['timestamp']!r} is text, not a time: give seconds or dates, "
-                "or name another column with timestamp='...'"
+                f"or name another column with {named('timestamp', ...)}"
             )
 
 
@@ -73,7 +73,7 @@ def _check_numbers(values: pl.Series, role: str) -> None:
     if values.null_count():
         raise DataError(
             f"column {values.name!r} ({role}) has {values.null_count()} missing values: drop or "
-            f"fill those rows, or leave the column out with ignore=[{values.name!r}]"
+            f"fill those rows, or leave the column out with {named('ignore', [values.name])}"
         )
     if values.dtype.is_float() and not values.is_finite().all():
         raise DataError(f"column {values.name!r} ({role}) has infinite or NaN values")
@@ -96,8 +96,8 @@ def check_no_leak(
             raise DataError(
                 f"column {name!r} {why}: it describes the item, not the context. As context "
                 "every candidate would get the positive item's value, and the answer would leak "
-                f"into the query. Give it with item_columns=[{name!r}], or drop it with "
-                f"ignore=[{name!r}]"
+                f"into the query. Give it with {named('item_columns', [name])}, or drop it "
+                f"with {named('ignore', [name])}"
             )
 
 

@@ -18,6 +18,7 @@ from fmpair.data.roles import find_roles
 from fmpair.data.table import align_table, ids_of
 from fmpair.data.vocabulary import Vocabulary, as_plain
 from fmpair.errors import DataError, unknown
+from fmpair.forked import check_process
 from fmpair.renamed import known_options_only, no_attribute
 
 STANDARD = ("rating", "weight", "timestamp", "domain")
@@ -195,6 +196,7 @@ class Dataset:
 
     def take(self, rows: np.ndarray) -> Dataset:
         """The given events, over the same vocabularies and tables."""
+        check_process()
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
         columns = self.columns[rows] if self.columns.width else self.columns
         return replace(self, user=self.user[rows], item=self.item[rows], columns=columns)
@@ -221,6 +223,7 @@ class Dataset:
 
     def compact(self) -> Dataset:
         """Without the users and items that have no event."""
+        check_process()
         user_numbers, user = np.unique(self.user, return_inverse=True)
         item_numbers, item = np.unique(self.item, return_inverse=True)
         return replace(
@@ -236,6 +239,7 @@ class Dataset:
 
 def as_dataset(data: Any) -> Dataset:
     """A Dataset as it is; a frame or sparse matrix read by the default rules."""
+    check_process()
     if isinstance(data, Dataset):
         return data
     return Dataset.from_csr(data) if hasattr(data, "tocoo") else Dataset.from_frame(data)

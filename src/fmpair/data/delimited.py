@@ -11,7 +11,7 @@ import polars as pl
 from fmpair.data.border import reason
 from fmpair.data.infer import id_columns, with_types
 from fmpair.data.source import check_table, read_text
-from fmpair.errors import DataError, OptionError, listing
+from fmpair.errors import DataError, OptionError, listing, named
 
 SEPARATORS = (",", "\t", ";", "|", "::")
 RARE_SEPARATORS = (" ", ":", "-")  # never guessed, as text holds them; only suggested
@@ -53,9 +53,11 @@ def read_columns(
 ) -> pl.DataFrame:
     """Delimited text as a frame of text columns; `path` is for messages."""
     if separator == "":
-        raise OptionError("separator must not be empty: give one such as ',' or leave it out")
+        raise OptionError(
+            f"{named('separator')} must not be empty: give one such as ',' or leave it out"
+        )
     if separator in NO_SEPARATORS:
-        raise OptionError(f"separator must not be {separator!r}: give one such as ','")
+        raise OptionError(f"{named('separator')} must not be {separator!r}: give one such as ','")
     used = separator or guess_separator(text) or ","
     first = text.split("\n", 1)[0]
     check_table(path, text.count("\n") + 1, first.count(used) + 1, len(text))
@@ -138,7 +140,7 @@ def _check_single(text: str, path: str, used: str, given: bool) -> None:
         first = text.split("\n", 1)[0].strip()[:60]
         raise DataError(
             f"{path} has a single column {first!r} when split at {used!r}: perhaps the "
-            f"separator is {other!r}; say separator={other!r}"
+            f"separator is {other!r}; say {named('separator', other)}"
         )
 
 
@@ -146,7 +148,7 @@ def _check_header(names: Sequence[str], path: str) -> None:
     if all(name.lstrip("-").replace(".", "", 1).isdigit() for name in names):
         raise DataError(
             f"the first line of {path} holds numbers, not names ({listing(names)}): say "
-            "header=False and columns=['user', 'item', ...]"
+            f"{named('header', False)} and {named('columns', ['user', 'item', '...'])}"
         )
     if len(set(names)) < len(names):
         raise DataError(f"two columns of {path} have one name: {listing(names)}")

@@ -11,7 +11,8 @@ from fmpair.data.attribute import in_domain
 from fmpair.data.dataset import STANDARD, Dataset
 from fmpair.data.histories import histories
 from fmpair.data.parts import by_time_order
-from fmpair.errors import DataError, OptionError, unknown
+from fmpair.errors import DataError, OptionError, named, unknown
+from fmpair.forked import check_process
 
 
 def above_mean(data: Dataset) -> Dataset:
@@ -55,6 +56,7 @@ def merge_duplicates(data: Dataset, context: bool = True) -> Dataset:
     Weights the data already have are added up. Ratings are averaged; of the times the latest stays.
     context: False merges across contexts too and drops the context columns.
     """
+    check_process()
     names = list(data.context) if context else []
     extra = [name for name in STANDARD if name in data.columns.columns and name != "weight"]
     ids = {"__user": data.user, "__item": data.item, "weight": data.weight.astype(np.float64)}
@@ -78,6 +80,7 @@ def merge_duplicates(data: Dataset, context: bool = True) -> Dataset:
 
 def distinct(data: Dataset) -> Dataset:
     """The first event of each pair of user and item, in whatever context that was."""
+    check_process()
     pair = data.user.astype(np.int64) * len(data.items) + data.item
     return data.take(np.sort(np.unique(pair, return_index=True)[1]))
 
@@ -100,6 +103,7 @@ def thinned(data: Dataset, most: int, domain: str | None = None, seed: int = 0) 
 
     domain: thin the events of this domain only, and keep all others: users who are new to it.
     """
+    check_process()
     if most < 1:
         raise OptionError(f"most must be at least 1, not {most}")
     thin = np.ones(len(data), bool) if domain is None else in_domain(data, domain)
@@ -144,6 +148,7 @@ def core(data: Dataset, users: int = 5, items: int = 5) -> Dataset:
 
     Events are counted: merge duplicates first where distinct pairs should count.
     """
+    check_process()
     if users < 1 or items < 1:
         raise OptionError(f"users and items must be at least 1, not {users} and {items}")
     rows = np.arange(len(data))
@@ -162,7 +167,7 @@ def core(data: Dataset, users: int = 5, items: int = 5) -> Dataset:
 def _ratings(data: Dataset) -> np.ndarray:
     rating = data.column("rating")
     if rating is None:
-        raise DataError("the data have no ratings: name their column with rating='...'")
+        raise DataError(f"the data have no ratings: name their column with {named('rating', ...)}")
     return rating.astype(np.float64)
 
 

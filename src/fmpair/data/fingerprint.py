@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.data.dataset import Dataset
+from fmpair.forked import check_process
 
 PIECE = 1 << 20  # rows looked at together
 EXACT = 2**53  # up to here a float holds every whole number
@@ -23,6 +24,7 @@ def fingerprint(data: Dataset) -> str:
     Numbers count by value, so that 4 and 4.0 are one (pandas makes floats of whole numbers with
     gaps), and categories by their text. The order of events and of columns counts.
     """
+    check_process()
     digest = sha256()
     for name, ids in (("users", data.users.ids), ("items", data.items.ids)):
         _feed_column(digest.update, ids.rename(name))

@@ -7,12 +7,14 @@ from typing import Any
 import polars as pl
 
 from fmpair.errors import DataError
+from fmpair.forked import check_process
 
 KINDS = ("polars", "pandas", "pyarrow")
 
 
 def to_polars(frame: Any) -> pl.DataFrame:
     """A polars, pandas, pyarrow (or other eager narwhals) frame as polars."""
+    check_process()
     if isinstance(frame, pl.DataFrame):
         return frame
     if isinstance(frame, pl.LazyFrame):

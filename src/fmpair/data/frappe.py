@@ -8,7 +8,7 @@ import polars as pl
 
 from fmpair.data.delimited import read_delimited
 from fmpair.data.source import Contents, locate
-from fmpair.errors import DataError, unknown
+from fmpair.errors import DataError, named, unknown
 
 META = ("category", "downloads", "developer", "language", "price", "stars")
 
@@ -32,7 +32,7 @@ def read_frappe(path: str | Path, *, meta: bool = False) -> Contents:
 def _read_meta(folder: Path) -> pl.DataFrame:
     found = locate(folder, "meta.csv")
     if found is None:
-        raise DataError(f"the folder {folder} holds no meta.csv: leave out meta=True")
+        raise DataError(f"the folder {folder} holds no meta.csv: leave out {named('meta', True)}")
     table = read_delimited(found[0], separator="\t", nulls=("", "unknown"))
     for name in ("item", "price", "rating", *META[:4]):
         if name not in table.columns:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.data.dataset import Dataset
+from fmpair.forked import check_process
 
 PAIR, ROW = "__pair__", "__row__"  # columns beside those of the events, which have any name
 
@@ -94,6 +95,7 @@ class Leakage:
 
 def report(train: Dataset, test: Dataset, validation: Dataset | None = None) -> Leakage:
     """What the parts of a split have in common that may help or hurt a model."""
+    check_process()
     pairs = [("train", train, "test", test)]
     if validation is not None and len(validation):
         pairs += [("train", train, "validation", validation)]

@@ -11,7 +11,7 @@ import polars as pl
 from fmpair.data.dataset import Dataset
 from fmpair.data.source import Contents, check_table, find_file, read_text
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError
+from fmpair.errors import DataError, named
 
 ENTRY = r"^([0-9]+):([^:]+)$"
 CHARACTERS = 4  # of an entry in the file, at least
@@ -52,7 +52,9 @@ def _read_groups(path: Path) -> np.ndarray:
     try:
         found = find_file(path)
     except DataError as error:
-        raise DataError(f"{error}: libFM rows need groups=FILE to tell users from items") from None
+        raise DataError(
+            f"{error}: libFM rows need {named('groups', ...)} to tell users from items"
+        ) from None
     lines = pl.Series(read_text(found).split())
     numbers = lines.cast(pl.Int64, strict=False)
     wrong = numbers.is_null() | (numbers < 0)

@@ -13,8 +13,9 @@ import polars as pl
 from fmpair.data.border import parsing
 from fmpair.data.dataset import Dataset
 from fmpair.data.parquet import read_parquet
-from fmpair.errors import DataError, OptionError
+from fmpair.errors import DataError, OptionError, named
 from fmpair.files import atomic_path
+from fmpair.forked import check_process
 
 PARTS = ("train", "validation", "test")
 
@@ -59,7 +60,8 @@ def check_shares(test: float, validation: float) -> None:
     """Refuse shares that leave nothing to test or to train on."""
     if not (0 < test < 1 and validation >= 0 and test + validation < 1):
         raise OptionError(
-            f"test ({test}) must be between 0 and 1, validation ({validation}) 0 or more, "
+            f"{named('test')} ({test}) must be between 0 and 1, {named('validation')} "
+            f"({validation}) 0 or more, "
             "and their sum below 1"
         )
 
@@ -67,7 +69,7 @@ def check_shares(test: float, validation: float) -> None:
 def by_time_order(data: Dataset) -> np.ndarray:
     """int64 [events]: the rows in order of time; rows of one time keep their order."""
     if "timestamp" not in data.columns.columns:
-        raise DataError("the data have no times: name their column with timestamp='...'")
+        raise DataError(f"the data have no times: name their column with {named('timestamp', ...)}")
     times = data.columns["timestamp"]
     if times.null_count():
         raise DataError(f"{times.null_count()} events have no time: drop them first")
@@ -86,6 +88,7 @@ def hash_of(splits: Sequence[Split]) -> str:
 
 def save(splits: Sequence[Split], path: str | Path) -> None:
     """Write splits as Parquet (row, fold, part), whole or not at all; fold numbers the splits."""
+    check_process()
     frames = [
         pl.DataFrame({"row": rows}).with_columns(
             pl.lit(fold, pl.Int32).alias("fold"), pl.lit(name, pl.Enum(PARTS)).alias("part")
@@ -101,6 +104,7 @@ def save(splits: Sequence[Split], path: str | Path) -> None:
 
 def load(path: str | Path) -> list[Split]:
     """Splits that `save` wrote, or any such table, as long as each fold is a partition."""
+    check_process()
     with parsing(f"{path} as splits"):
         return _loaded(path)
 

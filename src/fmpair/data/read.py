@@ -29,6 +29,7 @@ from fmpair.data.roles import find_column
 from fmpair.data.source import STANDARD_INPUT, Contents, locate, suffix_of
 from fmpair.data.wraprec import read_wraprec
 from fmpair.errors import OptionError, unknown
+from fmpair.forked import check_process
 from fmpair.renamed import unknown_option
 
 SUFFIXES = {
@@ -65,6 +66,7 @@ def read_frame(path: str | Path, format: str | None = None, **options: Any) -> p
 
 def read_contents(path: str | Path, format: str | None = None, **options: Any) -> Contents:
     """What the file holds, with the caller's options for Dataset.from_frame among its roles."""
+    check_process()
     with parsing(str(path)):
         format = guess_format(path) if format is None else format
     if format not in list(FORMATS):

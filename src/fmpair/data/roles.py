@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fmpair.errors import DataError, nearest, unknown
+from fmpair.errors import DataError, named, nearest, unknown
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "user": ("user", "user_id", "userid", "uid", "user_idx", "customer", "customer_id"),
@@ -36,10 +36,10 @@ def find_roles(columns: Sequence[str], given: Mapping[str, str | None]) -> dict[
     for role in ("user", "item"):
         if role not in roles:
             guess = nearest(role, columns)
-            hint = f" Is it {guess!r}? Then say {role}={guess!r}." if guess else ""
+            hint = f" Is it {guess!r}? Then say {named(role, guess)}." if guess else ""
             raise DataError(
                 f"no column for {role}: none of {', '.join(columns)} is named like "
-                f"{', '.join(ALIASES[role][:3])}; name it with {role}='...'.{hint}"
+                f"{', '.join(ALIASES[role][:3])}; name it with {named(role, ...)}.{hint}"
             )
     if len(set(roles.values())) < len(roles):
         raise DataError(f"one column cannot have two roles: {roles}")

@@ -14,7 +14,7 @@ import polars as pl
 
 from fmpair.data.border import parsing
 from fmpair.data.dataset import Dataset
-from fmpair.errors import DataError, nearest, unknown
+from fmpair.errors import DataError, named, nearest, unknown
 
 STANDARD_INPUT = "-"
 MOST_COLUMNS = 5_000  # of a file
@@ -60,8 +60,8 @@ def read_text(path: str | Path, encoding: str = "utf-8", member: str | None = No
     except UnicodeError as error:
         byte = f" (byte {error.start})" if isinstance(error, UnicodeDecodeError) else ""
         raise DataError(
-            f"{path} is not {encoding} text{byte}: say encoding='latin-1' or another, or name its "
-            "format"
+            f"{path} is not {encoding} text{byte}: say "
+            f"{named('encoding', 'latin-1')} or another, or name its {named('format')}"
         ) from error
     except LookupError as error:
         raise DataError(f"unknown encoding {encoding!r}: try 'utf-8' or 'latin-1'") from error
@@ -73,7 +73,7 @@ def find_file(path: Path) -> Path:
         if candidate.is_file():
             return candidate
     if path.is_dir():
-        raise DataError(f"{path} is a folder: name a file in it, or the format of the folder")
+        raise DataError(f"{path} is a folder: name a file in it, or the folder's {named('format')}")
     if not path.parent.is_dir():
         raise DataError(f"there is no file {path}: the folder {path.parent} does not exist")
     guess = nearest(path.name, [other.name for other in path.parent.iterdir()])

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.data.dataset import Dataset
+from fmpair.forked import check_process
 
 Figure = int | float | str
 
@@ -21,6 +22,7 @@ def describe(data: Dataset) -> pl.DataFrame:
 
 def figures(data: Dataset) -> dict[str, Figure]:
     """Name -> figure: sizes, sparsity, activity, context, attributes, domains, times."""
+    check_process()
     pairs = len(data.seen.column)
     cells = len(data.users) * len(data.items)
     return {

@@ -16,6 +16,7 @@ from fmpair.data.dataset import Dataset
 from fmpair.data.oracle import DAYTIMES, PLACES, SITUATIONS, Oracle, blocks
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import OptionError
+from fmpair.forked import check_process
 
 DOMAINS = ("books", "music", "films", "games")
 ID_PREFIXES = ("book", "album", "film", "game")
@@ -73,6 +74,7 @@ def make(users: int = 800, items: int = 600, events: int = 40_000, seed: int = 0
     was chosen before. A few context values and attributes are hidden after they had their effect;
     the timestamp still tells the daytime, the oracle does not read it.
     """
+    check_process()
     check_size(users, items, events)
     # Everything is drawn in this order from one stream, and computed in float64: last bits that
     # differ between machines then move a choice in fewer than one of ten thousand worlds.

@@ -10,6 +10,7 @@ import polars as pl
 
 from fmpair.data.hash_index import HashIndex, can_index
 from fmpair.errors import DataError
+from fmpair.forked import check_process
 
 # Up to so many values, or one for so many ids, are found sooner one by one than by a join.
 FEW, IDS_EACH = 256, 16
@@ -24,6 +25,7 @@ class Vocabulary:
     @classmethod
     def of(cls, values: pl.Series) -> Vocabulary:
         """The distinct values, in order of first appearance, nulls left out."""
+        check_process()
         return cls(as_plain(values).drop_nulls().unique(maintain_order=True))
 
     def __len__(self) -> int:
@@ -48,6 +50,7 @@ class Vocabulary:
 
     def numbers(self, values: pl.Series) -> np.ndarray:
         """int32 [len(values)]: the number of each value, -1 where unknown or null."""
+        check_process()
         wanted = comparable(as_plain(values), self.ids.dtype)
         if wanted is None:
             return np.full(len(values), -1, np.int32)
@@ -69,6 +72,7 @@ class Vocabulary:
 
     def extend(self, values: pl.Series) -> Vocabulary:
         """With the values not yet known appended; the known keep their numbers."""
+        check_process()
         plain = comparable(as_plain(values), self.ids.dtype)
         if plain is None:
             raise DataError(

@@ -20,6 +20,7 @@ from fmpair.data.source import STANDARD_INPUT as STANDARD_OUTPUT
 from fmpair.data.source import suffix_of
 from fmpair.errors import DataError, OptionError, listing, unknown
 from fmpair.files import write_atomically
+from fmpair.forked import check_process
 
 SUFFIXES = {
     ".csv": "csv",
@@ -40,6 +41,7 @@ def write(data: Any, path: str | Path, format: str | None = None) -> None:
     libraries take a Dataset: atomic adds PATH.user and PATH.item for the tables, libfm
     PATH.groups, lightgcn keeps users and items only.
     """
+    check_process()
     format = format or _guess_format(path)
     if format in FRAME_FORMATS:
         frame = data.frame() if isinstance(data, Dataset) else to_polars(data)

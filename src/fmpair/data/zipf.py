@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fmpair.capacity import check_memory
-from fmpair.errors import OptionError
+from fmpair.errors import OptionError, named
 
 ITEM_EXPONENT = 0.8  # the item of popularity rank r is drawn in proportion to r ** -0.8
 ACTIVITY_SPREAD = 1.0  # standard deviation of the logarithm of a user's activity
@@ -20,7 +20,7 @@ def zipf_events(
     """
     for name, size in (("users", users), ("items", items), ("events", events)):
         if size < 1:
-            raise OptionError(f"{name} is {size}: it must be at least 1")
+            raise OptionError(f"{named(name)} is {size}: it must be at least 1")
     shape = f"{users:,} users, {items:,} items and {events:,} events"
     needed = 32 * (users + items) + 16 * events
     check_memory("generated data", shape, needed, None, "ask for fewer of them")

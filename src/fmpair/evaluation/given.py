@@ -16,7 +16,7 @@ from fmpair.data.border import parsing
 from fmpair.data.read import read_frame
 from fmpair.data.roles import find_column
 from fmpair.data.trec import is_run, read_run
-from fmpair.errors import DataError, OptionError, listing
+from fmpair.errors import DataError, OptionError, listing, named
 from fmpair.evaluation.evaluate import Evaluation, evaluate
 from fmpair.evaluation.protocol import Protocol
 
@@ -105,9 +105,9 @@ def scorer(lists: pl.DataFrame, train: Dataset, test: Dataset) -> Callable[[Data
 
     def scores(asked: Dataset) -> np.ndarray:
         if len(asked.context) < len(test.context) and context:
+            units = f"{named('unit', 'interaction')} or {named('unit', 'user-context')}"
             raise OptionError(
-                f"the lists were made in context ({listing(context)}): evaluate with "
-                "unit 'interaction' or 'user-context'"
+                f"the lists were made in context ({listing(context)}): evaluate with {units}"
             )
         number = _numbers(_keys(asked.user, asked.columns.select(context)), asked_for)
         out = np.full((len(asked), len(train.items)), -np.inf, np.float32)

@@ -12,7 +12,7 @@ import polars as pl
 
 from fmpair.checks import one_of, whole
 from fmpair.data.frame import to_polars
-from fmpair.errors import OptionError, UnknownError, unknown
+from fmpair.errors import OptionError, UnknownError, named, unknown
 from fmpair.metrics import Metric
 from fmpair.metrics.metric import ERRORS, LISTS
 
@@ -62,7 +62,9 @@ class Protocol:
         whole("n", self.n, 1)
         whole("seed", self.seed, 0)
         if (self.items is not None) != (self.candidates == "file"):
-            raise OptionError("items (the ids to rank) go with candidates='file', and only with it")
+            raise OptionError(
+                f"items (the ids to rank) go with {named('candidates', 'file')}, and only with it"
+            )
 
     @property
     def drawn(self) -> bool:
@@ -112,9 +114,9 @@ class Protocol:
     def lacks(self, metric: Metric) -> str | None:
         """What the metric would need of the protocol, None where it is defined."""
         if metric.name in ERRORS and self.unit != "interaction":
-            return "unit: interaction"
+            return named("unit", "interaction")
         if metric.name in LISTS and self.label not in ("all", "train"):
-            return "candidates: all or train"
+            return f"{named('candidates', 'all')} or train"
         return None
 
     def __eq__(self, other: object) -> bool:

@@ -6,8 +6,9 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset
-from fmpair.errors import DataError, OptionError, UnknownError, unknown
+from fmpair.errors import DataError, OptionError, UnknownError, named, unknown
 from fmpair.evaluation.evaluate import Evaluation, mean_of
+from fmpair.forked import check_process
 
 THIRDS = ("head", "mid", "tail")
 CONTEXT = "context:"
@@ -19,6 +20,7 @@ def view(evaluation: Evaluation, groups: pl.Series) -> pl.DataFrame:
 
     groups: one value per unit, from a function below or of your own.
     """
+    check_process()
     if len(groups) != len(evaluation.units):
         raise DataError(f"{len(groups)} groups for {len(evaluation.units)} units: give one each")
     frame = evaluation.units.with_columns(groups.rename("group"))
@@ -31,6 +33,7 @@ def view(evaluation: Evaluation, groups: pl.Series) -> pl.DataFrame:
 
 def groups(name: str, evaluation: Evaluation, train: Dataset, test: Dataset) -> pl.Series:
     """The groups of a view by its name, one of VIEWS."""
+    check_process()
     if name.startswith(CONTEXT):
         return context(evaluation, test, name.removeprefix(CONTEXT))
     known = {"popularity": item_popularity, "activity": user_activity, "warmth": warmth}
@@ -72,7 +75,9 @@ def context(evaluation: Evaluation, test: Dataset, column: str) -> pl.Series:
 def _items(evaluation: Evaluation) -> pl.Series:
     items = evaluation.units["item"]
     if items.null_count():
-        raise OptionError("some units have several items: evaluate with unit='interaction'")
+        raise OptionError(
+            f"some units have several items: evaluate with {named('unit', 'interaction')}"
+        )
     return items
 
 

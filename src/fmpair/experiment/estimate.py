@@ -24,6 +24,7 @@ from fmpair.experiment.job_context import threads_of
 from fmpair.experiment.memory import peak_mb, reset_peak
 from fmpair.experiment.prepare import PreparedData, prepare
 from fmpair.experiment.progress import duration
+from fmpair.experiment.search import trials_of
 from fmpair.experiment.work import possible
 from fmpair.training.early_stopping import Validation
 from fmpair.training.recipe import Trainable
@@ -78,8 +79,10 @@ def estimate(experiment: Experiment) -> Estimate:
 def _row(experiment: Experiment, bench: PreparedData, model: Candidate) -> tuple[Any, ...]:
     folds = len(bench.splits)
     cells = folds * len(experiment.seeds)
-    trials = folds * experiment.tune.trials if model.search else 0
-    cell = plan.cell_of(experiment, bench, plan.with_options(model, {}), 0, experiment.seeds[0])
+    trials = folds * trials_of(model, experiment.tune.trials)
+    cell = plan.cell_of(
+        experiment, bench, plan.with_options(model, {}), 0, experiment.seeds[0]
+    )  # fmt: skip
     parts = parts_of(cell, bench.data, bench.splits[0])
     threads = threads_of(experiment)
     reset_peak()

@@ -85,7 +85,12 @@ def recipe_of(model: Candidate, seed: int, threads: int | None) -> Any:
     for name, value in (("seed", seed), ("threads", threads)):
         if name in known:
             options.setdefault(name, value)
-    return kind(**options)
+    try:
+        return kind(**options)
+    except (TypeError, ValueError) as error:  # how anybody's own class refuses its options
+        if isinstance(error, OptionError):
+            raise
+        raise OptionError(f"{model.name} refuses its options: {error}") from error
 
 
 def visible(data: Dataset, model: Candidate) -> Dataset:

@@ -1,4 +1,4 @@
-"""The run folder: what is in it is whole, or does not count.
+"""The run folder: what is in it is whole, or does not count. Every JSON has a checksum inside.
 
 experiment.json        the experiment, resolved
 plan.json              which cells and trials make the results, in their order
@@ -21,8 +21,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from fmpair.errors import DataError
-from fmpair.experiment.cell import TEST, Cell
+from fmpair.errors import DataError, named
+from fmpair.experiment.cell import TEST, Cell, canonical
 from fmpair.experiment.work import Outcome
 from fmpair.files import atomic_path, write_atomically
 
@@ -31,6 +31,7 @@ EXPERIMENT, PLAN, MANIFEST = "experiment.json", "plan.json", "manifest.json"
 SPLITS = "splits.parquet"
 MODEL, WINNER = "model.fmpair", "winner.json"
 LOCK = ".lock"
+CHECKSUM = "checksum"  # of all else in a JSON
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class RunFolder:
         """What is kept under the id, None where nothing is or a file of it is not whole."""
         place = self.path / ("cells" if part == TEST else "trials")
         record = read_json(place / f"{id}.json")
-        if record is None or record.get("id") != id or "files" not in record:
+        if record is None or record.get("id") != id:
             return None
         whole = all(
             (place / name).is_file() and digest(place / name) == known
@@ -92,7 +93,8 @@ def opened(folder: str | Path) -> Iterator[RunFolder]:
     with _locked(place):
         for name in (".", *FOLDERS):
             for left in (place / name).glob(".*.part"):
-                left.unlink(missing_ok=True)
+                if left.is_file():
+                    left.unlink(missing_ok=True)
         yield RunFolder(place)
 
 
@@ -104,39 +106,64 @@ def _locked(folder: Path) -> Iterator[None]:
     except ImportError:  # Windows: two runs in one folder are still whole, but do the work twice
         yield
         return
-    with (folder / LOCK).open("w") as file:
+    try:
+        file = (folder / LOCK).open("w")
+    except OSError as error:
+        raise DataError(f"cannot lock the run folder {folder}: {error.strerror}") from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise DataError(
-                f"another run is at work in {folder}: wait for it, or choose another folder "
-                "with --folder"
+                f"another run is at work in {folder}: wait for it, or choose another "
+                f"{named('folder')}"
             ) from None
         yield
 
 
 def model_of(folder: str | Path) -> Path:
-    """The file of a run's winner."""
-    path = Path(folder) / MODEL
-    if not path.is_file():
+    """The file of a run's winner, as it was written."""
+    path, winner = Path(folder) / MODEL, whole_json(Path(folder) / WINNER)
+    if winner is not None and winner.get("error"):
+        raise DataError(f"{folder} holds no model: {winner['error']}")
+    if not path.is_file() or winner is None:
         raise DataError(
             f"{folder} holds no model: finish its run, with refit: true in the file's output"
         )
+    if winner.get("sha256") != digest(path):
+        raise DataError(f"{path} is not the winner of its run: fmpair run FILE fits it again")
     return path
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Plain values to a file, whole or not at all."""
-    write_atomically(path, (json.dumps(value, indent=1, default=str) + "\n").encode())
+    """Plain values to a file, whole or not at all, with the checksum that `read_json` asks for."""
+    plain = json.loads(json.dumps(value, default=str))
+    signed = {**plain, CHECKSUM: _checksum(plain)}
+    write_atomically(path, (json.dumps(signed, indent=1) + "\n").encode())
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object a file holds, None where there is no such file or it is not whole."""
+    """The object a file holds, None where there is no such file or it is not as it was written."""
     try:
         found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        return None
+    known = found.pop(CHECKSUM, None)
+    return found if known == _checksum(found) else None
+
+
+def whole_json(path: Path) -> dict[str, Any] | None:
+    """As `read_json`, but a file that is there and not as it was written is an error."""
+    found = read_json(path)
+    if found is None and path.exists():
+        raise DataError(f"{path} is damaged, or of another version: fmpair run FILE makes it again")
+    return found
+
+
+def _checksum(plain: Mapping[str, Any]) -> str:
+    return sha256(canonical(plain).encode()).hexdigest()
 
 
 def digest(path: Path) -> str:

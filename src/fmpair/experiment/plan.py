@@ -12,6 +12,7 @@ from fmpair.config.grid import placed
 from fmpair.errors import OptionError
 from fmpair.experiment.cell import TEST, VALIDATION, Cell, canonical
 from fmpair.experiment.prepare import PreparedData
+from fmpair.experiment.search import trials_of
 from fmpair.metrics import Metric
 from fmpair.metrics.metric import ALONE
 
@@ -82,9 +83,8 @@ def stopping_metric(experiment: Experiment) -> str:
 
 def size(experiment: Experiment, folds: int) -> int:
     """How many cells and trials there are in all."""
-    tuned = sum(bool(model.search) for model in experiment.models)
-    each = len(experiment.seeds) * len(experiment.models)
-    return folds * (each + tuned * experiment.tune.trials)
+    trials = sum(trials_of(model, experiment.tune.trials) for model in experiment.models)
+    return folds * (len(experiment.seeds) * len(experiment.models) + trials)
 
 
 def check(experiment: Experiment, bench: PreparedData) -> None:

@@ -22,6 +22,7 @@ from fmpair.data.parts import PARTS, Split
 from fmpair.data.read import read, read_contents
 from fmpair.errors import DataError, OptionError
 from fmpair.experiment.cell import canonical
+from fmpair.forked import check_process
 
 MARK = "__part"  # which given part an event is of, while filters are at work
 
@@ -38,6 +39,7 @@ class PreparedData:
 
 def prepare(source: Source, steps: Sequence[Step], split: Step) -> PreparedData:
     """The events read, filtered and split, all as the experiment says; a process does it once."""
+    check_process()
     spec = canonical([asdict(source), [asdict(step) for step in steps], asdict(split)])
     return _prepared(spec, canonical([_stamp(Path(path)) for path in source_files(source)]))
 

@@ -10,16 +10,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fmpair.experiment.cell import Cell
+from fmpair.text import harmless
 
 Show = bool | Callable[[str], None]
 
 
 @dataclass
 class Progress:
-    """Counts cells; say: where a line goes. fresh: those carried out now, not found stored."""
+    """Counts cells; tell: where lines go. fresh: those carried out now, not found stored.
+
+    say: where the line of every cell goes, by default where all lines do.
+    """
 
     total: int
-    say: Callable[[str], None]
+    tell: Callable[[str], None]
+    say: Callable[[str], None] | None = None
     move: Callable[[int, str], None] = lambda done, text: None
     done: int = 0
     fresh: int = 0
@@ -39,7 +44,8 @@ class Progress:
         self.done += 1
         self.fresh += 1
         self.move(self.done, f"{cell}{self._left()}")
-        self.say(f"{self.done} of {self.total}: {cell}: {_figures(record)}{self._left()}")
+        line = f"{self.done} of {self.total}: {cell}: {_figures(record)}{self._left()}"
+        (self.say or self.tell)(harmless(line))
 
     def _left(self) -> str:
         """The remaining time, at the speed so far."""
@@ -83,11 +89,14 @@ def _bar(total: int) -> Iterator[Progress]:
         def move(done: int, text: str) -> None:
             bar.update(task, completed=done, description=text)
 
+        def tell(line: str) -> None:
+            bar.console.print(line, markup=False, highlight=False)
+
         def say(line: str) -> None:
             if " failed: " in line:  # the bar says the rest
-                bar.console.print(line, markup=False, highlight=False)
+                tell(line)
 
-        yield Progress(total, say, move)
+        yield Progress(total, tell, say, move)
 
 
 def _figures(record: Mapping[str, Any]) -> str:

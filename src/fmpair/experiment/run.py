@@ -8,6 +8,7 @@ from typing import Any
 
 from fmpair.config import code
 from fmpair.config.experiment import Experiment
+from fmpair.config.node import line_of
 from fmpair.config.plain import as_plain
 from fmpair.data import split as splitting
 from fmpair.experiment import plan, store
@@ -15,6 +16,7 @@ from fmpair.experiment.cell import Cell, canonical
 from fmpair.experiment.folder import (
     EXPERIMENT,
     MANIFEST,
+    MODEL,
     PLAN,
     SPLITS,
     WINNER,
@@ -30,7 +32,7 @@ from fmpair.experiment.prepare import PreparedData
 from fmpair.experiment.progress import Progress, Show, shown
 from fmpair.experiment.results import Results
 from fmpair.experiment.tuning import require_optuna, tune
-from fmpair.experiment.winner import choose, refit
+from fmpair.experiment.winner import Winner, choose, refit
 from fmpair.experiment.work import failed
 from fmpair.threads import all_threads
 
@@ -62,11 +64,28 @@ class _Runner:
                     continue
                 self.records[cell.id] = stored
             self.progress.found()
+        died = []
         for cell, record in self.execute(self.work, self._announced(list(fresh.values()))):
-            kept = record or self.folder.save(cell, failed(cell, DIED))
-            self.records[cell.id] = kept
-            self.progress.end(cell, kept)
+            if record is None:
+                died.append(cell)
+            else:
+                self._keep(cell, record)
+        for cell in died:
+            self._keep(cell, self._once_more(cell))
         return self.records
+
+    def _once_more(self, cell: Cell) -> dict[str, Any]:
+        """The record of a cell whose process died; now alone: there may be too little memory."""
+        stored = self.folder.finished(cell, self.work.keep_models)  # it may have died thereafter
+        if stored is not None:
+            return stored
+        self.progress.tell(f"{cell}: {DIED}; it is tried once more, alone")
+        [(_, record)] = self.execute(self.work, self._announced([cell]))
+        return record or self.folder.save(cell, failed(cell, f"{DIED}, twice"))
+
+    def _keep(self, cell: Cell, record: dict[str, Any]) -> None:
+        self.records[cell.id] = record
+        self.progress.end(cell, record)
 
     def _announced(self, cells: Sequence[Cell]) -> Iterator[Cell]:
         for cell in cells:
@@ -105,26 +124,37 @@ def run(experiment: Experiment, progress: Show = False) -> Results:
 
 def _carry_out(experiment: Experiment, bench: PreparedData, desk: _Runner, began: str) -> None:
     path = desk.folder.path
-    chosen, trials = tune(experiment, bench, desk.carry_out)
+    chosen, trials = tune(experiment, bench, desk.carry_out, desk.progress.tell)
     planned = plan.cells(experiment, bench, chosen)
     write_json(path / PLAN, plan.as_plain(planned, trials))
     records = desk.carry_out(planned)
     best = choose(experiment, planned, trials, records)
-    if experiment.output.refit and best is not None:
-        try:
-            refit(best, bench, desk.folder, desk.work.threads)
-        except Exception as error:  # the results stand without it
-            desk.progress.say(f"the best model, {best.model.name}, failed on all events: {error}")
-            write_json(path / WINNER, {"model": best.model.name, "error": str(error)})
+    if experiment.output.refit:
+        _refit(best, bench, desk)
     used = {id: records[id] for id in (*(c.id for c in planned), *(t.cell.id for t in trials))}
     write_json(path / MANIFEST, manifest(experiment, bench, used.values(), began))
+
+
+def _refit(best: Winner | None, bench: PreparedData, desk: _Runner) -> None:
+    """The winner fitted to all events; where that fails the results stand without it."""
+    path = desk.folder.path
+    why = "no model has a result in every cell" if best is None else ""
+    if best is not None:
+        try:
+            refit(best, bench, desk.folder, desk.work.threads)
+            return
+        except Exception as error:
+            why = f"{best.model.name} failed on all events: {line_of(error)}"
+            desk.progress.tell(f"the winner, {why}")
+    (path / MODEL).unlink(missing_ok=True)  # it is of another run
+    write_json(path / WINNER, {"model": best and best.model.name, "error": why})
 
 
 def _begin(experiment: Experiment, bench: PreparedData, folder: RunFolder) -> str:
     """Keep what is to be done; when it was first begun."""
     path, spec = folder.path, as_plain(experiment)
     if canonical(read_json(path / EXPERIMENT)) != canonical(spec):  # its results are others
-        for name in (PLAN, MANIFEST):
+        for name in (PLAN, MANIFEST, WINNER):
             (path / name).unlink(missing_ok=True)
     before = read_json(path / MANIFEST) or {"began": now()}
     write_json(path / EXPERIMENT, spec)

@@ -12,7 +12,7 @@ from fmpair.config.experiment import Experiment
 from fmpair.config.plain import from_plain
 from fmpair.errors import DataError
 from fmpair.experiment.cell import TEST, VALIDATION
-from fmpair.experiment.folder import EXPERIMENT, MANIFEST, PLAN, RunFolder, read_json
+from fmpair.experiment.folder import EXPERIMENT, MANIFEST, PLAN, RunFolder, whole_json
 from fmpair.experiment.plan import tuning_metric
 from fmpair.experiment.results import Results
 
@@ -74,7 +74,7 @@ TRIALS = {
 def results(folder: str | Path) -> Results:
     """All that a run has left in its folder."""
     place = RunFolder(Path(folder))
-    spec, plan = (read_json(place.path / name) for name in (EXPERIMENT, PLAN))
+    spec, plan = (whole_json(place.path / name) for name in (EXPERIMENT, PLAN))
     if spec is None or plan is None:
         raise DataError(f"{folder} holds no results: make them with fmpair run FILE")
     experiment = from_plain(spec)
@@ -88,7 +88,7 @@ def results(folder: str | Path) -> Results:
         curves=pl.DataFrame(list(_curves(done)), CURVES, orient="row"),
         trials=pl.DataFrame(list(_trials(experiment, place, plan)), TRIALS, orient="row"),
         units=_units(experiment, place, done),
-        manifest=read_json(place.path / MANIFEST) or {},
+        manifest=whole_json(place.path / MANIFEST) or {},
     )
 
 

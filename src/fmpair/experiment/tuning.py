@@ -2,7 +2,8 @@
 
 Optuna proposes settings from the values so far. All studies go ahead by one trial at a time, and
 a trial is a cell like any other: a stored one is not run again, so going through the same
-proposals is all that resuming takes.
+proposals is all that resuming takes. No setting is tried twice. A trial that its model gives up
+counts as the worst; one that a fault of the machine ended decides nothing: the run ends.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fmpair.config.experiment import Candidate, Experiment, Range
-from fmpair.config.option_schema import options_of
-from fmpair.errors import OptionError
-from fmpair.experiment.cell import VALIDATION, Cell
+from fmpair.config.experiment import Candidate, Experiment
+from fmpair.errors import MachineError, OptionError
+from fmpair.experiment.cell import VALIDATION, Cell, canonical
 from fmpair.experiment.direction import sign
 from fmpair.experiment.plan import Chosen, Trial, cell_of, tuning_metric, with_options
 from fmpair.experiment.prepare import PreparedData
-from fmpair.models.catalog import find
+from fmpair.experiment.search import Space, space_of
 
 CarryOut = Callable[[list[Cell]], Mapping[str, dict[str, Any]]]  # cells -> records by id
 WORST = float("-inf")
+ASKS = 10  # of Optuna for a setting that is new, before one is taken in their order
 
 
 @dataclass(eq=False)
@@ -30,9 +31,25 @@ class Study:
 
     model: Candidate
     fold: int
+    space: Space
     optuna: Any
     best: tuple[float, dict[str, Any]] | None = None
     trials: list[Trial] = field(default_factory=list)
+    tried: set[str] = field(default_factory=set)  # settings, as canonical text
+    over: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.model.name}, fold {self.fold}"
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A setting that Optuna (trial) wants to know the worth of."""
+
+    study: Study
+    trial: Any
+    options: dict[str, Any]
+    cell: Cell
 
 
 def require_optuna(experiment: Experiment) -> None:
@@ -46,61 +63,95 @@ def require_optuna(experiment: Experiment) -> None:
 
 
 def tune(
-    experiment: Experiment, bench: PreparedData, carry_out: CarryOut
-) -> tuple[Chosen, list[Trial]]:
-    """(options chosen by model and fold, all trials): nothing is evaluated on the test set."""
+    experiment: Experiment, bench: PreparedData, carry_out: CarryOut,
+    say: Callable[[str], None] = lambda line: None,
+) -> tuple[Chosen, list[Trial]]:  # fmt: skip
+    """(options chosen by model and fold, all trials): nothing is evaluated on the test set.
+
+    say: is given a line for every search that ends before its budget does.
+    """
     studies = [
-        Study(model, fold, _study(experiment, model))
+        Study(model, fold, space := space_of(model), _study(experiment, space))
         for model in experiment.models
         if model.search
         for fold in range(len(bench.splits))
     ]
-    for number in range(experiment.tune.trials):
-        asked = [_ask(study, experiment, bench, number) for study in studies]
-        records = carry_out([cell for _, _, cell in asked])
-        for study, (trial, options, cell) in zip(studies, asked):
-            _tell(study, experiment, trial, options, records[cell.id])
+    budget = experiment.tune.trials
+    for number in range(budget):
+        asked = []
+        for study in (study for study in studies if not study.over):
+            one = _ask(study, experiment, bench, number)
+            if one is None:
+                study.over = True
+                say(f"{study}: all {number} settings are tried, {budget - number} of {budget} "
+                    "trials are not needed")  # fmt: skip
+            else:
+                asked.append(one)
+        records = carry_out([one.cell for one in asked])
+        for one in asked:
+            _tell(experiment, one, records[one.cell.id])
     chosen = {(s.model.name, s.fold): s.best[1] for s in studies if s.best is not None}
     return chosen, [trial for study in studies for trial in study.trials]
 
 
-def _study(experiment: Experiment, model: Candidate) -> Any:
+def _study(experiment: Experiment, space: Space) -> Any:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=experiment.tune.seed)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    study.enqueue_trial(_defaults(model))
+    study.enqueue_trial(space.defaults())
     return study
 
 
-def _ask(
-    study: Study, experiment: Experiment, bench: PreparedData, number: int
-) -> tuple[Any, dict[str, Any], Cell]:
-    trial = study.optuna.ask()
-    usual = recipe_defaults(study.model.kind)
-    options = {
-        name: _suggest(trial, name, within, usual.get(name))
-        for name, within in study.model.search.items()
-    }
+def _ask(study: Study, experiment: Experiment, bench: PreparedData, number: int) -> Asked | None:
+    """A setting that was not tried before, None where there is none left."""
+    found = _new(study)
+    if found is None:
+        return None
+    trial, options = found
     model = with_options(study.model, options)
     cell = cell_of(experiment, bench, model, study.fold, experiment.seeds[0], VALIDATION)
+    study.tried.add(canonical(options))
     study.trials.append(Trial(number, cell))
-    return trial, options, cell
+    return Asked(study, trial, options, cell)
 
 
-def _tell(
-    study: Study,
-    experiment: Experiment,
-    trial: Any,
-    options: dict[str, Any],
-    record: Mapping[str, Any],
-) -> None:
+def _new(study: Study) -> tuple[Any, dict[str, Any]] | None:
+    """(Optuna's trial, its options); where Optuna only repeats itself, the first that is left."""
+    from optuna.trial import TrialState
+
+    size = study.space.size
+    if size is not None and len(study.tried) >= size:
+        return None
+    for _ in range(ASKS):
+        trial = study.optuna.ask()
+        options = study.space.asked(trial)
+        if canonical(options) not in study.tried:
+            return trial, options
+        study.optuna.tell(trial, state=TrialState.FAIL)  # it is to count once
+    if size is None:
+        return None
+    every = (study.space.numbered(n) for n in range(size))
+    params = next(p for p in every if canonical(study.space.options(p)) not in study.tried)
+    study.optuna.enqueue_trial(params)
+    trial = study.optuna.ask()
+    return trial, study.space.asked(trial)
+
+
+def _tell(experiment: Experiment, asked: Asked, record: Mapping[str, Any]) -> None:
+    study = asked.study
+    if record["error"] is not None and not record["by_model"]:
+        told = ", ".join(f"{name} {value}" for name, value in asked.options.items())
+        raise MachineError(
+            f"{study}: trial {study.trials[-1].number} ({told}) was not finished: "
+            f"{record['error']}; no setting is chosen by a fault: the same command goes on"
+        )
     value = value_of(experiment, record)
     score = WORST if value is None else value * sign(tuning_metric(experiment))
-    study.optuna.tell(trial, score)
+    study.optuna.tell(asked.trial, score)
     if study.best is None or score > study.best[0]:
-        study.best = score, options
+        study.best = score, asked.options
 
 
 def value_of(experiment: Experiment, record: Mapping[str, Any]) -> float | None:
@@ -109,39 +160,3 @@ def value_of(experiment: Experiment, record: Mapping[str, Any]) -> float | None:
         return None
     protocol = next(iter(experiment.protocols.values()))
     return record["protocols"][0]["means"][protocol.name(tuning_metric(experiment))]
-
-
-def recipe_defaults(kind: str) -> dict[str, Any]:
-    """What a recipe's options are when nobody sets them."""
-    return {name: option.default for name, option in options_of(find(kind)).known.items()}
-
-
-def _defaults(model: Candidate) -> dict[str, Any]:
-    """The recipe's own settings as a first trial, as far as they lie inside the ranges."""
-    found: dict[str, Any] = {}
-    for name, value in recipe_defaults(model.kind).items():
-        within = model.search.get(name)
-        if within is None:
-            continue
-        if value in within.values:
-            found[name] = within.values.index(value)
-        elif isinstance(value, int | float) and _inside(value, within):
-            found[name] = value
-    return found
-
-
-def _inside(value: float, within: Range) -> bool:
-    ends = within.low, within.high
-    return ends[0] is not None and ends[1] is not None and ends[0] <= value <= ends[1]
-
-
-def _suggest(trial: Any, name: str, within: Range, usual: Any) -> Any:
-    """One option's value; a choice is made by place, since a value may be of any type."""
-    if within.values:
-        return within.values[trial.suggest_categorical(name, list(range(len(within.values))))]
-    whole = isinstance(usual, int) or (
-        usual is None and isinstance(within.low, int) and isinstance(within.high, int)
-    )
-    if whole and not isinstance(usual, bool):
-        return trial.suggest_int(name, int(within.low or 0), int(within.high or 0), log=within.log)
-    return trial.suggest_float(name, within.low, within.high, log=within.log)

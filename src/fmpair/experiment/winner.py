@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fmpair.config.experiment import Candidate, Experiment
@@ -85,6 +86,11 @@ def refit(
     made = {**spec, "sha256": digest(path)}
     write_json(folder.path / WINNER, made)
     return made
+
+
+def failure(folder: str | Path) -> str:
+    """Why a run has no model of its winner, empty where it has one or has not come so far."""
+    return str((read_json(Path(folder) / WINNER) or {}).get("error", ""))
 
 
 def _model(

@@ -17,6 +17,7 @@ from fmpair.errors import OptionError
 from fmpair.evaluation import Evaluation, Protocol, evaluate, views
 from fmpair.evaluation.evaluate import obstacle
 from fmpair.experiment.cell import Cell
+from fmpair.experiment.fault import by_model
 from fmpair.experiment.fitting import Learning, Parts, fit, parts_of, recipe_of
 from fmpair.experiment.memory import peak_mb, reset_peak
 from fmpair.fitted.recipe import Sourced
@@ -47,12 +48,12 @@ def run_cell(cell: Cell, data: Dataset, split: Split, threads: int | None = None
     try:
         return _run(cell, data, split, threads)
     except Exception as error:
-        return failed(cell, line_of(error))
+        return failed(cell, line_of(error), by_model(error))
 
 
-def failed(cell: Cell, why: str) -> Outcome:
-    """The outcome of a cell that did not come to its end."""
-    return Outcome({"id": cell.id, "cell": cell.spec(), "error": why})
+def failed(cell: Cell, why: str, by_model: bool = False) -> Outcome:
+    """The outcome of a cell that did not come to its end; by_model: see `fault`."""
+    return Outcome({"id": cell.id, "cell": cell.spec(), "error": why, "by_model": by_model})
 
 
 def _run(cell: Cell, data: Dataset, split: Split, threads: int | None) -> Outcome:

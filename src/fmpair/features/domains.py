@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset
-from fmpair.errors import DataError, OptionError, listing, unknown
+from fmpair.errors import DataError, OptionError, listing, named, unknown
 
 CHOICES = ("random", "popular", "rated")
 SOURCE = "source_"  # what the column of a source domain begins with
@@ -35,7 +35,7 @@ def with_sources(
     if choose not in CHOICES:
         raise OptionError(f"choose must be one of {listing(CHOICES)}, not {choose!r}")
     if choose == "rated" and "rating" not in data.columns.columns:
-        raise DataError("choose='rated' needs a rating column, and the data have none")
+        raise DataError(f"{named('choose', 'rated')} needs a rating column, and the data have none")
     if not (isinstance(most, int) and most >= 1):
         raise OptionError(f"most must be a whole number of at least 1, not {most!r}")
     domain_of = data.columns["domain"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from fmpair.errors import DataError, OptionError, listing, unknown
+from fmpair.errors import DataError, OptionError, listing, named, unknown
 
 KINDS = ("auto", "categorical", "multi", "boolean", "numeric", "binned", "weighted")
 BINNINGS = ("quantile", "uniform")
@@ -112,5 +112,5 @@ def kind_by_type(name: str, values: pl.Series) -> str:
         return "numeric"
     raise DataError(
         f"column {name!r} holds {dtype}, which has no encoding: derive what matters from it "
-        "(such as hour or weekday as text), or leave it out with ignore"
+        f"(such as hour or weekday as text), or leave it out with {named('ignore', [name])}"
     )

@@ -29,6 +29,7 @@ from fmpair.features.field import Field
 from fmpair.files import write_atomically
 from fmpair.fitted import option
 from fmpair.fitted.recipe import name_of
+from fmpair.forked import check_process
 
 FORMAT = 2
 BLANK = "0" * 64
@@ -66,6 +67,7 @@ class Saved(NamedTuple):
 
 def save(model: Savable, path: str | Path) -> None:
     """Write the model to a file, all or nothing."""
+    check_process()
     space, tensors = model.space, model.arrays()
     tensors["ids.users"], tensors["ids.items"] = _packed(space.users), _packed(space.items)
     encoders = [*space.query.encoders, *space.item.encoders]
@@ -92,6 +94,7 @@ def save(model: Savable, path: str | Path) -> None:
 
 def read(path: str | Path) -> Saved:
     """What a model file holds; a damaged, foreign or later one is refused."""
+    check_process()
     try:
         content = Path(path).read_bytes()
     except OSError as error:

@@ -13,10 +13,11 @@ from fmpair.arrays import Rows, join_rows, stack_rows, starts
 from fmpair.data.frame import to_polars
 from fmpair.data.roles import ALIASES, find_column
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError, OptionError, UnknownError, listing
+from fmpair.errors import DataError, OptionError, UnknownError, listing, named
 from fmpair.errors import unknown as unknown_message
 from fmpair.features import FeatureSpace
 from fmpair.features.entries import entries_of
+from fmpair.forked import check_process
 
 UNKNOWN = ("error", "features", "popular")
 MOST_GUESSED = 50_000  # in larger catalogues the search for a similar id takes too long
@@ -69,6 +70,7 @@ def ids_of(ids: Any) -> pl.Series:
 
 def query_frame(space: FeatureSpace, users: Any, context: Mapping[str, Any] | None) -> pl.DataFrame:
     """Users (None: all, one, several, or a frame) with the context given to all of them."""
+    check_process()
     if users is None:
         frame = pl.DataFrame({"user": space.users.ids})
     elif hasattr(users, "columns"):
@@ -119,8 +121,9 @@ def queries_of(
     model: Fitted, frame: pl.DataFrame, *, unknown: str, user_features: Any = None
 ) -> Queries:
     """The queries of a frame: a user column (or none), context columns in any number."""
+    check_process()
     if unknown not in UNKNOWN:
-        raise OptionError(f"unknown must be one of {listing(UNKNOWN)}, not {unknown!r}")
+        raise OptionError(f"{named('unknown')} must be one of {listing(UNKNOWN)}, not {unknown!r}")
     column = find_column("user", frame.columns, None)
     _check_columns(model, frame, column)
     names = [c for c in frame.columns if c == column or c in model.space.context]
@@ -188,10 +191,12 @@ def _given_table(given: Any, shown: pl.DataFrame) -> tuple[pl.DataFrame, np.ndar
     table = to_polars(given)
     key = find_column("user", table.columns, None)
     if key is None or "user" not in shown.columns:
-        raise UnknownError("a table of user_features needs a column 'user', and so do the queries")
+        raise UnknownError(
+            f"a table of {named('user_features')} needs a column 'user', and so do the queries"
+        )
     if table[key].is_duplicated().any():
         twice = table[key].filter(table[key].is_duplicated())[0]
-        raise DataError(f"user_features has several rows of user {twice!r}: give one")
+        raise DataError(f"{named('user_features')} has several rows of user {twice!r}: give one")
     return table.drop(key), Vocabulary(table[key]).numbers(shown["user"]).astype(np.int64)
 
 

@@ -14,7 +14,7 @@ import polars as pl
 from fmpair.arrays import Rows, empty_rows, tally
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
-from fmpair.errors import OptionError, TrainingError
+from fmpair.errors import OptionError, TrainingError, named
 from fmpair.features import FeatureSpace
 from fmpair.fitted import file, listing, similarity
 from fmpair.fitted.named_rows import arrays_of, rows_from
@@ -171,7 +171,9 @@ class Ranker:
         """
         if user_features is not None:
             name = type(self.recipe).__name__
-            raise OptionError(f"{name} cannot go by user_features: it knows users by their events")
+            raise OptionError(
+                f"{name} cannot go by {named('user_features')}: it knows users by their events"
+            )
         frame = query_frame(self.space, users, context)
         limits = listing.Limits(n, exclude_seen, candidates, exclude)
         out = listing.recommended(self, frame, limits, unknown, None)

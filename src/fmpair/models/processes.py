@@ -13,7 +13,7 @@ import polars as pl
 from fmpair.arrays import Rows, empty_rows, group_rows, join_rows, starts, tally
 from fmpair.capacity import check_vectors
 from fmpair.data import Dataset
-from fmpair.errors import OptionError
+from fmpair.errors import OptionError, named
 from fmpair.features import FeatureSpace, situations
 from fmpair.fitted.named_rows import arrays_of, rows_from
 from fmpair.fitted.ranker import Ranker
@@ -133,7 +133,7 @@ def train(recipe: Any, data: Dataset) -> Iterator[Epoch]:
         order = rng.permutation(np.flatnonzero(np.diff(pairs.start)))
         loss = epoch(latent, descent, layout, pairs, order) / len(order)
         if not np.isfinite(loss):
-            lower = f"lower learning_rate ({recipe.learning_rate:g})"
+            lower = f"lower {named('learning_rate')} ({recipe.learning_rate:g})"
             raise diverged(number, f"{lower} or raise initial_noise")
         return loss
 

@@ -8,6 +8,7 @@ from fmpair.report.comparison import Table
 from fmpair.report.number import NOTHING, figure, metric_title, p_value, percent, signed, slug
 from fmpair.report.sheet import Cell, Sheet
 from fmpair.report.tables import MINUS, P_VALUE, TEST_NAMES
+from fmpair.text import isolated
 
 
 def fields_sheets(table: Table) -> list[Sheet]:
@@ -38,7 +39,7 @@ def _sheet(table: Table, model: str) -> Sheet:
         *(["Only it"] if alone else []),
     )
     name = f"{slug(table.label)}-fields-{slug(model)}"
-    title = f"Which fields help {model}: {metric}"
+    title = f"Which fields help {isolated(model)}: {metric}"
     return Sheet(name, title, columns, tuple(rows), data, 2, _notes(table, model, alone))
 
 
@@ -53,7 +54,7 @@ def _notes(table: Table, model: str, alone: bool) -> tuple[str, ...]:
     whole = table.fields[model].row(0, named=True)
     metric = metric_title(table.metric)
     notes = [
-        f"{model} has {metric} {figure(whole['alone'])} with all fields and "
+        f"{isolated(model)} has {metric} {figure(whole['alone'])} with all fields and "
         f"{figure(whole['without'])} with none. Without it: with all fields but this one. "
         "Difference: the effect of adding it to the others.",
         f"Helps and hurts: significantly at {table.level:g}, by a {TEST_NAMES[table.test]} over "

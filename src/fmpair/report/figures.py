@@ -16,6 +16,7 @@ from fmpair.report.sheet import Figure
 from fmpair.report.significance import lower_is_better
 from fmpair.report.style import INK, colours, drawn
 from fmpair.report.tables import view_means, view_title
+from fmpair.text import harmless
 
 HEIGHT = 2.7  # inches
 NAME_WIDTH = 24  # letters of a model's name that stand beside an axis
@@ -57,7 +58,7 @@ def view_bars(results: Results, table: Table, view: str) -> Figure | None:
             part = dict(found.filter(pl.col("model") == model).select("group", "value").rows())
             heights = [part.get(group, np.nan) for group in groups]
             middle = np.arange(len(groups)) + (place - (len(models) - 1) / 2) * thick
-            axes.bar(middle, heights, 0.92 * thick, color=shade[model], label=model)
+            axes.bar(middle, heights, 0.92 * thick, color=shade[model], label=f" {model}")
         names = [name.replace(", ", ",\n") for name in _short(groups, NAME_WIDTH)]
         crowded = sum(map(len, names)) > LETTERS_ACROSS and not any("\n" in n for n in names)
         axes.set_xticks(
@@ -191,29 +192,17 @@ def _lines(
             *([pl.col(across).mean()] if across != step else []),
         )
         means = means.filter(pl.col("count") == len(repeats)).sort(step)
-        axes.plot(
-            means[across],
-            means[up],
-            color=colour,
-            label=model,
-            drawstyle=drawstyle,
-            marker="o" if len(means) == 1 else None,
-            markersize=4,
-        )
+        axes.plot(means[across], means[up], color=colour, label=f" {model}", drawstyle=drawstyle,
+                  marker="o" if len(means) == 1 else None, markersize=4)  # fmt: skip
     axes.locator_params(axis="y", nbins=6)
     axes.locator_params(axis="x", nbins=5, integer=across == step)
 
 
 def _legend(canvas: Any, axes: Any) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    canvas.legend(
-        handles,
-        _short(labels, NAME_WIDTH),
-        loc="outside upper left",
-        ncols=2,
-        handlelength=1.2,
-        columnspacing=1.2,
-    )
+    names = [label[1:] for label in labels]  # matplotlib leaves out one that begins with _
+    canvas.legend(handles, _short(names, NAME_WIDTH), loc="outside upper left", ncols=2,
+                  handlelength=1.2, columnspacing=1.2)  # fmt: skip
 
 
 def _height(models: int) -> float:
@@ -223,6 +212,7 @@ def _height(models: int) -> float:
 
 def _short(names: Sequence[str], most: int) -> list[str]:
     """Names, long ones cut in the middle: there where they stay told apart, if anywhere."""
+    names = [harmless(name) for name in names]
     cuts = [[_cut(name, most, round(share * most)) for name in names] for share in CUTS]
     return next((cut for cut in cuts if len(set(cut)) == len(set(names))), cuts[0])
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from fmpair.report.number import NO_BREAK
 from fmpair.report.sheet import Cell, Sheet
+from fmpair.text import harmless, without_isolates
 
 ESCAPED = {
     "\\": r"\textbackslash{}",
@@ -70,4 +71,5 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(ESCAPED.get(letter, letter) for letter in text.replace("\n", " "))
+    text = without_isolates(harmless(text)).replace("\n", " ")
+    return "".join(ESCAPED.get(letter, letter) for letter in text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fmpair.report.sheet import Cell, Section, Sheet
+from fmpair.text import harmless, isolated
 
 RAISED = {"+": "⁺", "−": "⁻"}
 
@@ -29,18 +30,19 @@ def markdown_report(
         parts.append(f"## {_plain(section.title)}")
         parts += [_plain(text) for text in section.text]
         if section.facts:
-            facts = [_line((_plain(name), _plain(fact))) for name, fact in section.facts.items()]
+            facts = [_line((_plain(isolated(name)), _plain(isolated(fact))))
+                     for name, fact in section.facts.items()]  # fmt: skip
             parts.append("\n".join([_line(("", "")), _line(("---", "---")), *facts]))
         parts += [f"![{_plain(f.title)}]({images}/{f.name}.svg)" for f in section.figures]
         for sheet in section.sheets:
             parts.append(f"### {_plain(sheet.title)}\n\n{markdown(sheet)}".rstrip())
         for name, text in section.unfold.items():
-            parts.append(f"{_plain(name)}:\n\n```\n{text.rstrip()}\n```")
+            parts.append(f"{_plain(name)}:\n\n```\n{harmless(text).rstrip()}\n```")
     return "\n\n".join(parts) + "\n"
 
 
 def _cell(cell: Cell) -> str:
-    text = _plain(cell.text) + RAISED.get(cell.mark, cell.mark)
+    text = _plain(isolated(cell.text)) + RAISED.get(cell.mark, cell.mark)
     text = f"**{text}**" if cell.bold else f"*{text}*" if cell.underlined else text
     return f"{text} {cell.detail}".strip()
 
@@ -51,6 +53,7 @@ def _line(cells: Iterable[str]) -> str:
 
 def _plain(text: str) -> str:
     """What Markdown would take for its own, taken literally."""
+    text = harmless(text)
     for sign in "\\`*_|<[":
         text = text.replace(sign, "\\" + sign)
     return text.replace("\n", " ")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
+from itertools import count
 
 NOTHING = "–"
 NO_BREAK = "\N{NO-BREAK SPACE}"
 SMALLEST_P = 0.001
+SLUG = 80  # letters: two of them in a file's name are still short enough
 TITLES = {
     "ndcg": "NDCG",
     "ndcg_exp": "NDCG (exp)",
@@ -91,7 +94,16 @@ def metric_title(name: str) -> str:
 
 def slug(text: str) -> str:
     """A name that every file system takes."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "table"
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:SLUG].strip("-") or "table"
+
+
+def told_apart(names: Sequence[str]) -> list[str]:
+    """Each name once: names of other letters than slugs have may come to the same."""
+    known: dict[str, None] = {}
+    for name in names:
+        tries = (name if number == 1 else f"{name}-{number}" for number in count(1))
+        known[next(one for one in tries if one not in known)] = None
+    return list(known)
 
 
 def _minus(text: str) -> str:

@@ -90,7 +90,9 @@ def tuning_sheet(results: Results) -> Sheet | None:
     ]
     columns = ("Model", "Chosen", "Fold", "On validation", "Trials", "Failed", "Seconds")
     budget = results.experiment.tune.trials
-    note = f"Chosen on the validation set only, with {budget} trials per model and fold."
+    fewer = any(row["trials"] < budget for row in chosen)
+    note = f"Chosen on the validation set only, with {budget} trials per model and fold"
+    note += ", or as many as there are settings." if fewer else "."
     return Sheet("tuning", "Chosen hyper-parameters", columns, tuple(rows), data, 2, (note,))
 
 

@@ -16,7 +16,9 @@ from fmpair.report import run_tables as run_tables
 from fmpair.report.comparison import Table
 from fmpair.report.facts import facts
 from fmpair.report.fields import fields_sheets
+from fmpair.report.number import told_apart
 from fmpair.report.sheet import Figure, Section, Sheet
+from fmpair.text import isolated
 
 ORDER = ("command", "began", "ended", "seconds", "peak_mb", "seeds", "versions", "machine")
 HIDDEN = ("data", "split", "leakage", "experiment")  # they have places of their own
@@ -33,8 +35,26 @@ def sections(results: Results, found: list[Table]) -> list[Section]:
         _times(results),
         _failures(results),
         *_boxes(results),
+    ]  # fmt: skip
+    return _told_apart(
+        [part for part in parts if part.figures or part.sheets or part.facts or part.unfold]
+    )
+
+
+def _told_apart(parts: list[Section]) -> list[Section]:
+    """No two tables and no two figures of one name: their files would be one."""
+    sheets, figures = (
+        iter(told_apart([one.name for part in parts for one in getattr(part, kind)]))
+        for kind in ("sheets", "figures")
+    )
+    return [
+        replace(
+            part,
+            sheets=tuple(replace(sheet, name=next(sheets)) for sheet in part.sheets),
+            figures=tuple(replace(figure, name=next(figures)) for figure in part.figures),
+        )
+        for part in parts
     ]
-    return [part for part in parts if part.figures or part.sheets or part.facts or part.unfold]
 
 
 def warnings(results: Results, found: list[Table]) -> list[str]:
@@ -44,20 +64,19 @@ def warnings(results: Results, found: list[Table]) -> list[str]:
     if failed:
         told.append(f"{failed} of {len(results.cells)} repeats failed: see Failures.")
     for table in found:
+        label = isolated(table.label)
         part = table.rows.group_by("model", maintain_order=True).agg(pl.col("coverage").min())
         for model, share in part.filter(pl.col("coverage") < 1).rows():
-            told.append(
-                f"{table.label}: {model} gave a list to {100 * share:.1f} % of the units; "
-                "the others count 0."
-            )
+            told.append(f"{label}: {isolated(model)} gave a list to {100 * share:.1f} % of the "
+                        "units; the others count 0.")  # fmt: skip
         if results.experiment.protocols[table.label].drawn:
-            told.append(
-                f"{table.label}: sampled candidates, which can order models differently than "
-                "full ranking."
-            )
+            told.append(f"{label}: sampled candidates, which can order models differently "
+                        "than full ranking.")  # fmt: skip
     baseline = results.experiment.compare.baseline
     if baseline and any(baseline not in set(table.rows["model"]) for table in found):
-        told.append(f"The baseline {baseline} has no results: models are tested against the best.")
+        told.append(
+            f"The baseline {isolated(baseline)} has no results: models are tested against the best."
+        )
     if not style.available():
         told.append(f"Figures need matplotlib: {style.INSTALL}")
     return told
@@ -68,11 +87,13 @@ def _result(results: Results, table: Table) -> Section:
         return Section(table.label)
     drawn = tuple(figures.bars(results, table)) if style.available() else ()
     sheets = (tables.main_sheet(table), tables.details_sheet(table))
-    return Section(f"Results: {table.label}", (), drawn, sheets)
+    return Section(f"Results: {isolated(table.label)}", (), drawn, sheets)
 
 
 def _fields(table: Table) -> Section:
-    return Section(f"Which fields help: {table.label}", sheets=tuple(fields_sheets(table)))
+    return Section(
+        f"Which fields help: {isolated(table.label)}", sheets=tuple(fields_sheets(table))
+    )
 
 
 def _views(results: Results, table: Table) -> Section:
@@ -87,11 +108,9 @@ def _views(results: Results, table: Table) -> Section:
             drawn += [figure] if figure else []
     if len(drawn) > 1:  # the figures say the same at a glance
         sheets = [replace(sheet, folded=True) for sheet in sheets]
-    text = (
-        "head, mid and tail each have a third of the training events, the most popular items "
-        "or the most active users first.",
-    )
-    return Section(f"By group: {table.label}", text, tuple(drawn), tuple(sheets))
+    text = ("head, mid and tail each have a third of the training events, the most popular items "
+            "or the most active users first.",)  # fmt: skip
+    return Section(f"By group: {isolated(table.label)}", text, tuple(drawn), tuple(sheets))
 
 
 def _learning(results: Results) -> Section:

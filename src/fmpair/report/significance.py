@@ -25,6 +25,8 @@ Pair = frozenset[str]  # two models
 
 def by_unit(units: pl.DataFrame, metrics: Sequence[str]) -> dict[str, pl.DataFrame]:
     """By model (fold, unit, one column per metric): each unit's mean over the seeds."""
+    if units.is_empty():
+        return {}
     kept = [name for name in metrics if name in units.columns]
     means = units.group_by("model", "fold", "unit").agg(pl.col(kept).mean()).sort("fold", "unit")
     return {

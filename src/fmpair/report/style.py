@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from fmpair.errors import OptionError
 from fmpair.report.sheet import Figure
 
 # The palette of Okabe and Ito for colour-blind readers; without the yellow, which is
@@ -45,6 +47,7 @@ RC: dict[Any, Any] = {
     "legend.fontsize": 8.5,
     "lines.linewidth": 1.8,
     "svg.fonttype": "none",
+    "text.parse_math": False,  # a name may have dollars in it
     "figure.dpi": 200,
     "figure.facecolor": "white",
 }
@@ -57,6 +60,12 @@ def available() -> bool:
     except ImportError:
         return False
     return True
+
+
+def require() -> None:
+    """Said before any work whose end would be figures: what they need."""
+    if not available():
+        raise OptionError(f"figures need matplotlib: {INSTALL}")
 
 
 def colours(models: Iterable[str]) -> dict[str, str]:
@@ -81,7 +90,9 @@ def drawn(
     from matplotlib.figure import Figure as Canvas
 
     # Ids inside an SVG are random unless salted; with the name they also differ between figures.
-    with matplotlib.rc_context({**RC, "svg.hashsalt": name}):
+    with matplotlib.rc_context({**RC, "svg.hashsalt": name}), warnings.catch_warnings():
+        # The SVG has the letters; only the PNG shows a box for one that the font lacks.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
         canvas = Canvas(figsize=(WIDTH, height), layout="constrained")
         draw(canvas)
         canvas.draw_without_rendering()

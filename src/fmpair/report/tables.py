@@ -22,6 +22,7 @@ from fmpair.report.number import (
 )
 from fmpair.report.sheet import Cell, Sheet
 from fmpair.report.significance import has_a_winner, lower_is_better
+from fmpair.text import isolated
 
 MINUS = "−"
 P_VALUE = f"p{NO_BREAK}(Holm)"
@@ -38,9 +39,10 @@ def main_sheet(table: Table) -> Sheet:
     main = by_metric.get(table.metric, [])
     corrected = any(row["corrected"] is not None for row in main)
     covered = all(row["coverage"] == 1 for row in main)
+    most = max((row["repeats"] for row in main), default=0)
     rows = [
         (
-            Cell(row["model"], bold=row["best"]),
+            Cell(_model(row, most), bold=row["best"]),
             *(_value_cell(by_metric[metric][place]) for metric in table.metrics),
             *([Cell(figure(row["corrected"]))] if corrected else []),
             *_test_cells(row),
@@ -57,8 +59,8 @@ def main_sheet(table: Table) -> Sheet:
         P_VALUE,
         "d",
         *([] if covered else ["Coverage"]),
-    )
-    title = f"{table.label[:1].upper()}{table.label[1:]}"
+    )  # fmt: skip
+    title = isolated(f"{table.label[:1].upper()}{table.label[1:]}")
     notes = _legend(table, corrected, covered)
     return Sheet(slug(table.label), title, columns, tuple(rows), table.rows, notes=notes)
 
@@ -83,33 +85,11 @@ def details_sheet(table: Table) -> Sheet:
             Cell(f"{row['units']:,}"),
         )
         for row in table.rows.to_dicts()
-    ]
-    columns = (
-        "Model",
-        "Metric",
-        "Mean",
-        "SD",
-        "95 % interval",
-        "Corrected",
-        "Difference",
-        "in %",
-        P_VALUE,
-        "d",
-        "p to best",
-        "Coverage",
-        "Repeats",
-        "Units",
-    )
-    return Sheet(
-        f"{slug(table.label)}-details",
-        f"{table.label}: every number",
-        columns,
-        tuple(rows),
-        table.rows,
-        2,
-        (_against(table),),
-        folded=True,
-    )
+    ]  # fmt: skip
+    columns = ("Model", "Metric", "Mean", "SD", "95 % interval", "Corrected", "Difference",
+               "in %", P_VALUE, "d", "p to best", "Coverage", "Repeats", "Units")  # fmt: skip
+    return Sheet(f"{slug(table.label)}-details", f"{isolated(table.label)}: every number", columns,
+                 tuple(rows), table.rows, 2, (_against(table),), folded=True)  # fmt: skip
 
 
 def view_sheet(results: Results, table: Table, view: str) -> Sheet | None:
@@ -136,8 +116,8 @@ def view_sheet(results: Results, table: Table, view: str) -> Sheet | None:
     counts = {row["group"]: row["units"] for row in found.to_dicts()}
     return Sheet(
         f"{slug(table.label)}-by-{slug(view)}",
-        f"{metric_title(table.metric)} by {view_title(view)}",
-        ("Model", *(f"{group} ({counts[group]:,})" for group in groups)),
+        f"{metric_title(table.metric)} by {isolated(view_title(view))}",
+        ("Model", *(f"{isolated(group)} ({counts[group]:,})" for group in groups)),
         tuple(rows),
         found,
         notes=("In brackets: units of one seed. Bold: the best, which is not a test.",),
@@ -168,6 +148,13 @@ def view_title(view: str) -> str:
     kind, _, column = view.partition(":")
     told = {"popularity": "popularity of the item", "activity": "activity of the user"}
     return column or told.get(kind, kind)
+
+
+def _model(row: dict[str, Any], most: int) -> str:
+    """The model's name; one with fewer repeats than others must not pass for their equal."""
+    if row["repeats"] == most:
+        return row["model"]
+    return f"{isolated(row['model'])} ({row['repeats']} of {most} repeats)"
 
 
 def _value_cell(row: dict[str, Any]) -> Cell:
@@ -204,7 +191,7 @@ def _baseline(table: Table) -> str:
     """The baseline's name, or `the best` where each metric has its own."""
     found = set(table.rows["baseline"].drop_nulls())
     best = set(table.rows.filter("best")["model"])
-    return found.pop() if len(found) == 1 and found != best else "the best"
+    return isolated(found.pop()) if len(found) == 1 and found != best else "the best"
 
 
 def _against(table: Table) -> str:

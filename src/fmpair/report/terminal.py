@@ -12,6 +12,7 @@ from fmpair.report.run_tables import times_sheet
 from fmpair.report.sheet import Cell, Sheet
 from fmpair.report.tables import P_VALUE, main_sheet
 from fmpair.report.verdict import verdict
+from fmpair.text import harmless, isolated
 
 
 def terminal(results: Results) -> Any:
@@ -33,9 +34,13 @@ def rich_table(sheet: Sheet) -> Any:
     from rich.table import Table as Rich
     from rich.text import Text
 
-    made = Rich(box=SIMPLE_HEAD, title=Text(sheet.title), title_justify="left", title_style="bold")
+    made = Rich(
+        box=SIMPLE_HEAD, title=Text(harmless(sheet.title)), title_justify="left", title_style="bold"
+    )
     for place, name in enumerate(sheet.columns):
-        heading = Text(name.replace("[", "\n["))  # where a narrow terminal would cut anywhere
+        heading = Text(
+            harmless(name).replace("[", "\n[")
+        )  # where a narrow terminal would cut anywhere
         made.add_column(
             heading, justify="left" if place < sheet.words else "right", overflow="fold"
         )
@@ -51,8 +56,8 @@ def _table(table: Table, times: dict[str, str]) -> Any:
     kept = [*range(len(table.metrics) + 1), tested - 1, tested]
     columns = (*(sheet.columns[n] for n in kept), "train s")
     rows = tuple(
-        (*(replace(row[n], detail="") for n in kept), Cell(times.get(row[0].text, "")))
-        for row in sheet.rows
+        (*(replace(row[n], detail="") for n in kept), Cell(times.get(known["model"], "")))
+        for row, known in zip(sheet.rows, table.of(table.metric))
     )
     return rich_table(Sheet(sheet.name, f" {sheet.title}", columns, rows, sheet.data))
 
@@ -67,6 +72,6 @@ def _cell(cell: Cell) -> Any:
     from rich.text import Text
 
     style = "bold" if cell.bold else "underline" if cell.underlined else ""
-    made = Text(cell.text, style)
+    made = Text(isolated(cell.text), style)
     made.append(cell.mark, "")
     return made.append(f" {cell.detail}", "dim") if cell.detail else made

@@ -7,6 +7,7 @@ from typing import Any
 from fmpair.report.comparison import Table
 from fmpair.report.number import figure, interval, metric_title, p_claim, percent
 from fmpair.report.significance import has_a_winner, lower_is_better
+from fmpair.text import isolated
 
 NAMED = 3  # of the models not significantly worse than the best; the table has them all
 
@@ -20,28 +21,29 @@ def verdict(table: Table) -> str:
     way = 1 if lower_is_better(table.metric) else -1
     ranked = sorted(rows, key=lambda row: way * row["mean"])
     first, others = ranked[0], ranked[1:]
-    value = f"{name} {figure(first['mean'])}"
+    best, value = isolated(first["model"]), f"{name} {figure(first['mean'])}"
     if not others:
         bounds = f" (95 % interval {interval(first['low'], first['high'])})"
         told = bounds if first["low"] is not None else ""
-        return (
-            f"{first['model']} reaches {value}{told}; there is no other model to compare it with."
-        )
+        return f"{best} reaches {value}{told}; there is no other model to compare it with."
     if not has_a_winner(table.metric):
         return f"{name} only describes lists, so no model is best by it."
     near = [row for row in others if row["near_best"]]
     if near:
         return _draw(table, first, near, others)
-    return f"{first['model']} is best: {value}, {_leads(table, first, others)}."
+    return f"{best} is best: {value}, {_leads(table, first, others)}."
 
 
 def _draw(table: Table, first: Any, near: list[Any], others: list[Any]) -> str:
     """Some are not significantly worse than the best."""
     end = "lowest" if lower_is_better(table.metric) else "highest"
-    names = ", ".join(f"{row['model']} ({p_claim(row['p_best'])})" for row in near[:NAMED])
+    names = ", ".join(
+        f"{isolated(row['model'])} ({p_claim(row['p_best'])})" for row in near[:NAMED]
+    )
     if len(near) > NAMED:
         names += f" and {len(near) - NAMED} more"
-    told = f"{first['model']} has the {end} {metric_title(table.metric)}, {figure(first['mean'])}, "
+    value = f"{metric_title(table.metric)}, {figure(first['mean'])}"
+    told = f"{isolated(first['model'])} has the {end} {value}, "
     told += f"but is not significantly better than {names}"
     behind = [row for row in others if not row["near_best"]]
     return f"{told}; it is {_leads(table, first, behind)}." if behind else f"{told}."
@@ -57,7 +59,7 @@ def _leads(table: Table, first: Any, behind: list[Any]) -> str:
     told = []
     for row in chosen:
         sure = f" ({p_claim(row['p_best'])}{correction})" if row["p_best"] is not None else ""
-        told.append(f"{_ahead(table, first['mean'], row['mean'])} {row['model']}{sure}")
+        told.append(f"{_ahead(table, first['mean'], row['mean'])} {isolated(row['model'])}{sure}")
         correction = ""
     return " and ".join(told)
 

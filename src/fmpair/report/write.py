@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
 
+from fmpair.errors import DataError
 from fmpair.experiment.results import Results
 from fmpair.files import write_atomically
 from fmpair.report.comparison import comparison
+from fmpair.report.csv import csv
 from fmpair.report.latex import latex
 from fmpair.report.legacy import wraprec_results
 from fmpair.report.markdown import markdown, markdown_report
@@ -21,14 +24,19 @@ from fmpair.report.sheet import Section
 from fmpair.report.verdict import verdict
 
 LISTED = ".report"  # names the files of the report, one a line
+OURS = re.compile(
+    r"(tables/[a-z0-9-]+\.(csv|md|tex)|figures/[a-z0-9-]+\.(svg|png)|(results|wraprec)\.csv"
+    r"|results\.parquet|report\.(md|html))"
+)
 
 
-def write(results: Results, folder: str | Path) -> Path:
+def write(results: Results, folder: str | Path, exact: bool = False) -> Path:
     """Write the page, its tables and figures into the folder; gives the path of report.html.
 
     report.html, report.md; tables/*.csv, *.md, *.tex; figures/*.svg, *.png; results.csv and
     results.parquet (every value); wraprec.csv. Each file is written whole or not at all, the
     page last; those of an earlier report in the folder that this one lacks are removed.
+    exact: text in CSV as it is, also where a spreadsheet would take it for a formula.
     """
     place = Path(folder)
     found = [comparison(results, label) for label in results.experiment.protocols]
@@ -36,13 +44,16 @@ def write(results: Results, folder: str | Path) -> Path:
     parts = sections(results, found)
     title = results.experiment.name
     files = {
-        **{name: data for part in parts for name, data in _files(part)},
-        **_values(results),
+        **{name: data for part in parts for name, data in _files(part, exact)},
+        **_values(results, exact),
         "report.md": markdown_report(title, told, parts).encode(),
         "report.html": page(title, told, warnings(results, found), parts).encode(),
     }
-    for name in ("tables", "figures"):
-        (place / name).mkdir(parents=True, exist_ok=True)
+    try:
+        for name in ("tables", "figures"):
+            (place / name).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot write into {error.filename}: {error.strerror}") from error
     with _in_place_of_the_last(place, list(files)):
         for name, data in files.items():
             write_atomically(place / name, data)
@@ -71,18 +82,20 @@ def long_values(results: Results) -> pl.DataFrame:
 def _in_place_of_the_last(folder: Path, names: list[str]) -> Iterator[None]:
     """Files that the last report had and this one does not are gone afterwards; no others are."""
     listed = folder / LISTED
-    before = listed.read_text("utf-8").splitlines() if listed.is_file() else []
+    known = listed.read_text("utf-8", "replace").splitlines() if listed.is_file() else []
+    before = [name for name in known if OURS.fullmatch(name)]  # the list may be damaged
     write_atomically(listed, "\n".join(dict.fromkeys([*before, *names])).encode())
     yield
     for name in set(before) - set(names):
-        (folder / name).unlink(missing_ok=True)
+        if (folder / name).is_file():
+            (folder / name).unlink()
     write_atomically(listed, "\n".join(names).encode())
 
 
-def _files(part: Section) -> Iterator[tuple[str, bytes]]:
+def _files(part: Section, exact: bool) -> Iterator[tuple[str, bytes]]:
     """(name, contents) of the files of a part's tables and figures."""
     for sheet in part.sheets:
-        yield f"tables/{sheet.name}.csv", sheet.data.write_csv().encode()
+        yield f"tables/{sheet.name}.csv", csv(sheet.data, exact)
         yield f"tables/{sheet.name}.md", markdown(sheet).encode()
         yield f"tables/{sheet.name}.tex", latex(sheet).encode()
     for figure in part.figures:
@@ -90,11 +103,11 @@ def _files(part: Section) -> Iterator[tuple[str, bytes]]:
         yield f"figures/{figure.name}.png", figure.png
 
 
-def _values(results: Results) -> dict[str, bytes]:
+def _values(results: Results, exact: bool) -> dict[str, bytes]:
     values, parquet = long_values(results), io.BytesIO()
     values.write_parquet(parquet)
     return {
         "results.parquet": parquet.getvalue(),
-        "results.csv": values.write_csv().encode(),
-        "wraprec.csv": wraprec_results(results).write_csv().encode(),
+        "results.csv": csv(values, exact),
+        "wraprec.csv": csv(wraprec_results(results), exact),
     }

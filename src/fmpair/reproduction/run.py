@@ -8,10 +8,12 @@ from pathlib import Path
 
 from fmpair.config.experiment import Experiment
 from fmpair.config.read import read
-from fmpair.errors import DataError
+from fmpair.experiment.folder import PLAN
 from fmpair.experiment.progress import Show
 from fmpair.experiment.run import run
 from fmpair.experiment.store import results
+from fmpair.experiment.tuning import require_optuna
+from fmpair.report import style
 from fmpair.report.write import write as write_report
 from fmpair.reproduction.part import ALL, files, quick
 from fmpair.reproduction.summary import Summary, summary
@@ -26,20 +28,23 @@ def reproduce(
 ) -> dict[str, Summary]:
     """Run the experiments of a part of the paper; gives what all that ran so far have found.
 
-    Each has a folder of its own, with its report. What is done is not done again.
+    Each has a folder of its own, with its report. What is done is not done again. What is missing
+    on this machine is said before the first begins.
     small: a smoke test on a few events, without those reports. say: is given a line per experiment.
     progress: how far each of them is, as in `run`.
     """
+    style.require()
     place = Path(folder).absolute()
-    chosen = files(part)
-    for number, path in enumerate(chosen, 1):
-        say(f"{number} of {len(chosen)}: {path.stem}")
-        experiment = experiment_of(path, place, small)
+    chosen = {path.stem: experiment_of(path, place, small) for path in files(part)}
+    for experiment in chosen.values():
+        require_optuna(experiment)
+    for number, (name, experiment) in enumerate(chosen.items(), 1):
+        say(f"{number} of {len(chosen)}: {name}")
         found = run(experiment, progress)
         if not small:
             write_report(found, experiment.output.folder)
         for row in found.cells.filter(found.cells["error"].is_not_null()).to_dicts():
-            say(f"{path.stem}: {row['model']} failed: {row['error']}")
+            say(f"{name}: {row['model']} failed: {row['error']}")
     return gathered(place)
 
 
@@ -58,9 +63,8 @@ def gathered(folder: str | Path) -> dict[str, Summary]:
 
 def _finished(folder: Path) -> Iterator[tuple[str, Summary]]:
     for path in files(ALL):
-        try:
-            found = results(folder / path.stem)
-        except DataError:  # not run
+        if not (folder / path.stem / PLAN).exists():  # not run
             continue
+        found = results(folder / path.stem)
         if found.cells["error"].is_null().all():
             yield path.stem, summary(found)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fmpair.arrays import Rows, group_rows
+from fmpair.forked import check_process
 from fmpair.jit import kernel
 from fmpair.solvers.anova import Machine
 from fmpair.solvers.examples import Examples, Penalties
@@ -82,6 +83,7 @@ def begin(
 
 def iterate(chain: Chain) -> float:
     """Every parameter once; the mean squared error (of the latent target if binary) before it."""
+    check_process()
     score = scores(machine_of(chain), chain.examples.rows)
     chain.error = _target(chain, score) - score
     loss = float(chain.error @ chain.error) / max(len(score), 1)

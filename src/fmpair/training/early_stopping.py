@@ -13,7 +13,7 @@ from fmpair.arrays import Rows, empty_rows, renumbered
 from fmpair.checks import whole
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.split import holdout
-from fmpair.errors import DataError, OptionError
+from fmpair.errors import DataError, OptionError, named
 from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import Metric
 from fmpair.training.epoch import Epoch
@@ -27,7 +27,9 @@ def validation_parts(data: Dataset, validation: Any, seed: int) -> tuple[Dataset
         return data, None
     if isinstance(validation, int | float):
         if not 0 < validation < 1:
-            raise OptionError(f"validation must be a share between 0 and 1, not {validation!r}")
+            raise OptionError(
+                f"{named('validation')} must be a share between 0 and 1, not {validation!r}"
+            )
         split = holdout(data, test=float(validation), seed=seed)
         return data.take(split.train), data.take(split.test)
     return data, as_dataset(validation)

@@ -14,6 +14,7 @@ from fmpair.data import Dataset
 from fmpair.engine import engine
 from fmpair.engine.contract import Parameters, Problem, Settings, Training
 from fmpair.engine.item_side import with_unit_sides
+from fmpair.errors import named
 from fmpair.features import FeatureSpace
 from fmpair.fitted.cold_start import settle_cold
 from fmpair.fitted.recommender import Recommender
@@ -130,7 +131,7 @@ def learning_rate(recipe: Any, number: int, final_rate_share: float = FINAL_RATE
 def _remedy(task: Task) -> str:
     """The two things that most often mend a run that diverges."""
     space, problem = task.space, task.problem
-    remedy = f"lower learning_rate ({task.options.learning_rate:g})"
+    remedy = f"lower {named('learning_rate')} ({task.options.learning_rate:g})"
     sides = (
         (space.query, problem.contexts),
         (space.query, problem.user_rows),

@@ -8,7 +8,7 @@ from typing import Any
 
 from fmpair import checks
 from fmpair.engine.contract import LOSSES, NEGATIVE_SAMPLERS, OPTIMIZERS, POSITIVES
-from fmpair.errors import OptionError
+from fmpair.errors import OptionError, named
 from fmpair.training.weights import WEIGHTS
 
 
@@ -134,13 +134,15 @@ class FMPairOptions:
         shares = (self.own_share or 0.0) + self.impression_share
         if shares > (self.loss != "warp"):
             raise OptionError(
-                "own_share and impression_share must be at most 1 together, and 0 with loss='warp'"
+                f"{named('own_share')} and {named('impression_share')} must be at most 1 together, "
+                f"and 0 with {named('loss', 'warp')}"
             )
         corrects = self.loss == "softmax" and self.negative_sampler in ("popularity", "batch")
         if self.logq_correction and (shares or not corrects):
             raise OptionError(
-                "logq_correction is of the loss softmax with the negative_sampler popularity or "
-                "batch, and no own_share or impression_share: they are not drawn by popularity"
+                f"{named('logq_correction')} is of {named('loss', 'softmax')} with the "
+                f"{named('negative_sampler')} popularity or batch, and no {named('own_share')} or "
+                f"{named('impression_share')}: they are not drawn by popularity"
             )
 
 

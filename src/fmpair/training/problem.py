@@ -9,7 +9,7 @@ from fmpair.capacity import check_negatives, check_vectors
 from fmpair.data import Dataset
 from fmpair.data.impressions import impression_rows
 from fmpair.engine.contract import LISTED, Parameters, Problem, Settings
-from fmpair.errors import DataError, OptionError
+from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace, Side, situations
 from fmpair.threads import all_threads
 from fmpair.training.defaults import field_l2_of, l2_of, n_negatives_of, own_share_of, repeat_stats
@@ -38,8 +38,9 @@ def problem_of(options: FMPairOptions, space: FeatureSpace, data: Dataset) -> Pr
     """The data as arrays."""
     if options.impression_share and not len(data.impressions):
         raise OptionError(
-            f"impression_share is {options.impression_share:g}, but the data do not say what was "
-            "shown: give a table of users and items as impressions=..., or use the filter dislikes"
+            f"{named('impression_share')} is {options.impression_share:g}, but the data do not say "
+            "what was shown: give a table of users and items as "
+            f"{named('impressions', ...)}, or use the filter dislikes"
         )
     contexts, situation = situations(space, data)
     drawn = tally(data.item, len(space.items)) > 0
@@ -127,6 +128,7 @@ def _blocks(options: FMPairOptions, problem: Problem, items: int) -> int:
     blocks = options.blocks or choose_blocks(users, items, len(problem.user), options.factors)
     if blocks > max(items // 2, 1):
         raise OptionError(
-            f"blocks ({blocks}) must leave two items a block: of {items} items at most {items // 2}"
+            f"{named('blocks')} ({blocks}) must leave two items a block: of {items} items at most "
+            f"{items // 2}"
         )
     return blocks

@@ -21,6 +21,7 @@ from fmpair.engine.cpu.worker import worker, workers
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.accumulators import Accumulators, first_accumulators
 from fmpair.engine.strata.regularisation import centre, field_l2, item_rates, query_rates
+from fmpair.forked import check_process
 
 LOG = logging.getLogger("fmpair")
 NO_BIAS = np.zeros(0, np.float32)
@@ -28,6 +29,7 @@ NO_BIAS = np.zeros(0, np.float32)
 
 def begin(problem: Problem, parameters: Parameters, settings: Settings) -> CPUTraining:
     """Training that starts from the given parameters."""
+    check_process()
     return CPUTraining(strata.with_unchosen(problem), parameters, settings)
 
 

@@ -13,7 +13,7 @@ from fmpair import checks
 from fmpair.arrays import tally
 from fmpair.capacity import check_vectors
 from fmpair.data import Dataset
-from fmpair.errors import OptionError, unknown
+from fmpair.errors import OptionError, named, unknown
 from fmpair.fitted.machine import Layout
 from fmpair.fitted.ranker import Ranker
 from fmpair.models.fm.task import Part, fitted, task_of
@@ -168,7 +168,7 @@ def _epochs(recipe: Any, passes: Passes, fitted: Callable[[Machine], Ranker]) ->
         nonlocal machine
         machine, loss = next(passes)
         if not loss < LOST:
-            lower = f"lower learning_rate ({recipe.learning_rate:g})"
+            lower = f"lower {named('learning_rate')} ({recipe.learning_rate:g})"
             remedy = lower if recipe.learner == "sgd" else "raise regularization"
             raise diverged(number, f"{remedy} or scale the ratings")
         return loss

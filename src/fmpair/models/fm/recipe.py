@@ -11,7 +11,7 @@ import numpy as np
 from fmpair import checks
 from fmpair.arrays import Rows
 from fmpair.data import Dataset, as_dataset
-from fmpair.errors import DataError, OptionError
+from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace
 from fmpair.fitted.machine import MachineScorer, restored
 from fmpair.fitted.ranker import Ranker
@@ -118,8 +118,8 @@ def rated(events: Dataset) -> list[Part]:
     rating = events.column("rating")
     if rating is None:
         raise DataError(
-            "task='regression' predicts ratings, and the data have no column 'rating': add one, or "
-            "say task='classification'"
+            f"{named('task', 'regression')} predicts ratings, and the data have no column "
+            f"'rating': add one, or say {named('task', 'classification')}"
         )
     return [Part(events, rating.astype(np.float64))]
 
@@ -130,8 +130,9 @@ def _chosen(events: Dataset, seed: int) -> list[Part]:
     values = np.zeros(0) if rating is None else np.unique(rating)
     if len(values) > 2:
         raise DataError(
-            f"task='classification' needs ratings of two values, and there are {len(values)}: make "
-            "them 1 and 0 (such as above and below the user's mean) or say task='regression'"
+            f"{named('task', 'classification')} needs ratings of two values, and there are "
+            f"{len(values)}: make them 1 and 0 (such as above and below the user's mean) or say "
+            f"{named('task', 'regression')}"
         )
     if rating is not None and len(values) == 2:
         return [Part(events, np.where(rating == values[1], 1.0, -1.0))]

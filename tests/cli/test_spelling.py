@@ -1,0 +1,83 @@
+"""What goes wrong at the shell is told in flags."""
+
+import pytest
+
+
+def saved(folder, name, text):
+    (folder / name).write_text(text)
+    return f"{folder}/{name}"
+
+
+NAMED = "usr,itme\na,b\n"
+GOOD = "user,item\na,b\nc,d\nc,b\n"
+LEAKING = "user,item,genre\n" + "".join(f"u{n},i{n % 60},g{n % 3}\n" for n in range(120))
+
+
+@pytest.mark.parametrize("text, flags, told", [
+    (NAMED, "", "name it with --user COLUMN. Is it 'usr'? Then say --user usr."),
+    (NAMED, "--user usr", "name it with --item COLUMN. Is it 'itme'? Then say --item itme"),
+    ("1,2,3\n4,5,6\n", "", "say --no-header and --column user --column item --column ..."),
+    ("user;item\na;b\n", "--separator ,", "say --separator ';'"),
+    ("user\titem\na\tb\n", "--separator ,", "say --separator '\\t'"),
+    ("user,item,rating\na,b,\nc,d,1\n", "", "leave the column out with --ignore rating"),
+    ("user,item,t\na,b,x\nc,d,y\n", "--timestamp t", "another column with --timestamp COLUMN"),
+    (LEAKING, "", "Give it with --item-column genre, or drop it with --ignore genre"),
+    (GOOD, "--learning-rate -1", "error: --learning-rate must be a number above 0"),
+    (GOOD, "--own-share 1 --impression-share 1",
+     "--own-share and --impression-share must be at most 1"),
+    (GOOD, "--impression-share 0.5", "as --impressions TABLE, or use the filter dislikes"),
+    (GOOD, "--validation 2", "--validation must be a share between 0 and 1"),
+    (GOOD, "--groups x", "unknown option '--groups'. Known: --separator, "),
+    ("1 0:1 1:1\n", "--format libfm", "libFM rows need --groups FILE"),
+])  # fmt: skip
+def test_fit_names_its_flags(fmpair, tmp_path, text, flags, told):
+    path = saved(tmp_path, "events.csv", text)
+    done = fmpair("fit", path, "-q", "-o", tmp_path / "m.fmpair", *flags.split())
+    assert done.code == 1 and told in done.err, done.err
+    assert done.err.count("\n") == 1 and "\ue000" not in done.err
+
+
+def test_letters_of_another_encoding_are_read_by_the_flag_that_the_message_names(fmpair, tmp_path):
+    path = tmp_path / "events.csv"
+    path.write_bytes("user,item\nJosé,b\nc,d\n".encode("latin-1"))
+    refused = fmpair("data", "describe", path)
+    assert refused.code == 1 and "say --encoding latin-1 or another" in refused.err
+    assert fmpair("data", "describe", path, "--encoding", "latin-1").code == 0
+
+
+@pytest.mark.parametrize("arguments, told", [
+    (["recommend", "--unknown", "x"], "error: --unknown must be one of"),
+    (["recommend", "-n", "0"], "error: -n must be a whole number of at least 1"),
+    (["evaluate", "--unit", "user", "--by", "popularity"], "evaluate with --unit interaction"),
+    (["evaluate", "--candidates", "uniform", "--metric", "coverage@5"],
+     "needs a protocol with --candidates all or train"),
+    (["evaluate", "--candidates", "file"], "go with --candidates file, and only with it"),
+])  # fmt: skip
+def test_verbs_that_ask_a_model_name_their_own_flags(fmpair, files, model, arguments, told):
+    verb, *rest = arguments
+    parts = ["--train", f"{files}/events.csv", "--test", f"{files}/events.csv", "--seen", "none"]
+    done = fmpair(verb, model, *rest, *(parts if verb == "evaluate" else []))
+    assert done.code == 1 and told in done.err, done.err
+
+
+def test_what_stands_in_an_experiment_file_is_named_as_the_file_has_it(
+    fmpair, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path, "events.csv", "usr,item\na,b\nc,d\n")
+    saved(tmp_path, "a.yaml", "data: {path: events.csv}\nmodels: [popularity]\n")
+    done = fmpair("run", "a.yaml")
+    assert done.code == 1 and "name it with user: ..." in done.err, done.err
+
+
+def test_a_folder_that_is_taken_is_told_with_the_flag(fmpair, tmp_path, monkeypatch):
+    from fmpair.experiment.folder import opened
+
+    saved(
+        tmp_path,
+        "a.yaml",
+        "data: {generate: {users: 20, items: 15, events: 300}}\nmodels: [random]\n",
+    )
+    with opened(tmp_path / "run"):
+        done = fmpair("run", tmp_path / "a.yaml", "-f", tmp_path / "run")
+    assert done.code == 1 and "choose another --folder" in done.err
