@@ -89,5 +89,8 @@ def comparable(values: pl.Series, dtype: pl.DataType) -> pl.Series | None:
     safe = (values.dtype.is_integer() and dtype.is_numeric()) or values.dtype == pl.String
     whole = values.dtype.is_float() and dtype.is_integer() and (values == values.floor()).all()
     if safe or whole or (values.dtype.is_temporal() and dtype.is_temporal()):
-        return values.cast(dtype, strict=False)
+        try:
+            return values.cast(dtype, strict=False)
+        except pl.exceptions.PolarsError:  # such as text as a truth value
+            return None
     return None
