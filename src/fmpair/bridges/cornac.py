@@ -65,7 +65,7 @@ class Cornac:
             return Ranker.of(self, events, Table.of(_scores(what, model, events)))
 
     def restore(self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows) -> Table:
-        return Table(**arrays)
+        return Table.restored(arrays, space)
 
 
 def _class(name: str) -> Any:

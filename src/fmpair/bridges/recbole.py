@@ -74,7 +74,7 @@ class RecBole:
         return Ranker.of(self, events, Table.of(table))
 
     def restore(self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows) -> Table:
-        return Table(**arrays)
+        return Table.restored(arrays, space)
 
 
 def _write_job(recipe: RecBole, data: Dataset, folder: Path) -> None:

@@ -15,6 +15,7 @@ from fmpair.data import as_dataset
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.features import FeatureSpace
 from fmpair.models import option
+from fmpair.models.integrity import Numbers, check, largest, longest, refuse_overflow, sparse
 from fmpair.models.interactions import WEIGHTS, interactions
 from fmpair.models.memory import check_item_pairs
 from fmpair.models.named_rows import arrays_of, rows_from
@@ -60,7 +61,12 @@ class EASE:
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
     ) -> ItemWeights:
-        return ItemWeights(rows_from(arrays, "own"), arrays["weights"], space.items)
+        items = len(space.items)
+        table = {"weights": Numbers((items, items)), **sparse("own", len(space.users), items)}
+        found = check(arrays, table)
+        scorer = ItemWeights(rows_from(found, "own"), found["weights"], space.items)
+        refuse_overflow(longest(scorer.own) * largest(scorer.weights))
+        return scorer
 
 
 @dataclass(frozen=True, eq=False)

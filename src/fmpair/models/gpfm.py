@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,14 +25,19 @@ from fmpair.engine.gaussian import (
     scores,
 )
 from fmpair.engine.ranking import side_by_side
-from fmpair.errors import OptionError, TrainingError
+from fmpair.errors import ModelFileError, OptionError, TrainingError
 from fmpair.features import FeatureSpace, situations
-from fmpair.models import option
-from fmpair.models.neighbourhood import arrays_of, rows_from
+from fmpair.features.encoder import FAR
+from fmpair.models import integrity, option
+from fmpair.models.integrity import FLOAT64, Numbers, Places, Starts, largest
+from fmpair.models.named_rows import arrays_of, rows_from
 from fmpair.models.ranker import Ranker
 from fmpair.models.training import Epoch, check_trainable
 from fmpair.models.validation import best_epoch
 
+MOST_POINTS = 1 << 26  # numbers of the points of one user in a model file: 512 MB
+LARGEST_SCALE = 300.0  # of a kernel in a model file, as a logarithm
+ROUNDING = 1e20  # squares of distances are differences, and what is rounded off must stay small
 APART = 1.0  # standard deviation of two situations' first distance, in lengths of a kernel
 
 
@@ -87,10 +93,7 @@ class GPFM:
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
     ) -> Processes:
-        layout = Layout(rows_from(arrays, "situations"), _places(space))
-        latent = Latent(*(arrays[name] for name in Latent._fields))
-        pairs = Pairs(*(arrays[name] for name in Pairs._fields))
-        return Processes(space, latent, layout, pairs, arrays["weight"])
+        return _restored(arrays, space)
 
     def options(self) -> dict[str, Any]:
         return option.plain(self)
@@ -155,6 +158,47 @@ class Processes:
             **arrays_of({"situations": self.layout.situations}),
             "weight": self.weight,
         }
+
+
+def _restored(arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> Processes:
+    """The processes of a model file."""
+    users, items, place = len(space.users), len(space.items), _places(space)
+    situations = len(arrays.get("situations.start", ())) - 1
+    pairs, own = len(arrays.get("item", ())), ("pairs",)
+    found = integrity.check(arrays, {
+        "vectors": Numbers((len(place), "factors"), FLOAT64),
+        "scales": Numbers((users, 3), FLOAT64),
+        "start": Starts((users + 1,), "pairs"), "item": Places(own, items),
+        "other": Places(own, items), "situation": Places(own, situations),
+        "weight": Numbers((2 * pairs,), FLOAT64),
+        **integrity.sparse("situations", max(situations, 0), len(place)),
+    })  # fmt: skip
+    scorer = Processes(
+        space,
+        Latent(*(found[name] for name in Latent._fields)),
+        Layout(rows_from(found, "situations"), place),
+        Pairs(*(found[name] for name in Pairs._fields)),
+        found["weight"],
+    )
+    _refuse_extremes(scorer)
+    return scorer
+
+
+def _refuse_extremes(scorer: Processes) -> None:
+    """Refuse what would not fit into memory, or would give scores that are no numbers."""
+    vectors, scales = scorer.latent
+    most = int(np.diff(scorer.pairs.start).max(initial=0))
+    fields = int(scorer.layout.place.max(initial=0)) + 1
+    if 2 * most * fields * vectors.shape[1] > MOST_POINTS:
+        raise ModelFileError("a user has more pairs than can be scored")
+    if largest(scales) > LARGEST_SCALE:
+        raise ModelFileError("the array 'scales' has numbers that no kernel can have")
+    asked = FAR * sum(encoder.field.scale for encoder in scorer.space.query.encoders)
+    point = (1 + asked) * largest(vectors) + integrity.reach(scorer.layout.situations, vectors)
+    shortest = math.exp(2 * float(scales[:, 0].min(initial=0)))
+    highest = math.exp(2 * float(scales[:, 1].max(initial=0)))
+    squares = fields * vectors.shape[1] * point * point / shortest
+    integrity.refuse_overflow(squares * ROUNDING, 2 * most * largest(scorer.weight) * highest)
 
 
 def _check_memory(recipe: GPFM, data: Dataset) -> None:

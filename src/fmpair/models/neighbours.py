@@ -50,7 +50,7 @@ class ItemKNN:
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
     ) -> ItemNeighbours:
-        return ItemNeighbours.restored(arrays, space.items)
+        return ItemNeighbours.restored(arrays, space)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class UserKNN:
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
     ) -> UserNeighbours:
-        return UserNeighbours.restored(arrays, space.users, len(space.items))
+        return UserNeighbours.restored(arrays, space)
 
 
 def _check(recipe: ItemKNN | UserKNN) -> None:

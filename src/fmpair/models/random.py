@@ -13,6 +13,7 @@ from fmpair.arrays import Rows
 from fmpair.data import as_dataset
 from fmpair.features import FeatureSpace
 from fmpair.models import option
+from fmpair.models.integrity import check
 from fmpair.models.ranker import Ranker
 
 
@@ -33,6 +34,7 @@ class Random:
         return Ranker.of(self, events, RandomScores(self.seed, len(events.items)))
 
     def restore(self, arrays: Mapping[str, Any], space: FeatureSpace, seen: Rows) -> RandomScores:
+        check(arrays, {})
         return RandomScores(self.seed, len(space.items))
 
 
