@@ -96,6 +96,7 @@ def test_what_is_no_file_is_refused_and_stays(tmp_path):
     assert names(tmp_path) == ["link", "pipe", "socket"]
 
 
+@pytest.mark.skipif(not os.path.islink("/proc/self/fd/1"), reason="streams have no names here")
 def test_an_open_stream_is_refused():
     refused("/proc/self/fd/1", "an open stream")
 

@@ -47,6 +47,9 @@ def _checked(model: Recommender, events: Any) -> Dataset:
     if not hasattr(model.recipe, "learning_rate"):
         name = type(model.recipe).__name__
         raise OptionError(f"{name} does not learn step by step: fit it again on all events")
+    factors = model.parameters.users.shape[1]
+    if model.recipe.factors != factors:  # only a file that was tampered with says so
+        raise OptionError(f"the recipe has {model.recipe.factors} factors, its vectors {factors}")
     data = as_dataset(events)
     space = model.space
     encoders = (*space.query.encoders, *space.item.encoders)
