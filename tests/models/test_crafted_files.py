@@ -14,7 +14,7 @@ import pytest
 from crafted import HUGE, arrow, deep, events, put_together, taken_apart
 
 from fmpair import Field, FMPair, load
-from fmpair.errors import ModelFileError
+from fmpair.errors import ModelFileError, OptionError
 from fmpair.models import catalog
 
 CASES = int(os.environ.get("FMPAIR_FAULT_CASES", "300"))
@@ -248,6 +248,16 @@ def test_answers_come_as_polars_where_the_kind_of_frame_is_not_installed(
     assert type(load(path).recommend(n=1)).__module__.startswith("pandas")
     monkeypatch.setattr(sys.modules[load.__module__], "find_spec", lambda name: None)
     assert isinstance(load(path).recommend(n=1), pl.DataFrame)
+
+
+def test_a_recipe_that_does_not_fit_its_vectors_does_not_go_on_learning(saved, tmp_path):
+    parts = taken_apart(saved)
+    parts.header["options"]["factors"] = 10**9
+    path = tmp_path / "m.fmpair"
+    path.write_bytes(put_together(parts))
+    more = pl.DataFrame({"user": ["user number 1"], "item": [8]})
+    with pytest.raises(OptionError, match="1000000000 factors, its vectors 3"):
+        load(path).update(more)
 
 
 def test_what_could_not_be_loaded_is_not_saved(tmp_path):
