@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from fmpair.experiment.results import Results
-from fmpair.files import write_atomically
+from fmpair.files import make_folder, write_atomically
 from fmpair.report.comparison import comparison
 from fmpair.report.latex import latex
 from fmpair.report.legacy import wraprec_results
@@ -20,6 +20,7 @@ from fmpair.report.sections import sections, warnings
 from fmpair.report.sheet import Section
 from fmpair.report.verdict import verdict
 
+FOLDERS = ("tables", "figures")
 LISTED = ".report"  # names the files of the report, one a line
 
 
@@ -41,8 +42,8 @@ def write(results: Results, folder: str | Path) -> Path:
         "report.md": markdown_report(title, told, parts).encode(),
         "report.html": page(title, told, warnings(results, found), parts).encode(),
     }
-    for name in ("tables", "figures"):
-        (place / name).mkdir(parents=True, exist_ok=True)
+    for name in FOLDERS:
+        make_folder(place / name)
     with _in_place_of_the_last(place, list(files)):
         for name, data in files.items():
             write_atomically(place / name, data)
@@ -71,12 +72,20 @@ def long_values(results: Results) -> pl.DataFrame:
 def _in_place_of_the_last(folder: Path, names: list[str]) -> Iterator[None]:
     """Files that the last report had and this one does not are gone afterwards; no others are."""
     listed = folder / LISTED
-    before = listed.read_text("utf-8").splitlines() if listed.is_file() else []
+    text = listed.read_text("utf-8", "replace") if listed.is_file() else ""
+    before = [name for name in text.splitlines() if _is_ours(name)]
     write_atomically(listed, "\n".join(dict.fromkeys([*before, *names])).encode())
     yield
     for name in set(before) - set(names):
-        (folder / name).unlink(missing_ok=True)
+        if (folder / name).is_file():
+            (folder / name).unlink()
     write_atomically(listed, "\n".join(names).encode())
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a report could have a file of that name: the list may have been tampered with."""
+    folder, _, file = name.rpartition("/")
+    return folder in ("", *FOLDERS) and file not in ("", ".", "..")
 
 
 def _files(part: Section) -> Iterator[tuple[str, bytes]]:
