@@ -4,9 +4,22 @@
 """
 
 import os
+import stat
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("search", deadline=None)
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+@pytest.fixture
+def device(tmp_path_factory):
+    """A device that swallows everything; not /dev/null, which a mistake could take from all."""
+    path = tmp_path_factory.mktemp("devices") / "null"
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("only root can make devices")
+    return path

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fmpair import arrays
 from fmpair.arrays import (
     Rows,
     add_repeats,
@@ -145,3 +146,21 @@ def test_a_row_is_read_by_its_slice():
     rows = Rows(np.array([0, 2]), np.array([1, 4], np.int32), np.array([0.5, 2], np.float32))
     assert rows.size == 1
     assert rows.dot(np.eye(5)).tolist() == [[0, 0.5, 0, 0, 2]]
+
+
+def test_products_are_the_same_however_many_are_held_at_a_time(monkeypatch):
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        lengths = rng.integers(0, 5, rng.integers(0, 12))
+        start = starts(lengths)
+        column = rng.integers(0, 7, start[-1]).astype(np.int32)
+        rows = Rows(start, column, rng.normal(size=start[-1]).astype(np.float32))
+        table = rng.normal(size=(7, rng.integers(0, 4))).astype(np.float32)
+        whole = rows.dot(table)
+        dense = np.zeros((rows.size, 7))
+        np.add.at(dense, (rows.owner, column), rows.value)
+        np.testing.assert_allclose(whole, dense @ table, rtol=1e-4, atol=1e-5)
+        for most in (1, 3, 10):
+            monkeypatch.setattr(arrays, "PRODUCTS", most)
+            np.testing.assert_array_equal(rows.dot(table), whole)
+            monkeypatch.undo()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 PIECE = 1 << 20
+PRODUCTS = 1 << 24  # numbers that are held at a time: 64 MB of float32
 
 
 class Rows(NamedTuple):
@@ -37,12 +38,21 @@ class Rows(NamedTuple):
         return Rows(start, self.column[entries], self.value[entries])
 
     def dot(self, table: np.ndarray) -> np.ndarray:
-        """Sum of value * table[column] per row: [rows, columns of the table]."""
+        """Sum of value * table[column] per row: [rows, columns of the table].
+
+        Some rows at a time: all products at once may take many times the memory of the result.
+        """
         out = np.zeros((self.size, table.shape[1]), table.dtype)
-        filled = np.diff(self.start) > 0
-        if len(self.column):
-            products = self.value[:, None] * table[self.column]
-            out[filled] = np.add.reduceat(products, self.start[:-1][filled])
+        first, most = 0, PRODUCTS // max(table.shape[1], 1)
+        while first < self.size:
+            begin = self.start[first]
+            last = max(int(np.searchsorted(self.start, begin + most, "right")) - 1, first + 1)
+            filled = first + np.flatnonzero(np.diff(self.start[first : last + 1]))
+            part = slice(begin, self.start[last])
+            if len(filled):
+                products = self.value[part, None] * table[self.column[part]]
+                out[filled] = np.add.reduceat(products, self.start[filled] - begin)
+            first = last
         return out
 
 

@@ -148,3 +148,12 @@ def test_a_users_file_without_users_is_refused(fmpair, model, tmp_path):
     (tmp_path / "u.csv").write_text("daytime\nnight\n")
     result = fmpair("recommend", model, "--users-file", tmp_path / "u.csv")
     assert result.code == 1 and "has no column of users" in result.err
+
+
+def test_a_damaged_model_is_said_in_one_line(fmpair, model, tmp_path):
+    content = Path(model).read_bytes()
+    for spoiled in (content[:-9], content[:9], b"", content.replace(b'"F32"', b'"F64"', 1)):
+        (tmp_path / "m.fmpair").write_bytes(spoiled)
+        result = fmpair("recommend", tmp_path / "m.fmpair")
+        assert (result.code, result.out, result.err.count("\n")) == (1, "", 1)
+        assert result.err.startswith("error: ") and f"{tmp_path}/m.fmpair" in result.err

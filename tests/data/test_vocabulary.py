@@ -72,3 +72,19 @@ def test_ids_of_another_type_cannot_join():
 
 def test_numbers_are_small_integers():
     assert Vocabulary.of(pl.Series(["a"])).numbers(pl.Series(["a"])).dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [[True], [dt.date(2024, 1, 1)], [dt.datetime(2024, 1, 1)], [dt.time(1)], [dt.timedelta(1)]],
+)
+def test_text_that_cannot_be_read_as_the_type_of_the_ids_is_unknown(ids):
+    known = Vocabulary(pl.Series(ids))
+    assert known.numbers(pl.Series(["no such id"])).tolist() == [-1]
+    assert known.number("no such id") == -1 and known.number(ids[0]) == 0
+
+
+@pytest.mark.parametrize("kind", [pl.Float32, pl.Float64])
+def test_floats_of_any_length_find_themselves(kind):
+    known = Vocabulary(pl.Series([0.1, 2.5, -7.0], dtype=kind))
+    assert [known.number(value) for value in (0.1, 2.5, -7.0, 3.5)] == [0, 1, 2, -1]

@@ -132,3 +132,10 @@ def test_an_interrupted_write_keeps_the_old_file(tmp_path, monkeypatch):
         write(DATA, target)
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_where_one_of_several_files_cannot_be_written_none_is(tmp_path):
+    (tmp_path / "a.item").mkdir()
+    with pytest.raises(DataError, match=r"cannot write .*a\.item: it is a folder"):
+        write(DATA, tmp_path / "a.inter")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.item"]

@@ -10,6 +10,7 @@ from fmpair.errors import DataError
 from fmpair.experiment import store
 from fmpair.experiment.folder import RunFolder, opened
 from fmpair.experiment.run import run
+from fmpair.files import atomic_path
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +140,19 @@ def test_a_changed_experiment_in_the_same_folder_reuses_what_it_can(tmp_path):
     said = lines_of_a_run(experiment(tmp_path, POPULARITY, FM))
     assert len(said) == 2 and all("FM" in line for line in said)
     assert len(json.loads((tmp_path / "plan.json").read_text())["cells"]) == 4
+
+
+def test_what_another_process_is_still_writing_is_not_cleared_away(tmp_path):
+    with atomic_path(tmp_path / "report.html") as part:
+        part.write_text("half")
+        with opened(tmp_path):
+            assert part.read_text() == "half"
+
+
+def test_a_link_in_place_of_the_lock_is_refused_and_what_it_leads_to_stays(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "precious").write_text("kept")
+    (tmp_path / "run" / ".lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(DataError, match=r"cannot write .*\.lock: "), opened(tmp_path / "run"):
+        pass
+    assert (tmp_path / "precious").read_text() == "kept"

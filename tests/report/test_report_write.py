@@ -310,3 +310,17 @@ def test_the_terminal_shows_a_table_per_protocol_and_the_verdict(world):
     text = console.export_text()
     assert "Full ranking" in text and "One-plus-random" in text and "[uni30]" in text
     assert "FM-Pair with context" in text
+
+
+def test_a_list_of_files_that_was_tampered_with_removes_nothing_else(world, tmp_path):
+    (tmp_path / "precious").write_text("kept")
+    place = tmp_path / "report"
+    (place / "tables" / "mine").mkdir(parents=True)
+    (place / "tables" / "old.csv").write_text("old")
+    (place / ".report").write_bytes(
+        f"../precious\n{tmp_path}/precious\ntables/../../precious\ntables/mine\n\xff\n"
+        "tables/..\ntables/old.csv".encode("latin-1")
+    )
+    write(world, place)
+    assert (tmp_path / "precious").read_text() == "kept" and (place / "tables" / "mine").is_dir()
+    assert not (place / "tables" / "old.csv").exists()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fmpair.arrays import group_rows
+from fmpair.solvers import gaussian
 from fmpair.solvers.gaussian import (
     LONGEST,
     Descent,
@@ -126,6 +127,17 @@ def test_scores_are_those_of_a_regression_on_labels():
             np.testing.assert_allclose(
                 found[situation], kernel(every, own, scales) @ wanted, rtol=1e-4, atol=1e-5
             )
+
+
+def test_scores_are_the_same_however_many_numbers_are_held_at_a_time(monkeypatch):
+    latent, layout, pairs = problem(1)
+    weight = regress(latent, layout, pairs, 1)[: 2 * pairs.start[1]]
+    own = layout.points(latent.vectors, *pairs.of(0))
+    asked = layout.points(latent.vectors, np.zeros(4, np.int32), np.arange(4))[:, FACTORS:]
+    given = latent.vectors[:ITEMS], asked, own, weight, latent.scales[0]
+    whole = scores(*given)
+    monkeypatch.setattr(gaussian, "NUMBERS_AT_ONCE", 1)  # one item after the other
+    np.testing.assert_allclose(scores(*given), whole, rtol=1e-5, atol=1e-6)
 
 
 def trained(threads, rate=1e-3, epochs=20, users=20):

@@ -66,7 +66,7 @@ class Cornac(Recipe):
             return Ranker.of(self, events, Table.of(_scores(what, model, events)))
 
     def restore(self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows) -> Table:
-        return Table(**arrays)
+        return Table.restored(arrays, space)
 
 
 def _class(name: str) -> Any:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pooch
 
 from fmpair.errors import FmpairError, MachineError, TrainingError, UnknownError
+from fmpair.files import make_folder
 
 LOG = logging.getLogger(__name__)
 PIP = ("-m", "pip", "--disable-pip-version-check", "install", "-q")
@@ -64,7 +65,7 @@ class Environment:
 
     def _make(self) -> None:
         """Made beside its place and moved there when whole: half an environment is never used."""
-        caches().mkdir(parents=True, exist_ok=True)
+        make_folder(caches())
         part = self.folder.with_name(f"{self.folder.name}.{secrets.token_hex(4)}.part")
         log = self.folder.with_suffix(".log")
         try:

@@ -84,7 +84,7 @@ class Implicit(Recipe):
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
     ) -> ItemNeighbours:
-        return ItemNeighbours.restored(arrays, space.items)
+        return ItemNeighbours.restored(arrays, space)
 
 
 def _on_host(factors: Any) -> np.ndarray:

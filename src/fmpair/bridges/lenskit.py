@@ -64,7 +64,7 @@ class LensKit(Recipe):
         return Ranker.of(self, events, Table.of(table))
 
     def restore(self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows) -> Table:
-        return Table(**arrays)
+        return Table.restored(arrays, space)
 
 
 def _class(model: str) -> Any:

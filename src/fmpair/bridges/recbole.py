@@ -83,7 +83,7 @@ class RecBole(Recipe):
         return Ranker.of(self, events, Table.of(table))
 
     def restore(self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows) -> Table:
-        return Table(**arrays)
+        return Table.restored(arrays, space)
 
 
 def _write_job(recipe: RecBole, data: Dataset, folder: Path) -> None:

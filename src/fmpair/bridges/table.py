@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +11,8 @@ import polars as pl
 
 from fmpair.capacity import check_memory, memory
 from fmpair.data import Dataset
+from fmpair.features import FeatureSpace
+from fmpair.fitted.integrity import Numbers, check
 
 SHARE = 0.5  # of the machine's memory that one table may take
 
@@ -28,6 +31,11 @@ class Table:
         lowest = np.where(usable, table, np.inf).min(axis=1, keepdims=True, initial=np.inf)
         lowest[np.isinf(lowest)] = 0
         return cls(np.where(usable, table, lowest - 1).astype(np.float32))
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> Table:
+        shape = len(space.users), len(space.items)
+        return cls(**check(arrays, {"table": Numbers(shape)}))
 
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
         return self.table[users]

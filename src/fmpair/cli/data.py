@@ -10,7 +10,6 @@ import typer
 from fmpair.cli.flags import with_flags
 from fmpair.cli.show import Output, OutputFormat, emit, note
 from fmpair.cli.source import READING, Events, read_events
-from fmpair.errors import DataError
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="One of `fmpair data list`.")]
 
@@ -74,6 +73,7 @@ def make(
     """Write the data of `fmpair demo` as files: events, users, items."""
     from fmpair.data import synthetic
     from fmpair.data.write import write
+    from fmpair.files import make_folder
 
     data = synthetic.make(users, items, events, seed).data
     tables = {
@@ -81,10 +81,7 @@ def make(
         "users": data.users.ids.to_frame("user").hstack(data.user_table),
         "items": data.items.ids.to_frame("item").hstack(data.item_table),
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"cannot make {folder}: {error.strerror}") from None
+    make_folder(folder)
     for name, frame in tables.items():
         write(frame, folder / f"{name}.{format}", format)
         note(f"wrote {len(frame):,} {name} to {folder / name}.{format}")

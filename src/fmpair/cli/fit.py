@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ import typer
 from fmpair.cli.flags import with_flags
 from fmpair.cli.show import note, size_of
 from fmpair.cli.source import READING, Events, read_events
-from fmpair.errors import DataError, OptionError
+from fmpair.errors import OptionError
 
 VALIDATION = "Validation"
 
@@ -70,11 +69,8 @@ def command() -> Any:
 
 def _check_writable(target: Path) -> None:
     """Before the hours of training, not after."""
+    from fmpair.files import check_writable
+
     if str(target) == "-":
         raise OptionError("a model cannot go to standard output: name a file with -o FILE")
-    if target.is_dir():
-        raise DataError(f"cannot write {target}: it is a folder; give the name of a file in it")
-    try:
-        tempfile.TemporaryFile(dir=target.parent).close()
-    except OSError as error:
-        raise DataError(f"cannot write {target}: {error.strerror}") from None
+    check_writable(target)

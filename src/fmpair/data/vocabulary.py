@@ -110,8 +110,9 @@ def comparable(values: pl.Series, dtype: pl.DataType) -> pl.Series | None:
     if values.dtype == pl.Null:
         return values.cast(dtype)
     safe = (values.dtype.is_integer() and dtype.is_numeric()) or values.dtype == pl.String
+    safe = safe or (values.dtype.is_float() and dtype.is_float())  # Python has one length only
     whole = values.dtype.is_float() and dtype.is_integer() and (values == values.floor()).all()
     if safe or whole or (values.dtype.is_temporal() and dtype.is_temporal()):
-        with suppress(pl.exceptions.InvalidOperationError):  # such as a duration as a date
+        with suppress(pl.exceptions.PolarsError):  # such as text as a truth value
             return values.cast(dtype, strict=False)
     return None

@@ -19,7 +19,7 @@ from fmpair.data.lightgcn import lightgcn_lines
 from fmpair.data.source import STANDARD_INPUT as STANDARD_OUTPUT
 from fmpair.data.source import suffix_of
 from fmpair.errors import DataError, OptionError, listing, unknown
-from fmpair.files import write_atomically
+from fmpair.files import check_writable, write_atomically
 from fmpair.forked import check_process
 
 SUFFIXES = {
@@ -47,8 +47,12 @@ def write(data: Any, path: str | Path, format: str | None = None) -> None:
         frame = data.frame() if isinstance(data, Dataset) else to_polars(data)
         _put(path, FRAME_FORMATS[format](frame))
     elif format in DATASET_FORMATS:
-        for suffix, content in DATASET_FORMATS[format](as_dataset(data)).items():
-            _put(_beside(path, suffix), content)
+        files = {_beside(path, s): c for s, c in DATASET_FORMATS[format](as_dataset(data)).items()}
+        for target in files:  # all of them can be written, or none is
+            if str(target) != STANDARD_OUTPUT:
+                check_writable(target)
+        for target, content in files.items():
+            _put(target, content)
     else:
         raise OptionError(unknown("format", format, [*FRAME_FORMATS, *DATASET_FORMATS]))
 

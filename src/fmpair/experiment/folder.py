@@ -14,6 +14,7 @@ model.fmpair           that model
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from typing import Any
 from fmpair.errors import DataError, named
 from fmpair.experiment.cell import TEST, Cell, canonical
 from fmpair.experiment.work import Outcome
-from fmpair.files import atomic_path, write_atomically
+from fmpair.files import atomic_path, lock, make_folder, remove_leftovers, write_atomically
 
 FOLDERS = ("cells", "trials")
 EXPERIMENT, PLAN, MANIFEST = "experiment.json", "plan.json", "manifest.json"
@@ -85,40 +86,33 @@ class RunFolder:
 def opened(folder: str | Path) -> Iterator[RunFolder]:
     """The run folder, made where need be, cleared of half-written files, for this process alone."""
     place = Path(folder)
-    try:
-        for name in FOLDERS:
-            (place / name).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"cannot make the run folder {place}: {error.strerror}") from error
+    for name in FOLDERS:
+        make_folder(place / name)
     with _locked(place):
         for name in (".", *FOLDERS):
-            for left in (place / name).glob(".*.part"):
-                if left.is_file():
-                    left.unlink(missing_ok=True)
+            remove_leftovers(place / name)
         yield RunFolder(place)
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Alone in the folder; the system itself lifts the lock when the process ends in any way."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: two runs in one folder are still whole, but do the work twice
+    if os.name == "nt":  # two runs in one folder are still whole, but do the work twice
         yield
         return
-    try:
-        file = (folder / LOCK).open("w")
+    try:  # a link or a pipe of that name is neither followed nor waited for
+        file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
-        raise DataError(f"cannot lock the run folder {folder}: {error.strerror}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        raise DataError(f"cannot write {folder / LOCK}: {error.strerror}") from error
+    try:
+        if not lock(file):
             raise DataError(
                 f"another run is at work in {folder}: wait for it, or choose another "
                 f"{named('folder')}"
-            ) from None
+            )
         yield
+    finally:
+        os.close(file)
 
 
 def model_of(folder: str | Path) -> Path:

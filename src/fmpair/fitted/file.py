@@ -7,32 +7,38 @@ The checksum covers the whole file, with its own 64 digits taken as zeros.
 
 from __future__ import annotations
 
+import errno
 import hashlib
-import io
 import json
+import os
+import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
-from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import ModelFileError
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
-from fmpair.features.field import Field
+from fmpair.features.field import field_from
 from fmpair.files import write_atomically
 from fmpair.fitted import option
+from fmpair.fitted.header import LONGEST, LONGEST_TEXT, check_header, header_of
+from fmpair.fitted.ids import packed, unpacked
 from fmpair.fitted.recipe import name_of
 from fmpair.forked import check_process
 
 FORMAT = 2
 BLANK = "0" * 64
+IDS = "ids."
+NO_VALUES = (pl.Boolean, pl.Binary)  # such values are kept as text, or not at all
 
 
 class Savable(Protocol):
@@ -52,7 +58,8 @@ class Savable(Protocol):
 
 class Saved(NamedTuple):
     """What a file holds. format: of the file; fitted: the type of the model; recipe, options: of
-    its recipe, by name; arrays: as `Savable.arrays` gave them.
+    its recipe, by name; arrays: as `Savable.arrays` gave them,
+    not checked yet.
     """
 
     format: int
@@ -69,11 +76,11 @@ def save(model: Savable, path: str | Path) -> None:
     """Write the model to a file, all or nothing."""
     check_process()
     space, tensors = model.space, model.arrays()
-    tensors["ids.users"], tensors["ids.items"] = _packed(space.users), _packed(space.items)
+    tensors["ids.users"], tensors["ids.items"] = packed(space.users), packed(space.items)
     encoders = [*space.query.encoders, *space.item.encoders]
     for number, encoder in enumerate(encoders):
         if encoder.vocabulary is not None:
-            tensors[f"ids.field.{number}"] = _packed(encoder.vocabulary)
+            tensors[f"ids.field.{number}"] = packed(encoder.vocabulary)
     header = {
         "format": FORMAT,
         "sha256": BLANK,
@@ -88,76 +95,113 @@ def save(model: Savable, path: str | Path) -> None:
     text = json.dumps(header, sort_keys=True, default=np.generic.item)
     arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     content = safetensors.save(arrays, metadata={"fmpair": text})
+    if header_of(content) is None:  # it could not be loaded again
+        raise ModelFileError(
+            f"the model cannot be saved: its options, columns and bins take more than {LONGEST:,} "
+            f"bytes to write down, or one is text of more than {LONGEST_TEXT:,} letters"
+        )
     digest = hashlib.sha256(content).hexdigest()
     write_atomically(path, content.replace(BLANK.encode(), digest.encode(), 1))
 
 
 def read(path: str | Path) -> Saved:
-    """What a model file holds; a damaged, foreign or later one is refused."""
+    """What a model file holds; a damaged, foreign or later one is refused.
+
+    Nothing the file says is trusted; whoever makes a model of the arrays checks them (`integrity`).
+    """
     check_process()
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise ModelFileError(f"cannot read model {str(path)!r}: {error.strerror}") from None
-    header = _header(content, path)
+    content = _content(path)
+    header = header_of(content)
+    if header is None:
+        kind = "damaged, or not an fmpair model" if content else "empty"
+        raise ModelFileError(f"{str(path)!r} is {kind}")
     if header["format"] > FORMAT:
+        later = str(header["format"])[:20]
         raise ModelFileError(
-            f"{str(path)!r} has model format {header['format']}, this fmpair reads up to {FORMAT}: "
+            f"{str(path)!r} has model format {later}, this fmpair reads up to {FORMAT}: "
             "upgrade with pip install -U fmpair"
         )
-    blank = content.replace(header["sha256"].encode(), BLANK.encode(), 1)
-    if hashlib.sha256(blank).hexdigest() != header["sha256"]:
+    if _digest(content, header["sha256"].encode()) != header["sha256"]:
         raise ModelFileError(
             f"{str(path)!r} is damaged: its checksum does not match. Restore it from a copy or fit "
             "again"
         )
     with understood(path):
-        return _saved(safetensors.load(content), header)
+        tensors = safetensors.load(content)
+        check_header(header, tensors)
+        return _saved(tensors, header)
 
 
 @contextmanager
 def understood(path: str | Path) -> Iterator[None]:
-    """A block that makes something of a file's parts; what is not there is said in one line."""
+    """A block that makes something of a file's parts; what is wrong with them is said in one line.
+
+    Any error is one of the file: a part that is not what it must be may fail in whoever reads it.
+    """
     try:
         yield
-    except (SafetensorError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
-        raise ModelFileError(f"{str(path)!r} cannot be read as a model: {error}") from error
+    except Exception as error:
+        said = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ModelFileError(f"{str(path)!r} cannot be read as a model: {said}") from error
 
 
-def _header(content: bytes, path: str | Path) -> dict[str, Any]:
-    """The JSON text of a model file."""
-    length = int.from_bytes(content[:8], "little") if len(content) > 8 else 0
-    with suppress(ValueError, KeyError, TypeError):  # whatever is not such a header is foreign
-        outer = json.loads(content[8 : 8 + length])
-        header: dict[str, Any] = json.loads(outer["__metadata__"]["fmpair"])
-        if isinstance(header["format"], int) and len(header["sha256"]) == len(BLANK):
-            return header
-    kind = "empty" if not content else "damaged, or not an fmpair model"
-    raise ModelFileError(f"{str(path)!r} is {kind}")
+def _content(path: str | Path) -> bytes:
+    """The bytes of a file; a device, which may have no end, is refused."""
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise OSError(errno.EINVAL, "it is a device, not a file")
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise ModelFileError(f"cannot read model {str(path)!r}: {said}") from None
+
+
+def _digest(content: bytes, given: bytes) -> str:
+    """The checksum of a file, the digits of that given in it taken as zeros."""
+    at, view = content.find(given), memoryview(content)
+    hashed = hashlib.sha256(view[: max(at, 0)])
+    hashed.update(BLANK.encode())
+    hashed.update(view[at + len(given) :])
+    return hashed.hexdigest()
 
 
 def _saved(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Saved:
+    learned = {name: array for name, array in tensors.items() if not name.startswith(IDS)}
+    kind = header["frame"] if find_spec(header["frame"]) else "polars"  # what is there to answer in
+    return Saved(
+        header["format"],
+        header.get("fitted") or "Recommender",
+        header["recipe"],
+        header["options"],
+        _space(tensors, header),
+        learned,
+        kind,
+        header.get("damping") or 0.0,
+    )
+
+
+def _space(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> FeatureSpace:
+    ids = {
+        name: _vocabulary(name, array) for name, array in tensors.items() if name.startswith(IDS)
+    }
     encoders = [
-        _encoder(text, tensors.get(f"ids.field.{number}"))
+        _encoder(text, ids.pop(f"{IDS}field.{number}", None))
         for number, text in enumerate(header["fields"])
     ]
+    for name in ("users", "items"):
+        if not len(ids.get(f"{IDS}{name}", ())):
+            raise ModelFileError(f"it knows no {name}")
     space = FeatureSpace(
-        _unpacked(tensors["ids.users"]),
-        _unpacked(tensors["ids.items"]),
+        ids.pop(f"{IDS}users"),
+        ids.pop(f"{IDS}items"),
         Side(tuple(e for e in encoders if e.role != "item")),
         Side(tuple(e for e in encoders if e.role == "item")),
         header["whole"],
     )
-    return Saved(
-        header["format"],
-        header.get("fitted", "Recommender"),
-        header["recipe"],
-        header["options"],
-        space,
-        tensors,
-        header["frame"],
-        header.get("damping", 0.0),
-    )
+    if ids:
+        raise ModelFileError(f"there are ids {min(ids)!r}, which no field has")
+    return space
 
 
 def _described(encoder: Encoder) -> dict[str, Any]:
@@ -172,12 +216,13 @@ def _described(encoder: Encoder) -> dict[str, Any]:
     }
 
 
-def _encoder(text: dict[str, Any], ids: np.ndarray | None) -> Encoder:
-    vocabulary = None if ids is None else _unpacked(ids)
+def _encoder(text: dict[str, Any], vocabulary: Vocabulary | None) -> Encoder:
+    if vocabulary is not None and vocabulary.ids.dtype in NO_VALUES:
+        raise ModelFileError(f"the field {text['name']!r} has values of {vocabulary.ids.dtype}")
     return Encoder(
         text["role"],
         text["name"],
-        Field(**text["field"]),
+        field_from(text["field"]),
         vocabulary,
         text["centre"],
         text["spread"],
@@ -185,12 +230,11 @@ def _encoder(text: dict[str, Any], ids: np.ndarray | None) -> Encoder:
     )
 
 
-def _packed(vocabulary: Vocabulary) -> np.ndarray:
-    """Ids of any type as bytes: an Arrow table of one column."""
-    buffer = io.BytesIO()
-    vocabulary.ids.rename("id").to_frame().write_ipc(buffer)
-    return np.frombuffer(buffer.getvalue(), np.uint8)
-
-
-def _unpacked(content: np.ndarray) -> Vocabulary:
-    return Vocabulary(pl.read_ipc(io.BytesIO(content.tobytes()))["id"])
+def _vocabulary(name: str, content: np.ndarray) -> Vocabulary:
+    """The ids of an array of bytes."""
+    if content.dtype != np.uint8 or content.ndim != 1:
+        raise ModelFileError(f"the ids {name!r} are {content.dtype}, not bytes")
+    try:
+        return unpacked(content)
+    except Exception as error:
+        raise ModelFileError(f"the ids {name!r} cannot be read: {error}") from error

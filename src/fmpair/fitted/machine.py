@@ -12,6 +12,8 @@ import polars as pl
 
 from fmpair.arrays import Rows, join_rows, starts
 from fmpair.features import FeatureSpace
+from fmpair.features.encoder import FAR
+from fmpair.fitted.integrity import Numbers, check, largest, reach, refuse_overflow, sparse
 from fmpair.fitted.named_rows import arrays_of, rows_from
 from fmpair.fitted.query import known_rows
 from fmpair.fitted.similarity import cosines
@@ -97,9 +99,39 @@ class MachineScorer:
 
 def restored(arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> MachineScorer:
     """The scorer whose arrays these are."""
-    bias, *tables = (arrays[name] for name in Machine._fields)
+    layout = Layout(space)
+    features = int(layout.edges[-1])
+    table = {
+        "bias": Numbers((1,)),
+        "linear": Numbers((features,)),
+        "pairs": Numbers((features, "factors")),
+        "triples": Numbers((features, "triple factors")),
+        **sparse("user_rows", len(space.users), space.query.size),
+        **sparse("item_rows", len(space.items), space.item.size),
+    }
+    found = check(arrays, table)
+    bias, *tables = (found[name] for name in Machine._fields)
     machine = Machine(float(bias.item()), *tables)
-    return MachineScorer(Layout(space), machine, *(rows_from(arrays, name) for name in ROWS))
+    scorer = MachineScorer(layout, machine, *(rows_from(found, name) for name in ROWS))
+    refuse_overflow(*_extremes(scorer))
+    return scorer
+
+
+def _extremes(scorer: MachineScorer) -> tuple[float, ...]:
+    """More than the largest terms that a score can have."""
+    machine, space = scorer.machine, scorer.layout.space
+    first, scales = int(scorer.layout.edges[2]), [e.field.scale for e in space.query.encoders]
+
+    def most(table: np.ndarray) -> float:
+        """Of the sum of a row's vectors, in any factor."""
+        query, item = table[first : first + space.query.size], table[first + space.query.size :]
+        attributes = reach(scorer.user_rows, query) + reach(scorer.item_rows, item)
+        return (2 + FAR * sum(scales)) * largest(table) + attributes
+
+    pair, triple = most(machine.pairs), most(machine.triples)
+    pairs, triples = machine.pairs.shape[1] * pair * pair, triple * triple * triple
+    alone = abs(machine.bias), most(machine.linear[:, None])
+    return *alone, pairs, machine.triples.shape[1] * triples * max(triple, 1)  # cosines: one more
 
 
 def _alone(machine: Machine, rows: Rows) -> np.ndarray:

@@ -12,6 +12,8 @@ import polars as pl
 
 from fmpair.arrays import Rows
 from fmpair.data.vocabulary import Vocabulary
+from fmpair.features import FeatureSpace
+from fmpair.fitted.integrity import check, largest, longest, refuse_overflow, sparse
 from fmpair.fitted.named_rows import arrays_of, rows_from
 
 
@@ -28,8 +30,8 @@ class ItemNeighbours:
     scores_unknown_users: ClassVar[bool] = False
 
     @classmethod
-    def restored(cls, arrays: Mapping[str, np.ndarray], items: Vocabulary) -> ItemNeighbours:
-        return cls(rows_from(arrays, "own"), rows_from(arrays, "near"), items)
+    def restored(cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> ItemNeighbours:
+        return cls(*_restored(arrays, space, len(space.items)), space.items)
 
     @cached_property
     def _neighbour_of(self) -> Rows:
@@ -68,10 +70,9 @@ class UserNeighbours:
     scores_unknown_users: ClassVar[bool] = False
 
     @classmethod
-    def restored(
-        cls, arrays: Mapping[str, np.ndarray], users: Vocabulary, items: int
-    ) -> UserNeighbours:
-        return cls(rows_from(arrays, "own"), rows_from(arrays, "near"), users, items)
+    def restored(cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> UserNeighbours:
+        own, near = _restored(arrays, space, len(space.users))
+        return cls(own, near, space.users, len(space.items))
 
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
         from fmpair.solvers.products import product
@@ -87,6 +88,20 @@ class UserNeighbours:
 
     def arrays(self) -> dict[str, np.ndarray]:
         return arrays_of({"own": self.own, "near": self.near})
+
+
+def _restored(
+    arrays: Mapping[str, np.ndarray], space: FeatureSpace, neighbours: int
+) -> tuple[Rows, Rows]:
+    """(own, near) of a model file; neighbours: of how many each has its nearest."""
+    table = {
+        **sparse("own", len(space.users), len(space.items)),
+        **sparse("near", neighbours, neighbours),
+    }
+    found = check(arrays, table)
+    own, near = rows_from(found, "own"), rows_from(found, "near")
+    refuse_overflow(longest(own) * largest(near.value), longest(near) * largest(own.value))
+    return own, near
 
 
 def _terms(

@@ -17,9 +17,10 @@ from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.errors import OptionError, TrainingError, named
 from fmpair.features import FeatureSpace
 from fmpair.fitted import file, listing, similarity
-from fmpair.fitted.named_rows import arrays_of, rows_from
+from fmpair.fitted.named_rows import arrays_of
 from fmpair.fitted.query import Queries, item_column, number_of, queries_of, query_frame
 from fmpair.fitted.recipe import can_go_on
+from fmpair.fitted.tables import seen_rows
 
 MEMBERS = ("scores_unknown_users", "scores", "arrays")  # of a Scorer
 SCORER = "scorer."  # what the names of its arrays begin with
@@ -307,13 +308,14 @@ class Ranker:
         recipe: Any,
         frame_kind: str = "polars",
     ) -> Ranker:
-        """The model whose arrays these are; the recipe makes the scorer of its own."""
+        """The model whose arrays these are; the recipe checks the scorer's own and makes it."""
         own = {
             name.removeprefix(SCORER): array
             for name, array in arrays.items()
             if name.startswith(SCORER)
         }
-        seen = rows_from(arrays, "seen")
+        rest = {name: array for name, array in arrays.items() if not name.startswith(SCORER)}
+        seen = seen_rows(rest, space)
         return cls(space, recipe.restore(own, space, seen), seen, recipe, frame_kind)
 
     def replaced(self, **changes: Any) -> Ranker:

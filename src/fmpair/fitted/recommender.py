@@ -17,11 +17,11 @@ from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.engine.contract import Parameters
 from fmpair.engine.item_side import item_sides
 from fmpair.features import FeatureSpace
-from fmpair.fitted import file, listing, similarity
+from fmpair.fitted import file, listing, similarity, tables
 from fmpair.fitted.cold_start import mean_user
 from fmpair.fitted.damping import popular_part
 from fmpair.fitted.explanation import explain_terms
-from fmpair.fitted.named_rows import arrays_of, rows_from
+from fmpair.fitted.named_rows import arrays_of
 from fmpair.fitted.query import Queries, item_column, number_of, queries_of, query_frame
 from fmpair.fitted.recipe import can_go_on
 from fmpair.renamed import no_attribute
@@ -249,8 +249,8 @@ class Recommender:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that was learned, by name: what `from_arrays` takes."""
-        tables = dict(zip(Parameters._fields, self.parameters))
-        return tables | arrays_of({name: getattr(self, name) for name in ROWS})
+        vectors = dict(zip(Parameters._fields, self.parameters))
+        return vectors | arrays_of({name: getattr(self, name) for name in ROWS})
 
     @classmethod
     def from_arrays(
@@ -261,11 +261,8 @@ class Recommender:
         frame_kind: str = "polars",
         damping: float = 0.0,
     ) -> Recommender:
-        """The model whose arrays these are."""
-        parameters = Parameters(*(arrays[name] for name in Parameters._fields))
-        user_rows, item_rows, seen = (rows_from(arrays, name) for name in ROWS)
-        rest = (recipe, frame_kind, damping)
-        return cls(space, parameters, user_rows, item_rows, seen, *rest)
+        """The model whose arrays these are; refused where they are not what they must be."""
+        return cls(space, *tables.learned(arrays, space, damping), recipe, frame_kind, damping)
 
     # Ids
 

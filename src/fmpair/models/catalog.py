@@ -124,7 +124,10 @@ def from_name(text: str) -> Any:
     """
     module, _, name = text.rpartition(":")
     if module:
-        return getattr(sys.modules.get(module), name, None)
+        # not by `getattr`, at which a module may import others
+        found = getattr(sys.modules.get(module), "__dict__", {}).get(name)
+        is_recipe = isinstance(found, type) and is_dataclass(found) and hasattr(found, "fit")
+        return found if is_recipe else None
     kinds = [kind for kind, home in MODELS.items() if home.endswith(f":{text}")]
     return find(kinds[0]) if kinds else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,8 +14,11 @@ import polars as pl
 from fmpair.arrays import Rows, empty_rows, group_rows, join_rows, starts, tally
 from fmpair.capacity import check_vectors
 from fmpair.data import Dataset
-from fmpair.errors import OptionError, named
+from fmpair.errors import ModelFileError, OptionError, named
 from fmpair.features import FeatureSpace, situations
+from fmpair.features.encoder import FAR
+from fmpair.fitted import integrity
+from fmpair.fitted.integrity import FLOAT64, Numbers, Places, Starts, largest
 from fmpair.fitted.named_rows import arrays_of, rows_from
 from fmpair.fitted.ranker import Ranker
 from fmpair.solvers.gaussian import (
@@ -30,6 +34,9 @@ from fmpair.solvers.gaussian import (
 from fmpair.threads import side_by_side
 from fmpair.training.epoch import Epoch, diverged, epochs
 
+MOST_POINTS = 1 << 26  # numbers of the points of one user in a model file: 512 MB
+LARGEST_SCALE = 300.0  # of a kernel in a model file, as a logarithm
+ROUNDING = 1e20  # squares of distances are differences, and what is rounded off must stay small
 APART = 1.0  # standard deviation of two situations' first distance, in lengths of a kernel
 
 
@@ -92,10 +99,46 @@ class Processes:
 
 def restored(arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> Processes:
     """The scorer whose arrays these are."""
-    layout = Layout(rows_from(arrays, "situations"), _places(space))
-    latent = Latent(*(arrays[name] for name in Latent._fields))
-    pairs = Pairs(*(arrays[name] for name in Pairs._fields))
-    return Processes(space, latent, layout, pairs, arrays["weight"])
+    users, items, place = len(space.users), len(space.items), _places(space)
+    situations = len(arrays.get("situations.start", ())) - 1
+    pairs, own = len(arrays.get("item", ())), ("pairs",)
+    table = {
+        "vectors": Numbers((len(place), "factors"), FLOAT64),
+        "scales": Numbers((users, 3), FLOAT64),
+        "start": Starts((users + 1,), "pairs"),
+        "item": Places(own, items),
+        "other": Places(own, items),
+        "situation": Places(own, situations),
+        "weight": Numbers((2 * pairs,), FLOAT64),
+        **integrity.sparse("situations", max(situations, 0), len(place)),
+    }
+    found = integrity.check(arrays, table)
+    scorer = Processes(
+        space,
+        Latent(*(found[name] for name in Latent._fields)),
+        Layout(rows_from(found, "situations"), place),
+        Pairs(*(found[name] for name in Pairs._fields)),
+        found["weight"],
+    )
+    _refuse_extremes(scorer)
+    return scorer
+
+
+def _refuse_extremes(scorer: Processes) -> None:
+    """Refuse what would not fit into memory, or would give scores that are no numbers."""
+    vectors, scales = scorer.latent
+    most = int(np.diff(scorer.pairs.start).max(initial=0))
+    fields = int(scorer.layout.place.max(initial=0)) + 1
+    if 2 * most * fields * vectors.shape[1] > MOST_POINTS:
+        raise ModelFileError("a user has more pairs than can be scored")
+    if largest(scales) > LARGEST_SCALE:
+        raise ModelFileError("the array 'scales' has numbers that no kernel can have")
+    asked = FAR * sum(encoder.field.scale for encoder in scorer.space.query.encoders)
+    point = (1 + asked) * largest(vectors) + integrity.reach(scorer.layout.situations, vectors)
+    shortest = math.exp(2 * float(scales[:, 0].min(initial=0)))
+    highest = math.exp(2 * float(scales[:, 1].max(initial=0)))
+    squares = fields * vectors.shape[1] * point * point / shortest
+    integrity.refuse_overflow(squares * ROUNDING, 2 * most * largest(scorer.weight) * highest)
 
 
 def check_memory(recipe: Any, data: Dataset) -> None:

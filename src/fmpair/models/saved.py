@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from fmpair.errors import FmpairError, ModelFileError
+from fmpair.errors import ModelFileError
 from fmpair.fitted import option
 from fmpair.fitted.file import Saved, read, understood
 from fmpair.fitted.ranker import Ranker
@@ -18,11 +18,14 @@ Model = Recommender | Ranker
 
 
 def load(path: str | Path) -> Model:
-    """The model of a file; a damaged, foreign or later one is refused."""
+    """The model of a file; a damaged, foreign or later one is refused, and so is a forged one.
+
+    Nothing the file says is trusted: what is loaded gives answers, whoever wrote the file.
+    """
     saved = read(path)
-    recipe = _recipe(saved)
     space, arrays, kind = saved.space, saved.arrays, saved.frame_kind
     with understood(path):
+        recipe = _recipe(saved)
         if saved.fitted == Ranker.__name__:
             return Ranker.from_arrays(space, arrays, recipe, kind)
         return Recommender.from_arrays(space, arrays, recipe, kind, saved.damping)
@@ -39,7 +42,4 @@ def _recipe(saved: Saved) -> Any:
     options = saved.options
     if saved.format < 2:
         options = with_new_names(options, [field.name for field in fields(kind)])
-    try:
-        return option.recipe(kind, options)
-    except FmpairError as error:
-        raise ModelFileError(f"the file's options are not understood: {error}") from error
+    return option.recipe(kind, options)

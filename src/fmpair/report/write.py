@@ -12,7 +12,7 @@ import polars as pl
 
 from fmpair.errors import DataError
 from fmpair.experiment.results import Results
-from fmpair.files import write_atomically
+from fmpair.files import make_folder, write_atomically
 from fmpair.report.comparison import comparison
 from fmpair.report.csv import csv
 from fmpair.report.latex import latex
@@ -23,8 +23,8 @@ from fmpair.report.sections import sections, warnings
 from fmpair.report.sheet import Section
 from fmpair.report.verdict import verdict
 
+FOLDERS = ("tables", "figures")
 LISTED = ".report"  # names the files of the report, one a line
-OURS = re.compile(
     r"(tables/[a-z0-9-]+\.(csv|md|tex)|figures/[a-z0-9-]+\.(svg|png)|(results|wraprec)\.csv"
     r"|results\.parquet|report\.(md|html))"
 )
@@ -49,11 +49,8 @@ def write(results: Results, folder: str | Path, exact: bool = False) -> Path:
         "report.md": markdown_report(title, told, parts).encode(),
         "report.html": page(title, told, warnings(results, found), parts).encode(),
     }
-    try:
-        for name in ("tables", "figures"):
-            (place / name).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"cannot write into {error.filename}: {error.strerror}") from error
+    for name in FOLDERS:
+        make_folder(place / name)
     with _in_place_of_the_last(place, list(files)):
         for name, data in files.items():
             write_atomically(place / name, data)
@@ -82,14 +79,20 @@ def long_values(results: Results) -> pl.DataFrame:
 def _in_place_of_the_last(folder: Path, names: list[str]) -> Iterator[None]:
     """Files that the last report had and this one does not are gone afterwards; no others are."""
     listed = folder / LISTED
-    known = listed.read_text("utf-8", "replace").splitlines() if listed.is_file() else []
-    before = [name for name in known if OURS.fullmatch(name)]  # the list may be damaged
+    text = listed.read_text("utf-8", "replace") if listed.is_file() else ""
+    before = [name for name in text.splitlines() if _is_ours(name)]
     write_atomically(listed, "\n".join(dict.fromkeys([*before, *names])).encode())
     yield
     for name in set(before) - set(names):
         if (folder / name).is_file():
             (folder / name).unlink()
     write_atomically(listed, "\n".join(names).encode())
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a report could have a file of that name: the list may have been tampered with."""
+    folder, _, file = name.rpartition("/")
+    return folder in ("", *FOLDERS) and file not in ("", ".", "..")
 
 
 def _files(part: Section, exact: bool) -> Iterator[tuple[str, bytes]]:

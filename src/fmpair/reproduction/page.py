@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from fmpair.files import write_atomically
+from fmpair.files import make_folder, write_atomically
 from fmpair.report.markdown import markdown_report
 from fmpair.report.page import page
 from fmpair.report.sheet import Figure, Section, Sheet
@@ -104,7 +104,7 @@ def write(found: Found, folder: Path) -> Path:
 def write_page(found: Found, folder: Path, parts: list[Section] | None = None) -> Path:
     """reproduction.md and images/*.svg into a folder, such as docs."""
     kept = sections(found) if parts is None else parts
-    (folder / IMAGES).mkdir(parents=True, exist_ok=True)
+    make_folder(folder / IMAGES)
     for part in kept:
         for figure in part.figures:
             write_atomically(folder / IMAGES / f"{figure.name}.svg", figure.svg.encode())

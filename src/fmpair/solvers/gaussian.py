@@ -20,6 +20,7 @@ TARGET = 2.0  # of the difference of a pair: 1 for the chosen item, less -1 for 
 USERS_AT_ONCE = 8  # whose slopes make one step: work for threads, whatever their number
 LONGEST = 10.0  # of a user's slope: longer ones are shortened, or first steps would blow up
 ITEMS_AT_ONCE = 8192  # to score, which bounds memory
+NUMBERS_AT_ONCE = 1 << 24  # the same for users of many pairs
 DOUBLES = 6  # that are held for every two pairs of a user: the kernel of points and that of pairs
 
 
@@ -154,11 +155,12 @@ def scores(
     mine = own[:, :factors]
     worth = (weight * _kernel(asked, own[:, factors:], length, height)).astype(np.float32)
     out = np.empty((len(asked), len(items)), np.float32)
-    for first in range(0, len(items), ITEMS_AT_ONCE):
-        part = items[first : first + ITEMS_AT_ONCE]
+    step = max(min(ITEMS_AT_ONCE, NUMBERS_AT_ONCE // max(len(own), 1)), 1)
+    for first in range(0, len(items), step):
+        part = items[first : first + step]
         halves = (mine**2).sum(axis=1)[:, None] / 2 + (part**2).sum(axis=1) / 2
         near = np.exp(((mine @ part.T - halves) / length).astype(np.float32))
-        out[:, first : first + ITEMS_AT_ONCE] = worth @ near
+        out[:, first : first + step] = worth @ near
     return out
 
 

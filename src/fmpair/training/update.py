@@ -11,7 +11,7 @@ import numpy as np
 from fmpair.checks import whole
 from fmpair.data import Dataset
 from fmpair.engine.contract import Parameters, Problem
-from fmpair.errors import UnknownError, unknown
+from fmpair.errors import OptionError, UnknownError, unknown
 from fmpair.features import FeatureSpace
 from fmpair.fitted.recommender import Recommender
 from fmpair.training.growth import Grown, grown, part, put_back, renumbered
@@ -91,6 +91,9 @@ def _continued(
     """
     if epochs is not None:
         whole("epochs", epochs, 1)
+    factors = model.parameters.users.shape[1]
+    if options.factors != factors:  # only a file that was tampered with says so
+        raise OptionError(f"the recipe has {options.factors} factors, its vectors {factors}")
     _check_columns(model, data)
     options = replace(options, epochs=epochs or options.epochs, damping=model.damping)
     if not len(data.impressions):  # what was shown before need not be said again

@@ -16,6 +16,7 @@ from fmpair.capacity import check_item_pairs
 from fmpair.data import as_dataset
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.features import FeatureSpace
+from fmpair.fitted.integrity import Numbers, check, largest, longest, refuse_overflow, sparse
 from fmpair.fitted.named_rows import arrays_of, rows_from
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
@@ -62,7 +63,12 @@ class EASE(Recipe):
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
     ) -> ItemWeights:
-        return ItemWeights(rows_from(arrays, "own"), arrays["weights"], space.items)
+        items = len(space.items)
+        table = {"weights": Numbers((items, items)), **sparse("own", len(space.users), items)}
+        found = check(arrays, table)
+        scorer = ItemWeights(rows_from(found, "own"), found["weights"], space.items)
+        refuse_overflow(longest(scorer.own) * largest(scorer.weights))
+        return scorer
 
 
 @dataclass(frozen=True, eq=False)

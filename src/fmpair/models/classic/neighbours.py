@@ -52,7 +52,7 @@ class ItemKNN(Recipe):
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
     ) -> ItemNeighbours:
-        return ItemNeighbours.restored(arrays, space.items)
+        return ItemNeighbours.restored(arrays, space)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class UserKNN(Recipe):
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
     ) -> UserNeighbours:
-        return UserNeighbours.restored(arrays, space.users, len(space.items))
+        return UserNeighbours.restored(arrays, space)
 
 
 def _check(recipe: ItemKNN | UserKNN) -> None:

@@ -13,6 +13,7 @@ from fmpair import checks
 from fmpair.arrays import Rows
 from fmpair.data import as_dataset
 from fmpair.features import FeatureSpace
+from fmpair.fitted.integrity import check
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
 
@@ -34,6 +35,7 @@ class Random(Recipe):
         return Ranker.of(self, events, RandomScores(self.seed, len(events.items)))
 
     def restore(self, arrays: Mapping[str, Any], space: FeatureSpace, seen: Rows) -> RandomScores:
+        check(arrays, {})
         return RandomScores(self.seed, len(space.items))
 
 
