@@ -494,3 +494,17 @@ models: [{kind: fm-pair, user_fields: [age], item_fields: [hour], context: [hour
     assert check_columns(config.read(file(text))) == [
         "models.fm-pair.context: unknown context column 'hour'. Known: none"
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("models.1.candidates=8", "models.1.candidates: candidates is now n_negatives"),
+        ("models.1.last_rate={search: [0.1, 1]}", "last_rate: last_rate is now final_rate_share"),
+        ("data={path: a.csv, shown: b.csv}", "data.shown: shown is now impressions"),
+    ],
+)
+def test_an_option_that_had_another_name_is_told_the_new_one(file, tmp_path, given, said):
+    (tmp_path / "a.csv").write_text("user,item\n1,2\n")
+    [found] = [line for line in mistakes(file(SMALL), given) if "is now" in line]
+    assert found.endswith(said)
