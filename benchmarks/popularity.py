@@ -24,12 +24,13 @@ from fmpair.report.style import PALETTE, drawn
 METRICS = ("ndcg@10", "recall@10", "coverage@10", "gini@10", "popularity@10")
 THIRDS = ("head", "mid", "tail")
 WAYS = ("damping", "power")
+POWER = "popularity_power"  # in tables and figures: power
 LEVELS = {"coverage@10": (0.35, 0.4, 0.45, 0.5, 0.55), "gini@10": (0.85, 0.8, 0.75, 0.7)}
 SIZE = (8.4, 6.4)  # inches
 
 
 class Point(NamedTuple):
-    """One model: its loss, the way popular items are held back, how far, and what came out."""
+    """One model: its loss, the way popularity bias is reduced, how strongly, and its metrics."""
 
     loss: str
     way: str
@@ -60,10 +61,10 @@ def values_of(results: Results, model: str) -> dict[str, float]:
 
 
 def points(results: Results) -> list[Point]:
-    """The models that hold popular items back, in the order of the file."""
+    """The models that reduce popularity bias, in the order of the file."""
     found = []
     for model in results.cells["model"]:
-        loss, _, setting = model.partition(" ")
+        loss, _, setting = model.replace(POWER, "power").partition(" ")
         way, _, strength = setting.partition("=")
         if way in WAYS:
             found.append(Point(loss, way, float(strength), values_of(results, model)))
@@ -88,7 +89,8 @@ def table(results: Results) -> list[str]:
         values = values_of(results, model)
         cells = [f"{values[name]:.{1 if name == 'popularity@10' else 4}f}" for name in METRICS]
         cells += [f"{values[name]:.3f}" for name in THIRDS]
-        lines.append(f"| {model.replace('=', ' ')} | " + " | ".join(cells) + " |")
+        label = model.replace(POWER, "power").replace("=", " ")
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
     return lines
 
 

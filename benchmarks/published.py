@@ -32,7 +32,7 @@ NEGATIVES = "ml1m-negatives.csv"  # as examples/benchmarks/ml1m_ncf.yaml names i
 # Experiment -> (its title, what to reach, what others report), metrics in the order of the file.
 PUBLISHED: dict[str, tuple[str, tuple[float, float], dict[str, tuple[float, float]]]] = {
     "frappe_cfm": (
-        "Frappe, split of CFM, per situation", (0.70, 0.46), {},
+        "Frappe, split of CFM, per user and context", (0.70, 0.46), {},
     ),
     "ml1m_ncf": (
         "MovieLens 1M, leave-one-out of NCF, among the 99 negatives given", (0.730, 0.452),

@@ -27,12 +27,14 @@ def stream(seed: int, *place: int) -> int:
     return state
 
 
-@inline
-def scramble(value):
-    """`mixed`, for kernels: uint64 in, uint64 out."""
+def scrambled(value):
+    """`mixed` of uint64 numbers: uint64 in, uint64 out."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return value ^ (value >> np.uint64(31))
+
+
+scramble = inline(scrambled)  # for kernels
 
 
 @inline

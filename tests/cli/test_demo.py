@@ -5,7 +5,7 @@ def test_the_demo_shows_the_comparison_the_lists_and_ends_with_the_report(
     result = fmpair("demo")
     assert result.code == 0, result.err
     for words in (
-        "Popularity", "without", "with", "is best", "One who knows the rule", "NDCG@10",
+        "Popularity", "without", "with", "is best", "The oracle that generated the data", "NDCG@10",
         "in the morning", "at night", "comes first", "score", "fmpair init",
     ):  # fmt: skip
         assert words in result.out

@@ -121,7 +121,7 @@ def test_a_mistake_is_one_line(judge, what, flags, words):
 
 
 def test_without_events_there_is_nothing_to_judge_by(judge):
-    assert "say --train EVENTS and --test EVENTS" in judge("model.fmpair", events=False).err
+    assert "give --train EVENTS and --test EVENTS" in judge("model.fmpair", events=False).err
 
 
 def test_a_run_folder_stands_for_its_winner(fmpair, files, model, tmp_path):

@@ -26,7 +26,7 @@ def test_a_migrated_file_validates_and_says_what_was_lost(fmpair, tmp_path, monk
     result = fmpair("migrate", "old.xml", "share=0.75")
     assert result.code == 0, result.err
     assert result.out.strip() == "one.yaml"
-    assert "Odd=1 has no counterpart" in result.err
+    assert "Odd=1 has no equivalent" in result.err
     assert "test: 0.25" in (tmp_path / "one.yaml").read_text("utf-8")
     assert fmpair("validate", "one.yaml").code == 0
 

@@ -117,12 +117,12 @@ a.yaml:11: models.1.factors: factors must be a whole number of at least 1, not -
 a.yaml:12: models.1.learning_rate: must be a number, not 'fast'
 a.yaml:13: models.1.stop: stop must be a whole number of at least 1, not 0
 a.yaml:13: models.1.stop: fm-pair factors=16 is tuned or stops early: give the split a \
-validation part, as validation: 0.1
+validation set, as validation: 0.1
 a.yaml:13: models.1.stop: fm-pair factors=-1 is tuned or stops early: give the split a \
-validation part, as validation: 0.1
+validation set, as validation: 0.1
 a.yaml:16: models.2.learning_rate: learning_rate must be a number above 0, not 0
 a.yaml:16: models.2.learning_rate: tuned is tuned or stops early: give the split a validation \
-part, as validation: 0.1
+set, as validation: 0.1
 a.yaml:17: models.2.factors: search: low (9) must be below high (8)
 a.yaml:18: models.2.fields.age: kind must be one of auto, categorical, multi, boolean, numeric, \
 binned, weighted, not 'bined'
@@ -290,11 +290,11 @@ def test_given_parts_are_used_as_they_are(file, tmp_path):
     assert found.split == Step("given")
     assert found.data.train == str(tmp_path / "train.csv")
     assert mistakes(file(text), "split=folds") == [
-        "command line: split: the data come in parts already: say given, not folds"
+        "command line: split: the data are split already: use given, not folds"
     ]
     assert mistakes(file(SMALL), "split=given") == [
-        "command line: split: 'given' needs data in parts: train and test, or a public set that "
-        "has its own"
+        "command line: split: 'given' needs data with a split: train and test, or a public set "
+        "that has one"
     ]
 
 

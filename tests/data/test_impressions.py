@@ -43,19 +43,19 @@ def test_every_user_has_the_items_shown_to_them():
 def test_ids_the_events_do_not_know_are_counted_and_not_used(caplog):
     with caplog.at_level(logging.WARNING, "fmpair"):
         known = data({"user": ["ann", "cem", "bob"], "item": [3, 1, 9]})
-    assert "2 of 3 rows shown are of a user or an item that the events lack" in caplog.text
+    assert "2 of 3 impressions have a user or an item without any event" in caplog.text
     assert pairs(impression_rows(known)) == [(0, 2)]
 
 
 def test_ids_of_another_type_are_refused():
     with pytest.raises(
-        DataError, match="user ids of what was shown are Boolean, those of the events String"
+        DataError, match="user ids of the impressions are Boolean, those of the events String"
     ):
         data({"user": [True], "item": [3]})
 
 
 def test_a_table_without_users_or_items_is_refused():
-    with pytest.raises(DataError, match="what was shown has no items: none of user, title"):
+    with pytest.raises(DataError, match="the impressions have no items: none of user, title"):
         data({"user": ["ann"], "title": [3]})
 
 

@@ -67,7 +67,7 @@ def test_the_sentences_name_what_was_found_and_nothing_else():
     assert "1 of 3 users of test (33.3%) have no event in train" in lines
     assert len(lines) == 9
     clean = Dataset.from_frame({"user": ["a", "b"], "item": [3, 2], "timestamp": [60, 70]})
-    assert report(TRAIN, clean).lines() == ["no part gives anything away of another"]
+    assert report(TRAIN, clean).lines() == ["no leakage between the parts was found"]
 
 
 def test_a_split_by_time_has_nothing_older_in_its_test_part():

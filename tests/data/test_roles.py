@@ -35,7 +35,7 @@ def test_a_missing_column_gets_the_nearest_name():
 
 
 def test_one_column_cannot_play_two_parts():
-    with pytest.raises(DataError, match="two parts"):
+    with pytest.raises(DataError, match="two roles"):
         find_roles(["user", "item"], {"user": "user", "item": "user"})
 
 

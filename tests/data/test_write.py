@@ -109,7 +109,7 @@ def test_all_is_written_to_an_unbuffered_standard_output_that_takes_a_little_at_
 
 
 def test_an_unknown_suffix_or_format_is_named(tmp_path):
-    with pytest.raises(OptionError, match=r"cannot tell the format of .*a\.xyz"):
+    with pytest.raises(OptionError, match=r"cannot infer the format of .*a\.xyz"):
         write(DATA, tmp_path / "a.xyz")
     with pytest.raises(OptionError, match=r"unknown format 'parket'\. Did you mean 'parquet'\?"):
         write(DATA, tmp_path / "a", "parket")

@@ -110,7 +110,7 @@ def test_repeated_pairs_and_old_pairs_can_be_left_out():
         assert len(evaluate(fixed(range(5)), TRAIN, test, Protocol(relevant=relevant)).units) == (
             units
         )
-    with pytest.raises(DataError, match="nothing to judge"):
+    with pytest.raises(DataError, match="nothing to evaluate"):
         evaluate(fixed(range(5)), TRAIN, test.take(np.array([0])), Protocol(relevant="new"))
 
 

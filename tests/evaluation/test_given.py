@@ -105,7 +105,7 @@ def test_a_models_own_lists_are_worth_what_the_model_is(protocol):
 def test_lists_in_context_need_a_unit_that_has_one():
     data = day_and_night()
     lists = data.frame().unique(maintain_order=True).with_columns(score=1.0)
-    with pytest.raises(OptionError, match=r"made in context \(time\): judge with unit"):
+    with pytest.raises(OptionError, match=r"made in context \(time\): evaluate with unit"):
         judge(lists, data, data, Protocol(unit="user"))
     assert judge(lists, data, data, Protocol(unit="user-context")).coverage == 1
 

@@ -91,7 +91,7 @@ def test_an_unknown_step_gets_the_right_name(tmp_path, filters, split, message):
         prepare(Source(path=written(tmp_path, "all.csv", EVENTS)), filters, split)
 
 
-def test_what_was_shown_is_read_with_the_events_and_told_by_the_fingerprint(tmp_path):
+def test_impressions_are_read_with_the_events_and_part_of_the_fingerprint(tmp_path):
     path, halves = written(tmp_path, "all.csv", EVENTS), Step("holdout", {"test": 0.4})
     shown = written(tmp_path, "shown.csv", pl.DataFrame({"user": [1, 3], "item": ["c", "c"]}))
     plain = prepare(Source(path=path), (), halves)

@@ -185,7 +185,7 @@ def test_processes_side_by_side_give_the_same_and_a_dead_one_is_a_failed_row(tmp
 
 def test_an_interrupt_says_how_far_the_run_is(tmp_path):
     asked = experiment(tmp_path, POPULARITY, model(Interrupting), FM)
-    with pytest.raises(Stopped, match="stopped: 2 of 6 cells are done; the same command goes on"):
+    with pytest.raises(Stopped, match="stopped: 2 of 6 cells are done; the same command resumes"):
         run(asked)
     healed = experiment(tmp_path, POPULARITY, FM)
     assert same(run(healed), run(experiment(tmp_path / "other", POPULARITY, FM)))

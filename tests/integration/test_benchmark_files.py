@@ -22,8 +22,8 @@ def test_a_benchmark_compares_losses_on_given_parts(name, tmp_path):
     assert {"bpr", "softmax"} <= set(losses)
 
 
-@pytest.mark.parametrize("way", ["damping", "power"])
-def test_the_page_about_popularity_holds_it_back_step_by_step(way):
+@pytest.mark.parametrize("way", ["damping", "popularity_power"])
+def test_the_page_about_popularity_reduces_it_step_by_step(way):
     found = read(FOLDER / "popularity.yaml")
     for loss in ("bpr", "softmax"):
         own = [m.options for m in found.models if m.options.get("loss", "bpr") == loss]

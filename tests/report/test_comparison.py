@@ -131,7 +131,7 @@ def test_a_model_that_lacks_a_fold_is_compared_on_those_both_have():
 
 def test_models_judged_on_other_units_are_refused():
     units = {("a", 0, 0): {"ndcg@10": [0.1, 0.2, 0.3]}, ("b", 0, 0): {"ndcg@10": [0.1, 0.2]}}
-    with pytest.raises(DataError, match="not judged on the same units"):
+    with pytest.raises(DataError, match="not evaluated on the same units"):
         comparison(results_of(units), "full ranking")
 
 

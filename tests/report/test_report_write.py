@@ -81,7 +81,7 @@ def test_the_page_names_every_model_metric_and_protocol(written, world):
     for title in ("Learning curves", "Tuning", "Times and memory", "Data", "Leakage", "Provenance"):
         assert title in text
     assert "fmpair run context.yaml" in text
-    assert "What failed" not in text
+    assert "Failures" not in text
 
 
 def test_all_files_are_written(written, world):

@@ -63,7 +63,7 @@ def test_users_with_few_events_are_told_beside_the_claim_and_do_not_decide_it():
     found = {f"table4-{name}-clean": judged("Target only", level) for name in ("books", "music")}
     few = judged("Target only", {**level, "FM-Pair-CD": 0.12})
     claim = claims({**found, "ablation-sparse-music-5": few})[4]
-    assert "Music, CD, at most 5 events a user 0.1200 against 0.1000" in claim.clean.text
+    assert "Music, CD, at most 5 events per user 0.1200 against 0.1000" in claim.clean.text
     assert claim.verdict == "does not hold" and claim.legacy is None
 
 

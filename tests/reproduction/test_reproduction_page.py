@@ -9,7 +9,7 @@ from fmpair.reproduction.tables import beside_sheet, sparse_sheet
 
 METHODS = {"Most-Popular": 0.1168, "FM-Map": 0.07, "BPR-MF": 0.2237, "FM-Pair": 0.2266}
 
-LEAK = {"FM-Pair": 0.2, "FM-Pair, leaked genres": 0.3, "FM-Pair, leaked genres worth 1": 0.7}
+LEAK = {"FM-Pair": 0.2, "FM-Pair, leaked genres": 0.3, "FM-Pair, leaked genres of value 1": 0.7}
 
 
 @pytest.fixture

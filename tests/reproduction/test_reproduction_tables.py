@@ -13,7 +13,7 @@ def test_orders_and_distances_are_told_of_models_both_have():
     frame = beside(("A", 0.2, 0.15), ("B", 0.1, 0.25), ("ours only", None, 0.9), ("C", 0.05, None))
     assert distances(frame) == (
         "Best first: in the paper A, B; under legacy B, A. "
-        "Legacy less paper: A -0.0500, B +0.1500.",
+        "Legacy minus paper: A -0.0500, B +0.1500.",
     )
 
 

@@ -15,9 +15,9 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carry out one command line; the exit code. A mistake is one line on standard error."""
+    """Run one command line; the exit code. An error is one line on standard error."""
     try:
-        # Not `app()`: it has its own ways with interrupts, pipes and errors.
+        # Not `app()`: it handles interrupts, pipes and errors in its own way.
         with command().make_context("fmpair", list(arguments) or ["--help"]) as context:
             context.command.invoke(context)
         sys.stdout.flush()

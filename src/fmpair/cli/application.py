@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from fmpair import __version__
 from fmpair.cli import (
     ask,
+    compile,
     config,
     data,
     demo,
@@ -41,6 +42,7 @@ VERBS = (
     "explain",
     "data",
     "models",
+    "compile",
     "doctor",
 )
 
@@ -93,5 +95,6 @@ def command() -> Any:
         app.command()(verb)
     app.add_typer(data.app(), name="data")
     app.add_typer(models.app(), name="models")
+    app.command("compile")(compile.compile_kernels)
     app.command()(doctor.doctor)
     return typer.main.get_command(app)

@@ -1,4 +1,4 @@
-"""Verbs that ask a fitted model: recommend, similar, explain."""
+"""Commands of a fitted model: recommend, similar, explain."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file, or a 
 Count = Annotated[int, typer.Option("-n", help="How many.")]
 Context = Annotated[
     list[str] | None,
-    typer.Option("--context", "-c", metavar="NAME=VALUE", help="The situation (repeat)."),
+    typer.Option("--context", "-c", metavar="NAME=VALUE", help="A context value (repeat)."),
 ]
 Damping = Annotated[
     float | None,
-    typer.Option(metavar="SHARE", help="Take off this share of what popularity adds to scores."),
+    typer.Option(metavar="SHARE", help="Subtract this share of the popularity part of the scores."),
 ]
 Users = Annotated[
     list[str] | None, typer.Option(metavar="ID", help="For whom (repeat); by default everyone.")
@@ -36,16 +36,14 @@ UsersFile = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="A column of users, perhaps with context columns; or -."),
 ]
-Seen = Annotated[
-    bool, typer.Option("--include-seen", help="List also what the user has events with.")
-]
+Seen = Annotated[bool, typer.Option("--include-seen", help="Recommend seen items too.")]
 Candidates = Annotated[
     str | None, typer.Option(metavar="FILE", help="Only the items of this file's item column.")
 ]
-Exclude = Annotated[list[str] | None, typer.Option(metavar="ID", help="Not this item (repeat).")]
-Unknown = Annotated[
-    str, typer.Option(help="A user or value unseen in training: error, features or popular.")
+Exclude = Annotated[
+    list[str] | None, typer.Option(metavar="ID", help="Exclude this item (repeat).")
 ]
+Unknown = Annotated[str, typer.Option(help="Unknown users and values: error, features or popular.")]
 UserFeatures = Annotated[
     str | None, typer.Option(metavar="TABLE", help="A file of attributes of new users.")
 ]
@@ -88,15 +86,15 @@ def recommend(
 
 def similar(
     model: Model,
-    item: Annotated[str | None, typer.Option(help="Items like this one.")] = None,
-    user: Annotated[str | None, typer.Option(help="Users like this one.")] = None,
+    item: Annotated[str | None, typer.Option(help="Items similar to this one.")] = None,
+    user: Annotated[str | None, typer.Option(help="Users similar to this one.")] = None,
     n: Count = 10,
     output: Output = None,
     format: OutputFormat = None,
 ) -> None:
-    """The items or users most like one of them."""
+    """The most similar items or users."""
     if (item is None) == (user is None):
-        raise OptionError("say either --item ID or --user ID")
+        raise OptionError("give either --item ID or --user ID")
     fitted = _load(model)
     found = fitted.similar_users(user, n) if item is None else fitted.similar_items(item, n)
     emit(found, output, format)
@@ -104,14 +102,14 @@ def similar(
 
 def explain(
     model: Model,
-    user: Annotated[str, typer.Option(help="Who asks.")],
-    item: Annotated[str, typer.Option(help="What is to be explained.")],
+    user: Annotated[str, typer.Option(help="The user.")],
+    item: Annotated[str, typer.Option(help="The item to explain.")],
     context: Context = None,
     damping: Damping = None,
     output: Output = None,
     format: OutputFormat = None,
 ) -> None:
-    """Why an item scores as it does: terms that add up to the score."""
+    """Explain a score: the terms that add up to it."""
     terms = _load(model, damping).explain(user, item, _context(context))
     if output is None and format is None and sys.stdout.isatty():
         show(explanation(terms, TERMS_ON_A_TERMINAL))
@@ -140,9 +138,9 @@ def _term(query: str, item: str) -> str:
 
 
 def _load(path: str, damping: float | None = None) -> Fitted:
-    """The model, giving polars frames whatever kind it was fitted with.
+    """The model, returning polars frames whatever kind it was fitted with.
 
-    path: a model file, or the folder of a run, which holds its winner. damping: None is its own.
+    path: a model file, or the folder of a run with its best model. damping: None keeps its own.
     """
     from fmpair.models.saved import load
 
@@ -155,7 +153,7 @@ def _load(path: str, damping: float | None = None) -> Fitted:
 
 
 def _context(given: list[str] | None) -> dict[str, str | None]:
-    """The situation; an empty value leaves the column open."""
+    """The context; an empty value is an unknown one."""
     return {name: value or None for name, value in pairs(given or (), "--context").items()}
 
 

@@ -1,4 +1,4 @@
-"""Verbs about experiment files: init, validate, schema."""
+"""Commands for experiment files: init, validate, schema."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ ExperimentFile = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="In place of the file's, such as models.0.factors=8."),
+    typer.Argument(
+        metavar="KEY=VALUE", help="Override a value of the file, such as models.0.factors=8."
+    ),
 ]
 
 
@@ -30,9 +32,7 @@ def init(
     ] = Path("experiment.yaml"),
     user: Annotated[str | None, typer.Option(metavar="COLUMN", help="User ids.")] = None,
     item: Annotated[str | None, typer.Option(metavar="COLUMN", help="Item ids.")] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Write over a file that is there.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write a commented experiment file for your events."""
     from fmpair.config.starter import starter
@@ -42,7 +42,7 @@ def init(
 
 
 def validate(file: ExperimentFile, overrides: Overrides = None) -> None:
-    """Say all that is wrong with an experiment file, or what it would run."""
+    """Report all mistakes of an experiment file, or what it would run."""
     from fmpair.config.columns import validate as validated
 
     typer.echo("\n".join(_summary(validated(file, overrides or ()))))

@@ -1,4 +1,4 @@
-"""Verbs about data: list, describe, fetch, convert, make."""
+"""Commands for data: list, describe, fetch, convert, make."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="One of `fmpair data l
 
 
 def list_sets(output: Output = None, format: OutputFormat = None) -> None:
-    """The public data sets known by name, and which of them are at hand."""
+    """The public data sets by name, and which of them are on this machine."""
     import polars as pl
 
     from fmpair.data.catalog import held
     from fmpair.data.public import SETS
 
     rows = [(known.name, known.description, "yes" if held(known.name) else "") for known in SETS]
-    columns = ["name", "description", "at hand"]
+    columns = ["name", "description", "available"]
     emit(pl.DataFrame(rows, columns, orient="row"), output, format)
 
 
 def describe(events: Events, reading: Any = None, output: Output = None) -> None:
-    """What a data set is like, in figures."""
+    """Statistics of a data set."""
     from fmpair.data.statistics import describe
 
     emit(describe(read_events(events, reading)), output)
 
 
 def fetch(name: Name) -> None:
-    """Download a public data set where need be; print the folder it lies in."""
+    """Download a public data set if needed; print its folder."""
     from fmpair.data import catalog
 
     typer.echo(catalog.fetch(name))
@@ -53,7 +53,7 @@ def convert(
     ] = None,
     reading: Any = None,
 ) -> None:
-    """Read data in one format and write them in another."""
+    """Convert data from one format to another."""
     from fmpair.data.write import write
 
     data = read_events(events, reading)
@@ -62,7 +62,9 @@ def convert(
 
 
 def make(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to; made if need be.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where to write; created if needed.")
+    ],
     users: Annotated[int, typer.Option(help="How many users.")] = 800,
     items: Annotated[int, typer.Option(help="How many items.")] = 600,
     events: Annotated[int, typer.Option(help="How many events.")] = 40_000,
@@ -90,7 +92,7 @@ def make(
 
 def app() -> typer.Typer:
     """The verbs as one group."""
-    group = typer.Typer(help="Public data sets, figures of data, conversion, generated data.")
+    group = typer.Typer(help="Public data sets, statistics, conversion, generated data.")
     group.command("list")(list_sets)
     group.command()(with_flags(describe, reading=READING))
     group.command()(fetch)

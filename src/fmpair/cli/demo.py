@@ -1,4 +1,4 @@
-"""`demo`: fmpair at work on generated data: an experiment, its report, and one user's lists."""
+"""`demo`: an experiment on generated data, its report, and one user's lists."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def demo(
     folder: Annotated[
         Path, typer.Option("--folder", "-f", metavar="DIR", help="Where results go.")
     ] = Path("runs/demo"),
-    seed: Annotated[int, typer.Option(help="Another seed makes another world.")] = 0,
+    seed: Annotated[int, typer.Option(help="Another seed generates other data.")] = 0,
 ) -> None:
-    """See what context is worth: an experiment on generated data, and its report."""
+    """See how much context helps: an experiment on generated data, and its report."""
     from fmpair.config.read import read
     from fmpair.data import synthetic
     from fmpair.evaluation.demonstration import busiest_user
@@ -36,7 +36,7 @@ def demo(
 
     choices = [f"data.generate.seed={seed}", f"output.folder={folder.absolute()}"]
     experiment = read(FILE, choices)
-    with busy("making a world of users who choose in context"):
+    with busy("generating users who choose in context"):
         world = synthetic.make(**(experiment.data.generate or {}))
     show(_introduction(world))
     results = carried_out(experiment)
@@ -70,13 +70,13 @@ def _ceiling(world: World, results: Results) -> str:
     found = results.values.filter(protocol=label, metric=name)
     share = max(fmean(part["value"]) for _, part in found.group_by("model")) / possible
     return (
-        f"One who knows the rule by which this world was made reaches {possible:.4f}: the best "
-        f"model has learned {share:.0%} of it.\n"
+        f"The oracle that generated the data reaches {possible:.4f}: the best model has "
+        f"{share:.0%} of that.\n"
     )
 
 
 def _lists(world: World, model: Recommender, user: str) -> list[Any]:
-    """One user's best five by day and by night, and why the first is first."""
+    """One user's top five by day and by night, and why the first is first."""
     best = {
         daytime: model.recommend(user, 5, context={"daytime": daytime}, exclude_seen=False)["item"]
         for daytime in (DAY, NIGHT)
@@ -88,7 +88,7 @@ def _lists(world: World, model: Recommender, user: str) -> list[Any]:
     first = best[DAY][0]
     terms = model.explain(user, first, {"daytime": DAY})
     return [
-        table(("", "in the morning", "at night"), rows, f" The best five for {user}"),
+        table(("", "in the morning", "at night"), rows, f" The top five for {user}"),
         explanation(terms, TERMS, f" Why {first} comes first in the morning"),
     ]
 
@@ -102,7 +102,7 @@ def _item(world: World, item: str) -> str:
 
 def _next_steps(user: str, folder: Path) -> str:
     return (
-        "Next, ask the winner, and try your own table of clicks:\n\n"
+        "Next, use the best model, and try your own events:\n\n"
         f"  fmpair recommend {folder} --user {user} --context daytime={NIGHT} -n 5\n"
         "  fmpair init clicks.csv -o experiment.yaml\n"
         "  fmpair run experiment.yaml\n\n"

@@ -1,4 +1,4 @@
-"""`doctor`: whether this machine has all that fmpair needs."""
+"""`doctor`: whether this machine has everything fmpair needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fmpair.errors import DataError, FmpairError
 
 
 def doctor() -> None:
-    """Check that this machine has all it takes; exit code 1 if something is broken."""
+    """Check that this machine has everything fmpair needs; exit code 1 if something is broken."""
     rows, healthy = [], True
     for name, check in CHECKS.items():
         try:
@@ -49,18 +49,21 @@ def _blas() -> str:
         for pool in threadpool_info()
         if pool["user_api"] == "blas"
     ]
-    return "; ".join(found) or "none that can be told to use fewer threads"
+    return "; ".join(found) or "none whose threads can be limited"
 
 
-def _cache() -> str:
-    """Numba's own choice of folder; without one every start would compile anew."""
-    from fmpair.ranking.top import compiled_at
+def _compiled() -> str:
+    """What is compiled already, and where new code goes; without a place every start compiles."""
+    from fmpair import kernel_cache
+    from fmpair.jit import require_compiler
 
-    folder = compiled_at()
-    folder.mkdir(parents=True, exist_ok=True)
-    if not os.access(folder, os.W_OK):
-        raise DataError(f"{folder} is not writable: set NUMBA_CACHE_DIR to a folder that is")
-    return str(folder)
+    require_compiler()
+    folders = kernel_cache.folders()
+    held = [f"{n} kernels in {f.path}" for f in folders if (n := kernel_cache.count(f))]
+    into = next((f.path for f in folders if f.grows and kernel_cache.writable(f)), None)
+    variable = f"nowhere, so set {kernel_cache.VARIABLE} to a folder that can be written"
+    new = f"new ones go {f'into {into}' if into else variable}"
+    return "; ".join([f"stamp {kernel_cache.stamp() or 'unknown'}", *held, new])
 
 
 def _data() -> str:
@@ -92,7 +95,7 @@ CHECKS: dict[str, Callable[[], str]] = {
     "polars": _version("polars"),
     "cores": _cores,
     "BLAS": _blas,
-    "numba cache": _cache,
+    "compiled code": _compiled,
     "public data": _data,
     "a small fit": _fit,
 }

@@ -1,4 +1,4 @@
-"""`evaluate`: a model file, or lists of recommendations, judged on test events."""
+"""`evaluate`: a model file, or lists of recommendations, on test events."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ Judged = Annotated[
         "TREC run.",
     ),
 ]
-Train = Annotated[str | None, typer.Option(metavar="EVENTS", help="The events learned from.")]
-Test = Annotated[str | None, typer.Option(metavar="EVENTS", help="The events to find.")]
-Set = Annotated[str | None, typer.Option(metavar="NAME", help="A public set that has both parts.")]
+Train = Annotated[str | None, typer.Option(metavar="EVENTS", help="The training events.")]
+Test = Annotated[str | None, typer.Option(metavar="EVENTS", help="The test events.")]
+Set = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A public set with a published split.")
+]
 Preset = Annotated[
     str,
     typer.Option(
@@ -48,7 +50,8 @@ Metrics = Annotated[
 By = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="VIEW", help="Cut up by popularity, activity, warmth or context:COLUMN (repeat)."
+        metavar="VIEW",
+        help="Break down by popularity, activity, warmth or context:COLUMN (repeat).",
     ),
 ]
 PerUnit = Annotated[
@@ -56,7 +59,7 @@ PerUnit = Annotated[
 ]
 Overlap = Annotated[
     str | None,
-    typer.Option(metavar="LISTS", help="Compare two files of lists instead; takes no events."),
+    typer.Option(metavar="LISTS", help="Compare two files of lists instead; needs no events."),
 ]
 
 
@@ -74,7 +77,7 @@ def evaluate(
     judging: Any = None,
     reading: Any = None,
 ) -> None:
-    """Judge a saved model or lists from a file on test events."""
+    """Evaluate a saved model, or lists from a file, on test events."""
     if overlap is not None:
         from fmpair.evaluation import given
 
@@ -105,7 +108,7 @@ def _parts(
 
         return load_parts(public)
     if public is not None or train is None or test is None:
-        raise OptionError("say --train EVENTS and --test EVENTS, or --set NAME in place of both")
+        raise OptionError("give --train EVENTS and --test EVENTS, or --set NAME in place of both")
     return read_events(train, reading), read_events(test, reading)
 
 

@@ -26,21 +26,24 @@ def fit(
         float | None,
         typer.Option(
             metavar="SHARE",
-            help="Hold out this share of the events and keep the epoch that ranks them best.",
+            help="Early stopping: hold out this share of the events and keep the best epoch.",
             rich_help_panel=VALIDATION,
         ),
     ] = None,
     metric: Annotated[
-        str, typer.Option(help="What best means.", rich_help_panel=VALIDATION)
+        str, typer.Option(help="The metric of early stopping.", rich_help_panel=VALIDATION)
     ] = "ndcg@10",
     patience: Annotated[
-        int, typer.Option(help="Epochs to wait for a better one.", rich_help_panel=VALIDATION)
+        int,
+        typer.Option(
+            help="Epochs without improvement before training stops.", rich_help_panel=VALIDATION
+        ),
     ] = 5,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     reading: Any = None,
     recipe: Any = None,
 ) -> None:
-    """Learn from a file of events and write a model."""
+    """Train on a file of events and write a model."""
     from fmpair.cli.recipe import recipe_from
 
     model = recipe_from(recipe)

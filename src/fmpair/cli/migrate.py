@@ -16,14 +16,14 @@ def migrate(
     config: Annotated[str, typer.Argument(metavar="XML", help="A WrapRec configuration.")],
     parameters: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME=VALUE", help="In place of the file's <param> of that name."),
+        typer.Argument(metavar="NAME=VALUE", help="Override the file's <param> of that name."),
     ] = None,
     folder: Annotated[
         Path, typer.Option("--folder", "-f", metavar="FOLDER", help="Where the files go.")
     ] = Path("."),
-    force: Annotated[bool, typer.Option("--force", help="Write over files of that name.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Turn a WrapRec configuration into experiment files; list what has no counterpart."""
+    """Turn a WrapRec configuration into experiment files; list what has no equivalent."""
     from fmpair.config.migration import migrate as migrated
     from fmpair.files import write_atomically
 

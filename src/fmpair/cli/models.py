@@ -12,7 +12,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="One of `fmpair models
 
 
 def list_models(context: typer.Context, output: Output = None, format: OutputFormat = None) -> None:
-    """Every model by name, with what it does in one line."""
+    """Every model by name, with one line about each."""
     if context.invoked_subcommand:
         return
     from fmpair.models.catalog import describe

@@ -20,15 +20,17 @@ def _option(name: str, metavar: str, help: str) -> Flag:
 # Each is an option of Protocol under the same name, but for two whose names are taken: --items and
 # --domain say how events are read.
 PROTOCOL = (
-    _option("unit", "NAME", "What gets a list: interaction, user or user-context."),
-    _option("candidates", "NAME", "What is ranked: all, train, uniform, popularity or first."),
-    _option("n", "N", "How many candidates uniform, popularity and first take."),
-    _option("candidates_file", "FILE", "Rank its items; by its column of users, each user's own."),
-    _option("seen", "NAME", "What leaves a list: none, train, train+test or context."),
-    _option("relevant", "NAME", "What is to be found: all, distinct or new."),
-    _option("gain", "COLUMN", "The column of the test events that grades relevance."),
-    _option("seed", "N", "The seed of candidates that are drawn."),
-    _option("in_domain", "NAME", "Judge in this domain only."),
+    _option("unit", "NAME", "One list per interaction, user or user-context."),
+    _option("candidates", "NAME", "Candidates: all, train, uniform, popularity or first."),
+    _option("n", "N", "Number of candidates of uniform, popularity and first."),
+    _option(
+        "candidates_file", "FILE", "Rank the items of this file; with a column of users, per user."
+    ),
+    _option("seen", "NAME", "Seen items to exclude: none, train, train+test or context."),
+    _option("relevant", "NAME", "Relevant test events: all, distinct or new."),
+    _option("gain", "COLUMN", "The column of the test events with graded relevance."),
+    _option("seed", "N", "The seed of sampled candidates."),
+    _option("in_domain", "NAME", "Evaluate in this domain only."),
 )
 RENAMED = {"candidates_file": "items", "in_domain": "domain"}
 

@@ -1,4 +1,4 @@
-"""Verbs about what came out of runs: report, compare."""
+"""Commands for the results of runs: report, compare."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def report(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Where to; by default the run's folder."
+            "--output", "-o", metavar="DIR", help="Where to write; by default the run's folder."
         ),
     ] = None,
 ) -> None:
-    """Write a run's report anew: one page, tables, figures."""
+    """Write a run's report again: one page, tables, figures."""
     from fmpair.experiment.store import results
     from fmpair.report.write import write
 
@@ -36,10 +36,10 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to: .csv, .md or .tex."),
+        typer.Option("--output", "-o", metavar="FILE", help="Where to write: .csv, .md or .tex."),
     ] = None,
 ) -> None:
-    """Put the models of several runs into one table, with tests across runs."""
+    """Put the models of several runs into one table, with significance tests across runs."""
     from fmpair.experiment.store import results
     from fmpair.files import write_atomically
     from fmpair.report.comparison import comparison

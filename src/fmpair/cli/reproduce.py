@@ -1,4 +1,4 @@
-"""`reproduce`: the paper's tables and figures, run and set beside its own numbers."""
+"""`reproduce`: the paper's tables and figures beside its own numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def reproduce(
         typer.Option(metavar="DIR", help="Write reproduction.md and its images here too."),
     ] = None,
 ) -> None:
-    """Reproduce the paper on FM-Pair: its tables and figures, and a verdict on every claim."""
+    """Reproduce the FM-Pair paper: its tables and figures, and a verdict on every claim."""
     from fmpair.experiment.run import Stopped
     from fmpair.reproduction.page import write, write_page
     from fmpair.reproduction.part import files

@@ -1,4 +1,4 @@
-"""Verbs that carry out an experiment file: run, and estimate, which says what it will take."""
+"""Commands that run an experiment file: run, and estimate, which says how long it will take."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ File = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="In place of the file's, as models.0.factors=16."),
+    typer.Argument(
+        metavar="KEY=VALUE", help="Override a value of the file, such as models.0.factors=16."
+    ),
 ]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Processes side by side, in place of the file's number.")
+    int | None, typer.Option(min=1, help="Processes in parallel, in place of the file's number.")
 ]
 
 
@@ -39,7 +41,7 @@ def run(
     workers: Workers = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
-    """Carry out an experiment; interrupted, the same command goes on from there."""
+    """Run an experiment; the same command resumes an interrupted run."""
     experiment = _experiment(file, overrides, folder, workers)
     results = carried_out(experiment, progress=not quiet)
     show(comparison(results))
@@ -92,18 +94,18 @@ def estimate(file: File, overrides: Overrides = None, workers: Workers = None) -
     from fmpair.experiment.estimate import estimate as estimated
 
     experiment = _experiment(file, overrides, None, workers)
-    with busy("trying each model for a moment"):
+    with busy("trying each model briefly"):
         found = estimated(experiment)
     show(_estimates(found.models), str(found))
 
 
 def _estimates(models: pl.DataFrame) -> Any:
-    """A row per model; why one could not be tried stands beside its name."""
+    """A row per model; beside its name the reason where one could not be tried."""
     from fmpair.report.number import seconds
     from fmpair.report.sheet import Cell, Sheet
     from fmpair.report.terminal import rich_table
 
-    columns = ("model", "cells", "trials", "s to fit", "s to judge", "s in all", "peak MB")
+    columns = ("model", "cells", "trials", "s to fit", "s to evaluate", "s in all", "peak MB")
     rows = []
     for name, cells, trials, *figures, error in models.rows():
         first = Cell(name if error is None else f"{name}: {error}")

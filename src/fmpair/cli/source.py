@@ -1,4 +1,4 @@
-"""The events a verb works on: a file with what its columns mean, or a public set by name."""
+"""The events of a command: a file with the roles of its columns, or a public set by name."""
 
 from __future__ import annotations
 
@@ -38,23 +38,27 @@ def _switch(name: str, default: bool, help: str, spelling: str) -> Flag:
 
 # Each is an option of `fmpair.read` under the same name, but for no_context.
 READING = (
-    _reading("user", "COLUMN", "The column of user ids; told from its name unless given."),
-    _reading("item", "COLUMN", "The column of item ids; likewise."),
+    _reading("user", "COLUMN", "The column of user ids; by default inferred from the names."),
+    _reading("item", "COLUMN", "The column of item ids; the same."),
     _reading("rating", "COLUMN", "The column of ratings."),
     _reading("weight", "COLUMN", "The column of weights."),
     _reading("timestamp", "COLUMN", "The column of times."),
     _reading("domain", "COLUMN", "The column of domains."),
     _reading("context", "COLUMN", "A context column (repeat); by default all other columns."),
     _switch("no_context", False, "Use no context column.", "--no-context"),
-    _reading("ignore", "COLUMN", "A column to leave out (repeat)."),
-    _reading("item_columns", "COLUMN", "A column of the item (repeat).", "--item-column"),
+    _reading("ignore", "COLUMN", "A column to ignore (repeat)."),
+    _reading(
+        "item_columns", "COLUMN", "A column that describes the item (repeat).", "--item-column"
+    ),
     _reading("users", "TABLE", "A file of user attributes, keyed by the user id."),
     _reading("items", "TABLE", "A file of item attributes, keyed by the item id."),
     _reading(
-        "impressions", "TABLE", "A file of items shown to users and not chosen, with both ids."
+        "impressions",
+        "TABLE",
+        "A file of impressions: items shown to users and not chosen, with both ids.",
     ),
-    _reading("format", "NAME", "The format of EVENTS; told from its name unless given."),
-    _reading("separator", "TEXT", "What separates columns; guessed unless given."),
+    _reading("format", "NAME", "The format of EVENTS; by default inferred from its name."),
+    _reading("separator", "TEXT", "The column separator; by default guessed."),
     _switch("header", True, "Whether the first line names the columns.", "--header/--no-header"),
     _reading("columns", "NAME", "The name of the next column (repeat).", "--column"),
 )

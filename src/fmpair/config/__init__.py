@@ -1,1 +1,1 @@
-"""The experiment file: from text to an Experiment, with every mistake told by its line."""
+"""The experiment file: from text to an Experiment, with the line of every mistake."""

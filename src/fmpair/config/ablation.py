@@ -23,7 +23,7 @@ Column = tuple[str, str]  # the option that gives or withholds it, and its name
 def multiplied_out(
     models: Models, data: Node, source: Source, filters: Sequence[Step]
 ) -> tuple[Models, tuple[Ablation, ...]]:
-    """The models, those with an ablation followed by their like with fewer fields.
+    """The models, those with an ablation followed by the same with fewer fields.
 
     data: the place of the source, which is looked into for the names of the fields.
     """
@@ -69,7 +69,7 @@ def _header(data: Node, source: Source, filters: Sequence[Step]) -> Header | Non
         data.wrong(one_line(error))
         return None
     if header is None:
-        data.wrong(f"an ablation needs the data at hand: fmpair data fetch {source.set}")
+        data.wrong(f"an ablation needs the data on this machine: fmpair data fetch {source.set}")
     return header
 
 
@@ -94,7 +94,7 @@ def _family(model: Candidate, names: Ablation, fields: dict[str, Column]) -> lis
 
 
 def _seeing(model: Candidate, label: str, every: list[Column], kept: list[Column]) -> Candidate:
-    """The model with some of its columns and no word about the others.
+    """The model with some of its columns and no options of the others.
 
     A table that loses no column stays as it was given, and so does the cell of the whole model.
     """

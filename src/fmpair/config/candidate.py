@@ -1,4 +1,4 @@
-"""The models of an experiment file: grids multiplied out, every recipe tried before it is used."""
+"""The models of an experiment file: grids expanded, every recipe tried before it is used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Models = dict[str, tuple[Candidate, Node]]  # by label, with the entry it comes 
 
 
 def read_models(place: Node) -> Models:
-    """Every candidate; those with an ablation are still to be multiplied out."""
+    """Every candidate; those with an ablation are still to be expanded."""
     found: Models = {}
     entries = place.items()
     if place.value == []:
@@ -150,4 +150,4 @@ def cannot_stop(name: str) -> str:
 
 
 def needs_validation(name: str) -> str:
-    return f"{name} is tuned or stops early: give the split a validation part, as validation: 0.1"
+    return f"{name} is tuned or stops early: give the split a validation set, as validation: 0.1"

@@ -1,4 +1,4 @@
-"""Whether the columns that an experiment names are in its data, told from the header alone."""
+"""Whether the columns that an experiment names are in its data, by the header alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything a run depends on, as plain immutable values; strings became things in `config`."""
+"""Everything a run depends on, as plain immutable values; `config` has parsed all strings."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Candidate:
     name: its label in every table. kind: a name in `fmpair models`, or package.module:Class.
     search: the options that tuning chooses. context, user_fields, item_fields: names of the
     columns the model is given, None for all. stop: patience of early stopping on the validation
-    part, None to train to the end. ablation: which fields help: the model also with no field, and
+    set, None to train to the end. ablation: which fields help: the model also with no field, and
     `without` each in turn, or `both` without each and with each alone; None once that is done.
     """
 
@@ -83,9 +83,9 @@ class Ablation:
 
 @dataclass(frozen=True)
 class Tuning:
-    """trials: how many settings each model may try on the validation part; equal for all.
+    """trials: of the hyper-parameter search per model, on the validation set; equal for all.
 
-    metric: what they are judged by, under the first protocol; None: the first metric.
+    metric: what the search optimises, under the first protocol; None: the first metric.
     """
 
     trials: int = 20
@@ -100,8 +100,8 @@ TESTS = ("randomisation", "t", "wilcoxon")
 class Comparison:
     """How models are compared in the report.
 
-    baseline: the model the others are tested against, None: the best. metric: what the winner is
-    chosen by, None: the first. test: randomisation, t or wilcoxon, corrected by Holm.
+    baseline: the model the others are tested against, None: the best. metric: decides which model
+    is best, None: the first. test: randomisation, t or wilcoxon, with Holm correction.
     """
 
     baseline: str | None = None
@@ -112,10 +112,10 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Running:
-    """workers: processes side by side; threads: of each, None shares the cores out.
+    """workers: processes in parallel; threads: of each, None divides the cores among them.
 
-    curve: every so many epochs a trainable model is judged (0: never): on the validation part where
-    it stops early and so does not learn from it, else on the test part.
+    curve: every so many epochs a trainable model is evaluated (0: never): on the validation set
+    where it stops early and so is not trained on it, else on the test set.
     """
 
     workers: int = 1
@@ -127,7 +127,7 @@ class Running:
 class Output:
     """folder: where results go, by the time it is here an absolute path.
 
-    models: keep every fitted model. refit: fit the winner on all events and save it.
+    models: keep every fitted model. refit: fit the best model on all events and save it.
     """
 
     folder: str = ""
@@ -137,7 +137,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A comparison of models: on which data, split how, judged how, with which seeds.
+    """A comparison of models: on which data, with which split, protocols and seeds.
 
     ablations: which of the models are one and the same with and without its fields.
     """

@@ -1,4 +1,4 @@
-"""Several values for one option: grids multiplied out, ranges to search."""
+"""Several values for one option: grids expanded, ranges to search."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Variant:
     chosen: Mapping[str, Any]
 
     def label(self, name: str) -> str:
-        """The name, with what tells the variant from its siblings: `fm-pair factors=16`."""
+        """The name, with what distinguishes the variant from the others: `fm-pair factors=16`."""
         return " ".join([name, *(f"{key}={_short(value)}" for key, value in self.chosen.items())])
 
 

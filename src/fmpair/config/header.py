@@ -1,4 +1,4 @@
-"""The columns of an experiment's data, told from the header alone."""
+"""The columns of an experiment's data, by the header alone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Header:
 
 
 def header_of(source: Source, filters: Sequence[Step] = ()) -> Header | None:
-    """What columns there are once the filters are through; None where the data are not at hand."""
+    """The columns after all filters; None where the data are not on this machine."""
     header = _source_header(source)
     return None if header is None else reduce(_filtered, filters, header)
 

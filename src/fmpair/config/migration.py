@@ -1,4 +1,4 @@
-"""WrapRec's configuration turned into experiment files, and a list of what has no counterpart."""
+"""WrapRec's configuration turned into experiment files, and a list of what has no equivalent."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class Migrated:
         writer.dump(dict(self.values), buffer)
         lines = [f"# Migrated from a WrapRec configuration. Run it: fmpair run {self.name}.yaml"]
         lines += (
-            ["# What WrapRec's file said that is not, or not quite, kept:"] if self.notes else []
+            ["# Settings of the WrapRec file that are not, or not exactly, kept:"]
+            if self.notes
+            else []
         )
         return "\n".join([*lines, *(f"#   {note}" for note in self.notes), "", buffer.getvalue()])
 
@@ -116,7 +118,7 @@ def _data(file: WrapRec, readers: list[Attributes], static: bool, notes: Notes) 
             data[TABLES[kind]] = _table(reader, TABLES[kind].removesuffix("s"))
             continue
         if kind not in FEEDBACK:
-            notes.append(f"reader {reader.get('id')}: dataType={kind} has no counterpart")
+            notes.append(f"reader {reader.get('id')}: dataType={kind} has no equivalent")
             continue
         part = reader.get("sliceType", "other").lower() if static else "path"
         if part in data:
@@ -200,7 +202,9 @@ def _split(split: Attributes, notes: Notes) -> dict[str, Any]:
     if kind in ("crossvalidation", "cv"):
         return {"kind": "folds", "count": int(split.get("numFolds", DEFAULT_FOLDS))}
     if kind != "dynamic":
-        notes.append(f"split {split.get('id')}: type={kind} has no counterpart, a quarter tests")
+        notes.append(
+            f"split {split.get('id')}: type={kind} has no equivalent: a quarter is the test set"
+        )
     return {"kind": "holdout", "test": round(1 - float(split.get("trainRatios") or 0.75), 6)}
 
 
@@ -218,7 +222,7 @@ def _models(
             entry = {**entry, **fields, **entry}
         made += [entry] if entry else []
     if not made:
-        raise DataError(f"experiment {experiment.get('id')}: none of its models has a counterpart")
+        raise DataError(f"experiment {experiment.get('id')}: none of its models has an equivalent")
     return made
 
 
@@ -244,7 +248,7 @@ def _running(file: WrapRec, experiment: Attributes, notes: Notes) -> dict[str, A
     if "multiEval" in experiment:
         run["curve"] = int(experiment["multiEval"])
     if settings.get("subFolder", "").lower() == "true":
-        notes.append("subFolder=true: a run goes on in its folder, so none is made per start")
+        notes.append("subFolder=true: a run resumes in its folder, so there is none per start")
     if "jointResults" in settings:
         notes.append("jointResults: `fmpair compare RUN RUN` puts runs side by side")
     folder = settings.get("resultsFolder")

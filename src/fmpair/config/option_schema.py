@@ -1,4 +1,4 @@
-"""What may stand where in an experiment file, told from the signatures of what reads it."""
+"""The options of an experiment file, from the signatures of what reads it."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ SECTIONS: dict[str, type] = {
     "output": Output,
 }
 TEXTS = {
-    "name": "What the experiment is called; by default the name of the file.",
-    "extends": "Another experiment file, which this one goes over: mappings merge, lists replace.",
-    "data": "Where the events come from.",
-    "filter": "What is done to the events before they are split, in this order.",
-    "split": "Which events train, validate and test.",
-    "models": "What is compared.",
-    "protocols": "How models are judged: by label the options of a protocol, or a preset.",
-    "metrics": "What is measured, such as ndcg@10.",
-    "views": "How results are cut up.",
+    "name": "The name of the experiment; by default the name of the file.",
+    "extends": "An experiment file that this one inherits from: mappings merge, lists replace.",
+    "data": "The events.",
+    "filter": "Filters of the events before the split, in this order.",
+    "split": "How events are split into training, validation and test set.",
+    "models": "The models to compare.",
+    "protocols": "How models are evaluated: by label the options of a protocol, or a preset.",
+    "metrics": "The metrics, such as ndcg@10.",
+    "views": "Groups that results are broken down by.",
     "seeds": "Every model is fitted once with each.",
-    "tune": "How options given as {search: ...} are chosen, on the validation part.",
+    "tune": "Hyper-parameter search of options given as {search: ...}, on the validation set.",
     "compare": "How models are compared in the report.",
-    "run": "How the work is done; no result depends on it.",
+    "run": "Processes and threads; no result depends on them.",
     "output": "What is kept, and where.",
 }
 
@@ -140,7 +140,7 @@ def reading(format: str | None) -> Options:
     # The first parameter is the frame itself.
     roles = list(options_of(Dataset.from_frame).known.items())[1:]
     texts = descriptions(Source.__doc__, ["options"])
-    named = Option("format", str | None, None, "The format; told from the path unless given.")
+    named = Option("format", str | None, None, "The format; by default inferred from the path.")
     return Options({"format": named, **known, **dict(roles)}, texts.get("options", ""))
 
 

@@ -1,4 +1,4 @@
-"""The sections on judging of an experiment file: protocols, metrics, views."""
+"""The sections on evaluation of an experiment file: protocols, metrics, views."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read_views(place: Node) -> tuple[str, ...]:
 
 
 def check_judging(top: Node, protocols: dict[str, Protocol], metrics: tuple[str, ...]) -> None:
-    """Note every metric that no protocol can judge."""
+    """Note every metric that is not defined under any protocol."""
     listed = top.at("metrics").items() if "metrics" in top.value else []
     for name in metrics:
         metric = Metric.parse(name)

@@ -1,4 +1,4 @@
-"""From an experiment file to an Experiment: the border where strings become things."""
+"""From an experiment file to an Experiment: where strings are parsed into values."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _noted(place: Node, check: Any, *arguments: Any) -> bool:
 
 
 def _check_validation(source: Source | None, split: Step | None, models: Models) -> None:
-    """Tuning and early stopping need events that are neither learned from nor tested on."""
+    """Tuning and early stopping need a validation set."""
     if split is None or source is None:
         return
     shares = [split.options.get(name) for name in ("validation", "validation_after")]

@@ -140,7 +140,7 @@ def _property(option: Option) -> Schema:
 
 
 def _alternatives(value: Schema, searched: bool = False) -> Schema:
-    """The value itself, or several of which each makes a model, or a range for tuning."""
+    """The value itself, a grid with a model per value, or a range to search."""
     about = ("description", "default")
     text = {key: one for key, one in value.items() if key in about}
     bare = {key: one for key, one in value.items() if key not in about}
@@ -150,13 +150,13 @@ def _alternatives(value: Schema, searched: bool = False) -> Schema:
 
 def _grid() -> Schema:
     values = {GRID: {"type": "array", "minItems": 1}}
-    return {**_object(values), "required": [GRID], "description": "One model of each value."}
+    return {**_object(values), "required": [GRID], "description": "One model per value."}
 
 
 def _search() -> Schema:
     range = _closed(option_schema.options_of(Range, ["values"]), required=["low", "high"])
     choice = {"anyOf": [{"type": "array", "minItems": 1}, range]}
-    text = "What tuning may choose, on the validation part."
+    text = "The range of the hyper-parameter search, on the validation set."
     return {**_object({SEARCH: choice}), "required": [SEARCH], "description": text}
 
 

@@ -100,7 +100,7 @@ def _existing(place: Node) -> str | None:
 
 
 def has_own_parts(source: Source) -> bool:
-    """Whether the data come with a train and a test part."""
+    """Whether the data come with a training and a test set."""
     if source.set is None:
         return source.train is not None
     try:

@@ -28,7 +28,7 @@ EPOCHS = ((1e8, 1e11), (1e11, 1e14))  # times in seconds and in milliseconds sin
 
 @dataclass(frozen=True)
 class Findings:
-    """What a file of events holds: which column is what, and the events themselves.
+    """A file of events: the roles of its columns, and the events themselves.
 
     ignored: by column that is left out the reason.
     """
@@ -45,8 +45,8 @@ def starter(
 ) -> str:
     """The text of an experiment file for a file of events.
 
-    user, item: their columns, told from the names unless given. beside: the folder the text will
-    lie in, to which the path of the events is relative.
+    user, item: their columns, inferred from the names unless given. beside: the folder of the
+    text, to which the path of the events is relative.
     """
     given = {"user": user, "item": item}
     contents = read_contents(path, **{role: name for role, name in given.items() if name})
@@ -84,7 +84,7 @@ def _findings(contents: Contents, given: dict[str, str | None]) -> Findings:
 
 
 def _gaps(events: pl.DataFrame, roles: dict[str, str]) -> dict[str, str]:
-    """Ratings and weights that not every event has, which no model could learn from."""
+    """Ratings and weights that not every event has, which no model could use."""
     counts = {
         roles[role]: events[roles[role]].null_count()
         for role in ("rating", "weight")
@@ -130,7 +130,7 @@ def _of_item(events: pl.DataFrame, roles: dict[str, str], name: str) -> bool:
 
 
 def _has_ratings(data: Dataset) -> bool:
-    """Whether there are ratings that tell liked items from others."""
+    """Whether there are ratings that separate liked items from others."""
     try:
         return data.column("rating") is not None and 4 * len(filter.above_mean(data)) >= len(data)
     except DataError:
@@ -140,7 +140,7 @@ def _has_ratings(data: Dataset) -> bool:
 def _data(found: Findings, path: str, name: str) -> list[str]:
     data, roles = found.data, found.roles
     lines = [
-        "# An experiment to start from. Look it over, then:",
+        "# An experiment to start from. Check it, then:",
         "#   fmpair validate THIS_FILE",
         "#   fmpair run THIS_FILE",
         f"name: {scalar(_folder_name(name))}",
@@ -159,7 +159,7 @@ def _data(found: Findings, path: str, name: str) -> list[str]:
     lines.append(f"  context: {_listed(data.context)}")
     if found.item_columns:
         lines.append(
-            f"  item_columns: {_listed(found.item_columns)}  # the same for one item always"
+            f"  item_columns: {_listed(found.item_columns)}  # an item attribute: constant per item"
         )
     lines += [f"  # left out {column}: {reason}" for column, reason in found.ignored.items()]
     if found.ignored:
@@ -167,7 +167,7 @@ def _data(found: Findings, path: str, name: str) -> list[str]:
     if found.rated:
         lines += [
             "",
-            "# Ratings become clicks: what a user rates above their own mean counts.",
+            "# Ratings to implicit feedback: ratings above the user's mean are positive.",
             "filter: [above_mean]",
         ]
     return lines
@@ -177,15 +177,15 @@ def _split(found: Findings) -> list[str]:
     data = filter.above_mean(found.data) if found.rated else found.data
     times = data.columns["timestamp"] if "timestamp" in found.roles else None
     counts = np.bincount(data.user, minlength=len(data.users))
-    validation = "  # validation: {}   # stop and search need one"
+    validation = "  # validation: {}   # a validation set, for stop and search"
     if times is not None and not times.null_count() and np.median(counts[counts > 0]) >= 3:
-        text = "Each user's last event tests; all before it train."
+        text = "Leave-one-out: the test set is each user's last event."
         lines = ["  kind: leave_last_out", "  count: 1", validation.format(1)]
     elif times is not None and not times.null_count():
-        text = "The latest fifth of all events tests."
+        text = "The test set is the latest fifth of all events."
         lines = ["  kind: by_time", "  test: 0.2", validation.format(0.1)]
     else:
-        text = "There are no times, so a fifth of the events tests, drawn at random."
+        text = "There are no times, so the test set is a random fifth of the events."
         lines = ["  kind: holdout", "  test: 0.2", validation.format(0.1), "  seed: 0"]
     return ["", f"# {text}", "split:", *lines]
 
@@ -193,7 +193,7 @@ def _split(found: Findings) -> list[str]:
 def _models(found: Findings) -> list[str]:
     lines = [
         "",
-        "# `fmpair models` lists more; {grid: [16, 64]} makes one model of each value.",
+        "# `fmpair models` lists more; {grid: [16, 64]} makes one model per value.",
         "models:",
         "  - popularity",
     ]
@@ -213,19 +213,19 @@ def _models(found: Findings) -> list[str]:
         "    factors: 32",
         *(worth if found.data.context else []),
         "    # learning_rate: {search: {low: 0.02, high: 0.3, log: true}}   # with tune below",
-        "    # stop: 5   # epochs to wait for a better one on the validation part",
+        "    # stop: 5   # early stopping: patience in epochs, on the validation set",
     ]
 
 
 def _judging(found: Findings) -> list[str]:
     repeats = len(found.data) - len(found.data.seen.column)
     views = ["popularity", "activity", *(f"context:{name}" for name in found.data.context[:2])]
-    lines = ["", "# Every test event ranks all items."]
+    lines = ["", "# Full ranking: every test event ranks all items."]
     if repeats > 0.1 * len(found.data):
-        lines.append("# Users choose again what they chose before, so nothing leaves the lists.")
+        lines.append("# Users choose items again, so seen items are not excluded.")
         lines += ["protocols:", "  full ranking: {unit: interaction, seen: none}"]
     else:
-        lines.append("# What a user had in training leaves the lists.")
+        lines.append("# The user's items of the training events are excluded.")
         lines += ["protocols:", "  full ranking: {unit: interaction, seen: train}"]
     return [
         *lines,
@@ -233,7 +233,7 @@ def _judging(found: Findings) -> list[str]:
         f"views: {_listed(views)}",
         "seeds: [0]",
         "",
-        "# Options given as {search: ...} are tuned; it needs pip install 'fmpair[tune]'.",
+        "# Search over options given as {search: ...}; it needs pip install 'fmpair[tune]'.",
         "# tune: {trials: 20, metric: ndcg@10}",
         "",
         "compare: {baseline: popularity}",

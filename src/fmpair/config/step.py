@@ -24,7 +24,7 @@ def read_filters(place: Node) -> tuple[Step, ...]:
 
 
 def read_split(place: Node, source: Source | None) -> Step | None:
-    """By default the parts the data came in, else a fifth of the events at random for testing."""
+    """By default the split of the data, else a random fifth of the events for testing."""
     own_parts = source is not None and has_own_parts(source)
     if place.value is None:
         return Step("given" if own_parts else "holdout")
@@ -33,11 +33,11 @@ def read_split(place: Node, source: Source | None) -> Step | None:
     if step is None or source is None:
         return step
     if step.kind == "given" and not own_parts:
-        place.wrong("'given' needs data in parts: train and test, or a public set that has its own")
+        place.wrong("'given' needs data with a split: train and test, or a public set that has one")
     if step.kind == "given" and source.validation is not None and step.options:
         place.wrong("the data have a validation file: leave the options of given out")
     if step.kind != "given" and source.train is not None:
-        place.wrong(f"the data come in parts already: say given, not {step.kind}")
+        place.wrong(f"the data are split already: use given, not {step.kind}")
     return step
 
 

@@ -35,7 +35,7 @@ class WrapRec:
         raise UnknownError(f"{self.path.name}: {unknown(tag, id, known)}")
 
     def settings(self) -> Attributes:
-        """What holds for all experiments: the attributes of <experiments>."""
+        """What all experiments share: the attributes of <experiments>."""
         found = self.root.find("experiments")
         return {} if found is None else self.attributes(found)
 

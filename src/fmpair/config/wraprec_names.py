@@ -65,10 +65,10 @@ EVALUATORS = {
 
 
 def model_of(id: str, outer: str, given: Attributes, notes: Notes) -> dict[str, Any] | None:
-    """One model element as an entry of `models`; None where there is no counterpart."""
+    """One model element as an entry of `models`; None where there is no equivalent."""
     name = class_name(given.get("ml-class", outer))
     if name not in MODELS:
-        notes.append(f"model {id}: {name} has no counterpart and is left out")
+        notes.append(f"model {id}: {name} has no equivalent and is left out")
         return None
     entry: dict[str, Any] = {"kind": MODELS[name], "name": id, **_options(id, given, notes)}
     if name in IDS_ONLY:
@@ -95,7 +95,7 @@ def _options(id: str, given: Attributes, notes: Notes) -> dict[str, Any]:
         elif name == "task":
             options["task"] = TASKS.get(text, text)
         else:
-            notes.append(f"model {id}: option {name}={text} has no counterpart")
+            notes.append(f"model {id}: option {name}={text} has no equivalent")
     if shares:
         options["regularization"] = shares
     if any(name in given for name in SAMPLING):
@@ -119,7 +119,7 @@ def protocols_of(given: Attributes, notes: Notes) -> tuple[dict[str, Any], list[
     if name in ("RMSE", "MAE"):
         return {}, [name.lower()]
     if name not in EVALUATORS:
-        notes.append(f"evaluator {name} has no counterpart and is left out")
+        notes.append(f"evaluator {name} has no equivalent and is left out")
         return {}, []
     unit = EVALUATORS[name]
     label = {"user": "per user", "interaction": "one-plus-random"}.get(unit, "per user in context")
@@ -130,7 +130,9 @@ def protocols_of(given: Attributes, notes: Notes) -> tuple[dict[str, Any], list[
             protocol["relevant"] = "distinct"
         found[f"{label} ({count} candidates)"] = protocol
     if given.get("relevantItems", "").lower() == "all":
-        notes.append(f"evaluator {name}: relevantItems=all has no counterpart: test items count")
+        notes.append(
+            f"evaluator {name}: relevantItems=all has no equivalent: test items are relevant"
+        )
     measures = ALONE if unit == "interaction" else MEASURES
     return found, [f"{m}@{cut}" for cut in listed(given.get("cutOffs", "10")) for m in measures]
 
@@ -140,11 +142,11 @@ def _candidates(given: Attributes, count: str, notes: Notes) -> dict[str, Any]:
     if mode == "explicit":
         return {"candidates": "file", "items": given.get("candidateItemsFile", "")}
     if mode not in ("training", "union"):
-        notes.append(f"candidateItemsMode={mode} has no counterpart: items of training are ranked")
+        notes.append(f"candidateItemsMode={mode} has no equivalent: items of training are ranked")
     if count != "max":
         notes.append(
             f"numCandidates={count}: WrapRec takes the first {count} training items, which is kept "
-            "(candidates: first); `candidates: uniform` draws them at random"
+            "(candidates: first); `candidates: uniform` samples them"
         )
         return {"candidates": "first", "n": int(count)}
     return {"candidates": "all" if mode == "union" else "train"}

@@ -36,7 +36,7 @@ def find(name: str) -> PublicSet:
 
 
 def load(name: str, part: str | None = None, **options: Any) -> Dataset:
-    """A public set, whole or its train or test part; options are those of `read`."""
+    """A public set, or its training or test set; options are those of `read`."""
     if part is None:
         data, _ = _load_all(find(name), options)
         return data
@@ -46,7 +46,7 @@ def load(name: str, part: str | None = None, **options: Any) -> Dataset:
 
 
 def load_parts(name: str, **options: Any) -> tuple[Dataset, Dataset]:
-    """The train and test part its owners made, over shared vocabularies."""
+    """The published training and test set, over shared vocabularies."""
     known = find(name)
     if known.test is None:
         have = [other.name for other in SETS if other.test is not None]

@@ -1,4 +1,4 @@
-"""Checks at the border: what a frame of events must hold before it is trusted."""
+"""Checks of a frame of events before it is used."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ def check_no_leak(
         if described or _follows_from_item(events, item, name):
             why = "is in the item table too" if described else "never changes for one item"
             raise DataError(
-                f"column {name!r} {why}: it describes the item, not the situation. As context "
-                "every candidate would get the chosen item's value, and the answer would leak "
-                f"into the question. Give it with item_columns=[{name!r}], or drop it with "
+                f"column {name!r} {why}: it describes the item, not the context. As context "
+                "every candidate would get the positive item's value, and the answer would leak "
+                f"into the query. Give it with item_columns=[{name!r}], or drop it with "
                 f"ignore=[{name!r}]"
             )
 

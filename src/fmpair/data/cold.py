@@ -1,4 +1,4 @@
-"""Splits that test users or items which training hardly knows, or not at all."""
+"""Cold-start splits: test users or items with few training events, or none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def cold_users(
     """All events of a random share of the users for testing, and of others for validation.
 
     given: how many of such a user's first events (by time, else by row) stay in training; users
-    with no more events than that train only.
+    with no more events than that are in the training set only.
     """
     return _cold(data, data.user, "users", (test, validation), seed, given)
 
@@ -24,7 +24,7 @@ def cold_users(
 def cold_items(
     data: Dataset, test: float = 0.2, validation: float = 0.0, seed: int = 0, given: int = 0
 ) -> Split:
-    """The same for items: tested items have their first `given` events in training, or none."""
+    """The same for items: test items have their first `given` events in training, or none."""
     return _cold(data, data.item, "items", (test, validation), seed, given)
 
 

@@ -27,10 +27,10 @@ STANDARD = ("rating", "weight", "timestamp", "domain")
 class Dataset:
     """Immutable events (user, item, context) over shared vocabularies.
 
-    user, item: int32 [events], numbers into `users` and `items`.
+    user, item: int32 [events], indices into `users` and `items`.
     columns: one row per event; any of rating, weight, timestamp, domain, and the context columns.
     user_table, item_table: one row per id of the vocabulary, null where nothing is known.
-    impressions: ids of users and items, and maybe times: what was shown and not chosen, see
+    impressions: ids of users and items, and maybe times: items shown and not chosen, see
     `with_impressions`.
     """
 
@@ -70,7 +70,7 @@ class Dataset:
         users, items: tables of attributes, keyed by the same id columns.
         item_columns: event columns that describe the item: they move to the item table.
         leaks: such columns kept as context all the same (the legacy protocol of the paper).
-        impressions: a table of users and items they were shown or disliked, see `with_impressions`.
+        impressions: a table of items shown to users or disliked by them, see `with_impressions`.
         """
         events = to_polars(frame)
         ignored = [name for name in ignore if _known(name, events.columns)]
@@ -184,12 +184,11 @@ class Dataset:
         item: str | None = None,
         timestamp: str | None = None,
     ) -> Dataset:
-        """With pairs of users and items they were shown or disliked, beside those there are.
+        """With impressions: pairs of users and items that they were shown or disliked.
 
-        They are no events: nothing is learned from them but by FMPair(impression_share=...), which
-        draws negatives among them, but for those that the training events name. Parts keep them
-        all.
-        user, item, timestamp: the table's columns; told from their names unless given.
+        They are no events: only FMPair(impression_share=...) uses them, which draws negatives from
+        them, except those that are training events. Parts of a split keep them all.
+        user, item, timestamp: the table's columns; inferred from their names unless given.
         """
         named = {"user": user, "item": item, "timestamp": timestamp}
         return replace(self, impressions=add_impressions(self, to_polars(table), named))
@@ -236,7 +235,7 @@ class Dataset:
 
 
 def as_dataset(data: Any) -> Dataset:
-    """A Dataset as it is; a frame or sparse matrix read by the usual rules."""
+    """A Dataset as it is; a frame or sparse matrix read by the default rules."""
     if isinstance(data, Dataset):
         return data
     return Dataset.from_csr(data) if hasattr(data, "tocoo") else Dataset.from_frame(data)

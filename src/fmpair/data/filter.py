@@ -1,4 +1,4 @@
-"""Fewer or other events: explicit to implicit, duplicates merged, a dense core. All pure."""
+"""Filters: explicit to implicit feedback, duplicates merged, k-core. All pure."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def at_least(data: Dataset, threshold: float) -> Dataset:
 
 
 def dislikes(data: Dataset, below: float) -> Dataset:
-    """Events rated below leave: they count as shown to their user and not chosen.
+    """Events rated below become impressions: items shown to their user and not chosen.
 
-    FM-Pair draws a share of its negatives among them (`impression_share`); other models pass them
-    over.
+    FM-Pair draws a share of its negatives from them (`impression_share`); other models ignore
+    them.
     """
     low = _ratings(data) < below
     kept = _kept(data, ~low, f"of at least {below}")
@@ -45,7 +45,7 @@ def dislikes(data: Dataset, below: float) -> Dataset:
 
 
 def all_positive(data: Dataset) -> Dataset:
-    """Every event, whatever its rating, which is dropped: that it happened is what counts."""
+    """Every event is positive feedback, whatever its rating, which is dropped."""
     return replace(data, columns=data.columns.drop("rating", strict=False))
 
 
@@ -83,7 +83,7 @@ def distinct(data: Dataset) -> Dataset:
 
 
 def shuffled(data: Dataset, seed: int = 0) -> Dataset:
-    """The same events in random order, which candidates 'first' and `distinct` go by."""
+    """The same events in random order, which candidates 'first' and `distinct` depend on."""
     return data.take(np.random.default_rng(seed).permutation(len(data)))
 
 
@@ -109,7 +109,7 @@ def thinned(data: Dataset, most: int, domain: str | None = None, seed: int = 0) 
 
 
 def faded(data: Dataset, half: float = 30.0, least: float = 0.1) -> Dataset:
-    """Events weigh the less, the more later events their user has: taste moves on.
+    """The weight of an event falls with the number of later events of its user: recency.
 
     half: after so many later events the weight is half way down to `least`, which it never goes
     below. Weights the data already have are multiplied by it.
@@ -126,10 +126,10 @@ def faded(data: Dataset, half: float = 30.0, least: float = 0.1) -> Dataset:
 
 
 def leaked(data: Dataset, column: str) -> Dataset:
-    """An attribute of items put into every event as if it were context: what the paper did.
+    """An item attribute put into every event as if it were context, as in the paper: leakage.
 
-    All candidates then get the chosen item's value, which gives the answer away. Never of use but
-    to show by how much.
+    All candidates then get the positive item's value, which leaks the answer. Only of use to
+    measure by how much.
     """
     if column not in data.item_table.columns:
         raise DataError(unknown("item attribute", column, data.item_table.columns))
@@ -140,7 +140,7 @@ def leaked(data: Dataset, column: str) -> Dataset:
 
 
 def core(data: Dataset, users: int = 5, items: int = 5) -> Dataset:
-    """The largest part where each user and each item has at least that many events, compacted.
+    """The largest subset where each user and each item has at least that many events, compacted.
 
     Events are counted: merge duplicates first where distinct pairs should count.
     """

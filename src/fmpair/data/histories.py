@@ -35,7 +35,7 @@ def per_user(
     """A share of each user's events for testing, and one for validation.
 
     order: 'random', or 'time' for each user's latest. Shares are rounded, and at least one event
-    of every user trains; so a user with one event trains only.
+    of every user stays in training; so a user with one event is in the training set only.
     """
     check_shares(test, validation)
     if order not in ORDERS:
@@ -51,8 +51,8 @@ def per_user(
 def leave_last_out(data: Dataset, count: int = 1, validation: int = 0) -> Split:
     """Each user's latest `count` events for testing, and the `validation` before them.
 
-    A user with no more than count + validation events trains only. Of events at one time the
-    later row is the later event.
+    A user with no more than count + validation events is in the training set only. Of events at
+    one time the later row is the later event.
     """
     return _leave(data, by_time_order(data), count, validation)
 
@@ -60,7 +60,7 @@ def leave_last_out(data: Dataset, count: int = 1, validation: int = 0) -> Split:
 def leave_out(data: Dataset, count: int = 1, validation: int = 0, seed: int = 0) -> Split:
     """`count` random events of each user for testing, and `validation` others.
 
-    A user with no more than count + validation events trains only.
+    A user with no more than count + validation events is in the training set only.
     """
     return _leave(data, shuffled(data, seed), count, validation)
 

@@ -1,4 +1,4 @@
-"""What users were shown and did not choose, or disliked: a table beside the events."""
+"""Impressions: items that users were shown and did not choose, or disliked, beside the events."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Events(Protocol):
 def add_impressions(
     data: Events, table: pl.DataFrame, named: Mapping[str, str | None]
 ) -> pl.DataFrame:
-    """The data's shown pairs with those of a table: user, item, and timestamp where there are any.
+    """The data's impressions with those of a table: user, item, and timestamp where there are any.
 
     A pair stays once, with its first time. Rows of ids that the data do not know stay too, since a
-    model that goes on learning may know them; how many they are is said.
-    named: the table's columns by role, as the events have them; others are found by usual names.
+    model that is updated may know them; their number is logged.
+    named: the table's columns by role, as the events have them; others are found by name.
     """
     roles = _roles(table, named)
     ids = {"user": data.users, "item": data.items}
@@ -48,7 +48,7 @@ def add_impressions(
     unknown = np.any([known.numbers(found[role]) < 0 for role, known in ids.items()], axis=0)
     if unknown.any():
         LOG.warning(
-            "%d of %d rows shown are of a user or an item that the events lack",
+            "%d of %d impressions have a user or an item without any event",
             unknown.sum(),
             len(unknown),
         )
@@ -64,10 +64,10 @@ def add_impressions(
 
 
 def impression_rows(data: Events) -> Rows:
-    """Per user the items shown, as far as someone who has these events and no others may know.
+    """Per user the impressions that may be known to someone who has these events and no others.
 
-    Where both have times, what was shown after a user's last event is left out: it may be of the
-    time that a model is tested on. Items that the user chose are not.
+    Where both have times, impressions after a user's last event are left out: they may be of the
+    test period. Items that the user chose are not.
     """
     user, item = (
         data.users.numbers(data.impressions["user"]),
@@ -94,7 +94,7 @@ def _roles(table: pl.DataFrame, named: Mapping[str, str | None]) -> dict[str, st
             found[role] = column
         elif role != "timestamp":
             raise DataError(
-                f"what was shown has no {role}s: none of {listing(table.columns)} is named like "
+                f"the impressions have no {role}s: none of {listing(table.columns)} is named like "
                 f"{role}; rename it to {given or role!r}"
             )
     return found
@@ -105,7 +105,7 @@ def _ids(values: pl.Series, known: Vocabulary, role: str) -> pl.Series:
     found = comparable(as_plain(values), known.ids.dtype)
     if found is None:
         raise DataError(
-            f"{role} ids of what was shown are {values.dtype}, those of the events "
+            f"{role} ids of the impressions are {values.dtype}, those of the events "
             f"{known.ids.dtype}: give both the same type"
         )
     return found.alias(role)
@@ -117,7 +117,7 @@ def _like_those_of_events(times: pl.Series, data: Events) -> pl.Series:
         events = data.columns["timestamp"].dtype
         if events.is_temporal() != times.dtype.is_temporal():
             raise DataError(
-                f"times of what was shown are {times.dtype}, those of the events {events}: "
+                f"times of the impressions are {times.dtype}, those of the events {events}: "
                 "give both the same type"
             )
     return times

@@ -1,4 +1,4 @@
-"""Columns of text as numbers, truth values and times, only where nothing gets lost."""
+"""Columns of text as numbers, booleans and times, only where nothing gets lost."""
 
 from __future__ import annotations
 

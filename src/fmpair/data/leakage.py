@@ -1,4 +1,4 @@
-"""What one part gives away of another: times out of order, repeats, ids never seen before."""
+"""Leakage between the parts of a split: times out of order, repeats, unseen ids."""
 
 from __future__ import annotations
 
@@ -82,18 +82,18 @@ class Leakage:
         found = []
         for crossing in self.crossings:
             for name, count, total in crossing.shares():
-                # Nothing is learned from the validation part: who is not in it says nothing.
+                # Models are not trained on the validation set: ids that it lacks say nothing.
                 if count and not (crossing.before == "validation" and name.startswith("unseen")):
                     noun, said = FIGURES[name]
                     found.append(
                         f"{count:,} of {total:,} {noun} of {crossing.after} ({count / total:.1%}) "
                         + said.format(before=crossing.before)
                     )
-        return found or ["no part gives anything away of another"]
+        return found or ["no leakage between the parts was found"]
 
 
 def report(train: Dataset, test: Dataset, validation: Dataset | None = None) -> Leakage:
-    """What the parts of a split have in common that a model might profit from, or suffer from."""
+    """What the parts of a split have in common that may help or hurt a model."""
     pairs = [("train", train, "test", test)]
     if validation is not None and len(validation):
         pairs += [("train", train, "validation", validation)]

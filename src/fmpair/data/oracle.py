@@ -1,4 +1,4 @@
-"""The true choice model of a generated data set: the ceiling of every ranking."""
+"""The true choice model of a generated data set: the upper bound of every ranking."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLOCK = 1 << 21  # scores held at a time: 16 MB
 
 @dataclass(frozen=True)
 class Oracle:
-    """Chance of an item = softmax over the catalogue of (user + situation) . item + constant.
+    """Probability of an item = softmax over the catalogue of (user + situation) . item + constant.
 
     All float64: user_vectors [users, k], situation_vectors [SITUATIONS, k], item_vectors
     [items, k], item_constants [items], situation_chances [SITUATIONS], adding up to 1.
@@ -44,7 +44,7 @@ class Oracle:
 
         context: n rows with columns daytime and place. A missing value or column was drawn but
         hidden, so the chances are averaged over what it may have been, given the other column.
-        Without context this is the best that a model blind to context could do.
+        Without context this is the best that a model without context could do.
         """
         user = np.asarray(user)
         self._check(user, context)

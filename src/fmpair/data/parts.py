@@ -44,7 +44,7 @@ def split_of(train: np.ndarray, validation: np.ndarray, test: np.ndarray) -> Spl
 
 
 def cut(order: np.ndarray, test: float, validation: float) -> Split:
-    """The last rows of the order test, those before them validate; shares of all rows."""
+    """The last rows of the order are the test set, those before them validation; shares of rows."""
     check_shares(test, validation)
     last = len(order) - round(test * len(order))
     middle = last - round(validation * len(order))

@@ -45,7 +45,7 @@ SUFFIXES = {
 def read(path: str | Path, format: str | None = None, **options: Any) -> Dataset:
     """The data of a file, a folder, or standard input (``-``: CSV or JSON lines).
 
-    format: one of FORMATS, by default told from the path.
+    format: one of FORMATS, by default inferred from the path.
     options: those of the format's reader, and those of Dataset.from_frame (user=, item=,
     context=, ...), where users=, items= and impressions= may also be paths, or mappings of a path
     and options.
@@ -54,7 +54,7 @@ def read(path: str | Path, format: str | None = None, **options: Any) -> Dataset
 
 
 def read_frame(path: str | Path, format: str | None = None, **options: Any) -> pl.DataFrame:
-    """The events of a file as a plain frame, without any part given to its columns."""
+    """The events of a file as a plain frame, without roles of columns."""
     return read_contents(path, format, **options).events
 
 

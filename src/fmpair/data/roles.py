@@ -1,4 +1,4 @@
-"""Which column of a frame plays which part."""
+"""The roles of the columns of a frame."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
 
 
 def find_column(role: str, columns: Sequence[str], given: str | None) -> str | None:
-    """The column of a role: the one given, else one with a usual name, else None."""
+    """The column of a role: the one given, else one with a recognised name, else None."""
     if given is not None:
         if given not in columns:
             raise DataError(unknown(f"column for {role}", given, columns))
@@ -42,7 +42,7 @@ def find_roles(columns: Sequence[str], given: Mapping[str, str | None]) -> dict[
                 f"{', '.join(ALIASES[role][:3])}; name it with {role}='...'.{hint}"
             )
     if len(set(roles.values())) < len(roles):
-        raise DataError(f"one column cannot play two parts: {roles}")
+        raise DataError(f"one column cannot have two roles: {roles}")
     return roles
 
 

@@ -1,4 +1,4 @@
-"""Which events train, validate and test: seeded, and always a partition of the rows."""
+"""Training, validation and test sets: seeded, and always a partition of the rows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def folds(data: Dataset, count: int = 4, seed: int = 0, validation: float = 0.0)
 def target(
     data: Dataset, domain: str, count: int = 4, seed: int = 0, validation: float = 0.0
 ) -> list[Split]:
-    """Folds of the events of one domain; those of the other domains always train.
+    """Folds of the events of one domain; those of the other domains are always in training.
 
     validation: a share of the domain's other events.
     """
@@ -71,7 +71,7 @@ def by_time(
 ) -> Split:
     """The latest share of all events for testing, and the share before them for validation.
 
-    after: a time, such as '2020-01-01', in place of the share: events at it or later test.
+    after: a time, such as '2020-01-01', in place of the share: events from it on are the test set.
     validation_after: likewise, for those before. Where times are plain numbers so are these, or
     dates, which are then seconds since 1970.
     """
@@ -79,7 +79,7 @@ def by_time(
     if after is None and validation_after is None:
         return cut(order, test, validation)
     if after is None:
-        raise OptionError("validation_after goes with after, the time from which events test")
+        raise OptionError("validation_after goes with after, the time the test set starts at")
     last = _before(data, after)
     middle = last - round(validation * len(data))
     if validation_after is not None:
@@ -93,15 +93,15 @@ def by_time(
 
 
 def given(data: Dataset, parts: Sequence[int], validation: float = 0.0, seed: int = 0) -> Split:
-    """Parts that others made: how many rows train, validate and test, in this order.
+    """An existing split: how many rows are training, validation and test set, in this order.
 
-    validation: where no part validates, a share of those that train, drawn at random, does. How
-    the others chose the test part is not known, so it cannot be built like that one.
+    validation: without a validation set, a random share of the training rows. It is not known how
+    the test set was chosen, so the validation set cannot be made in the same way.
     """
     if len(parts) != 3 or min(parts) < 0 or sum(parts) != len(data):
         raise OptionError(
-            f"parts must be the numbers of rows that train, validate and test, {len(data)} in "
-            f"all, not {list(parts)}"
+            f"parts must be the numbers of rows of training, validation and test set, {len(data)} "
+            f"in all, not {list(parts)}"
         )
     train, aside, test = np.split(np.arange(len(data)), np.cumsum(parts)[:2])
     if not 0 <= validation < 1:

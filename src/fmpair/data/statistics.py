@@ -1,4 +1,4 @@
-"""What a data set is like, in figures."""
+"""Statistics of a data set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def describe(data: Dataset) -> pl.DataFrame:
     """The figures of a data set as a long table of text: name, value."""
     found = figures(data)
     return pl.DataFrame(
-        {"name": list(found), "value": [_impressions(value) for value in found.values()]},
+        {"name": list(found), "value": [_text(value) for value in found.values()]},
         schema={"name": pl.String, "value": pl.String},
     )
 
@@ -94,5 +94,5 @@ def _times(data: Dataset) -> dict[str, Figure]:
     return {"first timestamp": str(times.min()), "last timestamp": str(times.max())}
 
 
-def _impressions(value: Figure) -> str:
+def _text(value: Figure) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)

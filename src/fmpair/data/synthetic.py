@@ -1,6 +1,6 @@
-"""A generated world of users who choose books, music, films and games in context.
+"""Generated users who choose books, music, films and games in context.
 
-Tastes, popularity and the pull of each situation are known, so the true probability of every
+Tastes, popularity and the effect of each situation are known, so the true probability of every
 choice is known too. Users share one taste across the four domains.
 """
 
@@ -38,10 +38,10 @@ TOPICS = (
 
 # Chances of daytime (night, morning, afternoon, evening) and place (home, work, travel) together.
 SITUATION_CHANCES = np.array([[9, 3, 3], [11, 9, 8], [10, 12, 5], [19, 5, 6]]) / 100
-LONGER_BY_DAYTIME = np.array([0.2, -0.8, -0.2, 0.8])  # pull of long items; short ones by morning
+LONGER_BY_DAYTIME = np.array([0.2, -0.8, -0.2, 0.8])  # effect of long items; short ones by morning
 
 DIMENSIONS = 6  # of taste
-ITEM_SIZE = DIMENSIONS**0.5  # so that a pull of 1 has standard deviation 1 over the items
+ITEM_SIZE = DIMENSIONS**0.5  # so that an effect of 1 has standard deviation 1 over the items
 POPULARITY_EXPONENT = 0.62
 TASTE_PULL = 2.4
 DAYTIME_PULL = 1.7
@@ -128,7 +128,7 @@ def _make_items(
 
 
 def _situations(rng: np.random.Generator) -> np.ndarray:
-    """float64 [SITUATIONS, DIMENSIONS + 1]: the pull of a daytime plus that of a place."""
+    """float64 [SITUATIONS, DIMENSIONS + 1]: the effect of a daytime plus that of a place."""
     daytimes = DAYTIME_PULL * _unit(rng.standard_normal((len(DAYTIMES), DIMENSIONS)))
     places = PLACE_PULL * _unit(rng.standard_normal((len(PLACES), DIMENSIONS)))
     both = daytimes[:, None, :] + places[None, :, :]
@@ -201,7 +201,7 @@ def _with_gaps(table: pl.DataFrame, rng: np.random.Generator) -> pl.DataFrame:
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-    """Centred, so that no pull is shared by all, then each scaled to length 1."""
+    """Centred, so that no effect is shared by all, then each scaled to length 1."""
     centred = vectors - vectors.mean(axis=0) if len(vectors) > 1 else vectors
     return centred / np.linalg.norm(centred, axis=1, keepdims=True)
 

@@ -57,7 +57,7 @@ def _guess_format(path: str | Path) -> str:
     suffix = suffix_of(path)
     if suffix not in SUFFIXES:
         raise OptionError(
-            f"cannot tell the format of {path} from its suffix: use one of {listing(SUFFIXES)}, "
+            f"cannot infer the format of {path} from its suffix: use one of {listing(SUFFIXES)}, "
             "or name the format"
         )
     return SUFFIXES[suffix]

@@ -1,4 +1,4 @@
-"""Evaluation: models judged under a stated protocol, with statistics to compare them."""
+"""Evaluation: models under a stated protocol, with statistics to compare them."""
 
 from fmpair.evaluation.evaluate import Evaluation, evaluate
 from fmpair.evaluation.protocol import Protocol

@@ -1,4 +1,4 @@
-"""What the relevant items are ranked against."""
+"""The candidates that the relevant items are ranked among."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fmpair.data.attribute import in_domain
 from fmpair.errors import DataError
 from fmpair.evaluation.protocol import Protocol
 from fmpair.evaluation.units import Units
-from fmpair.ranking.ranks import IN_ORDER, UNIFORM, WEIGHTED, Pool
+from fmpair.ranking.task import IN_ORDER, UNIFORM, WEIGHTED, Pool
 from fmpair.rng import stream
 
 KINDS = {"uniform": UNIFORM, "popularity": WEIGHTED, "first": IN_ORDER}

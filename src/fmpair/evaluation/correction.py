@@ -1,4 +1,4 @@
-"""What a metric among a sample of items says about the metric among all of them.
+"""Sampled metrics corrected: estimates of the metric among all items.
 
 Krichene and Rendle, On Sampled Metrics for Item Recommendation (KDD 2020): replace the metric by
 another function of the sampled rank, whose expected value is near the metric of the true rank.
@@ -35,7 +35,7 @@ def corrected(
 
 
 def estimator(metric: Metric, others: int, n: int) -> np.ndarray:
-    """float64 [n + 1]: what each sampled rank is worth, n drawn of `others` without replacement."""
+    """float64 [n + 1]: the value of each sampled rank, n drawn of `others` without replacement."""
     if n >= others:
         return metric.worth(np.arange(1, n + 2))
     ranks, prior = _true_ranks(others + 1)
@@ -47,7 +47,7 @@ def _solution(others: int, n: int) -> np.ndarray:
     """float64 [n + 1, ranks]: from the metric at true ranks, weighted, to its estimator.
 
     Minimises the sum over true ranks R of p(R) [bias(R)^2 + gamma variance(R)]; p(R) ~ 1 / R, as
-    a model worth judging puts most relevant items near the top.
+    a useful model ranks most relevant items near the top.
     """
     ranks, prior = _true_ranks(others + 1)
     chance = _chances(ranks, others, n)

@@ -1,4 +1,4 @@
-"""The best that is possible on generated data: the ranking of one who knows how they were made."""
+"""The best that is possible on generated data: the ranking of the oracle that made them."""
 
 from __future__ import annotations
 

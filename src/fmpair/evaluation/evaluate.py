@@ -1,4 +1,4 @@
-"""A model judged on test events under a protocol."""
+"""A model evaluated on test events under a protocol."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from fmpair.evaluation.scoring import scores_of
 from fmpair.evaluation.units import Units, units_of
 from fmpair.metrics import Metric, Placement
 from fmpair.metrics.metric import ERRORS, LISTS
-from fmpair.ranking.ranks import SCORES_AT_ONCE, Pool, Ranks, judge
+from fmpair.ranking.ranks import SCORES_AT_ONCE, Ranks, judge
+from fmpair.ranking.task import Pool
 
 CALLED_AT_ONCE = 8  # a function that scores is given this many times larger batches
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What came out, by unit and on the mean.
+    """The result, by unit and on the mean.
 
     units: a frame (unit, row, user, item, one column per metric); row is the test event the unit
     is first seen in, item its relevant item where it has only one. A unit without a list, or whose
@@ -58,10 +59,10 @@ def evaluate(
     metrics: Sequence[str] = ("recall@10", "ndcg@10"),
     threads: int | None = None,
 ) -> Evaluation:
-    """Judge a Recommender, or a function from a Dataset to float32 [its events, items of train].
+    """Evaluate a Recommender, or a function from a Dataset to float32 [its events, items of train].
 
-    train: the events learned from, which decide what is seen and which items there are; test: the
-    events to find. Where a score is -inf or NaN the item is not in the list.
+    train: the training events, which define the seen items and the catalogue; test: the test
+    events. Where a score is -inf or NaN the item is not in the list.
     """
     train, test = as_dataset(train), as_dataset(test)
     protocol = protocol or Protocol()
@@ -84,7 +85,7 @@ def evaluate(
 
 
 def obstacle(metric: Metric, test: Dataset, protocol: Protocol) -> str | None:
-    """Why a metric cannot be judged on these events in this way, None where it can."""
+    """Why a metric is not defined on these events under this protocol, None where it is."""
     if metric.name in ERRORS and test.column("rating") is None:
         return f"{metric} needs test events with a rating"
     lacking = protocol.lacks(metric)
@@ -99,7 +100,7 @@ def _gathered(
     candidates: Pool | np.ndarray,
     judged: Ranks,
 ) -> Evaluation:
-    """All that was asked for, from where the relevant items stand."""
+    """All metrics, from the ranks of the relevant items."""
     train, test = data
     relevant = units.task.relevant
     placement = Placement(

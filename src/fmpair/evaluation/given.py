@@ -1,4 +1,4 @@
-"""Lists of recommendations that others made: read from files, judged, compared."""
+"""Lists of recommendations from elsewhere: read from files, evaluated, compared."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_lists(path: str | Path, format: str | None = None) -> pl.DataFrame:
 
     The file has columns of users and items and a score, else a rank; or is a TREC run, `user Q0
     item rank score tag`, where the score decides as it does for trec_eval. format: 'trec' or one
-    of `fmpair.read`, by default told from the path and the first line.
+    of `fmpair.read`, by default inferred from the path and the first line.
     """
     if format == "trec" or (format is None and is_run(path)):
         return read_run(path).select("user", "item", "score")
@@ -56,7 +56,7 @@ def judge(
     metrics: Sequence[str] = ("recall@10", "ndcg@10"),
     threads: int | None = None,
 ) -> Evaluation:
-    """Judge lists as `evaluate` does a model; items that only the lists know are ranked too.
+    """Evaluate lists as `evaluate` does a model; items that only the lists have are ranked too.
 
     A unit without a list counts 0 and lowers the coverage.
     """
@@ -71,7 +71,7 @@ def scorer(lists: pl.DataFrame, train: Dataset, test: Dataset) -> Callable[[Data
     """A function from test events to scores [events, items of train], -inf off the user's list.
 
     lists: a frame (user, item, score); its columns that are context of the test events say in
-    which situation a list was made, all others play no part.
+    which context a list was made, all others are ignored.
     """
     context = [name for name in test.context if name in lists.columns]
     user, item = test.users.numbers(lists["user"]), train.items.numbers(lists["item"])
@@ -94,7 +94,7 @@ def scorer(lists: pl.DataFrame, train: Dataset, test: Dataset) -> Callable[[Data
     def scores(asked: Dataset) -> np.ndarray:
         if len(asked.context) < len(test.context) and context:
             raise OptionError(
-                f"the lists were made in context ({listing(context)}): judge with "
+                f"the lists were made in context ({listing(context)}): evaluate with "
                 "unit 'interaction' or 'user-context'"
             )
         number = _numbers(_keys(asked.user, asked.columns.select(context)), asked_for)
@@ -113,7 +113,7 @@ def overlap(
     """(cutoff, lists, in both, jaccard): how far two sets of lists agree.
 
     jaccard@k = the mean over all lists of either of |A and B| / |A or B|, A and B the first k
-    items; a list the other lacks counts 0. context: the columns that tell a user's lists apart.
+    items; a list the other lacks counts 0. context: the columns that distinguish a user's lists.
     Ids are compared as text.
     """
     a, b = (frame.with_columns(pl.col("user", "item").cast(pl.String)) for frame in (a, b))
@@ -141,7 +141,7 @@ def _head(frame: pl.DataFrame, key: list[str], cutoff: int) -> pl.DataFrame:
 
 
 def _keys(user: np.ndarray, context: pl.DataFrame) -> pl.DataFrame:
-    """Who asks in which situation: a column of users' numbers, and those of the context."""
+    """The queries: a column of user indices, and those of the context."""
     return pl.DataFrame({USER: user.astype(np.int32)}).hstack(list(context.iter_columns()))
 
 

@@ -1,4 +1,4 @@
-"""What is recommended, right or not: metrics of the first k items of each list."""
+"""Metrics beyond accuracy: of the first k items of each list, relevant or not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import polars as pl
 from fmpair.arrays import distinct_pairs
 from fmpair.data import Dataset
 from fmpair.metrics import Metric
-from fmpair.ranking.ranks import Pool, shared
+from fmpair.ranking.ranks import shared
+from fmpair.ranking.task import Pool
 
 
 def list_values(

@@ -1,4 +1,4 @@
-"""How to judge: what is ranked for whom, against what, and what counts as right."""
+"""How to evaluate: what is ranked for whom, among which candidates, and what is relevant."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ SHORT = {"uniform": "uni", "popularity": "pop", "first": "first"}
 
 @dataclass(frozen=True, eq=False)
 class Protocol:
-    """What a result depends on beside the model and the data; equal ids judge alike.
+    """What a result depends on beside the model and the data; equal ids are comparable.
 
-    unit: what gets a list: each test interaction, each user, or each user in one context.
+    unit: one list per test interaction, per user, or per user and context.
     candidates: what is ranked beside the relevant items: all items; those of the training events;
-        `items`; or n of the training items, drawn uniformly or by popularity (number of events),
-        or the first n in the order in which the training events bring them up (WrapRec).
+        `items`; or n of the training items, sampled uniformly or by popularity (number of events),
+        or the first n in the order of the training events (WrapRec).
     items: for candidates 'file': ids for everyone, or a frame (user, item) with each user's own.
-    seen: the user's items that leave the list: none, those in training, those in training and
-        test, or those in training in that very context. Relevant items always stay.
-    relevant: what a unit must find: the items of all its test events; for the unit interaction
+    seen: the user's items that are excluded: none, those in training, those in training and
+        test, or those in training in the same context. Relevant items always stay.
+    relevant: the relevant items of a unit: those of all its test events; for the unit interaction
         also 'distinct', each pair of user and item once; or 'new', of these only pairs that
         training does not have.
     gain: the column of the test events that grades relevance, null: 1; events graded 0 or less
         are not relevant.
-    domain: judge in this domain only: of the test events those of it are to be found, and only
+    domain: evaluate in this domain only: only test events of it are relevant, and only
         items with an event of it, in training or test, are ranked. The model may know more.
     seed: of the draws, which are the same for every model.
     """
@@ -110,7 +110,7 @@ class Protocol:
         return str(metric) if self.candidates in ("all", "train") else f"{metric}[{self.label}]"
 
     def lacks(self, metric: Metric) -> str | None:
-        """What the metric would need of the protocol, None where it can be judged."""
+        """What the metric would need of the protocol, None where it is defined."""
         if metric.name in ERRORS and self.unit != "interaction":
             return "unit: interaction"
         if metric.name in LISTS and self.label not in ("all", "train"):
@@ -124,7 +124,7 @@ class Protocol:
         return hash(self.id)
 
 
-# Protocols with a name: the whole list by interaction, user or situation (the last as with Frappe
+# Presets: full ranking by interaction, by user, or by user and context (the last as with Frappe
 # in the split of CFM), the paper's own, and what WrapRec, which made the paper's numbers, did.
 PRESETS: dict[str, Protocol] = {
     "full": Protocol(),

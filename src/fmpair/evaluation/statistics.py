@@ -1,4 +1,4 @@
-"""How sure a result is, and whether one model is really better than another."""
+"""Confidence intervals and significance tests."""
 
 from __future__ import annotations
 

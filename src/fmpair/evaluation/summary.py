@@ -14,9 +14,9 @@ REPEATS = 1000
 
 
 def summary(evaluation: Evaluation, level: float = 0.95) -> pl.DataFrame:
-    """(metric, value, low, high, corrected): means with bootstrap intervals over the units.
+    """(metric, value, low, high, corrected): means with bootstrap confidence intervals over units.
 
-    corrected: what a sample says about all items, null where there is no estimate. The interval
+    corrected: the estimate among all items from a sample, null where there is none. The interval
     is null where the metric has no value per unit.
     """
     rows = []
@@ -42,18 +42,18 @@ def compare(evaluations: Mapping[str, Evaluation]) -> pl.DataFrame:
 
 
 def check_comparable(evaluations: Mapping[str, Evaluation]) -> None:
-    """Raise OptionError unless all were judged under one protocol, on the same units."""
+    """Raise OptionError unless all were evaluated under one protocol, on the same units."""
     first = next(iter(evaluations), None)
     for name, found in evaluations.items():
         other = evaluations[first] if first is not None else found
         if found.protocol != other.protocol:
             raise OptionError(
-                f"{first!r} was judged under {other.protocol} and {name!r} under "
+                f"{first!r} was evaluated under {other.protocol} and {name!r} under "
                 f"{found.protocol}: results of different protocols cannot share a table"
             )
         same = ("row", "user", "item")
         if not found.units.select(same).equals(other.units.select(same)):
-            raise OptionError(f"{first!r} and {name!r} were judged on different test events")
+            raise OptionError(f"{first!r} and {name!r} were evaluated on different test events")
 
 
 def _interval(name: str, values: pl.Series, level: float) -> tuple[float | None, float | None]:

@@ -1,4 +1,4 @@
-"""Who gets a list, what they should find in it, and what leaves it."""
+"""The units of evaluation: their queries, relevant items and excluded items."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fmpair.data.attribute import in_domain
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, OptionError, unknown
 from fmpair.evaluation.protocol import Protocol
-from fmpair.ranking.ranks import Task
+from fmpair.ranking.task import Task
 
 USER, EVENT = "__user__", "__event__"  # columns beside those of the context, which have any name
 
@@ -52,7 +52,9 @@ def units_of(train: Dataset, test: Dataset, protocol: Protocol) -> Units:
     group = np.arange(len(test)) if protocol.unit == "interaction" else query
     kept, gain = _relevant(events, protocol, group)
     if not len(kept):
-        raise DataError("no test event is relevant under this protocol: there is nothing to judge")
+        raise DataError(
+            "no test event is relevant under this protocol: there is nothing to evaluate"
+        )
     _, first, unit = np.unique(group[kept], return_index=True, return_inverse=True)
     order = np.lexsort((first, query[kept[first]]))
     row, unit = kept[first[order]], np.argsort(order)[unit]

@@ -1,4 +1,4 @@
-"""An evaluation cut up: by popularity of the item, activity of the user, warmth, context."""
+"""An evaluation by group: popularity of the item, activity of the user, warmth, context."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def context(evaluation: Evaluation, test: Dataset, column: str) -> pl.Series:
 def _items(evaluation: Evaluation) -> pl.Series:
     items = evaluation.units["item"]
     if items.null_count():
-        raise OptionError("some units have several items: judge with unit='interaction'")
+        raise OptionError("some units have several items: evaluate with unit='interaction'")
     return items
 
 

@@ -1,4 +1,4 @@
-"""The smallest piece of a run: one model, fitted and judged once. Its hash names its result."""
+"""The smallest piece of a run: one model, fitted and evaluated once, named by its hash."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Cell:
     """All that a result depends on, and nothing else: equal ids have equal results.
 
     data: fingerprint of the events; split: hash of the fold's rows. model: what tuning chose
-    stands among its options. part: what it is judged on, test, or validation for a trial.
+    stands among its options. part: what it is evaluated on, test, or validation for a trial.
     metrics: of every protocol. stop_by: the metric that early stopping watches. curve: see
     `Running`. Labels, threads and workers are no part of it.
     """

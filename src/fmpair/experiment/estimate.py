@@ -1,4 +1,4 @@
-"""What a run will take, from a short look at every model on the real data."""
+"""Time and memory of a run, from a short trial of every model on the real data."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SCHEMA = {
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """models: per model the cells and trials, seconds of one fit and of judging it, of all of
+    """models: per model the cells and trials, seconds of one fit and its evaluation, of all of
     its cells one after the other, and peak memory; error: why it could not be tried.
 
     seconds, peak_mb: of the whole run, with its workers.
@@ -117,7 +117,7 @@ def _training(cell: Cell, parts: Parts, threads: int | None) -> tuple[float, Any
 
 
 def _watching(cell: Cell, parts: Parts, events: Dataset, fitted: Any, threads: int | None) -> float:
-    """Seconds of judging one epoch on the validation part, where training stops early."""
+    """Seconds of evaluating one epoch on the validation set, where training stops early."""
     if parts.held_out is None:
         return 0.0
     judge = Validation(events, visible(parts.held_out, cell.model), cell.stop_by, 1, threads)
@@ -128,7 +128,7 @@ def _watching(cell: Cell, parts: Parts, events: Dataset, fitted: Any, threads: i
 
 
 def _judging(cell: Cell, parts: Parts, fitted: Any, threads: int | None) -> float:
-    """Seconds of judging once under every protocol."""
+    """Seconds of evaluating once under every protocol."""
 
     def seconds(events: int) -> float:
         test, began = _some(parts.judged, events), time.perf_counter()

@@ -1,4 +1,4 @@
-"""A candidate fitted: its recipe built, its columns chosen, its learning watched."""
+"""A candidate fitted: its recipe, its columns, its learning curve."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Judge = Callable[[Any], Mapping[str, float | None]]  # the model so far to metri
 class Parts:
     """The events of one cell.
 
-    learned: what the model is fitted to; held_out: what stops its training, where it is stopped.
-    judged: what it must find; known: the events that decide what is seen. watched, watched_known:
+    learned: the training events; held_out: those of early stopping, where there is any.
+    judged: the test events; known: the events that define seen items. watched, watched_known:
     the same for the learning curve, and `watched_part` says which part that is.
     """
 
@@ -59,10 +59,10 @@ class Learning:
 
 
 def parts_of(cell: Cell, data: Dataset, split: Split) -> Parts:
-    """What the cell learns from and is judged on.
+    """The events the cell is trained and evaluated on.
 
-    A model judged on the test part learns from train and validation together, unless it stops
-    early: then the validation part says when.
+    A model evaluated on the test set is trained on train and validation together, unless it stops
+    early: then the validation set is for that.
     """
     train, validation = data.take(split.train), data.take(split.validation)
     stops = cell.model.stop is not None

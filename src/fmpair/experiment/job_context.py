@@ -32,7 +32,7 @@ class JobContext:
     def __call__(self, cell: Cell) -> dict[str, Any]:
         bench = self.bench()
         if (cell.data, cell.split) != (bench.fingerprint, bench.hashes[cell.fold]):
-            raise DataError("the data changed while the run was at work: start it again")
+            raise DataError("the data changed during the run: start it again")
         outcome = run_cell(cell, bench.data, bench.splits[cell.fold], self.threads)
         return RunFolder(self.folder).save(cell, outcome, self.keep_models)
 

@@ -1,4 +1,4 @@
-"""Which cells make an experiment, in the order of its tables."""
+"""The cells of an experiment, in the order of its tables."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Chosen = Mapping[tuple[str, int], Mapping[str, Any]]  # (model, fold) -> options
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One try of tuning: its number in its study, and the cell that judges it."""
+    """One tuning trial: its number in its study, and its cell."""
 
     number: int
     cell: Cell
 
 
 def cells(experiment: Experiment, bench: PreparedData, chosen: Chosen) -> list[Cell]:
-    """Every model on every fold with every seed, judged on the test part."""
+    """Every model on every fold with every seed, evaluated on the test set."""
     return [
         cell_of(
             experiment, bench, with_options(model, chosen.get((model.name, fold), {})), fold, seed
@@ -46,7 +46,7 @@ def cell_of(
     seed: int,
     part: str = TEST,
 ) -> Cell:
-    """One model on one fold; a trial is judged by one metric under the first protocol only."""
+    """One model on one fold; a trial is evaluated by one metric under the first protocol only."""
     protocols, metrics = tuple(experiment.protocols.values()), experiment.metrics
     trial = part == VALIDATION
     return Cell(
@@ -70,7 +70,7 @@ def with_options(model: Candidate, chosen: Mapping[str, Any]) -> Candidate:
 
 
 def tuning_metric(experiment: Experiment) -> str:
-    """What trials are judged by."""
+    """The metric that trials optimise."""
     return experiment.tune.metric or experiment.metrics[0]
 
 
@@ -88,7 +88,7 @@ def size(experiment: Experiment, folds: int) -> int:
 
 
 def check(experiment: Experiment, bench: PreparedData) -> None:
-    """Before any training: a model that needs a validation part has one in every fold."""
+    """Before any training: a model that needs a validation set has one in every fold."""
     short = any(not len(split.validation) for split in bench.splits)
     for model in experiment.models:
         if short and (model.search or model.stop is not None):

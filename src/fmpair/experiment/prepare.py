@@ -1,4 +1,4 @@
-"""From where the events come from to the parts of every fold."""
+"""From the source of the events to the parts of every fold."""
 
 from __future__ import annotations
 

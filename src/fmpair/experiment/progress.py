@@ -42,7 +42,7 @@ class Progress:
         self.say(f"{self.done} of {self.total}: {cell}: {_figures(record)}{self._left()}")
 
     def _left(self) -> str:
-        """What remains, at the pace so far."""
+        """The remaining time, at the speed so far."""
         if not self.fresh or self.done >= self.total:
             return ""
         pace = (time.perf_counter() - self.began) / self.fresh

@@ -1,4 +1,4 @@
-"""What came out of a run: all that a report needs, as frames."""
+"""The results of a run: all that a report needs, as frames."""
 
 from __future__ import annotations
 

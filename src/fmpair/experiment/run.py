@@ -1,4 +1,4 @@
-"""A whole run: prepared, tuned, carried out, kept. The same call goes on where the last stopped."""
+"""A whole run: prepared, tuned, run, stored. The same call resumes where the last stopped."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def run(experiment: Experiment, progress: Show = False) -> Results:
                 _carry_out(experiment, bench, desk, began)
             except KeyboardInterrupt:
                 raise Stopped(
-                    f"stopped: {counter.done} of {total} cells are done; the same command goes on "
+                    f"stopped: {counter.done} of {total} cells are done; the same command resumes "
                     "from there"
                 ) from None
         return store.results(folder.path)
@@ -112,7 +112,7 @@ def _carry_out(experiment: Experiment, bench: PreparedData, desk: _Runner, began
         try:
             refit(best, bench, desk.folder, desk.work.threads)
         except Exception as error:  # the results stand without it
-            desk.progress.say(f"the winner, {best.model.name}, failed on all events: {error}")
+            desk.progress.say(f"the best model, {best.model.name}, failed on all events: {error}")
             write_json(path / WINNER, {"model": best.model.name, "error": str(error)})
     used = {id: records[id] for id in (*(c.id for c in planned), *(t.cell.id for t in trials))}
     write_json(path / MANIFEST, manifest(experiment, bench, used.values(), began))

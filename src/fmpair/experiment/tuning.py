@@ -1,4 +1,4 @@
-"""Choosing options on the validation part: equal budgets, in a fixed order, resumable.
+"""Hyper-parameter search on the validation set: equal budgets, in a fixed order, resumable.
 
 Optuna proposes settings from the values so far. All studies go ahead by one trial at a time, and
 a trial is a cell like any other: a stored one is not run again, so going through the same
@@ -48,7 +48,7 @@ def require_optuna(experiment: Experiment) -> None:
 def tune(
     experiment: Experiment, bench: PreparedData, carry_out: CarryOut
 ) -> tuple[Chosen, list[Trial]]:
-    """(options chosen by model and fold, all trials): nothing is judged on the test part."""
+    """(options chosen by model and fold, all trials): nothing is evaluated on the test set."""
     studies = [
         Study(model, fold, _study(experiment, model))
         for model in experiment.models

@@ -37,7 +37,7 @@ def choose(
 
     A model with a failed cell is left out; None where all are. Of the options that tuning chose
     for the folds the most frequent are taken; of equally frequent ones those that did best on
-    their validation part. Where training stopped early: the mean of the kept epochs.
+    their validation set. Where training stopped early: the mean of the kept epochs.
     """
     protocol = next(iter(experiment.protocols.values()))
     wanted = experiment.compare.metric or experiment.metrics[0]

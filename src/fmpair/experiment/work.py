@@ -1,4 +1,4 @@
-"""One cell carried out: fitted, judged under every protocol, measured."""
+"""One cell: fitted, evaluated under every protocol, timed."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A model under one protocol, and cut up by view."""
+    """A model under one protocol, and by view."""
 
     evaluation: Evaluation
     views: list[dict[str, Any]] = field(default_factory=list)
 
 
 def run_cell(cell: Cell, data: Dataset, split: Split, threads: int | None = None) -> Outcome:
-    """Fit and judge; a failure is an outcome too, with its error in one line."""
+    """Fit and evaluate; a failure is an outcome too, with its error in one line."""
     try:
         return _run(cell, data, split, threads)
     except Exception as error:
@@ -76,10 +76,10 @@ def _run(cell: Cell, data: Dataset, split: Split, threads: int | None) -> Outcom
 
 
 def possible(metrics: tuple[str, ...], test: Dataset, protocol: Protocol) -> list[str]:
-    """The metrics that have a meaning under the protocol; some need all items, or ratings."""
+    """The metrics that are defined under the protocol; some need all items, or ratings."""
     kept = [name for name in metrics if not obstacle(Metric.parse(name), test, protocol)]
     if not kept:
-        raise OptionError(f"none of {', '.join(metrics)} can be judged under {protocol.id}")
+        raise OptionError(f"none of {', '.join(metrics)} is defined under {protocol.id}")
     return kept
 
 

@@ -15,7 +15,9 @@ from fmpair.features.entries import entries_of
 from fmpair.features.field import Field, kind_of
 
 NUMBERS = ("boolean", "numeric", "binned")
-FAR = 5.0  # standardised values beyond this are drawn in, so that an outlier cannot blow up a step
+FAR = (
+    5.0  # standardised values are clipped at this, so that an outlier cannot make training diverge
+)
 LARGEST = float(np.finfo(np.float32).max)  # a number beyond it is taken as missing, as infinity is
 
 
@@ -171,7 +173,7 @@ def _edges(known: np.ndarray, field: Field) -> tuple[float, ...]:
 
 
 def _texts(edges: tuple[float, ...]) -> list[str]:
-    """Distinct numbers with the fewest digits, from four on, that tell them apart."""
+    """Distinct numbers with the fewest digits, from four on, that distinguish them."""
     for digits in range(4, 17):
         texts = [f"{edge:.{digits}g}" for edge in edges]
         if len(set(texts)) == len(edges):

@@ -22,15 +22,15 @@ CODE_MOST = 1000
 
 @dataclass(frozen=True)
 class Field:
-    """Options of one column; those left alone follow from the column's type.
+    """Options of one column; by default they are inferred from the column's type.
 
     kind: one of KINDS; `auto` decides by type.
     scale: every value is multiplied by it.
     normalize: the values of one row sum to one (None: only where a row has several).
-    standardize: numeric values to mean 0 and deviation 1, else raw.
+    standardize: numeric values to mean 0 and standard deviation 1, else raw.
     bins, binning: for kind `binned`.
     separator: splits text of kind `multi` and `weighted` (`rock:0.7|pop:0.3`).
-    start: standard deviation of the first vectors; 0 lets the data make the field speak.
+    start: standard deviation of the initial vectors; 0: no effect until the data give it one.
     regularization: None takes the model's.
     """
 

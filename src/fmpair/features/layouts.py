@@ -1,4 +1,4 @@
-"""Feature layouts that make a factorization machine another, named model."""
+"""Features with which a factorization machine mimics another, named model."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def with_histories(
 def joined(relations: dict[str, Dataset]) -> Dataset:
     """The events of several relations of the same users as one, `domain` naming each.
 
-    Users have one vector in all of them: joint matrix factorization. Items are told apart by
+    Users have one vector in all of them: joint matrix factorization. Items are separate by
     relation, as text `relation:id`.
     """
     frames = [

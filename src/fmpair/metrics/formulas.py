@@ -87,12 +87,12 @@ def auc(placement: Placement, _: int = 0) -> np.ndarray:
 
 
 def cumulative(worth: Worth, k: int) -> np.ndarray:
-    """float64 [k + 1]: what the ranks 1..r are worth together, for r from 0 to k."""
+    """float64 [k + 1]: the sum of the values of the ranks 1..r, for r from 0 to k."""
     return np.concatenate([[0.0], np.cumsum(worth(np.arange(1, k + 1)))])
 
 
 def expected(placement: Placement, total: np.ndarray) -> np.ndarray:
-    """float64 [entries]: mean worth of the ranks a relevant item may have; 0 if not listed."""
+    """float64 [entries]: mean value of the ranks a relevant item may have; 0 if not listed."""
     last = len(total) - 1
     lowest = np.minimum(placement.above + placement.level, last)
     highest = np.minimum(placement.above, last)
@@ -110,7 +110,7 @@ def _ndcg(placement: Placement, k: int, gain: np.ndarray) -> np.ndarray:
 
 
 def _first(placement: Placement, k: int, worth: Worth) -> np.ndarray:
-    """Expected worth of the rank of the first relevant item, which its first block decides.
+    """Expected value of the rank of the first relevant item, which its first block decides.
 
     With c relevant among m tied, the chance that the first of them is at place j, none having
     come before, is c / (m - j + 1).

@@ -23,7 +23,7 @@ RANKED: dict[str, Callable[[Placement, int], np.ndarray]] = {
     "map_all": formulas.average_precision_all,
     "auc": formulas.auc,
 }
-# What a rank is worth when the list has one relevant item: there the formulas fall together.
+# The value of a rank when the list has one relevant item: there the formulas agree.
 ALONE: dict[str, Worth] = {
     "hit": one,
     "recall": one,
@@ -65,7 +65,7 @@ class Metric:
         return f"{self.name}@{self.cutoff}" if self.cutoff else self.name
 
     def worth(self, rank: np.ndarray) -> np.ndarray:
-        """float64: what a rank is worth to a list with one relevant item, 0 past the cut-off."""
+        """float64: the value of a rank for a list with one relevant item, 0 beyond the cut-off."""
         if self.name not in ALONE:
             raise OptionError(
                 f"{self} is not a function of one rank: use one of {', '.join(ALONE)}"

@@ -1,4 +1,4 @@
-"""Where the relevant items stand: all that a ranking metric needs to know of a list."""
+"""The ranks of the relevant items: all that a ranking metric needs to know of a list."""
 
 from __future__ import annotations
 

@@ -7,43 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmpair.arrays import Rows
 from fmpair.jit import kernel
+from fmpair.ranking import plain
+from fmpair.ranking.task import UNIFORM, WEIGHTED, Pool, Task
 from fmpair.ranking.top import select
 from fmpair.rng import GOLDEN, high, scramble
 from fmpair.threads import side_by_side
 
 SCORES_AT_ONCE = 1 << 21  # float32 scores of one batch: 8 MB a thread
-IN_ORDER, UNIFORM, WEIGHTED = range(3)
-
-
-class Task(NamedTuple):
-    """Lists to judge, one per unit.
-
-    query: int64 [units], ascending, the row of scores; owner: int64 [units], the row of hidden.
-    hidden: items that leave the list, unless they are relevant. relevant: per unit its relevant
-    items, each once; -1 stands for one that has no score.
-    """
-
-    query: np.ndarray
-    owner: np.ndarray
-    hidden: Rows
-    relevant: Rows
-
-
-class Pool(NamedTuple):
-    """Candidates to draw `most` of, beside the relevant items.
-
-    row: int64 [units], the row of `items` to draw from; items: distinct candidates, in order.
-    weight: float64 [items], for WEIGHTED. kind: IN_ORDER, UNIFORM or WEIGHTED. state: of the draws.
-    """
-
-    row: np.ndarray
-    items: Rows
-    weight: np.ndarray
-    kind: int
-    most: int
-    state: np.uint64
 
 
 class Ranks(NamedTuple):
@@ -119,7 +90,7 @@ def _judge_batch(
         select(values, 0, none, none.astype(np.int32), heap.shape[1], out.best[part], heap, filled)
 
 
-@kernel
+@kernel(plain=plain.mask)
 def _mask(scores, row, first, task, allowed, values, score):
     """Each unit's scores, with the items that are not in its list at -inf."""
     for u in range(len(row)):
@@ -138,7 +109,7 @@ def _mask(scores, row, first, task, allowed, values, score):
                 score[e] = -np.inf
 
 
-@kernel
+@kernel(plain=plain.draw)
 def _draw(scores, row, first, task, pool, values, score, eligible):
     """Each unit's scores of the items drawn for it, and then those of its relevant items."""
     mark = np.zeros(scores.shape[1], np.int32)
@@ -198,7 +169,7 @@ def _weighted_head(allowed, count, taken, weight, state):
             place += 1
 
 
-@kernel
+@kernel(plain=plain.count)
 def _count(values, first, start, score, above, level, listed):
     """How many of a unit's values are above and level with each of its relevant ones."""
     for u in range(len(values)):
@@ -217,7 +188,7 @@ def _count(values, first, start, score, above, level, listed):
                 above[e], level[e] = more, equal
 
 
-@kernel
+@kernel(plain=plain.shared)
 def shared(start, column, left, right):
     """Columns that two sorted rows have in common, for each pair of rows: int64 [pairs]."""
     out = np.zeros(len(left), np.int64)

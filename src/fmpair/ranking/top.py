@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
 from fmpair.arrays import Rows
 from fmpair.jit import inline, kernel
+from fmpair.ranking import plain
 from fmpair.threads import side_by_side
 
 SCORES_AT_ONCE = 1 << 20  # float32 scores of one batch: 4 MB a thread, which stay in cache
-
-
-def compiled_at() -> Path:
-    """The folder in which numba keeps what it has compiled."""
-    return Path(str(select.stats.cache_path))
 
 
 def item_matrix(vectors: np.ndarray, constants: np.ndarray) -> np.ndarray:
@@ -85,7 +80,7 @@ def _in_batches(
     side_by_side(run, range(0, len(queries), rows), threads)
 
 
-@kernel
+@kernel(plain=plain.select)
 def select(scores, first, start, column, n, best, score, filled):
     """The n best of each row: kept in a heap with the worst on top, then sorted.
 
@@ -153,7 +148,7 @@ def _replace(heap, held, size, value, item):
     heap[place], held[place] = value, item
 
 
-@kernel
+@kernel(plain=plain.rank)
 def _rank(scores, first, start, column, target, above, level):
     for r in range(len(scores)):
         row, query = scores[r], first + r

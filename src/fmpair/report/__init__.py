@@ -1,1 +1,1 @@
-"""What came out of a run, for people: tables, figures, one page."""
+"""The report of a run: tables, figures, one page."""

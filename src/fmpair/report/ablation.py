@@ -1,4 +1,4 @@
-"""What each field of a model is worth: the model with and without it, and the test between them."""
+"""The effect of each field of a model: with and without it, and the test between them."""
 
 from __future__ import annotations
 

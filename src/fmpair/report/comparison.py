@@ -1,4 +1,4 @@
-"""Models side by side under one protocol: how good, how sure, and who is really better."""
+"""Models side by side under one protocol: means, intervals, significance."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ SCHEMA = {
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What came out under one protocol, one row per model and metric.
+    """The results under one protocol, one row per model and metric.
 
     rows: mean and sd (n - 1) over the repeats (folds and seeds); low, high: 95 % bootstrap interval
     over units; difference, relative (to the baseline's mean), p (Holm) and effect (Cohen's d)
     against the row's baseline; p_best: p (Holm) against the best model; best; near_best: not
     significantly different from the best; mark: + significantly better than the baseline,
     - worse, else empty. Where no test was possible its columns are null.
-    fields: by model that was run without its fields what each is worth by `metric`, see `worth`.
+    fields: by model with an ablation the effect of each field on `metric`, see `worth`.
     """
 
     label: str

@@ -55,15 +55,14 @@ def _notes(table: Table, model: str, alone: bool) -> tuple[str, ...]:
     notes = [
         f"{model} has {metric} {figure(whole['alone'])} with all fields and "
         f"{figure(whole['without'])} with none. Without it: with all fields but this one. "
-        "Difference: what it adds to the others.",
+        "Difference: the effect of adding it to the others.",
         f"Helps and hurts: significantly at {table.level:g}, by a {TEST_NAMES[table.test]} over "
-        "units, seeds averaged first, p corrected by Holm over all tests of this table. No "
-        "difference: none that this test can tell from chance.",
+        "units, seeds averaged first, p with Holm correction over all tests of this table. No "
+        "difference: not significant.",
     ]
     if alone:
         notes.append(
             f"Only it: with this field and no other; + and {MINUS}: significantly better and worse "
-            "than with none. A field that helps alone and adds nothing to the others says what "
-            "they say already."
+            "than with none. A field that helps alone and adds nothing to the others is redundant."
         )
     return tuple(notes)

@@ -33,7 +33,7 @@ def bars(results: Results, table: Table) -> list[Figure]:
         return drawn(
             f"{slug(table.label)}-{slug(metric)}",
             metric_title(metric),
-            "Lines are 95 % bootstrap intervals over units.",
+            "Lines are 95 % bootstrap confidence intervals over units.",
             lambda canvas: _metric_bars(canvas.subplots(), rows, shade),
             0.55 + 0.3 * len(rows),
         )
@@ -91,7 +91,7 @@ def curves(results: Results) -> list[Figure]:
     if len(judged):
         metric, part = judged.select("metric", "part").row(0)
         judged = judged.filter((pl.col("metric") == metric) & (pl.col("part") == part))
-        name = f"{metric_title(metric)} on the {part} part"
+        name = f"{metric_title(metric)} on the {part} set"
         panels += [
             ("epochs", f"{name}, by epochs", judged, "epoch", "value"),
             ("seconds", f"{name}, by time", judged, "seconds", "value"),

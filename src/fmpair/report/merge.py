@@ -1,4 +1,4 @@
-"""Models of several runs in one table, where they were judged alike."""
+"""Models of several runs in one table, where data, split and protocol are the same."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def merged(runs: Mapping[str, Results]) -> Results:
 
 
 def _check(runs: Mapping[str, Results]) -> None:
-    """Refuse runs that were not judged alike, in one line that says what differs."""
+    """Refuse runs with other data, splits or protocols, in one line that says what differs."""
     (first, known), *others = runs.items()
     for name, other in others:
         pairs = {

@@ -1,4 +1,4 @@
-"""The tables of how it went: times, tuning, failures, folds, leakage."""
+"""The tables about the run: times, tuning, failures, folds, leakage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fmpair.report.tables import model_order, plus_minus
 
 
 def times_sheet(results: Results) -> Sheet:
-    """Means over the repeats that went well."""
+    """Means over the repeats that did not fail."""
     names = ("train_seconds", "epoch_seconds", "epochs", "judge_seconds", "peak_mb")
     data = (
         results.cells.filter(pl.col("error").is_null())
@@ -39,7 +39,7 @@ def times_sheet(results: Results) -> Sheet:
         )
         for row in data.to_dicts()
     ]
-    columns = ("Model", "Training, s", "One epoch, s", "Epochs", "Judging, s", "Peak memory, MB")
+    columns = ("Model", "Training, s", "One epoch, s", "Epochs", "Evaluation, s", "Peak memory, MB")
     return Sheet(
         "times",
         "Times and memory",
@@ -51,7 +51,7 @@ def times_sheet(results: Results) -> Sheet:
 
 
 def tuning_sheet(results: Results) -> Sheet | None:
-    """What was chosen in each fold, from how many trials."""
+    """The hyper-parameters chosen in each fold, from how many trials."""
     if results.trials.is_empty():
         return None
     chosen = []
@@ -90,8 +90,8 @@ def tuning_sheet(results: Results) -> Sheet | None:
     ]
     columns = ("Model", "Chosen", "Fold", "On validation", "Trials", "Failed", "Seconds")
     budget = results.experiment.tune.trials
-    note = f"Chosen on the validation part only, with {budget} trials for every model and fold."
-    return Sheet("tuning", "What tuning chose", columns, tuple(rows), data, 2, (note,))
+    note = f"Chosen on the validation set only, with {budget} trials per model and fold."
+    return Sheet("tuning", "Chosen hyper-parameters", columns, tuple(rows), data, 2, (note,))
 
 
 def failures_sheet(results: Results) -> Sheet | None:
@@ -110,9 +110,7 @@ def failures_sheet(results: Results) -> Sheet | None:
         )
         for (model, error), part in data.group_by("model", "error", maintain_order=True)
     ]
-    return Sheet(
-        "failures", "What failed", ("Model", "Error", "Folds", "Seeds"), tuple(rows), data, 2
-    )
+    return Sheet("failures", "Failures", ("Model", "Error", "Folds", "Seeds"), tuple(rows), data, 2)
 
 
 def _counted(numbers: pl.Series) -> str:
@@ -140,7 +138,7 @@ def folds_sheet(manifest: Mapping[str, Any]) -> Sheet | None:
 
 
 def leakage_sheet(folds: Sequence[Mapping[str, Any]]) -> Sheet | None:
-    """What one part gives away of another, the mean over folds."""
+    """Leakage between the parts, the mean over folds."""
     rows = [{"fold": fold["fold"], **row} for fold in folds for row in fold["figures"]]
     if not rows:
         return None
@@ -157,8 +155,8 @@ def leakage_sheet(folds: Sequence[Mapping[str, Any]]) -> Sheet | None:
         )
         for row in means.drop_nulls("count").to_dicts()
     ]
-    columns = ("What", "Parts", "Count", "Share")
-    note = "Means over folds. Older: earlier than the latest event that was learned from."
+    columns = ("Finding", "Parts", "Count", "Share")
+    note = "Means over folds. Older: before the latest training event."
     return Sheet("leakage", "Leakage, all figures", columns, tuple(shown), data, 2, (note,), True)
 
 

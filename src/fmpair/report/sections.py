@@ -42,7 +42,7 @@ def warnings(results: Results, found: list[Table]) -> list[str]:
     told = []
     failed = results.cells["error"].is_not_null().sum()
     if failed:
-        told.append(f"{failed} of {len(results.cells)} repeats failed: see What failed.")
+        told.append(f"{failed} of {len(results.cells)} repeats failed: see Failures.")
     for table in found:
         part = table.rows.group_by("model", maintain_order=True).agg(pl.col("coverage").min())
         for model, share in part.filter(pl.col("coverage") < 1).rows():
@@ -52,8 +52,8 @@ def warnings(results: Results, found: list[Table]) -> list[str]:
             )
         if results.experiment.protocols[table.label].drawn:
             told.append(
-                f"{table.label}: ranked among a sample of the items, which can put models "
-                "in another order than all items would."
+                f"{table.label}: sampled candidates, which can order models differently than "
+                "full ranking."
             )
     baseline = results.experiment.compare.baseline
     if baseline and any(baseline not in set(table.rows["model"]) for table in found):
@@ -89,9 +89,9 @@ def _views(results: Results, table: Table) -> Section:
         sheets = [replace(sheet, folded=True) for sheet in sheets]
     text = (
         "head, mid and tail each have a third of the training events, the most popular items "
-        "or the busiest users first.",
+        "or the most active users first.",
     )
-    return Section(f"Where it is won: {table.label}", text, tuple(drawn), tuple(sheets))
+    return Section(f"By group: {table.label}", text, tuple(drawn), tuple(sheets))
 
 
 def _learning(results: Results) -> Section:
@@ -112,7 +112,7 @@ def _times(results: Results) -> Section:
 
 def _failures(results: Results) -> Section:
     sheet = run_tables.failures_sheet(results)
-    return Section("What failed", (), (), (sheet,) if sheet else ())
+    return Section("Failures", (), (), (sheet,) if sheet else ())
 
 
 def _boxes(results: Results) -> list[Section]:
@@ -133,7 +133,7 @@ def _data(manifest: Mapping[str, Any]) -> Section:
 def _leakage(manifest: Mapping[str, Any]) -> Section:
     """Sentences where there is one fold; a table of them all where there are more."""
     folds = manifest.get("leakage", [])
-    # What validation gives away is in the table: first of all one asks about the test part.
+    # Leakage into validation is in the table: the test set matters most.
     lines = [line for fold in folds[:1] for line in fold["lines"] if "validation" not in line]
     first = "" if len(folds) < 2 else "In the first fold: "
     sheet = run_tables.leakage_sheet(folds)

@@ -1,7 +1,7 @@
-"""One metric under one protocol: every model's values, and whether two models really differ.
+"""One metric under one protocol: every model's values, and whether two differ significantly.
 
-What is tested are the units of the protocol. The seeds of a fold rank for the very same units, so
-a unit's values are averaged over seeds first: they would otherwise count as independent evidence,
+The tests are over the units of the protocol. All seeds of a fold rank for the same units, so
+a unit's values are averaged over seeds first: they would otherwise look like independent evidence,
 and any difference would become significant with enough seeds.
 """
 
@@ -37,7 +37,7 @@ def lower_is_better(metric: str) -> bool:
 
 
 def has_a_winner(metric: str) -> bool:
-    """Whether more or less of it is better; coverage, novelty and their kin only describe."""
+    """Whether more or less of it is better; coverage, novelty and the like only describe."""
     return not metric.startswith(LISTS)
 
 
@@ -78,7 +78,7 @@ class Contest:
         second = second.filter(pl.col("fold").is_in(folds))
         both = first.join(second, on=["fold", "unit"], suffix="_other", maintain_order="left")
         if not self.metric.startswith(ERRORS) and not len(both) == len(first) == len(second):
-            raise DataError(f"{model} and {other} were not judged on the same units")
+            raise DataError(f"{model} and {other} were not evaluated on the same units")
         return both["value"].to_numpy(), both["value_other"].to_numpy()
 
     def difference(self, model: str, other: str) -> float | None:
@@ -91,7 +91,7 @@ class Contest:
 
 
 def p_values(contest: Contest, pairs: Iterable[Pair], test: str) -> dict[Pair, float]:
-    """The p of every pair that can be tested, corrected by Holm over all of them."""
+    """The p of every pair that can be tested, with Holm correction over all of them."""
     if not has_a_winner(contest.metric):
         return {}
     found: dict[Pair, float] = {}

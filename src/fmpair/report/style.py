@@ -9,7 +9,7 @@ from typing import Any
 
 from fmpair.report.sheet import Figure
 
-# Okabe and Ito's colours, told apart by colour-blind readers too; without the yellow, which is
+# The palette of Okabe and Ito for colour-blind readers; without the yellow, which is
 # lost on white, and the black, which is lost on dark pages.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#7F7F7F", "#8C6D31")
 INK, LINE = "#3b4252", "#9aa3b2"

@@ -1,4 +1,4 @@
-"""The tables of what came out: results, every number, views."""
+"""The tables of results: models by metric, every number, views."""
 
 from __future__ import annotations
 
@@ -210,8 +210,8 @@ def _baseline(table: Table) -> str:
 def _against(table: Table) -> str:
     return (
         f"Difference, p and d (Cohen's d over units) are to {_baseline(table)}; "
-        f"{TEST_NAMES[table.test]} over units, seeds averaged first, p corrected by Holm over all "
-        "comparisons of a metric."
+        f"{TEST_NAMES[table.test]} over units, seeds averaged first, p with Holm correction over "
+        "all comparisons of a metric."
     )
 
 
@@ -220,10 +220,10 @@ def _legend(table: Table, corrected: bool, covered: bool) -> tuple[str, ...]:
     notes = [
         f"Bold: the best. Underlined: not significantly different from the best at "
         f"{table.level:g}. {_marks(table)}".strip(),
-        f"Mean over {repeats} repeats (folds and seeds) ± standard deviation; interval by "
-        f"bootstrap over units. {_against(table)}",
+        f"Mean over {repeats} repeats (folds and seeds) ± standard deviation; bootstrap "
+        f"confidence interval over units. {_against(table)}",
         f"Protocol {table.protocol}."
-        + (" Every model gave every unit a list." if covered else " A missing list counts 0."),
+        + (" Every unit got a list from every model." if covered else " A missing list counts 0."),
     ]
     if corrected:
         notes.append("Corrected: estimate, from the sample, of the metric among all items.")

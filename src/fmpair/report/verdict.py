@@ -1,4 +1,4 @@
-"""What the numbers say, in a sentence."""
+"""The verdict: the result in a sentence."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from fmpair.report.comparison import Table
 from fmpair.report.number import figure, interval, metric_title, p_claim, percent
 from fmpair.report.significance import has_a_winner, lower_is_better
 
-NAMED = 3  # of the models that cannot be told from the best; the table has them all
+NAMED = 3  # of the models not significantly worse than the best; the table has them all
 
 
 def verdict(table: Table) -> str:
-    """Who is best by the main metric, by how much, and how sure that is."""
+    """Which model is best by the main metric, by how much, and whether that is significant."""
     rows = table.of(table.metric)
     if not rows:
         return "No model finished, so there is nothing to compare."
@@ -36,7 +36,7 @@ def verdict(table: Table) -> str:
 
 
 def _draw(table: Table, first: Any, near: list[Any], others: list[Any]) -> str:
-    """Some cannot be told from the best."""
+    """Some are not significantly worse than the best."""
     end = "lowest" if lower_is_better(table.metric) else "highest"
     names = ", ".join(f"{row['model']} ({p_claim(row['p_best'])})" for row in near[:NAMED])
     if len(near) > NAMED:

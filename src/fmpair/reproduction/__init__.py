@@ -1,1 +1,1 @@
-"""The paper on FM-Pair, reproduced: its tables and figures as experiments, and what they show."""
+"""The FM-Pair paper reproduced: its tables and figures as experiments, and verdicts."""

@@ -1,4 +1,4 @@
-"""The paper's eight claims, each judged by what came out."""
+"""The paper's eight claims, each decided by the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEGACY, CLEAN = "legacy", "clean"
 FULL = "full ranking"  # the label of clean's second protocol
 FAR = 1.5  # "far above" is half as much again
 ORDERS = 10.0  # "orders of magnitude" is at least this many times
-STRAIGHT = 0.98  # the least R2 of a straight line
+STRAIGHT = 0.98  # the least R2 of a linear fit
 GPFM_SETS = ("movielens", "frappe")
 
 
@@ -115,7 +115,7 @@ def _context(found: Found, protocol: str) -> Finding | None:
     beside = _contests(found, protocol, "FM-Pair, own genres", genres, "table3")
     holds = all(one.other_better for one in made.values())
     whole = contest(found.get(f"table3-frappe-{protocol}"), "FM-Pair-Context", FULL)
-    beside |= {"Frappe among all items": whole} if whole else {}
+    beside |= {"Frappe with full ranking": whole} if whole else {}
     return _finding(holds, "with against without", {**made, **beside})
 
 
@@ -134,7 +134,7 @@ def _domains(found: Found, protocol: str) -> Finding | None:
 def _thinned(found: Found) -> dict[str, Contest]:
     """FM-Pair-CD where users have few events of the target domain, as the paper's had."""
     made = {
-        f"{title}, CD, at most {most} events a user": contest(
+        f"{title}, CD, at most {most} events per user": contest(
             found.get(f"ablation-sparse-{name}-{most}"), "FM-Pair-CD"
         )
         for name, title in DOMAINS.items()

@@ -40,15 +40,15 @@ def layouts() -> tuple[Figure, ...]:
             "layout-machine",
             "Data layout of a factorization machine",
             MACHINE,
-            "One row per event. Context is shared by the chosen item and the one it is compared "
-            "with; attributes of an item are its own.",
+            "One row per event. Context is shared by the positive item and its negatives; "
+            "attributes of an item are its own.",
         ),
         _layout(
             "layout-domains",
             "Data layout of FM-Pair-CD",
             DOMAINS,
-            "One row per event of the target domain; what the user has elsewhere are features, "
-            "worth one in all for each domain.",
+            "One row per event of the target domain; the user's items of other domains are "
+            "features, whose values sum to one for each domain.",
         ),
     )
 

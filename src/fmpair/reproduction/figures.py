@@ -68,7 +68,7 @@ def convergence(name: str, title: str, found: Summary) -> Figure:
         axes.grid(axis="y")
         _legend(canvas, axes)
 
-    return drawn(f"convergence-{name}", f"Convergence, {title}", "On the test part.", draw, HEIGHT)
+    return drawn(f"convergence-{name}", f"Convergence, {title}", "On the test set.", draw, HEIGHT)
 
 
 def cost(name: str, title: str, across: str, lines: Mapping[str, Line]) -> Figure:

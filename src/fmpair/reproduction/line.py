@@ -1,4 +1,4 @@
-"""Straight lines through measured times."""
+"""Linear fits of measured times."""
 
 from __future__ import annotations
 

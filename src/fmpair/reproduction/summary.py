@@ -1,4 +1,4 @@
-"""What is kept of a run once it is judged: its tables, times and curves, without single units."""
+"""What is kept of a run: its tables, times and curves, without single units."""
 
 from __future__ import annotations
 

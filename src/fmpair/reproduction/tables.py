@@ -18,7 +18,7 @@ from fmpair.reproduction.summary import Summary
 BESIDE = ("Model", "Paper", "Legacy", "p", "Clean", "p", "Clean, all items", "p")
 SPARSE = (
     "Target",
-    "Events a user, at most",
+    "Events per user, at most",
     "Target only",
     "All domains",
     "p",
@@ -30,7 +30,7 @@ SPARSE = (
 )
 NOTES = (
     "Mean ± standard deviation over folds and seeds. Bold: the best of a column.",
-    "p: paired randomisation test against {}, corrected by Holm.",
+    "p: paired randomisation test against {}, with Holm correction.",
 )
 
 
@@ -49,7 +49,7 @@ def claims_sheet(found: Sequence[Claim]) -> Sheet:
         ["claim", "verdict", "legacy", "clean"],
         orient="row",
     )
-    notes = ("Numbers are Recall@10; p: paired randomisation test, corrected by Holm.",)
+    notes = ("Numbers are Recall@10; p: paired randomisation test, with Holm correction.",)
     return Sheet(
         "claims",
         "Eight claims",
@@ -77,7 +77,7 @@ def data_sheet(found: Found) -> Sheet | None:
     frame = pl.DataFrame(data, ["set", *sides], orient="row")
     note = (
         "MovieLens and Frappe are the paper's own. Its Amazon and XING subsets were never "
-        "published: ours are the nearest to be had.",
+        "published: ours are the most similar public data.",
     )
     return Sheet("table1", "Data", ("Set", *sides), tuple(rows), frame, 1, note) if rows else None
 
@@ -128,7 +128,7 @@ def distances(frame: pl.DataFrame) -> tuple[str, ...]:
         f"{row['model']} {row['legacy'] - row['paper']:+.4f}" for row in both.iter_rows(named=True)
     )
     orders = f"in the paper {theirs}; under legacy {'the same' if ours == theirs else ours}"
-    return (f"Best first: {orders}. Legacy less paper: {gaps}.",)
+    return (f"Best first: {orders}. Legacy minus paper: {gaps}.",)
 
 
 def plain_sheet(name: str, title: str, found: Summary, metrics: Sequence[str]) -> Sheet:
@@ -187,7 +187,7 @@ def sparse_sheet(found: Found) -> Sheet | None:
 
 
 def lines_sheet(lines: Mapping[str, Line]) -> Sheet:
-    """The straight lines through the times of an epoch."""
+    """Linear fits of the times of an epoch."""
     rows = [
         (
             Cell(name),
@@ -202,10 +202,8 @@ def lines_sheet(lines: Mapping[str, Line]) -> Sheet:
         ["of", "start", "slope", "r2"],
         orient="row",
     )
-    columns = ("Epoch against", "Start, ms", "Slope, ms", "R2")
-    return Sheet(
-        "complexity", "Straight lines through the times of an epoch", columns, tuple(rows), data
-    )
+    columns = ("Epoch against", "Intercept, ms", "Slope, ms", "R2")
+    return Sheet("complexity", "Linear fits of the times of an epoch", columns, tuple(rows), data)
 
 
 def _printed(theirs: Printed | None) -> Cell:

@@ -214,7 +214,7 @@ def _slopes(points, near, by_pairs, length):
     return by_points, by_scales
 
 
-@kernel(error_model="numpy")
+@kernel(error_model="numpy", plain=True)
 def _kernel(left, right, length, height):
     """float64 [left, right]; length and height squared."""
     out = np.empty((len(left), len(right)))
@@ -274,7 +274,7 @@ def _weights(points, squares):
     return out
 
 
-@kernel
+@kernel(plain=True)
 def _fill(vectors, place, start, column, value, item, situation, out):
     factors = vectors.shape[1]
     for point in range(len(item)):

@@ -64,7 +64,7 @@ def nearest(rows: Rows, columns: int, k: int, shrinkage: float, threads: int | N
     return Rows(start, best[kept], score[kept])
 
 
-@kernel
+@kernel(plain=True)
 def _add_products(start, column, value, right_start, right_column, right_value, out):
     """out[r] += value * right[column], over the entries of row r."""
     for r in range(len(out)):

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from fmpair import kernel_cache
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
 from fmpair.engine.cpu.layout import Layout, laid_out
 from fmpair.engine.cpu.lists import run_lists
@@ -86,7 +87,7 @@ class CPUTraining:
         loss, steps = sum(r[1] for r in results), sum(r[2] for r in results)
         for copy in self.query:
             centre(copy.table, self.problem.query_groups)
-        if _compilations() > compiled:
+        if _compilations() > compiled and not kernel_cache.lost():
             LOG.warning(
                 "compiled the training kernel, once for this machine: later runs start faster"
             )

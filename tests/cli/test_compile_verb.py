@@ -1,0 +1,101 @@
+"""`fmpair compile`: what it leaves behind is all that a later process needs."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fmpair import jit, kernel_cache
+
+USE = """
+import sys
+import numpy as np
+from fmpair import FMPair, Protocol, evaluate, kernel_cache
+from fmpair.data.synthetic import make
+
+kernel_cache.keep = lambda name, content: sys.exit(f"compiled {name}")
+data = make(users=60, items=40, events=1500).data
+for loss in ("softmax", "bpr"):
+    model = FMPair(factors=4, epochs=2, loss=loss).fit(data, validation=0.1)
+    model.recommend(n=3)
+for protocol in (Protocol(), Protocol(candidates="uniform", n=10)):
+    evaluate(model, data, data.take(np.arange(0, 1500, 5)), protocol)
+"""
+
+
+def kernels(folder):
+    return sorted(path.name for path in folder.rglob("*.kernel"))
+
+
+@pytest.fixture
+def beside(tmp_path, monkeypatch):
+    """A place beside the package for this test alone."""
+    monkeypatch.setattr(kernel_cache, "BESIDE", tmp_path / "beside")
+    return tmp_path / "beside"
+
+
+def test_a_folder_is_filled_with_what_fit_recommend_and_evaluate_need(fmpair, tmp_path):
+    folder = tmp_path / "kernels"
+    result = fmpair("compile", "--into", folder, "--factors", 4)
+    assert (result.code, result.out) == (0, ""), result.err
+    said = result.err.splitlines()
+    assert said[0] == "1 of 11: 4 factors, loss softmax"
+    assert said[-1].startswith(f"{len(kernels(folder))} kernels in {folder}/kernels/")
+    empty = {"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, **empty, "FMPAIR_CACHE": str(folder)}
+    command = [sys.executable, "-c", USE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_by_default_compiled_code_lies_beside_the_package(fmpair, beside):
+    result = fmpair("compile", "--factors", 4)
+    assert result.code == 0 and kernels(beside) and str(beside) in result.err
+    count = len(kernels(beside))
+    doctor = fmpair("doctor").out
+    assert f"{count} kernels in" in " ".join(doctor.split())
+
+
+def test_where_the_package_is_read_only_it_lies_among_the_user_s_caches(
+    fmpair, beside, tmp_path, monkeypatch
+):
+    beside.write_text("no folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("FMPAIR_CACHE", raising=False)
+    assert fmpair("compile", "--factors", 4).code == 0
+    assert kernels(tmp_path / "home" / "fmpair")
+
+
+def test_what_other_versions_left_goes_only_when_asked(fmpair, tmp_path):
+    other = tmp_path / "kernels" / "0123456789abcdef"
+    other.mkdir(parents=True)
+    arguments = ("compile", "--into", tmp_path, "--factors", 4)
+    assert fmpair(*arguments).code == 0 and other.exists()
+    result = fmpair(*arguments, "--clean")
+    assert "removed those of 1 other version" in result.err and not other.exists()
+    assert kernels(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(fmpair, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = fmpair("compile", "--into", tmp_path / "file")
+    assert result.code == 1
+    assert (
+        result.err == f"error: --into {tmp_path / 'file'} cannot be written: name another folder\n"
+    )
+
+
+@pytest.mark.parametrize("factors", ["0", "-3"])
+def test_no_factors_are_a_mistake(fmpair, tmp_path, factors):
+    result = fmpair("compile", "--into", tmp_path, "--factors", factors)
+    assert (result.code, result.err.count("\n")) == (2, 1) and "--factors" in result.err
+
+
+def test_without_a_compiler_that_is_said_in_one_line(fmpair, tmp_path, monkeypatch):
+    monkeypatch.setattr(jit, "MISSING", "numba cannot be imported (no such thing)")
+    result = fmpair("compile", "--into", tmp_path)
+    assert result.code == 1 and result.err.count("\n") == 1
+    assert "which does not work here: numba cannot be imported" in result.err
+    result = fmpair("doctor")
+    assert result.code == 1 and "no such thing" in " ".join(result.out.split())
