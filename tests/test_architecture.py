@@ -140,6 +140,10 @@ def test_a_function_fits_a_screen(module):
     assert {name: lines for name, lines in lengths.items() if lines > most} == {}
 
 
+def test_the_package_says_that_it_is_typed():
+    assert (PACKAGE / "py.typed").exists()
+
+
 @pytest.mark.parametrize("code", ["import fmpair", "from fmpair.models import *"])
 def test_no_compiler_is_loaded_before_something_is_learned(code):
     code = f"import sys; {code}; sys.exit('numba' in sys.modules)"

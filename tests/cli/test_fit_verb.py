@@ -161,3 +161,17 @@ def test_an_unwritable_target_is_refused_before_training(fmpair, files, tmp_path
     for target in (tmp_path / "none" / "m", tmp_path):
         assert_refused(fmpair("fit", files / "events.csv", "-o", target), "cannot write")
     assert_refused(fmpair("fit", files / "events.csv", "-o", "-"), "standard output")
+
+
+def test_a_flag_that_had_another_name_is_told_the_new_one(fmpair, files):
+    for old, new in (("--candidates", "--n-negatives"), ("--shown", "--impressions")):
+        result = fmpair("fit", files / "events.csv", old, "3")
+        assert result.code == 2 and f"{old} is now {new}; see" in result.err
+
+
+def test_help_puts_the_options_that_most_people_need_in_front(fmpair):
+    text = fmpair("fit", "--help").out
+    panels = ["Model ", "Model: negatives", "Model: regularisation", "Model: engine"]
+    places = [text.index(panel) for panel in panels]
+    assert places == sorted(places)
+    assert places[0] < text.index("--factors") < places[1] < text.index("--n-negatives")

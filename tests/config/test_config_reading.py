@@ -502,7 +502,7 @@ models: [{kind: fm-pair, user_fields: [age], item_fields: [hour], context: [hour
 
 def test_a_grid_of_millions_of_models_is_refused_before_it_is_multiplied_out(file):
     grid = "{grid: [" + ", ".join(str(n) for n in range(1, 41)) + "]}"
-    names = ("factors", "epochs", "candidates", "seed", "threads")
+    names = ("factors", "epochs", "n_negatives", "seed", "threads")
     text = f"{SMALL.splitlines()[0]}\nmodels:\n  - kind: fm-pair\n"
     text += "".join(f"    {name}: {grid}\n" for name in names)
     assert mistakes(file(text)) == [
@@ -593,3 +593,17 @@ def test_a_path_longer_than_the_system_allows_is_a_mistake_at_its_line(file):
     [found] = mistakes(file(f"models: [popularity]\ndata: {{path: {'x' * 300}.csv}}\n"))
     assert found.startswith("a.yaml:2: data.path: cannot read /")
     assert found.endswith(".csv: File name too long")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("models.1.candidates=8", "models.1.candidates: candidates is now n_negatives"),
+        ("models.1.last_rate={search: [0.1, 1]}", "last_rate: last_rate is now final_rate_share"),
+        ("data={path: a.csv, shown: b.csv}", "data.shown: shown is now impressions"),
+    ],
+)
+def test_an_option_that_had_another_name_is_told_the_new_one(file, tmp_path, given, said):
+    (tmp_path / "a.csv").write_text("user,item\n1,2\n")
+    [found] = [line for line in mistakes(file(SMALL), given) if "is now" in line]
+    assert found.endswith(said)

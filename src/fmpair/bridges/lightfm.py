@@ -16,6 +16,7 @@ from fmpair.bridges.recipe import check
 from fmpair.bridges.requirement import Requirement
 from fmpair.data import Dataset, as_dataset
 from fmpair.engine.contract import Parameters
+from fmpair.engine.item_side import item_sums
 from fmpair.features import FeatureSpace
 from fmpair.fitted.cold_start import settle_cold
 from fmpair.fitted.recipe import Recipe
@@ -120,9 +121,10 @@ def _parameters(model: Any, space: FeatureSpace) -> Parameters:
 
 def _items_folded(p: Parameters, rows: Rows) -> Parameters:
     """Item attributes added to their items: unlike an FM, lightfm has no pairs within a side."""
+    items, bias = item_sums(p.items, p.item_bias, rows, p.features, p.feature_bias)
     return p._replace(
-        items=p.items + rows.dot(p.features),
-        item_bias=p.item_bias + rows.dot(p.feature_bias[:, None])[:, 0],
+        items=items,
+        item_bias=bias,
         features=np.zeros_like(p.features),
         feature_bias=np.zeros_like(p.feature_bias),
     )

@@ -12,11 +12,17 @@ def item_sides(
     items: np.ndarray, bias: np.ndarray, rows: Rows, table: np.ndarray, table_bias: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(vectors [items, factors], constants [items]) of items with the attributes `rows`."""
-    vectors = items + rows.dot(table)
+    vectors, linear = item_sums(items, bias, rows, table, table_bias)
     squares = (table * table).sum(axis=1, keepdims=True)
     alone = (items * items).sum(axis=1) + rows._replace(value=rows.value**2).dot(squares)[:, 0]
-    pairs = 0.5 * ((vectors * vectors).sum(axis=1) - alone)
-    return vectors, bias + rows.dot(table_bias[:, None])[:, 0] + pairs
+    return vectors, linear + 0.5 * ((vectors * vectors).sum(axis=1) - alone)
+
+
+def item_sums(
+    items: np.ndarray, bias: np.ndarray, rows: Rows, table: np.ndarray, table_bias: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(vectors [items, factors], biases [items]): the same without the pairs within an item."""
+    return items + rows.dot(table), bias + rows.dot(table_bias[:, None])[:, 0]
 
 
 def with_unit_sides(parameters: Parameters, item_rows: Rows) -> Parameters:

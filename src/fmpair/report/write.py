@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
 
-from fmpair.errors import DataError
 from fmpair.experiment.results import Results
 from fmpair.files import make_folder, write_atomically
 from fmpair.report.comparison import comparison
@@ -25,9 +23,6 @@ from fmpair.report.verdict import verdict
 
 FOLDERS = ("tables", "figures")
 LISTED = ".report"  # names the files of the report, one a line
-    r"(tables/[a-z0-9-]+\.(csv|md|tex)|figures/[a-z0-9-]+\.(svg|png)|(results|wraprec)\.csv"
-    r"|results\.parquet|report\.(md|html))"
-)
 
 
 def write(results: Results, folder: str | Path, exact: bool = False) -> Path:

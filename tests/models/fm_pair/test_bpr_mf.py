@@ -32,10 +32,14 @@ def test_events_held_out_may_have_context_too():
     assert len(seen) == 4 and all(epoch.value is not None for epoch in seen)
 
 
-def test_what_is_fitted_can_go_on_learning():
+def test_what_is_fitted_keeps_its_recipe_and_goes_on_from_ids_alone():
     model = BPRMF(**OPTIONS).fit(day_and_night())
-    grown = model.fold_in(pl.DataFrame({"user": ["new", "new"], "item": [2, 4]}))
-    assert len(grown.recommend("new", 3)) == 3
+    assert model.recipe == BPRMF(**OPTIONS)
+    new = pl.DataFrame({"user": ["new", "new"], "item": [2, 4], "time": ["day", "dusk"]})
+    for grown in (model.fold_in(new), model.update(new, epochs=2)):
+        assert grown.recipe == model.recipe and grown.space.context == []
+        assert not grown.item_constants.any(), "items have no constants in this baseline"
+        assert len(grown.recommend("new", 3)) == 3
 
 
 def test_nothing_but_ids_is_left():

@@ -155,3 +155,60 @@ def test_the_pointwise_machine_can_use_source_items_for_ratings():
     asked = pl.DataFrame({"user": ["u50", "u51"], "item": ["book4", "book4"]})
     even, odd = model.score(asked)["score"]
     assert even > odd + 1
+
+
+def new_events(*domains, user="late"):
+    """Two events of each domain."""
+    return pl.DataFrame(
+        {
+            "user": [user] * 2 * len(domains),
+            "item": [f"{domain[:4]}{n}" for domain in domains for n in (2, 4)],
+            "domain": [domain for domain in domains for _ in range(2)],
+        }
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", ["update", "fold_in"])
+def test_new_events_of_the_target_are_learned_from(kind, verb):
+    model = kind(**OPTIONS).fit(taste_across())
+    for new in (new_events("books"), new_events("books").drop("domain")):
+        grown = getattr(model, verb)(new)
+        assert grown.recipe == model.recipe and len(grown.item_ids) == 20
+        listed = grown.recommend("late", 5)["item"].to_list()
+        assert len(listed) == 5 and not {"book2", "book4"} & set(listed)
+
+
+def test_the_target_alone_leaves_other_domains_aside():
+    model = FMPairTarget(**OPTIONS).fit(taste_across())
+    both, books = (
+        model.update(new, epochs=2) for new in (new_events("books", "songs"), new_events("books"))
+    )
+    np.testing.assert_array_equal(both.parameters.users, books.parameters.users)
+    assert not any(item.startswith("song") for item in both.item_ids)
+
+
+@pytest.mark.parametrize("kind", [FMPairCD, FMPairAll])
+@pytest.mark.parametrize("verb", ["update", "fold_in"])
+def test_events_of_other_domains_cannot_be_learned_from_alone(kind, verb):
+    model = kind(**{**OPTIONS, "epochs": 1}).fit(taste_across())
+    said = f"^{kind.__name__} must be fitted again on all events: some are of other domains than"
+    with pytest.raises(OptionError, match=said):
+        getattr(model, verb)(new_events("books", "songs"))
+
+
+def test_users_known_by_other_domains_only_stay_as_they_were_learned():
+    model = FMPairAll(**OPTIONS).fit(taste_across())
+    grown = model.update(new_events("books"))
+    for user in range(50, 60):  # who have no book
+        number = model.user_number(f"u{user}")
+        one, other = (m.parameters.users[number] for m in (model, grown))
+        np.testing.assert_array_equal(one, other)
+        assert own_half_first(grown, f"u{user}")
+
+
+def test_users_keep_their_source_items_after_an_update():
+    model = FMPairCD(**OPTIONS).fit(taste_across())
+    grown = model.update(new_events("books", user="u0"))
+    before, after = (m.user_rows.take(np.array([0])).column.tolist() for m in (model, grown))
+    assert before and after == before

@@ -116,3 +116,29 @@ def test_a_missing_level_is_refused():
     frame = job_hunt().with_columns(action=pl.when(pl.col("user") > 2).then("action"))
     with pytest.raises(DataError, match="lacks the level of 18 events"):
         FMPairLevels(**OPTIONS).fit(Dataset.from_frame(frame, leaks=["action"]))
+
+
+@pytest.mark.parametrize("verb", ["update", "fold_in"])
+def test_new_events_are_learned_by_their_levels(verb):
+    model = FMPairLevels(**OPTIONS).fit(Dataset.from_frame(job_hunt(), leaks=["action"]))
+    clicked, applied = [0, 3], [2, 5]
+    new = pl.DataFrame(
+        {
+            "user": [100] * 4 + [102] * 4,
+            "item": [*clicked, *applied] * 2,
+            # the second user does it the other way round
+            "action": ["click", "click", "apply", "apply", "apply", "apply", "click", "click"],
+        }
+    )
+    grown = getattr(model, verb)(Dataset.from_frame(new, leaks=["action"]), epochs=60)
+    assert grown.recipe == model.recipe and grown.space.context == []
+    asked = pl.DataFrame({"user": [100, 100, 102, 102], "item": [0, 2, 0, 2]})
+    first, second = grown.score(asked)["score"].to_numpy().reshape(2, 2)
+    assert first[1] - first[0] > second[1] - second[0]
+
+
+def test_new_events_need_the_level_they_are_learned_by():
+    data = Dataset.from_frame(job_hunt(), leaks=["action"])
+    model = FMPairLevels(**{**OPTIONS, "epochs": 1}).fit(data)
+    with pytest.raises(DataError, match="unknown level column 'action'"):
+        model.update(pl.DataFrame({"user": [1], "item": [2]}))

@@ -97,3 +97,24 @@ def test_a_wrong_option_is_named():
         FMPairSelected(least_gain=-1)
     with pytest.raises(OptionError, match="share between 0 and 1"):
         FMPairSelected(held_out=1.5, epochs=1).fit(with_noise())
+
+
+@pytest.mark.parametrize("verb", ["update", "fold_in"])
+def test_new_events_may_have_the_columns_that_were_not_chosen(verb):
+    recipe = FMPairSelected(**OPTIONS, regularization={"moon": 0.1, "user": 0.05})
+    model = recipe.fit(with_noise())
+    new = pl.DataFrame(
+        {"user": ["new"] * 2, "item": [2, 4], "mood": ["mood 1"] * 2, "time": ["day"] * 2}
+    )
+    grown = getattr(model, verb)(new, epochs=3)
+    assert grown.space.context == ["time"] and grown.recipe == recipe
+    same = getattr(model, verb)(new.drop("mood"), epochs=3)
+    np.testing.assert_array_equal(grown.parameters.users, same.parameters.users)
+
+
+def test_columns_that_could_not_be_chosen_are_not_left_out_in_silence():
+    model = FMPairSelected(**OPTIONS, among=["moon"]).fit(with_noise().drop("mood"))
+    new = pl.DataFrame({"user": ["u1"], "item": [2], "moon": ["moon 1"], "mood": ["mood 1"]})
+    with pytest.raises(FmpairError, match="unknown context 'mood'"):
+        model.update(new)
+    assert "moon" not in model.update(new.drop("mood"), epochs=1).space.context

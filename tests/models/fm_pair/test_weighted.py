@@ -162,3 +162,44 @@ def test_equal_names_are_told_apart_by_their_side():
 def test_a_wrong_weight_is_named(weights, message):
     with pytest.raises(OptionError, match=message):
         FMPairWeighted(**OPTIONS, field_weights=weights).fit(noisy_days(300))
+
+
+def scores_of(model, events):
+    return model.score(events.frame().select("user", "item", "time", "noise"))["score"].to_numpy()
+
+
+def test_further_events_are_learned_with_the_weights_as_they_are():
+    data = noisy_days(800)
+    model = FMPairWeighted(**OPTIONS).fit(data)
+    news = {"user": [3, 500], "item": [4, 6], "time": ["day", "dusk"], "noise": ["noise 1"] * 2}
+    grown = model.update(pl.DataFrame(news), epochs=1)
+    assert grown.recipe == model.recipe and 500 in grown.user_ids
+    # a step from two events: everything is nearly what it was, weights and all
+    before, after = scores_of(model, data), scores_of(grown, data)
+    assert 0.95 < np.corrcoef(before, after)[0, 1] < 1
+
+
+def test_an_update_is_that_of_fm_pair_on_weighted_values():
+    """Of one numeric field, whose weight could as well be a part of its values."""
+    frame = noisy_days(600).frame().select("user", "item")
+    heat = np.random.default_rng(0).normal(size=len(frame))
+    frame = frame.with_columns(heat=pl.Series(heat))
+    news = frame.head(40).with_columns(user=pl.col("user") + 50)
+    field = {"heat": {"kind": "numeric", "standardize": False, "start": 0.3}}
+    weighted = FMPairWeighted(factors=4, epochs=1, fields=field, field_weights={"heat": 0.5})
+    plain = FMPair(factors=4, epochs=1, loss="bpr", fields=field)
+    ours = weighted.fit(frame).update(news, epochs=2)
+    halved = [part.with_columns(heat=pl.col("heat") / 2) for part in (frame, news)]
+    theirs = plain.fit(halved[0]).update(halved[1], epochs=2)
+    np.testing.assert_allclose(ours.parameters.users, theirs.parameters.users, atol=1e-5)
+    np.testing.assert_allclose(ours.parameters.query, theirs.parameters.query / 2, atol=1e-5)
+
+
+def test_a_user_is_folded_in_against_weighted_fields():
+    data = noisy_days(800)
+    model = FMPairWeighted(**OPTIONS).fit(data)
+    few = pl.DataFrame({"user": [500] * 3, "item": [2, 4, 6], "time": ["day"] * 3})
+    grown = model.fold_in(few)
+    np.testing.assert_array_equal(scores_of(grown, data), scores_of(model, data))
+    plain = model.replaced(recipe=FMPair(loss="bpr", **OPTIONS)).fold_in(few)
+    np.testing.assert_array_equal(grown.parameters.users, plain.parameters.users)

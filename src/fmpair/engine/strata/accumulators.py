@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Accumulators(NamedTuple):
 
 
 def first_accumulators(
-    tables: Parameters, settings: Settings, kind: type = np.float32
+    tables: Parameters, settings: Settings, kind: Any = np.float32
 ) -> Accumulators:
     """The accumulators of all rows before the first step."""
 

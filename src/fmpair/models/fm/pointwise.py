@@ -40,6 +40,19 @@ class Strength(NamedTuple):
     power: float = 0.0
 
 
+class Ensemble(NamedTuple):
+    """What FM can do beyond FM-Map, see its options: order of the machine, samples of MCMC that are
+    kept, starts that the model is the mean of.
+    """
+
+    order: int = 2
+    samples: int = 1
+    starts: int = 1
+
+
+ONE_MACHINE = Ensemble()
+
+
 def check(recipe: Any, learners: Sequence[str]) -> None:
     """The options that FM and FM-Map have in common."""
     checks.whole("factors", recipe.factors, 0)
@@ -53,27 +66,29 @@ def check(recipe: Any, learners: Sequence[str]) -> None:
 
 
 def train(
-    recipe: Any, data: Dataset, parts: list[Part], binary: bool, usual: Strength
+    recipe: Any,
+    data: Dataset,
+    parts: list[Part],
+    binary: bool,
+    usual: Strength,
+    more: Ensemble = ONE_MACHINE,
 ) -> Iterator[Epoch]:
     """Passes over the examples of all parts; what is wrong with the options is said at once."""
     task = task_of(data, recipe.fields, parts, binary)
     times = tally(task.examples.rows.column, int(task.layout.edges[-1]))
     penalties = penalties_of(recipe.regularization, task.layout, usual, times)
     learner = _descent if recipe.learner == "sgd" else _coordinates
-    starts = range(getattr(recipe, "starts", 1))
-    _check_memory(recipe, len(times))
-    passes = [
-        learner(recipe, task.examples, penalties, np.random.default_rng([recipe.seed, 0, start]))
-        for start in starts
-    ]
+    _check_memory(recipe, more, len(times))
+    draws = [np.random.default_rng([recipe.seed, 0, start]) for start in range(more.starts)]
+    passes = [learner(recipe, more, task.examples, penalties, rng) for rng in draws]
     return _epochs(recipe, _together(passes), partial(fitted, recipe, data, task))
 
 
-def _check_memory(recipe: Any, features: int) -> None:
+def _check_memory(recipe: Any, more: Ensemble, features: int) -> None:
     """Machines are of float64, and as many as there are starts, each of which may keep samples."""
-    kept = min(recipe.samples, recipe.epochs) if recipe.learner == "mcmc" else 1
-    tables = 2 * (getattr(recipe, "order", 2) - 1)
-    check_vectors(tables * features, recipe.factors, kept * getattr(recipe, "starts", 1))
+    kept = min(more.samples, recipe.epochs) if recipe.learner == "mcmc" else 1
+    tables = 2 * (more.order - 1)
+    check_vectors(tables * features, recipe.factors, kept * more.starts)
 
 
 def penalties_of(
@@ -107,10 +122,9 @@ def penalties_of(
     return Penalties(linear, vectors)
 
 
-def _start(recipe: Any, examples: Examples, rng: np.random.Generator) -> Machine:
+def _start(recipe: Any, order: int, examples: Examples, rng: np.random.Generator) -> Machine:
     """Random vectors, and a bias that is right on average."""
-    features, order = int(examples.edges[-1]), getattr(recipe, "order", 2)
-    machine = start(features, recipe.factors, order, recipe.init_std, rng)
+    machine = start(int(examples.edges[-1]), recipe.factors, order, recipe.init_std, rng)
     return machine._replace(bias=0.0 if examples.binary else float(examples.target.mean()))
 
 
@@ -126,12 +140,16 @@ def _mean(machines: Sequence[Callable[[], Machine]]) -> Machine:
 
 
 def _descent(
-    recipe: Any, examples: Examples, penalties: Penalties, rng: np.random.Generator
+    recipe: Any,
+    more: Ensemble,
+    examples: Examples,
+    penalties: Penalties,
+    rng: np.random.Generator,
 ) -> Passes:
     """Stochastic gradient descent, every example once a pass."""
     from fmpair.solvers.pointwise import epoch
 
-    machine = _start(recipe, examples, rng)
+    machine = _start(recipe, more.order, examples, rng)
     for number in range(1, recipe.epochs + 1):
         order = rng.permutation(len(examples.target))
         rate = learning_rate(recipe, number)
@@ -140,17 +158,21 @@ def _descent(
 
 
 def _coordinates(
-    recipe: Any, examples: Examples, penalties: Penalties, rng: np.random.Generator
+    recipe: Any,
+    more: Ensemble,
+    examples: Examples,
+    penalties: Penalties,
+    rng: np.random.Generator,
 ) -> Passes:
     """ALS, or MCMC with the last draws kept: their mean is the model."""
     from fmpair.solvers import gibbs
     from fmpair.threads import all_threads
 
     sampled = recipe.learner == "mcmc"
-    machine = _start(recipe, examples, rng)
+    machine = _start(recipe, more.order, examples, rng)
     threads = recipe.threads or all_threads()
     chain = gibbs.begin(examples, machine, penalties, rng if sampled else None, threads)
-    kept: deque[Machine] = deque(maxlen=recipe.samples if sampled else 1)
+    kept: deque[Machine] = deque(maxlen=more.samples if sampled else 1)
     try:
         for _ in range(recipe.epochs):
             loss = gibbs.iterate(chain)

@@ -16,7 +16,7 @@ from fmpair.features import FeatureSpace
 from fmpair.fitted.machine import MachineScorer, restored
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
-from fmpair.models.fm.pointwise import Strength, check, train
+from fmpair.models.fm.pointwise import Ensemble, Strength, check, train
 from fmpair.models.fm.task import Part, unobserved
 from fmpair.training.early_stopping import best_fit
 from fmpair.training.epoch import Epoch
@@ -86,7 +86,8 @@ class FM(Recipe):
         usual = USUAL[self.learner]
         if self.starts > 1:
             usual = usual._replace(ids=AVERAGED * usual.ids, fields=AVERAGED * usual.fields)
-        return train(self, events, parts, binary, usual)
+        more = Ensemble(self.order, self.samples, self.starts)
+        return train(self, events, parts, binary, usual, more)
 
     def fit(
         self,
