@@ -35,7 +35,7 @@ faults: $(TEST)  ## kill runs, break files: nothing finished may be lost
 # Into an empty cache: what writes the kernels runs only when they are compiled.
 coverage: $(TEST)  ## measure which lines the tests run; build/coverage.txt lists those they do not
 	rm -rf build/coverage && mkdir -p build/coverage
-	FMPAIR_CACHE=build/coverage $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=
+	FMPAIR_CACHE=$(CURDIR)/build/coverage $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=
 	$(BIN)/coverage report --show-missing --skip-covered > build/coverage.txt
 	@tail -n 1 build/coverage.txt
 
