@@ -1,7 +1,11 @@
 # Everything a checkout needs is made here; PYTHON may name any Python from 3.11 on.
 PYTHON ?= python3
-# Processes that share the tests, 0 for none: more cost more processor time in all, and pay on idle cores only.
-WORKERS ?= 0
+# Processes that share the tests: one a core, or as many as WORKERS says, 0 for none.
+WORKERS ?= auto
+# Every test is in one of three parts; tests that share what takes long are of one file or group.
+FAULTS := faults
+SLOW := (slow or realdata) and not faults
+QUICK := not (slow or realdata or faults)
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +15,7 @@ CORE := $(VENV)/.installed
 TEST := $(VENV)/.installed-test
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench bridges clean
+.PHONY: help demo test quick faults coverage check format bench bridges clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*## +/\t/' | expand -t 10
@@ -19,8 +23,21 @@ help:  ## list what can be made
 demo: $(CORE)  ## set up, run an experiment on generated data, and end with the path of its report
 	$(BIN)/fmpair demo
 
-test: check  ## set up, then run every check and every test
-	$(BIN)/python -m pytest -n $(WORKERS)
+test: quick  ## set up, then run every check and every test but faults, the quick ones first
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "$(SLOW)"
+
+quick: check  ## what to run before a commit: every check, and the quick tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "$(QUICK)"
+
+faults: $(TEST)  ## kill runs, break files: nothing finished may be lost
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "$(FAULTS)"
+
+# Into an empty cache: what writes the kernels runs only when they are compiled.
+coverage: $(TEST)  ## measure which lines the tests run; build/coverage.txt lists those they do not
+	rm -rf build/coverage && mkdir -p build/coverage
+	FMPAIR_CACHE=$(CURDIR)/build/coverage $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=
+	$(BIN)/coverage report --show-missing --skip-covered > build/coverage.txt
+	@tail -n 1 build/coverage.txt
 
 check: $(TEST)  ## format, lint, types, import layers
 	$(BIN)/ruff format --check .
@@ -45,7 +62,7 @@ bridges: .venv-bridges/.installed  ## set up the bridged libraries apart, and ho
 	@touch $@
 
 clean:  ## back to a fresh checkout: the environment and all caches go
-	rm -rf $(VENV) .venv-bridges build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-bridges build dist .pytest_cache .coverage .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip comes last into a new environment, so its presence says that the environment is whole.

@@ -1,6 +1,8 @@
-"""Laws hold on slow and busy machines too, and are tried on the same examples everywhere.
+"""What holds for every test.
 
-`HYPOTHESIS_PROFILE=search` draws new examples on every run.
+Laws hold on slow and busy machines too, and are tried on the same examples everywhere;
+`HYPOTHESIS_PROFILE=search` draws new examples on every run. Tests marked `realdata` need the
+folder of public data that FMPAIR_DATA names.
 """
 
 import os
@@ -23,3 +25,11 @@ def device(tmp_path_factory):
     except PermissionError:
         pytest.skip("only root can make devices")
     return path
+
+
+def pytest_collection_modifyitems(items):
+    if os.environ.get("FMPAIR_DATA"):
+        return
+    for item in items:
+        if item.get_closest_marker("realdata"):
+            item.add_marker(pytest.mark.skip(reason="FMPAIR_DATA is not set"))

@@ -1,6 +1,5 @@
 """Every library that is installed keeps the contract, and beats popularity on real data."""
 
-import os
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -39,7 +38,6 @@ MODELS = {
     "lenskit knn": (lambda: LensKit("knn:ItemKNNScorer", {"feedback": "implicit"}), True),
     "myfm": (lambda: MyFM(epochs=50, samples=40, settings={"rank": 4}), True),
 }
-real_data = pytest.mark.skipif("FMPAIR_DATA" not in os.environ, reason="FMPAIR_DATA is not set")
 
 
 def made(name):
@@ -112,7 +110,7 @@ REAL = {
 }
 
 
-@real_data
+@pytest.mark.realdata
 @pytest.mark.parametrize("name", REAL)
 def test_every_bridge_beats_popularity_on_movielens(name):
     made(name)

@@ -70,6 +70,7 @@ def test_a_failing_process_has_an_exit_code_and_no_traceback(tmp_path):
     assert done.stderr == f"error: there is no file {tmp_path / 'none.csv'}\n"
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_nothing_half_written(files, tmp_path):
     target = tmp_path / "m.fmpair"
     target.write_text("the old one")
@@ -85,6 +86,7 @@ def test_an_interrupt_leaves_nothing_half_written(files, tmp_path):
     running.stderr.close()
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_is_no_error(model):
     read, write = os.pipe()
     os.close(read)

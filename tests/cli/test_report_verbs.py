@@ -5,6 +5,8 @@ import pytest
 
 from fmpair.cli import run
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("report verbs")]
+
 FILE = """
 data: {{generate: {{users: 40, items: 30, events: 900, seed: {world}}}}}
 split: {{kind: folds, count: 2, seed: {split}}}

@@ -4,6 +4,8 @@ import pytest
 
 from fmpair.reproduction import part
 
+pytestmark = pytest.mark.slow
+
 TINY = """\
 data: {generate: {users: 40, items: 30, events: 900}}
 split: {kind: folds, count: 2}

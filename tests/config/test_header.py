@@ -1,5 +1,4 @@
 import gzip
-import os
 
 import pytest
 
@@ -33,7 +32,7 @@ def test_the_header_tells_the_columns_that_the_filters_leave(filters):
     assert set(data.columns.columns) - {"weight"} == set(header.events)
 
 
-@pytest.mark.skipif(not os.environ.get("FMPAIR_DATA"), reason="needs FMPAIR_DATA")
+@pytest.mark.realdata
 @pytest.mark.parametrize("name", ["ml-100k", "frappe-cfm", "depaul-movie"])
 def test_the_header_of_a_public_set_has_the_columns_of_its_events(name):
     header = header_of(Source(set=name))

@@ -2,7 +2,6 @@
 
 import hashlib
 import http.server
-import os
 import threading
 from functools import partial
 
@@ -15,7 +14,6 @@ from fmpair.data.public import SETS, File, PublicSet
 from fmpair.data.statistics import figures
 from fmpair.errors import DataError, OptionError, UnknownError
 
-real = pytest.mark.skipif("FMPAIR_DATA" not in os.environ, reason="FMPAIR_DATA is not set")
 COUNTS = {
     "ml-100k": (943, 1682, 100_000),
     "ml-1m": (6040, 3706, 1_000_209),
@@ -29,7 +27,7 @@ COUNTS = {
 }
 
 
-@real
+@pytest.mark.realdata
 @pytest.mark.parametrize("name", COUNTS)
 def test_every_set_has_its_published_size_and_bytes(name):
     data = catalog.load(name)
@@ -37,7 +35,7 @@ def test_every_set_has_its_published_size_and_bytes(name):
     catalog.verify(name)
 
 
-@real
+@pytest.mark.realdata
 @pytest.mark.parametrize(
     ("name", "train", "test"),
     [("ml-1m-ncf", 994_169, 6040), ("frappe-cfm", 92_808, 3387), ("yelp2018", 1_237_259, 324_147)],
@@ -49,7 +47,7 @@ def test_given_parts_share_their_vocabularies(name, train, test):
     assert len(catalog.load(name, part="test")) == test
 
 
-@real
+@pytest.mark.realdata
 def test_frappe_has_its_contexts():
     found = figures(catalog.load("frappe"))
     sizes = {"daytime": 7, "weekday": 7, "isweekend": 2, "homework": 3, "weather": 9,
@@ -59,7 +57,7 @@ def test_frappe_has_its_contexts():
     assert found["distinct pairs"] == 18_842
 
 
-@real
+@pytest.mark.realdata
 def test_amazon_has_its_domains():
     found = figures(catalog.load("amazon-cdtf"))
     sizes = {"Book": (6000, 145_043), "Music": (5000, 77_280), "DVD": (3000, 92_915),
@@ -68,13 +66,13 @@ def test_amazon_has_its_domains():
         assert (found[f"domain {name}, items"], found[f"domain {name}, events"]) == (items, events)
 
 
-@real
+@pytest.mark.realdata
 def test_the_core_of_xing_has_its_published_size():
     data = core(catalog.load("xing-2016"), users=5, items=5)
     assert (len(data.users), len(data.items), len(data)) == (9173, 11_374, 110_915)
 
 
-@real
+@pytest.mark.realdata
 def test_movielens_has_its_tables():
     data = catalog.load("ml-100k", titles=True)
     toy_story = data.item_table[data.items.number(1)].row(0)
@@ -82,7 +80,7 @@ def test_movielens_has_its_tables():
     assert data.user_table[data.users.number(1)].row(0) == (24, "M", "technician", "85711")
 
 
-@real
+@pytest.mark.realdata
 def test_each_ncf_test_event_has_its_negatives():
     negatives = read_negatives(catalog.fetch("ml-1m-ncf") / "ml-1m.test.negative")
     assert len(negatives) == 6040

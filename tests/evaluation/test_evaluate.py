@@ -292,7 +292,7 @@ def test_one_plus_random_agrees_with_a_plain_loop(world):
     assert (np.abs(np.mean(plain, axis=0) - np.mean(ours, axis=0)) < 3 * error + 1e-9).all()
 
 
-@pytest.mark.skipif("FMPAIR_DATA" not in os.environ, reason="FMPAIR_DATA is not set")
+@pytest.mark.realdata
 def test_popularity_on_given_negatives_is_as_published():
     """MovieLens 1M with the negatives of the NCF paper: HR .4531, NDCG .2542."""
     train, test = load_parts("ml-1m-ncf")

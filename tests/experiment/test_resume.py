@@ -16,6 +16,8 @@ from fmpair.config.read import read
 from fmpair.experiment.job_context import JobContext
 from fmpair.experiment.run import run
 
+pytestmark = pytest.mark.faults
+
 KILLS = 20
 FILE = """\
 data: {generate: {users: 20, items: 15, events: 500}}

@@ -175,6 +175,7 @@ def test_the_seed_and_the_threads_reach_a_recipe_that_has_them(tmp_path):
     assert told == {"tiny_run:Threads": {"threads": 1, "seed": 5, "alive": True}}
 
 
+@pytest.mark.slow
 def test_processes_side_by_side_give_the_same_and_a_dead_one_is_a_failed_row(tmp_path):
     models = (POPULARITY, model(Deadly), FM)
     side = experiment(tmp_path / "side", *models, run=Running(workers=2))

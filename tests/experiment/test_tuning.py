@@ -15,7 +15,7 @@ def results(tmp_path_factory):
     """Two tuned models beside one that is not, on two folds."""
     other = replace(
         FM, name="other",
-        search={"positives": Range(("user", "bootstrap")), "factors": Range(low=1, high=9)},
+        search={"positives": Range(("user", "bootstrap")), "factors": Range(low=1, high=8)},
     )  # fmt: skip
     models = (TUNED, replace(other, options={"epochs": 2}), POPULARITY)
     asked = experiment(tmp_path_factory.mktemp("run"), *models, tune=Tuning(trials=4))
@@ -47,7 +47,7 @@ def test_the_first_trial_is_the_recipes_own_setting(results):
 def test_every_trial_lies_in_its_range_and_has_its_type(results):
     for text in results.trials.filter(model="other")["options"]:
         found = options(text)
-        assert isinstance(found["factors"], int) and 1 <= found["factors"] <= 9
+        assert isinstance(found["factors"], int) and 1 <= found["factors"] <= 8
         assert found["positives"] in ("user", "bootstrap")
     tried = [
         options(text)["learning_rate"] for text in results.trials.filter(model="tuned")["options"]

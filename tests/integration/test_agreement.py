@@ -4,7 +4,6 @@ The FM beside myfm: same features, chains as long as they need to settle, and as
 BPR-MF beside cornac's BPR: same steps, same number of them.
 """
 
-import os
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -27,7 +26,7 @@ NEAR = 0.005  # RMSE
 BARS = {"ids": 0.905, "attributes": 0.905}  # measured: .904 and .900
 ALS_BARS = {"ids": 0.905, "attributes": 0.905}  # measured: .902 and .900
 
-pytestmark = pytest.mark.skipif("FMPAIR_DATA" not in os.environ, reason="FMPAIR_DATA is not set")
+pytestmark = [pytest.mark.realdata, pytest.mark.xdist_group("agreement")]
 
 
 @cache

@@ -4,7 +4,6 @@ The bars are what was measured, less two standard errors (.0075): a change that 
 fails, and so does a model that does not beat popularity (.136) clearly.
 """
 
-import os
 from functools import cache
 
 import pytest
@@ -14,7 +13,7 @@ from fmpair.data import filter, split
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.models import catalog
 
-pytestmark = pytest.mark.skipif("FMPAIR_DATA" not in os.environ, reason="FMPAIR_DATA is not set")
+pytestmark = [pytest.mark.realdata, pytest.mark.xdist_group("classic quality")]
 
 METRIC = "recall@10[uni1000]"
 BARS = {

@@ -19,6 +19,8 @@ import pytest
 from fmpair.cli import run
 from fmpair.cli.application import VERBS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 

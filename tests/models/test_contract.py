@@ -14,7 +14,7 @@ FOREIGN = catalog.FAMILIES["other library"]  # held to it in tests/bridges, with
 OURS = [kind for kind in catalog.MODELS if kind not in FOREIGN]
 IMPERSONAL = ("random", "popularity")
 # Options that make a model quick on tiny data, by the names that models give them.
-QUICK = {"factors": 8, "epochs": 30, "k": 15}
+QUICK = {"factors": 8, "epochs": 30, "k": 15, "threads": 1}
 
 
 def recipe(kind):

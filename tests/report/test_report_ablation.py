@@ -1,5 +1,6 @@
 import io
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import polars as pl
@@ -40,12 +41,18 @@ def results(metric="ndcg@10", only=ONLY, sign=1, leave_out=(), test="t"):
     return replace(made, experiment=replace(made.experiment, ablations=asked))
 
 
+@cache
+def compared():
+    """The results as they are by default, compared once: intervals take a while."""
+    return comparison(results(), "full ranking")
+
+
 def worth_of(made):
     return comparison(made, "full ranking").fields["FM"]
 
 
 def test_fields_stand_in_order_of_what_they_add_below_all_of_them():
-    found = worth_of(results())
+    found = compared().fields["FM"]
     assert found["field"].to_list() == ["all fields", "day", "moon", "noise"]
     assert found["verdict"].to_list() == ["helps", "helps", "no difference", "hurts"]
     assert found["difference"].to_list() == pytest.approx([0.05, 0.1, 0.0, -0.05], abs=0.01)
@@ -54,7 +61,7 @@ def test_fields_stand_in_order_of_what_they_add_below_all_of_them():
 
 
 def test_a_field_alone_is_marked_against_none():
-    found = worth_of(results())
+    found = compared().fields["FM"]
     assert found["mark"].to_list() == ["", "+", "", "-"]
     assert found["gain"].to_list()[1:] == pytest.approx([0.1, 0.0, -0.05], abs=0.01)
 
@@ -71,7 +78,7 @@ def test_p_values_are_corrected_over_all_tests_of_the_table_and_no_others():
     pairs = [("FM", "none"), *(("FM", name) for name in WITHOUT.values())]
     pairs += [("none", name) for name in ONLY.values()]
     raw = [t_test(all_values[a], all_values[b]) for a, b in pairs]
-    found = {row["field"]: row for row in worth_of(results()).to_dicts()}
+    found = {row["field"]: row for row in compared().fields["FM"].to_dicts()}
     got = [found[name]["p"] for name in ("all fields", *WITHOUT)]
     got += [found[name]["p_gain"] for name in ONLY]
     assert got == pytest.approx(holm(raw))
@@ -98,7 +105,7 @@ def test_a_run_in_which_nothing_finished_has_no_table_of_fields():
 
 
 def test_the_column_of_fields_alone_is_there_where_it_was_asked():
-    [both] = fields_sheets(comparison(results(), "full ranking"))
+    [both] = fields_sheets(compared())
     [without] = fields_sheets(comparison(results(only={}), "full ranking"))
     assert both.columns[-2:] == ("Without it", "Only it") and without.columns == both.columns[:-1]
     assert len(both.notes) == 3 and len(without.notes) == 2

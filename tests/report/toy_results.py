@@ -79,9 +79,9 @@ def judged_world(users=80, items=60, events=2400, count=2, epochs=6):
         "Context in a generated world", Source(generate={"users": users}),
         (
             Candidate("popularity", "popularity"),
-            Candidate("FM-Pair without context", "fm-pair", {"factors": 16}, context=()),
+            Candidate("FM-Pair without context", "fm-pair", {"factors": 8}, context=()),
             Candidate("FM-Pair, 4 factors", "fm-pair", {"factors": 4}),
-            Candidate("FM-Pair with context", "fm-pair", {"factors": 16}),
+            Candidate("FM-Pair with context", "fm-pair", {"factors": 8}),
         ),
         Step("folds", {"count": count}),
         protocols={

@@ -8,6 +8,8 @@ from fmpair.experiment import store
 from fmpair.reproduction import run as reproduction
 from fmpair.reproduction.part import FOLDER
 
+pytestmark = pytest.mark.slow
+
 TINY = """\
 data: {generate: {users: 40, items: 30, events: 900}}
 split: {kind: folds, count: 2}

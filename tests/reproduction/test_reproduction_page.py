@@ -7,6 +7,8 @@ from fmpair.reproduction.page import sections, write, write_page
 from fmpair.reproduction.paper import TABLE2, TABLE3, TABLE4
 from fmpair.reproduction.tables import beside_sheet, sparse_sheet
 
+pytestmark = pytest.mark.slow
+
 METHODS = {"Most-Popular": 0.1168, "FM-Map": 0.07, "BPR-MF": 0.2237, "FM-Pair": 0.2266}
 
 LEAK = {"FM-Pair": 0.2, "FM-Pair, leaked genres": 0.3, "FM-Pair, leaked genres of value 1": 0.7}

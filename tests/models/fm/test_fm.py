@@ -11,7 +11,7 @@ from fmpair.testing import day_and_night, two_tastes
 from fmpair.testing.contract import RULES, ModelContract
 
 LEARNERS = ("mcmc", "als", "sgd")
-QUICK = {"factors": 4, "epochs": 30, "samples": 20, "learning_rate": 0.05}
+QUICK = {"factors": 4, "epochs": 30, "samples": 20, "learning_rate": 0.05, "threads": 1}
 HELD = {"mcmc": None, "als": 0.5, "sgd": 0.01}  # regularisation that suits a few hundred ratings
 
 

@@ -13,7 +13,7 @@ HELD = {"als": 3.0, "sgd": 0.1}
 
 
 def recipe(learner="als", **options):
-    usual = {"factors": 4, "epochs": 30, "learning_rate": 0.05, "init_std": 0.3}
+    usual = {"factors": 4, "epochs": 30, "learning_rate": 0.05, "init_std": 0.3, "threads": 1}
     return FMMap(learner=learner, **{**usual, "regularization": HELD[learner], **options})
 
 
