@@ -63,3 +63,10 @@ def test_make_says_why_it_cannot(fmpair, tmp_path):
     assert result.code == 1 and result.err.startswith("error: cannot make ")
     result = fmpair("data", "make", tmp_path, "--users", 0)
     assert result.code == 1 and "users is 0" in result.err
+
+
+def test_data_that_no_machine_holds_are_not_made(fmpair, tmp_path):
+    result = fmpair("data", "make", tmp_path / "huge", "--users", 10**12)
+    assert result.code == 1 and not (tmp_path / "huge").exists()
+    assert result.err.startswith("error: generated data needs ")
+    assert "1,000,000,000,000 users" in result.err and result.err.count("\n") == 1

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import wraps
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from faults.batch import SAMPLES, said_well, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fmpair.data.read import FORMATS
 from fmpair.errors import FmpairError
 
 CASES = int(os.environ.get("FMPAIR_FAULT_CASES", "50"))
@@ -48,6 +50,27 @@ def test_the_undamaged_input_is_read(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, SAMPLES[name].files)
     SAMPLES[name].read(tmp_path)
+
+
+def test_every_format_has_an_input_to_damage(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    used = set()
+    for format, reader in FORMATS.items():
+        monkeypatch.setitem(FORMATS, format, noting(reader, used))
+    for name, sample in SAMPLES.items():
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, sample.files)
+        sample.read(tmp_path / name)
+    assert used == {reader.__wrapped__ for reader in FORMATS.values()}
+
+
+def noting(reader, used):
+    @wraps(reader)
+    def noted(*given, **options):
+        used.add(reader)
+        return reader(*given, **options)
+
+    return noted
 
 
 @pytest.mark.parametrize("name", SAMPLES)

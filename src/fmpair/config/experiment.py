@@ -157,4 +157,4 @@ class Experiment:
     run: Running = Running()
     output: Output = Output()
     ablations: tuple[Ablation, ...] = ()
-    allow_code: bool = False
+    allow_code: bool = field(default=False, compare=False)
