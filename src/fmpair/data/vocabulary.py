@@ -71,6 +71,7 @@ class Vocabulary:
 
     def take(self, numbers: np.ndarray) -> pl.Series:
         """The ids of the given numbers."""
+        check_process()
         return self.ids.gather(numbers)
 
 
