@@ -88,7 +88,7 @@ from fmpair.models.fm import FM
 from fmpair.models.neighbours import ItemKNN
 
 place = tempfile.mkdtemp()
-data = synthetic.make(60, 40, 1500).data
+data = synthetic.make(60, 40, 20_000).data  # enough for polars to share the work out
 frame = data.frame()
 frame.write_csv(f"{place}/events.csv")
 made = split.holdout(data)
@@ -123,6 +123,8 @@ ASKED = {
     "evaluate": "evaluate(model, train, test)",
     "views": "views.groups('popularity', judged, train, test)",
     "take": "data.take(np.arange(5))",
+    "the events": "data.frame()",
+    "fade": "filter.faded(data)",
     "compact": "data.compact()",
     "tables": "data.with_users(pl.DataFrame({'user': [user], 'a': [1]}))",
     "parts": "made.parts(data)",

@@ -93,3 +93,13 @@ def test_a_reader_that_leaves_is_no_error(model):
     done = subprocess.run([*FMPAIR, "recommend", model], stdout=write, stderr=subprocess.PIPE)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_memory_that_runs_out_is_one_line(fmpair, files, monkeypatch):
+    def short(*_, **__):
+        raise MemoryError("Unable to allocate 3 TiB")
+
+    monkeypatch.setattr("fmpair.data.read.read", short)
+    result = fmpair("data", "describe", f"{files}/events.csv")
+    line = "error: there is not enough memory. Unable to allocate 3 TiB\n"
+    assert (result.code, result.err) == (1, line)

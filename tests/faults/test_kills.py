@@ -73,12 +73,15 @@ def whole(tmp_path_factory):
 
 def test_a_run_whose_processes_are_killed_comes_to_the_same_tables(whole, tmp_path):
     file, results = whole
-    dice, hits, finished, twice = chance(), [], 0, 0
+    dice, hits, finished, twice, again = chance(), [], 0, 0, {"trial": 0, "cell": 0}
     folder = tmp_path / "run"
     while len(hits) < cases(5):
         process = started(file, folder, "--workers", "2")
         hit, said = disturbed(process, TARGETS[len(hits) % len(TARGETS)], dice)
         hits += hit
+        for line in said.splitlines():
+            if "tried once more" in line:
+                again["trial" if ", trial: " in line else "cell"] += 1
         assert "Traceback" not in said, said
         if process.returncode == 0:
             finished += 1
@@ -93,6 +96,6 @@ def test_a_run_whose_processes_are_killed_comes_to_the_same_tables(whole, tmp_pa
     assert "Traceback" not in last.communicate(timeout=300)[1] and last.returncode == 0
     assert same(store.results(folder), results)
     assert not list(folder.rglob("*.part"))
-    of_workers = hits.count("worker")
-    print(f"{len(hits)} kills, {of_workers} of workers; {finished} runs came to their end at once, "
+    print(f"{len(hits)} kills, {hits.count('worker')} of workers: {again['trial']} trials and "
+          f"{again['cell']} cells were tried once more, {finished} runs came to their end at once, "
           f"{twice} gave up a cell that died twice")  # fmt: skip

@@ -13,7 +13,7 @@ def first_cells(content):
 
 @pytest.mark.parametrize("text", [
     "=1+1", "+A1", "-A1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", '=HYPERLINK("x","y")',
-    "-1+cmd|'x'!A1", "=-1", "＝1", "＠a",
+    "-1+cmd|'x'!A1", "=-1", "＝1", "＠a", "=\n1",
 ])  # fmt: skip
 def test_what_a_spreadsheet_would_run_begins_with_a_quote(text):
     content = csv(pl.DataFrame({"name": [text], "mean": [-0.5]}))

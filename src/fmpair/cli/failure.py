@@ -38,6 +38,8 @@ def described(error: BaseException, spell: Spell) -> tuple[int, str]:
         return USER_MISTAKE, f"error: {_one_line(error.told(spell))}"
     if isinstance(error, ParserError):
         return WRONG_USAGE, f"error: {_usage(error)}"
+    if isinstance(error, MemoryError):
+        return USER_MISTAKE, f"error: there is not enough memory. {_one_line(error)}".rstrip(" .")
     if isinstance(error, OSError) and error.strerror:
         place = f" {error.filename}:" if error.filename else ""
         return USER_MISTAKE, f"error:{place} {error.strerror}"

@@ -11,6 +11,7 @@ import polars as pl
 from fmpair.data.dataset import Dataset
 from fmpair.data.parts import Split, split_of
 from fmpair.errors import DataError, OptionError, UnknownError, named, unknown
+from fmpair.forked import check_process
 
 
 def by_attribute(
@@ -56,6 +57,7 @@ def _column(data: Dataset, name: str) -> pl.Series:
 
 def _has(values: pl.Series, wanted: Any) -> np.ndarray:
     """bool [events]: whether the cell is, or holds, one of the values."""
+    check_process()
     many = isinstance(wanted, Iterable) and not isinstance(wanted, str)
     listed = list(wanted) if many else [wanted]
     if not listed:

@@ -218,6 +218,7 @@ class Dataset:
 
     def frame(self) -> pl.DataFrame:
         """The events with their own ids: user, item, and all further columns."""
+        check_process()
         ids = pl.DataFrame({"user": self.users.take(self.user), "item": self.items.take(self.item)})
         return ids.hstack(self.columns) if self.columns.width else ids
 

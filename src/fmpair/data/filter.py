@@ -118,6 +118,7 @@ def faded(data: Dataset, half: float = 30.0, least: float = 0.1) -> Dataset:
     half: after so many later events the weight is half way down to `least`, which it never goes
     below. Weights the data already have are multiplied by it.
     """
+    check_process()
     if not half > 0:
         raise OptionError(f"half must be a number of events above 0, not {half!r}")
     if not 0 <= least <= 1:

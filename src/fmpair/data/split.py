@@ -17,6 +17,7 @@ from fmpair.data.histories import leave_last_out, leave_out, per_user, shuffled
 from fmpair.data.infer import parse_times
 from fmpair.data.parts import Split, by_time_order, cut, hash_of, load, save, split_of
 from fmpair.errors import DataError, OptionError
+from fmpair.forked import check_process
 
 __all__ = [
     "SPLITS",
@@ -152,6 +153,7 @@ def _folds(order: np.ndarray, always: np.ndarray, count: int, validation: float)
 
 def _before(data: Dataset, moment: Any) -> int:
     """How many events are before a moment."""
+    check_process()
     times = data.columns["timestamp"]
     limit = _time(moment)
     if times.dtype.is_numeric():

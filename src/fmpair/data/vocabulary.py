@@ -90,6 +90,7 @@ class Vocabulary:
 
     def take(self, numbers: np.ndarray) -> pl.Series:
         """The ids of the given numbers."""
+        check_process()
         return self.ids[numbers]
 
 

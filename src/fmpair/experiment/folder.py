@@ -129,6 +129,14 @@ def model_of(folder: str | Path) -> Path:
     return path
 
 
+def forget(path: Path) -> None:
+    """Take a file away that is no longer true, if it is there."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot remove {path}: {error.strerror}") from error
+
+
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Plain values to a file, whole or not at all, with the checksum that `read_json` asks for."""
     plain = json.loads(json.dumps(value, default=str))

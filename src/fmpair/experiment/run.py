@@ -21,6 +21,7 @@ from fmpair.experiment.folder import (
     SPLITS,
     WINNER,
     RunFolder,
+    forget,
     opened,
     read_json,
     write_json,
@@ -146,7 +147,7 @@ def _refit(best: Winner | None, bench: PreparedData, desk: _Runner) -> None:
         except Exception as error:
             why = f"{best.model.name} failed on all events: {line_of(error)}"
             desk.progress.tell(f"the winner, {why}")
-    (path / MODEL).unlink(missing_ok=True)  # it is of another run
+    forget(path / MODEL)  # it is of another run
     write_json(path / WINNER, {"model": best and best.model.name, "error": why})
 
 
@@ -155,7 +156,7 @@ def _begin(experiment: Experiment, bench: PreparedData, folder: RunFolder) -> st
     path, spec = folder.path, as_plain(experiment)
     if canonical(read_json(path / EXPERIMENT)) != canonical(spec):  # its results are others
         for name in (PLAN, MANIFEST, WINNER):
-            (path / name).unlink(missing_ok=True)
+            forget(path / name)
     before = read_json(path / MANIFEST) or {"began": now()}
     write_json(path / EXPERIMENT, spec)
     write_json(path / MANIFEST, before)

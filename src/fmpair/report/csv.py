@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 # What spreadsheets begin a formula with, in both widths of letters.
-FORMULA = r"^[=+\-@\t\r\n\u{FF1D}\u{FF0B}\u{FF0D}\u{FF20}]."
+FORMULA = r"(?s)^[=+\-@\t\r\n\u{FF1D}\u{FF0B}\u{FF0D}\u{FF20}]."
 NUMBER = r"^[+\-]?(\d+\.?\d*|\.\d+)([eE][+\-]?\d+)?$"
 QUOTE = "'"  # makes a cell text, and is not shown
 
