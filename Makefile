@@ -15,7 +15,7 @@ CORE := $(VENV)/.installed
 TEST := $(VENV)/.installed-test
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick faults coverage check format bench bridges clean
+.PHONY: help demo test quick faults coverage check format tree bench bridges clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*## +/\t/' | expand -t 10
@@ -48,6 +48,9 @@ check: $(TEST)  ## format, lint, types, import layers
 format: $(TEST)  ## rewrite the sources in the common format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+tree:  ## every module, with the first line of its docstring
+	@grep -m1 -H '^"""' $$(git ls-files 'src/*.py') | sed -E 's/^src\/([^:]*):"""(.*)/\1\t\2/; s/"""$$//' | expand -t 44
 
 bench: $(CORE)  ## time training and ranking on this machine
 	$(BIN)/python benchmarks/run.py

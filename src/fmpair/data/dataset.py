@@ -23,6 +23,8 @@ from fmpair.renamed import known_options_only, no_attribute
 
 STANDARD = ("rating", "weight", "timestamp", "domain")
 
+ROLES = ("user", "item", "rating", "weight", "timestamp", "domain")
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -76,14 +78,7 @@ class Dataset:
         events = to_polars(frame)
         ignored = [name for name in ignore if _known(name, events.columns)]
         events = events.drop(ignored)
-        given = {
-            "user": user,
-            "item": item,
-            "rating": rating,
-            "weight": weight,
-            "timestamp": timestamp,
-            "domain": domain,
-        }
+        given = dict(zip(ROLES, (user, item, rating, weight, timestamp, domain)))
         roles = find_roles(events.columns, given)
         rest = [c for c in events.columns if c not in roles.values() and c not in item_columns]
         names = rest if context is None else [c for c in context if _known(c, events.columns)]
@@ -99,11 +94,9 @@ class Dataset:
             data = data.with_users(users, key=user)
         if item_frame is not None:
             data = data.with_items(item_frame, key=roles["item"])
-        return (
-            data
-            if impressions is None
-            else data.with_impressions(impressions, user, item, timestamp)
-        )
+        if impressions is not None:
+            data = data.with_impressions(impressions, user, item, timestamp)
+        return data
 
     @classmethod
     def _numbered(

@@ -72,28 +72,21 @@ def tuning_sheet(results: Results) -> Sheet | None:
             row["options"] = _only(best["options"], searched.get(str(model)))
         chosen.append(row)
     data = pl.DataFrame(chosen, infer_schema_length=None).sort(model_order(results), "fold")
-    rows = [
-        (
-            Cell(row["model"]),
-            Cell(options_text(row.get("options"))),
-            Cell(str(row["fold"])),
-            Cell(
-                f"{metric_title(row['metric'])} {figure(row['value'])}"
-                if row.get("metric")
-                else "–"
-            ),
-            Cell(str(row["trials"])),
-            Cell(str(row["failed"])),
-            Cell(seconds(row["seconds"])),
-        )
-        for row in data.to_dicts()
-    ]
+    rows = [_trials_row(row) for row in data.to_dicts()]
     columns = ("Model", "Chosen", "Fold", "On validation", "Trials", "Failed", "Seconds")
     budget = results.experiment.tune.trials
     fewer = any(row["trials"] < budget for row in chosen)
     note = f"Chosen on the validation set only, with {budget} trials per model and fold"
     note += ", or as many as there are settings." if fewer else "."
     return Sheet("tuning", "Chosen hyper-parameters", columns, tuple(rows), data, 2, (note,))
+
+
+def _trials_row(row: dict[str, Any]) -> tuple[Cell, ...]:
+    value = f"{metric_title(row['metric'])} {figure(row['value'])}" if row.get("metric") else "–"
+    texts = (row["model"], options_text(row.get("options")), str(row["fold"]), value)
+    return tuple(
+        map(Cell, (*texts, str(row["trials"]), str(row["failed"]), seconds(row["seconds"])))
+    )
 
 
 def failures_sheet(results: Results) -> Sheet | None:
