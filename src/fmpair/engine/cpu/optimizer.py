@@ -6,7 +6,8 @@ too. A row is a vector and, of an item or an attribute, its bias. Regularisation
 steps, but is no part of the gradient; nothing is ever held back by more than all of itself.
 
 Accumulators and scales that are None do not exist in the compiled code, which is why they are
-arguments.
+arguments. All become a part of the kernel (forceinline): called, they would be one copy in the
+process that compiles the kernel and another, rounded otherwise, where it is found on disk.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from fmpair.jit import FAST, kernel
 ONE, TWO, ZERO = np.float32(1.0), np.float32(2.0), np.float32(0.0)
 
 
-@kernel(fastmath=FAST)
+@kernel(fastmath=FAST, forceinline=True)
 def list_norms(sharpness, score, square, query_square, norm, size):
     """norm[m] = the squared length of d score / d item of every item of a list."""
     if norm is None:
@@ -33,7 +34,7 @@ def list_norms(sharpness, score, square, query_square, norm, size):
             norm[m] = max(sharpness * sharpness - score[m] * score[m], ZERO) / square[m]
 
 
-@kernel
+@kernel(forceinline=True)
 def turn_sides(scratch, places, coef, along, own, lost, size, width):
     """scratch[m + 1] becomes the way of item m, and the last row but one that of the user."""
     user, zeros = len(scratch) - 2, len(scratch) - 1
@@ -43,7 +44,7 @@ def turn_sides(scratch, places, coef, along, own, lost, size, width):
         blend(scratch, m + 1, own[m], scratch, 0, along[m], width)
 
 
-@kernel(fastmath=FAST)
+@kernel(fastmath=FAST, forceinline=True)
 def side_norms(scratch, items, member, twice, norm, size, width):
     """The same of items with attributes, whose ways stand in scratch[m + 1].
 
@@ -59,7 +60,7 @@ def side_norms(scratch, items, member, twice, norm, size, width):
         norm[m] = max(norm[m], ZERO)
 
 
-@kernel(fastmath=FAST)
+@kernel(fastmath=FAST, forceinline=True)
 def rate_list(accumulators, l2_scale, mean, bias, member, slope, norm, own_rate, own_l2, size):
     """own_rate[m], own_l2[m]: multiples of step length and L2; ones where not asked for."""
     if accumulators is not None:
@@ -73,7 +74,7 @@ def rate_list(accumulators, l2_scale, mean, bias, member, slope, norm, own_rate,
             own_l2[m] = own_rate[m] * l2_scale[member[m]]
 
 
-@kernel(fastmath=FAST)
+@kernel(fastmath=FAST, forceinline=True)
 def shrink_list(step, member, slope, own, twice, own_rate, own_l2, item_bias, shrink, alone, size):
     """shrink[m]: every item's kept share; its bias moves.
 
@@ -96,7 +97,7 @@ def shrink_list(step, member, slope, own, twice, own_rate, own_l2, item_bias, sh
         shrink[m] = kept + (gain * (own[m] - twice) if alone else -gain * twice)
 
 
-@kernel
+@kernel(forceinline=True)
 def move_sides(scratch, items, member, shrink, slope, own_rate, size, rate, width):
     """The items along their ways; scratch[0] becomes the user's."""
     for m in range(size):
@@ -107,7 +108,7 @@ def move_sides(scratch, items, member, shrink, slope, own_rate, size, rate, widt
     assign(scratch, 0, scratch, len(scratch) - 2, width)
 
 
-@kernel(fastmath=FAST)
+@kernel(fastmath=FAST, forceinline=True)
 def move_user(scratch, users, u, accumulators, l2_scale, mean, step, width):
     """The user's vector along scratch[0]."""
     rate, lost = step.user_rate, ONE - step.shrink_user
@@ -120,7 +121,7 @@ def move_user(scratch, users, u, accumulators, l2_scale, mean, step, width):
     blend(users, u, max(ONE - lost, ZERO), scratch, 0, rate, width)
 
 
-@kernel
+@kernel(forceinline=True)
 def move_query(
     scratch, table, accumulators, mean, rate, shrink, moves, start, end, column, value, width
 ):
@@ -138,7 +139,7 @@ def move_query(
         moves[f] += 1
 
 
-@kernel
+@kernel(forceinline=True)
 def move_listed(
     scratch, table, bias, accumulators, mean, rate, shrink, moves, ways, gather_up, gather_bias,
     due, member, item_at, start, column, value, slope, size, twice, bias_share, width,
@@ -183,7 +184,7 @@ def move_listed(
             bias[f] += bias_share * gain
 
 
-@kernel
+@kernel(forceinline=True)
 def _move_whole(
     f, table, bias, accumulators, mean, rate, shrink, ways, gather_up, gather_bias, due,
     bias_share, width,
