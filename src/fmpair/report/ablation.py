@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from fmpair.config.experiment import Ablation, Comparison
-from fmpair.report.significance import Contest, Pair, lower_is_better, mark, p_values
+from fmpair.report.significance import Pair, PairedScores, lower_is_better, mark, p_values
 
 ALL = "all fields"
 VERDICTS = {"+": "helps", "-": "hurts", "": "no difference"}
@@ -26,7 +26,7 @@ SCHEMA = {
 }
 
 
-def worth(contest: Contest, ablation: Ablation, chosen: Comparison) -> pl.DataFrame:
+def field_effects(scores: PairedScores, ablation: Ablation, chosen: Comparison) -> pl.DataFrame:
     """One row for all fields together, then one per field, from the one that helps most down.
 
     alone: the metric with this field and no other; without: with all others. difference, relative
@@ -36,51 +36,51 @@ def worth(contest: Contest, ablation: Ablation, chosen: Comparison) -> pl.DataFr
     full, none, only = ablation.model, ablation.none, ablation.only
     pairs = [frozenset((full, other)) for other in (none, *ablation.without.values())]
     pairs += [frozenset((none, other)) for other in only.values()]
-    p = p_values(contest, pairs, chosen.test)
+    p = p_values(scores, pairs, chosen.test)
     rows = [
         {
             "field": field,
-            **_alone(contest, only.get(field), none, p, chosen.level),
-            **_added(contest, full, without, p, chosen.level),
+            **_alone(scores, only.get(field), none, p, chosen.level),
+            **_added(scores, full, without, p, chosen.level),
         }
         for field, without in ablation.without.items()
     ]
-    way = -1 if lower_is_better(contest.metric) else 1
+    way = -1 if lower_is_better(scores.metric) else 1
     rows.sort(key=lambda row: (row["difference"] is None, -way * (row["difference"] or 0)))
     every = {
         "field": ALL,
-        "alone": contest.mean(full),
+        "alone": scores.mean(full),
         "mark": "",
-        **_added(contest, full, none, p, chosen.level),
+        **_added(scores, full, none, p, chosen.level),
     }
     return pl.DataFrame([every, *rows], SCHEMA).fill_nan(None)
 
 
 def _added(
-    contest: Contest, full: str, without: str, p: Mapping[Pair, float], level: float
+    scores: PairedScores, full: str, without: str, p: Mapping[Pair, float], level: float
 ) -> dict[str, Any]:
     """What the whole model has over the one without something."""
-    difference, base = contest.difference(full, without), contest.mean(without)
+    difference, base = scores.difference(full, without), scores.mean(without)
     found = p.get(frozenset((full, without)))
     return {
         "without": base,
         "difference": difference,
         "relative": difference / abs(base) if difference is not None and base else None,
         "p": found,
-        "verdict": None if found is None else VERDICTS[mark(contest, difference, found, level)],
+        "verdict": None if found is None else VERDICTS[mark(scores, difference, found, level)],
     }
 
 
 def _alone(
-    contest: Contest, only: str | None, none: str, p: Mapping[Pair, float], level: float
+    scores: PairedScores, only: str | None, none: str, p: Mapping[Pair, float], level: float
 ) -> dict[str, Any]:
     """What a field on its own has over none."""
     if only is None:
         return {"alone": None, "gain": None, "p_gain": None, "mark": ""}
-    gain, found = contest.difference(only, none), p.get(frozenset((only, none)))
+    gain, found = scores.difference(only, none), p.get(frozenset((only, none)))
     return {
-        "alone": contest.mean(only),
+        "alone": scores.mean(only),
         "gain": gain,
         "p_gain": found,
-        "mark": mark(contest, gain, found, level),
+        "mark": mark(scores, gain, found, level),
     }

@@ -13,10 +13,10 @@ from fmpair.config.experiment import TESTS, Comparison
 from fmpair.errors import OptionError, unknown
 from fmpair.evaluation.statistics import bootstrap, effect_size, spread
 from fmpair.experiment.results import Results
-from fmpair.report.ablation import worth
+from fmpair.report.ablation import field_effects
 from fmpair.report.significance import (
-    Contest,
     Pair,
+    PairedScores,
     by_unit,
     gathered,
     has_a_winner,
@@ -56,7 +56,7 @@ class Table:
     against the row's baseline; p_best: p (Holm) against the best model; best; near_best: not
     significantly different from the best; mark: + significantly better than the baseline,
     - worse, else empty. Where no test was possible its columns are null.
-    fields: by model with an ablation the effect of each field on `metric`, see `worth`.
+    fields: by model with an ablation the effect of each field on `metric`, see `field_effects`.
     """
 
     label: str
@@ -100,13 +100,13 @@ def _compared(results: Results, label: str) -> Table:
     main = protocol.name(chosen.metric or experiment.metrics[0])
     units = by_unit(results.units[label], metrics) if label in results.units else {}
     models = [m.name for m in experiment.models if m.name in set(values["model"])]
-    contests = {
-        metric: Contest(metric, models, values.filter(pl.col("metric") == metric), units)
+    by_metric = {
+        metric: PairedScores(metric, models, values.filter(pl.col("metric") == metric), units)
         for metric in metrics
     }
     main = main if main in metrics else next(iter(metrics), main)
-    rows = [row for contest in contests.values() for row in _rows(contest, chosen)]
-    asked = experiment.ablations if main in contests else ()
+    rows = [row for scores in by_metric.values() for row in _rows(scores, chosen)]
+    asked = experiment.ablations if main in by_metric else ()
     return Table(
         label,
         protocol.id,
@@ -115,39 +115,39 @@ def _compared(results: Results, label: str) -> Table:
         chosen.test,
         chosen.level,
         pl.DataFrame(rows, schema=SCHEMA),
-        {ablation.model: worth(contests[main], ablation, chosen) for ablation in asked},
+        {ablation.model: field_effects(by_metric[main], ablation, chosen) for ablation in asked},
     )
 
 
-def _rows(contest: Contest, chosen: Comparison) -> list[dict[str, Any]]:
+def _rows(scores: PairedScores, chosen: Comparison) -> list[dict[str, Any]]:
     """One row per model."""
-    if not contest.models:
+    if not scores.models:
         return []
-    best = contest.best() if has_a_winner(contest.metric) else None
-    named = chosen.baseline if chosen.baseline in contest.models else None
+    best = scores.best() if has_a_winner(scores.metric) else None
+    named = chosen.baseline if chosen.baseline in scores.models else None
     baseline = named or best
     references = sorted({name for name in (best, baseline) if name})
-    pairs = [frozenset((model, one)) for one in references for model in contest.models]
-    p = p_values(contest, pairs, chosen.test)
+    pairs = [frozenset((model, one)) for one in references for model in scores.models]
+    p = p_values(scores, pairs, chosen.test)
     return [
-        _measured(contest, model)
-        | _against(contest, model, baseline, p, chosen.level)
-        | _beside(contest, model, best, p, chosen.level)
-        for model in contest.models
+        _measured(scores, model)
+        | _against(scores, model, baseline, p, chosen.level)
+        | _beside(scores, model, best, p, chosen.level)
+        for model in scores.models
     ]
 
 
-def _measured(contest: Contest, model: str) -> dict[str, Any]:
-    cells = contest.values.filter(pl.col("model") == model)
-    repeats = contest.repeats(model)
+def _measured(scores: PairedScores, model: str) -> dict[str, Any]:
+    cells = scores.values.filter(pl.col("model") == model)
+    repeats = scores.repeats(model)
     mean, sd = spread(repeats) if len(repeats) else (float("nan"), float("nan"))
-    units = contest.unit_values(model)["value"].drop_nulls().to_numpy()
+    units = scores.unit_values(model)["value"].drop_nulls().to_numpy()
     low, high = bootstrap(gathered(units)) if len(units) else (None, None)
-    if low is not None and high is not None and contest.metric.startswith("rmse"):
+    if low is not None and high is not None and scores.metric.startswith("rmse"):
         low, high = low**0.5, high**0.5  # the units of rmse are squared errors
     return {
         "model": model,
-        "metric": contest.metric,
+        "metric": scores.metric,
         "mean": mean,
         "sd": sd if len(repeats) > 1 else None,
         "repeats": len(repeats),
@@ -160,7 +160,7 @@ def _measured(contest: Contest, model: str) -> dict[str, Any]:
 
 
 def _against(
-    contest: Contest,
+    scores: PairedScores,
     model: str,
     baseline: str | None,
     p: Mapping[Pair, float],
@@ -177,20 +177,20 @@ def _against(
     }
     if baseline is None or model == baseline:
         return empty
-    difference = contest.difference(model, baseline)
-    base = contest.mean(baseline)
+    difference = scores.difference(model, baseline)
+    base = scores.mean(baseline)
     pair = frozenset((model, baseline))
     return empty | {
         "difference": difference,
         "relative": difference / abs(base) if difference is not None and base else None,
         "p": p.get(pair),
-        "effect": effect_size(*contest.pair(model, baseline)) if pair in p else None,
-        "mark": mark(contest, difference, p.get(pair), level),
+        "effect": effect_size(*scores.pair(model, baseline)) if pair in p else None,
+        "mark": mark(scores, difference, p.get(pair), level),
     }
 
 
 def _beside(
-    contest: Contest,
+    scores: PairedScores,
     model: str,
     best: str | None,
     p: Mapping[Pair, float],

@@ -44,7 +44,7 @@ def has_a_winner(metric: str) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Contest:
+class PairedScores:
     """One metric: its values per cell, and per unit where there are any."""
 
     metric: str
@@ -92,24 +92,24 @@ class Contest:
         return float(found) if isinstance(found, float) else None
 
 
-def p_values(contest: Contest, pairs: Iterable[Pair], test: str) -> dict[Pair, float]:
+def p_values(scores: PairedScores, pairs: Iterable[Pair], test: str) -> dict[Pair, float]:
     """The p of every pair that can be tested, with Holm correction over all of them."""
-    if not has_a_winner(contest.metric):
+    if not has_a_winner(scores.metric):
         return {}
     found: dict[Pair, float] = {}
     for pair in pairs:
         if len(pair) == 2 and pair not in found:
-            first, second = contest.pair(*sorted(pair))
+            first, second = scores.pair(*sorted(pair))
             if len(first) > 1:
                 found[pair] = _tested(first, second, test)
     return dict(zip(found, holm(list(found.values())).tolist()))
 
 
-def mark(contest: Contest, difference: float | None, p: float | None, level: float) -> str:
+def mark(scores: PairedScores, difference: float | None, p: float | None, level: float) -> str:
     """+ where a difference is significantly for the better, - for the worse, else empty."""
     if not difference or p is None or p >= level:
         return ""
-    return "+" if (difference > 0) != lower_is_better(contest.metric) else "-"
+    return "+" if (difference > 0) != lower_is_better(scores.metric) else "-"
 
 
 def _tested(first: np.ndarray, second: np.ndarray, test: str) -> float:

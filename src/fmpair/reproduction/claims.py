@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fmpair.reproduction.line import contexts, factors, line
 from fmpair.reproduction.paper import DOMAINS, FEW, SETS
-from fmpair.reproduction.significance import Contest, contest, factor, told
+from fmpair.reproduction.significance import Difference, difference, factor, told
 from fmpair.reproduction.summary import Summary
 
 Found = Mapping[str, Summary]  # by the name of the experiment
@@ -65,35 +65,35 @@ def claims(found: Found) -> list[Claim]:
     ]
 
 
-def _contests(
+def _differences(
     found: Found, protocol: str, other: str, names: Mapping[str, str], table: str = "table2"
-) -> dict[str, Contest]:
-    """By set the contest of a model with the table's baseline, where it was run."""
+) -> dict[str, Difference]:
+    """By set the difference of a model from the table's baseline, where it was run."""
     made = {
-        title: contest(found.get(f"{table}-{name}-{protocol}"), other)
+        title: difference(found.get(f"{table}-{name}-{protocol}"), other)
         for name, title in names.items()
     }
     return {title: one for title, one in made.items() if one is not None}
 
 
-def _finding(holds: bool, what: str, contests: Mapping[str, Contest]) -> Finding | None:
+def _finding(holds: bool, what: str, differences: Mapping[str, Difference]) -> Finding | None:
     """what: who is compared with whom."""
-    if not contests:
+    if not differences:
         return None
-    numbers = "; ".join(f"{name} {told(one)}" for name, one in contests.items())
+    numbers = "; ".join(f"{name} {told(one)}" for name, one in differences.items())
     return Finding(holds, f"{what}: {numbers}")
 
 
 def _as_good(found: Found, protocol: str) -> Finding | None:
-    made = _contests(found, protocol, "BPR-MF", SETS)
+    made = _differences(found, protocol, "BPR-MF", SETS)
     return _finding(
         not any(one.other_better for one in made.values()), "BPR-MF against FM-Pair", made
     )
 
 
 def _far_above(found: Found, protocol: str) -> Finding | None:
-    made = _contests(found, protocol, "FM-Map", SETS)
-    rivals = _contests(found, protocol, "BPR-MF", SETS)
+    made = _differences(found, protocol, "FM-Map", SETS)
+    rivals = _differences(found, protocol, "BPR-MF", SETS)
     far = all(
         one.base_better and min(one.base, rivals[name].other) >= FAR * one.other
         for name, one in made.items()
@@ -102,26 +102,26 @@ def _far_above(found: Found, protocol: str) -> Finding | None:
 
 
 def _ratings_fail(found: Found, protocol: str) -> Finding | None:
-    made = _contests(found, protocol, "FM on ratings", SETS)
-    popular = _contests(found, protocol, "Most-Popular", SETS)
+    made = _differences(found, protocol, "FM on ratings", SETS)
+    popular = _differences(found, protocol, "Most-Popular", SETS)
     fails = all(one.base_better and one.other < popular[name].other for name, one in made.items())
     return _finding(fails, "FM on ratings against FM-Pair", made)
 
 
 def _context(found: Found, protocol: str) -> Finding | None:
     names = {"frappe": SETS["frappe"]}
-    made = _contests(found, protocol, "FM-Pair-Context", names, "table3")
+    made = _differences(found, protocol, "FM-Pair-Context", names, "table3")
     genres = {"movielens": "own genres on MovieLens"}
-    beside = _contests(found, protocol, "FM-Pair, own genres", genres, "table3")
+    beside = _differences(found, protocol, "FM-Pair, own genres", genres, "table3")
     holds = all(one.other_better for one in made.values())
-    whole = contest(found.get(f"table3-frappe-{protocol}"), "FM-Pair-Context", FULL)
+    whole = difference(found.get(f"table3-frappe-{protocol}"), "FM-Pair-Context", FULL)
     beside |= {"Frappe with full ranking": whole} if whole else {}
     return _finding(holds, "with against without", {**made, **beside})
 
 
 def _domains(found: Found, protocol: str) -> Finding | None:
-    crossed = _contests(found, protocol, "FM-Pair-CD", DOMAINS, "table4")
-    mixed = _contests(found, protocol, "All domains", DOMAINS, "table4")
+    crossed = _differences(found, protocol, "FM-Pair-CD", DOMAINS, "table4")
+    mixed = _differences(found, protocol, "All domains", DOMAINS, "table4")
     holds = all(one.other_better for one in crossed.values())
     holds &= all(one.base_better for one in mixed.values())
     named = {f"{name}, CD": one for name, one in crossed.items()}
@@ -131,10 +131,10 @@ def _domains(found: Found, protocol: str) -> Finding | None:
     return _finding(holds, "against target only", named)
 
 
-def _thinned(found: Found) -> dict[str, Contest]:
+def _thinned(found: Found) -> dict[str, Difference]:
     """FM-Pair-CD where users have few events of the target domain, as the paper's had."""
     made = {
-        f"{title}, CD, at most {most} events per user": contest(
+        f"{title}, CD, at most {most} events per user": difference(
             found.get(f"ablation-sparse-{name}-{most}"), "FM-Pair-CD"
         )
         for name, title in DOMAINS.items()
@@ -159,7 +159,7 @@ def _linear(found: Found, protocol: str) -> Finding | None:
 
 def _gaussian(found: Found, protocol: str) -> Finding | None:
     names = {name: SETS[name] for name in GPFM_SETS}
-    made = _contests(found, protocol, "GPFM", names)
+    made = _differences(found, protocol, "GPFM", names)
     slower = {
         SETS[name]: factor(found[f"epoch-time-{name}"], "GPFM", "FM-Pair")
         for name in GPFM_SETS
@@ -174,6 +174,6 @@ def _gaussian(found: Found, protocol: str) -> Finding | None:
 
 
 def _bias(found: Found, protocol: str) -> Finding | None:
-    made = _contests(found, protocol, "BPR-MF", {"frappe": SETS["frappe"]})
+    made = _differences(found, protocol, "BPR-MF", {"frappe": SETS["frappe"]})
     holds = all(one.base_better for one in made.values())
     return _finding(holds, "without (BPR-MF) against with (FM-Pair)", made)

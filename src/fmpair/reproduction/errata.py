@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fmpair.report.number import figure
 from fmpair.reproduction.claims import Found
-from fmpair.reproduction.significance import contest
+from fmpair.reproduction.significance import difference
 
 ERRATA = (
     "Signs of the update rule. The paper prints sigma(g) and + lambda theta. Gradient ascent on "
@@ -33,7 +33,7 @@ def errata(found: Found) -> list[str]:
         "ranking: the query contains the genres of the answer (target leakage)."
     )
     run = found.get("table3-leak-legacy")
-    small, whole = (contest(run, f"FM-Pair, leaked genres{of}") for of in ("", " of value 1"))
+    small, whole = (difference(run, f"FM-Pair, leaked genres{of}") for of in ("", " of value 1"))
     if small is not None and whole is not None:
         said += (
             f" Recall@10 under legacy goes from {figure(small.base)} to {figure(small.other)} with "

@@ -14,7 +14,7 @@ LEVEL = 0.05
 
 
 @dataclass(frozen=True)
-class Contest:
+class Difference:
     """Means of Recall@10 of a model and of the baseline; p: of the paired test, after Holm."""
 
     other: float
@@ -35,16 +35,16 @@ class Contest:
         return self.decided and self.base > self.other
 
 
-def contest(found: Summary | None, model: str, label: str | None = None) -> Contest | None:
+def difference(found: Summary | None, model: str, label: str | None = None) -> Difference | None:
     """The model and its table's baseline under a protocol; None where it was not run."""
     row = None if found is None else found.row(model, RECALL, label)
     if found is None or row is None or row["baseline"] is None:
         return None
     base = found.row(row["baseline"], RECALL, label)
-    return None if base is None else Contest(row["mean"], base["mean"], row["p"])
+    return None if base is None else Difference(row["mean"], base["mean"], row["p"])
 
 
-def told(one: Contest) -> str:
+def told(one: Difference) -> str:
     """`.2237 against .2266 (p < .001)`: the model, the baseline, and how sure."""
     return f"{figure(one.other)} against {figure(one.base)} ({p_claim(one.p)})"
 
