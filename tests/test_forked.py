@@ -84,8 +84,7 @@ from fmpair import FMPair, Dataset, evaluate, load, read
 from fmpair.data import filter, fingerprint, leakage, parts, split, statistics, synthetic
 from fmpair.data.write import write
 from fmpair.evaluation import views
-from fmpair.models.fm import FM
-from fmpair.models.neighbours import ItemKNN
+from fmpair.models.catalog import find
 
 place = tempfile.mkdtemp()
 data = synthetic.make(60, 40, 20_000).data  # enough for polars to share the work out
@@ -93,12 +92,12 @@ frame = data.frame()
 frame.write_csv(f"{place}/events.csv")
 made = split.holdout(data)
 train, _, test = made.parts(data)
-model, ranker = FMPair(factors=4, epochs=2).fit(data), ItemKNN().fit(data)
+model, ranker = FMPair(factors=4, epochs=2).fit(data), find("item-knn")().fit(data)
 model.save(f"{place}/model")
 judged = evaluate(model, train, test)
 user, item = data.users.ids[0], data.items.ids[0]
 epochs = FMPair(factors=4, epochs=4, threads=2).train(data)
-others = FM(epochs=4, threads=2).train(data)
+others = find("fm")(epochs=4, threads=2).train(data)
 next(epochs), next(others)
 """
 ASKED = {

@@ -19,7 +19,7 @@ from fmpair.config.experiment import (
     Tuning,
 )
 from fmpair.errors import TrainingError
-from fmpair.models import Random
+from fmpair.models.catalog import find
 
 # What may differ between two runs of the same experiment.
 MEASURED = ("train_seconds", "judge_seconds", "epoch_seconds", "peak_mb", "seconds")
@@ -63,7 +63,7 @@ class Faulty:
     def fit(self, data):
         if self.x == self.at and self._first():
             self._fail()
-        return Random(seed=self.x).fit(data)
+        return find("random")(seed=self.x).fit(data)
 
     def _first(self):
         """Whether the fault is to come: always without a flag, else in one process only."""

@@ -50,7 +50,7 @@ def kill(target, process, dice):
 def disturbed(process, target, dice):
     """Let the run go on for some cells, then kill; what was hit, and what it said in the end."""
     said = []
-    for _ in range(dice.choice([0, 0, 1, 2, 3, 5, 8])):
+    for _ in range(dice.choice([0, 1, 2, 3, 4, 5, 9])):
         line = process.stderr.readline()
         if not line:
             break

@@ -37,5 +37,7 @@ def test_numbers_of_number_columns_stay_numbers_and_missing_ones_missing():
 
 
 def test_headings_and_categories_are_text_too():
-    frame = pl.DataFrame({"=a": pl.Series(["@b"], dtype=pl.Categorical)})
-    assert csv(frame) == b"'=a\n'@b\n"
+    kinds = pl.Categorical, pl.Enum(["@b"])
+    frame = pl.DataFrame([pl.Series("=a", ["@b"], kinds[0]), pl.Series("^.*$", ["@b"], kinds[1])])
+    assert csv(frame) == b"'=a,^.*$\n'@b,'@b\n"
+    assert csv(pl.DataFrame()) == csv(pl.DataFrame(), exact=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import polars as pl
+from polars import selectors
 
 # What spreadsheets begin a formula with, in both widths of letters.
 FORMULA = r"(?s)^[=+\-@\t\r\n\u{FF1D}\u{FF0B}\u{FF0D}\u{FF20}]."
 NUMBER = r"^[+\-]?(\d+\.?\d*|\.\d+)([eE][+\-]?\d+)?$"
+TEXT = selectors.by_dtype(pl.String, pl.Categorical, pl.Enum)
 QUOTE = "'"  # makes a cell text, and is not shown
 
 
@@ -16,16 +18,10 @@ def csv(frame: pl.DataFrame, exact: bool = False) -> bytes:
     Numbers stay numbers, also those that stand in a column of text.
     """
     if not exact:
-        names = pl.Series(frame.columns, dtype=pl.String)
-        frame = frame.with_columns(_quoted(pl.col(name)) for name in _texts(frame))
-        frame = frame.rename(dict(zip(names, names.to_frame("").select(_quoted(pl.all()))[""])))
+        headings = pl.DataFrame({"name": pl.Series(frame.columns, dtype=pl.String)})
+        safe = headings.select(_quoted(pl.col("name")))["name"]
+        frame = frame.with_columns(_quoted(TEXT)).rename(dict(zip(frame.columns, safe)))
     return frame.write_csv().encode()
-
-
-def _texts(frame: pl.DataFrame) -> list[str]:
-    return [
-        name for name, kind in frame.schema.items() if kind in (pl.String, pl.Categorical, pl.Enum)
-    ]
 
 
 def _quoted(column: pl.Expr) -> pl.Expr:
