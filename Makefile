@@ -24,13 +24,13 @@ demo: $(CORE)  ## set up, run an experiment on generated data, and end with the 
 	$(BIN)/fmpair demo
 
 test: quick  ## set up, then run every check and every test but faults, the quick ones first
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "$(SLOW)"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(SLOW)"
 
 quick: check  ## what to run before a commit: every check, and the quick tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "$(QUICK)"
 
 faults: $(TEST)  ## kill runs, break files: nothing finished may be lost
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "$(FAULTS)"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "$(FAULTS)"
 
 # Into an empty cache: what writes the kernels runs only when they are compiled.
 coverage: $(TEST)  ## measure which lines the tests run; build/coverage.txt lists those they do not

@@ -5,7 +5,7 @@ import pytest
 
 from fmpair.cli import run
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("report verbs")]
+pytestmark = pytest.mark.slow
 
 FILE = """
 data: {{generate: {{users: 40, items: 30, events: 900, seed: {world}}}}}

@@ -13,6 +13,8 @@ from fmpair.errors import FmpairError
 from fmpair.experiment import store
 from fmpair.experiment.run import run
 
+pytestmark = pytest.mark.faults
+
 WRONG = ([], {}, None, 7, "x", [1, {"a": None}], {"id": 5, "files": [], "error": None})
 
 

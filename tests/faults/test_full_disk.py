@@ -13,6 +13,8 @@ from fmpair.config.read import read
 from fmpair.experiment import store
 from fmpair.experiment.run import run
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):

@@ -14,7 +14,10 @@ from fmpair.config.read import read
 from fmpair.experiment import store
 from fmpair.experiment.run import run
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc"),
+]
 
 TARGETS = ("main", "worker", "both")
 MOST_ENDED = 0.35  # seconds from a cell's line to the kill

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from fmpair.data.read import FORMATS
 from fmpair.errors import FmpairError
 
+pytestmark = pytest.mark.faults
+
 CASES = int(os.environ.get("FMPAIR_FAULT_CASES", "50"))
 TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent

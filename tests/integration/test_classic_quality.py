@@ -13,7 +13,7 @@ from fmpair.data import filter, split
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.models import catalog
 
-pytestmark = [pytest.mark.realdata, pytest.mark.xdist_group("classic quality")]
+pytestmark = pytest.mark.realdata
 
 METRIC = "recall@10[uni1000]"
 BARS = {

@@ -1,42 +1,15 @@
-"""Every example runs as it stands and answers its question."""
+"""Every example on generated data runs as it stands and answers its question."""
 
 import re
-from pathlib import Path
 
 import polars as pl
 import pytest
+from example_runs import EXAMPLES, OF_PUBLIC_DATA, assert_reported, run_of
 
 from fmpair.cli import run as fmpair
-from fmpair.config.read import read
-from fmpair.errors import ConfigError
-from fmpair.experiment.run import run
 from fmpair.report.comparison import comparison
-from fmpair.report.write import write
 
-ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
-
-
-def experiment_of(path, folder):
-    try:
-        return read(path, [f"output.folder={folder}"])
-    except ConfigError as error:
-        if all("pip install" in mistake for mistake in error.mistakes):
-            pytest.skip(error.mistakes[0])
-        raise
-
-
-def example(path):
-    """The name of an example, as a parameter; all tests of one example run in one process."""
-    marks = [pytest.mark.slow, pytest.mark.xdist_group(path.stem)]
-    if re.search(r"^data: \{set:", path.read_text("utf-8"), re.MULTILINE):
-        marks.append(pytest.mark.realdata)
-    return pytest.param(path.stem, marks=marks)
-
-
-def about(name):
-    """Marks of a test that asks about one example."""
-    return lambda test: pytest.mark.slow(pytest.mark.xdist_group(name)(test))
+GENERATED = {path.stem: path for path in EXAMPLES if path not in OF_PUBLIC_DATA}
 
 
 def means(results):
@@ -55,19 +28,16 @@ def ran(tmp_path_factory):
     def once(name):
         if name not in kept:
             folder = tmp_path_factory.mktemp(name) / "runs" / name
-            kept[name] = run(experiment_of(ROOT / "examples" / f"{name}.yaml", folder)), folder
+            kept[name] = run_of(GENERATED[name], folder), folder
         return kept[name]
 
     return once
 
 
-@pytest.mark.parametrize("name", [example(path) for path in EXAMPLES])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GENERATED)
 def test_an_example_runs_as_it_stands_and_writes_its_report(name, ran):
-    results, folder = ran(name)
-    assert results.cells["error"].drop_nulls().to_list() == []
-    page = write(results, folder)
-    text = page.read_text("utf-8")
-    assert all(model.name in text for model in results.experiment.models)
+    assert_reported(*ran(name))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -77,14 +47,14 @@ def test_an_example_says_how_to_run_it(path):
     assert any(re.search(r"\?|\.", line) for line in head)
 
 
-@about("demo")
+@pytest.mark.slow
 def test_context_is_worth_something_in_the_demo(ran):
     found = means(ran("demo")[0])
     blind, seeing = (found[f"FM-Pair {how} context", "ndcg@10"] for how in ("without", "with"))
     assert found["Popularity", "ndcg@10"] < blind < seeing
 
 
-@about("demo")
+@pytest.mark.slow
 def test_the_demo_is_the_example_with_lists_and_ends_with_the_report(ran, monkeypatch, capsys):
     results, folder = ran("demo")
     monkeypatch.chdir(folder.parents[1])
@@ -103,14 +73,14 @@ def test_the_demo_is_the_example_with_lists_and_ends_with_the_report(ran, monkey
     assert "FM-Pair with context is best" in (folder / "report.html").read_text("utf-8")
 
 
-@about("cold_items")
+@pytest.mark.slow
 def test_attributes_help_with_items_nobody_has_chosen(ran):
     found = means(ran("cold_items")[0])
     for metric in ("recall@100", "auc"):
         assert found["with attributes", metric] > found["ids and context only", metric]
 
 
-@about("fields")
+@pytest.mark.slow
 def test_the_situation_helps_and_no_field_hurts(ran):
     found = comparison(ran("fields")[0], "full ranking").fields["FM-Pair"]
     verdicts = dict(found.select("field", "verdict").rows())
@@ -120,13 +90,13 @@ def test_the_situation_helps_and_no_field_hurts(ran):
     assert "hurts" not in verdicts.values()
 
 
-@about("tuning")
+@pytest.mark.slow
 def test_every_tuned_model_of_the_example_has_the_same_budget(ran):
     trials = ran("tuning")[0].trials
     assert set(trials["model"].value_counts()["count"]) == {5}
 
 
-@about("sampled")
+@pytest.mark.slow
 def test_sampled_candidates_flatter_every_model(ran):
     values = ran("sampled")[0].values
     full = values.filter(protocol="full ranking", metric="ndcg@10")["value"].to_list()

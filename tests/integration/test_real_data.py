@@ -24,7 +24,7 @@ FRAPPE_ERROR = 0.008  # standard error of either on the 3,387 rows of the test p
 SAMPLE, CUTOFF, FOLDS = 1000, 10, 4
 CONTEXT = ["daytime", "weekday", "isweekend", "homework", "weather", "country", "city"]
 
-pytestmark = [pytest.mark.realdata, pytest.mark.xdist_group("real data")]
+pytestmark = pytest.mark.realdata
 
 
 @cache

@@ -15,7 +15,7 @@ from fmpair.report.legacy import wraprec_results
 from fmpair.report.terminal import terminal
 from fmpair.report.write import write
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("report")]
+pytestmark = pytest.mark.slow
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 
