@@ -220,7 +220,7 @@ def started(folder):
 SAMPLES = {
     "csv": Sample({"a.csv": CSV, "items.csv": ITEM_TABLE, "shown.csv": SHOWN},
                   lambda folder: read(folder / "a.csv", items=str(folder / "items.csv"),
-                                      shown=str(folder / "shown.csv"))),
+                                      impressions=str(folder / "shown.csv"))),
     "tsv": Sample({"a.tsv": CSV.replace(b",", b"\t")}, reads("a.tsv")),
     "rare": Sample({"a.dat": CSV.replace(b",", b"\xc2\xa7\xc2\xa7")},
                    reads("a.dat", separator="\xa7\xa7", format="delimited")),

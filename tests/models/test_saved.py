@@ -71,5 +71,5 @@ def test_a_file_of_today_that_has_an_old_name_was_not_written_by_us(tmp_path, mo
     monkeypatch.setattr(file.option, "plain", lambda recipe: old)
     model.save(tmp_path / "m")
     monkeypatch.undo()
-    with pytest.raises(ModelFileError, match="not understood: candidates is now n_negatives"):
+    with pytest.raises(ModelFileError, match="candidates is now n_negatives"):
         load(tmp_path / "m")

@@ -68,6 +68,7 @@ class CPUTraining:
 
     def epoch(self, number: int, rate: float) -> float:
         """One epoch (counted from 1) at a learning rate; the mean loss of its steps."""
+        check_process()
         settings, compiled = self.settings, _compilations()
         if self.layout is None or (number - 1) % settings.partition_every == 0:
             self._partition(number)
