@@ -87,7 +87,8 @@ def test_columns_that_are_no_context_are_put_where_they_belong():
     options = started(frame).data.options
     assert options["context"] == ["place"]
     assert options["item_columns"] == ["genre"]
-    assert options["ignore"] == ["session", "constant"]
+    assert options["session"] == "session"
+    assert options["ignore"] == ["constant"]
 
 
 def test_odd_names_and_ids_survive():

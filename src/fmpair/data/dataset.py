@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, distinct_pairs
 from fmpair.data.check import check_events, check_no_leak
+from fmpair.data.decision import ATTRIBUTE, CONTEXT, Decisions, decide, without
 from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.impressions import add_impressions
-from fmpair.data.roles import find_roles
+from fmpair.data.roles import STANDARD
 from fmpair.data.table import align_table, ids_of
 from fmpair.data.times import read_times
 from fmpair.data.vocabulary import Vocabulary, as_plain
-from fmpair.errors import DataError, unknown
+from fmpair.errors import DataError, in_python, spelled
 from fmpair.forked import check_process
 from fmpair.renamed import known_options_only, no_attribute
 
-STANDARD = ("rating", "weight", "timestamp", "domain")
+LOG = logging.getLogger("fmpair")
 
-ROLES = ("user", "item", "rating", "weight", "timestamp", "domain")
+ROLES = ("user", "item", *STANDARD)
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Dataset:
     """Immutable events (user, item, context) over shared vocabularies.
 
     user, item: int32 [events], indices into `users` and `items`.
-    columns: one row per event; any of rating, weight, timestamp, domain, and the context columns.
+    columns: one row per event; any of rating, weight, timestamp, domain, session, event_type, and
+    the context columns.
     user_table, item_table: one row per id of the vocabulary, null where nothing is known.
     impressions: ids of users and items, and maybe times: items shown and not chosen, see
     `with_impressions`.
@@ -61,6 +64,8 @@ class Dataset:
         weight: str | None = None,
         timestamp: str | None = None,
         domain: str | None = None,
+        session: str | None = None,
+        event_type: str | None = None,
         context: Sequence[str] | None = None,
         ignore: Sequence[str] = (),
         users: Any = None,
@@ -69,32 +74,31 @@ class Dataset:
         leaks: Sequence[str] = (),
         impressions: Any = None,
     ) -> Dataset:
-        """Events from a polars, pandas or pyarrow frame; roles by column name, the rest context.
+        """Events from a polars, pandas or pyarrow frame; what is no role by name or contents, no id
+        and no attribute of the item is context, see `decide`.
 
+        session: the column of sessions; event_type: of kinds of events, such as view, cart and buy.
+            Neither is ever context.
         users, items: tables of attributes, keyed by the same id columns.
         item_columns: event columns that describe the item: they move to the item table.
         leaks: such columns kept as context all the same (the legacy protocol of the paper).
         impressions: a table of items shown to users or disliked by them, see `with_impressions`.
         """
-        events = to_polars(frame)
-        ignored = [name for name in ignore if _known(name, events.columns)]
-        events = events.drop(ignored)
-        given = dict(zip(ROLES, (user, item, rating, weight, timestamp, domain)))
-        roles = find_roles(events.columns, given)
-        rest = [c for c in events.columns if c not in roles.values() and c not in item_columns]
-        names = rest if context is None else [c for c in context if _known(c, events.columns)]
+        events = without(to_polars(frame), ignore)
+        given = dict(
+            zip(ROLES, (user, item, rating, weight, timestamp, domain, session, event_type))
+        )
+        found = decide(events, given, context, item_columns, leaks)
+        if context is None and found.surprises:
+            LOG.warning("%s", spelled(found.surprises, in_python))
+        roles, names = found.roles, found.named(CONTEXT)
         check_events(events, roles, names)
-        item_frame = None if items is None else to_polars(items)
-        moved = [name for name in item_columns if _known(name, events.columns)]
-        if moved:
-            item_frame = _with_item_columns(events, roles["item"], moved, item_frame)
-        check_no_leak(events, roles["item"], names, item_frame, leaks)
-        data = cls._numbered(events, roles, names)
-        data = replace(data, frame_kind=kind_of(frame))
+        data = replace(cls._numbered(events, roles, names), frame_kind=kind_of(frame))
         if users is not None:
             data = data.with_users(users, key=user)
-        if item_frame is not None:
-            data = data.with_items(item_frame, key=roles["item"])
+        table = _item_table(events, found, items, leaks)
+        if table is not None:
+            data = data.with_items(table, key=roles["item"])
         if impressions is not None:
             data = data.with_impressions(impressions, user, item, timestamp)
         return data
@@ -108,7 +112,7 @@ class Dataset:
         if "timestamp" in roles:
             events = events.with_columns(read_times(events[roles["timestamp"]]))
         kept = [pl.col(roles[r]).alias(r) for r in STANDARD if r in roles]
-        clash = [name for name in context if name in STANDARD and name not in roles.values()]
+        clash = [name for name in context if name in STANDARD and name in roles]
         if clash:
             raise DataError(f"a context column may not be named {clash[0]!r}: rename it")
         return cls(
@@ -171,7 +175,7 @@ class Dataset:
         vocabulary, aligned = align_table(self.items, to_polars(table), "item", key)
         shared = sorted(set(aligned.columns) & set(self.context))
         if shared:
-            check_no_leak(self.columns, "item", shared, aligned, ())
+            check_no_leak(shared, aligned, ())
         return replace(self, items=vocabulary, item_table=aligned)
 
     def with_impressions(
@@ -234,30 +238,64 @@ class Dataset:
         )
 
 
-def as_dataset(data: Any) -> Dataset:
-    """A Dataset as it is; a frame or sparse matrix read by the default rules."""
+def as_dataset(data: Any, like: Columns | None = None) -> Dataset:
+    """A Dataset as it is; a frame or sparse matrix read by the default rules.
+
+    like: the columns of the data that came before, which the frame's contents do not change:
+    those of a few events may look like anything.
+    """
     check_process()
     if isinstance(data, Dataset):
         return data
-    return Dataset.from_csr(data) if hasattr(data, "tocoo") else Dataset.from_frame(data)
+    if hasattr(data, "tocoo"):
+        return Dataset.from_csr(data)
+    return Dataset.from_frame(data) if like is None else _alike(to_polars(data), data, like)
 
 
-def _known(name: str, columns: Sequence[str]) -> bool:
-    if name not in columns:
-        raise DataError(unknown("column", name, columns))
-    return True
+class Columns(NamedTuple):
+    """Names of columns: context, attributes of items, and the one that tells kinds of events."""
+
+    context: Sequence[str]
+    item: Sequence[str] = ()
+    event_type: str | None = None
 
 
-def _with_item_columns(
-    events: pl.DataFrame, key: str, moved: list[str], table: pl.DataFrame | None
-) -> pl.DataFrame:
-    """The item table with columns of the events added: each item's first value that is not null."""
-    own = events.group_by(key, maintain_order=True).agg(
-        pl.col(name).drop_nulls().first() for name in moved
+def columns_of(data: Dataset) -> Columns:
+    return Columns(data.context, data.item_table.columns)
+
+
+def _alike(events: pl.DataFrame, frame: Any, like: Columns) -> Dataset:
+    context, item = (
+        [name for name in names if name in events.columns] for names in (like.context, like.item)
     )
+    kinds = like.event_type if like.event_type in events.columns else None
+    found = decide(events, {"event_type": kinds}, None, item, context)
+    options = {**found.options, "item_columns": item}  # others are unknown to what came before
+    return replace(Dataset.from_frame(events, **options), frame_kind=kind_of(frame))
+
+
+def _item_table(
+    events: pl.DataFrame, found: Decisions, items: Any, leaks: Sequence[str]
+) -> pl.DataFrame | None:
+    """The item table with columns of the events added: each item's most frequent value."""
+    key, moved = found.roles["item"], found.named(ATTRIBUTE)
+    table = None if items is None else to_polars(items)
+    if table is not None:
+        check_no_leak(found.named(CONTEXT), table, leaks)
+    if not moved:
+        return table
+    own = events.group_by(key, maintain_order=True).agg(_usual(events[name]) for name in moved)
     own = own.with_columns(as_plain(own[key]))
     if table is None:
         return own
     ids = ids_of(table, own[key].dtype, "item", key)
     table = table.with_columns(ids).rename({ids.name: key})
     return own.join(table, on=key, how="full", coalesce=True)
+
+
+def _usual(values: pl.Series) -> pl.Expr:
+    """The most frequent value of a group, the least of several such; of lists the first."""
+    known = pl.col(values.name).drop_nulls()
+    if values.dtype.is_nested():
+        return known.first()
+    return known.mode().sort().first()

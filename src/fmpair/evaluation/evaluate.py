@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fmpair.data import Dataset, as_dataset
+from fmpair.data import Columns, Dataset, as_dataset, columns_of
 from fmpair.errors import OptionError
 from fmpair.evaluation.candidates import candidates_of
 from fmpair.evaluation.correction import ESTIMATOR, corrected
@@ -64,7 +64,8 @@ def evaluate(
     train: the training events, which define the seen items and the catalogue; test: the test
     events. Where a score is -inf or NaN the item is not in the list.
     """
-    train, test = as_dataset(train), as_dataset(test)
+    train = _training(model, train)
+    test = as_dataset(test, columns_of(train))
     protocol = protocol or Protocol()
     wanted = [Metric.parse(name) for name in dict.fromkeys(metrics)]
     for metric in wanted:
@@ -82,6 +83,15 @@ def evaluate(
         threads=threads,
     )
     return _gathered(wanted, (train, test), protocol, units, candidates, judged)
+
+
+def _training(model: Any, train: Any) -> Dataset:
+    """The training events, with the context that the model knows beside what they show."""
+    data = as_dataset(train)
+    known = getattr(getattr(model, "space", None), "context", [])
+    if set(known) <= set(data.context):
+        return data
+    return as_dataset(train, Columns([*dict.fromkeys([*data.context, *known])]))
 
 
 def obstacle(metric: Metric, test: Dataset, protocol: Protocol) -> str | None:

@@ -13,6 +13,7 @@ import polars as pl
 
 from fmpair import checks
 from fmpair.arrays import Rows, tally
+from fmpair.data import Columns, Dataset, as_dataset
 from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.engine.contract import Parameters
 from fmpair.engine.item_side import item_sides
@@ -235,11 +236,17 @@ class Recommender:
 
     def fold_in(self, events: Any, *, epochs: int | None = None) -> Recommender:
         """With new users learned from a few events of theirs; everything else stays as it is."""
-        return can_go_on(self.recipe).fold_in(self, events, epochs)
+        return can_go_on(self.recipe).fold_in(self, self._events(events), epochs)
 
     def update(self, data: Any, *, epochs: int | None = None) -> Recommender:
         """With training continued on new events; new users, items and values are added."""
-        return can_go_on(self.recipe).update(self, data, epochs)
+        return can_go_on(self.recipe).update(self, self._events(data), epochs)
+
+    def _events(self, data: Any) -> Dataset:
+        """The events with the columns that the model knows."""
+        item = [encoder.name for encoder in self.space.item.encoders]
+        level = getattr(self.recipe, "level", None)
+        return as_dataset(data, Columns(self.space.context, item, level))
 
     # Files
 

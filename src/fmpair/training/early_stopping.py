@@ -11,7 +11,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, empty_rows, renumbered
 from fmpair.checks import whole
-from fmpair.data import Dataset, as_dataset
+from fmpair.data import Dataset, as_dataset, columns_of
 from fmpair.data.split import holdout
 from fmpair.errors import DataError, OptionError, named
 from fmpair.fitted.recommender import Recommender
@@ -32,7 +32,7 @@ def validation_parts(data: Dataset, validation: Any, seed: int) -> tuple[Dataset
             )
         split = holdout(data, test=float(validation), seed=seed)
         return data.take(split.train), data.take(split.test)
-    return data, as_dataset(validation)
+    return data, as_dataset(validation, columns_of(data))
 
 
 @dataclass
