@@ -146,7 +146,8 @@ def _older(first: Dataset, second: Dataset, user: np.ndarray) -> tuple[int | Non
     late = pl.DataFrame({"user": first.user, "latest": times}).group_by("user").max()
     frame = pl.DataFrame({"user": user.astype(np.int32), "time": others})
     frame = frame.join(late, on="user", how="left")
-    return int((others < times.max()).sum()), int((frame["time"] < frame["latest"]).sum())
+    older = None if first.order == "per-user" else int((others < times.max()).sum())
+    return older, int((frame["time"] < frame["latest"]).sum())
 
 
 @dataclass(frozen=True, eq=False)

@@ -69,7 +69,10 @@ def check_shares(test: float, validation: float) -> None:
 def by_time_order(data: Dataset) -> np.ndarray:
     """int64 [events]: the rows in order of time; rows of one time keep their order."""
     if "timestamp" not in data.columns.columns:
-        raise DataError(f"the data have no times: name their column with {named('timestamp', ...)}")
+        raise DataError(
+            f"the data have no times: name their column with {named('timestamp', ...)}, or, where "
+            f"rows are in order of time, say {named('order', 'rows')}"
+        )
     times = data.columns["timestamp"]
     if times.null_count():
         raise DataError(f"{times.null_count()} events have no time: drop them first")

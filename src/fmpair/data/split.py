@@ -78,6 +78,7 @@ def by_time(
     dates, which are then seconds since 1970.
     """
     order = by_time_order(data)
+    _check_moments(data, after)
     if after is None and validation_after is None:
         return cut(order, test, validation)
     if after is None:
@@ -149,6 +150,19 @@ def _folds(order: np.ndarray, always: np.ndarray, count: int, validation: float)
         aside = round(validation * len(rest))
         found.append(split_of(np.concatenate([rest[aside:], always]), rest[:aside], test))
     return found
+
+
+def _check_moments(data: Dataset, after: Any) -> None:
+    """Whether the events of different users can be told apart in time, and by which moment."""
+    if data.order == "per-user":
+        raise DataError(
+            "the order of the events of different users is not known, only that of each user's "
+            "own: split by leave_last_out, or by per_user in the order of time"
+        )
+    if data.order is not None and after is not None:
+        raise OptionError(
+            f"the data have no times but the order of their rows: give shares, not {after!r}"
+        )
 
 
 def _before(data: Dataset, moment: Any) -> int:
