@@ -35,6 +35,14 @@ class Split:
         """The events to train, validate and test on, over shared vocabularies."""
         return data.take(self.train), data.take(self.validation), data.take(self.test)
 
+    def before_test(self, data: Dataset) -> Dataset:
+        """The events to train and to validate on, together: all that is known before the test.
+
+        Train on them; or on the first part alone, and show the model the rest (`extended`): either
+        way evaluate with these as known, so that what a user had in either leaves the lists.
+        """
+        return data.take(np.sort(np.concatenate([self.train, self.validation])))
+
     @property
     def hash(self) -> str:
         """SHA-256 of the three parts, 64 digits; the same on every machine."""
