@@ -17,6 +17,7 @@ from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.impressions import add_impressions
 from fmpair.data.roles import find_roles
 from fmpair.data.table import align_table, ids_of
+from fmpair.data.times import read_times
 from fmpair.data.vocabulary import Vocabulary, as_plain
 from fmpair.errors import DataError, named, unknown
 from fmpair.forked import check_process
@@ -111,6 +112,8 @@ class Dataset:
     ) -> Dataset:
         users = Vocabulary.of(events[roles["user"]])
         items = Vocabulary.of(events[roles["item"]])
+        if "timestamp" in roles:
+            events = events.with_columns(read_times(events[roles["timestamp"]]))
         kept = [pl.col(roles[r]).alias(r) for r in STANDARD if r in roles]
         clash = [name for name in context if name in STANDARD and name not in roles.values()]
         if clash:

@@ -18,7 +18,6 @@ from fmpair.data.cfm import read_cfm
 from fmpair.data.dataset import Dataset
 from fmpair.data.delimited import read_delimited
 from fmpair.data.frappe import read_frappe
-from fmpair.data.infer import parse_times
 from fmpair.data.json_lines import read_json
 from fmpair.data.libfm import read_libfm
 from fmpair.data.lightgcn import read_lightgcn
@@ -94,10 +93,7 @@ def _with_tables(contents: Contents, roles: dict[str, Any]) -> Contents:
         roles["impressions"] = read_frame(**{**ids, **impressions})
         for role, key in ids.items():
             roles["impressions"] = _keyed_alike(roles["impressions"], events, role, key)
-    time = find_column("timestamp", events.columns, roles.get("timestamp"))
-    if time is not None:
-        events = events.with_columns(parse_times(events[time]))
-    return replace(contents, events=events, roles={**contents.roles, **roles})
+    return replace(contents, roles={**contents.roles, **roles})
 
 
 def read_table(path: str | Path, role: str, key: str | None = None, **options: Any) -> pl.DataFrame:

@@ -14,8 +14,8 @@ from fmpair.data.attribute import by_attribute, in_domain
 from fmpair.data.cold import cold_items, cold_users
 from fmpair.data.dataset import Dataset
 from fmpair.data.histories import leave_last_out, leave_out, per_user, shuffled
-from fmpair.data.infer import parse_times
 from fmpair.data.parts import Split, by_time_order, cut, hash_of, load, save, split_of
+from fmpair.data.times import parse_times
 from fmpair.errors import DataError, OptionError
 from fmpair.forked import check_process
 
