@@ -13,6 +13,8 @@ import polars as pl
 from fmpair.data.border import parsing
 from fmpair.data.dataset import Dataset
 from fmpair.data.parquet import read_parquet
+from fmpair.data.timelines import Timelines, timelines
+from fmpair.data.times import moments
 from fmpair.errors import DataError, OptionError, named
 from fmpair.files import atomic_path
 from fmpair.forked import check_process
@@ -76,15 +78,32 @@ def check_shares(test: float, validation: float) -> None:
 
 def by_time_order(data: Dataset) -> np.ndarray:
     """int64 [events]: the rows in order of time; rows of one time keep their order."""
-    if "timestamp" not in data.columns.columns:
+    return np.argsort(_moments(data), kind="stable")
+
+
+def time_lines(data: Dataset) -> Timelines:
+    """The events of each user, oldest first; DataError where there are neither times nor order."""
+    return timelines(data.user, data.item, len(data.users), _moments(data))
+
+
+def moments_of_all(data: Dataset) -> np.ndarray:
+    """int64 [events]: moments that can be compared between users; DataError where there is none."""
+    if data.order == "per-user":
+        raise DataError(
+            "the order of the events of different users is not known, only that of each user's "
+            "own: give times, or leave out what compares users in time"
+        )
+    return _moments(data)
+
+
+def _moments(data: Dataset) -> np.ndarray:
+    found = moments(data)
+    if found is None:
         raise DataError(
             f"the data have no times: name their column with {named('timestamp', ...)}, or, where "
             f"rows are in order of time, say {named('order', 'rows')}"
         )
-    times = data.columns["timestamp"]
-    if times.null_count():
-        raise DataError(f"{times.null_count()} events have no time: drop them first")
-    return np.argsort(times.to_physical().to_numpy(), kind="stable")
+    return found
 
 
 def hash_of(splits: Sequence[Split]) -> str:
