@@ -11,19 +11,22 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, distinct_pairs
+from fmpair.checks import one_of
 from fmpair.data.check import check_events, check_no_leak
 from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.impressions import add_impressions
 from fmpair.data.roles import find_roles
 from fmpair.data.table import align_table, ids_of
+from fmpair.data.times import read_times
 from fmpair.data.vocabulary import Vocabulary, as_plain
-from fmpair.errors import DataError, unknown
+from fmpair.errors import DataError, named, unknown
 from fmpair.forked import check_process
 from fmpair.renamed import known_options_only, no_attribute
 
 STANDARD = ("rating", "weight", "timestamp", "domain")
 
 ROLES = ("user", "item", "rating", "weight", "timestamp", "domain")
+ORDERS = ("rows", "per-user")  # what the order of rows may say where there are no times
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class Dataset:
     user_table, item_table: one row per id of the vocabulary, null where nothing is known.
     impressions: ids of users and items, and maybe times: items shown and not chosen, see
     `with_impressions`.
+    order: None where `timestamp` holds times. Else it holds numbers of rows: their order is that of
+    time, among all events ('rows'), or among those of one user only ('per-user').
     """
 
     users: Vocabulary
@@ -47,6 +52,7 @@ class Dataset:
     item_table: pl.DataFrame = field(default_factory=pl.DataFrame)
     frame_kind: str = "polars"
     impressions: pl.DataFrame = field(default_factory=pl.DataFrame)
+    order: str | None = None
 
     @classmethod
     @known_options_only
@@ -67,6 +73,7 @@ class Dataset:
         item_columns: Sequence[str] = (),
         leaks: Sequence[str] = (),
         impressions: Any = None,
+        order: str | None = None,
     ) -> Dataset:
         """Events from a polars, pandas or pyarrow frame; roles by column name, the rest context.
 
@@ -74,10 +81,11 @@ class Dataset:
         item_columns: event columns that describe the item: they move to the item table.
         leaks: such columns kept as context all the same (the legacy protocol of the paper).
         impressions: a table of items shown to users or disliked by them, see `with_impressions`.
+        order: where no column has times: 'rows', the order of rows is that of time; 'per-user', the
+        order of each user's rows is.
         """
         events = to_polars(frame)
-        ignored = [name for name in ignore if _known(name, events.columns)]
-        events = events.drop(ignored)
+        events = events.drop([name for name in ignore if _known(name, events.columns)])
         given = dict(zip(ROLES, (user, item, rating, weight, timestamp, domain)))
         roles = find_roles(events.columns, given)
         rest = [c for c in events.columns if c not in roles.values() and c not in item_columns]
@@ -89,7 +97,7 @@ class Dataset:
             item_frame = _with_item_columns(events, roles["item"], moved, item_frame)
         check_no_leak(events, roles["item"], names, item_frame, leaks)
         data = cls._numbered(events, roles, names)
-        data = replace(data, frame_kind=kind_of(frame))
+        data = replace(_ordered(data, roles, order), frame_kind=kind_of(frame))
         if users is not None:
             data = data.with_users(users, key=user)
         if item_frame is not None:
@@ -104,6 +112,8 @@ class Dataset:
     ) -> Dataset:
         users = Vocabulary.of(events[roles["user"]])
         items = Vocabulary.of(events[roles["item"]])
+        if "timestamp" in roles:
+            events = events.with_columns(read_times(events[roles["timestamp"]]))
         kept = [pl.col(roles[r]).alias(r) for r in STANDARD if r in roles]
         clash = [name for name in context if name in STANDARD and name not in roles.values()]
         if clash:
@@ -243,6 +253,23 @@ def _known(name: str, columns: Sequence[str]) -> bool:
     if name not in columns:
         raise DataError(unknown("column", name, columns))
     return True
+
+
+def _ordered(data: Dataset, roles: dict[str, str], order: str | None) -> Dataset:
+    """With the order of rows in place of times, where it is said to be that of time."""
+    if order is None:
+        return data
+    one_of("order", order, ORDERS)
+    if "timestamp" in roles:
+        raise DataError(
+            f"column {roles['timestamp']!r} has times, and {named('order', order)} says that rows "
+            f"are in order of time: leave one of the two out ({named('ignore', ...)})"
+        )
+    if "timestamp" in data.context:
+        raise DataError("a context column may not be named 'timestamp': rename it")
+    rows = pl.Series("timestamp", np.arange(len(data)))
+    columns = data.columns.with_columns(rows) if data.columns.width else rows.to_frame()
+    return replace(data, columns=columns, order=order)
 
 
 def _with_item_columns(
