@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, distinct_pairs
+from fmpair.checks import one_of
 from fmpair.data.check import check_events, check_no_leak
 from fmpair.data.decision import ATTRIBUTE, CONTEXT, Decisions, decide, without
 from fmpair.data.frame import kind_of, to_polars
@@ -20,13 +21,14 @@ from fmpair.data.roles import STANDARD
 from fmpair.data.table import align_table, ids_of
 from fmpair.data.times import read_times
 from fmpair.data.vocabulary import Vocabulary, as_plain
-from fmpair.errors import DataError, in_python, spelled
+from fmpair.errors import DataError, in_python, named, spelled
 from fmpair.forked import check_process
 from fmpair.renamed import known_options_only, no_attribute
 
 LOG = logging.getLogger("fmpair")
 
 ROLES = ("user", "item", *STANDARD)
+ORDERS = ("rows", "per-user")  # what the order of rows may say where there are no times
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Dataset:
     user_table, item_table: one row per id of the vocabulary, null where nothing is known.
     impressions: ids of users and items, and maybe times: items shown and not chosen, see
     `with_impressions`.
+    order: None where `timestamp` holds times. Else it holds numbers of rows: their order is that of
+    time, among all events ('rows'), or among those of one user only ('per-user').
     """
 
     users: Vocabulary
@@ -51,6 +55,7 @@ class Dataset:
     item_table: pl.DataFrame = field(default_factory=pl.DataFrame)
     frame_kind: str = "polars"
     impressions: pl.DataFrame = field(default_factory=pl.DataFrame)
+    order: str | None = None
 
     @classmethod
     @known_options_only
@@ -73,6 +78,7 @@ class Dataset:
         item_columns: Sequence[str] = (),
         leaks: Sequence[str] = (),
         impressions: Any = None,
+        order: str | None = None,
     ) -> Dataset:
         """Events from a polars, pandas or pyarrow frame; what is no role by name or contents, no id
         and no attribute of the item is context, see `decide`.
@@ -83,6 +89,8 @@ class Dataset:
         item_columns: event columns that describe the item: they move to the item table.
         leaks: such columns kept as context all the same (the legacy protocol of the paper).
         impressions: a table of items shown to users or disliked by them, see `with_impressions`.
+        order: where no column has times: 'rows', the order of rows is that of time; 'per-user', the
+        order of each user's rows is.
         """
         events = without(to_polars(frame), ignore)
         given = dict(
@@ -93,7 +101,8 @@ class Dataset:
             LOG.warning("%s", spelled(found.surprises, in_python))
         roles, names = found.roles, found.named(CONTEXT)
         check_events(events, roles, names)
-        data = replace(cls._numbered(events, roles, names), frame_kind=kind_of(frame))
+        data = _ordered(cls._numbered(events, roles, names), roles, order)
+        data = replace(data, frame_kind=kind_of(frame))
         if users is not None:
             data = data.with_users(users, key=user)
         table = _item_table(events, found, items, leaks)
@@ -258,6 +267,23 @@ class Columns(NamedTuple):
     context: Sequence[str]
     item: Sequence[str] = ()
     event_type: str | None = None
+
+
+def _ordered(data: Dataset, roles: dict[str, str], order: str | None) -> Dataset:
+    """With the order of rows in place of times, where it is said to be that of time."""
+    if order is None:
+        return data
+    one_of("order", order, ORDERS)
+    if "timestamp" in roles:
+        raise DataError(
+            f"column {roles['timestamp']!r} has times, and {named('order', order)} says that rows "
+            f"are in order of time: leave one of the two out ({named('ignore', ...)})"
+        )
+    if "timestamp" in data.context:
+        raise DataError("a context column may not be named 'timestamp': rename it")
+    rows = pl.Series("timestamp", np.arange(len(data)))
+    columns = data.columns.with_columns(rows) if data.columns.width else rows.to_frame()
+    return replace(data, columns=columns, order=order)
 
 
 def columns_of(data: Dataset) -> Columns:

@@ -25,6 +25,7 @@ from fmpair.data.movielens import read_movielens
 from fmpair.data.ncf import read_ncf
 from fmpair.data.parquet import read_parquet
 from fmpair.data.roles import find_column
+from fmpair.data.sequences import read_sequences
 from fmpair.data.source import STANDARD_INPUT, Contents, locate, suffix_of
 from fmpair.data.wraprec import read_wraprec
 from fmpair.errors import OptionError, unknown
@@ -115,6 +116,7 @@ FORMATS: dict[str, Callable[..., Contents | pl.DataFrame]] = {
     "frappe": read_frappe,
     "cfm": read_cfm,
     "lightgcn": read_lightgcn,
+    "sequences": read_sequences,
     "libfm": read_libfm,
     "atomic": read_atomic,
     "wraprec": read_wraprec,

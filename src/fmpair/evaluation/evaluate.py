@@ -13,6 +13,7 @@ from fmpair.data import Columns, Dataset, as_dataset, columns_of
 from fmpair.errors import OptionError
 from fmpair.evaluation.candidates import candidates_of
 from fmpair.evaluation.correction import ESTIMATOR, corrected
+from fmpair.evaluation.future import check_future
 from fmpair.evaluation.lists import list_values
 from fmpair.evaluation.protocol import Protocol
 from fmpair.evaluation.scoring import scores_of
@@ -71,6 +72,7 @@ def evaluate(
     for metric in wanted:
         if why := obstacle(metric, test, protocol):
             raise OptionError(why)
+    check_future(train, test, protocol.after)
     units = units_of(train, test, protocol)
     candidates = candidates_of(train, test, protocol, units)
     at_once = SCORES_AT_ONCE * (CALLED_AT_ONCE if callable(model) else 1)

@@ -10,6 +10,7 @@ import polars as pl
 from fmpair.arrays import Rows, distinct_pairs, empty_rows, starts
 from fmpair.data import Dataset
 from fmpair.data.attribute import in_domain
+from fmpair.data.parts import by_time_order
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, OptionError, unknown
 from fmpair.evaluation.protocol import Protocol
@@ -96,10 +97,18 @@ def _relevant(
     rows = rows[_firsts(group[rows], test.item[rows])]
     if protocol.relevant != "all" and protocol.unit == "interaction":
         rows = rows[_firsts(events.user[rows], test.item[rows])]
-    if protocol.relevant == "new":
+    if protocol.relevant in ("new", "next"):
         had = _pairs(events.train_user, events.train.item)
         rows = rows[~np.isin(_pairs(events.user[rows], events.item[rows]), had)]
+    if protocol.relevant == "next":
+        rows = np.sort(rows[_oldest(events.user[rows], test.take(rows))])
     return rows, gain[rows]
+
+
+def _oldest(user: np.ndarray, events: Dataset) -> np.ndarray:
+    """The places of each user's first event in time; of several at one time the first row's."""
+    order = by_time_order(events)
+    return order[np.unique(user[order], return_index=True)[1]]
 
 
 def _hidden(events: _Events, protocol: Protocol) -> tuple[Rows, np.ndarray]:
