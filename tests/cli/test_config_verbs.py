@@ -63,7 +63,12 @@ def test_schema_is_printed_or_written(fmpair, here):
 
 
 def test_init_writes_a_file_that_is_valid(fmpair, files, here):
-    assert fmpair("init", files / "events.csv").err == "wrote experiment.yaml\n"
+    told = fmpair("init", files / "events.csv").err.splitlines()
+    assert told[0] == "wrote experiment.yaml"
+    assert [line.split()[:2] for line in told[-2:]] == [
+        ["daytime", "context"],
+        ["place", "context"],
+    ]
     result = fmpair("validate", "experiment.yaml")
     assert result.code == 0, result.err
     assert "cells      3 = 3 models x 1 fold x 1 seed" in result.out

@@ -1,4 +1,4 @@
-"""What the values of a column look like: ids, sessions, kinds of events, free text, prices."""
+"""What the values of a column look like: ids, sessions, free text, prices."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 
 import polars as pl
 
+from fmpair.data.kinds import MOST_KINDS
 from fmpair.data.times import time_form
 
 FEW_ROWS = 20  # so few events prove nothing about a column
 NEARLY_ALL = 0.5  # share of distinct values among the events, from which hardly any repeats
 ID_SHARE = 0.02  # the same for a column that is named like an id
-MOST_KINDS = 20  # of events
 WORDS = 4  # on average, from which text is free
 
 ID_NAME = re.compile(r"(^|_)(id|ids|uuid|guid|hash|key|token|ip|index|row|nr|no|number)$|Id$|ID$")
@@ -20,18 +20,6 @@ AFTERWARDS = re.compile(
     r"(^|_)(quantity|qty|revenue|dwell|playtime|watchtime|(dwell|watch|play|listen|read)_?"
     r"(time|ms|seconds|duration))($|_)"
 )
-
-# Kinds of events, the weakest sign of interest first.
-KINDS: tuple[tuple[str, ...], ...] = (
-    ("impression", "shown", "show"),
-    ("view", "click", "pv", "page_view", "pageview", "detail", "visit", "open", "read"),
-    ("play", "listen", "watch", "stream"),
-    ("like", "fav", "favorite", "favourite", "wishlist", "bookmark", "save", "share", "follow"),
-    ("cart", "add_to_cart", "addtocart", "basket", "add", "install", "download"),
-    ("checkout", "reserve"),
-    ("buy", "purchase", "transaction", "order", "book", "apply", "subscribe", "conversion"),
-)
-PLACE = {name: place for place, names in enumerate(KINDS) for name in names}
 
 
 def described(values: pl.Series) -> str:
@@ -44,35 +32,6 @@ def described(values: pl.Series) -> str:
 def is_price(name: str) -> bool:
     """Whether a column is named like a price."""
     return PRICE_NAME.search(name.lower()) is not None
-
-
-def event_kinds(values: pl.Series, named_so: bool = True) -> list[str]:
-    """The kinds of events a column tells, the weakest first where all are known; else none.
-
-    Under a name that does not say so most of the values must be known kinds.
-    """
-    text = isinstance(values.dtype, pl.String | pl.Categorical | pl.Enum)
-    if not text and not (named_so and values.dtype.is_integer()):
-        return []
-    found = values.drop_nulls().unique(maintain_order=True)
-    if not 2 <= len(found) <= MOST_KINDS:
-        return []
-    kinds = found.cast(pl.String).to_list()
-    places = [PLACE.get(_plain(kind)) for kind in kinds]
-    known = sum(place is not None for place in places)
-    if not named_so and 2 * known <= len(kinds):
-        return []
-    if known < len(kinds):
-        return kinds
-    return [kind for _, kind in sorted(zip(places, kinds), key=lambda pair: pair[0] or 0)]
-
-
-def ordered_kinds(values: pl.Series) -> list[str] | None:
-    """The kinds from the weakest to the strongest, None where the order of some is not known."""
-    kinds = event_kinds(values)
-    places = [PLACE.get(_plain(kind)) for kind in kinds]
-    distinct = len(set(places)) == len(places)
-    return kinds if kinds and None not in places and distinct else None
 
 
 def is_session(values: pl.Series, user: pl.Series) -> bool:
@@ -128,7 +87,3 @@ def has_one_each(values: pl.Series, other: pl.Series) -> bool:
     )
     several = each.filter(pl.col("events") > 1)
     return len(several) > 0 and int((several["others"] == 1).sum()) >= 0.99 * len(several)
-
-
-def _plain(kind: str) -> str:
-    return kind.lower().strip().replace("-", "_").replace(" ", "_")

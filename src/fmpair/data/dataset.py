@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +17,7 @@ from fmpair.data.check import check_events, check_no_leak
 from fmpair.data.decision import ATTRIBUTE, CONTEXT, Decisions, decide, without
 from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.impressions import add_impressions
+from fmpair.data.kinds import kind_weights
 from fmpair.data.roles import STANDARD
 from fmpair.data.table import align_table, ids_of
 from fmpair.data.times import read_times
@@ -79,30 +80,29 @@ class Dataset:
         leaks: Sequence[str] = (),
         impressions: Any = None,
         order: str | None = None,
+        event_weights: Mapping[str, float] | None = None,
     ) -> Dataset:
-        """Events from a polars, pandas or pyarrow frame; what is no role by name or contents, no id
-        and no attribute of the item is context, see `decide`.
+        """Events from a polars, pandas or pyarrow frame; what each column is, `decide` tells.
 
-        session: the column of sessions; event_type: of kinds of events, such as view, cart and buy.
-            Neither is ever context.
+        session: the column of sessions, event_type: that of kinds of events, such as view and buy:
+        neither is ever context.
         users, items: tables of attributes, keyed by the same id columns.
         item_columns: event columns that describe the item: they move to the item table.
         leaks: such columns kept as context all the same (the legacy protocol of the paper).
         impressions: a table of items shown to users or disliked by them, see `with_impressions`.
         order: where no column has times: 'rows', the order of rows is that of time; 'per-user', the
         order of each user's rows is.
+        event_weights: by kind of event how much it counts; weights of the events are multiplied.
         """
         events = without(to_polars(frame), ignore)
-        given = dict(
-            zip(ROLES, (user, item, rating, weight, timestamp, domain, session, event_type))
-        )
-        found = decide(events, given, context, item_columns, leaks)
+        given = (user, item, rating, weight, timestamp, domain, session, event_type)
+        found = decide(events, dict(zip(ROLES, given)), context, item_columns, leaks)
         if context is None and found.surprises:
             LOG.warning("%s", spelled(found.surprises, in_python))
         roles, names = found.roles, found.named(CONTEXT)
         check_events(events, roles, names)
         data = _ordered(cls._numbered(events, roles, names), roles, order)
-        data = replace(data, frame_kind=kind_of(frame))
+        data = replace(_weighted(data, event_weights), frame_kind=kind_of(frame))
         if users is not None:
             data = data.with_users(users, key=user)
         table = _item_table(events, found, items, leaks)
@@ -267,6 +267,19 @@ class Columns(NamedTuple):
     context: Sequence[str]
     item: Sequence[str] = ()
     event_type: str | None = None
+
+
+def _weighted(data: Dataset, weights: Mapping[str, float] | None) -> Dataset:
+    """With weights by kind of event."""
+    if weights is None:
+        return data
+    if "event_type" not in data.columns.columns:
+        raise DataError(
+            f"{named('event_weights')} go with kinds of events, and no column tells them: name it "
+            f"with {named('event_type', ...)}"
+        )
+    weight = kind_weights(data.columns["event_type"], weights) * data.weight.astype(np.float64)
+    return replace(data, columns=data.columns.with_columns(weight.alias("weight")))
 
 
 def _ordered(data: Dataset, roles: dict[str, str], order: str | None) -> Dataset:

@@ -14,13 +14,13 @@ from fmpair.data.check import check_types, leak
 from fmpair.data.contents import (
     FEW_ROWS,
     described,
-    event_kinds,
     has_one_each,
     is_price,
     is_session,
     why_left_out,
 )
 from fmpair.data.information import Information, information
+from fmpair.data.kinds import event_kinds
 from fmpair.data.roles import STANDARD, find_column, find_roles
 from fmpair.data.times import days, has_dates, parse_times, time_form
 from fmpair.data.vocabulary import Vocabulary, as_plain
@@ -38,14 +38,15 @@ class Decision:
     """What one column is taken for.
 
     role: user, item, a standard column, context, item attribute or left out. change: the option
-    that decides otherwise, written by `named`; asked: whether the caller said so.
+    that decides otherwise, written by `named`. expected: whether the caller or the column's name
+    said so.
     """
 
     column: str
     role: str
     reason: str
     change: str = ""
-    asked: bool = False
+    expected: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,18 @@ class Decisions:
         }
 
     @property
+    def lossless(self) -> dict[str, Any]:
+        """The same with every column kept: what is no context is some all the same."""
+        moved = [d.column for d in self.columns if d.role == ATTRIBUTE and d.expected]
+        out = [d.column for d in self.columns if d.role == LEFT_OUT and d.expected]
+        named = [*self.roles.values(), *moved, *out]
+        kept = [d.column for d in self.columns if d.column not in named]
+        return {**self.options, "context": kept, "leaks": kept, "item_columns": moved}
+
+    @property
     def surprises(self) -> str:
         """What would have been context if names alone counted, in one line; empty without any."""
-        others = [
-            d for d in self.columns
-            if d.role in (ATTRIBUTE, LEFT_OUT, *STANDARD) and d.change and not d.asked
-        ]  # fmt: skip
+        others = [d for d in self.columns if d.role != CONTEXT and not d.expected]
         told = "; ".join(f"{d.column!r} ({d.role}: {d.reason})" for d in others)
         wish = named("leaks", [d.column for d in others])
         return (
@@ -107,14 +114,16 @@ def decide(
     given: columns by role. context, item_columns, leaks: as in `Dataset.from_frame`. Columns that
     the caller wants as context and that certainly give the item away are refused, but for leaks.
     """
-    for name in (*(context or ()), *item_columns):
+    for name in (*(context or ()), *item_columns, *leaks):
         if name not in events.columns:
             raise DataError(unknown("column", name, events.columns))
+    if context is not None:
+        context = [*context, *(name for name in leaks if name not in context)]
     taken = {*(context or ()), *item_columns, *leaks}
     found = {d.column: d for d in _roles(events, given, taken)}
     rest = [name for name in events.columns if name not in found]
     for name in item_columns:
-        found[name] = Decision(name, ATTRIBUTE, "as asked", asked=True)
+        found[name] = Decision(name, ATTRIBUTE, "as asked", expected=True)
     roles = {decision.role: column for column, decision in found.items()}
     if context is None:
         free = [name for name in rest if name not in item_columns]
@@ -123,7 +132,7 @@ def decide(
     else:
         for name in rest:
             role = CONTEXT if name in context else LEFT_OUT
-            found.setdefault(name, Decision(name, role, "as asked", asked=True))
+            found.setdefault(name, Decision(name, role, "as asked", expected=True))
         _check_number(context)
         check_types(events.select(context))
         asked = [name for name in context if name not in leaks]
@@ -169,23 +178,23 @@ def _roles(
 def _why(
     events: pl.DataFrame, role: str, name: str, given: Mapping[str, str | None]
 ) -> tuple[str, str, bool]:
-    """(reason, the option that changes it, whether it was asked for)."""
+    """(reason, the option that changes it, whether the caller or its name said so)."""
+    other, as_context = named(role, ...), named("leaks", [name])
     if given.get(role) is not None:
         return "as asked", "", True
     if role == "timestamp":
-        form = time_form(events[name])
-        if form is None:
-            dates = has_dates(parse_times(events[name]))
-            form = "its name" if dates else "its name; the numbers are an order, no dates"
-        return form, "" if find_column(role, [name], None) else named("leaks", [name]), False
+        by_name = find_column(role, [name], None) is not None
+        form = time_form(events[name]) or "its name"
+        dated = by_name and not has_dates(parse_times(events[name]))
+        order = "; numbers in order, no dates" if dated else ""
+        return f"{form}{order}", other if by_name else as_context, by_name
     if role == "event_type":
-        kinds = event_kinds(events[name])
-        return f"kinds of events: {', '.join(kinds[:6])}", named("leaks", [name]), False
+        return f"kinds: {', '.join(event_kinds(events[name])[:6])}", as_context, False
     if role == "session":
-        return f"{events[name].n_unique():,} sessions", named("leaks", [name]), False
+        return f"{events[name].n_unique():,} sessions", as_context, False
     if role == "user" and find_column("session", [name], None):
-        return "there are no users: each session is one", "", False
-    return "its name", "", False
+        return "there are no users: each session is one", other, False
+    return "its name", other, True
 
 
 def _by_name(
@@ -225,7 +234,7 @@ def _free(
     user, found = events[roles["user"]], []
     for name in names:
         if name in leaks:
-            found.append(Decision(name, CONTEXT, "as asked", asked=True))
+            found.append(Decision(name, CONTEXT, "as asked", expected=True))
             continue
         why = why_left_out(events[name], user, timed="timestamp" in roles)
         if why is not None:

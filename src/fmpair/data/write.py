@@ -58,6 +58,11 @@ def write(data: Any, path: str | Path, format: str | None = None) -> None:
         raise OptionError(unknown("format", format, [*FRAME_FORMATS, *DATASET_FORMATS]))
 
 
+def is_table(path: str | Path, format: str | None = None) -> bool:
+    """Whether what is written there is a table of the events with all their columns."""
+    return (format or _guess_format(path)) in FRAME_FORMATS
+
+
 def _guess_format(path: str | Path) -> str:
     if str(path) == STANDARD_OUTPUT:
         return "csv"
