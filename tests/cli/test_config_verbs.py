@@ -30,7 +30,7 @@ def test_validate_says_what_would_run(fmpair, experiment, here):
         "then       folds",
         "models     popularity, fm-pair factors=2, fm-pair factors=4",
         "cells      18 = 3 models x 3 folds x 2 seeds",
-        "protocols  full ranking",
+        "protocols  full ranking, seen items by how often users repeat them",
         "metrics    recall@10, ndcg@10",
         f"results    {here}/runs/a",
     ]

@@ -16,6 +16,8 @@ from fmpair.text import harmless
 if TYPE_CHECKING:
     from fmpair.config.experiment import Experiment
 
+UNSAID = "full ranking, seen items by how often users repeat them"  # protocols a file leaves out
+
 ExperimentFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="An experiment file: YAML, TOML or JSON.")
 ]
@@ -91,7 +93,7 @@ def _summary(experiment: Experiment) -> list[str]:
         "tuned": f"{', '.join(tuned)} ({experiment.tune.trials} trials each)" if tuned else "",
         "cells": f"{len(models) * folds * seeds} = {_count(len(models), 'model')} x "
         f"{_count(folds, 'fold')} x {_count(seeds, 'seed')}",
-        "protocols": ", ".join(experiment.protocols),
+        "protocols": ", ".join(experiment.protocols) or UNSAID,
         "metrics": ", ".join(experiment.metrics),
         "results": experiment.output.folder,
     }

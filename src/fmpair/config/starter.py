@@ -17,7 +17,8 @@ from fmpair.data.border import parsing
 from fmpair.data.decision import ATTRIBUTE, CONTEXT, LEFT_OUT, Decisions
 from fmpair.data.read import read_contents
 from fmpair.data.roles import STANDARD, find_roles
-from fmpair.errors import DataError, one_line
+from fmpair.errors import DataError, in_file, one_line, spelled
+from fmpair.evaluation.repeats import usual_protocol, why_usual
 
 SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*")
 SPECIAL = ("true", "false", "null", "nan", "inf")
@@ -142,7 +143,7 @@ def _data(found: Findings, path: str, name: str) -> list[str]:
 
 
 def _split(found: Findings) -> list[str]:
-    data = filter.above_mean(found.data) if found.rated else found.data
+    data = _positive(found)
     times = data.columns["timestamp"] if "timestamp" in found.data.columns.columns else None
     counts = np.bincount(data.user, minlength=len(data.users))
     validation = "  # validation: {}   # a validation set, for stop and search"
@@ -156,6 +157,11 @@ def _split(found: Findings) -> list[str]:
         text = "There are no times, so the test set is a random fifth of the events."
         lines = ["  kind: holdout", "  test: 0.2", validation.format(0.1), "  seed: 0"]
     return ["", f"# {text}", "split:", *lines]
+
+
+def _positive(found: Findings) -> Dataset:
+    """The events that the filters of the file leave."""
+    return filter.above_mean(found.data) if found.rated else found.data
 
 
 def _models(found: Findings) -> list[str]:
@@ -186,15 +192,16 @@ def _models(found: Findings) -> list[str]:
 
 
 def _judging(found: Findings) -> list[str]:
-    repeats = len(found.data) - len(found.data.seen.column)
     views = ["popularity", "activity", *(f"context:{name}" for name in found.data.context[:2])]
-    lines = ["", "# Full ranking: every test event ranks all items."]
-    if repeats > 0.1 * len(found.data):
-        lines.append("# Users choose items again, so seen items are not excluded.")
-        lines += ["protocols:", "  full ranking: {unit: interaction, seen: none}"]
-    else:
-        lines.append("# The user's items of the training events are excluded.")
-        lines += ["protocols:", "  full ranking: {unit: interaction, seen: train}"]
+    data = _positive(found)
+    seen = usual_protocol(data).seen
+    lines = [
+        "",
+        "# Full ranking: every test event ranks all items.",
+        f"# {spelled(why_usual(data), in_file)}.",
+        "protocols:",
+        f"  full ranking: {{unit: interaction, seen: {seen}}}",
+    ]
     return [
         *lines,
         "metrics: [ndcg@10, recall@10]",

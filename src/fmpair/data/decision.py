@@ -67,11 +67,16 @@ class Decisions:
     @property
     def options(self) -> dict[str, Any]:
         """What `Dataset.from_frame` has to be told for the same decisions."""
+        return self.keeping(self.named(CONTEXT))
+
+    def keeping(self, context: Sequence[str]) -> dict[str, Any]:
+        """The same with these columns as context, where the frame has them, and no others."""
+        kept = [d.column for d in self.columns if d.column in context]
         return {
-            **self.roles,
-            "context": self.named(CONTEXT),
-            "item_columns": self.named(ATTRIBUTE),
-            "leaks": self.named(CONTEXT),
+            **{role: column for role, column in self.roles.items() if column not in kept},
+            "context": kept,
+            "item_columns": [name for name in self.named(ATTRIBUTE) if name not in kept],
+            "leaks": kept,
         }
 
     @property

@@ -16,6 +16,7 @@ from fmpair.evaluation.correction import ESTIMATOR, corrected
 from fmpair.evaluation.future import check_future
 from fmpair.evaluation.lists import list_values
 from fmpair.evaluation.protocol import Protocol
+from fmpair.evaluation.repeats import usual_protocol
 from fmpair.evaluation.scoring import scores_of
 from fmpair.evaluation.units import Units, units_of
 from fmpair.metrics import Metric, Placement
@@ -63,11 +64,12 @@ def evaluate(
     """Evaluate a Recommender, or a function from a Dataset to float32 [its events, items of train].
 
     train: the training events, which define the seen items and the catalogue; test: the test
-    events. Where a score is -inf or NaN the item is not in the list.
+    events. Where a score is -inf or NaN the item is not in the list. protocol: by default full
+    ranking, in which seen items are left out unless users come back to them (`usual_protocol`).
     """
     train = _training(model, train)
     test = as_dataset(test, columns_of(train))
-    protocol = protocol or Protocol()
+    protocol = protocol or usual_protocol(train, test)
     wanted = [Metric.parse(name) for name in dict.fromkeys(metrics)]
     for metric in wanted:
         if why := obstacle(metric, test, protocol):
