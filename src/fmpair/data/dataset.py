@@ -35,6 +35,7 @@ class Dataset:
     user_table, item_table: one row per id of the vocabulary, null where nothing is known.
     impressions: ids of users and items, and maybe times: items shown and not chosen, see
     `with_impressions`.
+    id_columns: what the columns of users and items were called where the events come from.
     """
 
     users: Vocabulary
@@ -47,6 +48,7 @@ class Dataset:
     item_table: pl.DataFrame = field(default_factory=pl.DataFrame)
     frame_kind: str = "polars"
     impressions: pl.DataFrame = field(default_factory=pl.DataFrame)
+    id_columns: tuple[str, str] = ("user", "item")
 
     @classmethod
     @known_options_only
@@ -115,6 +117,7 @@ class Dataset:
             items.numbers(events[roles["item"]]),
             events.select(*kept, *context),
             tuple(context),
+            id_columns=(roles["user"], roles["item"]),
         )
 
     @classmethod
