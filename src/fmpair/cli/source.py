@@ -12,6 +12,7 @@ from fmpair.errors import OptionError
 
 if TYPE_CHECKING:
     from fmpair.data import Dataset
+    from fmpair.models.saved import Model as Fitted
 
 PANEL = "Columns and files"
 
@@ -71,6 +72,30 @@ def read_events(source: str, reading: dict[str, Any]) -> Dataset:
     from fmpair.data import catalog
     from fmpair.data.read import read
 
+    options = _options(reading)
+    if source in catalog.names() and not Path(source).exists():
+        return catalog.load(source, **{k: v for k, v in options.items() if k != "format"})
+    return read(source, **options)
+
+
+def read_further(source: str, reading: dict[str, Any], model: Fitted) -> Dataset:
+    """The data of a file, its columns in the parts they had when the model was fitted.
+
+    What the flags say comes first.
+    """
+    from fmpair.data.border import parsing
+    from fmpair.data.read import read_contents
+    from fmpair.fitted.further import roles_as_learned
+
+    given = _options(reading)
+    contents = read_contents(source, **given)
+    learned = roles_as_learned(model.space, contents.events.columns)
+    with parsing(source):
+        return contents.dataset(**{k: v for k, v in learned.items() if k not in given})
+
+
+def _options(reading: dict[str, Any]) -> dict[str, Any]:
+    """The options of `fmpair.read` that the flags are."""
     options = given_only({k: v for k, v in reading.items() if k not in ("no_context", "header")})
     if reading["no_context"]:
         if "context" in options:
@@ -80,6 +105,4 @@ def read_events(source: str, reading: dict[str, Any]) -> Dataset:
         options["header"] = False
     if "separator" in options:  # a shell passes \t on as two characters
         options["separator"] = options["separator"].replace("\\t", "\t")
-    if source in catalog.names() and not Path(source).exists():
-        return catalog.load(source, **{k: v for k, v in options.items() if k != "format"})
-    return read(source, **options)
+    return options

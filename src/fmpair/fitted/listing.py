@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,10 +11,13 @@ import polars as pl
 
 from fmpair.arrays import Rows, empty_rows, join_rows, renumbered
 from fmpair.checks import whole
+from fmpair.data.frame import given_back
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import UnknownError
 from fmpair.fitted.lookup import ids_of, known_only
-from fmpair.fitted.query import Fitted, Queries, known_rows, name_of, queries_of
+from fmpair.fitted.query import Fitted, Queries, known_rows, name_of, queries_of, query_frame
+
+USERS_AT_ONCE = 20_000  # whose lists are held in memory where all are written
 
 Best = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -98,6 +101,17 @@ def recommended_parts(
         hidden = _hidden(model, queries, chosen) if limits.exclude_seen else none
         found = model.best(queries, chosen, hidden, limits.n)
         yield _frame(model, queries, chosen, *found)
+
+
+def in_parts(
+    model: Any, users: Any, n: int, size: int, options: Mapping[str, Any]
+) -> Iterator[Any]:
+    """What model.recommend gives, for `size` queries at a time."""
+    whole("size", size, 1)
+    frame = query_frame(model.space, users, None)
+    for first in range(0, max(len(frame), 1), size):
+        part = model.recommend(frame[first : first + size], n, **options)
+        yield given_back(part, users, model.frame_kind)
 
 
 def _hidden(model: Ranking, queries: Queries, chosen: np.ndarray) -> Rows:

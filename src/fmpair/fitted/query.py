@@ -24,7 +24,7 @@ from fmpair.forked import check_process
 
 UNKNOWN = ("ignore", "error", "features", "popular")
 REFUSING = ("ignore", "error")  # users and values that are unknown
-ALIKE = 0.8  # from here on a column's name is taken for a mistyped context
+ALIKE = 0.75  # from here on a column's name is taken for a mistyped context
 OURS = ("score", "rank", "similarity")  # columns of answers
 
 
@@ -121,7 +121,7 @@ def queries_of(
         raise OptionError(f"{named('unknown')} must be one of {listing(UNKNOWN)}, not {unknown!r}")
     space = model.space
     column = column_of(space, "user", frame.columns)
-    _check_columns(space, frame.columns, column)
+    check_columns(space, frame.columns, column)
     user = np.full(len(frame), -1, np.int32)
     if column is not None:
         user = space.users.numbers(frame[column])
@@ -155,7 +155,7 @@ def _histories(
     return histories_of(values, space.items, strict), told
 
 
-def _check_columns(space: FeatureSpace, columns: Sequence[str], user: str | None) -> None:
+def check_columns(space: FeatureSpace, columns: Sequence[str], user: str | None) -> None:
     """Refuse a column that looks like a context the frame lacks, with one letter wrong or so."""
     lacking = [name for name in space.context if name not in columns]
     for name in columns:

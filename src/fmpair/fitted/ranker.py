@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.errors import OptionError, TrainingError, named
 from fmpair.features import FeatureSpace
 from fmpair.fitted import file, listing, similarity
+from fmpair.fitted.further import further_events, of_known_items
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.named_rows import arrays_of
 from fmpair.fitted.query import Queries, item_column, known_rows, name_of, queries_of, query_frame
@@ -139,6 +140,12 @@ class Ranker:
         limits = listing.Limits(n, exclude_seen, candidates, exclude, unknown == "error")
         out = listing.recommended(self, frame, limits, unknown, None)
         return given_back(out, users, self.frame_kind)
+
+    def recommend_in_parts(
+        self, users: Any = None, n: int = 10, *, size: int = listing.USERS_AT_ONCE, **options: Any
+    ) -> Iterator[Any]:
+        """What `recommend` gives with these options, for `size` users at a time."""
+        return listing.in_parts(self, users, n, size, options)
 
     @property
     def at_once(self) -> int:
@@ -265,13 +272,19 @@ class Ranker:
     def item_number(self, item: Any) -> int:
         return number_of("item", item, self.space.items)
 
-    def fold_in(self, events: Any, *, epochs: int | None = None) -> Ranker:
-        """With new users learned from a few events of theirs, where the recipe can do that."""
-        return can_go_on(self.recipe).fold_in(self, events, epochs)
+    @known_options_only
+    def fold_in(self, events: Any, *, epochs: int | None = None, unknown: str = "ignore") -> Ranker:
+        """With new users learned from a few events of theirs, where the recipe can do that.
 
+        unknown: events of unknown items are passed over and counted (ignore) or refused (error).
+        """
+        data = of_known_items(self, further_events(self, events), unknown)
+        return can_go_on(self.recipe).fold_in(self, data, epochs)
+
+    @known_options_only
     def update(self, data: Any, *, epochs: int | None = None) -> Ranker:
         """With new events learned from, where the recipe can do that."""
-        return can_go_on(self.recipe).update(self, data, epochs)
+        return can_go_on(self.recipe).update(self, further_events(self, data), epochs)
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file: no pickle, a checksum inside, all or nothing."""

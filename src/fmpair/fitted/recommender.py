@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from fmpair.fitted import file, listing, similarity, tables
 from fmpair.fitted.cold_start import mean_user
 from fmpair.fitted.damping import popular_part
 from fmpair.fitted.explanation import explain_terms
+from fmpair.fitted.further import further_events, of_known_items
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.named_rows import arrays_of
 from fmpair.fitted.query import (
@@ -196,6 +197,12 @@ class Recommender:
         out = listing.recommended(self, frame, limits, unknown, user_features)
         return given_back(out, users, self.frame_kind)
 
+    def recommend_in_parts(
+        self, users: Any = None, n: int = 10, *, size: int = listing.USERS_AT_ONCE, **options: Any
+    ) -> Iterator[Any]:
+        """What `recommend` gives with these options, for `size` users at a time."""
+        return listing.in_parts(self, users, n, size, options)
+
     @property
     def at_once(self) -> int:
         return QUERIES_AT_ONCE
@@ -273,13 +280,21 @@ class Recommender:
 
     # Going on
 
-    def fold_in(self, events: Any, *, epochs: int | None = None) -> Recommender:
-        """With new users learned from a few events of theirs; everything else stays as it is."""
-        return can_go_on(self.recipe).fold_in(self, events, epochs)
+    @known_options_only
+    def fold_in(
+        self, events: Any, *, epochs: int | None = None, unknown: str = "ignore"
+    ) -> Recommender:
+        """With new users learned from a few events of theirs; everything else stays as it is.
 
+        unknown: events of unknown items are passed over and counted (ignore) or refused (error).
+        """
+        data = of_known_items(self, further_events(self, events), unknown)
+        return can_go_on(self.recipe).fold_in(self, data, epochs)
+
+    @known_options_only
     def update(self, data: Any, *, epochs: int | None = None) -> Recommender:
         """With training continued on new events; new users, items and values are added."""
-        return can_go_on(self.recipe).update(self, data, epochs)
+        return can_go_on(self.recipe).update(self, further_events(self, data), epochs)
 
     # Files
 
