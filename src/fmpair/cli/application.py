@@ -96,8 +96,9 @@ def command() -> Any:
     for name, verb in update.commands().items():
         app.command(name)(verb)
     app.command()(evaluate.command())
-    for verb in (ask.recommend, ask.similar, ask.explain):
-        app.command()(verb)
+    app.command()(ask.recommend_command())
+    for asking in (ask.similar, ask.explain):
+        app.command()(asking)
     app.add_typer(data.app(), name="data")
     app.add_typer(models.app(), name="models")
     app.command("compile")(compile.compile_kernels)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fmpair.cli.flags import pairs
+from fmpair.cli.flags import pairs, with_flags
 from fmpair.cli.model import Model, load_model
 from fmpair.cli.show import Output, OutputFormat, emit, note, on_a_bar, show, table
+from fmpair.cli.source import FILES, read_plain
 from fmpair.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -78,30 +79,34 @@ def recommend(
     user_features: UserFeatures = None,
     damping: Damping = None,
     output: Output = None,
-    format: OutputFormat = None,
+    output_format: OutputFormat = None,
+    files: Any = None,
 ) -> None:
     """The best items for one user, several, a visitor, or all."""
-    from fmpair.data.read import read_table
-
     _check_asked({"--user": user, "--all": everyone, "--users-file": users_file}, history)
     fitted = _load(model, damping)
     options: dict[str, Any] = {
         "context": _context(context),
         "exclude_seen": not include_seen,
-        "candidates": _table(candidates, "item")["item"].to_list() if candidates else None,
+        "candidates": _column(candidates, files) if candidates else None,
         "exclude": exclude or None,
-        "user_features": read_table(user_features, "user") if user_features else None,
+        "user_features": read_plain(user_features, files, "user") if user_features else None,
         "unknown": unknown,
     }
-    asked: Any = _table(users_file, "user", "history") if users_file else user or None
+    asked: Any = _asking(users_file, files) if users_file else user or None
     if history is not None:
         ids = [item.strip() for item in history.split(",") if item.strip()]
-        emit(fitted.recommend(asked, n, history=ids, **options), output, format)
+        emit(fitted.recommend(asked, n, history=ids, **options), output, output_format)
     elif output in (None, "-") or (user and not users_file):
-        emit(fitted.recommend(asked, n, **options), output, format)
+        emit(fitted.recommend(asked, n, **options), output, output_format)
     else:
         count = len(fitted.user_ids if asked is None else asked)
-        _write_parts(fitted.recommend_in_parts(asked, n, **options), count, output, format)
+        _write_parts(fitted.recommend_in_parts(asked, n, **options), count, output, output_format)
+
+
+def recommend_command() -> Any:
+    """The verb with all its flags."""
+    return with_flags(recommend, files=FILES)
 
 
 def _check_asked(who: dict[str, Any], history: str | None) -> None:
@@ -191,18 +196,25 @@ def _context(given: list[str] | None) -> dict[str, str | None]:
     return {name: value or None for name, value in pairs(given or (), "--context").items()}
 
 
-def _table(path: str, role: str, instead: str | None = None) -> pl.DataFrame:
-    """A file with a column of ids, which gets the name of its role where that is of use.
+def _asking(path: str, files: dict[str, Any]) -> pl.DataFrame:
+    """A file of users, or of histories, perhaps with contexts."""
+    frame = read_plain(path, files)
+    if "history" not in frame.columns:
+        _named("user", frame, path)
+    return frame
 
-    instead: a column that may be there in its place.
-    """
-    from fmpair.data.read import read_frame
+
+def _column(path: str, files: dict[str, Any]) -> list[Any]:
+    """The items of a file."""
+    frame = read_plain(path, files)
+    return frame[_named("item", frame, path)].to_list()
+
+
+def _named(role: str, frame: pl.DataFrame, path: str) -> str:
+    """The column of a role, which must be there."""
     from fmpair.data.roles import find_column
 
-    frame = read_frame(path)
     column = find_column(role, frame.columns, None)
-    if column is None and instead in frame.columns:
-        return frame
     if column is None:
         raise DataError(f"{path} has no column of {role}s: its first line must name one {role!r}")
-    return frame if instead else frame.rename({column: role})
+    return column

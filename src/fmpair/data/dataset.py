@@ -14,6 +14,7 @@ from fmpair.arrays import Rows, distinct_pairs
 from fmpair.data.check import check_events, check_no_leak
 from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.impressions import add_impressions
+from fmpair.data.missing import with_ids
 from fmpair.data.roles import find_roles
 from fmpair.data.table import align_table, ids_of
 from fmpair.data.vocabulary import Vocabulary, as_plain
@@ -69,6 +70,7 @@ class Dataset:
         item_columns: Sequence[str] = (),
         leaks: Sequence[str] = (),
         impressions: Any = None,
+        missing: str = "drop",
     ) -> Dataset:
         """Events from a polars, pandas or pyarrow frame; roles by column name, the rest context.
 
@@ -76,12 +78,13 @@ class Dataset:
         item_columns: event columns that describe the item: they move to the item table.
         leaks: such columns kept as context all the same (the legacy protocol of the paper).
         impressions: a table of items shown to users or disliked by them, see `with_impressions`.
+        missing: rows without a user or item are left out and counted (drop) or refused (error).
         """
         events = to_polars(frame)
-        ignored = [name for name in ignore if _known(name, events.columns)]
-        events = events.drop(ignored)
+        events = events.drop([name for name in ignore if _known(name, events.columns)])
         given = dict(zip(ROLES, (user, item, rating, weight, timestamp, domain)))
         roles = find_roles(events.columns, given)
+        events = with_ids(events, roles, missing)
         rest = [c for c in events.columns if c not in roles.values() and c not in item_columns]
         names = rest if context is None else [c for c in context if _known(c, events.columns)]
         check_events(events, roles, names)
@@ -90,8 +93,7 @@ class Dataset:
         if moved:
             item_frame = _with_item_columns(events, roles["item"], moved, item_frame)
         check_no_leak(events, roles["item"], names, item_frame, leaks)
-        data = cls._numbered(events, roles, names)
-        data = replace(data, frame_kind=kind_of(frame))
+        data = replace(cls._numbered(events, roles, names), frame_kind=kind_of(frame))
         if users is not None:
             data = data.with_users(users, key=user)
         if item_frame is not None:

@@ -199,6 +199,7 @@ class Ranker:
 
     # What only some scorers can tell
 
+    @known_options_only
     def similar_items(self, item: Any, n: int = 10) -> Any:
         """The n most similar items: a frame (item, similarity, rank)."""
         if not isinstance(self.scorer, ComparesItems):
@@ -210,6 +211,7 @@ class Ranker:
             self.frame_kind,
         )
 
+    @known_options_only
     def similar_users(self, user: Any, n: int = 10) -> Any:
         """The n most similar users: a frame (user, similarity, rank)."""
         if not isinstance(self.scorer, ComparesUsers):
@@ -221,6 +223,7 @@ class Ranker:
             self.frame_kind,
         )
 
+    @known_options_only
     def explain(self, user: Any, item: Any, context: Mapping[str, Any] | None = None) -> Any:
         """The score's terms, largest first: a frame (query, item, value) that adds up to it."""
         if not isinstance(self.scorer, Explains):

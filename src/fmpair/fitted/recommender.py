@@ -216,6 +216,7 @@ class Recommender:
             items = np.take(items, chosen, axis=1)
         return top(self.vectors(queries), items, hidden, n)
 
+    @known_options_only
     def recommend_users(
         self,
         item: Any,
@@ -238,6 +239,7 @@ class Recommender:
         score = score + self.item_constants[numbers]
         return from_polars(frame.with_columns(pl.Series("score", score)), kind_of(pairs))
 
+    @known_options_only
     def similar_items(self, item: Any, n: int = 10) -> Any:
         """The n items nearest by angle: a frame (item, similarity, rank)."""
         number = self.item_number(item)
@@ -247,6 +249,7 @@ class Recommender:
             self.frame_kind,
         )
 
+    @known_options_only
     def similar_users(self, user: Any, n: int = 10) -> Any:
         """The n users nearest by angle, attributes included: a frame (user, similarity, rank)."""
         number = self.user_number(user)
@@ -256,6 +259,7 @@ class Recommender:
             self.frame_kind,
         )
 
+    @known_options_only
     def explain(
         self,
         user: Any,
