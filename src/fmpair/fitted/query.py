@@ -17,6 +17,7 @@ from fmpair.errors import DataError, OptionError, UnknownError, listing, named
 from fmpair.errors import unknown as unknown_message
 from fmpair.features import FeatureSpace
 from fmpair.features.entries import entries_of
+from fmpair.fitted.moment import asked_at, time_named, with_time
 from fmpair.forked import check_process
 
 UNKNOWN = ("error", "features", "popular")
@@ -37,18 +38,19 @@ class Queries:
     """user: int32 [queries], -1 where unknown; rows: all query features.
 
     shown: the columns a listing repeats (user and context). bare: bool [queries], whether nothing
-    but a usual user is asked for.
+    but a usual user is asked for. asked: as shown, with the moment where the model goes by that.
     """
 
     user: np.ndarray
     rows: Rows
     shown: pl.DataFrame
     bare: np.ndarray
+    asked: pl.DataFrame
 
     @property
     def context(self) -> pl.DataFrame:
         """The context columns; null for those who ask as nobody in no situation."""
-        columns = self.shown.drop("user", strict=False)
+        columns = self.asked.drop("user", strict=False)
         if not self.bare.any():
             return columns
         return columns.select(pl.when(pl.lit(pl.Series(~self.bare))).then(pl.all()))
@@ -68,8 +70,10 @@ def ids_of(ids: Any) -> pl.Series:
         raise DataError("the ids are of several types: give all of one type") from None
 
 
-def query_frame(space: FeatureSpace, users: Any, context: Mapping[str, Any] | None) -> pl.DataFrame:
-    """Users (None: all, one, several, or a frame) with the context given to all of them."""
+def query_frame(
+    space: FeatureSpace, users: Any, context: Mapping[str, Any] | None, time: Any = None
+) -> pl.DataFrame:
+    """Users (None: all, one, several, or a frame) with the context and time given to all."""
     check_process()
     if users is None:
         frame = pl.DataFrame({"user": space.users.ids})
@@ -85,7 +89,7 @@ def query_frame(space: FeatureSpace, users: Any, context: Mapping[str, Any] | No
         if name not in space.context:
             raise UnknownError(unknown_message("context", name, space.context))
         frame = frame.with_columns(pl.Series(name, [value]).new_from_index(0, len(frame)))
-    return frame
+    return asked_at(space, frame, time)
 
 
 def number_of(what: str, value: Any, known: Vocabulary) -> int:
@@ -124,6 +128,7 @@ def queries_of(
     check_process()
     if unknown not in UNKNOWN:
         raise OptionError(f"{named('unknown')} must be one of {listing(UNKNOWN)}, not {unknown!r}")
+    frame = time_named(model.space, frame)
     column = find_column("user", frame.columns, None)
     _check_columns(model, frame, column)
     names = [c for c in frame.columns if c == column or c in model.space.context]
@@ -138,13 +143,14 @@ def queries_of(
     if column is not None and unknown == "error" and nobody.any():
         # one lookup more, for the message that names the nearest id
         number_of("user", frame[column][int(np.argmax(nobody))], model.space.users)
-    contexts, unseen = model.space.context_rows(shown)
+    asked = with_time(model.space, shown)
+    contexts, unseen = model.space.context_rows(asked)
     if unknown == "error":
         _refuse_unseen(model, "context", shown, unseen)
     rows = join_rows([profiles, contexts])
     bare = nobody if unknown == "popular" else np.zeros(len(nobody), bool)
     rows = rows._replace(value=np.where(bare[rows.owner], 0, rows.value).astype(np.float32))
-    return Queries(user, rows, shown, bare)
+    return Queries(user, rows, shown, bare, asked)
 
 
 def _check_columns(model: Fitted, frame: pl.DataFrame, user: str | None) -> None:
