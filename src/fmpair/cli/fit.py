@@ -11,7 +11,7 @@ import typer
 from fmpair.cli.flags import with_flags
 from fmpair.cli.show import note, size_of
 from fmpair.cli.source import READING, Events, opened
-from fmpair.errors import OptionError
+from fmpair.cli.update import check_target
 from fmpair.text import harmless
 
 VALIDATION = "Validation"
@@ -59,7 +59,7 @@ def fit(
 
     model = recipe_from(recipe)
     if not dry_run:
-        _check_writable(output)
+        check_target(output)
     found = opened(events, reading)
     if dry_run:
         typer.echo(harmless("\n".join(found.lines())))
@@ -83,12 +83,3 @@ def command() -> Any:
     app = typer.Typer(add_completion=False)
     app.command()(with_flags(fit, reading=READING, recipe=recipe_flags()))
     return typer.main.get_command(app)
-
-
-def _check_writable(target: Path) -> None:
-    """Before the hours of training, not after."""
-    from fmpair.files import check_writable
-
-    if str(target) == "-":
-        raise OptionError("a model cannot go to standard output: name a file with -o FILE")
-    check_writable(target)

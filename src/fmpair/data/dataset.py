@@ -18,6 +18,7 @@ from fmpair.data.decision import ATTRIBUTE, CONTEXT, Decisions, decide, without
 from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.impressions import add_impressions
 from fmpair.data.kinds import kind_weights
+from fmpair.data.missing import with_ids
 from fmpair.data.roles import STANDARD
 from fmpair.data.table import align_table, ids_of
 from fmpair.data.times import read_times
@@ -44,6 +45,7 @@ class Dataset:
     `with_impressions`.
     order: None where `timestamp` holds times. Else it holds numbers of rows: their order is that of
     time, among all events ('rows'), or among those of one user only ('per-user').
+    id_columns: what the columns of users and items were called where the events come from.
     """
 
     users: Vocabulary
@@ -57,6 +59,7 @@ class Dataset:
     frame_kind: str = "polars"
     impressions: pl.DataFrame = field(default_factory=pl.DataFrame)
     order: str | None = None
+    id_columns: tuple[str, str] = ("user", "item")
 
     @classmethod
     @known_options_only
@@ -81,6 +84,7 @@ class Dataset:
         impressions: Any = None,
         order: str | None = None,
         event_weights: Mapping[str, float] | None = None,
+        missing: str = "drop",
     ) -> Dataset:
         """Events from a polars, pandas or pyarrow frame; what each column is, `decide` tells.
 
@@ -90,8 +94,8 @@ class Dataset:
         item_columns: event columns that describe the item: they move to the item table.
         leaks: such columns kept as context all the same (the legacy protocol of the paper).
         impressions: a table of items shown to users or disliked by them, see `with_impressions`.
-        order: where no column has times: 'rows', the order of rows is that of time; 'per-user', the
-        order of each user's rows is.
+        order: where no column has times, 'rows' (or 'per-user': each user's) are in order of time.
+        missing: rows without a user or item are left out and counted (drop) or refused (error).
         event_weights: by kind of event how much it counts; weights of the events are multiplied.
         """
         events = without(to_polars(frame), ignore)
@@ -100,6 +104,7 @@ class Dataset:
         if context is None and found.surprises:
             LOG.warning("%s", spelled(found.surprises, in_python))
         roles, names = found.roles, found.named(CONTEXT)
+        events = with_ids(events, roles, missing)
         check_events(events, roles, names)
         data = _ordered(cls._numbered(events, roles, names), roles, order)
         data = replace(_weighted(data, event_weights), frame_kind=kind_of(frame))
@@ -131,6 +136,7 @@ class Dataset:
             items.numbers(events[roles["item"]]),
             events.select(*kept, *context),
             tuple(context),
+            id_columns=(roles["user"], roles["item"]),
         )
 
     @classmethod
@@ -262,11 +268,10 @@ def as_dataset(data: Any, like: Columns | None = None) -> Dataset:
 
 
 class Columns(NamedTuple):
-    """Names of columns: context, attributes of items, and the one that tells kinds of events."""
+    """Names of columns: context, and attributes of items."""
 
     context: Sequence[str]
     item: Sequence[str] = ()
-    event_type: str | None = None
 
 
 def _weighted(data: Dataset, weights: Mapping[str, float] | None) -> Dataset:
@@ -307,8 +312,7 @@ def _alike(events: pl.DataFrame, frame: Any, like: Columns) -> Dataset:
     context, item = (
         [name for name in names if name in events.columns] for names in (like.context, like.item)
     )
-    kinds = like.event_type if like.event_type in events.columns else None
-    found = decide(events, {"event_type": kinds}, None, item, context)
+    found = decide(events, {}, None, item, context)
     options = {**found.options, "item_columns": item}  # others are unknown to what came before
     return replace(Dataset.from_frame(events, **options), frame_kind=kind_of(frame))
 

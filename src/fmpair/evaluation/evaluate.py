@@ -17,7 +17,7 @@ from fmpair.evaluation.future import check_future
 from fmpair.evaluation.lists import list_values
 from fmpair.evaluation.protocol import Protocol
 from fmpair.evaluation.repeats import usual_protocol
-from fmpair.evaluation.scoring import scores_of
+from fmpair.evaluation.scoring import goes_by_time, scores_of
 from fmpair.evaluation.units import Units, units_of
 from fmpair.metrics import Metric, Placement
 from fmpair.metrics.metric import ERRORS, LISTS
@@ -75,7 +75,7 @@ def evaluate(
         if why := obstacle(metric, test, protocol):
             raise OptionError(why)
     check_future(train, test, protocol.after)
-    units = units_of(train, test, protocol)
+    units = units_of(train, test, protocol, goes_by_time(model))
     candidates = candidates_of(train, test, protocol, units)
     at_once = SCORES_AT_ONCE * (CALLED_AT_ONCE if callable(model) else 1)
     judged = judge(
