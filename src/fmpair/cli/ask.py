@@ -25,6 +25,10 @@ Context = Annotated[
     list[str] | None,
     typer.Option("--context", "-c", metavar="NAME=VALUE", help="A context value (repeat)."),
 ]
+Time = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="When, such as 2024-05-01T20:15; by default now."),
+]
 Damping = Annotated[
     float | None,
     typer.Option(metavar="SHARE", help="Subtract this share of the popularity part of the scores."),
@@ -55,6 +59,7 @@ def recommend(
     users_file: UsersFile = None,
     n: Count = 10,
     context: Context = None,
+    time: Time = None,
     include_seen: Seen = False,
     candidates: Candidates = None,
     exclude: Exclude = None,
@@ -75,6 +80,7 @@ def recommend(
         asked,
         n,
         context=_context(context),
+        time=time,
         exclude_seen=not include_seen,
         candidates=_table(candidates, "item")["item"].to_list() if candidates else None,
         exclude=exclude or None,
@@ -105,12 +111,13 @@ def explain(
     user: Annotated[str, typer.Option(help="The user.")],
     item: Annotated[str, typer.Option(help="The item to explain.")],
     context: Context = None,
+    time: Time = None,
     damping: Damping = None,
     output: Output = None,
     format: OutputFormat = None,
 ) -> None:
     """Explain a score: the terms that add up to it."""
-    terms = _load(model, damping).explain(user, item, _context(context))
+    terms = _load(model, damping).explain(user, item, _context(context), time=time)
     if output is None and format is None and sys.stdout.isatty():
         show(explanation(terms, TERMS_ON_A_TERMINAL))
     else:

@@ -232,11 +232,13 @@ class Ranker:
         found = similarity.strongest(self.scorer.user_similarity(number), number, n)
         return from_polars(similarity.as_frame("user", self.space.users, found), self.frame_kind)
 
-    def explain(self, user: Any, item: Any, context: Mapping[str, Any] | None = None) -> Any:
+    def explain(
+        self, user: Any, item: Any, context: Mapping[str, Any] | None = None, time: Any = None
+    ) -> Any:
         """The score's terms, largest first: a frame (query, item, value) that adds up to it."""
         if not isinstance(self.scorer, Explains):
             raise self._cannot("tell what a score is made of")
-        query_frame(self.space, user, context)  # a context it has no use for must still exist
+        query_frame(self.space, user, context, time)  # a context it has no use for must still exist
         asks, number = self.user_number(user), self.item_number(item)
         labels, values = self.scorer.terms(asks, number)
         if not (self._active[asks] or self.scorer.scores_unknown_users):
