@@ -12,7 +12,7 @@ from scipy import sparse
 
 from fmpair.data import Dataset, as_dataset, leakage
 from fmpair.data.split import by_time, leave_last_out
-from fmpair.errors import DataError, OptionError
+from fmpair.errors import DataError, Notice, OptionError
 
 CLICKS = pl.DataFrame(
     {
@@ -160,8 +160,10 @@ def test_a_real_context_is_no_leak():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"user": ["ann", None, "ann", "cid"]}, r"1 missing user ids \(the first in row 1"),
-        ({"item": [7.0, 8.0, float("nan"), 7.0]}, "1 missing item ids"),
+        (
+            {"user": [None] * 4},
+            r"all 4 rows lack a user or an item \(4 in 'user'\): name",
+        ),
         ({"rating": ["good", "bad", "good", "bad"]}, "'rating' is the rating but holds String"),
         ({"rating": [1.0, None, 2.0, 3.0]}, "1 missing values"),
         ({"weight": [1.0, -1.0, 1.0, 1.0]}, "negative weights: weights must be 0 or more"),
@@ -172,6 +174,22 @@ def test_a_real_context_is_no_leak():
 def test_bad_columns_are_named(change, message):
     with pytest.raises(DataError, match=message):
         Dataset.from_frame(CLICKS.with_columns(**{k: pl.Series(v) for k, v in change.items()}))
+
+
+@pytest.mark.parametrize(
+    ("change", "left", "told"),
+    [
+        ({"user": ["a", None, "b", "c"]}, 3, r"\(1 in 'user'\); missing='error' refuses them"),
+        ({"item": [7.0, 8.0, float("nan"), None]}, 2, r"left out 2 of 4 rows .*\(2 in 'item'\)"),
+        ({"user": ["a", None, "b", "c"], "item": [None, None, 1, 2]}, 2, "'user' and 2 in 'item'"),
+    ],
+)
+def test_rows_without_a_user_or_item_are_left_out_and_counted(change, left, told):
+    frame = CLICKS.with_columns(**{k: pl.Series(v) for k, v in change.items()})
+    with pytest.warns(Notice, match=told):
+        assert len(Dataset.from_frame(frame)) == left
+    with pytest.raises(DataError, match=r"missing (user|item) ids .* with missing='drop'$"):
+        Dataset.from_frame(frame, missing="error")
 
 
 def test_no_rows_is_an_error():

@@ -131,6 +131,10 @@ HEADER = {
     "frame": (("excel", None, ["polars"]), "'frame' must be one of polars"),
     "damping": ((HUGE, "1", True), "'damping' must be a number"),
     "whole": ((0, None, "no"), "'whole' must be true or false"),
+    "id_columns": (
+        ({}, "user", ["a"], ["a", "a"], ["a", 1], ["a", "b", "c"]),
+        "'id_columns' must be a list of two names",
+    ),
     "fields": (({}, None, [1]), "'fields' must be a list of fields"),
 }  # fmt: skip
 

@@ -92,7 +92,9 @@ def _first_rows(path: str, options: dict[str, Any]) -> Contents:
     if FORMATS[format] is not read_delimited:
         return read_contents(path, format, **own)
     text = _head(path, own)
-    frame = read_columns(text, path, own.get("separator"), own.get("header", True))
+    frame = read_columns(
+        text, path, own.get("separator"), own.get("header", True), ragged=own.get("ragged", "error")
+    )
     return Contents(with_names(frame, path, own.get("columns")))
 
 

@@ -49,7 +49,8 @@ def _check_ids(ids: pl.Series, role: str) -> None:
         first = missing.arg_max()
         raise DataError(
             f"column {ids.name!r} has {missing.sum()} missing {role} ids "
-            f"(the first in row {first}, counted from 0): drop or fill those rows"
+            f"(the first in row {first}, counted from 0): leave them out with "
+            f"{named('missing', 'drop')}"
         )
     if ids.dtype.is_nested():
         raise DataError(f"column {ids.name!r} holds {ids.dtype}, which cannot be {role} ids")

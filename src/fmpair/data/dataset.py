@@ -15,6 +15,7 @@ from fmpair.checks import one_of
 from fmpair.data.check import check_events, check_no_leak
 from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.impressions import add_impressions
+from fmpair.data.missing import with_ids
 from fmpair.data.roles import find_roles
 from fmpair.data.table import align_table, ids_of
 from fmpair.data.times import read_times
@@ -40,6 +41,7 @@ class Dataset:
     `with_impressions`.
     order: None where `timestamp` holds times. Else it holds numbers of rows: their order is that of
     time, among all events ('rows'), or among those of one user only ('per-user').
+    id_columns: what the columns of users and items were called where the events come from.
     """
 
     users: Vocabulary
@@ -53,6 +55,7 @@ class Dataset:
     frame_kind: str = "polars"
     impressions: pl.DataFrame = field(default_factory=pl.DataFrame)
     order: str | None = None
+    id_columns: tuple[str, str] = ("user", "item")
 
     @classmethod
     @known_options_only
@@ -74,6 +77,7 @@ class Dataset:
         leaks: Sequence[str] = (),
         impressions: Any = None,
         order: str | None = None,
+        missing: str = "drop",
     ) -> Dataset:
         """Events from a polars, pandas or pyarrow frame; roles by column name, the rest context.
 
@@ -81,23 +85,23 @@ class Dataset:
         item_columns: event columns that describe the item: they move to the item table.
         leaks: such columns kept as context all the same (the legacy protocol of the paper).
         impressions: a table of items shown to users or disliked by them, see `with_impressions`.
-        order: where no column has times: 'rows', the order of rows is that of time; 'per-user', the
-        order of each user's rows is.
+        order: where no column has times, 'rows' (or 'per-user': each user's) are in order of time.
+        missing: rows without a user or item are left out and counted (drop) or refused (error).
         """
         events = to_polars(frame)
         events = events.drop([name for name in ignore if _known(name, events.columns)])
         given = dict(zip(ROLES, (user, item, rating, weight, timestamp, domain)))
         roles = find_roles(events.columns, given)
+        events = with_ids(events, roles, missing)
         rest = [c for c in events.columns if c not in roles.values() and c not in item_columns]
         names = rest if context is None else [c for c in context if _known(c, events.columns)]
         check_events(events, roles, names)
         item_frame = None if items is None else to_polars(items)
-        moved = [name for name in item_columns if _known(name, events.columns)]
-        if moved:
+        if moved := [name for name in item_columns if _known(name, events.columns)]:
             item_frame = _with_item_columns(events, roles["item"], moved, item_frame)
         check_no_leak(events, roles["item"], names, item_frame, leaks)
-        data = cls._numbered(events, roles, names)
-        data = replace(_ordered(data, roles, order), frame_kind=kind_of(frame))
+        data = _ordered(cls._numbered(events, roles, names), roles, order)
+        data = replace(data, frame_kind=kind_of(frame))
         if users is not None:
             data = data.with_users(users, key=user)
         if item_frame is not None:
@@ -125,6 +129,7 @@ class Dataset:
             items.numbers(events[roles["item"]]),
             events.select(*kept, *context),
             tuple(context),
+            id_columns=(roles["user"], roles["item"]),
         )
 
     @classmethod

@@ -79,13 +79,17 @@ class Side:
 
 @dataclass(frozen=True)
 class FeatureSpace:
-    """Query side: user attributes and context. Item side: item attributes. Ids stand apart."""
+    """Query side: user attributes and context. Item side: item attributes. Ids stand apart.
+
+    id_columns: what the columns of users and items are called, in answers as in the events.
+    """
 
     users: Vocabulary
     items: Vocabulary
     query: Side
     item: Side
     whole: bool = False
+    id_columns: tuple[str, str] = ("user", "item")
 
     @classmethod
     def fit(
@@ -108,7 +112,7 @@ class FeatureSpace:
         encoders += _period_for_ages(encoders, data)
         query = Side(tuple(e for e in encoders if e.role != "item"))
         item = Side(tuple(e for e in encoders if e.role == "item"))
-        return cls(data.users, data.items, query, item, whole)
+        return cls(data.users, data.items, query, item, whole, data.id_columns)
 
     @property
     def context(self) -> list[str]:

@@ -90,6 +90,7 @@ def save(model: Savable, path: str | Path) -> None:
         "frame": model.frame_kind,
         "damping": model.damping,
         "whole": space.whole,
+        "id_columns": list(space.id_columns),
         "fields": [_described(encoder) for encoder in encoders],
     }
     text = json.dumps(header, sort_keys=True, default=np.generic.item)
@@ -198,6 +199,7 @@ def _space(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> FeatureSpa
         Side(tuple(e for e in encoders if e.role != "item")),
         Side(tuple(e for e in encoders if e.role == "item")),
         header["whole"],
+        tuple(header.get("id_columns") or ("user", "item")),
     )
     if ids:
         raise ModelFileError(f"there are ids {min(ids)!r}, which no field has")

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
+from fmpair.renamed import known_options_only
 from fmpair.training.early_stopping import best_fit
 from fmpair.training.epoch import Epoch
 
@@ -24,6 +25,7 @@ class Trainable(Protocol):
 class TrainableRecipe(Recipe, Trainable, Protocol):
     """A recipe whose epochs are `Recommender`s: it can be stopped where it ranks best."""
 
+    @known_options_only
     def fit(
         self,
         data: Any,
