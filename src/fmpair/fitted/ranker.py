@@ -27,6 +27,7 @@ from fmpair.fitted.scorer import (
     ComparesItems,
     ComparesUsers,
     Explains,
+    Follows,
     Scorer,
     ScoresHistories,
 )
@@ -173,16 +174,20 @@ class Ranker:
 
     def _of_histories(self, queries: Queries, scores: np.ndarray) -> np.ndarray:
         """The scores, those of queries with a history by that history and the user's own items."""
-        if not isinstance(self.scorer, ScoresHistories):
+        own, given = known_rows(self.seen, queries.user), queries.history or empty_rows(0)
+        told = np.flatnonzero(np.diff(given.start))
+        if isinstance(self.scorer, Follows):
+            found = self.scorer.following(given.take(told))
+        elif isinstance(self.scorer, ScoresHistories):
+            both = join_rows([own, given]).take(told)
+            items = add_repeats(group_rows(both.owner, both.column, both.size, both.value))
+            found = self.scorer.history_scores(items)
+        else:
             raise OptionError(
                 f"{type(self.recipe).__name__} cannot go by {named('history')}: it knows users by "
                 "what it learned of them; fit it again with the visitors' events, or another model"
             )
-        own, given = known_rows(self.seen, queries.user), queries.history or empty_rows(0)
-        told = np.flatnonzero(np.diff(given.start))
-        both = join_rows([own, given]).take(told)
-        items = add_repeats(group_rows(both.owner, both.column, both.size, both.value))
-        scores[told] = self._checked(self.scorer.history_scores(items))
+        scores[told] = self._checked(found)
         return scores
 
     def score(self, pairs: Any) -> Any:

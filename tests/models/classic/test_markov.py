@@ -68,6 +68,14 @@ def test_nothing_of_the_future_decides_and_ties_share():
     assert model.scorer.chance.take(np.array([0])).column.tolist() == [1, 2]
 
 
+def test_a_visitor_is_known_by_the_last_item_of_their_history():
+    model = MarkovChain(smoothing=1).fit(CHAIN)
+    listed = model.recommend(history=["z", "x", "y"], n=2, exclude_seen=False)
+    assert listed["item"].to_list() == ["x", "z"]  # as after y
+    again = model.recommend("a", 2, history=["y"], exclude_seen=False)
+    assert again["score"].to_list() == listed["score"].to_list()
+
+
 def test_a_chain_needs_times_or_an_order(tmp_path):
     bare = {"user": list("aab"), "item": list("xyx")}
     with pytest.raises(DataError, match="the data have no times"):
