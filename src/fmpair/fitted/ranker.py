@@ -17,6 +17,7 @@ from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.errors import OptionError, TrainingError, named
 from fmpair.features import FeatureSpace
 from fmpair.fitted import file, listing, similarity
+from fmpair.fitted.extension import following
 from fmpair.fitted.further import further_events, of_known_items
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.named_rows import arrays_of
@@ -292,6 +293,13 @@ class Ranker:
 
     def item_number(self, item: Any) -> int:
         return number_of("item", item, self.space.items)
+
+    def extended(self, events: Any) -> Ranker:
+        """With further events known, nothing learned, where the model goes by what came last.
+
+        events: later than what it knows. Those of unknown users or items are passed over.
+        """
+        return following(self, further_events(self, events))
 
     @known_options_only
     def fold_in(self, events: Any, *, epochs: int | None = None, unknown: str = "ignore") -> Ranker:

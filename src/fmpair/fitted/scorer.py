@@ -74,7 +74,7 @@ class Follows(Protocol):
         ...
 
     def extended(self, lines: Timelines) -> Self:
-        """With further events, which come after those it knows; lines: of users, new ones last."""
+        """With further events, which come after those it knows; lines: of the same users."""
         ...
 
 

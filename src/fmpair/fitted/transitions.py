@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, add_repeats, empty_rows, group_rows, stack_rows
+from fmpair.arrays import Rows, add_repeats, group_rows, stack_rows
 from fmpair.data.timelines import Timelines, strictly_before
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.features import FeatureSpace
@@ -77,11 +77,10 @@ class Transitions:
 
     def extended(self, lines: Timelines) -> Transitions:
         """Who has further events is known by the last of these."""
-        new = last_items(lines)
-        every = stack_rows(self.last, empty_rows(lines.users - self.last.size), new)
+        new, users = last_items(lines), np.arange(lines.users)
         told = np.diff(new.start) > 0
-        users = np.arange(lines.users)
-        return replace(self, last=every.take(np.where(told, lines.users + users, users)))
+        both = stack_rows(self.last, new)
+        return replace(self, last=both.take(users + lines.users * told))
 
     def arrays(self) -> dict[str, np.ndarray]:
         rows = arrays_of({"last": self.last, "chance": self.chance})
