@@ -168,6 +168,13 @@ class FMPairOptions:
             )
 
 
+def refuse_histories(options: FMPairOptions) -> None:
+    """Raise OptionError where a recipe whose steps know nothing of histories is to learn them."""
+    if options.history or options.dropout:
+        name = "history" if options.history else "dropout"
+        raise OptionError(f"{type(options).__name__} has no {named(name)}: leave it out")
+
+
 def refuse_cosines(options: FMPairOptions) -> None:
     """Raise OptionError where a recipe whose steps are made for products is to score by cosines."""
     if options.temperature is not None:
