@@ -24,6 +24,14 @@ def test_fit_writes_a_model_and_says_so_on_standard_error(fmpair, files, tmp_pat
     assert load(tmp_path / "m.fmpair").space.context == ["daytime", "place"]
 
 
+def test_rows_are_said_to_be_in_order_of_time_by_a_flag(fmpair, tmp_path):
+    (tmp_path / "a.csv").write_text("user,item,timestamp\na,1,5\nb,2,6\na,2,7\nb,3,8\n")
+    result = fmpair("fit", tmp_path / "a.csv", "-o", tmp_path / "m", *QUICK, "--order", "rows")
+    assert_refused(result, "'timestamp' has times, and --order rows says", "--ignore")
+    given = ["--order", "rows", "--ignore", "timestamp", "-q"]
+    assert fmpair("fit", tmp_path / "a.csv", "-o", tmp_path / "m", *QUICK, *given).code == 0
+
+
 def test_quiet_says_nothing(fmpair, files, tmp_path):
     result = fmpair("fit", files / "events.csv", "-o", tmp_path / "m", "--quiet", *QUICK)
     assert (result.code, result.out, result.err) == (0, "", "")

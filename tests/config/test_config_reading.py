@@ -431,6 +431,14 @@ def test_every_example_is_read_or_names_what_is_to_be_installed(path):
 CLICKS = "uid,app,hour,day\nann,maps,8,mo\nbob,mail,9,tu\n"
 
 
+@pytest.mark.parametrize("split", ["by-time", "leave-last-out"])
+def test_the_order_of_rows_serves_where_times_are_needed(split, file):
+    file(CLICKS, "c.csv")
+    data = "{path: c.csv, user: uid, item: app, order: rows}"
+    read = validate(file(f"data: {data}\nsplit: {split}\nmodels: [popularity]\n"))
+    assert (read.data.options["order"], read.split.kind) == ("rows", split.replace("-", "_"))
+
+
 def test_columns_that_are_not_there_are_named_with_the_nearest(file):
     file(CLICKS, "c.csv")
     text = """\

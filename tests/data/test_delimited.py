@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.data.delimited import guess_separator, read_delimited
-from fmpair.data.infer import parse_times, with_types
+from fmpair.data.infer import with_types
 from fmpair.errors import DataError, Notice, OptionError
 
 ROWS = [("ann", 7, "day"), ("bob", 8, "night")]
@@ -207,14 +207,3 @@ def test_the_wrong_number_of_names_is_an_error(tmp_path):
         read_delimited(path, header=False, columns=["a", "b", "c"])
     with pytest.raises(OptionError, match="separator must not be empty"):
         read_delimited(path, separator="")
-
-
-@pytest.mark.parametrize(
-    "text", ["2024-03-01", "2024-03-01 00:00", "2024-03-01T00:00:00", "2024-03-01T01:00:00+01:00"]
-)
-def test_iso_times_are_read(text):
-    assert str(parse_times(pl.Series([text, None]))[0]) == "2024-03-01 00:00:00"
-
-
-def test_text_that_is_no_time_stays_text():
-    assert parse_times(pl.Series(["2024-03-01", "soon"])).dtype == pl.String

@@ -39,8 +39,8 @@ Preset = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="full, full-user, full-context, one-plus-random or legacy; the flags of the protocol "
-        "change it.",
+        help="full, full-user, full-context, one-plus-random, legacy, next-item or "
+        "next-item-in-time; the flags of the protocol change it.",
     ),
 ]
 Metrics = Annotated[

@@ -46,6 +46,11 @@ READING = (
     _reading("rating", "COLUMN", "The column of ratings."),
     _reading("weight", "COLUMN", "The column of weights."),
     _reading("timestamp", "COLUMN", "The column of times."),
+    _reading(
+        "order",
+        "ORDER",
+        "Without times: rows, where rows are in order of time, or per-user, where each user's are.",
+    ),
     _reading("domain", "COLUMN", "The column of domains."),
     _reading("context", "COLUMN", "A context column (repeat); by default all other columns."),
     _switch("no_context", False, "Use no context column.", "--no-context"),

@@ -135,6 +135,11 @@ def _needs(experiment: Experiment, header: Header) -> list[Mistake]:
         for n, name in enumerate(experiment.metrics)
         if Metric.parse(name).name in ERRORS
     ]
+    asked += [
+        (("protocols", label), label, "timestamp")
+        for label, protocol in experiment.protocols.items()
+        if protocol.timed
+    ]
     return found + [
         (key, f"{kind} needs a {role}: name its column with data.{role}")
         for key, kind, role in asked

@@ -31,13 +31,6 @@ def check_events(events: pl.DataFrame, roles: dict[str, str], context: Sequence[
         raise DataError(
             f"column {roles['weight']!r} has negative weights: weights must be 0 or more"
         )
-    if "timestamp" in roles:
-        dtype = events[roles["timestamp"]].dtype
-        if not (dtype.is_numeric() or dtype.is_temporal()):
-            raise DataError(
-                f"column {roles['timestamp']!r} is text, not a time: give seconds or dates, "
-                f"or name another column with {named('timestamp', ...)}"
-            )
 
 
 def check_types(frame: pl.DataFrame) -> None:

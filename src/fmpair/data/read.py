@@ -18,7 +18,6 @@ from fmpair.data.cfm import read_cfm
 from fmpair.data.dataset import Dataset
 from fmpair.data.delimited import read_delimited
 from fmpair.data.frappe import read_frappe
-from fmpair.data.infer import parse_times
 from fmpair.data.json_lines import read_json
 from fmpair.data.libfm import read_libfm
 from fmpair.data.lightgcn import read_lightgcn
@@ -26,6 +25,7 @@ from fmpair.data.movielens import read_movielens
 from fmpair.data.ncf import read_ncf
 from fmpair.data.parquet import read_parquet
 from fmpair.data.roles import find_column
+from fmpair.data.sequences import read_sequences
 from fmpair.data.source import STANDARD_INPUT, Contents, locate, suffix_of
 from fmpair.data.wraprec import read_wraprec
 from fmpair.errors import OptionError, unknown
@@ -96,10 +96,7 @@ def _with_tables(contents: Contents, roles: dict[str, Any], encoding: str | None
         roles["impressions"] = read_frame(**{**ids, **impressions})
         for role, key in ids.items():
             roles["impressions"] = _keyed_alike(roles["impressions"], events, role, key)
-    time = find_column("timestamp", events.columns, roles.get("timestamp"))
-    if time is not None:
-        events = events.with_columns(parse_times(events[time]))
-    return replace(contents, events=events, roles={**contents.roles, **roles})
+    return replace(contents, roles={**contents.roles, **roles})
 
 
 def read_table(path: str | Path, role: str, key: str | None = None, **options: Any) -> pl.DataFrame:
@@ -122,6 +119,7 @@ FORMATS: dict[str, Callable[..., Contents | pl.DataFrame]] = {
     "frappe": read_frappe,
     "cfm": read_cfm,
     "lightgcn": read_lightgcn,
+    "sequences": read_sequences,
     "libfm": read_libfm,
     "atomic": read_atomic,
     "wraprec": read_wraprec,

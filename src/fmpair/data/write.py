@@ -17,6 +17,7 @@ from fmpair.data.dataset import Dataset, as_dataset
 from fmpair.data.frame import to_polars
 from fmpair.data.libfm import libfm_files
 from fmpair.data.lightgcn import lightgcn_lines
+from fmpair.data.sequences import sequence_lines
 from fmpair.data.source import STANDARD_INPUT as STANDARD_OUTPUT
 from fmpair.data.source import suffix_of
 from fmpair.errors import DataError, OptionError, listing, unknown
@@ -41,7 +42,7 @@ def write(data: Any, path: str | Path, format: str | None = None) -> None:
 
     csv, tsv, parquet and jsonl hold the events with their columns. The formats of other
     libraries take a Dataset: atomic adds PATH.user and PATH.item for the tables, libfm
-    PATH.groups, lightgcn keeps users and items only.
+    PATH.groups, lightgcn keeps users and items only, sequences these in order of time.
     """
     check_process()
     format = format or _guess_format(path)
@@ -177,4 +178,5 @@ DATASET_FORMATS: dict[str, Callable[[Dataset], dict[str, bytes]]] = {
     "libfm": libfm_files,
     "atomic": atomic_files,
     "lightgcn": lambda data: {"": lightgcn_lines(data)},
+    "sequences": lambda data: {"": sequence_lines(data)},
 }

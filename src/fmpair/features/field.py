@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import polars as pl
 
 from fmpair.errors import DataError, OptionError, listing, named, unknown
+from fmpair.features.calendar import check_parts
 
-KINDS = ("auto", "categorical", "multi", "boolean", "numeric", "binned", "weighted")
+KINDS = ("auto", "categorical", "multi", "boolean", "numeric", "binned", "weighted", "time")
+OF_TIME = ("time", "categorical", "binned")  # a time, and how its parts become features
 BINNINGS = ("quantile", "uniform")
 MOST_BINS = 10_000
 NO_ENCODING = (pl.Object, pl.Binary)
@@ -31,6 +33,9 @@ class Field:
     standardize: numeric values to mean 0 and standard deviation 1, else raw.
     bins, binning: for kind `binned`.
     separator: splits text of kind `multi` and `weighted` (`rock:0.7|pop:0.3`).
+    parts: of kind `time`, a field each: hour, daypart, weekday, weekend, month, period (of all
+        the time there is), since (days since the user's last event), age (of items); none: a few.
+    zone: where hours and days are told, such as Europe/Berlin.
     start: standard deviation of the initial vectors; 0: no effect until the data give it one.
     regularization: None takes the model's.
     """
@@ -42,6 +47,8 @@ class Field:
     bins: int = 10
     binning: str = "quantile"
     separator: str = "|"
+    parts: Sequence[str] = ()
+    zone: str = "UTC"
     start: float = 0.0
     regularization: float | None = None
 
@@ -58,6 +65,9 @@ class Field:
             raise OptionError(f"separator must be text such as '|', not {self.separator!r}")
         if not isinstance(self.normalize, bool | None) or not isinstance(self.standardize, bool):
             raise OptionError("normalize and standardize of a field must be true or false")
+        object.__setattr__(self, "parts", check_parts(self.parts, self.zone))
+        if self.parts and self.kind not in ("auto", *OF_TIME):
+            raise OptionError(f"parts go with {named('kind', 'time')}, not {self.kind!r}")
         for name in ("scale", "start", "regularization"):
             value = getattr(self, name)
             if value is None and name == "regularization":
@@ -85,6 +95,7 @@ def kind_of(values: pl.Series, field: Field) -> str:
     """The kind of encoding of a column: the field's, or by type; refused where they do not fit."""
     name, dtype = values.name, values.dtype
     kind = kind_by_type(name, values) if field.kind == "auto" else field.kind
+    kind = "time" if field.parts else kind
     inner = getattr(dtype, "inner", dtype if isinstance(dtype, pl.Struct) else None)
     fits = inner is None or kind == "weighted" or (kind == "multi" and not inner.is_nested())
     if not fits or dtype in NO_ENCODING:
@@ -110,6 +121,8 @@ def kind_by_type(name: str, values: pl.Series) -> str:
         return "categorical" if is_code or distinct <= 3 else "numeric"
     if dtype.is_numeric():
         return "numeric"
+    if isinstance(dtype, pl.Date | pl.Datetime):
+        return "time"
     raise DataError(
         f"column {name!r} holds {dtype}, which has no encoding: derive what matters from it "
         f"(such as hour or weekday as text), or leave it out with {named('ignore', [name])}"

@@ -20,6 +20,7 @@ from fmpair.features.entries import entries_of
 from fmpair.fitted.history import COLUMN as HISTORY
 from fmpair.fitted.history import histories_of, with_history
 from fmpair.fitted.lookup import ids_of, number_of, numbers_of
+from fmpair.fitted.moment import asked_at, time_named, with_time
 from fmpair.forked import check_process
 
 UNKNOWN = ("ignore", "error", "features", "popular")
@@ -41,30 +42,35 @@ class Fitted(Protocol):
 class Queries:
     """user: int32 [queries], -1 where unknown; rows: all query features.
 
-    shown: the columns a listing repeats. asked: which of them are context. bare: bool [queries],
-    whether nothing but a usual user is asked for. history: per query the items it comes from.
+    shown: the columns a listing repeats. situation: the context columns, with the moment where the
+    model goes by that. bare: bool [queries], whether nothing but a usual user is asked for.
+    history: per query the items it comes from.
     """
 
     user: np.ndarray
     rows: Rows
     shown: pl.DataFrame
-    asked: Sequence[str]
+    situation: pl.DataFrame
     bare: np.ndarray
     history: Rows | None = None
 
     @property
     def context(self) -> pl.DataFrame:
         """The context columns; null for those who ask as nobody in no situation."""
-        columns = self.shown.select(self.asked)
+        columns = self.situation
         if not self.bare.any():
             return columns
         return columns.select(pl.when(pl.lit(pl.Series(~self.bare))).then(pl.all()))
 
 
 def query_frame(
-    space: FeatureSpace, users: Any, context: Mapping[str, Any] | None, history: Any = None
+    space: FeatureSpace,
+    users: Any,
+    context: Mapping[str, Any] | None,
+    history: Any = None,
+    time: Any = None,
 ) -> pl.DataFrame:
-    """Users (None: all, one, several, or a frame) with the context given to all of them.
+    """Users (None: all, one, several, or a frame) with the context and time given to all of them.
 
     history: the items of one visitor, who is no user unless one is named.
     """
@@ -86,7 +92,7 @@ def query_frame(
         if name not in space.context:
             raise UnknownError(unknown_message("context", name, space.context))
         frame = frame.with_columns(pl.Series(name, [value]).new_from_index(0, len(frame)))
-    return frame
+    return asked_at(space, frame, time)
 
 
 def name_of(space: FeatureSpace, role: str) -> str:
@@ -120,6 +126,7 @@ def queries_of(
     if unknown not in UNKNOWN:
         raise OptionError(f"{named('unknown')} must be one of {listing(UNKNOWN)}, not {unknown!r}")
     space = model.space
+    frame = time_named(space, frame)
     column = column_of(space, "user", frame.columns)
     check_columns(space, frame.columns, column)
     user = np.full(len(frame), -1, np.int32)
@@ -131,7 +138,8 @@ def queries_of(
     if column is not None and unknown in REFUSING and nobody.any():
         # one lookup more, for the message that names the nearest id
         number_of("user", frame[column][int(np.argmax(nobody))], space.users)
-    contexts, unseen = space.context_rows(frame)
+    asked = with_time(space, frame)
+    contexts, unseen = space.context_rows(asked)
     if unknown in REFUSING:
         _refuse_unseen(model, "context", frame, unseen)
     rows = join_rows([profiles, contexts])
@@ -140,7 +148,7 @@ def queries_of(
     shown = frame
     if histories is not None:  # no expression: one visitor waits for an answer
         shown = pl.DataFrame([c for c in frame.iter_columns() if c.name != HISTORY])
-    asked = [name for name in frame.columns if name in space.context]
+    asked = asked.select([name for name in asked.columns if name in space.context])
     return Queries(user, rows, shown, asked, bare, histories)
 
 

@@ -78,9 +78,8 @@ class Ranker:
         Everything is made at once: give some thousand events at most.
         """
         data = as_dataset(events)
-        names = [name for name in data.context if name in self.space.context]
         user = self.space.users.numbers(data.users.ids)[data.user]
-        return self._scores(user, data.columns.select(names))
+        return self._scores(user, self.space.context_of(data))
 
     def _scores(self, user: np.ndarray, context: pl.DataFrame) -> np.ndarray:
         if self.scorer.scores_unknown_users:
@@ -120,6 +119,7 @@ class Ranker:
         *,
         history: Any = None,
         context: Mapping[str, Any] | None = None,
+        time: Any = None,
         exclude_seen: bool = True,
         candidates: Sequence[Any] | None = None,
         exclude: Sequence[Any] | None = None,
@@ -136,7 +136,7 @@ class Ranker:
             raise OptionError(
                 f"{name} cannot go by {named('user_features')}: it knows users by their events"
             )
-        frame = query_frame(self.space, users, context, history)
+        frame = query_frame(self.space, users, context, history, time)
         limits = listing.Limits(n, exclude_seen, candidates, exclude, unknown == "error")
         out = listing.recommended(self, frame, limits, unknown, None)
         return given_back(out, users, self.frame_kind)

@@ -172,6 +172,7 @@ class Recommender:
         *,
         history: Any = None,
         context: Mapping[str, Any] | None = None,
+        time: Any = None,
         exclude_seen: bool = True,
         candidates: Sequence[Any] | None = None,
         exclude: Sequence[Any] | None = None,
@@ -183,6 +184,8 @@ class Recommender:
         history: the items of a visitor without an id, or of one user lately; for several visitors
         a column `history` of lists in a frame.
         context: the situation, by column name; missing ones are left open.
+        time: when it is asked, for models that go by the time: a date, a datetime, text or seconds
+        since 1970; now unless given. A frame of users may have a column of times in its place.
         candidates: only these items; exclude: none of these.
         user_features: attributes of a new user (a mapping), or a table keyed by user.
         unknown: what to do with what training did not see. ignore: pass over items of candidates,
@@ -192,7 +195,7 @@ class Recommender:
         Gives a frame (user, context, item, score, rank) of the kind the model was fitted with;
         columns are called as in the events, and further ones of a frame of users come back.
         """
-        frame = query_frame(self.space, users, context, history)
+        frame = query_frame(self.space, users, context, history, time)
         limits = listing.Limits(n, exclude_seen, candidates, exclude, unknown == "error")
         out = listing.recommended(self, frame, limits, unknown, user_features)
         return given_back(out, users, self.frame_kind)
@@ -223,10 +226,11 @@ class Recommender:
         n: int = 10,
         *,
         context: Mapping[str, Any] | None = None,
+        time: Any = None,
         exclude_seen: bool = True,
     ) -> Any:
         """The n users for whom an item stands highest above the rest of the catalogue."""
-        queries = queries_of(self, query_frame(self.space, None, context), unknown="error")
+        queries = queries_of(self, query_frame(self.space, None, context, time=time), unknown="error")
         out = listing.recommended_users(self, queries, self.item_number(item), n, exclude_seen)
         return from_polars(out, self.frame_kind)
 
@@ -266,9 +270,10 @@ class Recommender:
         item: Any,
         context: Mapping[str, Any] | None = None,
         user_features: Any = None,
+        time: Any = None,
     ) -> Any:
         """The score's terms, largest first: a frame (query, item, value) that adds up to it."""
-        frame = query_frame(self.space, user, context)
+        frame = query_frame(self.space, user, context, time=time)
         queries = queries_of(self, frame, unknown="error", user_features=user_features)
         terms = explain_terms(self, queries, self.item_number(item))
         return from_polars(terms, self.frame_kind)

@@ -40,6 +40,9 @@ __all__ = [
     "ImplicitALS",
     "ItemKNN",
     "ListwiseFM",
+    "MarkovChain",
+    "MostRecent",
+    "PopularLately",
     "Popularity",
     "PureSVD",
     "Random",
@@ -56,10 +59,12 @@ if TYPE_CHECKING:
     from fmpair.models import catalog
     from fmpair.models.classic.ease import EASE
     from fmpair.models.classic.implicit_als import ImplicitALS
+    from fmpair.models.classic.markov import MarkovChain
     from fmpair.models.classic.neighbours import ItemKNN, UserKNN
     from fmpair.models.classic.popularity import Popularity
     from fmpair.models.classic.pure_svd import PureSVD
     from fmpair.models.classic.random import Random
+    from fmpair.models.classic.recency import MostRecent, PopularLately
     from fmpair.models.fm.fm_map import FMMap
     from fmpair.models.fm.recipe import FM
     from fmpair.models.fm_pair.bpr_mf import BPRMF

@@ -18,6 +18,9 @@ FAMILIES = {
     "baseline": {
         "random": "fmpair.models.classic.random:Random",
         "popularity": "fmpair.models.classic.popularity:Popularity",
+        "popular-lately": "fmpair.models.classic.recency:PopularLately",
+        "most-recent": "fmpair.models.classic.recency:MostRecent",
+        "markov-chain": "fmpair.models.classic.markov:MarkovChain",
     },
     "neighbours": {
         "item-knn": "fmpair.models.classic.neighbours:ItemKNN",

@@ -79,7 +79,7 @@ class Validation:
         """The metric's mean over the held-out events."""
         from fmpair.ranking.top import ranks
 
-        names = [name for name in self.events.context if name in model.space.context]
+        names = [name for name in self.events.columns.columns if name in model.space.context]
         queries = model.query_vectors(self.events.frame().select("user", *names))
         target, hidden = self.target, self.hidden
         if model.space.items is not self.train.items:  # a model may rank a part of the items only

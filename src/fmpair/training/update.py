@@ -117,7 +117,7 @@ def _check_columns(model: Recommender, data: Dataset) -> None:
         ("user", "user attribute", data.user_table.columns),
         ("item", "item attribute", data.item_table.columns),
     ):
-        known = [e.name for e in encoders if e.role == role]
+        known = [e.source for e in encoders if e.role == role]
         for name in names:
             if name not in known:
                 raise UnknownError(unknown(what, name, known))
