@@ -11,7 +11,7 @@ import typer
 from fmpair.cli.flags import with_flags
 from fmpair.cli.protocol import PROTOCOL, protocol_from
 from fmpair.cli.show import Output, emit, note
-from fmpair.cli.source import READING, read_events
+from fmpair.cli.source import READING, plain_options, read_events
 from fmpair.errors import OptionError
 
 if TYPE_CHECKING:
@@ -81,11 +81,14 @@ def evaluate(
     if overlap is not None:
         from fmpair.evaluation import given
 
-        emit(given.overlap(given.read_lists(source), given.read_lists(overlap)), output)
+        one, other = (
+            given.read_lists(path, **plain_options(path, reading)) for path in (source, overlap)
+        )
+        emit(given.overlap(one, other), output)
         return
     how = protocol_from(protocol, judging)
     parts = _parts(train, test, set, reading)
-    found = _judged(source, parts, how, metric or METRICS)
+    found = _judged(source, parts, how, metric or METRICS, reading)
     if per_unit is not None:
         from fmpair.data.write import write
 
@@ -113,7 +116,11 @@ def _parts(
 
 
 def _judged(
-    source: str, parts: tuple[Dataset, Dataset], protocol: Protocol, metrics: Sequence[str]
+    source: str,
+    parts: tuple[Dataset, Dataset],
+    protocol: Protocol,
+    metrics: Sequence[str],
+    reading: dict[str, Any],
 ) -> Evaluation:
     from fmpair.evaluation import evaluate, given
     from fmpair.experiment.folder import PLAN, model_of
@@ -123,7 +130,8 @@ def _judged(
         source = str(model_of(source))
     if _is_model(source):
         return evaluate(load(source), *parts, protocol, metrics)
-    return given.judge(given.read_lists(source), *parts, protocol, metrics)
+    lists = given.read_lists(source, **plain_options(source, reading))
+    return given.judge(lists, *parts, protocol, metrics)
 
 
 def _is_model(source: str) -> bool:

@@ -230,7 +230,9 @@ class Recommender:
         exclude_seen: bool = True,
     ) -> Any:
         """The n users for whom an item stands highest above the rest of the catalogue."""
-        queries = queries_of(self, query_frame(self.space, None, context, time=time), unknown="error")
+        queries = queries_of(
+            self, query_frame(self.space, None, context, time=time), unknown="error"
+        )
         out = listing.recommended_users(self, queries, self.item_number(item), n, exclude_seen)
         return from_polars(out, self.frame_kind)
 
