@@ -249,12 +249,19 @@ class Dataset:
         )
 
 
-def as_dataset(data: Any) -> Dataset:
-    """A Dataset as it is; a frame or sparse matrix read by the default rules."""
+def as_dataset(data: Any, **options: Any) -> Dataset:
+    """A Dataset as it is; a sparse matrix; a frame by the default rules, or by these options."""
     check_process()
     if isinstance(data, Dataset):
         return data
-    return Dataset.from_csr(data) if hasattr(data, "tocoo") else Dataset.from_frame(data)
+    if hasattr(data, "tocoo"):
+        return Dataset.from_csr(data)
+    try:
+        return Dataset.from_frame(data, **options)
+    except DataError as error:
+        if not error.names_options:
+            raise
+        raise DataError(f"{error.args[0]} (in Dataset.from_frame, which takes it)") from error
 
 
 def _known(name: str, columns: Sequence[str]) -> bool:
