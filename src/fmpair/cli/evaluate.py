@@ -11,7 +11,7 @@ import typer
 from fmpair.cli.flags import with_flags
 from fmpair.cli.protocol import PROTOCOL, protocol_from
 from fmpair.cli.show import Output, emit, note
-from fmpair.cli.source import READING, opened
+from fmpair.cli.source import READING, opened, plain_options, read_events
 from fmpair.cli.spelling import in_flags
 from fmpair.errors import OptionError, spelled
 
@@ -34,6 +34,13 @@ Judged = Annotated[
 ]
 Train = Annotated[str | None, typer.Option(metavar="EVENTS", help="The training events.")]
 Test = Annotated[str | None, typer.Option(metavar="EVENTS", help="The test events.")]
+Shown = Annotated[
+    str | None,
+    typer.Option(
+        metavar="EVENTS",
+        help="Events among --train that the model has not learned from, but is to know of.",
+    ),
+]
 Set = Annotated[
     str | None, typer.Option(metavar="NAME", help="A public set with a published split.")
 ]
@@ -70,6 +77,7 @@ def evaluate(
     source: Judged,
     train: Train = None,
     test: Test = None,
+    shown: Shown = None,
     set: Set = None,
     protocol: Preset = None,
     metric: Metrics = None,
@@ -84,9 +92,12 @@ def evaluate(
     if overlap is not None:
         from fmpair.evaluation import given
 
-        emit(given.overlap(given.read_lists(source), given.read_lists(overlap)), output)
+        one, other = (
+            given.read_lists(path, **plain_options(path, reading)) for path in (source, overlap)
+        )
+        emit(given.overlap(one, other), output)
         return
-    judged = _judged(source)
+    judged = _judged(source, shown, reading)
     parts = _parts(train, test, set, reading, getattr(judged, "space", None))
     how = protocol_from(protocol, judging, *parts)
     found = _result(judged, parts, how, metric or METRICS)
@@ -140,15 +151,20 @@ def _parts(
     )
 
 
-def _judged(source: str) -> Any:
-    """A fitted model, or lists as a frame."""
+def _judged(source: str, shown: str | None, reading: dict[str, Any]) -> Any:
+    """A fitted model, with the events shown to it, or lists as a frame."""
     from fmpair.evaluation import given
     from fmpair.experiment.folder import PLAN, model_of
     from fmpair.models.saved import load
 
     if (Path(source) / PLAN).is_file():
         source = str(model_of(source))
-    return load(source) if _is_model(source) else given.read_lists(source)
+    if _is_model(source):
+        model = load(source)
+        return model if shown is None else model.extended(read_events(shown, reading))
+    if shown is not None:
+        raise OptionError(f"--shown goes with a model, and {source} holds lists")
+    return given.read_lists(source, **plain_options(source, reading))
 
 
 def _result(

@@ -14,15 +14,16 @@ import polars as pl
 from fmpair.arrays import Rows, distinct_pairs
 from fmpair.checks import one_of
 from fmpair.data.check import check_events, check_no_leak
-from fmpair.data.decision import ATTRIBUTE, CONTEXT, Decisions, decide, without
+from fmpair.data.decision import CONTEXT, decide, without
 from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.impressions import add_impressions
+from fmpair.data.item_columns import item_table
 from fmpair.data.kinds import kind_weights
 from fmpair.data.missing import with_ids
 from fmpair.data.roles import STANDARD
-from fmpair.data.table import align_table, ids_of
+from fmpair.data.table import align_table
 from fmpair.data.times import read_times
-from fmpair.data.vocabulary import Vocabulary, as_plain
+from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, in_python, named, spelled
 from fmpair.forked import check_process
 from fmpair.renamed import known_options_only, no_attribute
@@ -43,6 +44,8 @@ class Dataset:
     user_table, item_table: one row per id of the vocabulary, null where nothing is known.
     impressions: ids of users and items, and maybe times: items shown and not chosen, see
     `with_impressions`.
+    gaps: whether events were set aside from among these, so that what came before one of them is
+    not all known.
     order: None where `timestamp` holds times. Else it holds numbers of rows: their order is that of
     time, among all events ('rows'), or among those of one user only ('per-user').
     id_columns: what the columns of users and items were called where the events come from.
@@ -59,6 +62,7 @@ class Dataset:
     frame_kind: str = "polars"
     impressions: pl.DataFrame = field(default_factory=pl.DataFrame)
     order: str | None = None
+    gaps: bool = False
     id_columns: tuple[str, str] = ("user", "item")
 
     @classmethod
@@ -88,8 +92,7 @@ class Dataset:
     ) -> Dataset:
         """Events from a polars, pandas or pyarrow frame; what each column is, `decide` tells.
 
-        session: the column of sessions, event_type: that of kinds of events, such as view and buy:
-        neither is ever context.
+        session, event_type: columns of sessions and of kinds of events (view, buy), never context.
         users, items: tables of attributes, keyed by the same id columns.
         item_columns: event columns that describe the item: they move to the item table.
         leaks: such columns kept as context all the same (the legacy protocol of the paper).
@@ -110,7 +113,7 @@ class Dataset:
         data = replace(_weighted(data, event_weights), frame_kind=kind_of(frame))
         if users is not None:
             data = data.with_users(users, key=user)
-        table = _item_table(events, found, items, leaks)
+        table = item_table(events, found, items, leaks)
         if table is not None:
             data = data.with_items(table, key=roles["item"])
         if impressions is not None:
@@ -253,8 +256,8 @@ class Dataset:
         )
 
 
-def as_dataset(data: Any, like: Columns | None = None) -> Dataset:
-    """A Dataset as it is; a frame or sparse matrix read by the default rules.
+def as_dataset(data: Any, like: Columns | None = None, **options: Any) -> Dataset:
+    """A Dataset as it is; a sparse matrix; a frame by the default rules, or by these options.
 
     like: the columns of the data that came before, which the frame's contents do not change:
     those of a few events may look like anything.
@@ -264,7 +267,14 @@ def as_dataset(data: Any, like: Columns | None = None) -> Dataset:
         return data
     if hasattr(data, "tocoo"):
         return Dataset.from_csr(data)
-    return Dataset.from_frame(data) if like is None else _alike(to_polars(data), data, like)
+    if like is not None:
+        return _alike(to_polars(data), data, like)
+    try:
+        return Dataset.from_frame(data, **options)
+    except DataError as error:
+        if not error.names_options:
+            raise
+        raise DataError(f"{error.args[0]} (in Dataset.from_frame, which takes it)") from error
 
 
 class Columns(NamedTuple):
@@ -315,30 +325,3 @@ def _alike(events: pl.DataFrame, frame: Any, like: Columns) -> Dataset:
     found = decide(events, {}, None, item, context)
     options = {**found.options, "item_columns": item}  # others are unknown to what came before
     return replace(Dataset.from_frame(events, **options), frame_kind=kind_of(frame))
-
-
-def _item_table(
-    events: pl.DataFrame, found: Decisions, items: Any, leaks: Sequence[str]
-) -> pl.DataFrame | None:
-    """The item table with columns of the events added: each item's most frequent value."""
-    key, moved = found.roles["item"], found.named(ATTRIBUTE)
-    table = None if items is None else to_polars(items)
-    if table is not None:
-        check_no_leak(found.named(CONTEXT), table, leaks)
-    if not moved:
-        return table
-    own = events.group_by(key, maintain_order=True).agg(_usual(events[name]) for name in moved)
-    own = own.with_columns(as_plain(own[key]))
-    if table is None:
-        return own
-    ids = ids_of(table, own[key].dtype, "item", key)
-    table = table.with_columns(ids).rename({ids.name: key})
-    return own.join(table, on=key, how="full", coalesce=True)
-
-
-def _usual(values: pl.Series) -> pl.Expr:
-    """The most frequent value of a group, the least of several such; of lists the first."""
-    known = pl.col(values.name).drop_nulls()
-    if values.dtype.is_nested():
-        return known.first()
-    return known.mode().sort().first()

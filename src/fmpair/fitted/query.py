@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, join_rows, stack_rows, starts
+from fmpair.checks import one_of
 from fmpair.data.frame import to_polars
 from fmpair.data.roles import find_column
 from fmpair.data.vocabulary import Vocabulary
@@ -50,9 +51,9 @@ class Fitted(Protocol):
 class Queries:
     """user: int32 [queries], -1 where unknown; rows: all query features.
 
-    shown: the columns a listing repeats. situation: the context columns, with the moment where the
-    model goes by that. bare: bool [queries], whether nothing but a usual user is asked for.
-    history: per query the items it comes from.
+    shown: the columns a listing repeats. situation: the context, with the moment where the model
+    goes by that. bare: bool [queries], whether nothing but a usual user is asked for. history: per
+    query the items it comes from.
     """
 
     user: np.ndarray
@@ -131,8 +132,7 @@ def queries_of(
     A column `history` holds items that the query comes from; further columns are repeated.
     """
     check_process()
-    if unknown not in UNKNOWN:
-        raise OptionError(f"{named('unknown')} must be one of {listing(UNKNOWN)}, not {unknown!r}")
+    one_of("unknown", unknown, UNKNOWN)
     space = model.space
     frame = time_named(space, frame)
     column = column_of(space, "user", frame.columns)
@@ -159,8 +159,8 @@ def queries_of(
     shown = frame
     if histories is not None:  # no expression: one visitor waits for an answer
         shown = pl.DataFrame([c for c in frame.iter_columns() if c.name != HISTORY])
-    asked = asked.select([name for name in asked.columns if name in space.context])
-    return Queries(user, rows, shown, asked, bare, histories)
+    situation = pl.DataFrame([c for c in asked.iter_columns() if c.name in space.context])
+    return Queries(user, rows, shown, situation, bare, histories)
 
 
 def _histories(
