@@ -104,8 +104,7 @@ class Dataset:
         events = without(to_polars(frame), ignore)
         given = (user, item, rating, weight, timestamp, domain, session, event_type)
         found = decide(events, dict(zip(ROLES, given)), context, item_columns, leaks)
-        if context is None and found.surprises:
-            LOG.warning("%s", spelled(found.surprises, in_python))
+        _log("" if context is not None else found.surprises)
         roles, names = found.roles, found.named(CONTEXT)
         events = with_ids(events, roles, missing)
         check_events(events, roles, names)
@@ -275,6 +274,11 @@ def as_dataset(data: Any, like: Columns | None = None, **options: Any) -> Datase
         if not error.names_options:
             raise
         raise DataError(f"{error.args[0]} (in Dataset.from_frame, which takes it)") from error
+
+
+def _log(text: str) -> None:
+    if text:
+        LOG.warning("%s", spelled(text, in_python))
 
 
 class Columns(NamedTuple):
