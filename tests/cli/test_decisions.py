@@ -87,3 +87,10 @@ def test_weights_by_kind_of_event(fmpair, shop):
     assert "--event-weight have no weight for buy, cart: give each kind one" in short.err
     wrong = fmpair("fit", shop, "-o", "m", "-q", *QUICK, "--event-weight", "view=much")
     assert wrong.err == "error: --event-weight view takes a number, not 'much'\n"
+
+
+def test_levels_of_events_are_a_flag(fmpair, shop):
+    assert fmpair("fit", shop, "-o", "m", "-q", *QUICK, "--levels", "view,cart,buy").code == 0
+    assert load("m").recipe.levels == ["view", "cart", "buy"]
+    short = fmpair("fit", shop, "-o", "m", "-q", *QUICK, "--levels", "view,cart")
+    assert short.err == "error: unknown level 'buy'. Known: view, cart\n"

@@ -15,6 +15,7 @@ import polars as pl
 from fmpair.data import Dataset, filter
 from fmpair.data.border import parsing
 from fmpair.data.decision import ATTRIBUTE, CONTEXT, LEFT_OUT, Decisions
+from fmpair.data.kinds import event_kinds, ordered_kinds
 from fmpair.data.read import read_contents
 from fmpair.data.roles import STANDARD, find_roles
 from fmpair.errors import DataError, in_file, one_line, spelled
@@ -35,6 +36,12 @@ class Findings:
     gaps: dict[str, str]
     data: Dataset
     rated: bool
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of events, the weakest first where that is known."""
+        columns = self.data.columns
+        return event_kinds(columns["event_type"]) if "event_type" in columns.columns else []
 
     @property
     def ignored(self) -> dict[str, str]:
@@ -118,6 +125,7 @@ def _data(found: Findings, path: str, name: str) -> list[str]:
     for role in ("user", "item", *STANDARD):
         if role in roles:
             lines.append(f"  {role}: {scalar(roles[role])}")
+    lines += _kind_weights(found)
     for decision in found.decisions.columns:
         if decision.role == CONTEXT:
             missing = data.columns[decision.column].null_count()
@@ -140,6 +148,19 @@ def _data(found: Findings, path: str, name: str) -> list[str]:
             "filter: [above_mean]",
         ]
     return lines
+
+
+def _kind_weights(found: Findings) -> list[str]:
+    """A proposal for kinds of events: purchases count for more than views."""
+    kinds = found.kinds
+    if len(kinds) < 2:
+        return []
+    known = ordered_kinds(found.data.columns["event_type"]) is not None
+    weights = ", ".join(f"{scalar(k)}: {1 + 2 * n * known}" for n, k in enumerate(kinds))
+    return [
+        "  # Kinds of events count alike; to weigh them, or see levels below (docs/events.md):",
+        f"  # event_weights: {{{weights}}}",
+    ]
 
 
 def _split(found: Findings) -> list[str]:
@@ -186,6 +207,11 @@ def _models(found: Findings) -> list[str]:
         f"    name: {name}",
         "    factors: 32",
         *(worth if found.data.context else []),
+        *(
+            [f"    # levels: {_listed(found.kinds)}   # what went farther ranks above the rest"]
+            if len(found.kinds) > 1
+            else []
+        ),
         "    # learning_rate: {search: {low: 0.02, high: 0.3, log: true}}   # with tune below",
         "    # stop: 5   # early stopping: patience in epochs, on the validation set",
     ]

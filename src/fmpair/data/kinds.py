@@ -33,7 +33,7 @@ def event_kinds(values: pl.Series, named_so: bool = True) -> list[str]:
     if not text and not (named_so and values.dtype.is_integer()):
         return []
     found = values.drop_nulls().unique(maintain_order=True)
-    if not 2 <= len(found) <= MOST_KINDS:
+    if not (1 if named_so else 2) <= len(found) <= MOST_KINDS:
         return []
     kinds = found.cast(pl.String).to_list()
     places = [PLACE.get(_plain(kind)) for kind in kinds]
