@@ -21,6 +21,7 @@ def test_every_figure_is_as_counted_by_hand():
     assert (found.events, found.users, found.items) == (5, 3, 4)
     assert found.older == 3  # than 50: 20, 15, 30
     assert found.older_for_user == 1  # a's latest is 20, b's 50
+    assert found.tied_for_user == 2  # with just these
     assert (found.unseen_users, found.unseen_user_events) == (1, 1)
     assert (found.unseen_items, found.unseen_item_events) == (1, 1)
     assert (found.same_pair, found.same_situation, found.same_event) == (3, 2, 2)
@@ -36,6 +37,7 @@ def test_without_times_or_with_other_columns_those_figures_are_unknown():
     bare = Dataset.from_frame({"user": ["a", "c"], "item": [2, 7]})
     (found,) = report(TRAIN, bare).crossings
     assert found.older is None and found.older_for_user is None
+    assert found.tied_for_user is None
     assert (found.same_pair, found.same_situation, found.same_event) == (1, None, None)
     (found,) = report(bare, bare).crossings
     assert (found.same_pair, found.same_situation, found.same_event) == (2, 2, 2)
@@ -57,7 +59,7 @@ def test_the_validation_part_stands_between():
         ("train", "test"), ("train", "validation"), ("validation", "test"),
     ]  # fmt: skip
     frame = found.frame()
-    assert frame.columns == ["before", "after", "figure", "count", "share"] and len(frame) == 27
+    assert frame.columns == ["before", "after", "figure", "count", "share"] and len(frame) == 30
     assert frame["share"].is_between(0, 1).all()
 
 
@@ -65,7 +67,7 @@ def test_the_sentences_name_what_was_found_and_nothing_else():
     lines = report(TRAIN, TEST).lines()
     assert "3 of 5 events of test (60.0%) are older than the latest event of train" in lines
     assert "1 of 3 users of test (33.3%) have no event in train" in lines
-    assert len(lines) == 9
+    assert len(lines) == 10
     clean = Dataset.from_frame({"user": ["a", "b"], "item": [3, 2], "timestamp": [60, 70]})
     assert report(TRAIN, clean).lines() == ["no leakage between the parts was found"]
 

@@ -19,7 +19,8 @@ class Crossing:
     """What events of one part (`before`) say about those of another (`after`), in counts.
 
     events, users, items: of `after`. older: events older than the latest of `before`;
-    older_for_user: than their own user's latest; both None without times. unseen_users,
+    older_for_user: than their own user's latest; tied_for_user: at the very time of their own
+    user's latest, so that only a draw says which came first; None without times. unseen_users,
     unseen_items: ids without an event in `before`; unseen_user_events, unseen_item_events: their
     events. same_pair: events whose user and item are an event of `before` too; same_situation: in
     the same context too; same_event: with every column alike. The latter are None where the parts
@@ -33,6 +34,7 @@ class Crossing:
     items: int
     older: int | None
     older_for_user: int | None
+    tied_for_user: int | None
     unseen_users: int
     unseen_user_events: int
     unseen_items: int
@@ -51,6 +53,7 @@ class Crossing:
 FIGURES = {
     "older": ("events", "are older than the latest event of {before}"),
     "older_for_user": ("events", "are older than their user's latest event of {before}"),
+    "tied_for_user": ("events", "have the time of their user's latest event of {before}: a tie"),
     "unseen_users": ("users", "have no event in {before}"),
     "unseen_user_events": ("events", "are of users without one in {before}"),
     "unseen_items": ("items", "have no event in {before}"),
@@ -106,7 +109,7 @@ def report(train: Dataset, test: Dataset, validation: Dataset | None = None) -> 
 def _crossing(before: str, first: Dataset, after: str, second: Dataset) -> Crossing:
     user, item = _numbers(first, second)
     no_user, no_item = ~np.isin(user, first.user), ~np.isin(item, first.item)
-    older, older_for_user = _older(first, second, user)
+    older, older_for_user, tied_for_user = _older(first, second, user)
     repeats = _Repeats.of(first, second, user, item)
     return Crossing(
         before,
@@ -116,6 +119,7 @@ def _crossing(before: str, first: Dataset, after: str, second: Dataset) -> Cross
         items=len(np.unique(second.item)),
         older=older,
         older_for_user=older_for_user,
+        tied_for_user=tied_for_user,
         unseen_users=len(np.unique(second.user[no_user])),
         unseen_user_events=int(no_user.sum()),
         unseen_items=len(np.unique(second.item[no_item])),
@@ -136,17 +140,20 @@ def _numbers(first: Dataset, second: Dataset) -> tuple[np.ndarray, np.ndarray]:
     return user, item
 
 
-def _older(first: Dataset, second: Dataset, user: np.ndarray) -> tuple[int | None, int | None]:
+def _older(
+    first: Dataset, second: Dataset, user: np.ndarray
+) -> tuple[int | None, int | None, int | None]:
     names = ("timestamp" in part.columns.columns for part in (first, second))
     if not all(names):
-        return None, None
+        return None, None, None
     times, others = (part.columns["timestamp"] for part in (first, second))
     if times.dtype.is_temporal() != others.dtype.is_temporal():
-        return None, None
+        return None, None, None
     late = pl.DataFrame({"user": first.user, "latest": times}).group_by("user").max()
     frame = pl.DataFrame({"user": user.astype(np.int32), "time": others})
     frame = frame.join(late, on="user", how="left")
-    return int((others < times.max()).sum()), int((frame["time"] < frame["latest"]).sum())
+    older = int((frame["time"] < frame["latest"]).sum())
+    return int((others < times.max()).sum()), older, int((frame["time"] == frame["latest"]).sum())
 
 
 @dataclass(frozen=True, eq=False)
