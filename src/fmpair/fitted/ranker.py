@@ -19,7 +19,7 @@ from fmpair.features import FeatureSpace
 from fmpair.fitted import file, listing, similarity
 from fmpair.fitted.named_rows import arrays_of
 from fmpair.fitted.query import Queries, item_column, number_of, queries_of, query_frame
-from fmpair.fitted.recipe import can_go_on
+from fmpair.fitted.recipe import can_go_on, updated
 from fmpair.fitted.tables import seen_rows
 
 MEMBERS = ("scores_unknown_users", "scores", "arrays")  # of a Scorer
@@ -287,9 +287,9 @@ class Ranker:
         """With new users learned from a few events of theirs, where the recipe can do that."""
         return can_go_on(self.recipe).fold_in(self, events, epochs)
 
-    def update(self, data: Any, *, epochs: int | None = None) -> Ranker:
-        """With new events learned from, where the recipe can do that."""
-        return can_go_on(self.recipe).update(self, data, epochs)
+    def update(self, data: Any, *, epochs: int | None = None, replay: Any = 0.0) -> Ranker:
+        """With new events learned from, where the recipe can do that; replay: earlier ones too."""
+        return updated(self.recipe, self, data, epochs, replay)
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file: no pickle, a checksum inside, all or nothing."""

@@ -28,8 +28,11 @@ class Recipe(Protocol):
         """A `Recommender` or a `Ranker` of the events: a Dataset, a frame or a sparse matrix."""
         ...
 
-    def update(self, model: Any, data: Any, epochs: int | None = None) -> Any:
-        """The fitted model after learning from further events."""
+    def update(self, model: Any, data: Any, epochs: int | None = None, replay: Any = 0.0) -> Any:
+        """The fitted model after learning from further events.
+
+        replay: earlier events to learn again, see `Recommender.update`.
+        """
         raise fit_again(self)
 
     def fold_in(self, model: Any, events: Any, epochs: int | None = None) -> Any:
@@ -74,6 +77,12 @@ def can_go_on(recipe: Any) -> Recipe:
     if not isinstance(recipe, Recipe):
         raise fit_again(recipe)
     return recipe
+
+
+def updated(recipe: Any, model: Any, data: Any, epochs: int | None, replay: Any) -> Any:
+    """The fitted model after an update by its recipe, which need not know of replay."""
+    options = {} if isinstance(replay, int | float) and replay == 0 else {"replay": replay}
+    return can_go_on(recipe).update(model, data, epochs, **options)
 
 
 def name_of(kind: type) -> str:

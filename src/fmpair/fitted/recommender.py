@@ -23,7 +23,7 @@ from fmpair.fitted.damping import popular_part
 from fmpair.fitted.explanation import explain_terms
 from fmpair.fitted.named_rows import arrays_of
 from fmpair.fitted.query import Queries, item_column, number_of, queries_of, query_frame
-from fmpair.fitted.recipe import can_go_on
+from fmpair.fitted.recipe import can_go_on, updated
 from fmpair.renamed import no_attribute
 
 QUERIES_AT_ONCE = 100_000  # bounds the memory of a listing for everyone
@@ -237,9 +237,14 @@ class Recommender:
         """With new users learned from a few events of theirs; everything else stays as it is."""
         return can_go_on(self.recipe).fold_in(self, events, epochs)
 
-    def update(self, data: Any, *, epochs: int | None = None) -> Recommender:
-        """With training continued on new events; new users, items and values are added."""
-        return can_go_on(self.recipe).update(self, data, epochs)
+    def update(self, data: Any, *, epochs: int | None = None, replay: Any = 0.0) -> Recommender:
+        """With training continued on new events; new users, items and values are added.
+
+        epochs: passes over the new events, by default an eighth of the recipe's. replay: earlier
+        events to be learned again beside them; or how many for each new one, drawn from those
+        the model has seen, which is for models without context: they keep none of it.
+        """
+        return updated(self.recipe, self, data, epochs, replay)
 
     # Files
 

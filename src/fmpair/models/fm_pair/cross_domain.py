@@ -80,8 +80,11 @@ class FMPairCD(FMPairOptions, TrainableRecipe):
             made[name] = replace(field, normalize=own)
         return made
 
-    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
-        return update.update(model, self, _of_target_only(self, self.target, data), epochs)
+    def update(
+        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
+    ) -> Recommender:
+        events = _of_target_only(self, self.target, data)
+        return update.update(model, self, events, epochs, replay=replay)
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         return update.fold_in(model, self, _of_target_only(self, self.target, events), epochs)
@@ -110,9 +113,12 @@ class FMPairAll(FMPairOptions, TrainableRecipe):
         kept = np.unique(events.item[in_domain(events, target)])
         return with_models(epochs, lambda model: with_items(model, kept))
 
-    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
+    def update(
+        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
+    ) -> Recommender:
         events = _of_target_only(self, self.target, data)
-        return _with_silent_users(model, update.update(model, self, events, epochs))
+        updated = update.update(model, self, events, epochs, replay=replay)
+        return _with_silent_users(model, updated)
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         return update.fold_in(model, self, _of_target_only(self, self.target, events), epochs)
@@ -139,8 +145,10 @@ class FMPairTarget(FMPairOptions, TrainableRecipe):
             events = only_domain(events, target, everyone=True)
         return loop.train(self, self, events)
 
-    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
-        return update.update(model, self, _of_target(self.target, data), epochs)
+    def update(
+        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
+    ) -> Recommender:
+        return update.update(model, self, _of_target(self.target, data), epochs, replay=replay)
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         return update.fold_in(model, self, _of_target(self.target, events), epochs)

@@ -60,8 +60,10 @@ class FMPair(FMPairOptions, TrainableRecipe):
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
         return loop.train(self, self, as_dataset(data))
 
-    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
-        return update.update(model, self, as_dataset(data), epochs)
+    def update(
+        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
+    ) -> Recommender:
+        return update.update(model, self, as_dataset(data), epochs, replay=replay)
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         return update.fold_in(model, self, as_dataset(events), epochs)
