@@ -115,7 +115,7 @@ def _migrated(
             protocol["items"] = path_of(protocol["items"], file.path.parent, folder, notes)
     note_lost("experiment", experiment, notes)
     results = values.pop("results", "")
-    output = {"folder": f"{results}/{name}"} if results else {}
+    output: dict[str, Any] = {"folder": f"{results}/{name}"} if results else {}
     output |= {"models": True} if any("save_model" in note for note in notes) else {}
     values |= {"output": output} if output else {}
     return Migrated(name, {"name": name, **values}, tuple(unique(notes)))

@@ -28,7 +28,7 @@ class Equivalent:
     differs: str = ""
 
 
-IDS_ONLY = {"context": [], "user_fields": [], "item_fields": []}
+IDS_ONLY: dict[str, list[str]] = {"context": [], "user_fields": [], "item_fields": []}
 FALLS = "the learning rate falls to a tenth of itself, where MyMediaLite keeps it"
 FACTORS = {"NumFactors": "10", "NumIter": "30", "InitStdDev": "0.1"}
 RATINGS = {**FACTORS, "LearnRate": "0.01", "Regularization": "0.015"}

@@ -53,12 +53,12 @@ class PreparedData:
             part[rows] = place
         data = self._filtered(_with_mark(self.data, part))
         part = data.columns[MARK].to_numpy()
-        rows = [np.flatnonzero(part == place) for place in range(len(PARTS))]
-        if not (len(rows[0]) and len(rows[2])):
+        kept = Split(*(np.flatnonzero(part == place) for place in range(len(PARTS))))
+        if not (len(kept.train) and len(kept.test)):
             raise DataError(
                 f"the filter {self.late[0].kind} leaves nothing to train on or nothing to test on"
             )
-        return replace(data, columns=data.columns.drop(MARK)), Split(*rows)
+        return replace(data, columns=data.columns.drop(MARK)), kept
 
     def whole(self) -> Dataset:
         """All events after all filters, as if all of them were for training."""
