@@ -14,8 +14,8 @@ from fmpair.data.attribute import by_attribute, in_domain
 from fmpair.data.cold import cold_items, cold_users
 from fmpair.data.dataset import Dataset
 from fmpair.data.histories import leave_last_out, leave_out, per_user, shuffled
-from fmpair.data.infer import parse_times
-from fmpair.data.parts import Split, border, by_time_order, cut, hash_of, load, save, split_of
+from fmpair.data.parts import Split, border, cut, hash_of, load, moments_of_all, save, split_of
+from fmpair.data.times import parse_times
 from fmpair.errors import DataError, OptionError
 from fmpair.forked import check_process
 
@@ -79,8 +79,13 @@ def by_time(
     validation_after: likewise, for those before. Where times are plain numbers so are these, or
     dates, which are then seconds since 1970.
     """
-    order = by_time_order(data)
-    times = data.columns["timestamp"].to_physical().to_numpy()[order]
+    times = moments_of_all(data)
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    if data.order is not None and after is not None:
+        raise OptionError(
+            f"the data have no times but the order of their rows: give shares, not {after!r}"
+        )
     if after is None and validation_after is None:
         return cut(order, test, validation, times)
     if after is None:

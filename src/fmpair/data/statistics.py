@@ -90,6 +90,8 @@ def _domains(data: Dataset) -> dict[str, Figure]:
 
 
 def _times(data: Dataset) -> dict[str, Figure]:
+    if data.order is not None:
+        return {"order of time": "of rows" if data.order == "rows" else "of each user's rows"}
     if "timestamp" not in data.columns.columns or not len(data):
         return {}
     times = data.columns["timestamp"]

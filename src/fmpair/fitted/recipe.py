@@ -79,12 +79,6 @@ def can_go_on(recipe: Any) -> Recipe:
     return recipe
 
 
-def updated(recipe: Any, model: Any, data: Any, epochs: int | None, replay: Any) -> Any:
-    """The fitted model after an update by its recipe, which need not know of replay."""
-    options = {} if isinstance(replay, int | float) and replay == 0 else {"replay": replay}
-    return can_go_on(recipe).update(model, data, epochs, **options)
-
-
 def name_of(kind: type) -> str:
     """How a file names a recipe's class: one of fmpair by its name, any other by its place too."""
     ours = kind.__module__.partition(".")[0] == "fmpair"

@@ -22,6 +22,11 @@ def with_earlier(model: Recommender, data: Dataset, replay: Any, seed: int) -> D
     data: new events, by the numbers of the grown space. replay: how many earlier ones for each
     new one, drawn from what the model has seen; or the earlier events themselves, of known ids.
     """
+    if model.space.history is not None and not (isinstance(replay, int | float) and replay == 0):
+        raise OptionError(
+            "what came before earlier events is not known any more, and the model learns from "
+            f"histories: leave {named('replay')} out, or fit it again"
+        )
     if not isinstance(replay, int | float):
         earlier = as_dataset(replay)
         for user in earlier.users.ids.gather(np.unique(earlier.user)):

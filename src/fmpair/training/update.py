@@ -17,6 +17,7 @@ from fmpair.features import FeatureSpace
 from fmpair.fitted.recommender import Recommender
 from fmpair.training.groups import item_groups, query_groups
 from fmpair.training.growth import Grown, grown, part, put_back, renumbered
+from fmpair.training.history import kept, past_of
 from fmpair.training.loop import Begin, Task, begin, learn
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import problem_of
@@ -137,17 +138,25 @@ def _continued(
     if options.factors != factors:  # only a file that was tampered with says so
         raise OptionError(f"the recipe has {options.factors} factors, its vectors {factors}")
     _check_columns(model, data)
-    options = replace(options, epochs=epochs or options.epochs, damping=model.damping)
+    options = replace(
+        options,
+        epochs=epochs or options.epochs,
+        damping=model.damping,
+        history=model.space.history,
+    )
     if not len(data.impressions):  # what was shown before need not be said again
         options = replace(options, impression_share=0.0)
     space = model.space.extend(data)
     data = renumbered(data, space)
     own = grown(model, options, space, data)
+    past = past_of(space, data, own.recent)
     learned = with_earlier(model, data, replay, options.seed)
-    problem = _problem(model, options, space, learned, own)
+    fresh = problem_of(options, space, learned, past)
+    problem = _problem(model, fresh, space, own, options.sharing)
     if chosen is not None:
         problem = problem._replace(drawn=problem.drawn | chosen)
-    task = Task(model.recipe, options, space, problem, model.frame_kind, own.seen)
+    recent = kept(space, past)
+    task = Task(model.recipe, options, space, problem, model.frame_kind, own.seen, recent)
     return task, own.parameters
 
 
@@ -160,28 +169,34 @@ def _check_columns(model: Recommender, data: Dataset) -> None:
         ("user", "user attribute", data.user_table.columns),
         ("item", "item attribute", data.item_table.columns),
     ):
-        known = [e.name for e in encoders if e.role == role]
+        known = [e.source for e in encoders if e.role == role]
         for name in names:
             if name not in known:
                 raise UnknownError(unknown(what, name, known))
 
 
 def _problem(
-    model: Recommender, options: FMPairOptions, space: FeatureSpace, data: Dataset, own: Grown
+    model: Recommender, fresh: Problem, space: FeatureSpace, own: Grown, sharing: float | None
 ) -> Problem:
     """The events to learn from, then what their users had before: known, so never negatives.
 
-    data: new events, and perhaps earlier ones after them.
+    fresh: the new events alone, and perhaps earlier ones after them to learn again.
     """
-    fresh = problem_of(options, space, data)
     owner, item = model.seen.owner.astype(np.int32), model.seen.column
     mine = np.isin(owner, fresh.user)
     count = int(mine.sum())
     # How many share a value is told by all users and items, not by those the events speak of.
     query = query_groups(
-        space.query, own.user_rows, fresh.user, fresh.contexts, fresh.situation, options.sharing
+        space.query, own.user_rows, fresh.user, fresh.contexts, fresh.situation, sharing
     )
+    history = fresh.history
+    if history is not None:  # what is only known is never learned from, and needs none
+        none = np.zeros(count, np.int32)
+        since = np.append(history.since, none) if len(history.since) else history.since
+        rows = space.earlier_items(own.item_rows)
+        history = history._replace(until=np.append(history.until, none), since=since, rows=rows)
     return fresh._replace(
+        history=history,
         user=np.concatenate([fresh.user, owner[mine]]),
         item=np.concatenate([fresh.item, item[mine]]),
         weight=np.concatenate([fresh.weight, np.ones(count, np.float32)]),
@@ -192,5 +207,5 @@ def _problem(
         item_rows=own.item_rows,
         # The mean of some events is not the mean of all: fields stay where they are centred.
         query_groups=query._replace(centred=np.zeros(space.query.size, bool)),
-        item_groups=item_groups(space.item, own.item_rows, fresh.item, options.sharing),
+        item_groups=item_groups(space.item, own.item_rows, fresh.item, sharing),
     )

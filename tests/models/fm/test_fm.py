@@ -270,5 +270,5 @@ def test_ids_without_linear_terms_are_plain_matrix_factorization():
 
 
 def test_a_machine_without_linear_terms_is_learned_by_sgd_only():
-    with pytest.raises(OptionError, match="without linear terms is learned by .* only, not by als"):
+    with pytest.raises(OptionError, match=r"linear terms is learned by .* only, not by als"):
         FM(learner="als", linear=False)

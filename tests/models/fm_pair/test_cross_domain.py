@@ -154,7 +154,8 @@ def test_the_target_must_be_a_domain_of_the_data(kind):
 @pytest.mark.parametrize(
     ("options", "message"),
     [({"most": 0}, "most must be"), ({"choose": "best"}, "choose must be one of random, popular"),
-     ({"value": "half"}, "value must be one of share, share_of_all, binary"), ({"factors": 0}, "factors must")],
+     ({"value": "half"}, "value must be one of share, share_of_all, binary"),
+     ({"factors": 0}, "factors must")],
 )  # fmt: skip
 def test_a_wrong_option_is_named_when_the_recipe_is_made(options, message):
     with pytest.raises(OptionError, match=message):
