@@ -34,6 +34,11 @@ class FmpairError(Exception):
         except (IndexError, TypeError, ValueError):  # a name that only looks like ours
             return None
 
+    @property
+    def names_options(self) -> bool:
+        """Whether the message speaks of an option."""
+        return MARKED.search(super().__str__()) is not None
+
     def told(self, spell: Spell) -> str:
         """The message in one line, with its options as one reader knows them."""
         return one_line(spelled(super().__str__(), spell))

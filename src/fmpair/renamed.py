@@ -53,6 +53,7 @@ ELSEWHERE = {
     "k": "n",
     "top_k": "n",
     "topk": "n",
+    "top": "n",
     "n_items": "n",
     "num_items": "n",
     "n_recommendations": "n",
@@ -74,6 +75,18 @@ ELSEWHERE = {
     "delimiter": "separator",
     "early_stopping": "patience",
     "verbose": "progress",
+}
+METHODS_ELSEWHERE = {
+    "predict": "score",
+    "recommend_items": "recommend",
+    "similar": "similar_items",
+    "partial_fit": "update",
+    "fit_partial": "update",
+    "item_factors": "item_vectors",
+    "user_factors": "user_vectors",
+    "item_embeddings": "item_vectors",
+    "user_embeddings": "user_vectors",
+    "to_file": "save",
 }
 ATTRIBUTES = {
     "with_shown": "with_impressions",
@@ -138,4 +151,8 @@ def no_attribute(owner: object, name: str) -> AttributeError:
     kind, new = type(owner).__name__, ATTRIBUTES.get(name)
     if new is not None and hasattr(owner, new):
         return AttributeError(f"{kind}.{name} is now {kind}.{new}")
-    return AttributeError(f"{kind!r} object has no attribute {name!r}")
+    known = [one for one in dir(owner) if not one.startswith("_")]
+    guess = METHODS_ELSEWHERE.get(name)
+    guess = guess if guess in known else nearest(name, known)
+    hint = f". Did you mean {guess!r}?" if guess and not name.startswith("_") else ""
+    return AttributeError(f"{kind!r} object has no attribute {name!r}{hint}")

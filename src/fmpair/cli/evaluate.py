@@ -11,7 +11,7 @@ import typer
 from fmpair.cli.flags import with_flags
 from fmpair.cli.protocol import PROTOCOL, protocol_from
 from fmpair.cli.show import Output, emit, note
-from fmpair.cli.source import READING, read_events
+from fmpair.cli.source import READING, plain_options, read_events
 from fmpair.errors import OptionError
 
 if TYPE_CHECKING:
@@ -89,12 +89,15 @@ def evaluate(
     if overlap is not None:
         from fmpair.evaluation import given
 
-        emit(given.overlap(given.read_lists(source), given.read_lists(overlap)), output)
+        one, other = (
+            given.read_lists(path, **plain_options(path, reading)) for path in (source, overlap)
+        )
+        emit(given.overlap(one, other), output)
         return
     how = protocol_from(protocol, judging)
     parts = _parts(train, test, set, reading)
     known = None if shown is None else read_events(shown, reading)
-    found = _judged(source, parts, how, metric or METRICS, known)
+    found = _judged(source, parts, how, metric or METRICS, known, reading)
     if per_unit is not None:
         from fmpair.data.write import write
 
@@ -127,6 +130,7 @@ def _judged(
     protocol: Protocol,
     metrics: Sequence[str],
     shown: Dataset | None,
+    reading: dict[str, Any],
 ) -> Evaluation:
     """The model, with the events shown to it, or the lists under the protocol."""
     from fmpair.evaluation import evaluate, given
@@ -141,7 +145,8 @@ def _judged(
         return evaluate(model, *parts, protocol, metrics)
     if shown is not None:
         raise OptionError(f"--shown goes with a model, and {source} holds lists")
-    return given.judge(given.read_lists(source), *parts, protocol, metrics)
+    lists = given.read_lists(source, **plain_options(source, reading))
+    return given.judge(lists, *parts, protocol, metrics)
 
 
 def _is_model(source: str) -> bool:

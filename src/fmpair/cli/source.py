@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair.cli.flags import Flag, flag, given_only
-from fmpair.errors import OptionError
+from fmpair.errors import OptionError, UnknownError, nearest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -84,13 +84,21 @@ FILES = tuple(
 
 def read_plain(path: str, files: dict[str, Any], role: str | None = None) -> pl.DataFrame:
     """A table beside the model: users, candidates; role: attributes of those, keyed by id."""
+    from fmpair.data.read import read_frame, read_table
+
+    options = plain_options(path, files)
+    return read_frame(path, **options) if role is None else read_table(path, role, **options)
+
+
+def plain_options(path: str, files: dict[str, Any]) -> dict[str, Any]:
+    """What the flags among FILES say that the reader of this file wants to know."""
     from inspect import signature
 
-    from fmpair.data.read import FORMATS, guess_format, read_frame, read_table
+    from fmpair.data.read import FORMATS, guess_format
 
     known = signature(FORMATS[guess_format(path)]).parameters
-    options = {name: value for name, value in _options(files).items() if name in known}
-    return read_frame(path, **options) if role is None else read_table(path, role, **options)
+    given = {one.name: files[one.name] for one in FILES}
+    return {name: value for name, value in _options(given).items() if name in known}
 
 
 def read_events(source: str, reading: dict[str, Any]) -> Dataset:
@@ -101,6 +109,9 @@ def read_events(source: str, reading: dict[str, Any]) -> Dataset:
     options = _options(reading)
     if source in catalog.names() and not Path(source).exists():
         return catalog.load(source, **{k: v for k, v in options.items() if k != "format"})
+    guess = nearest(source, catalog.names(), alike=0.8)
+    if guess and not Path(source).exists():
+        raise UnknownError(f"there is no file {source}. Did you mean the public set {guess!r}?")
     return read(source, **options)
 
 

@@ -39,6 +39,8 @@ class Dataset:
     user_table, item_table: one row per id of the vocabulary, null where nothing is known.
     impressions: ids of users and items, and maybe times: items shown and not chosen, see
     `with_impressions`.
+    gaps: whether events were set aside from among these, so that what came before one of them is
+    not all known.
     order: None where `timestamp` holds times. Else it holds numbers of rows: their order is that of
     time, among all events ('rows'), or among those of one user only ('per-user').
     id_columns: what the columns of users and items were called where the events come from.
@@ -55,6 +57,7 @@ class Dataset:
     frame_kind: str = "polars"
     impressions: pl.DataFrame = field(default_factory=pl.DataFrame)
     order: str | None = None
+    gaps: bool = False
     id_columns: tuple[str, str] = ("user", "item")
 
     @classmethod
@@ -246,12 +249,19 @@ class Dataset:
         )
 
 
-def as_dataset(data: Any) -> Dataset:
-    """A Dataset as it is; a frame or sparse matrix read by the default rules."""
+def as_dataset(data: Any, **options: Any) -> Dataset:
+    """A Dataset as it is; a sparse matrix; a frame by the default rules, or by these options."""
     check_process()
     if isinstance(data, Dataset):
         return data
-    return Dataset.from_csr(data) if hasattr(data, "tocoo") else Dataset.from_frame(data)
+    if hasattr(data, "tocoo"):
+        return Dataset.from_csr(data)
+    try:
+        return Dataset.from_frame(data, **options)
+    except DataError as error:
+        if not error.names_options:
+            raise
+        raise DataError(f"{error.args[0]} (in Dataset.from_frame, which takes it)") from error
 
 
 def _known(name: str, columns: Sequence[str]) -> bool:

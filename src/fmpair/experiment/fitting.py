@@ -67,7 +67,7 @@ def parts_of(cell: Cell, data: Dataset, split: Split) -> Parts:
     A model evaluated on the test set is trained on train and validation together, unless it stops
     early, or learns from train alone: then the validation set is shown to it once it is fitted.
     """
-    train, validation = data.take(split.train), data.take(split.validation)
+    train, validation = split.training(data), data.take(split.validation)
     stops = cell.model.stop is not None
     if not len(validation) and (stops or cell.part == VALIDATION):
         raise OptionError(needs_validation(cell.model.name))

@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from fmpair.checks import whole
-from fmpair.errors import DataError, OptionError, listing, named, unknown
+from fmpair.checks import one_of, whole
+from fmpair.errors import DataError, OptionError, named, unknown
 from fmpair.features.calendar import check_parts
 
 KINDS = ("auto", "categorical", "multi", "boolean", "numeric", "binned", "weighted", "time",
@@ -67,10 +67,8 @@ class Field:
     regularization: float | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise OptionError(f"kind must be one of {listing(KINDS)}, not {self.kind!r}")
-        if self.binning not in BINNINGS:
-            raise OptionError(f"binning must be one of {listing(BINNINGS)}, not {self.binning!r}")
+        one_of("kind", self.kind, KINDS)
+        one_of("binning", self.binning, BINNINGS)
         if not (isinstance(self.bins, int) and self.bins >= 2):
             raise OptionError(f"bins must be a whole number of at least 2, not {self.bins!r}")
         if self.bins > MOST_BINS:

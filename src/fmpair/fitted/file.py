@@ -13,7 +13,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +24,7 @@ import polars as pl
 from safetensors import numpy as safetensors
 
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import ModelFileError
+from fmpair.errors import ModelFileError, nearest
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
 from fmpair.features.field import field_from
@@ -117,7 +117,9 @@ def read(path: str | Path) -> Saved:
     header = header_of(content)
     if header is None:
         kind = "damaged, or not an fmpair model" if content else "empty"
-        raise ModelFileError(f"{str(path)!r} is {kind}")
+        raise ModelFileError(
+            f"{str(path)!r} is {kind}: a model file is what `save` or `fmpair fit` writes"
+        )
     if header["format"] > FORMAT:
         later = str(header["format"])[:20]
         raise ModelFileError(
@@ -157,7 +159,16 @@ def _content(path: str | Path) -> bytes:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
-        raise ModelFileError(f"cannot read model {str(path)!r}: {said}") from None
+        near = _near(Path(path)) if isinstance(error, FileNotFoundError) else ""
+        raise ModelFileError(f"cannot read model {str(path)!r}: {said}{near}") from None
+
+
+def _near(path: Path) -> str:
+    """The name of a file beside it that looks like the one meant."""
+    with suppress(OSError):
+        guess = nearest(path.name, [other.name for other in path.parent.iterdir()])
+        return f". Did you mean {str(path.parent / guess)!r}?" if guess else ""
+    return f": there is no folder {str(path.parent)!r}"
 
 
 def _digest(content: bytes, given: bytes) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fmpair import checks
-from fmpair.data import Dataset
+from fmpair.data import Dataset, as_dataset
 from fmpair.data.frame import to_polars
 from fmpair.errors import UnknownError, named, notice
 from fmpair.features import FeatureSpace
@@ -26,12 +26,9 @@ class Known(Protocol):
 
 def further_events(model: Known, data: Any) -> Dataset:
     """A Dataset or a sparse matrix as it is; of a frame the columns that the model knows."""
-    if isinstance(data, Dataset):
-        return data
-    if hasattr(data, "tocoo"):
-        return Dataset.from_csr(data)
-    columns = to_polars(data).columns
-    return Dataset.from_frame(data, **roles_as_learned(model.space, columns))
+    if isinstance(data, Dataset) or hasattr(data, "tocoo"):
+        return as_dataset(data)
+    return as_dataset(data, **roles_as_learned(model.space, to_polars(data).columns))
 
 
 def roles_as_learned(space: FeatureSpace, columns: Sequence[str]) -> dict[str, Any]:

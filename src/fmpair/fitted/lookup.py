@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError, UnknownError, named, notice
+from fmpair.errors import DataError, UnknownError, listing, named, notice
 from fmpair.errors import unknown as unknown_message
 
 MOST_GUESSED = 50_000  # in larger catalogues the search for a similar id takes too long
+SHOWN = 3  # ids of numbers or times, for an idea of what they look like
 
 
 def ids_of(ids: Any) -> pl.Series:
@@ -37,7 +38,8 @@ def number_of(what: str, value: Any, known: Vocabulary) -> int:
     if ids.dtype == pl.String and len(ids) <= MOST_GUESSED:
         raise UnknownError(unknown_message(what, value, ids.to_list()))
     raise UnknownError(
-        f"unknown {what} {value!r}: the model knows {len(ids):,} {what}s of type {ids.dtype}"
+        f"unknown {what} {value!r}: the model knows {len(ids):,} {what}s of type {ids.dtype}, "
+        f"such as {listing(ids.head(SHOWN))}"
     )
 
 

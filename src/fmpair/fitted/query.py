@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, join_rows, stack_rows, starts
+from fmpair.checks import one_of
 from fmpair.data.frame import to_polars
 from fmpair.data.roles import find_column
 from fmpair.data.vocabulary import Vocabulary
@@ -131,8 +132,7 @@ def queries_of(
     A column `history` holds items that the query comes from; further columns are repeated.
     """
     check_process()
-    if unknown not in UNKNOWN:
-        raise OptionError(f"{named('unknown')} must be one of {listing(UNKNOWN)}, not {unknown!r}")
+    one_of("unknown", unknown, UNKNOWN)
     space = model.space
     frame = time_named(space, frame)
     column = column_of(space, "user", frame.columns)
