@@ -17,6 +17,7 @@ from fmpair.errors import OptionError, named, unknown
 from fmpair.features.calendar import TIME, check_role, default_parts, since_last
 from fmpair.features.encoder import Encoder, sum_to_one
 from fmpair.features.field import Field, field_from, kind_of
+from fmpair.features.history import HISTORY, features_of_items, history_encoders
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class FeatureSpace:
     """Query side: user attributes and context. Item side: item attributes. Ids stand apart.
 
     id_columns: what the columns of users and items are called, in answers as in the events.
+    history: what users did before as features, whose fields come last on the query side.
     """
 
     users: Vocabulary
@@ -90,10 +92,15 @@ class FeatureSpace:
     item: Side
     whole: bool = False
     id_columns: tuple[str, str] = ("user", "item")
+    history: Field | None = None
 
     @classmethod
     def fit(
-        cls, data: Dataset, fields: Mapping[str, Any] | None = None, whole: bool = False
+        cls,
+        data: Dataset,
+        fields: Mapping[str, Any] | None = None,
+        whole: bool = False,
+        history: Field | None = None,
     ) -> FeatureSpace:
         """The space of a training set; fields: options by column name (or `user.age`)."""
         fields = fields or {}
@@ -112,7 +119,21 @@ class FeatureSpace:
         encoders += _period_for_ages(encoders, data)
         query = Side(tuple(e for e in encoders if e.role != "item"))
         item = Side(tuple(e for e in encoders if e.role == "item"))
-        return cls(data.users, data.items, query, item, whole, data.id_columns)
+        space = cls(data.users, data.items, query, item, whole, data.id_columns)
+        return space.with_history(history)
+
+    def with_history(self, history: Field | None) -> FeatureSpace:
+        """The same with these features of what came before, in place of any there were."""
+        rest = tuple(e for e in self.query.encoders if e.role != HISTORY)
+        own = history_encoders(history, self.items, self.item.encoders) if history else ()
+        return replace(self, query=Side(rest + own), history=history)
+
+    def earlier_items(self, item_rows: Rows) -> Rows:
+        """Per item its features as an earlier one: rows over the query side."""
+        assert self.history is not None
+        offsets = [offset for offset, _ in self.query.of_role(HISTORY)]
+        places = {e.name: (at, at + e.size) for at, e in self.item.of_role("item")}
+        return features_of_items(self.history, offsets, item_rows, places)
 
     @property
     def context(self) -> list[str]:
@@ -160,13 +181,14 @@ class FeatureSpace:
 
     def extend(self, data: Dataset) -> FeatureSpace:
         """With the new ids and values that data bring; those known keep their meaning."""
-        return replace(
+        extended = replace(
             self,
             users=self.users.extend(data.users.ids),
             items=self.items.extend(data.items.ids),
             query=self.query.extend({"user": data.user_table, "context": data.columns}),
             item=self.item.extend({"item": data.item_table}),
         )
+        return extended.with_history(self.history)
 
 
 def situations(space: FeatureSpace, data: Dataset) -> tuple[Rows, np.ndarray]:

@@ -28,6 +28,7 @@ from fmpair.errors import ModelFileError, nearest
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
 from fmpair.features.field import field_from
+from fmpair.features.history import HISTORY, history_field
 from fmpair.files import write_atomically
 from fmpair.fitted import option
 from fmpair.fitted.header import LONGEST, LONGEST_TEXT, check_header, header_of
@@ -77,7 +78,7 @@ def save(model: Savable, path: str | Path) -> None:
     check_process()
     space, tensors = model.space, model.arrays()
     tensors["ids.users"], tensors["ids.items"] = packed(space.users), packed(space.items)
-    encoders = [*space.query.encoders, *space.item.encoders]
+    encoders = [e for e in (*space.query.encoders, *space.item.encoders) if e.role != HISTORY]
     for number, encoder in enumerate(encoders):
         if encoder.vocabulary is not None:
             tensors[f"ids.field.{number}"] = packed(encoder.vocabulary)
@@ -92,6 +93,7 @@ def save(model: Savable, path: str | Path) -> None:
         "whole": space.whole,
         "id_columns": list(space.id_columns),
         "fields": [_described(encoder) for encoder in encoders],
+        "history": None if space.history is None else asdict(space.history),
     }
     text = json.dumps(header, sort_keys=True, default=np.generic.item)
     arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
@@ -214,7 +216,8 @@ def _space(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> FeatureSpa
     )
     if ids:
         raise ModelFileError(f"there are ids {min(ids)!r}, which no field has")
-    return space
+    history = header.get("history")
+    return space if history is None else space.with_history(history_field(history))
 
 
 def _described(encoder: Encoder) -> dict[str, Any]:

@@ -126,6 +126,7 @@ ENTRIES: Entries = {
     "frame": (lambda value: value in FRAMES, f"one of {', '.join(FRAMES)}"),
     "damping": (lambda value: value is None or _is_number(value), "a number"),
     "whole": (lambda value: isinstance(value, bool), "true or false"),
+    "history": (lambda value: value is None or _is_scaled(value), "options by name"),
     "id_columns": (lambda value: value is None or _is_two_names(value), "a list of two names"),
     "fields": (
         lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),

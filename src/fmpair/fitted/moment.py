@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from fmpair.data.roles import find_column
 from fmpair.errors import OptionError, named
 from fmpair.features import FeatureSpace
-from fmpair.features.calendar import TIME, now
+from fmpair.features.calendar import DAY, TIME, datetimes, now
+from fmpair.fitted.recent import Recent
 
 
 def asked_at(space: FeatureSpace, frame: pl.DataFrame, time: Any) -> pl.DataFrame:
     """The questions with the one moment that all are asked at; None leaves them as they are."""
     if time is None:
         return frame
-    if TIME not in space.context:
+    if TIME not in space.context and not (space.history and space.history.within):
         raise OptionError(
             f"the model does not know the time: leave out {named('time')}, or fit it with "
             f"{named('fields', {TIME: 'time'})}"
@@ -39,3 +41,29 @@ def with_time(space: FeatureSpace, frame: pl.DataFrame) -> pl.DataFrame:
     if TIME not in space.context or TIME in frame.columns:
         return frame
     return frame.with_columns(pl.lit(now()).alias(TIME))
+
+
+def moments_asked(frame: pl.DataFrame) -> np.ndarray | None:
+    """int64 [questions]: when they are asked, microseconds since 1970; None where none says so."""
+    if TIME not in frame.columns:
+        return None
+    times = datetimes(frame[TIME])
+    return None if times.null_count() else times.to_physical().to_numpy()
+
+
+def with_since(
+    space: FeatureSpace,
+    frame: pl.DataFrame,
+    recent: Recent | None,
+    user: np.ndarray,
+    now: np.ndarray | None,
+) -> pl.DataFrame:
+    """The questions with the days since their users' last events, where the model goes by those."""
+    if not space.since or recent is None or now is None:
+        return frame
+    own = recent.take(user)
+    past = np.full(len(user), -1, np.int64)
+    earlier = own.moment < now[own.owner]
+    np.maximum.at(past, own.owner[earlier], own.moment[earlier])
+    days = np.where(past >= 0, (now - past) / DAY, np.nan)
+    return frame.with_columns(pl.Series(f"{TIME}.since", days).fill_nan(None))

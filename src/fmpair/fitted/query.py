@@ -21,7 +21,8 @@ from fmpair.features.entries import entries_of
 from fmpair.fitted.history import COLUMN as HISTORY
 from fmpair.fitted.history import histories_of, with_history
 from fmpair.fitted.lookup import ids_of, number_of, numbers_of
-from fmpair.fitted.moment import asked_at, time_named, with_time
+from fmpair.fitted.moment import asked_at, moments_asked, time_named, with_since, with_time
+from fmpair.fitted.recent import Given, Recent
 from fmpair.forked import check_process
 
 UNKNOWN = ("ignore", "error", "features", "popular")
@@ -31,12 +32,19 @@ OURS = ("score", "rank", "similarity")  # columns of answers
 
 
 class Fitted(Protocol):
-    """What a question needs of a fitted model. user_rows: the attributes of its users."""
+    """What a question needs of a fitted model. user_rows: the attributes of its users.
+
+    recent: their latest events, where the model goes by them; before: what follows from these.
+    """
 
     @property
     def space(self) -> FeatureSpace: ...
     @property
     def user_rows(self) -> Rows: ...
+    @property
+    def recent(self) -> Recent | None: ...
+
+    def before(self, user: np.ndarray, given: Given) -> Rows | None: ...
 
 
 @dataclass(frozen=True)
@@ -139,10 +147,13 @@ def queries_of(
         # one lookup more, for the message that names the nearest id
         number_of("user", frame[column][int(np.argmax(nobody))], space.users)
     asked = with_time(space, frame)
+    now = None if model.recent is None else moments_asked(asked)
+    asked = with_since(space, asked, model.recent, user, now)
     contexts, unseen = space.context_rows(asked)
     if unknown in REFUSING:
         _refuse_unseen(model, "context", frame, unseen)
-    rows = join_rows([profiles, contexts])
+    before = model.before(user, Given(histories, described, now))
+    rows = join_rows([profiles, contexts] + ([] if before is None else [before]))
     bare = nobody if unknown == "popular" else np.zeros(len(nobody), bool)
     rows = rows._replace(value=np.where(bare[rows.owner], 0, rows.value).astype(np.float32))
     shown = frame

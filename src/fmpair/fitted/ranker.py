@@ -21,6 +21,7 @@ from fmpair.fitted.further import further_events, of_known_items
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.named_rows import arrays_of
 from fmpair.fitted.query import Queries, item_column, known_rows, name_of, queries_of, query_frame
+from fmpair.fitted.recent import Given
 from fmpair.fitted.recipe import can_go_on
 from fmpair.fitted.scorer import (
     MEMBERS,
@@ -155,6 +156,14 @@ class Ranker:
     def user_rows(self) -> Rows:
         """No attributes: what a scorer makes of them it keeps to itself."""
         return empty_rows(len(self.space.users))
+
+    @property
+    def recent(self) -> None:
+        """What it knows of the users' latest events a scorer keeps to itself."""
+        return None
+
+    def before(self, user: np.ndarray, given: Given) -> None:
+        """No features of what came before."""
 
     def best(self, queries: Queries, chosen: np.ndarray, hidden: Rows, n: int) -> listing.Best:
         """The n best of the chosen items for each query."""

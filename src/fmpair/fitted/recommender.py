@@ -21,6 +21,7 @@ from fmpair.fitted import file, listing, similarity, tables
 from fmpair.fitted.cold_start import mean_user
 from fmpair.fitted.damping import popular_part
 from fmpair.fitted.explanation import explain_terms
+from fmpair.fitted.extension import extended
 from fmpair.fitted.further import further_events, of_known_items
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.named_rows import arrays_of
@@ -32,6 +33,7 @@ from fmpair.fitted.query import (
     queries_of,
     query_frame,
 )
+from fmpair.fitted.recent import NOTHING, Given, Recent, features_before
 from fmpair.fitted.recipe import can_go_on
 from fmpair.fitted.visitor import Visitors, moved, visitors
 from fmpair.renamed import known_options_only, no_attribute
@@ -45,7 +47,8 @@ class Recommender:
     """A fitted model: everything needed to recommend, explain, go on learning, and be saved.
 
     parameters: the learned tables; user_rows, item_rows: the attributes of known users and items;
-    seen: per user the items of the training events. damping: see `damped`.
+    seen: per user the items of the training events. damping: see `damped`. recent: per user the
+    latest events, where the model goes by what came before.
     """
 
     space: FeatureSpace
@@ -56,9 +59,11 @@ class Recommender:
     recipe: Any
     frame_kind: str = "polars"
     damping: float = 0.0
+    recent: Recent | None = None
 
     def __repr__(self) -> str:
         context = f", context {', '.join(self.space.context)}" if self.space.context else ""
+        context += f", last {self.space.history.last} items" if self.space.history else ""
         return (
             f"Recommender({type(self.recipe).__name__}, {len(self.space.users):,} users, "
             f"{len(self.space.items):,} items{context})"
@@ -129,8 +134,10 @@ class Recommender:
 
     @property
     def user_vectors(self) -> np.ndarray:
-        """float32 [users, factors]: the user's vector plus those of their attributes."""
-        return self.parameters.users + self.user_rows.dot(self.parameters.query)
+        """float32 [users, factors]: the user's vector plus those of attributes and history."""
+        own = self.parameters.users + self.user_rows.dot(self.parameters.query)
+        before = self.before(np.arange(len(own)))
+        return own if before is None else own + before.dot(self.parameters.query)
 
     def query_vectors(self, queries: Any, *, unknown: str = "features") -> np.ndarray:
         """float32 [queries, factors] of a frame with a user column and any context columns."""
@@ -143,7 +150,30 @@ class Recommender:
         if unknown.any():
             own[unknown] = self.mean_user
         vectors = queries.rows.dot(self.parameters.query) + own
-        return vectors if queries.history is None else vectors + self._moves(queries)
+        if queries.history is None or self.space.history is not None:
+            return vectors
+        return vectors + self._moves(queries)
+
+    @cached_property
+    def _earlier_items(self) -> Rows:
+        """Per item its features as one that came before."""
+        return self.space.earlier_items(self.item_rows)
+
+    def before(self, user: np.ndarray, given: Given = NOTHING) -> Rows | None:
+        """Per query the features of what came before, None where the model does not go by that.
+
+        user: int32 [queries], -1 where unknown; given: what the question says of it.
+        """
+        if self.space.history is None or self.recent is None:
+            return None
+        return features_before(self.space.history, self.recent, self._earlier_items, user, given)
+
+    def extended(self, events: Any) -> Recommender:
+        """With further events known, nothing learned: the next answers go by them.
+
+        events: a frame or Dataset. Those of unknown users or items are passed over and counted.
+        """
+        return extended(self, further_events(self, events))
 
     @cached_property
     def visitors(self) -> Visitors:
@@ -316,7 +346,10 @@ class Recommender:
     def arrays(self) -> dict[str, np.ndarray]:
         """All that was learned, by name: what `from_arrays` takes."""
         vectors = dict(zip(Parameters._fields, self.parameters))
-        return vectors | arrays_of({name: getattr(self, name) for name in ROWS})
+        out = vectors | arrays_of({name: getattr(self, name) for name in ROWS})
+        if self.recent is not None:
+            out |= {f"recent.{name}": part for name, part in self.recent._asdict().items()}
+        return out
 
     @classmethod
     def from_arrays(
@@ -328,7 +361,10 @@ class Recommender:
         damping: float = 0.0,
     ) -> Recommender:
         """The model whose arrays these are; refused where they are not what they must be."""
-        return cls(space, *tables.learned(arrays, space, damping), recipe, frame_kind, damping)
+        parameters, *rows, recent = tables.learned(arrays, space, damping)
+        users, items, seen = rows
+        own = (parameters, users, items, seen, recipe, frame_kind, damping, recent)
+        return cls(space, *own)
 
     # Ids
 

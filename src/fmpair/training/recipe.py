@@ -38,8 +38,9 @@ class TrainableRecipe(Recipe, Trainable, Protocol):
     ) -> Recommender:
         """Learn from a Dataset or a frame (user, item, every other column context).
 
-        validation: events held out (a Dataset or frame) or the share of events to hold out;
-        the epoch best by `metric` on them is kept, and training stops `patience` epochs after it.
+        validation: events held out (a Dataset or frame) or the share of events to hold out (each
+        user's latest, where histories may be learned from); the epoch best by `metric` on them is
+        kept, and training stops `patience` epochs after it.
         progress: True shows a bar; a function is called with every epoch.
         """
         return best_fit(self, data, seed, progress, validation, metric, patience)

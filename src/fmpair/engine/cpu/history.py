@@ -6,7 +6,7 @@ table of their features it copies the rows that they touch.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Piece(NamedTuple):
 
     feature: np.ndarray
     shared: Shared
-    accumulators: np.ndarray | None
+    accumulators: Any
 
 
 class Places(NamedTuple):
