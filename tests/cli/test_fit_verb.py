@@ -32,6 +32,18 @@ def test_rows_are_said_to_be_in_order_of_time_by_a_flag(fmpair, tmp_path):
     assert fmpair("fit", tmp_path / "a.csv", "-o", tmp_path / "m", *QUICK, *given).code == 0
 
 
+@pytest.mark.parametrize(
+    ("given", "history"),
+    [("3", 3), ("auto", "auto"), ("last=2,fade=0.5", {"last": 2, "fade": 0.5})],
+)
+def test_a_history_is_given_as_a_number_or_by_its_options(given, history, fmpair, files, tmp_path):
+    target = tmp_path / "m"
+    flags = ("-q", *QUICK, "--history", given)
+    result = fmpair("fit", files / "events.csv", "-o", target, *flags)
+    assert result.code == 0, result.err
+    assert load(target).recipe.history == history
+
+
 def test_quiet_says_nothing(fmpair, files, tmp_path):
     result = fmpair("fit", files / "events.csv", "-o", tmp_path / "m", "--quiet", *QUICK)
     assert (result.code, result.out, result.err) == (0, "", "")

@@ -26,6 +26,10 @@ Context = Annotated[
     list[str] | None,
     typer.Option("--context", "-c", metavar="NAME=VALUE", help="A context value (repeat)."),
 ]
+Time = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="When, such as 2024-05-01T20:15; by default now."),
+]
 Damping = Annotated[
     float | None,
     typer.Option(metavar="SHARE", help="Subtract this share of the popularity part of the scores."),
@@ -72,6 +76,7 @@ def recommend(
     history: History = None,
     n: Count = 10,
     context: Context = None,
+    time: Time = None,
     include_seen: Seen = False,
     candidates: Candidates = None,
     exclude: Exclude = None,
@@ -87,6 +92,7 @@ def recommend(
     fitted = _load(model, damping)
     options: dict[str, Any] = {
         "context": _context(context),
+        "time": time,
         "exclude_seen": not include_seen,
         "candidates": _column(candidates, files) if candidates else None,
         "exclude": exclude or None,
@@ -150,12 +156,13 @@ def explain(
     user: Annotated[str, typer.Option(help="The user.")],
     item: Annotated[str, typer.Option(help="The item to explain.")],
     context: Context = None,
+    time: Time = None,
     damping: Damping = None,
     output: Output = None,
     format: OutputFormat = None,
 ) -> None:
     """Explain a score: the terms that add up to it."""
-    terms = _load(model, damping).explain(user, item, _context(context))
+    terms = _load(model, damping).explain(user, item, _context(context), time=time)
     if output is None and format is None and sys.stdout.isatty():
         show(explanation(terms, TERMS_ON_A_TERMINAL))
     else:

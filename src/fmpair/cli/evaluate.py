@@ -32,6 +32,13 @@ Judged = Annotated[
 ]
 Train = Annotated[str | None, typer.Option(metavar="EVENTS", help="The training events.")]
 Test = Annotated[str | None, typer.Option(metavar="EVENTS", help="The test events.")]
+Shown = Annotated[
+    str | None,
+    typer.Option(
+        metavar="EVENTS",
+        help="Events among --train that the model has not learned from, but is to know of.",
+    ),
+]
 Set = Annotated[
     str | None, typer.Option(metavar="NAME", help="A public set with a published split.")
 ]
@@ -67,6 +74,7 @@ def evaluate(
     source: Judged,
     train: Train = None,
     test: Test = None,
+    shown: Shown = None,
     set: Set = None,
     protocol: Preset = "full",
     metric: Metrics = None,
@@ -88,7 +96,8 @@ def evaluate(
         return
     how = protocol_from(protocol, judging)
     parts = _parts(train, test, set, reading)
-    found = _judged(source, parts, how, metric or METRICS, reading)
+    known = None if shown is None else read_events(shown, reading)
+    found = _judged(source, parts, how, metric or METRICS, known, reading)
     if per_unit is not None:
         from fmpair.data.write import write
 
@@ -120,8 +129,10 @@ def _judged(
     parts: tuple[Dataset, Dataset],
     protocol: Protocol,
     metrics: Sequence[str],
+    shown: Dataset | None,
     reading: dict[str, Any],
 ) -> Evaluation:
+    """The model, with the events shown to it, or the lists under the protocol."""
     from fmpair.evaluation import evaluate, given
     from fmpair.experiment.folder import PLAN, model_of
     from fmpair.models.saved import load
@@ -129,7 +140,11 @@ def _judged(
     if (Path(source) / PLAN).is_file():
         source = str(model_of(source))
     if _is_model(source):
-        return evaluate(load(source), *parts, protocol, metrics)
+        model = load(source)
+        model = model if shown is None else model.extended(shown)
+        return evaluate(model, *parts, protocol, metrics)
+    if shown is not None:
+        raise OptionError(f"--shown goes with a model, and {source} holds lists")
     lists = given.read_lists(source, **plain_options(source, reading))
     return given.judge(lists, *parts, protocol, metrics)
 

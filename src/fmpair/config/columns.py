@@ -111,6 +111,8 @@ def _fields(model: Candidate, header: Header) -> list[str]:
     """The columns that options by column name, less sides (`item.city`) and sources of domains."""
     sides = {"context": header.context, "user": header.users, "item": header.items}
     right = {f"{side}.{name}" for side, names in sides.items() for name in names}
+    if "timestamp" in header.events:  # whose parts are features where a field asks for them
+        right |= {"timestamp", "context.timestamp"}
     made = "domain" in header.events  # columns that only cross-domain models will have
     return [
         name

@@ -39,6 +39,8 @@ class Dataset:
     user_table, item_table: one row per id of the vocabulary, null where nothing is known.
     impressions: ids of users and items, and maybe times: items shown and not chosen, see
     `with_impressions`.
+    gaps: whether events were set aside from among these, so that what came before one of them is
+    not all known.
     order: None where `timestamp` holds times. Else it holds numbers of rows: their order is that of
     time, among all events ('rows'), or among those of one user only ('per-user').
     id_columns: what the columns of users and items were called where the events come from.
@@ -55,6 +57,7 @@ class Dataset:
     frame_kind: str = "polars"
     impressions: pl.DataFrame = field(default_factory=pl.DataFrame)
     order: str | None = None
+    gaps: bool = False
     id_columns: tuple[str, str] = ("user", "item")
 
     @classmethod

@@ -17,6 +17,7 @@ from fmpair.data import Dataset
 from fmpair.data.split import Split
 from fmpair.errors import OptionError, unknown
 from fmpair.experiment.cell import TEST, VALIDATION, Cell
+from fmpair.fitted.extension import goes_by_past
 from fmpair.models.catalog import find
 from fmpair.training.early_stopping import Validation, best_epoch
 from fmpair.training.recipe import Trainable, can_stop_early
@@ -66,7 +67,7 @@ def parts_of(cell: Cell, data: Dataset, split: Split) -> Parts:
     A model evaluated on the test set is trained on train and validation together, unless it stops
     early, or learns from train alone: then the validation set is shown to it once it is fitted.
     """
-    train, validation = data.take(split.train), data.take(split.validation)
+    train, validation = split.training(data), data.take(split.validation)
     stops = cell.model.stop is not None
     if not len(validation) and (stops or cell.part == VALIDATION):
         raise OptionError(needs_validation(cell.model.name))
@@ -127,10 +128,8 @@ def fit(recipe: Any, cell: Cell, parts: Parts, judge: Judge) -> tuple[Any, Learn
 
 
 def shown(model: Any, events: Dataset | None) -> Any:
-    """The fitted model with the time lines of its users up to date, where it has such."""
-    if events is None or not len(events) or not hasattr(model, "extended"):
-        return model
-    return model.extended(events)
+    """The fitted model with these events known, where it goes by what came before."""
+    return model if events is None or not goes_by_past(model) else model.extended(events)
 
 
 def fit_to_epoch(recipe: Any, data: Dataset, epochs: int | None) -> Any:

@@ -22,9 +22,9 @@ ITEM = "item"  # of each earlier item, the item itself
 def history_field(given: Any) -> Field | None:
     """The field that an option `history` asks for: how many items, options by name, or a Field.
 
-    None for 0, None and False.
+    None for 0, None and False, and for auto: whoever leaves it to the data settles it first.
     """
-    if given is None or given is False or (isinstance(given, int) and given == 0):
+    if given in (None, False, 0, AUTO):
         return None
     if isinstance(given, int) and not isinstance(given, bool):
         return Field(kind=HISTORY, last=given)

@@ -13,6 +13,7 @@ from fmpair.data.times import moments
 from fmpair.errors import OptionError, notice
 from fmpair.features import FeatureSpace
 from fmpair.fitted.recent import Recent, latest, most_recent
+from fmpair.fitted.scorer import Follows
 
 # What was worked out of the tables, which stay as they are.
 STAYS = ("item_ids", "_item_side", "item_norms", "_earlier_items")
@@ -32,7 +33,19 @@ class Extensible(Protocol):
     def replaced(self, **changes: object) -> Self: ...
 
 
+class Scored(Protocol):
+    @property
+    def space(self) -> FeatureSpace: ...
+    @property
+    def scorer(self) -> object: ...
+    @property
+    def seen(self) -> Rows: ...
+
+    def replaced(self, **changes: object) -> Self: ...
+
+
 Model = TypeVar("Model", bound=Extensible)
+Ranked = TypeVar("Ranked", bound=Scored)
 
 
 def extended(model: Model, data: Dataset) -> Model:
@@ -41,24 +54,54 @@ def extended(model: Model, data: Dataset) -> Model:
     Events of unknown users or items are passed over and counted.
     """
     if model.recent is None:
-        raise OptionError(
-            "the model does not go by what came before: fit it with a history, or let it learn "
-            "from the events by update or fold_in"
-        )
-    user = model.space.users.numbers(data.users.ids)[data.user]
-    item = model.space.items.numbers(data.items.ids)[data.item]
+        raise goes_by_nothing()
+    user, item, known = known_events(model.space, data)
+    moment = moments_after(model.recent, data)[known]
+    own = with_events(model.recent, user, item, moment, most_recent(model.space))
+    new = model.replaced(seen=with_pairs(model.seen, user, item), recent=own)
+    names = STAYS if model.damping else STAYS + STAYS_UNDAMPED
+    vars(new).update({name: vars(model)[name] for name in names if name in vars(model)})
+    return new
+
+
+def goes_by_nothing() -> OptionError:
+    """The error of a model that further events would not change."""
+    return OptionError(
+        "the model does not go by what came before: fit it with a history, or let it learn "
+        "from the events by update or fold_in"
+    )
+
+
+def known_events(space: FeatureSpace, data: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(user, item: of the events that are of known ones; known: bool [events], which these are)."""
+    user = space.users.numbers(data.users.ids)[data.user]
+    item = space.items.numbers(data.items.ids)[data.item]
     known = (user >= 0) & (item >= 0)
     if not known.all():
         notice(
             f"{len(known) - int(known.sum()):,} of {len(known):,} events are of unknown users or "
             "items and are passed over: update learns from them"
         )
-    user, item, moment = user[known], item[known], moments_after(model.recent, data)[known]
-    own = with_events(model.recent, user, item, moment, most_recent(model.space))
-    new = model.replaced(seen=with_pairs(model.seen, user, item), recent=own)
-    names = STAYS if model.damping else STAYS + STAYS_UNDAMPED
-    vars(new).update({name: vars(model)[name] for name in names if name in vars(model)})
-    return new
+    return user[known], item[known], known
+
+
+def following(model: Ranked, data: Dataset) -> Ranked:
+    """The same of a model whose scorer goes by what came last; rows without times are in order."""
+    if not isinstance(model.scorer, Follows):
+        raise goes_by_nothing()
+    user, item, known = known_events(model.space, data)
+    moment = moments(data)
+    moment = np.arange(len(data), dtype=np.int64) if moment is None else moment
+    lines = timelines(user, item, len(model.space.users), moment[known])
+    return model.replaced(
+        scorer=model.scorer.extended(lines), seen=with_pairs(model.seen, user, item)
+    )
+
+
+def goes_by_past(model: object) -> bool:
+    """Whether a fitted model can be extended: whether it goes by what its users did last."""
+    follows = isinstance(getattr(model, "scorer", None), Follows)
+    return follows or getattr(model, "recent", None) is not None
 
 
 def moments_after(recent: Recent, data: Dataset) -> np.ndarray:

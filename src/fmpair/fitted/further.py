@@ -12,6 +12,7 @@ from fmpair.data import Dataset, as_dataset
 from fmpair.data.frame import to_polars
 from fmpair.errors import UnknownError, named, notice
 from fmpair.features import FeatureSpace
+from fmpair.features.calendar import TIME
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.query import check_columns, column_of
 
@@ -37,8 +38,8 @@ def roles_as_learned(space: FeatureSpace, columns: Sequence[str]) -> dict[str, A
     """
     user, item = (column_of(space, role, columns) for role in ("user", "item"))
     check_columns(space, columns, user)
-    context = [name for name in space.context if name in columns]
-    described = [encoder.name for encoder in space.item.encoders]
+    context = [name for name in space.context if name in columns and name != TIME]
+    described = list(dict.fromkeys(encoder.source for encoder in space.item.encoders))
     own = [name for name in described if name in columns and name not in context]
     return {"user": user, "item": item, "context": context, "item_columns": own, "leaks": context}
 

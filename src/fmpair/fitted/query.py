@@ -51,9 +51,9 @@ class Fitted(Protocol):
 class Queries:
     """user: int32 [queries], -1 where unknown; rows: all query features.
 
-    shown: the columns a listing repeats. situation: the context columns, with the moment where the
-    model goes by that. bare: bool [queries], whether nothing but a usual user is asked for.
-    history: per query the items it comes from.
+    shown: the columns a listing repeats. situation: the context, with the moment where the model
+    goes by that. bare: bool [queries], whether nothing but a usual user is asked for. history: per
+    query the items it comes from.
     """
 
     user: np.ndarray
@@ -159,8 +159,8 @@ def queries_of(
     shown = frame
     if histories is not None:  # no expression: one visitor waits for an answer
         shown = pl.DataFrame([c for c in frame.iter_columns() if c.name != HISTORY])
-    asked = asked.select([name for name in asked.columns if name in space.context])
-    return Queries(user, rows, shown, asked, bare, histories)
+    situation = pl.DataFrame([c for c in asked.iter_columns() if c.name in space.context])
+    return Queries(user, rows, shown, situation, bare, histories)
 
 
 def _histories(

@@ -17,6 +17,7 @@ from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.errors import OptionError, TrainingError, named
 from fmpair.features import FeatureSpace
 from fmpair.fitted import file, listing, similarity
+from fmpair.fitted.extension import following
 from fmpair.fitted.further import further_events, of_known_items
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.named_rows import arrays_of
@@ -28,6 +29,7 @@ from fmpair.fitted.scorer import (
     ComparesItems,
     ComparesUsers,
     Explains,
+    Follows,
     Scorer,
     ScoresHistories,
 )
@@ -182,16 +184,20 @@ class Ranker:
 
     def _of_histories(self, queries: Queries, scores: np.ndarray) -> np.ndarray:
         """The scores, those of queries with a history by that history and the user's own items."""
-        if not isinstance(self.scorer, ScoresHistories):
+        own, given = known_rows(self.seen, queries.user), queries.history or empty_rows(0)
+        told = np.flatnonzero(np.diff(given.start))
+        if isinstance(self.scorer, Follows):
+            found = self.scorer.following(given.take(told))
+        elif isinstance(self.scorer, ScoresHistories):
+            both = join_rows([own, given]).take(told)
+            items = add_repeats(group_rows(both.owner, both.column, both.size, both.value))
+            found = self.scorer.history_scores(items)
+        else:
             raise OptionError(
                 f"{type(self.recipe).__name__} cannot go by {named('history')}: it knows users by "
                 "what it learned of them; fit it again with the visitors' events, or another model"
             )
-        own, given = known_rows(self.seen, queries.user), queries.history or empty_rows(0)
-        told = np.flatnonzero(np.diff(given.start))
-        both = join_rows([own, given]).take(told)
-        items = add_repeats(group_rows(both.owner, both.column, both.size, both.value))
-        scores[told] = self._checked(self.scorer.history_scores(items))
+        scores[told] = self._checked(found)
         return scores
 
     def score(self, pairs: Any) -> Any:
@@ -233,11 +239,15 @@ class Ranker:
         )
 
     @known_options_only
-    def explain(self, user: Any, item: Any, context: Mapping[str, Any] | None = None) -> Any:
+    def explain(
+        self, user: Any, item: Any, context: Mapping[str, Any] | None = None, time: Any = None
+    ) -> Any:
         """The score's terms, largest first: a frame (query, item, value) that adds up to it."""
         if not isinstance(self.scorer, Explains):
             raise self._cannot("tell what a score is made of")
-        query_frame(self.space, user, context)  # a context it has no use for must still exist
+        query_frame(
+            self.space, user, context, time=time
+        )  # a context it has no use for must still exist
         asks, number = self.user_number(user), self.item_number(item)
         labels, values = self.scorer.terms(asks, number)
         if not (self._active[asks] or self.scorer.scores_unknown_users):
@@ -283,6 +293,13 @@ class Ranker:
 
     def item_number(self, item: Any) -> int:
         return number_of("item", item, self.space.items)
+
+    def extended(self, events: Any) -> Ranker:
+        """With further events known, nothing learned, where the model goes by what came last.
+
+        events: later than what it knows. Those of unknown users or items are passed over.
+        """
+        return following(self, further_events(self, events))
 
     @known_options_only
     def fold_in(self, events: Any, *, epochs: int | None = None, unknown: str = "ignore") -> Ranker:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows
+from fmpair.data.timelines import Timelines
 
 MEMBERS = ("scores_unknown_users", "scores", "arrays")  # of a Scorer
 
@@ -19,7 +20,7 @@ class Scorer(Protocol):
     no events); if not it is never asked about them, and they get the most popular items.
 
     One that can say more also has what `ComparesItems`, `ComparesUsers`,
-    `ScoresHistories` or `Explains` name.
+    `ScoresHistories`, `Follows` or `Explains` name.
     """
 
     scores_unknown_users: ClassVar[bool]
@@ -61,6 +62,19 @@ class ScoresHistories(Protocol):
 
     def history_scores(self, history: Rows) -> np.ndarray:
         """float32 [n, items] for the items of n visitors; a new array each time."""
+        ...
+
+
+@runtime_checkable
+class Follows(Protocol):
+    """A scorer that goes by what came last, and need not learn to know of further events."""
+
+    def following(self, history: Rows) -> np.ndarray:
+        """float32 [n, items] for the items of n visitors, oldest first; a new array each time."""
+        ...
+
+    def extended(self, lines: Timelines) -> Self:
+        """With further events, which come after those it knows; lines: of the same users."""
         ...
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, add_repeats, group_rows
+from fmpair.arrays import Rows, add_repeats, group_rows, stack_rows
 from fmpair.data.timelines import Timelines, strictly_before
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.features import FeatureSpace
@@ -49,9 +49,19 @@ class Transitions:
         return cls(last, chance, found["rest"], found["popular"], space.items)
 
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
+        return self._scores(self.last.take(users))
+
+    def following(self, history: Rows) -> np.ndarray:
+        """Visitors are known by the last item of their history."""
+        ends = history.start[1:] - 1
+        return self._scores(
+            Rows(np.arange(len(ends) + 1), history.column[ends], history.value[ends])
+        )
+
+    def _scores(self, own: Rows) -> np.ndarray:
+        """own: the last items of each query."""
         from fmpair.solvers.products import product
 
-        own = self.last.take(users)
         rest = own.dot(self.rest[:, None])
         return product(own, self.chance, len(self.items)) + rest * self.popular
 
@@ -64,6 +74,13 @@ class Transitions:
         labels = [f"after item={name}" for name in self.items.take(own.column[place])]
         usual = own.dot(self.rest[:, None])[0, 0] * self.popular[item]
         return [*labels, "popularity"], np.append(own.value[place] * across.value[mine], usual)
+
+    def extended(self, lines: Timelines) -> Transitions:
+        """Who has further events is known by the last of these."""
+        new, users = last_items(lines), np.arange(lines.users)
+        told = np.diff(new.start) > 0
+        both = stack_rows(self.last, new)
+        return replace(self, last=both.take(users + lines.users * told))
 
     def arrays(self) -> dict[str, np.ndarray]:
         rows = arrays_of({"last": self.last, "chance": self.chance})

@@ -25,6 +25,7 @@ __all__ = [
     "BPRMF",
     "EASE",
     "FM",
+    "FPMC",
     "GPFM",
     "PRFM",
     "FMMap",
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from fmpair.models.fm.recipe import FM
     from fmpair.models.fm_pair.bpr_mf import BPRMF
     from fmpair.models.fm_pair.cross_domain import FMPairAll, FMPairCD, FMPairTarget
+    from fmpair.models.fm_pair.fpmc import FPMC
     from fmpair.models.fm_pair.histories import FactorisedNeighbours, SVDPlusPlus
     from fmpair.models.fm_pair.levels import FMPairLevels
     from fmpair.models.fm_pair.listwise import ListwiseFM

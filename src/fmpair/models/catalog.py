@@ -29,6 +29,7 @@ FAMILIES = {
     },
     "matrix factorization": {
         "bpr-mf": "fmpair.models.fm_pair.bpr_mf:BPRMF",
+        "fpmc": "fmpair.models.fm_pair.fpmc:FPMC",
         "implicit-als": "fmpair.models.classic.implicit_als:ImplicitALS",
         "pure-svd": "fmpair.models.classic.pure_svd:PureSVD",
     },

@@ -55,6 +55,13 @@ def _some_users(data: Dataset) -> Dataset | None:
     """All events of some users, enough to tell; None where the data cannot."""
     if "timestamp" not in data.columns.columns:
         return None
+    if data.gaps:
+        LOG.warning(
+            "history: left out, since events were set aside from among these, so that what came "
+            "before is not all known; history=%d learns from it all the same",
+            LAST,
+        )
+        return None
     missing = data.columns["timestamp"].null_count()
     if missing:
         LOG.warning("history: left out, since %d of %d events have no time", missing, len(data))

@@ -36,7 +36,8 @@ def validation_parts(
             split = per_user(data, test=float(validation), order="time")
         else:
             split = holdout(data, test=float(validation), seed=seed)
-        return data.take(split.train), data.take(split.test)
+        train, _, test = split.parts(data)
+        return train, test
     return data, as_dataset(validation)
 
 

@@ -10,7 +10,7 @@ from fmpair import checks
 from fmpair.engine.contract import LOSSES, NEGATIVE_SAMPLERS, OPTIMIZERS, POSITIVES
 from fmpair.errors import OptionError, named
 from fmpair.features.field import Field
-from fmpair.features.history import AUTO, history_field
+from fmpair.features.history import history_field
 from fmpair.training.weights import WEIGHTS
 
 
@@ -136,8 +136,7 @@ class FMPairOptions:
         checks.regularization(self.regularization)
 
     def _check_query(self) -> None:
-        if self.history != AUTO:
-            history_field(self.history)
+        history_field(self.history)
         checks.not_negative("dropout", self.dropout)
         if self.dropout >= 1:
             raise OptionError(f"{named('dropout')} must be below 1, not {self.dropout!r}")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fmpair import Dataset
 from fmpair.data.timelines import timelines
-from fmpair.errors import DataError, OptionError
-from fmpair.models import MarkovChain, load
+from fmpair.errors import DataError, Notice, OptionError
+from fmpair.models import ItemKNN, MarkovChain, load
 from fmpair.models.classic.markov import followers
 
 CHAIN = {"user": list("aaabbbcc"), "item": list("xyzxyxyx"), "timestamp": [1, 2, 3, 1, 2, 3, 1, 2]}
@@ -66,6 +66,27 @@ def test_nothing_of_the_future_decides_and_ties_share():
     model = MarkovChain().fit(data)
     assert model.scorer.last.value.tolist() == [0.5, 0.5]
     assert model.scorer.chance.take(np.array([0])).column.tolist() == [1, 2]
+
+
+def test_a_visitor_is_known_by_the_last_item_of_their_history():
+    model = MarkovChain(smoothing=1).fit(CHAIN)
+    listed = model.recommend(history=["z", "x", "y"], n=2, exclude_seen=False)
+    assert listed["item"].to_list() == ["x", "z"]  # as after y
+    again = model.recommend("a", 2, history=["y"], exclude_seen=False)
+    assert again["score"].to_list() == listed["score"].to_list()
+
+
+def test_further_events_are_known_without_learning():
+    model = MarkovChain(smoothing=1).fit(CHAIN)
+    more = pl.DataFrame({"user": ["c", "c", "new"], "item": ["x", "y", "z"]})
+    with pytest.warns(Notice, match="1 of 3 events are of unknown users or items"):
+        grown = model.extended(more)
+    assert grown.recommend("c", 1, exclude_seen=False)["item"].to_list() == ["x"]  # after y
+    assert grown.recommend("b", 3).equals(model.recommend("b", 3))
+    assert grown.scorer.chance is model.scorer.chance
+    assert grown.seen.take(np.array([model.user_number("c")])).value.tolist() == [2, 2]
+    with pytest.raises(OptionError, match="does not go by what came before"):
+        ItemKNN().fit(CHAIN).extended(more)
 
 
 def test_a_chain_needs_times_or_an_order(tmp_path):
