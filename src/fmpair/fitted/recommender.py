@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from fmpair import checks
-from fmpair.arrays import Rows, empty_rows, tally
+from fmpair.arrays import Rows, tally
 from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.engine.contract import Parameters
 from fmpair.engine.item_side import item_sides
@@ -28,14 +28,13 @@ from fmpair.fitted.named_rows import arrays_of
 from fmpair.fitted.query import (
     Queries,
     item_column,
-    known_rows,
     name_of,
     queries_of,
     query_frame,
 )
 from fmpair.fitted.recent import NOTHING, Given, Recent, features_before
 from fmpair.fitted.recipe import can_go_on
-from fmpair.fitted.visitor import Visitors, moved, visitors
+from fmpair.fitted.visitor import Visitors, moves, visitors
 from fmpair.renamed import known_options_only, no_attribute
 
 QUERIES_AT_ONCE = 100_000  # bounds the memory of a listing for everyone
@@ -152,7 +151,7 @@ class Recommender:
         vectors = queries.rows.dot(self.parameters.query) + own
         if queries.history is None or self.space.history is not None:
             return vectors
-        return vectors + self._moves(queries)
+        return vectors + moves(self, queries)
 
     @cached_property
     def _earlier_items(self) -> Rows:
@@ -179,18 +178,6 @@ class Recommender:
     def visitors(self) -> Visitors:
         """What is expected of visitors before their history is known."""
         return visitors(self.item_vectors, self.learned_constants, self.user_vectors, self.seen)
-
-    def _moves(self, queries: Queries) -> np.ndarray:
-        """float32 [queries, factors]: how far the histories move those who ask."""
-        common, user = self.visitors, queries.user
-        history = queries.history or empty_rows(len(user))
-        if (user < 0).all():
-            return moved(common, self.item_vectors, history)
-        profiles = known_rows(self.user_rows, user).dot(self.parameters.query)
-        place = self.parameters.users[user] + profiles - common.mean
-        place[user < 0] = 0
-        events = np.where(user < 0, 0, np.diff(self.seen.start)[user])
-        return moved(common, self.item_vectors, history, place, events)
 
     # Rankings
 
