@@ -1,4 +1,4 @@
-"""Item vectors lent to histories: in a round both are learned apart, after it what was moved adds up.
+"""Item vectors lent to histories: in a round both are learned apart, then what was moved adds up.
 
 A cell may move the items of its block only, but histories have items of all blocks.
 """
