@@ -46,6 +46,31 @@ def test_the_main_table_shows_mean_mark_difference_and_p():
     assert any("+ significantly better than base" in note for note in sheet.notes)
 
 
+def test_the_notes_say_which_test_it_was_over_whom_and_what_is_in_it():
+    told = " ".join(main_sheet(comparison(three(), "full ranking")).notes).replace(NO_BREAK, " ")
+    assert "paired randomisation test over 100 users, whose differences are summed first" in told
+    assert "Each model was fitted once" in told and "items stands in for that between seeds" in told
+    units = {
+        (model, fold, seed): {"ndcg@10": STEADY + 0.1 * (model == "b") + 0.01 * seed}
+        for model in "ab" for fold in range(2) for seed in range(3)
+    }  # fmt: skip
+    told = " ".join(main_sheet(comparison(results_of(units), "full ranking")).notes)
+    assert "The variance between 2 folds and 3 seeds is in the test and in the intervals." in told
+
+
+def test_a_model_that_is_level_is_marked_and_what_would_have_shown_stands_beside_it():
+    wave = np.tile([0.01, -0.01, -0.01, 0.01], 25)
+    units = {("a", 0, 0): {"ndcg@10": STEADY}, ("b", 0, 0): {"ndcg@10": STEADY + wave}}
+    table = comparison(results_of(units, compare=Comparison("a")), "full ranking")
+    sheet = main_sheet(table)
+    cells = dict(zip(sheet.columns, sheet.rows[1]))
+    assert cells["NDCG@10"].mark == "=" and "0.5000⁼" in markdown(sheet)
+    assert cells["Detectable"] == Cell("0.0028")  # 2.8 standard errors of .001
+    assert any(
+        "= level with the best, within 1 % (" in note.replace(NO_BREAK, " ") for note in sheet.notes
+    )
+
+
 def test_coverage_gets_a_column_where_a_list_is_missing(world):
     results = three()
     assert "Coverage" not in main_sheet(comparison(results, "full ranking")).columns

@@ -34,7 +34,7 @@ def bars(results: Results, table: Table) -> list[Figure]:
         return drawn(
             f"{slug(table.label)}-{slug(metric)}",
             metric_title(metric),
-            "Lines are 95 % bootstrap confidence intervals over units.",
+            "Lines are 95 % bootstrap confidence intervals over users.",
             lambda canvas: _metric_bars(canvas.subplots(), rows, shade),
             0.55 + 0.3 * len(rows),
         )
