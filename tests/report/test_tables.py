@@ -21,6 +21,7 @@ from fmpair.report.number import (
     slug,
 )
 from fmpair.report.run_tables import failures_sheet, options_text, times_sheet, tuning_sheet
+from fmpair.report.sections import warnings
 from fmpair.report.sheet import Cell, Sheet
 from fmpair.report.tables import details_sheet, main_sheet, view_sheet
 from fmpair.report.verdict import verdict
@@ -190,3 +191,18 @@ def test_numbers_and_names_as_a_reader_wants_them(made, shown):
 def test_options_are_told_in_words():
     assert options_text(json.dumps({"factors": 16, "rate": 0.123456})) == "factors 16, rate 0.1235"
     assert options_text("{}") == options_text(None) == "defaults"
+
+
+def test_a_metric_that_is_perfect_everywhere_is_a_warning():
+    units = {
+        ("a", 0, 0): {"ndcg@10": [1.0, 1.0], "recall@10": [0.0, 0.0], "coverage@10": [1.0, 1.0]},
+        ("b", 0, 0): {"ndcg@10": [1.0, 1.0], "recall@10": [0.0, 0.5], "coverage@10": [1.0, 1.0]},
+    }
+    results = results_of(units, metrics=("ndcg@10", "recall@10", "coverage@10"))
+    told = warnings(results, [comparison(results, "full ranking")])
+    assert told == [
+        "full ranking: NDCG@10 is exactly 1 for every list of a, b: check candidates, seen items "
+        "and ids before you believe it.",
+        "full ranking: Recall@10 is exactly 0 for every list of a: check candidates, seen items "
+        "and ids before you believe it.",
+    ]
