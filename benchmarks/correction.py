@@ -4,8 +4,8 @@
 
 True ranks are drawn from six shapes, from a random order to a very good model; each item's rank in
 a sample is a draw from its true rank. Least squares are those of Krichene and Rendle (2020) with
-weight gamma on the variance and a prior of 1/rank; EM is what fmpair does, with more or fewer steps.
---write puts the table into docs/evaluation.md.
+weight gamma on the variance and a prior of 1/rank; EM is what fmpair does, with more or fewer
+steps. --write puts the table into docs/evaluation.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Sampled metrics corrected: estimates of the metric among all items.
 
-The rank in a sample is a draw that depends on the true rank. The chances of true ranks that make the
-sampled ranks likely are found by EM, and the metric is taken over them: Jin et al., On Estimating
-Recommendation Evaluation Metrics under Sampling (AAAI 2021), after Krichene and Rendle, On Sampled
-Metrics for Item Recommendation (KDD 2020), whose least squares benchmarks/correction.py compares.
+The rank in a sample is a draw that depends on the true rank. The chances of true ranks that make
+the sampled ranks likely are found by EM, and the metric is taken over them: Jin et al., On
+Estimating Recommendation Evaluation Metrics under Sampling (AAAI 2021), after Krichene and Rendle,
+On Sampled Metrics for Item Recommendation (KDD 2020), whose least squares
+benchmarks/correction.py compares.
 """
 
 from __future__ import annotations

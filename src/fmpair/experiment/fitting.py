@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fmpair.compile_time import CLOCK
 from fmpair.config.candidate import cannot_stop, needs_validation
 from fmpair.config.experiment import Candidate
 from fmpair.config.option_schema import options_of
@@ -30,7 +30,8 @@ class Parts:
 
     learned: the training events; held_out: those of early stopping, where there is any.
     judged: the test events; known: the events that define seen items. watched, watched_known:
-    the same for the learning curve, and `watched_part` says which part that is.
+    the same for the learning curve, and `watched_part` says which part that is. every: the events
+    of all folds.
     """
 
     learned: Dataset
@@ -40,6 +41,7 @@ class Parts:
     watched: Dataset
     watched_known: Dataset
     watched_part: str
+    every: Dataset
 
 
 @dataclass
@@ -70,12 +72,12 @@ def parts_of(cell: Cell, data: Dataset, split: Split) -> Parts:
         raise OptionError(needs_validation(cell.model.name))
     held_out = validation if stops else None
     if cell.part == VALIDATION:
-        return Parts(train, held_out, train, validation, validation, train, VALIDATION)
+        return Parts(train, held_out, train, validation, validation, train, VALIDATION, data)
     both = data.take(np.sort(np.concatenate([split.train, split.validation])))
     test = data.take(split.test)
     if stops:
-        return Parts(train, held_out, both, test, validation, train, VALIDATION)
-    return Parts(both, None, both, test, test, both, TEST)
+        return Parts(train, held_out, both, test, validation, train, VALIDATION, data)
+    return Parts(both, None, both, test, test, both, TEST, data)
 
 
 def recipe_of(model: Candidate, seed: int, threads: int | None) -> Any:
@@ -111,14 +113,14 @@ def visible(data: Dataset, model: Candidate) -> Dataset:
 def fit(recipe: Any, cell: Cell, parts: Parts, judge: Judge) -> tuple[Any, Learning]:
     """(the fitted model, how it learned)."""
     model, events, learning = cell.model, visible(parts.learned, cell.model), Learning()
-    began = time.perf_counter()
+    began = CLOCK.now()
     if model.stop is not None and not can_stop_early(recipe):
         raise OptionError(cannot_stop(model.name))
     if isinstance(recipe, Trainable):
         fitted = _by_epochs(recipe, cell, parts, events, judge, learning)
     else:
         fitted = recipe.fit(events)
-    learning.seconds = time.perf_counter() - began - learning.aside
+    learning.seconds = CLOCK.now() - began - learning.aside
     return fitted, learning
 
 
@@ -147,10 +149,10 @@ def _by_epochs(
         if stop is None or epoch.value > learning.best:
             learning.epochs, learning.best = epoch.number, epoch.value or 0.0
         if cell.curve and (epoch.number % cell.curve == 0 or epoch.number == recipe.epochs):
-            began = time.perf_counter()
+            began = CLOCK.now()
             values = judge(epoch.recommender())
             learning.curve += [[*row, name, value] for name, value in values.items()]
-            learning.aside += time.perf_counter() - began
+            learning.aside += CLOCK.now() - began
 
     return best_epoch(recipe.train(events), stop, watch, recipe.epochs)
 

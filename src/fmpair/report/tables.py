@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from fmpair.evaluation.bins import in_order
 from fmpair.experiment.results import Results
 from fmpair.report.comparison import Table
 from fmpair.report.number import (
@@ -59,7 +60,6 @@ def main_sheet(table: Table) -> Sheet:
         f"to {_baseline(table)}",
         P_VALUE,
         DETECTABLE,
-        "d",
         *([] if covered else ["Coverage"]),
     )  # fmt: skip
     title = isolated(f"{table.label[:1].upper()}{table.label[1:]}")
@@ -144,7 +144,7 @@ def view_means(results: Results, table: Table, view: str) -> pl.DataFrame:
         part.group_by("model", "group", maintain_order=True)
         .agg(value=weighted ** (1 / power), units=pl.col("units").sum() // seeds)
         .select("model", "group", "units", "value")
-        .sort(model_order(results), _group_order(view))
+        .sort(model_order(results), _group_order(view, part["group"]))
     )
 
 
@@ -185,7 +185,6 @@ def _test_cells(row: dict[str, Any]) -> tuple[Cell, ...]:
         Cell(f"{rise}{relative}", change),
         Cell(p_value(row["p"])),
         Cell(figure(row["detectable"])),
-        Cell(short(row["effect"])),
     )
 
 
@@ -273,7 +272,8 @@ def model_order(results: Results) -> pl.Expr:
     return pl.col("model").replace_strict(names, range(len(names)), default=len(names))
 
 
-def _group_order(view: str) -> pl.Expr:
+def _group_order(view: str, groups: pl.Series) -> pl.Expr:
+    """Rows in the order of a view's groups."""
     known = [
         "head",
         "mid",
@@ -286,7 +286,6 @@ def _group_order(view: str) -> pl.Expr:
         "warm user",
         "cold user",
     ]
-    kind = view.partition(":")[0]
-    if kind == "context":
-        return pl.col("group")
+    if view.startswith("context:"):
+        known = in_order(groups.unique())
     return pl.col("group").replace_strict(known, range(len(known)), default=len(known))
