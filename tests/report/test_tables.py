@@ -14,13 +14,21 @@ from fmpair.report.number import (
     NO_BREAK,
     figure,
     metric_title,
+    moment,
     p_claim,
     p_value,
     percent,
     seconds,
     slug,
 )
-from fmpair.report.run_tables import failures_sheet, options_text, times_sheet, tuning_sheet
+from fmpair.report.run_tables import (
+    failures_sheet,
+    leakage_sheet,
+    leakage_verdict,
+    options_text,
+    times_sheet,
+    tuning_sheet,
+)
 from fmpair.report.sections import warnings
 from fmpair.report.sheet import Cell, Sheet
 from fmpair.report.tables import details_sheet, main_sheet, view_sheet
@@ -206,3 +214,31 @@ def test_a_metric_that_is_perfect_everywhere_is_a_warning():
         "full ranking: Recall@10 is exactly 0 for every list of a: check candidates, seen items "
         "and ids before you believe it.",
     ]
+
+
+def test_figures_of_leakage_say_whether_they_are_bad():
+    found = [
+        {"before": "train", "after": "test", "figure": name, "count": count, "share": count / 10}
+        for name, count in (("older", 4), ("unseen_users", 2), ("same_event", 0))
+    ]
+    folds = [{"fold": 0, "lines": [], "figures": found}]
+    told = {row[0].text: row[2].text for row in leakage_sheet(folds).rows}
+    assert told["older"].startswith("only for a forecast")
+    assert told["unseen users"].startswith("no: harder")
+    assert told["same event"] == "no"
+    assert leakage_verdict(folds).startswith("The split is not by time")
+    found[2]["count"] = 3
+    assert "that is bad, unless users do repeat" in leakage_verdict(folds)
+    assert leakage_verdict([{"fold": 0, "figures": []}]).startswith("Nothing bad was found")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("1600000402", "2020-09-13 12:33 UTC"), ("1600000402000", "2020-09-13 12:33 UTC"),
+        (1600000402.5, "2020-09-13 12:33 UTC"), ("2020-09-13 12:33:22", "2020-09-13 12:33:22"),
+        ("41", "41"), ("None", "None"),
+    ],
+)  # fmt: skip
+def test_times_are_dates(value, shown):
+    assert moment(value) == shown

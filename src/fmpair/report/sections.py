@@ -17,7 +17,7 @@ from fmpair.report import run_tables as run_tables
 from fmpair.report.comparison import Table
 from fmpair.report.facts import facts
 from fmpair.report.fields import fields_sheets
-from fmpair.report.number import metric_title, told_apart
+from fmpair.report.number import metric_title, moment, told_apart
 from fmpair.report.sheet import Figure, Section, Sheet
 from fmpair.report.significance import has_a_winner
 from fmpair.text import isolated
@@ -132,7 +132,7 @@ def _views(results: Results, table: Table) -> Section:
 
 def _learning(results: Results) -> Section:
     drawn = tuple(figures.curves(results)) if style.available() else ()
-    return Section("Learning curves", (), drawn)
+    return Section("Learning curves", (), drawn, wide=True)
 
 
 def _tuning(results: Results) -> Section:
@@ -159,9 +159,13 @@ def _data(manifest: Mapping[str, Any]) -> Section:
     data = manifest.get("data", {})
     told = {name: value for name, value in data.items() if name != "statistics"}
     sheet = run_tables.folds_sheet(manifest)
+    statistics = {
+        name: moment(value) if "timestamp" in name else value
+        for name, value in data.get("statistics", {}).items()
+    }
     return Section(
         "Data",
-        facts=facts(data.get("statistics", {})) | facts(told),
+        facts=facts(statistics) | facts(told),
         sheets=(sheet,) if sheet else (),
     )
 
@@ -174,6 +178,7 @@ def _leakage(manifest: Mapping[str, Any]) -> Section:
     first = "" if len(folds) < 2 else "In the first fold: "
     sheet = run_tables.leakage_sheet(folds)
     told = (first + "; ".join(lines) + ".",) if lines else ()
+    told = (run_tables.leakage_verdict(folds), *told) if folds else told
     return Section("Leakage", told, sheets=(sheet,) if sheet else ())
 
 
