@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fmpair.errors import OptionError, listing, named
+from fmpair.errors import OptionError, listing, named, nearest
 
 
 def whole(name: str, value: Any, least: int) -> None:
@@ -33,7 +33,9 @@ def number(name: str, value: Any) -> None:
 
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        raise OptionError(f"{named(name)} must be one of {listing(allowed)}, not {value!r}")
+        guess = nearest(value, allowed) if isinstance(value, str) else None
+        hint = f". Did you mean {guess!r}?" if guess else ""
+        raise OptionError(f"{named(name)} must be one of {listing(allowed)}, not {value!r}{hint}")
 
 
 def regularization(value: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -32,6 +33,11 @@ class FmpairError(Exception):
             return str(json.loads(found[1])[0]) if found else None
         except (IndexError, TypeError, ValueError):  # a name that only looks like ours
             return None
+
+    @property
+    def names_options(self) -> bool:
+        """Whether the message speaks of an option."""
+        return MARKED.search(super().__str__()) is not None
 
     def told(self, spell: Spell) -> str:
         """The message in one line, with its options as one reader knows them."""
@@ -70,6 +76,22 @@ def in_file(name: str, *value: Any) -> str:
     word = isinstance(value[0], str) and value[0].replace("-", "").isalnum()
     shown = value[0] if word else json.dumps(value[0], ensure_ascii=False)
     return f"{name}: {'...' if value[0] is None else shown}"
+
+
+class Notice(UserWarning):
+    """What was passed over and how often: nothing is refused, and nothing goes unsaid."""
+
+    def __str__(self) -> str:
+        return self.told(in_python)
+
+    def told(self, spell: Spell) -> str:
+        """The text in one line, with its options as one reader knows them."""
+        return one_line(spelled(super().__str__(), spell))
+
+
+def notice(text: str) -> None:
+    """Tell the caller, as a warning that can be filtered by its class."""
+    warnings.warn(Notice(text), stacklevel=3)
 
 
 class DataError(FmpairError):
@@ -134,10 +156,10 @@ def listing(names: Iterable[object], most: int = 12) -> str:
     return shown if len(known) <= most else f"{shown}, ... ({len(known)} in all)"
 
 
-def nearest(name: object, known: Iterable[object]) -> str | None:
-    """The known name most like `name`, or None."""
+def nearest(name: object, known: Iterable[object], alike: float = 0.6) -> str | None:
+    """The known name most like `name`, or None; alike: how much, from 0 to 1."""
     by_lower = {str(k).lower(): str(k) for k in known}
-    found = get_close_matches(str(name).lower(), list(by_lower), n=1, cutoff=0.6)
+    found = get_close_matches(str(name).lower(), list(by_lower), n=1, cutoff=alike)
     return by_lower[found[0]] if found else None
 
 

@@ -49,6 +49,16 @@ def write_atomically(path: str | Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
+@contextmanager
+def beside(path: str | Path) -> Iterator[Path]:
+    """A file beside `path` that lives as long as the block: for pieces of what will be written.
+
+    One that a killed process leaves goes when `path` is written the next time.
+    """
+    with _told(path), _part(*_target(path)) as part:
+        yield part
+
+
 def check_writable(path: str | Path) -> None:
     """Raise at once what writing `path` would raise, where that can be told beforehand."""
     with _told(path), _part(*_target(path)):

@@ -5,6 +5,9 @@ import polars as pl
 import pytest
 
 from fmpair import load
+from fmpair.data.read import read_frame
+from fmpair.fitted import listing
+from fmpair.fitted.recommender import Recommender
 
 
 def rows(text):
@@ -62,6 +65,55 @@ def test_users_and_contexts_come_from_a_file_or_standard_input(fmpair, model):
     ]  # fmt: skip
 
 
+def test_a_visitor_is_answered_by_the_items_looked_at(fmpair, model):
+    result = fmpair("recommend", model, "--history", "book-000, film-000", "-n", 3)
+    assert (result.code, result.err) == (0, "")
+    own = load(model).recommend(history=["book-000", "film-000"], n=3)
+    assert [line[0] for line in rows(result.out)] == ["item", *own["item"]]
+
+
+def test_visitors_come_from_a_file(fmpair, model):
+    csv = b"request,history\nr1,book-000|film-000\nr2,book-001\n"
+    result = fmpair("recommend", model, "--users-file", "-", "-n", 1, stdin=csv)
+    assert [line[0] for line in rows(result.out)] == ["request", "r1", "r2"]
+
+
+def test_what_is_passed_over_is_said_in_one_line(fmpair, model):
+    asked = ["--user", "user-001", "--include-seen", "-n", 20]
+    result = fmpair("recommend", model, *asked, "--exclude", "boo-001", "--exclude", "book-001")
+    assert result.code == 0 and len(rows(result.out)) == 20
+    assert result.err == (
+        "note: --exclude: 1 of 2 items are unknown and passed over, the first is 'boo-001'; "
+        "--unknown error refuses them\n"
+    )
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "tsv", "parquet", "jsonl"])
+def test_lists_of_all_are_written_part_by_part(fmpair, model, tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr(listing, "USERS_AT_ONCE", 7)
+    monkeypatch.setattr(Recommender.recommend_in_parts, "__kwdefaults__", {"size": 7})
+    result = fmpair("recommend", model, "--all", "-o", tmp_path / f"lists.{suffix}")
+    own = load(model).recommend()
+    assert result.err == f"wrote {len(own):,} rows to {tmp_path}/lists.{suffix}\n"
+    found = read_frame(tmp_path / f"lists.{suffix}")
+    assert found.drop("score").equals(own.drop("score"))
+    assert [path.name for path in tmp_path.iterdir()] == [f"lists.{suffix}"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_an_interrupt_leaves_nothing_half_written(fmpair, model, tmp_path, monkeypatch, suffix):
+    (tmp_path / f"lists.{suffix}").write_text("older")
+
+    def interrupted(self, users=None, n=10, **options):
+        yield self.recommend("user-001", n)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Recommender, "recommend_in_parts", interrupted)
+    result = fmpair("recommend", model, "--all", "-o", tmp_path / f"lists.{suffix}")
+    assert (result.code, result.err) == (130, "interrupted\n")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["older"]
+
+
 def test_candidates_and_exclude_bound_the_list(fmpair, model, tmp_path):
     (tmp_path / "items.csv").write_text("item\nbook-000\nbook-001\nfilm-000\n")
     result = fmpair(
@@ -106,7 +158,14 @@ def test_a_terminal_gets_tables(fmpair, model, terminal):
         (["recommend", "-c", "daytime=nigth"], "Did you mean 'night'?"),
         (["recommend", "-c", "night"], "--context takes name=value, not 'night'"),
         (["recommend", "-n", "0"], "n must be a whole number of at least 1"),
-        (["recommend", "--exclude", "boo-001"], "unknown item 'boo-001'"),
+        (["recommend", "--exclude", "boo-001", "--unknown", "error"], "unknown item 'boo-001'"),
+        (["recommend", "--history", "boo-001", "--unknown", "error"], "unknown item 'boo-001'"),
+        (["recommend", "--all", "--user", "a"], "--user and --all exclude each other"),
+        (["recommend", "--history", "a", "--all"], "--history and --all exclude each other"),
+        (
+            ["recommend", "--user", "user-001", "--user", "user-002", "--history", "book-000"],
+            "--history is of one visitor, not of 2",
+        ),
         (["recommend", "--user", "a", "--users-file", "b"], "exclude each other"),
         (["recommend", "--unknown", "guess"], "unknown must be one of"),
         (["recommend", "-o", "out.xyz"], "cannot infer the format of out.xyz"),

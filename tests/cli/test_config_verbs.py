@@ -1,8 +1,10 @@
 import json
+import sys
 
 import pytest
 
 from fmpair.config.schema import json_schema
+from fmpair.report import style
 
 
 @pytest.fixture
@@ -97,3 +99,14 @@ def test_validate_says_that_it_does_not_look_into_code_from_outside(fmpair, expe
         "takes run --allow-code\n"
     )
     assert "models     stranger_model:Model, fm-pair factors=2" in result.out
+
+
+def test_validate_says_what_is_missing_to_run(fmpair, experiment, monkeypatch):
+    asked = ["models.1.factors={search: [4, 8]}", "split={kind: holdout, validation: 0.1}"]
+    assert "missing" not in fmpair("validate", experiment, *asked).out
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.setattr(style, "available", lambda: False)
+    result = fmpair("validate", experiment, *asked)
+    assert result.code == 0
+    assert "missing    tuning needs Optuna: pip install 'fmpair[tune]'" in result.out
+    assert "figures    none without matplotlib: pip install 'fmpair[report]'" in result.out

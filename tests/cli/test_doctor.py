@@ -1,4 +1,9 @@
+import tomllib
+from pathlib import Path
+
 from fmpair.cli import doctor
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_healthy_machine_has_no_finding_called_broken(fmpair, monkeypatch):
@@ -14,3 +19,18 @@ def test_what_is_broken_is_named_and_the_exit_code_is_1(fmpair, monkeypatch, tmp
     result = fmpair("doctor")
     assert result.code == 1
     assert "broken" in result.out and "which is no folder" in " ".join(result.out.split())
+
+
+def test_extras_are_listed_with_what_each_is_for(fmpair, monkeypatch):
+    monkeypatch.delenv("FMPAIR_DATA", raising=False)
+    monkeypatch.setattr(doctor, "CHECKS", {})
+    monkeypatch.setitem(doctor.EXTRAS, "cornac", ("no_such_module", "models of Cornac"))
+    said = " ".join(fmpair("doctor").out.split())
+    assert "report installed figures in reports" in said
+    assert "cornac models of Cornac: pip install 'fmpair[cornac]'" in said
+
+
+def test_no_extra_is_forgotten():
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    assert set(doctor.EXTRAS) == set(extras) - {"test"}

@@ -11,6 +11,7 @@ from fmpair.cli.protocol import PROTOCOL, RENAMED
 from fmpair.data.split import holdout
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.experiment.folder import WINNER, digest, write_json
+from fmpair.models import MarkovChain
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +133,23 @@ def test_a_run_folder_stands_for_its_winner(fmpair, files, model, tmp_path):
     parts = ["--train", f"{files}/events.csv", "--test", f"{files}/events.csv", "--seen", "none"]
     by_folder, by_file = (fmpair("evaluate", source, *parts) for source in (tmp_path, model))
     assert by_folder.code == 0 and by_folder.out == by_file.out
+
+
+def test_a_model_of_sequences_is_shown_events_it_has_not_learned_from(fmpair, tmp_path):
+    # after 7 comes 8; user 2 chose 5 last, then 7, which the model has not learned; 9 is popular
+    lines = {"train": "1 5 6 5 7\n2 6 5\n3 6 7 8\n4 9\n5 9\n", "last": "2 7\n", "test": "2 8\n"}
+    lines["known"] = lines["train"] + lines["last"]
+    for name, text in lines.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    MarkovChain().fit(read(tmp_path / "train.txt", "sequences")).save(tmp_path / "m")
+    asked = ["evaluate", tmp_path / "m", "--train", tmp_path / "known.txt", "--test",
+             tmp_path / "test.txt", "--format", "sequences", "--protocol", "next-item",
+             "--metric", "mrr@9"]  # fmt: skip
+    shown = fmpair(*asked, "--shown", tmp_path / "last.txt")
+    assert [rows(result)[0]["value"] for result in (fmpair(*asked), shown)] == ["0.5", "1.0"]
+    assert "protocol interaction/all/seen=train/relevant=next/after=user: 1 units" in shown.err
+
+
+def test_lists_cannot_be_shown_anything(judge, parts):
+    result = judge("lists.csv", "--shown", parts / "test.csv")
+    assert result.code == 1 and "--shown goes with a model" in result.err

@@ -24,6 +24,26 @@ def test_fit_writes_a_model_and_says_so_on_standard_error(fmpair, files, tmp_pat
     assert load(tmp_path / "m.fmpair").space.context == ["daytime", "place"]
 
 
+def test_rows_are_said_to_be_in_order_of_time_by_a_flag(fmpair, tmp_path):
+    (tmp_path / "a.csv").write_text("user,item,timestamp\na,1,5\nb,2,6\na,2,7\nb,3,8\n")
+    result = fmpair("fit", tmp_path / "a.csv", "-o", tmp_path / "m", *QUICK, "--order", "rows")
+    assert_refused(result, "'timestamp' has times, and --order rows says", "--ignore")
+    given = ["--order", "rows", "--ignore", "timestamp", "-q"]
+    assert fmpair("fit", tmp_path / "a.csv", "-o", tmp_path / "m", *QUICK, *given).code == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "history"),
+    [("3", 3), ("auto", "auto"), ("last=2,fade=0.5", {"last": 2, "fade": 0.5})],
+)
+def test_a_history_is_given_as_a_number_or_by_its_options(given, history, fmpair, files, tmp_path):
+    target = tmp_path / "m"
+    flags = ("-q", *QUICK, "--history", given)
+    result = fmpair("fit", files / "events.csv", "-o", target, *flags)
+    assert result.code == 0, result.err
+    assert load(target).recipe.history == history
+
+
 def test_quiet_says_nothing(fmpair, files, tmp_path):
     result = fmpair("fit", files / "events.csv", "-o", tmp_path / "m", "--quiet", *QUICK)
     assert (result.code, result.out, result.err) == (0, "", "")

@@ -38,3 +38,10 @@ def test_an_unknown_model_gets_the_nearest_name(fmpair):
 def test_the_list_can_go_to_a_file(fmpair, tmp_path):
     assert fmpair("models", "-o", tmp_path / "models.csv").code == 0
     assert "ease" in (tmp_path / "models.csv").read_text()
+
+
+def test_a_model_is_shown_by_its_name_alone(fmpair):
+    alone, shown = fmpair("models", "ease"), fmpair("models", "show", "ease")
+    assert alone.code == 0 and (alone.out, alone.err) == (shown.out, shown.err)
+    wrong = fmpair("models", "eese")
+    assert wrong.code == 1 and "Did you mean 'ease'?" in wrong.err

@@ -130,9 +130,10 @@ a.yaml:16: models.2.learning_rate: tuned is tuned or stops early: give the split
 set, as validation: 0.1
 a.yaml:17: models.2.factors: search: low (9) must be below high (8)
 a.yaml:18: models.2.fields.age: kind must be one of auto, categorical, multi, boolean, numeric, \
-binned, weighted, not 'bined'
+binned, weighted, time, history, not 'bined'. Did you mean 'binned'?
 a.yaml:20: models.4: there is a model 'popularity' already: give this one a name
-a.yaml:22: protocols.a.unit: unit must be one of interaction, user, user-context, not 'usr'
+a.yaml:22: protocols.a.unit: unit must be one of interaction, user, user-context, not 'usr'. \
+Did you mean 'user'?
 a.yaml:23: protocols.b: unknown protocol 'ful'. Did you mean 'full'? Known: {presets}
 a.yaml:24: metrics.0: unknown metric 'ndgc'. Did you mean 'ndcg'? Known: {metrics}
 a.yaml:24: metrics.1: metric 'recall' needs a cut-off, such as recall@10
@@ -429,6 +430,14 @@ def test_every_example_is_read_or_names_what_is_to_be_installed(path):
 
 
 CLICKS = "uid,app,hour,day\nann,maps,8,mo\nbob,mail,9,tu\n"
+
+
+@pytest.mark.parametrize("split", ["by-time", "leave-last-out"])
+def test_the_order_of_rows_serves_where_times_are_needed(split, file):
+    file(CLICKS, "c.csv")
+    data = "{path: c.csv, user: uid, item: app, order: rows}"
+    read = validate(file(f"data: {data}\nsplit: {split}\nmodels: [popularity]\n"))
+    assert (read.data.options["order"], read.split.kind) == ("rows", split.replace("-", "_"))
 
 
 def test_columns_that_are_not_there_are_named_with_the_nearest(file):

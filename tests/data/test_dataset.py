@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from fmpair.data import Dataset, as_dataset
-from fmpair.errors import DataError
+from fmpair.data import Dataset, as_dataset, leakage
+from fmpair.data.split import by_time, leave_last_out
+from fmpair.errors import DataError, Notice, OptionError
 
 CLICKS = pl.DataFrame(
     {
@@ -159,8 +160,10 @@ def test_a_real_context_is_no_leak():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"user": ["ann", None, "ann", "cid"]}, r"1 missing user ids \(the first in row 1"),
-        ({"item": [7.0, 8.0, float("nan"), 7.0]}, "1 missing item ids"),
+        (
+            {"user": [None] * 4},
+            r"all 4 rows lack a user or an item \(4 in 'user'\): name",
+        ),
         ({"rating": ["good", "bad", "good", "bad"]}, "'rating' is the rating but holds String"),
         ({"rating": [1.0, None, 2.0, 3.0]}, "1 missing values"),
         ({"weight": [1.0, -1.0, 1.0, 1.0]}, "negative weights: weights must be 0 or more"),
@@ -171,6 +174,22 @@ def test_a_real_context_is_no_leak():
 def test_bad_columns_are_named(change, message):
     with pytest.raises(DataError, match=message):
         Dataset.from_frame(CLICKS.with_columns(**{k: pl.Series(v) for k, v in change.items()}))
+
+
+@pytest.mark.parametrize(
+    ("change", "left", "told"),
+    [
+        ({"user": ["a", None, "b", "c"]}, 3, r"\(1 in 'user'\); missing='error' refuses them"),
+        ({"item": [7.0, 8.0, float("nan"), None]}, 2, r"left out 2 of 4 rows .*\(2 in 'item'\)"),
+        ({"user": ["a", None, "b", "c"], "item": [None, None, 1, 2]}, 2, "'user' and 2 in 'item'"),
+    ],
+)
+def test_rows_without_a_user_or_item_are_left_out_and_counted(change, left, told):
+    frame = CLICKS.with_columns(**{k: pl.Series(v) for k, v in change.items()})
+    with pytest.warns(Notice, match=told):
+        assert len(Dataset.from_frame(frame)) == left
+    with pytest.raises(DataError, match=r"missing (user|item) ids .* with missing='drop'$"):
+        Dataset.from_frame(frame, missing="error")
 
 
 def test_no_rows_is_an_error():
@@ -240,3 +259,26 @@ def test_columns_of_the_item_join_a_table_of_ids_of_another_type():
     wrong = table.with_columns(item=pl.Series([[1], [2]]))
     with pytest.raises(DataError, match=r"'item' of the item table holds List\(Int64\)"):
         Dataset.from_frame(events, items=wrong, item_columns=["cost"])
+
+
+def test_the_order_of_rows_can_be_said_to_be_that_of_time():
+    events = {"user": ["a", "b", "a", "b", "a"], "item": [1, 1, 2, 2, 3]}
+    data = Dataset.from_frame(events, order="rows")
+    train, _, test = by_time(data, test=0.4).parts(data)
+    assert test.frame().select("user", "item").rows() == [("b", 2), ("a", 3)]
+    mixed = data.take(np.array([4, 0, 3, 1, 2]))  # rows keep their place in time
+    *_, last = leave_last_out(mixed).parts(mixed)
+    assert sorted(last.frame().select("user", "item").rows()) == [("a", 3), ("b", 2)]
+    assert leakage.report(train, test).crossings[0].older == 0
+    assert leakage.report(test, train).crossings[0].older == 3
+
+
+def test_an_order_beside_times_and_an_unknown_one_are_refused():
+    events = {"user": ["a", "b"], "item": [1, 1], "timestamp": [5, 6]}
+    with pytest.raises(DataError, match=r"column 'timestamp' has times, and order='rows' says"):
+        Dataset.from_frame(events, order="rows")
+    with pytest.raises(OptionError, match="order must be one of rows, per-user, not 'time'"):
+        Dataset.from_frame(events, order="time", ignore=["timestamp"])
+    data = Dataset.from_frame(events, order="rows", ignore=["timestamp"])
+    with pytest.raises(OptionError, match="give shares, not '2020-01-01'"):
+        by_time(data, after="2020-01-01")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.data.delimited import guess_separator, read_delimited
-from fmpair.data.infer import parse_times, with_types
-from fmpair.errors import DataError, OptionError
+from fmpair.data.infer import with_types
+from fmpair.errors import DataError, Notice, OptionError
 
 ROWS = [("ann", 7, "day"), ("bob", 8, "night")]
 
@@ -147,9 +147,48 @@ def test_damaged_archives_are_named(tmp_path):
 
 def test_rows_with_too_many_fields_are_an_error(tmp_path):
     with pytest.raises(
-        DataError, match=r"cannot read .* with separator ',': line 3 has 3 columns, the first 2"
+        DataError,
+        match=r"clicks.csv: line 3 has 3 columns, the first line has 2: mend the file, or leave "
+        r"such rows out with ragged='drop'$",
     ):
         read_delimited(saved(tmp_path, "user,item\n1,2\n1,2,3\n"))
+
+
+RAGGED = "user,item,time\n1,2,day\n1,2\n\n3,4,night\n5,6,day,x\n"
+
+
+def test_ragged_rows_are_named_by_their_lines(tmp_path):
+    path = saved(tmp_path, RAGGED)
+    with pytest.raises(DataError, match=r"line 3 has 2 columns.* 3, and 1 more lines are ragged"):
+        read_delimited(path)
+    with pytest.warns(Notice, match=r"left out 2 ragged rows \(lines 3, 6\)"):
+        frame = read_delimited(path, ragged="drop")
+    assert frame.rows() == [(1, 2, "day"), (3, 4, "night")], "a blank line is no row"
+
+
+def test_short_rows_may_be_filled_up(tmp_path):
+    short = saved(tmp_path, "user,item,time\n1,2\n3,4,night\n")
+    assert read_delimited(short, ragged="fill").rows() == [(1, 2, None), (3, 4, "night")]
+    with pytest.raises(DataError, match=r"missing values with ragged='fill'$"):
+        read_delimited(short)
+    with pytest.raises(DataError, match=r"line 3 has 2 columns"):
+        read_delimited(saved(tmp_path, RAGGED), ragged="fill")
+    with pytest.raises(OptionError, match="ragged must be one of error, drop, fill, not 'skip'"):
+        read_delimited(short, ragged="skip")
+
+
+def test_lines_are_counted_as_an_editor_does_where_text_is_quoted(tmp_path):
+    text = 'user,item,note\n1,2,"a, b\nand c"\n3,4\n5,6,""\n'
+    with pytest.raises(DataError, match="line 4 has 2 columns, the first line has 3"):
+        read_delimited(saved(tmp_path, text))
+    with pytest.warns(Notice, match=r"left out 1 ragged rows \(line 4\)"):
+        frame = read_delimited(saved(tmp_path, text), ragged="drop")
+    assert frame["user"].to_list() == [1, 5]
+
+
+def test_a_last_column_with_gaps_is_not_ragged(tmp_path):
+    text = "user,item,note\r\n1,2,\r\n3,4,x\r\n"
+    assert read_delimited(saved(tmp_path, text)).rows() == [(1, 2, None), (3, 4, "x")]
 
 
 def test_a_forgotten_header_is_noticed(tmp_path):
@@ -168,14 +207,3 @@ def test_the_wrong_number_of_names_is_an_error(tmp_path):
         read_delimited(path, header=False, columns=["a", "b", "c"])
     with pytest.raises(OptionError, match="separator must not be empty"):
         read_delimited(path, separator="")
-
-
-@pytest.mark.parametrize(
-    "text", ["2024-03-01", "2024-03-01 00:00", "2024-03-01T00:00:00", "2024-03-01T01:00:00+01:00"]
-)
-def test_iso_times_are_read(text):
-    assert str(parse_times(pl.Series([text, None]))[0]) == "2024-03-01 00:00:00"
-
-
-def test_text_that_is_no_time_stays_text():
-    assert parse_times(pl.Series(["2024-03-01", "soon"])).dtype == pl.String

@@ -21,6 +21,8 @@ def test_every_figure_is_as_counted_by_hand():
     assert (found.events, found.users, found.items) == (5, 3, 4)
     assert found.older == 3  # than 50: 20, 15, 30
     assert found.older_for_user == 1  # a's latest is 20, b's 50
+    assert (found.earlier_events, found.later) == (4, 2)  # than 15: 20, 50
+    assert found.later_for_user == 1  # a's first of test is 15, b's 50
     assert (found.unseen_users, found.unseen_user_events) == (1, 1)
     assert (found.unseen_items, found.unseen_item_events) == (1, 1)
     assert (found.same_pair, found.same_situation, found.same_event) == (3, 2, 2)
@@ -36,6 +38,7 @@ def test_without_times_or_with_other_columns_those_figures_are_unknown():
     bare = Dataset.from_frame({"user": ["a", "c"], "item": [2, 7]})
     (found,) = report(TRAIN, bare).crossings
     assert found.older is None and found.older_for_user is None
+    assert found.later is None and found.later_for_user is None
     assert (found.same_pair, found.same_situation, found.same_event) == (1, None, None)
     (found,) = report(bare, bare).crossings
     assert (found.same_pair, found.same_situation, found.same_event) == (2, 2, 2)
@@ -57,7 +60,7 @@ def test_the_validation_part_stands_between():
         ("train", "test"), ("train", "validation"), ("validation", "test"),
     ]  # fmt: skip
     frame = found.frame()
-    assert frame.columns == ["before", "after", "figure", "count", "share"] and len(frame) == 27
+    assert frame.columns == ["before", "after", "figure", "count", "share"] and len(frame) == 33
     assert frame["share"].is_between(0, 1).all()
 
 
@@ -65,7 +68,9 @@ def test_the_sentences_name_what_was_found_and_nothing_else():
     lines = report(TRAIN, TEST).lines()
     assert "3 of 5 events of test (60.0%) are older than the latest event of train" in lines
     assert "1 of 3 users of test (33.3%) have no event in train" in lines
-    assert len(lines) == 9
+    later = "2 of 4 events of train (50.0%) are later than the first event of test"
+    assert f"{later}: learning from later events" in lines
+    assert len(lines) == 11
     clean = Dataset.from_frame({"user": ["a", "b"], "item": [3, 2], "timestamp": [60, 70]})
     assert report(TRAIN, clean).lines() == ["no leakage between the parts was found"]
 
@@ -77,3 +82,17 @@ def test_a_split_by_time_has_nothing_older_in_its_test_part():
     train, _, test = holdout(data).parts(data)
     share = report(train, test).frame().filter(figure="older")["share"].item()
     assert share == pytest.approx(1, abs=0.05)
+
+
+def test_where_only_each_users_order_is_known_only_their_own_future_is_told():
+    events = {"user": ["a", "b", "a", "b"], "item": [1, 1, 2, 2]}
+    data = Dataset.from_frame(events, order="per-user")
+    (found,) = report(data.take(np.array([1, 2])), data.take(np.array([0, 3]))).crossings
+    assert (found.older, found.older_for_user) == (None, 1)
+    assert (found.later, found.later_for_user) == (None, 1)
+
+
+def test_rows_of_different_data_sets_have_no_order():
+    one, two = (Dataset.from_frame({"user": ["a"], "item": [1]}, order="rows") for _ in range(2))
+    (found,) = report(one, two).crossings
+    assert found.older is None and found.later_for_user is None

@@ -89,6 +89,17 @@ def test_lightgcn_lines_come_back(tmp_path):
         write(spaced, tmp_path / "a.txt", "lightgcn")
 
 
+def test_sequences_are_written_oldest_first_and_come_back(tmp_path):
+    events = {"user": ["b", "a", "b", "b"], "item": [1, 2, 3, 4], "timestamp": [9, 5, 7, 8]}
+    write(Dataset.from_frame(events), tmp_path / "a.txt", "sequences")
+    assert (tmp_path / "a.txt").read_text() == "b 3 4 1\na 2\n"
+    again = read(tmp_path / "a.txt", "sequences")
+    write(again, tmp_path / "b.txt", "sequences")
+    assert (tmp_path / "b.txt").read_text() == (tmp_path / "a.txt").read_text()
+    with pytest.raises(DataError, match="the data have no times"):
+        write(Dataset.from_frame({"user": ["a"], "item": [1]}), tmp_path / "a.txt", "sequences")
+
+
 def test_a_dash_is_standard_output(capsysbinary):
     write(EVENTS.select("user", "item").head(1), "-")
     write(EVENTS.select("user", "item").head(1), "-", "jsonl")

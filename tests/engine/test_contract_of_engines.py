@@ -2,7 +2,13 @@
 
 import numpy as np
 import pytest
-from engine.problems import l2_scale_of, parameters_of, problem_of, settings_of
+from engine.problems import (
+    l2_scale_of,
+    parameters_of,
+    problem_of,
+    settings_of,
+    with_histories,
+)
 
 from fmpair.engine import ENGINES, engine
 from fmpair.engine.contract import LISTED, LOSSES, Pairs, Parameters
@@ -37,7 +43,13 @@ SAMPLERS = {
         "impression_share": 0.5, "own_share": 0.3, "loss": "softmax", "n_negatives": 4
     },
 }  # fmt: skip
-KINDS = {**LOSS, **COSINES, **ADAGRAD, **SAMPLERS}
+DROPOUT = {
+    "dropout": {"dropout": 0.3},
+    "dropout, softmax": {"dropout": 0.5, **LOSS["softmax"]},
+    "dropout by adagrad": {"dropout": 0.2, **ADAGRAD["softmax by adagrad"]},
+    "dropout, adaptive": {"dropout": 0.4, **SAMPLERS["adaptive"]},
+}
+KINDS = {**LOSS, **COSINES, **ADAGRAD, **SAMPLERS, **DROPOUT}
 
 
 def begun(name, problem, settings):
@@ -80,6 +92,35 @@ def test_an_engine_learns_what_the_reference_learns(name, kind, blocks, parts):
     problem = problem_of(parts, events=60, weights=True, known=blocks == 3)
     settings = settings_of(blocks=blocks, **KINDS[kind])
     assert_alike(*learn_with_both(name, problem, settings))
+
+
+@pytest.mark.parametrize(
+    "kind", [*LOSS, "softmax of cosines", "softmax by adagrad", "dropout, softmax", "adaptive"]
+)
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("since", [False, True])
+@pytest.mark.parametrize("parts", ["", "cua"])
+@pytest.mark.parametrize("name", FAST)
+def test_histories_are_learned_as_the_reference_learns_them(name, parts, since, blocks, kind):
+    problem = with_histories(problem_of(parts, events=60, weights=True), since=since)
+    settings = settings_of(histories=True, blocks=blocks, **KINDS[kind])
+    slow, fast = learn_with_both(name, problem, settings)
+    assert_alike(slow, fast)
+    assert np.abs(fast.snapshot().query[9:] - parameters_of(problem).query[9:]).max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["bpr", "softmax", "softmax by adagrad", "dropout, softmax"])
+@pytest.mark.parametrize("name", FAST)
+def test_histories_give_the_same_bits_on_any_number_of_threads(name, kind):
+    problem = with_histories(problem_of("cua", users=60, items=80, events=2000), last=5)
+    results = set()
+    for threads in (1, 2, 4):
+        settings = settings_of(histories=True, blocks=4, threads=threads, **KINDS[kind])
+        training = begun(name, problem, settings)
+        for number in (1, 2, 3):
+            training.epoch(number, RATE)
+        results.add(bits(training))
+    assert len(results) == 1
 
 
 @pytest.mark.parametrize("parts", ["", "cua"])

@@ -37,6 +37,7 @@ def test_sampled_metrics_carry_the_sample_in_their_name():
 @pytest.mark.parametrize(
     "wrong",
     [{"unit": "session"}, {"candidates": "some"}, {"seen": "test"}, {"relevant": "?"}, {"n": 0},
+     {"after": "me"},
      {"seed": -1}, {"candidates": "file"}, {"items": [1]}],
 )  # fmt: skip
 def test_options_outside_what_is_allowed_are_refused(wrong):
@@ -57,6 +58,8 @@ def test_presets_are_the_protocols_people_use():
         "full-context": "user-context/all/seen=context",
         "one-plus-random": "interaction/uni1000/seen=train+test/seed0",
         "legacy": "interaction/first1000/seen=train+test/relevant=distinct",
+        "next-item": "interaction/all/seen=train/relevant=next/after=user",
+        "next-item-in-time": "interaction/all/seen=train/relevant=next/after=all",
     }
     assert preset("full") == Protocol()
     with pytest.raises(UnknownError, match="Did you mean 'legacy'"):

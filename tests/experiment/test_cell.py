@@ -17,6 +17,7 @@ OTHERS = [
     {"model": replace(MODEL, options={"factors": 8, "epochs": 2})},
     {"model": replace(MODEL, context=())}, {"model": replace(MODEL, user_fields=("age",))},
     {"model": replace(MODEL, item_fields=())}, {"model": replace(MODEL, stop=None)},
+    {"model": replace(MODEL, learns="train")},
 ]  # fmt: skip
 
 

@@ -18,13 +18,15 @@ from tiny_run import (
 )
 
 from fmpair import FMPair, Popularity, load
-from fmpair.config.experiment import Output, Running, Step
+from fmpair.config.experiment import Candidate, Output, Running, Step
 from fmpair.config.plain import from_plain
 from fmpair.errors import OptionError
 from fmpair.evaluation import Protocol, evaluate
+from fmpair.evaluation.protocol import preset
 from fmpair.experiment.estimate import estimate
 from fmpair.experiment.prepare import prepare
 from fmpair.experiment.run import Stopped, run
+from fmpair.models import MarkovChain
 
 ALL = {"all": Protocol()}
 
@@ -76,6 +78,27 @@ def test_early_stopping_holds_the_validation_part_out(results):
     assert value(results, model="stopping", fold=0, seed=0, protocol="all", metric="ndcg@10") == (
         by_hand
     )
+
+
+def test_a_model_may_learn_from_train_alone_and_be_shown_what_came_next(tmp_path):
+    chain = Candidate("both", "markov-chain")
+    asked = experiment(
+        tmp_path, chain, replace(chain, name="shown", learns="train"),
+        split=Step("leave_last_out", {"validation": 1}),
+        protocols={"next": preset("next-item")},
+    )  # fmt: skip
+    found = run(asked)
+    train, validation, known, test = parts(asked, 0)
+    by_hand = {
+        "both": MarkovChain().fit(known),
+        "shown": MarkovChain().fit(train).extended(validation),
+    }
+    for name, fitted in by_hand.items():
+        units = evaluate(fitted, known, test, preset("next-item"), ["ndcg@10"]).units
+        assert found.units["next"].filter(model=name)["ndcg@10"].equals(units["ndcg@10"])
+    unaware = evaluate(MarkovChain().fit(train), known, test, preset("next-item"), ["ndcg@10"])
+    shown = found.units["next"].filter(model="shown")["ndcg@10"]
+    assert not shown.equals(unaware.units["ndcg@10"])
 
 
 def test_a_metric_without_meaning_under_a_protocol_is_left_out(results):

@@ -241,6 +241,8 @@ SAMPLES = {
                                     in enumerate(NUMBERS)))}, reads("a.cfm", format="cfm")),
     "lightgcn": Sample({"a.txt": lines("0 1 2 3", "1 3", "2 0 1", "3")},
                        reads("a.txt", format="lightgcn")),
+    "sequences": Sample({"a.txt": lines("0 1 2 3", "1 3", "2 0 1", "3")},
+                        reads("a.txt", format="sequences")),
     "libfm": Sample(LIBFM, reads("a.libfm", names=("user", "item", "daytime"))),
     "atomic": Sample(ATOMIC, reads("")),
     "wraprec": Sample({"a.csv": CSV}, reads(

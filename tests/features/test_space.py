@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.data import Dataset
-from fmpair.errors import DataError, OptionError
+from fmpair.errors import OptionError
 from fmpair.features import FeatureSpace, Field, Side, situations
 
 CELL = st.sampled_from(["x", "y", None])
@@ -123,10 +123,17 @@ def test_unseen_values_are_counted_by_field():
     assert space.context_rows(frame)[1] == {"place": 2}
 
 
-def test_a_column_of_times_is_refused_with_a_way_out():
-    moments = [dt.datetime(2024, 1, day) for day in (1, 2, 3, 4)]
-    with pytest.raises(DataError, match=r"column 'when' holds Datetime.*hour or weekday"):
-        FeatureSpace.fit(data_with(when=moments))
+def test_a_column_of_times_becomes_a_few_of_their_parts():
+    days = [dt.datetime(2024, 1, day) for day in (1, 2, 6, 8)]
+    space = FeatureSpace.fit(data_with(when=days))
+    assert space.context == ["when"]
+    assert space.query.labels() == [
+        "when.weekday=Monday", "when.weekday=Tuesday", "when.weekday=Saturday",
+        "when.month=January",
+    ]  # fmt: skip
+    hours = [day.replace(hour=20) for day in days]
+    labels = FeatureSpace.fit(data_with(when=hours)).query.labels()
+    assert labels[0] == "when.hour=20" and "when.weekday=Saturday" in labels
 
 
 # Options

@@ -8,8 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from fmpair import Dataset, FMPair
-from fmpair.errors import DataError, OptionError, UnknownError
+from fmpair import Dataset, FMPair, load
+from fmpair.errors import DataError, Notice, OptionError, UnknownError
 from fmpair.testing import day_and_night, two_tastes
 
 DATA = day_and_night()
@@ -124,8 +124,11 @@ def test_several_values_of_one_context_may_be_given():
         ({"users": "u1", "context": {"tiem": "day"}}, r"'tiem'. Did you mean 'time'\?"),
         ({"users": "u1", "context": {"time": "dya"}}, r"'dya'. Did you mean 'day'\?"),
         ({"users": pl.DataFrame({"user": ["u1"], "tme": ["day"]})}, r"Did you mean 'time'\?"),
-        ({"users": "u1", "candidates": [1, 99]}, "unknown item 99: the model knows 20 items"),
-        ({"users": "u1", "exclude": ["x"]}, "unknown item 'x'"),
+        (
+            {"users": "u1", "candidates": [1, 99], "unknown": "error"},
+            "unknown item 99: the model knows 20 items",
+        ),
+        ({"users": "u1", "exclude": ["x"], "unknown": "error"}, "unknown item 'x'"),
         ({"users": "u1", "user_features": {"sex": "f"}}, "unknown user feature 'sex'"),
     ],
 )
@@ -162,8 +165,62 @@ def test_an_unknown_user_goes_by_features_or_by_popularity_when_asked():
     usual = MODEL.item_vectors @ MODEL.mean_user + MODEL.item_constants
     best = MODEL.item_ids[np.argsort(-usual, kind="stable")[:3]]
     assert popular["item"].to_list() == best.tolist()
-    with pytest.raises(OptionError, match="unknown must be one of error, features, popular"):
+    with pytest.raises(OptionError, match="unknown must be one of ignore, error, features, popu"):
+        MODEL.recommend("nobody", unknown="pass")
+    with pytest.raises(UnknownError, match="unknown user 'nobody'"):
         MODEL.recommend("nobody", unknown="ignore")
+
+
+def test_unknown_candidates_and_exclusions_are_passed_over_and_counted():
+    told = r"candidates: 2 of 3 items are unknown and passed over, the first is 98; unknown='error'"
+    with pytest.warns(Notice, match=told):
+        out = MODEL.recommend("u1", candidates=[98, 5, 99], exclude_seen=False)
+    assert out["item"].to_list() == [5]
+    with pytest.warns(Notice, match="exclude: 1 of 2 items"):
+        out = MODEL.recommend("u1", n=20, exclude=[5, 99], exclude_seen=False)
+    assert len(out) == 19 and 5 not in out["item"]
+    with pytest.warns(Notice):
+        assert not len(MODEL.recommend("u1", candidates=[99]))
+
+
+def shop():
+    """day_and_night under the names of a shop's log."""
+    return DATA.frame().rename({"user": "customer_id", "item": "product_id"})
+
+
+def test_answers_call_their_columns_as_the_events_did(tmp_path):
+    fitted = FMPair(factors=2, epochs=2).fit(shop())
+    fitted.save(tmp_path / "shop.fmpair")
+    for model in (fitted, load(tmp_path / "shop.fmpair")):
+        lists = model.recommend("u1", n=2)
+        assert lists.columns == ["customer_id", "product_id", "score", "rank"]
+        assert model.similar_items(1).columns == ["product_id", "similarity", "rank"]
+        assert model.similar_users("u1").columns == ["customer_id", "similarity", "rank"]
+        assert model.recommend_users(1).columns == ["customer_id", "score", "rank"]
+        assert model.score(lists.drop("score")).columns == [*lists.drop("score").columns, "score"]
+
+
+def test_a_name_that_no_reader_would_guess_is_found_again():
+    data = Dataset.from_frame(shop().rename({"customer_id": "wer", "product_id": "was"}),
+                              user="wer", item="was")  # fmt: skip
+    model = FMPair(factors=2, epochs=1).fit(data)
+    asked = pl.DataFrame({"wer": ["u1", "u2"]})
+    assert model.recommend(asked, n=1)["wer"].to_list() == ["u1", "u2"]
+    assert model.score(pl.DataFrame({"wer": ["u1"], "was": [3]}))["score"].is_finite().all()
+
+
+def test_further_columns_of_a_frame_of_users_come_back():
+    asked = pl.DataFrame({"request_id": [71, 72], "user_id": ["u1", "u2"], "time": ["day", None]})
+    out = MODEL.recommend(asked, n=2)
+    assert out.columns == ["request_id", "user_id", "time", "item", "score", "rank"]
+    assert out["request_id"].to_list() == [71, 71, 72, 72]
+
+
+@pytest.mark.parametrize("name", ["score", "rank"])
+def test_ids_in_a_column_named_like_one_of_the_answer_are_called_item(name):
+    data = Dataset.from_frame(DATA.frame().rename({"item": name}), item=name)
+    out = FMPair(factors=2, epochs=1).fit(data).recommend("u1", n=1)
+    assert out.columns == ["user", "item", "score", "rank"]
 
 
 def test_an_unseen_context_value_is_absent_when_asked():

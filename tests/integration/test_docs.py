@@ -3,13 +3,14 @@
 The blocks of a page run in order, in one namespace and in one folder. A fence ``python no-run``
 is left alone. A fence ``output`` right after a block must be what the block prints; figures that
 training makes stand in a fence ``text``, which is not compared: they may differ by machine.
-The commands in fences ``sh`` of docs/commands.md run too, and none may fail.
+The commands in fences ``sh`` of docs/commands.md and docs/daily.md run too, and none may fail.
 """
 
 import contextlib
 import io
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ import pytest
 
 from fmpair.cli import run
 from fmpair.cli.application import VERBS
+from fmpair.config.syntax import parse_yaml
 
 pytestmark = pytest.mark.slow
 
@@ -108,14 +110,32 @@ def test_the_commands_of_the_page_about_them_run(tmp_path, monkeypatch):
         assert run(arguments) == 0, arguments
 
 
-def test_the_experiment_of_the_readme_is_one_that_runs(tmp_path, monkeypatch):
+def test_the_commands_of_daily_use_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    clicks().write_csv("clicks.csv")
+    text = (ROOT / "docs" / "daily.md").read_text("utf-8")
+    fences = [fence["text"] for fence in FENCE.finditer(text) if fence["info"] == "sh"]
+    for line in "".join(fences).splitlines():
+        if line.startswith("fmpair "):
+            assert run(shlex.split(line)[1:]) == 0, line
+        else:
+            subprocess.run(line, shell=True, check=True)
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {
+        "monday.fmpair", "tuesday.fmpair", "current.fmpair", "next.fmpair", "lists.parquet",
+    }  # fmt: skip
+    assert Path("current.fmpair").read_bytes() == Path("monday.fmpair").read_bytes()
+
+
+def test_the_experiment_of_the_readme_is_what_init_writes_and_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     text = (ROOT / "README.md").read_text("utf-8")
     [file] = [fence["text"] for fence in FENCE.finditer(text) if fence["info"] == "yaml"]
-    Path("experiment.yaml").write_text(file, "utf-8")
-    assert run(["run", "experiment.yaml", "tune.trials=1", "--quiet"]) == 0
-    assert run(["recommend", "runs/experiment", "--user", "ann", "-n", "2"]) == 0
+    assert run(["data", "make", "shop"]) == 0
+    assert run(["init", "shop/events.csv"]) == 0
+    written = Path("experiment.yaml").read_text("utf-8")
+    assert parse_yaml(file, "README.md").values == parse_yaml(written, "experiment.yaml").values
+    assert run(["data", "make", "shop", "--users", "30", "--items", "20", "--events", "600"]) == 0
+    assert run(["run", "experiment.yaml", "--quiet"]) == 0
+    assert run(["recommend", "runs/events", "--user", "user-007", "-n", "2"]) == 0
 
 
 def test_every_page_that_the_readme_names_is_there():

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from fmpair import Popularity
+from fmpair import Dataset, Popularity
 from fmpair.evaluation import evaluate
 from fmpair.models import catalog
 from fmpair.testing import RULES, ModelContract, day_and_night
 
 FOREIGN = catalog.FAMILIES["other library"]  # held to it in tests/bridges, with options that suit
 OURS = [kind for kind in catalog.MODELS if kind not in FOREIGN]
-IMPERSONAL = ("random", "popularity")
+IMPERSONAL = ("random", "popularity", "popular-lately", "most-recent", "markov-chain")
+TIMED = ("popular-lately", "most-recent", "markov-chain", "fpmc")
 # Options that make a model quick on tiny data, by the names that models give them.
 QUICK = {"factors": 8, "epochs": 30, "k": 15, "threads": 1}
 
@@ -26,12 +27,15 @@ def recipe(kind):
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", OURS)
 def test_every_model_keeps(kind, rule):
-    ModelContract(lambda: recipe(kind), personal=kind not in IMPERSONAL).check(rule)
+    personal, timed = kind not in IMPERSONAL, kind in TIMED
+    ModelContract(lambda: recipe(kind), personal=personal, timed=timed).check(rule)
 
 
 @pytest.mark.parametrize("kind", OURS)
 def test_every_model_can_be_judged(kind):
     data = day_and_night()
+    if kind in TIMED:
+        data = Dataset.from_frame(data.frame(), order="rows")
     rows = np.arange(len(data))
     train, test = data.take(rows[rows % 5 > 0]), data.take(rows[rows % 5 == 0])
     result = evaluate(recipe(kind).fit(train), train, test)

@@ -14,7 +14,6 @@ from fmpair.report.number import (
     NO_BREAK,
     figure,
     metric_title,
-    moment,
     p_claim,
     p_value,
     percent,
@@ -230,15 +229,3 @@ def test_figures_of_leakage_say_whether_they_are_bad():
     found[2]["count"] = 3
     assert "that is bad, unless users do repeat" in leakage_verdict(folds)
     assert leakage_verdict([{"fold": 0, "figures": []}]).startswith("Nothing bad was found")
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        ("1600000402", "2020-09-13 12:33 UTC"), ("1600000402000", "2020-09-13 12:33 UTC"),
-        (1600000402.5, "2020-09-13 12:33 UTC"), ("2020-09-13 12:33:22", "2020-09-13 12:33:22"),
-        ("41", "41"), ("None", "None"),
-    ],
-)  # fmt: skip
-def test_times_are_dates(value, shown):
-    assert moment(value) == shown

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from fmpair import Dataset, FMPair, Popularity
-from fmpair.errors import OptionError, UnknownError
+from fmpair.errors import Notice, OptionError, UnknownError
 from fmpair.testing import cold_items, day_and_night, two_tastes
 from fmpair.training import update
 
@@ -85,9 +85,15 @@ def test_a_user_is_folded_in_alike_among_all_others_and_among_some_of_them(monke
         assert one @ other > 0.8 * np.linalg.norm(one) * np.linalg.norm(other)
 
 
-def test_an_unknown_item_cannot_be_folded_in():
+def test_an_unknown_item_is_passed_over_in_a_fold_in_or_refused():
+    with pytest.warns(Notice, match=r"1 of 3 events have unknown items .*the first has 99; unkn"):
+        folded = TASTES.fold_in(events("new", [4, 99, 8]))
+    alike = TASTES.fold_in(events("new", [4, 8]))
+    np.testing.assert_array_equal(folded.user_vectors, alike.user_vectors)
     with pytest.raises(UnknownError, match="unknown item 99"):
-        TASTES.fold_in(events("new", [4, 99]))
+        TASTES.fold_in(events("new", [4, 99]), unknown="error")
+    with pytest.raises(UnknownError, match="none of the 2 events has an item that the model knows"):
+        TASTES.fold_in(events("new", [98, 99]))
 
 
 def test_an_update_grows_users_items_context_values_and_attributes():
@@ -150,6 +156,22 @@ def test_an_update_leaves_the_model_it_began_with_alone():
 def test_an_update_with_the_same_events_and_seed_is_the_same():
     one, two = (TASTES.update(events("late", [1, 3]), epochs=3) for _ in range(2))
     np.testing.assert_array_equal(one.item_vectors, two.item_vectors)
+
+
+def test_columns_that_played_no_part_before_play_none_now():
+    more = events("late", [2, 4], time=["day", "day"])
+    wide = more.with_columns(price=pl.Series([1.5, 2.5]), session_id=pl.Series(["s1", "s2"]))
+    one, two = (BLOCKED.update(frame, epochs=2) for frame in (more, wide))
+    np.testing.assert_array_equal(one.item_vectors, two.item_vectors)
+
+
+def test_item_columns_of_the_events_are_item_columns_again():
+    frame = day_and_night().frame().with_columns(kind=pl.col("item") % 3)
+    data = Dataset.from_frame(frame, item_columns=["kind"])
+    more = FMPair(factors=2, epochs=2).fit(data).update(
+        events("late", [2, 50], time=["day", "day"], kind=[2, 7]), epochs=1
+    )  # fmt: skip
+    assert more.space.item.labels()[-1] == "kind=7"
 
 
 def test_columns_the_model_does_not_know_are_named():

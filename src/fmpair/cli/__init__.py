@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from fmpair.cli.application import command
 from fmpair.cli.failure import described
+from fmpair.cli.show import noting
 from fmpair.cli.spelling import in_shell
 
 
@@ -18,14 +19,18 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; the exit code. An error is one line on standard error."""
     verbs = command()
+    spell = in_shell(verbs, arguments)
     try:
         # Not `app()`: it handles interrupts, pipes and errors in its own way.
-        with verbs.make_context("fmpair", list(arguments) or ["--help"]) as context:
+        with (
+            verbs.make_context("fmpair", list(arguments) or ["--help"]) as context,
+            noting(spell),
+        ):
             context.command.invoke(context)
         sys.stdout.flush()
         return 0
     except (Exception, KeyboardInterrupt) as error:
-        code, line = described(error, in_shell(verbs, arguments))
+        code, line = described(error, spell)
         if line:
             print(line, file=sys.stderr)
         return code

@@ -22,6 +22,7 @@ from fmpair.cli import (
     report,
     reproduce,
     running,
+    update,
 )
 
 VERBS = (
@@ -36,6 +37,8 @@ VERBS = (
     "compare",
     "reproduce",
     "fit",
+    "update",
+    "fold-in",
     "evaluate",
     "recommend",
     "similar",
@@ -90,9 +93,12 @@ def command() -> Any:
     app.command()(report.compare)
     app.command()(reproduce.reproduce)
     app.command()(fit.fit)
+    for name, verb in update.commands().items():
+        app.command(name)(verb)
     app.command()(evaluate.command())
-    for verb in (ask.recommend, ask.similar, ask.explain):
-        app.command()(verb)
+    app.command()(ask.recommend_command())
+    for asking in (ask.similar, ask.explain):
+        app.command()(asking)
     app.add_typer(data.app(), name="data")
     app.add_typer(models.app(), name="models")
     app.command("compile")(compile.compile_kernels)

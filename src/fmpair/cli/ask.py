@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fmpair.cli.flags import pairs
-from fmpair.cli.show import Output, OutputFormat, emit, show, table
+from fmpair.cli.flags import pairs, with_flags
+from fmpair.cli.model import Model, load_model
+from fmpair.cli.show import Output, OutputFormat, emit, note, on_a_bar, show, table
+from fmpair.cli.source import FILES, read_plain
 from fmpair.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -19,11 +21,14 @@ if TYPE_CHECKING:
 
 TERMS_ON_A_TERMINAL = 12
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file, or a run folder.")]
 Count = Annotated[int, typer.Option("-n", help="How many.")]
 Context = Annotated[
     list[str] | None,
     typer.Option("--context", "-c", metavar="NAME=VALUE", help="A context value (repeat)."),
+]
+Time = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="When, such as 2024-05-01T20:15; by default now."),
 ]
 Damping = Annotated[
     float | None,
@@ -32,9 +37,16 @@ Damping = Annotated[
 Users = Annotated[
     list[str] | None, typer.Option(metavar="ID", help="For whom (repeat); by default everyone.")
 ]
+Everyone = Annotated[bool, typer.Option("--all", help="For every user of the model.")]
+History = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID,ID", help="For a visitor who looked at these items; no user is needed."
+    ),
+]
 UsersFile = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="A column of users, perhaps with context columns; or -."),
+    typer.Option(metavar="FILE", help="Columns of users, histories (a|b), contexts; or -."),
 ]
 Seen = Annotated[bool, typer.Option("--include-seen", help="Recommend seen items too.")]
 Candidates = Annotated[
@@ -43,7 +55,14 @@ Candidates = Annotated[
 Exclude = Annotated[
     list[str] | None, typer.Option(metavar="ID", help="Exclude this item (repeat).")
 ]
-Unknown = Annotated[str, typer.Option(help="Unknown users and values: error, features or popular.")]
+Unknown = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="What the model does not know. ignore: pass over unknown items, refuse users and "
+        "values; error: refuse all; features or popular: answer all the same.",
+    ),
+]
 UserFeatures = Annotated[
     str | None, typer.Option(metavar="TABLE", help="A file of attributes of new users.")
 ]
@@ -52,36 +71,68 @@ UserFeatures = Annotated[
 def recommend(
     model: Model,
     user: Users = None,
+    everyone: Everyone = False,
     users_file: UsersFile = None,
+    history: History = None,
     n: Count = 10,
     context: Context = None,
+    time: Time = None,
     include_seen: Seen = False,
     candidates: Candidates = None,
     exclude: Exclude = None,
-    unknown: Unknown = "error",
+    unknown: Unknown = "ignore",
     user_features: UserFeatures = None,
     damping: Damping = None,
     output: Output = None,
-    format: OutputFormat = None,
+    output_format: OutputFormat = None,
+    files: Any = None,
 ) -> None:
-    """The best items for one user, several, or all."""
-    from fmpair.data.read import read_table
-
-    if user and users_file:
-        raise OptionError("--user and --users-file exclude each other")
+    """The best items for one user, several, a visitor, or all."""
+    _check_asked({"--user": user, "--all": everyone, "--users-file": users_file}, history)
     fitted = _load(model, damping)
-    asked: Any = _table(users_file, "user") if users_file else user or None
-    ranked = fitted.recommend(
-        asked,
-        n,
-        context=_context(context),
-        exclude_seen=not include_seen,
-        candidates=_table(candidates, "item")["item"].to_list() if candidates else None,
-        exclude=exclude or None,
-        user_features=read_table(user_features, "user") if user_features else None,
-        unknown=unknown,
-    )
-    emit(ranked, output, format)
+    options: dict[str, Any] = {
+        "context": _context(context),
+        "time": time,
+        "exclude_seen": not include_seen,
+        "candidates": _column(candidates, files) if candidates else None,
+        "exclude": exclude or None,
+        "user_features": read_plain(user_features, files, "user") if user_features else None,
+        "unknown": unknown,
+    }
+    asked: Any = _asking(users_file, files) if users_file else user or None
+    if history is not None:
+        ids = [item.strip() for item in history.split(",") if item.strip()]
+        emit(fitted.recommend(asked, n, history=ids, **options), output, output_format)
+    elif output in (None, "-") or (user and not users_file):
+        emit(fitted.recommend(asked, n, **options), output, output_format)
+    else:
+        count = len(fitted.user_ids if asked is None else asked)
+        _write_parts(fitted.recommend_in_parts(asked, n, **options), count, output, output_format)
+
+
+def recommend_command() -> Any:
+    """The verb with all its flags."""
+    return with_flags(recommend, files=FILES)
+
+
+def _check_asked(who: dict[str, Any], history: str | None) -> None:
+    """One kind of asking at a time; a history may be that of one user."""
+    given = [flag for flag, value in who.items() if value]
+    if history is not None:
+        given = ["--history", *(flag for flag in given if flag != "--user")]
+    if len(given) > 1:
+        raise OptionError(f"{given[0]} and {given[1]} exclude each other")
+
+
+def _write_parts(
+    parts: Iterator[pl.DataFrame], users: int, output: str, format: str | None
+) -> None:
+    """Lists as they are made, a part of the users at a time."""
+    from fmpair.data.write import write_parts
+    from fmpair.fitted.listing import USERS_AT_ONCE
+
+    rows = write_parts(on_a_bar(parts, "recommending", users, USERS_AT_ONCE), output, format)
+    note(f"wrote {rows:,} rows to {output}")
 
 
 def similar(
@@ -105,12 +156,13 @@ def explain(
     user: Annotated[str, typer.Option(help="The user.")],
     item: Annotated[str, typer.Option(help="The item to explain.")],
     context: Context = None,
+    time: Time = None,
     damping: Damping = None,
     output: Output = None,
     format: OutputFormat = None,
 ) -> None:
     """Explain a score: the terms that add up to it."""
-    terms = _load(model, damping).explain(user, item, _context(context))
+    terms = _load(model, damping).explain(user, item, _context(context), time=time)
     if output is None and format is None and sys.stdout.isatty():
         show(explanation(terms, TERMS_ON_A_TERMINAL))
     else:
@@ -140,15 +192,9 @@ def _term(query: str, item: str) -> str:
 def _load(path: str, damping: float | None = None) -> Fitted:
     """The model, returning polars frames whatever kind it was fitted with.
 
-    path: a model file, or the folder of a run with its best model. damping: None keeps its own.
+    damping: None keeps its own.
     """
-    from fmpair.models.saved import load
-
-    if Path(path).is_dir():
-        from fmpair.experiment.folder import model_of
-
-        path = str(model_of(path))
-    fitted = load(path).replaced(frame_kind="polars")
+    fitted = load_model(path).replaced(frame_kind="polars")
     return fitted if damping is None else fitted.damped(damping)
 
 
@@ -157,13 +203,25 @@ def _context(given: list[str] | None) -> dict[str, str | None]:
     return {name: value or None for name, value in pairs(given or (), "--context").items()}
 
 
-def _table(path: str, role: str) -> pl.DataFrame:
-    """A file with a column of ids, which gets the name of its role."""
-    from fmpair.data.read import read_frame
+def _asking(path: str, files: dict[str, Any]) -> pl.DataFrame:
+    """A file of users, or of histories, perhaps with contexts."""
+    frame = read_plain(path, files)
+    if "history" not in frame.columns:
+        _named("user", frame, path)
+    return frame
+
+
+def _column(path: str, files: dict[str, Any]) -> list[Any]:
+    """The items of a file."""
+    frame = read_plain(path, files)
+    return frame[_named("item", frame, path)].to_list()
+
+
+def _named(role: str, frame: pl.DataFrame, path: str) -> str:
+    """The column of a role, which must be there."""
     from fmpair.data.roles import find_column
 
-    frame = read_frame(path)
     column = find_column(role, frame.columns, None)
     if column is None:
         raise DataError(f"{path} has no column of {role}s: its first line must name one {role!r}")
-    return frame.rename({column: role})
+    return column

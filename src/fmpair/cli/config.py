@@ -50,7 +50,7 @@ def validate(file: ExperimentFile, overrides: Overrides = None) -> None:
     for kind in dict.fromkeys(model.kind for model in experiment.models if is_foreign(model.kind)):
         note(f"the options of {kind!r} cannot be checked: that would run its code, which takes "
              "run --allow-code")  # fmt: skip
-    typer.echo("\n".join(_summary(experiment)))
+    typer.echo("\n".join([*_summary(experiment), *_lacking(experiment)]))
 
 
 def schema(
@@ -84,6 +84,22 @@ def _summary(experiment: Experiment) -> list[str]:
         "results": experiment.output.folder,
     }
     return [f"{name:<10} {text}" for name, text in lines.items() if text]
+
+
+def _lacking(experiment: Experiment) -> list[str]:
+    """What is not installed: what a run cannot do without, and what it does without."""
+    from fmpair.errors import OptionError
+    from fmpair.experiment.tuning import require_optuna
+    from fmpair.report import style
+
+    try:
+        require_optuna(experiment)
+        lines = []
+    except OptionError as error:
+        lines = [f"{'missing':<10} {error}"]
+    if not style.available():
+        lines.append(f"{'figures':<10} none without matplotlib: {style.INSTALL}")
+    return lines
 
 
 def _count(number: int, what: str) -> str:

@@ -47,7 +47,8 @@ def convert(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="csv, tsv, parquet, jsonl, libfm, atomic or lightgcn, in place of the suffix's.",
+            help="csv, tsv, parquet, jsonl, libfm, atomic, lightgcn or sequences, in place of the "
+            "suffix's.",
         ),
     ] = None,
     reading: Any = None,

@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import typer
@@ -25,9 +26,19 @@ def doctor() -> None:
             kind = "" if isinstance(error, FmpairError) else f"{type(error).__name__}: "
             finding, state, healthy = f"{kind}{error}", "broken", False
         rows.append((name, state, finding))
-    show(table(("check", "", "finding"), rows))
+    show(table(("check", "", "finding"), rows), table(("extra", "", "what it is for"), extras()))
     if not healthy:
         raise typer.Exit(1)
+
+
+def extras() -> list[tuple[str, str, str]]:
+    """What may be installed besides: its name, whether it is there, and what it is for."""
+    found = []
+    for name, (module, purpose) in EXTRAS.items():
+        there = find_spec(module) is not None
+        command = "" if there else f": pip install 'fmpair[{name}]'"
+        found.append((name, "installed" if there else "", f"{purpose}{command}"))
+    return found
 
 
 def _version(module: str) -> Callable[[], str]:
@@ -87,6 +98,16 @@ def _fit() -> str:
     return f"learned {len(model.item_ids)} items"
 
 
+# Extras of pyproject.toml: the module that shows whether each is there, and what it is for.
+EXTRAS = {
+    "report": ("matplotlib", "figures in reports"),
+    "tune": ("optuna", "search for the best options of a model"),
+    "implicit": ("implicit", "models of the library implicit"),
+    "lightfm": ("lightfm", "models of LightFM"),
+    "cornac": ("cornac", "models of Cornac"),
+    "lenskit": ("lenskit", "models of LensKit"),
+    "myfm": ("myfm", "factorization machines of myFM"),
+}
 CHECKS: dict[str, Callable[[], str]] = {
     "fmpair": lambda: __version__,
     "python": platform.python_version,

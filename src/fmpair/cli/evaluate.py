@@ -11,7 +11,7 @@ import typer
 from fmpair.cli.flags import with_flags
 from fmpair.cli.protocol import PROTOCOL, protocol_from
 from fmpair.cli.show import Output, emit, note
-from fmpair.cli.source import READING, read_events
+from fmpair.cli.source import READING, plain_options, read_events
 from fmpair.errors import OptionError
 
 if TYPE_CHECKING:
@@ -32,6 +32,13 @@ Judged = Annotated[
 ]
 Train = Annotated[str | None, typer.Option(metavar="EVENTS", help="The training events.")]
 Test = Annotated[str | None, typer.Option(metavar="EVENTS", help="The test events.")]
+Shown = Annotated[
+    str | None,
+    typer.Option(
+        metavar="EVENTS",
+        help="Events among --train that the model has not learned from, but is to know of.",
+    ),
+]
 Set = Annotated[
     str | None, typer.Option(metavar="NAME", help="A public set with a published split.")
 ]
@@ -39,8 +46,8 @@ Preset = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="full, full-user, full-context, one-plus-random or legacy; the flags of the protocol "
-        "change it.",
+        help="full, full-user, full-context, one-plus-random, legacy, next-item or "
+        "next-item-in-time; the flags of the protocol change it.",
     ),
 ]
 Metrics = Annotated[
@@ -67,6 +74,7 @@ def evaluate(
     source: Judged,
     train: Train = None,
     test: Test = None,
+    shown: Shown = None,
     set: Set = None,
     protocol: Preset = "full",
     metric: Metrics = None,
@@ -81,11 +89,15 @@ def evaluate(
     if overlap is not None:
         from fmpair.evaluation import given
 
-        emit(given.overlap(given.read_lists(source), given.read_lists(overlap)), output)
+        one, other = (
+            given.read_lists(path, **plain_options(path, reading)) for path in (source, overlap)
+        )
+        emit(given.overlap(one, other), output)
         return
     how = protocol_from(protocol, judging)
     parts = _parts(train, test, set, reading)
-    found = _judged(source, parts, how, metric or METRICS)
+    known = None if shown is None else read_events(shown, reading)
+    found = _judged(source, parts, how, metric or METRICS, known, reading)
     if per_unit is not None:
         from fmpair.data.write import write
 
@@ -113,8 +125,14 @@ def _parts(
 
 
 def _judged(
-    source: str, parts: tuple[Dataset, Dataset], protocol: Protocol, metrics: Sequence[str]
+    source: str,
+    parts: tuple[Dataset, Dataset],
+    protocol: Protocol,
+    metrics: Sequence[str],
+    shown: Dataset | None,
+    reading: dict[str, Any],
 ) -> Evaluation:
+    """The model, with the events shown to it, or the lists under the protocol."""
     from fmpair.evaluation import evaluate, given
     from fmpair.experiment.folder import PLAN, model_of
     from fmpair.models.saved import load
@@ -122,8 +140,13 @@ def _judged(
     if (Path(source) / PLAN).is_file():
         source = str(model_of(source))
     if _is_model(source):
-        return evaluate(load(source), *parts, protocol, metrics)
-    return given.judge(given.read_lists(source), *parts, protocol, metrics)
+        model = load(source)
+        model = model if shown is None else model.extended(shown)
+        return evaluate(model, *parts, protocol, metrics)
+    if shown is not None:
+        raise OptionError(f"--shown goes with a model, and {source} holds lists")
+    lists = given.read_lists(source, **plain_options(source, reading))
+    return given.judge(lists, *parts, protocol, metrics)
 
 
 def _is_model(source: str) -> bool:

@@ -11,7 +11,7 @@ import typer
 from fmpair.cli.flags import with_flags
 from fmpair.cli.show import note, size_of
 from fmpair.cli.source import READING, Events, read_events
-from fmpair.errors import OptionError
+from fmpair.cli.update import check_target
 
 VALIDATION = "Validation"
 
@@ -46,7 +46,7 @@ def fit(
     from fmpair.cli.recipe import recipe_from
 
     model = recipe_from(recipe)
-    _check_writable(output)
+    check_target(output)
     data = read_events(events, reading)
     note("" if quiet else f"read {data!r}"[:-1].replace("Dataset(", ""))
     began = time.perf_counter()
@@ -65,12 +65,3 @@ def command() -> Any:
     app = typer.Typer(add_completion=False)
     app.command()(with_flags(fit, reading=READING, recipe=recipe_flags()))
     return typer.main.get_command(app)
-
-
-def _check_writable(target: Path) -> None:
-    """Before the hours of training, not after."""
-    from fmpair.files import check_writable
-
-    if str(target) == "-":
-        raise OptionError("a model cannot go to standard output: name a file with -o FILE")
-    check_writable(target)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from fmpair.cli.show import Output, OutputFormat, emit, note
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="One of `fmpair models`.")]
+
+
+class Models(TyperGroup):
+    """`models NAME` is `models show NAME`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        known = args[0] in self.commands or args[0].startswith("-")
+        return super().resolve_command(ctx, args if known else ["show", *args])
 
 
 def list_models(context: typer.Context, output: Output = None, format: OutputFormat = None) -> None:
@@ -33,7 +42,7 @@ def show_model(name: Name, output: Output = None, format: OutputFormat = None) -
 
 def app() -> typer.Typer:
     """The verbs as one group, which lists all models where no verb of it is named."""
-    group = typer.Typer(help="Every model by name, and the options of each.")
+    group = typer.Typer(cls=Models, help="Every model by name, and the options of each.")
     group.callback(invoke_without_command=True)(list_models)
     group.command("show")(show_model)
     return group

@@ -27,10 +27,11 @@ PROTOCOL = (
         "candidates_file", "FILE", "Rank the items of this file; with a column of users, per user."
     ),
     _option("seen", "NAME", "Seen items to exclude: none, train, train+test or context."),
-    _option("relevant", "NAME", "Relevant test events: all, distinct or new."),
+    _option("relevant", "NAME", "Relevant test events: all, distinct, new or next."),
     _option("gain", "COLUMN", "The column of the test events with graded relevance."),
     _option("seed", "N", "The seed of sampled candidates."),
     _option("in_domain", "NAME", "Evaluate in this domain only."),
+    _option("after", "WHOSE", "Refuse test events older than training ones of their user, or all."),
 )
 RENAMED = {"candidates_file": "items", "in_domain": "domain"}
 

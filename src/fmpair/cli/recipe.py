@@ -16,7 +16,8 @@ from fmpair.models.fm_pair.recipe import FMPair
 PANEL = "Model"
 # Flags of mappings are repeated, one entry each.
 SPELLINGS = {"fields": "--field"}
-METAVARS = {"fields": "NAME=KIND", "regularization": "[NAME=]X"}
+METAVARS = {"fields": "NAME=KIND", "regularization": "[NAME=]X", "history": "N|auto|NAME=X,..."}
+TEXTS = ("history",)  # options of several types that are given as one text
 
 
 def recipe_flags() -> list[Flag]:
@@ -35,12 +36,13 @@ def recipe_from(values: Mapping[str, Any]) -> FMPair:
     regularization, columns = options.pop("regularization"), options.pop("fields")
     if regularization:
         options["regularization"] = _regularization(regularization)
+    options["history"] = _history(options["history"])
     return FMPair(**options, fields=_fields(columns))
 
 
 def _flag(option: Any, kind: Any, text: str | None, group: str) -> Flag:
-    mapping = _is_mapping(kind)
-    kind = list[str] if mapping else kind
+    mapping = _is_mapping(kind) and option.name not in TEXTS
+    kind = list[str] if mapping else str if option.name in TEXTS else kind
     default = [] if mapping or option.default is MISSING else option.default
     spelling = [SPELLINGS[option.name]] if option.name in SPELLINGS else []
     return flag(
@@ -57,6 +59,13 @@ def _flag(option: Any, kind: Any, text: str | None, group: str) -> Flag:
 def _is_mapping(kind: Any) -> bool:
     """Whether an option's type is a mapping, or may be one."""
     return any(get_origin(part) is Mapping for part in (kind, *get_args(kind)))
+
+
+def _history(given: str) -> Any:
+    """`10` and `auto` as they are, `last=10,fade=0.7` by name."""
+    if "=" not in given:
+        return _value(given)
+    return {name: _value(text) for name, text in pairs(given.split(","), "--history").items()}
 
 
 def _regularization(given: Sequence[str]) -> Any:

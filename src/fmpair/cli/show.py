@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fmpair.errors import Notice, Spell
 from fmpair.text import harmless, isolated
 
 if TYPE_CHECKING:
@@ -39,6 +41,22 @@ def note(text: str) -> None:
     """A line for the person, not for the pipe."""
     if text:
         print(harmless(text), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def noting(spell: Spell) -> Iterator[None]:
+    """Let what the library passes over be told as notes, with options as `spell` writes them."""
+
+    def tell(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+        if isinstance(message, Notice):
+            note(f"note: {message.told(spell)}")
+        else:
+            usual(message, category, *place, **more)
+
+    with warnings.catch_warnings():
+        usual, warnings.showwarning = warnings.showwarning, tell
+        warnings.simplefilter("default", Notice)
+        yield
 
 
 def note_no_figures() -> None:
@@ -106,7 +124,10 @@ def show(*things: Any) -> None:
 
 @contextmanager
 def busy(text: str) -> Iterator[None]:
-    """Something is under way: a moving sign on a terminal, a plain line elsewhere."""
+    """Something is under way: a moving sign on a terminal, a plain line elsewhere; "" is quiet."""
+    if not text:
+        yield
+        return
     if not sys.stderr.isatty():
         note(f"{text} ...")
         yield
@@ -115,6 +136,28 @@ def busy(text: str) -> Iterator[None]:
 
     with Console(stderr=True).status(f"{text} ..."):
         yield
+
+
+def on_a_bar(parts: Iterator[Any], what: str, total: int, each: int) -> Iterator[Any]:
+    """The parts as they come, with a bar on a terminal; each: how many of the total a part is."""
+    if not sys.stderr.isatty():
+        yield from parts
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(what, total=total)
+        for number, part in enumerate(parts, 1):
+            bar.update(task, completed=min(number * each, total))
+            yield part
 
 
 def size_of(path: Path) -> str:

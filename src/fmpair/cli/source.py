@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair.cli.flags import Flag, flag, given_only
-from fmpair.errors import OptionError
+from fmpair.errors import OptionError, UnknownError, nearest
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from fmpair.data import Dataset
+    from fmpair.models.saved import Model as Fitted
 
 PANEL = "Columns and files"
 
@@ -43,6 +46,11 @@ READING = (
     _reading("rating", "COLUMN", "The column of ratings."),
     _reading("weight", "COLUMN", "The column of weights."),
     _reading("timestamp", "COLUMN", "The column of times."),
+    _reading(
+        "order",
+        "ORDER",
+        "Without times: rows, where rows are in order of time, or per-user, where each user's are.",
+    ),
     _reading("domain", "COLUMN", "The column of domains."),
     _reading("context", "COLUMN", "A context column (repeat); by default all other columns."),
     _switch("no_context", False, "Use no context column.", "--no-context"),
@@ -62,8 +70,35 @@ READING = (
     _reading("encoding", "NAME", "The text encoding; by default utf-8."),
     _reading("groups", "FILE", "For libFM rows: the field of each index."),
     _switch("header", True, "Whether the first line names the columns.", "--header/--no-header"),
+    _reading("missing", "drop|error", "Rows without a user or item: left out, or refused."),
+    _reading("ragged", "error|drop|fill", "Rows with more or fewer columns than the first line."),
     _reading("columns", "NAME", "The name of the next column (repeat).", "--column"),
 )
+
+
+# Those that say how a plain table is read, whatever it holds.
+FILES = tuple(
+    one for one in READING if one.name in ("separator", "encoding", "header", "columns", "ragged")
+)
+
+
+def read_plain(path: str, files: dict[str, Any], role: str | None = None) -> pl.DataFrame:
+    """A table beside the model: users, candidates; role: attributes of those, keyed by id."""
+    from fmpair.data.read import read_frame, read_table
+
+    options = plain_options(path, files)
+    return read_frame(path, **options) if role is None else read_table(path, role, **options)
+
+
+def plain_options(path: str, files: dict[str, Any]) -> dict[str, Any]:
+    """What the flags among FILES say that the reader of this file wants to know."""
+    from inspect import signature
+
+    from fmpair.data.read import FORMATS, guess_format
+
+    known = signature(FORMATS[guess_format(path)]).parameters
+    given = {one.name: files[one.name] for one in FILES}
+    return {name: value for name, value in _options(given).items() if name in known}
 
 
 def read_events(source: str, reading: dict[str, Any]) -> Dataset:
@@ -71,8 +106,35 @@ def read_events(source: str, reading: dict[str, Any]) -> Dataset:
     from fmpair.data import catalog
     from fmpair.data.read import read
 
+    options = _options(reading)
+    if source in catalog.names() and not Path(source).exists():
+        return catalog.load(source, **{k: v for k, v in options.items() if k != "format"})
+    guess = nearest(source, catalog.names(), alike=0.8)
+    if guess and not Path(source).exists():
+        raise UnknownError(f"there is no file {source}. Did you mean the public set {guess!r}?")
+    return read(source, **options)
+
+
+def read_further(source: str, reading: dict[str, Any], model: Fitted) -> Dataset:
+    """The data of a file, its columns in the parts they had when the model was fitted.
+
+    What the flags say comes first.
+    """
+    from fmpair.data.border import parsing
+    from fmpair.data.read import read_contents
+    from fmpair.fitted.further import roles_as_learned
+
+    given = _options(reading)
+    contents = read_contents(source, **given)
+    learned = roles_as_learned(model.space, contents.events.columns)
+    with parsing(source):
+        return contents.dataset(**{k: v for k, v in learned.items() if k not in given})
+
+
+def _options(reading: dict[str, Any]) -> dict[str, Any]:
+    """The options of `fmpair.read` that the flags are."""
     options = given_only({k: v for k, v in reading.items() if k not in ("no_context", "header")})
-    if reading["no_context"]:
+    if reading.get("no_context"):
         if "context" in options:
             raise OptionError("--context and --no-context exclude each other")
         options["context"] = ()
@@ -80,6 +142,4 @@ def read_events(source: str, reading: dict[str, Any]) -> Dataset:
         options["header"] = False
     if "separator" in options:  # a shell passes \t on as two characters
         options["separator"] = options["separator"].replace("\\t", "\t")
-    if source in catalog.names() and not Path(source).exists():
-        return catalog.load(source, **{k: v for k, v in options.items() if k != "format"})
-    return read(source, **options)
+    return options

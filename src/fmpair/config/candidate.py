@@ -85,6 +85,8 @@ def _candidate(place: Node, variant: Variant, code: Code) -> Candidate | None:
         _try(place, recipe, given, search)
     if own.get("stop") is not None:
         _check_stop(place, recipe)
+        if own.get("learns") == "train+validation":
+            place.at("learns").wrong("a model that stops early on the validation set learns train")
     own["name"] = variant.label(own.get("name") or own["kind"])
     return Candidate(**own, options=without(given, search), search=search)
 

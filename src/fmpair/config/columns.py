@@ -111,6 +111,8 @@ def _fields(model: Candidate, header: Header) -> list[str]:
     """The columns that options by column name, less sides (`item.city`) and sources of domains."""
     sides = {"context": header.context, "user": header.users, "item": header.items}
     right = {f"{side}.{name}" for side, names in sides.items() for name in names}
+    if "timestamp" in header.events:  # whose parts are features where a field asks for them
+        right |= {"timestamp", "context.timestamp"}
     made = "domain" in header.events  # columns that only cross-domain models will have
     return [
         name
@@ -134,6 +136,11 @@ def _needs(experiment: Experiment, header: Header) -> list[Mistake]:
         (("metrics", n), name, "rating")
         for n, name in enumerate(experiment.metrics)
         if Metric.parse(name).name in ERRORS
+    ]
+    asked += [
+        (("protocols", label), label, "timestamp")
+        for label, protocol in experiment.protocols.items()
+        if protocol.timed
     ]
     return found + [
         (key, f"{kind} needs a {role}: name its column with data.{role}")

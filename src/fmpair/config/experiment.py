@@ -52,8 +52,11 @@ class Candidate:
     name: its label in every table. kind: a name in `fmpair models`, or package.module:Class.
     search: the options that tuning chooses. context, user_fields, item_fields: names of the
     columns the model is given, None for all. stop: patience of early stopping on the validation
-    set, None to train to the end. ablation: which fields help: the model also with no field, and
-    `without` each in turn, or `both` without each and with each alone; None once that is done.
+    set, None to train to the end. learns: what is trained on for the test: `train+validation`, or
+    `train`, so that the validation events are only shown to the fitted model, as most papers on
+    sequences do; None: both together, unless training stops early. ablation: which fields help:
+    the model also with no field, and `without` each in turn, or `both` without each and with each
+    alone; None once that is done.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Candidate:
     user_fields: tuple[str, ...] | None = None
     item_fields: tuple[str, ...] | None = None
     stop: int | None = None
+    learns: Literal["train", "train+validation"] | None = None
     ablation: Literal["without", "both"] | None = None
 
 

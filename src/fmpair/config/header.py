@@ -92,7 +92,9 @@ def _first_rows(path: str, options: dict[str, Any]) -> Contents:
     if FORMATS[format] is not read_delimited:
         return read_contents(path, format, **own)
     text = _head(path, own)
-    frame = read_columns(text, path, own.get("separator"), own.get("header", True))
+    frame = read_columns(
+        text, path, own.get("separator"), own.get("header", True), ragged=own.get("ragged", "error")
+    )
     return Contents(with_names(frame, path, own.get("columns")))
 
 
@@ -120,7 +122,8 @@ def _header(contents: Contents, options: dict[str, Any]) -> Header:
     moved = tuple(given.get("item_columns", ()))
     rest = [name for name in names if name not in (*roles.values(), *moved)]
     context = tuple(rest if given.get("context") is None else given["context"])
-    standard = [role for role in STANDARD if role in roles]
+    timed = {"timestamp"} if given.get("order") else set()
+    standard = [role for role in STANDARD if role in roles or role in timed]
     users = _attributes(contents.users, given.get("users"), "user", given.get("user"))
     items = _attributes(contents.items, given.get("items"), "item", given.get("item")) + moved
     return Header(tuple(contents.events.columns), (*standard, *context), context, users, items)

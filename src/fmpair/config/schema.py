@@ -23,6 +23,7 @@ CHOICES = {
     "candidates": protocol.CANDIDATES,
     "seen": protocol.SEEN,
     "relevant": protocol.RELEVANT,
+    "after": (*protocol.AFTER, None),
     "test": TESTS,
 }
 

@@ -16,10 +16,10 @@ from fmpair.data import Dataset, filter
 from fmpair.data.border import parsing
 from fmpair.data.check import check_no_leak
 from fmpair.data.dataset import STANDARD
-from fmpair.data.infer import parse_times
 from fmpair.data.read import read_contents
 from fmpair.data.roles import find_roles
 from fmpair.data.source import Contents
+from fmpair.data.times import parse_times
 from fmpair.errors import DataError, one_line
 
 SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*")

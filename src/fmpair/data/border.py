@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from polars.exceptions import PanicException
 
-from fmpair.errors import DataError, FmpairError
+from fmpair.errors import DataError, FmpairError, Notice
 
 # What these say is about code: a KeyError gives no more than the key.
 UNCLEAR = (LookupError, TypeError, AttributeError, PanicException)
@@ -22,7 +22,7 @@ def parsing(what: str, refuse: Callable[[str], FmpairError] = DataError) -> Iter
     """
     try:
         yield
-    except FmpairError:
+    except (FmpairError, Notice):  # a notice where somebody made errors of warnings
         raise
     except (Exception, PanicException) as error:  # a panic of polars is no Exception
         raise refuse(f"cannot read {what}: {reason(error)}") from error

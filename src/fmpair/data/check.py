@@ -31,13 +31,6 @@ def check_events(events: pl.DataFrame, roles: dict[str, str], context: Sequence[
         raise DataError(
             f"column {roles['weight']!r} has negative weights: weights must be 0 or more"
         )
-    if "timestamp" in roles:
-        dtype = events[roles["timestamp"]].dtype
-        if not (dtype.is_numeric() or dtype.is_temporal()):
-            raise DataError(
-                f"column {roles['timestamp']!r} is text, not a time: give seconds or dates, "
-                f"or name another column with {named('timestamp', ...)}"
-            )
 
 
 def check_types(frame: pl.DataFrame) -> None:
@@ -56,7 +49,8 @@ def _check_ids(ids: pl.Series, role: str) -> None:
         first = missing.arg_max()
         raise DataError(
             f"column {ids.name!r} has {missing.sum()} missing {role} ids "
-            f"(the first in row {first}, counted from 0): drop or fill those rows"
+            f"(the first in row {first}, counted from 0): leave them out with "
+            f"{named('missing', 'drop')}"
         )
     if ids.dtype.is_nested():
         raise DataError(f"column {ids.name!r} holds {ids.dtype}, which cannot be {role} ids")

@@ -11,19 +11,23 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, distinct_pairs
+from fmpair.checks import one_of
 from fmpair.data.check import check_events, check_no_leak
 from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.impressions import add_impressions
+from fmpair.data.missing import with_ids
 from fmpair.data.roles import find_roles
 from fmpair.data.table import align_table, ids_of
+from fmpair.data.times import read_times
 from fmpair.data.vocabulary import Vocabulary, as_plain
-from fmpair.errors import DataError, unknown
+from fmpair.errors import DataError, named, unknown
 from fmpair.forked import check_process
 from fmpair.renamed import known_options_only, no_attribute
 
 STANDARD = ("rating", "weight", "timestamp", "domain")
 
 ROLES = ("user", "item", "rating", "weight", "timestamp", "domain")
+ORDERS = ("rows", "per-user")  # what the order of rows may say where there are no times
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,11 @@ class Dataset:
     user_table, item_table: one row per id of the vocabulary, null where nothing is known.
     impressions: ids of users and items, and maybe times: items shown and not chosen, see
     `with_impressions`.
+    gaps: whether events were set aside from among these, so that what came before one of them is
+    not all known.
+    order: None where `timestamp` holds times. Else it holds numbers of rows: their order is that of
+    time, among all events ('rows'), or among those of one user only ('per-user').
+    id_columns: what the columns of users and items were called where the events come from.
     """
 
     users: Vocabulary
@@ -47,6 +56,9 @@ class Dataset:
     item_table: pl.DataFrame = field(default_factory=pl.DataFrame)
     frame_kind: str = "polars"
     impressions: pl.DataFrame = field(default_factory=pl.DataFrame)
+    order: str | None = None
+    gaps: bool = False
+    id_columns: tuple[str, str] = ("user", "item")
 
     @classmethod
     @known_options_only
@@ -67,6 +79,8 @@ class Dataset:
         item_columns: Sequence[str] = (),
         leaks: Sequence[str] = (),
         impressions: Any = None,
+        order: str | None = None,
+        missing: str = "drop",
     ) -> Dataset:
         """Events from a polars, pandas or pyarrow frame; roles by column name, the rest context.
 
@@ -74,21 +88,22 @@ class Dataset:
         item_columns: event columns that describe the item: they move to the item table.
         leaks: such columns kept as context all the same (the legacy protocol of the paper).
         impressions: a table of items shown to users or disliked by them, see `with_impressions`.
+        order: where no column has times, 'rows' (or 'per-user': each user's) are in order of time.
+        missing: rows without a user or item are left out and counted (drop) or refused (error).
         """
         events = to_polars(frame)
-        ignored = [name for name in ignore if _known(name, events.columns)]
-        events = events.drop(ignored)
+        events = events.drop([name for name in ignore if _known(name, events.columns)])
         given = dict(zip(ROLES, (user, item, rating, weight, timestamp, domain)))
         roles = find_roles(events.columns, given)
+        events = with_ids(events, roles, missing)
         rest = [c for c in events.columns if c not in roles.values() and c not in item_columns]
         names = rest if context is None else [c for c in context if _known(c, events.columns)]
         check_events(events, roles, names)
         item_frame = None if items is None else to_polars(items)
-        moved = [name for name in item_columns if _known(name, events.columns)]
-        if moved:
+        if moved := [name for name in item_columns if _known(name, events.columns)]:
             item_frame = _with_item_columns(events, roles["item"], moved, item_frame)
         check_no_leak(events, roles["item"], names, item_frame, leaks)
-        data = cls._numbered(events, roles, names)
+        data = _ordered(cls._numbered(events, roles, names), roles, order)
         data = replace(data, frame_kind=kind_of(frame))
         if users is not None:
             data = data.with_users(users, key=user)
@@ -104,6 +119,8 @@ class Dataset:
     ) -> Dataset:
         users = Vocabulary.of(events[roles["user"]])
         items = Vocabulary.of(events[roles["item"]])
+        if "timestamp" in roles:
+            events = events.with_columns(read_times(events[roles["timestamp"]]))
         kept = [pl.col(roles[r]).alias(r) for r in STANDARD if r in roles]
         clash = [name for name in context if name in STANDARD and name not in roles.values()]
         if clash:
@@ -115,6 +132,7 @@ class Dataset:
             items.numbers(events[roles["item"]]),
             events.select(*kept, *context),
             tuple(context),
+            id_columns=(roles["user"], roles["item"]),
         )
 
     @classmethod
@@ -231,18 +249,42 @@ class Dataset:
         )
 
 
-def as_dataset(data: Any) -> Dataset:
-    """A Dataset as it is; a frame or sparse matrix read by the default rules."""
+def as_dataset(data: Any, **options: Any) -> Dataset:
+    """A Dataset as it is; a sparse matrix; a frame by the default rules, or by these options."""
     check_process()
     if isinstance(data, Dataset):
         return data
-    return Dataset.from_csr(data) if hasattr(data, "tocoo") else Dataset.from_frame(data)
+    if hasattr(data, "tocoo"):
+        return Dataset.from_csr(data)
+    try:
+        return Dataset.from_frame(data, **options)
+    except DataError as error:
+        if not error.names_options:
+            raise
+        raise DataError(f"{error.args[0]} (in Dataset.from_frame, which takes it)") from error
 
 
 def _known(name: str, columns: Sequence[str]) -> bool:
     if name not in columns:
         raise DataError(unknown("column", name, columns))
     return True
+
+
+def _ordered(data: Dataset, roles: dict[str, str], order: str | None) -> Dataset:
+    """With the order of rows in place of times, where it is said to be that of time."""
+    if order is None:
+        return data
+    one_of("order", order, ORDERS)
+    if "timestamp" in roles:
+        raise DataError(
+            f"column {roles['timestamp']!r} has times, and {named('order', order)} says that rows "
+            f"are in order of time: leave one of the two out ({named('ignore', ...)})"
+        )
+    if "timestamp" in data.context:
+        raise DataError("a context column may not be named 'timestamp': rename it")
+    rows = pl.Series("timestamp", np.arange(len(data)))
+    columns = data.columns.with_columns(rows) if data.columns.width else rows.to_frame()
+    return replace(data, columns=columns, order=order)
 
 
 def _with_item_columns(

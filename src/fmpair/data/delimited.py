@@ -8,8 +8,10 @@ from pathlib import Path
 
 import polars as pl
 
+from fmpair.checks import one_of
 from fmpair.data.border import reason
 from fmpair.data.infer import id_columns, with_types
+from fmpair.data.ragged import RAGGED, ragged_rows, refuse, tell, without
 from fmpair.data.source import check_table, read_text
 from fmpair.errors import DataError, OptionError, listing, named
 
@@ -31,15 +33,19 @@ def read_delimited(
     nulls: Sequence[str] = NULLS,
     member: str | None = None,
     ids: Sequence[str] = (),
+    ragged: str = "error",
 ) -> pl.DataFrame:
     """A delimited file as a frame; ``007`` stays text, 7 becomes a number.
 
     separator: guessed among comma, tab, ; | and :: when not given.
     columns: the names of the columns, in place of the header's or where there is none.
     ids: columns that are kept as text unless all are whole numbers; user and item always are.
+    ragged: rows with more or fewer columns than the first line are refused (error), left out and
+    counted (drop), or, where they are too short, filled up with missing values (fill).
     """
+    one_of("ragged", ragged, RAGGED)
     text = read_text(path, encoding, member)
-    frame = read_columns(text, str(path), separator, header, nulls)
+    frame = read_columns(text, str(path), separator, header, nulls, ragged)
     frame = with_names(frame, str(path), columns)
     return with_types(frame, id_columns(frame.columns, ids))
 
@@ -50,8 +56,12 @@ def read_columns(
     separator: str | None = None,
     header: bool = True,
     nulls: Sequence[str] = NULLS,
+    ragged: str | None = None,
 ) -> pl.DataFrame:
-    """Delimited text as a frame of text columns; `path` is for messages."""
+    """Delimited text as a frame of text columns; `path` is for messages.
+
+    ragged: see `read_delimited`; None where nobody can choose.
+    """
     if separator == "":
         raise OptionError(
             f"{named('separator')} must not be empty: give one such as ',' or leave it out"
@@ -61,7 +71,7 @@ def read_columns(
     used = separator or guess_separator(text) or ","
     first = text.split("\n", 1)[0]
     check_table(path, text.count("\n") + 1, first.count(used) + 1, len(text))
-    frame = _split(text, path, used, header, nulls)
+    frame = _split(text, path, used, header, nulls, ragged)
     if frame.width == 1:
         _check_single(text, path, used, given=separator is not None)
     if not header:
@@ -98,38 +108,48 @@ def with_names(frame: pl.DataFrame, path: str, columns: Sequence[str] | None) ->
 
 
 def _split(
-    text: str, path: str, separator: str, header: bool, nulls: Sequence[str]
+    text: str, path: str, separator: str, header: bool, nulls: Sequence[str], ragged: str | None
 ) -> pl.DataFrame:
-    quote: str | None = '"'
-    given = separator
-    if len(separator.encode()) > 1:
-        stand_in = next((s for s in STAND_INS if s not in text), None)
-        if stand_in is None:
-            raise DataError(f"{path} is not text: it holds control characters")
-        text, separator, quote = text.replace(separator, stand_in), stand_in, None
-    elif separator == "\t" and text.count('"') % 2:
-        quote = None  # a lone quote in a tab-separated file is an inch or a ditto, not a string
-    try:
+    text, single, quote = _with_one_byte(text, path, separator)
+
+    def parsed(lines: str) -> pl.DataFrame:
         return pl.read_csv(
-            BytesIO(text.encode()),
-            separator=separator,
+            BytesIO(lines.encode()),
+            separator=single,
             has_header=header,
             quote_char=quote,
             null_values=list(nulls),
             infer_schema=False,
         )
-    except pl.exceptions.PolarsError as error:
-        what = _longer_line(text, separator) or reason(error)
-        raise DataError(f"cannot read {path} with separator {given!r}: {what}") from error
+
+    try:
+        frame = parsed(text)
+        if frame.width == 1 or not frame[:, -1].null_count():
+            return frame
+        error: Exception | None = None
+    except pl.exceptions.PolarsError as thrown:
+        error = thrown
+    width, rows = ragged_rows(text, single, quote is not None)
+    if error is not None and not rows:
+        raise DataError(f"cannot read {path} with separator {separator!r}: {reason(error)}")
+    if rows and ragged == "drop":
+        tell(path, rows)
+        frame = parsed(without(text, rows))
+    elif rows and (ragged != "fill" or error is not None):
+        raise refuse(path, width, rows, ragged is not None) from error
+    return frame.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
 
 
-def _longer_line(text: str, separator: str) -> str | None:
-    """Which line has more columns than the first, None where it cannot be told."""
-    columns = [line.count(separator) + 1 for line in text.split("\n")]
-    first = next((n for n, count in enumerate(columns) if count > columns[0]), None)
-    if first is None or '"' in text:  # what is quoted may hold separators and line breaks
-        return None
-    return f"line {first + 1} has {columns[first]} columns, the first {columns[0]}"
+def _with_one_byte(text: str, path: str, separator: str) -> tuple[str, str, str | None]:
+    """(text, separator, quote): with one byte in place of a longer separator."""
+    if len(separator.encode()) > 1:
+        stand_in = next((s for s in STAND_INS if s not in text), None)
+        if stand_in is None:
+            raise DataError(f"{path} is not text: it holds control characters")
+        return text.replace(separator, stand_in), stand_in, None
+    lone = separator == "\t" and text.count('"') % 2
+    # A lone quote in a tab-separated file is an inch or a ditto, not a string.
+    return text, separator, None if lone else '"'
 
 
 def _check_single(text: str, path: str, used: str, given: bool) -> None:

@@ -31,6 +31,8 @@ def fingerprint(data: Dataset) -> str:
     for name, numbers in (("user", data.user), ("item", data.item)):
         _feed_column(digest.update, pl.Series(name, numbers))
     _feed_text(digest.update, "|".join(map(repr, data.context)))
+    if data.order is not None:
+        _feed_text(digest.update, data.order)
     impressions = [data.impressions] if len(data.impressions) else []
     for frame in (data.columns, data.user_table, data.item_table, *impressions):
         digest.update(frame.width.to_bytes(8, "little"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -21,6 +22,10 @@ def to_polars(frame: Any) -> pl.DataFrame:
         return frame.collect()
     if isinstance(frame, dict):
         return pl.DataFrame(frame)
+    if isinstance(frame, str | Path):
+        raise DataError(
+            f"expected a frame, got {str(frame)!r}: fmpair.read({str(frame)!r}) reads a file"
+        )
     import narwhals as nw
 
     if kind_of(frame) == "pandas" and not _pyarrow_is_there():
@@ -32,7 +37,8 @@ def to_polars(frame: Any) -> pl.DataFrame:
         if type(frame).__module__.split(".")[0] in KINDS:
             raise DataError(f"a column mixes types: {error}") from error
         raise DataError(
-            f"expected a polars, pandas or pyarrow frame, got {type(frame).__name__}"
+            f"expected a polars, pandas or pyarrow frame, got {type(frame).__name__}: "
+            "polars.DataFrame({'user': [...], 'item': [...]}) makes one"
         ) from error
     except (pl.exceptions.PolarsError, ValueError, OverflowError) as error:
         raise DataError(f"the frame cannot be read: {error}") from error

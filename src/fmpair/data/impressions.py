@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, group_rows
-from fmpair.data.infer import parse_times
 from fmpair.data.roles import find_column
+from fmpair.data.times import read_times
 from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
 from fmpair.errors import DataError, listing
 
@@ -53,7 +53,7 @@ def add_impressions(
             len(unknown),
         )
     if "timestamp" in roles:
-        times = parse_times(table[roles["timestamp"]]).alias("timestamp")
+        times = read_times(table[roles["timestamp"]]).alias("timestamp")
         found = found.with_columns(_like_those_of_events(times, data))
     both = (
         pl.concat([data.impressions, found], how="diagonal_relaxed")

@@ -1,4 +1,4 @@
-"""Columns of text as numbers, booleans and times, only where nothing gets lost."""
+"""Columns of text as numbers and booleans, only where nothing gets lost."""
 
 from __future__ import annotations
 
@@ -10,14 +10,6 @@ from fmpair.data.roles import find_column
 
 # Digits a float cannot be trusted with: a leading zero ('007'), or more than 15 of them.
 INEXACT = r"^[+-]?(0\d|\d{16})"
-TIMES = (
-    "%Y-%m-%d",
-    "%Y-%m-%d %H:%M",
-    "%Y-%m-%d %H:%M:%S%.f",
-    "%Y-%m-%dT%H:%M:%S%.f",
-    "%Y-%m-%dT%H:%M:%S%.f%#z",
-    "%Y-%m-%d %H:%M:%S%.f%#z",
-)
 
 
 def with_types(frame: pl.DataFrame, ids: Collection[str] = ()) -> pl.DataFrame:
@@ -33,18 +25,6 @@ def id_columns(columns: Sequence[str], given: Sequence[str] = ()) -> list[str]:
     """The columns named by the caller and those named like a user or an item."""
     usual = [find_column(role, columns, None) for role in ("user", "item")]
     return [*given, *(name for name in usual if name)]
-
-
-def parse_times(values: pl.Series) -> pl.Series:
-    """Text as UTC-naive times where every value is an ISO date; otherwise unchanged."""
-    if values.dtype != pl.String or values.null_count() == len(values):
-        return values
-    for layout in TIMES:
-        times = values.str.to_datetime(layout, strict=False, time_unit="us")
-        if times.null_count() == values.null_count():
-            zoned = getattr(times.dtype, "time_zone", None)
-            return times.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zoned else times
-    return values
 
 
 def _typed(values: pl.Series, exact: bool) -> pl.Series:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,9 @@ class Crossing:
     """What events of one part (`before`) say about those of another (`after`), in counts.
 
     events, users, items: of `after`. older: events older than the latest of `before`;
-    older_for_user: than their own user's latest; both None without times. unseen_users,
+    older_for_user: than their own user's latest. later: events of `before`, `earlier_events` in
+    all, that are later than the first of `after`: who learns from them knows the future;
+    later_for_user: than their own user's first. All four are None without times. unseen_users,
     unseen_items: ids without an event in `before`; unseen_user_events, unseen_item_events: their
     events. same_pair: events whose user and item are an event of `before` too; same_situation: in
     the same context too; same_event: with every column alike. The latter are None where the parts
@@ -31,8 +33,11 @@ class Crossing:
     events: int
     users: int
     items: int
+    earlier_events: int
     older: int | None
     older_for_user: int | None
+    later: int | None
+    later_for_user: int | None
     unseen_users: int
     unseen_user_events: int
     unseen_items: int
@@ -51,6 +56,14 @@ class Crossing:
 FIGURES = {
     "older": ("events", "are older than the latest event of {before}"),
     "older_for_user": ("events", "are older than their user's latest event of {before}"),
+    "later": (
+        "earlier_events",
+        "are later than the first event of {after}: learning from later events",
+    ),
+    "later_for_user": (
+        "earlier_events",
+        "are later than their user's first event of {after}: learning from later events",
+    ),
     "unseen_users": ("users", "have no event in {before}"),
     "unseen_user_events": ("events", "are of users without one in {before}"),
     "unseen_items": ("items", "have no event in {before}"),
@@ -85,12 +98,16 @@ class Leakage:
             for name, count, total in crossing.shares():
                 # Models are not trained on the validation set: ids that it lacks say nothing.
                 if count and not (crossing.before == "validation" and name.startswith("unseen")):
-                    noun, said = FIGURES[name]
-                    found.append(
-                        f"{count:,} of {total:,} {noun} of {crossing.after} ({count / total:.1%}) "
-                        + said.format(before=crossing.before)
-                    )
+                    found.append(_sentence(crossing, name, count, total))
         return found or ["no leakage between the parts was found"]
+
+
+def _sentence(crossing: Crossing, name: str, count: int, total: int) -> str:
+    noun, said = FIGURES[name]
+    own = noun == "earlier_events"
+    noun, part = ("events", crossing.before) if own else (noun, crossing.after)
+    said = said.format(before=crossing.before, after=crossing.after)
+    return f"{count:,} of {total:,} {noun} of {part} ({count / total:.1%}) {said}"
 
 
 def report(train: Dataset, test: Dataset, validation: Dataset | None = None) -> Leakage:
@@ -106,7 +123,8 @@ def report(train: Dataset, test: Dataset, validation: Dataset | None = None) -> 
 def _crossing(before: str, first: Dataset, after: str, second: Dataset) -> Crossing:
     user, item = _numbers(first, second)
     no_user, no_item = ~np.isin(user, first.user), ~np.isin(item, first.item)
-    older, older_for_user = _older(first, second, user)
+    older, older_for_user = older_events(first, second)
+    later, later_for_user = later_events(first, second)
     repeats = _Repeats.of(first, second, user, item)
     return Crossing(
         before,
@@ -114,8 +132,11 @@ def _crossing(before: str, first: Dataset, after: str, second: Dataset) -> Cross
         events=len(second),
         users=len(np.unique(second.user)),
         items=len(np.unique(second.item)),
+        earlier_events=len(first),
         older=older,
         older_for_user=older_for_user,
+        later=later,
+        later_for_user=later_for_user,
         unseen_users=len(np.unique(second.user[no_user])),
         unseen_user_events=int(no_user.sum()),
         unseen_items=len(np.unique(second.item[no_item])),
@@ -136,17 +157,47 @@ def _numbers(first: Dataset, second: Dataset) -> tuple[np.ndarray, np.ndarray]:
     return user, item
 
 
-def _older(first: Dataset, second: Dataset, user: np.ndarray) -> tuple[int | None, int | None]:
-    names = ("timestamp" in part.columns.columns for part in (first, second))
-    if not all(names):
+def older_events(first: Dataset, second: Dataset) -> tuple[int | None, int | None]:
+    """How many events of the second are older than the latest of the first: all, or their user's.
+
+    None where it cannot be known.
+    """
+    return _beyond(first, second, pl.col("time") < pl.col("bound"), pl.Expr.max)
+
+
+def later_events(first: Dataset, second: Dataset) -> tuple[int | None, int | None]:
+    """How many events of the first are later than the earliest of the second, in the same way."""
+    return _beyond(second, first, pl.col("time") > pl.col("bound"), pl.Expr.min)
+
+
+def _beyond(
+    bounds: Dataset, events: Dataset, beyond: pl.Expr, edge: Callable[[pl.Expr], pl.Expr]
+) -> tuple[int | None, int | None]:
+    """How many events are beyond the edge of those of `bounds`, of everyone and of their user."""
+    if not comparable_times(bounds, events):
         return None, None
-    times, others = (part.columns["timestamp"] for part in (first, second))
-    if times.dtype.is_temporal() != others.dtype.is_temporal():
-        return None, None
-    late = pl.DataFrame({"user": first.user, "latest": times}).group_by("user").max()
-    frame = pl.DataFrame({"user": user.astype(np.int32), "time": others})
-    frame = frame.join(late, on="user", how="left")
-    return int((others < times.max()).sum()), int((frame["time"] < frame["latest"]).sum())
+    user = events.user
+    if bounds.users is not events.users:
+        user = bounds.users.numbers(events.users.ids)[user]
+    times = pl.DataFrame({"user": bounds.user, "bound": bounds.columns["timestamp"]})
+    frame = pl.DataFrame({"user": user.astype(np.int32), "time": events.columns["timestamp"]})
+    own = frame.join(times.group_by("user").agg(edge(pl.col("bound"))), on="user", how="left")
+    of_user = int(own.select(beyond.sum()).item())
+    if "per-user" in (bounds.order, events.order):
+        return None, of_user
+    everyone = frame.join(times.select(edge(pl.col("bound"))), how="cross")
+    return int(everyone.select(beyond.sum()).item()), of_user
+
+
+def comparable_times(first: Dataset, second: Dataset) -> bool:
+    """Whether the times of two parts can be compared: rows have an order within one data set."""
+    parts = (first, second)
+    if not all("timestamp" in part.columns.columns for part in parts) or not all(map(len, parts)):
+        return False
+    if first.order is not None or second.order is not None:
+        return first.order == second.order and first.users is second.users
+    kinds = [part.columns["timestamp"].dtype.is_temporal() for part in parts]
+    return kinds[0] == kinds[1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ def lightgcn_lines(data: Dataset) -> bytes:
     """The events as lines of a user and all items, in order of first appearance."""
     for role, ids in (("user", data.users.ids), ("item", data.items.ids)):
         if ids.dtype == pl.String and ids.str.contains(r"\s").any():
-            raise DataError(f"a {role} id holds a space, which LightGCN's lines cannot")
+            raise DataError(f"a {role} id holds a space, which lines of ids between spaces cannot")
     frame = data.frame().select(pl.col("user", "item").cast(pl.String))
     lines = frame.group_by("user", maintain_order=True).agg(pl.col("item").str.join(" "))
     return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,11 +13,14 @@ import polars as pl
 from fmpair.data.border import parsing
 from fmpair.data.dataset import Dataset
 from fmpair.data.parquet import read_parquet
+from fmpair.data.timelines import Timelines, timelines
+from fmpair.data.times import moments
 from fmpair.errors import DataError, OptionError, named
 from fmpair.files import atomic_path
 from fmpair.forked import check_process
 
 PARTS = ("train", "validation", "test")
+MANY = 0.05  # share of events set aside that stood among others, from which on those have gaps
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +36,42 @@ class Split:
 
     def parts(self, data: Dataset) -> tuple[Dataset, Dataset, Dataset]:
         """The events to train, validate and test on, over shared vocabularies."""
-        return data.take(self.train), data.take(self.validation), data.take(self.test)
+        return self.training(data), data.take(self.validation), data.take(self.test)
+
+    def training(self, data: Dataset) -> Dataset:
+        """The events to train on; they say where the others stood among them (`Dataset.gaps`)."""
+        return self._without_rest(data, self.train)
+
+    def _without_rest(self, data: Dataset, rows: np.ndarray) -> Dataset:
+        """These events, with `gaps` where later ones of their users are among them."""
+        rest = np.ones(len(data), bool)
+        rest[rows] = False
+        own = data.take(rows)
+        return replace(own, gaps=True) if _stood_among(data, rest) else own
+
+    def before_test(self, data: Dataset) -> Dataset:
+        """The events to train and to validate on, together: all that is known before the test.
+
+        Train on them; or on the first part alone, and show the model the rest (`extended`): either
+        way evaluate with these as known, so that what a user had in either leaves the lists.
+        """
+        return self._without_rest(data, np.sort(np.concatenate([self.train, self.validation])))
 
     @property
     def hash(self) -> str:
         """SHA-256 of the three parts, 64 digits; the same on every machine."""
         return hash_of([self])
+
+
+def _stood_among(data: Dataset, rest: np.ndarray) -> bool:
+    """Whether many of the rest came before events of their users that are not of the rest."""
+    if "timestamp" not in data.columns.columns or data.columns["timestamp"].null_count():
+        return False
+    moment = _moments(data)
+    latest = np.full(len(data.users), np.iinfo(np.int64).min)
+    np.maximum.at(latest, data.user[~rest], moment[~rest])
+    before = moment[rest] < latest[data.user[rest]]
+    return bool(before.mean() > MANY) if len(before) else False
 
 
 def split_of(train: np.ndarray, validation: np.ndarray, test: np.ndarray) -> Split:
@@ -68,12 +101,32 @@ def check_shares(test: float, validation: float) -> None:
 
 def by_time_order(data: Dataset) -> np.ndarray:
     """int64 [events]: the rows in order of time; rows of one time keep their order."""
-    if "timestamp" not in data.columns.columns:
-        raise DataError(f"the data have no times: name their column with {named('timestamp', ...)}")
-    times = data.columns["timestamp"]
-    if times.null_count():
-        raise DataError(f"{times.null_count()} events have no time: drop them first")
-    return np.argsort(times.to_physical().to_numpy(), kind="stable")
+    return np.argsort(_moments(data), kind="stable")
+
+
+def time_lines(data: Dataset) -> Timelines:
+    """The events of each user, oldest first; DataError where there are neither times nor order."""
+    return timelines(data.user, data.item, len(data.users), _moments(data))
+
+
+def moments_of_all(data: Dataset) -> np.ndarray:
+    """int64 [events]: moments that can be compared between users; DataError where there is none."""
+    if data.order == "per-user":
+        raise DataError(
+            "the order of the events of different users is not known, only that of each user's "
+            "own: give times, or leave out what compares users in time"
+        )
+    return _moments(data)
+
+
+def _moments(data: Dataset) -> np.ndarray:
+    found = moments(data)
+    if found is None:
+        raise DataError(
+            f"the data have no times: name their column with {named('timestamp', ...)}, or, where "
+            f"rows are in order of time, say {named('order', 'rows')}"
+        )
+    return found
 
 
 def hash_of(splits: Sequence[Split]) -> str:

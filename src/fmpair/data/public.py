@@ -182,6 +182,34 @@ SETS = (
         test="test.txt",
     ),
     PublicSet(
+        "ml-1m-sequences",
+        "MovieLens 1M as a sequence of films per user, as SASRec and its successors use it",
+        "no redistribution, no commercial use; cite Kang and McAuley 2018",
+        "https://github.com/FeiSun/BERT4Rec (as one line per user)",
+        (
+            File(
+                "sequences.txt",
+                "f939258a859d16e43055e80bf8f7d66aeae3805fa21cb1b999fbafa9c6c5694b",
+            ),
+        ),
+        "sequences",
+        train="sequences.txt",
+    ),
+    PublicSet(
+        "amazon-beauty",
+        "Amazon Beauty, 5-core, as a sequence of products per user, as S3-Rec uses it",
+        "cite McAuley et al. 2015 and Zhou et al. 2020",
+        "https://github.com/RUCAIBox/CIKM2020-S3Rec",
+        (
+            File(
+                "sequences.txt",
+                "226cce9c3105299ca0db9615d7d3fb32b3175e90da43100ae352599f0f0107b8",
+            ),
+        ),
+        "sequences",
+        train="sequences.txt",
+    ),
+    PublicSet(
         "depaul-movie",
         "DePaul movies: 5,043 ratings with time, location and companion",
         "cite Zheng et al. 2015",

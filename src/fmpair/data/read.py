@@ -18,7 +18,6 @@ from fmpair.data.cfm import read_cfm
 from fmpair.data.dataset import Dataset
 from fmpair.data.delimited import read_delimited
 from fmpair.data.frappe import read_frappe
-from fmpair.data.infer import parse_times
 from fmpair.data.json_lines import read_json
 from fmpair.data.libfm import read_libfm
 from fmpair.data.lightgcn import read_lightgcn
@@ -26,6 +25,7 @@ from fmpair.data.movielens import read_movielens
 from fmpair.data.ncf import read_ncf
 from fmpair.data.parquet import read_parquet
 from fmpair.data.roles import find_column
+from fmpair.data.sequences import read_sequences
 from fmpair.data.source import STANDARD_INPUT, Contents, locate, suffix_of
 from fmpair.data.wraprec import read_wraprec
 from fmpair.errors import OptionError, unknown
@@ -76,27 +76,27 @@ def read_contents(path: str | Path, format: str | None = None, **options: Any) -
         contents = FORMATS[format](path, **own)
         if isinstance(contents, pl.DataFrame):
             contents = Contents(contents)
-        return _with_tables(contents, roles)
+        return _with_tables(contents, roles, own.get("encoding"))
 
 
-def _with_tables(contents: Contents, roles: dict[str, Any]) -> Contents:
-    """The contents with the caller's options, and the tables among these read."""
+def _with_tables(contents: Contents, roles: dict[str, Any], encoding: str | None) -> Contents:
+    """The contents with the caller's options, and the tables among these read.
+
+    encoding: of the events; tables without one of their own are taken to share it.
+    """
     events = contents.events
     for role in ("user", "item"):
-        given = _file(roles.get(f"{role}s"))
+        given = _file(roles.get(f"{role}s"), encoding)
         if given is not None:
             table = read_table(role=role, key=roles.get(role), **given)
             roles[f"{role}s"] = _keyed_alike(table, events, role, roles.get(role))
-    impressions = _file(roles.get("impressions"))
+    impressions = _file(roles.get("impressions"), encoding)
     if impressions is not None:
         ids = {role: roles.get(role) for role in ("user", "item")}
         roles["impressions"] = read_frame(**{**ids, **impressions})
         for role, key in ids.items():
             roles["impressions"] = _keyed_alike(roles["impressions"], events, role, key)
-    time = find_column("timestamp", events.columns, roles.get("timestamp"))
-    if time is not None:
-        events = events.with_columns(parse_times(events[time]))
-    return replace(contents, events=events, roles={**contents.roles, **roles})
+    return replace(contents, roles={**contents.roles, **roles})
 
 
 def read_table(path: str | Path, role: str, key: str | None = None, **options: Any) -> pl.DataFrame:
@@ -119,6 +119,7 @@ FORMATS: dict[str, Callable[..., Contents | pl.DataFrame]] = {
     "frappe": read_frappe,
     "cfm": read_cfm,
     "lightgcn": read_lightgcn,
+    "sequences": read_sequences,
     "libfm": read_libfm,
     "atomic": read_atomic,
     "wraprec": read_wraprec,
@@ -154,10 +155,12 @@ def _split_options(
     return mine, rest
 
 
-def _file(given: Any) -> Mapping[str, Any] | None:
+def _file(given: Any, encoding: str | None) -> Mapping[str, Any] | None:
     """A table's path and reading options, None where it is given otherwise or not at all."""
     if isinstance(given, str | Path):
-        return {"path": given}
+        given = {"path": given}
+        if encoding is not None and FORMATS[guess_format(given["path"])] is read_delimited:
+            given["encoding"] = encoding
     return given if isinstance(given, Mapping) else None
 
 

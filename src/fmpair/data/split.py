@@ -14,8 +14,8 @@ from fmpair.data.attribute import by_attribute, in_domain
 from fmpair.data.cold import cold_items, cold_users
 from fmpair.data.dataset import Dataset
 from fmpair.data.histories import leave_last_out, leave_out, per_user, shuffled
-from fmpair.data.infer import parse_times
-from fmpair.data.parts import Split, by_time_order, cut, hash_of, load, save, split_of
+from fmpair.data.parts import Split, cut, hash_of, load, moments_of_all, save, split_of
+from fmpair.data.times import parse_times
 from fmpair.errors import DataError, OptionError
 from fmpair.forked import check_process
 
@@ -77,7 +77,11 @@ def by_time(
     validation_after: likewise, for those before. Where times are plain numbers so are these, or
     dates, which are then seconds since 1970.
     """
-    order = by_time_order(data)
+    order = np.argsort(moments_of_all(data), kind="stable")
+    if data.order is not None and after is not None:
+        raise OptionError(
+            f"the data have no times but the order of their rows: give shares, not {after!r}"
+        )
     if after is None and validation_after is None:
         return cut(order, test, validation)
     if after is None:

@@ -21,7 +21,10 @@ def align_table(
         raise DataError(f"the {role} table has {ids.null_count()} rows without an id in {column!r}")
     if ids.n_unique() < len(ids):
         twice = ids.filter(ids.is_duplicated())[0]
-        raise DataError(f"the {role} table has more than one row for {column} {twice!r}")
+        raise DataError(
+            f"the {role} table has more than one row for {column} {twice!r}: give "
+            "one, with a list where there are several values"
+        )
     grown = vocabulary.extend(ids)
     rows = Vocabulary(ids).numbers(grown.ids)
     attributes = table.drop(column)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from fmpair.data.dataset import Dataset, as_dataset
 from fmpair.data.frame import to_polars
 from fmpair.data.libfm import libfm_files
 from fmpair.data.lightgcn import lightgcn_lines
+from fmpair.data.sequences import sequence_lines
 from fmpair.data.source import STANDARD_INPUT as STANDARD_OUTPUT
 from fmpair.data.source import suffix_of
 from fmpair.errors import DataError, OptionError, listing, unknown
-from fmpair.files import check_writable, write_atomically
+from fmpair.files import atomic_path, beside, check_writable, write_atomically
 from fmpair.forked import check_process
 
 SUFFIXES = {
@@ -32,6 +34,7 @@ SUFFIXES = {
     ".inter": "atomic",
     ".libfm": "libfm",
 }
+SEPARATORS = {"csv": ",", "tsv": "\t"}
 
 
 def write(data: Any, path: str | Path, format: str | None = None) -> None:
@@ -39,7 +42,7 @@ def write(data: Any, path: str | Path, format: str | None = None) -> None:
 
     csv, tsv, parquet and jsonl hold the events with their columns. The formats of other
     libraries take a Dataset: atomic adds PATH.user and PATH.item for the tables, libfm
-    PATH.groups, lightgcn keeps users and items only.
+    PATH.groups, lightgcn keeps users and items only, sequences these in order of time.
     """
     check_process()
     format = format or _guess_format(path)
@@ -57,6 +60,53 @@ def write(data: Any, path: str | Path, format: str | None = None) -> None:
         raise OptionError(unknown("format", format, [*FRAME_FORMATS, *DATASET_FORMATS]))
 
 
+def write_parts(parts: Iterable[pl.DataFrame], path: str | Path, format: str | None = None) -> int:
+    """Write frames of the same columns one below the other, one at a time; how many rows.
+
+    No more than one of them is held in memory, and a file is written whole or not at all.
+    """
+    check_process()
+    format = format or _guess_format(path)
+    if format not in FRAME_FORMATS:
+        raise OptionError(unknown("format", format, FRAME_FORMATS))
+    if str(path) == STANDARD_OUTPUT:
+        return _put_parts(parts, _to_standard_output, format)
+    with atomic_path(path) as part:
+        if format == "parquet":
+            return _put_parquet(parts, path, part)
+        with part.open("wb") as file:
+            if Path(path).suffix != ".gz":
+                return _put_parts(parts, file.write, format)
+            with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                return _put_parts(parts, packed.write, format)
+
+
+def _put_parts(parts: Iterable[pl.DataFrame], put: Callable[[bytes], Any], format: str) -> int:
+    """Hand the bytes of each part on; only the first of a delimited file has a header."""
+    count = 0
+    if format == "parquet":  # one footer for all
+        parts = [pl.concat(parts)]
+    for number, frame in enumerate(parts):
+        count += len(frame)
+        if number and format in SEPARATORS:
+            put(_delimited(frame, SEPARATORS[format], header=False))
+        else:
+            put(FRAME_FORMATS[format](frame))
+    return count
+
+
+def _put_parquet(parts: Iterable[pl.DataFrame], path: str | Path, target: Path) -> int:
+    """A file for each part, then all of them as one, row group by row group."""
+    count, pieces = 0, []
+    with ExitStack() as stack:
+        for frame in parts:
+            pieces.append(stack.enter_context(beside(path)))
+            pieces[-1].write_bytes(_parquet(frame))
+            count += len(frame)
+        pl.scan_parquet(pieces, glob=False).sink_parquet(target)
+    return count
+
+
 def _guess_format(path: str | Path) -> str:
     if str(path) == STANDARD_OUTPUT:
         return "csv"
@@ -71,14 +121,18 @@ def _guess_format(path: str | Path) -> str:
 
 def _put(path: str | Path, content: bytes) -> None:
     if str(path) == STANDARD_OUTPUT:
-        rest = memoryview(content)
-        while rest:  # an unbuffered stream may take a part only
-            rest = rest[sys.stdout.buffer.write(rest) :]
-        sys.stdout.buffer.flush()
+        _to_standard_output(content)
     elif Path(path).suffix == ".gz":
         write_atomically(path, gzip.compress(content, mtime=0))
     else:
         write_atomically(path, content)
+
+
+def _to_standard_output(content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:  # an unbuffered stream may take a part only
+        rest = rest[sys.stdout.buffer.write(rest) :]
+    sys.stdout.buffer.flush()
 
 
 def _beside(path: str | Path, suffix: str) -> Path:
@@ -91,11 +145,8 @@ def _beside(path: str | Path, suffix: str) -> Path:
     )
 
 
-def _delimited(separator: str) -> Callable[[pl.DataFrame], bytes]:
-    def encode(frame: pl.DataFrame) -> bytes:
-        return _flat(frame).write_csv(separator=separator).encode()
-
-    return encode
+def _delimited(frame: pl.DataFrame, separator: str, header: bool = True) -> bytes:
+    return _flat(frame).write_csv(separator=separator, include_header=header).encode()
 
 
 def _flat(frame: pl.DataFrame) -> pl.DataFrame:
@@ -118,8 +169,8 @@ def _parquet(frame: pl.DataFrame) -> bytes:
 
 
 FRAME_FORMATS: dict[str, Callable[[pl.DataFrame], bytes]] = {
-    "csv": _delimited(","),
-    "tsv": _delimited("\t"),
+    "csv": lambda frame: _delimited(frame, SEPARATORS["csv"]),
+    "tsv": lambda frame: _delimited(frame, SEPARATORS["tsv"]),
     "parquet": _parquet,
     "jsonl": lambda frame: frame.write_ndjson().encode(),
 }
@@ -127,4 +178,5 @@ DATASET_FORMATS: dict[str, Callable[[Dataset], dict[str, bytes]]] = {
     "libfm": libfm_files,
     "atomic": atomic_files,
     "lightgcn": lambda data: {"": lightgcn_lines(data)},
+    "sequences": lambda data: {"": sequence_lines(data)},
 }

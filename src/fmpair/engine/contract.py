@@ -36,6 +36,24 @@ class Groups(NamedTuple):
     centred: np.ndarray
 
 
+class History(NamedTuple):
+    """What users did before: the latest places of a time line are features of an event's query.
+
+    start: int64 [users + 1], item: int32 [places]: each user's time line, oldest first.
+    until: int32 [events], the place after the last that an event may look at; since: the first,
+    empty for the user's first. weight: float32 [last], that of the latest place, of the one before
+    it, and so on. rows: over the query features, one per item; no other row has these features,
+    which come after all others.
+    """
+
+    start: np.ndarray
+    item: np.ndarray
+    until: np.ndarray
+    since: np.ndarray
+    weight: np.ndarray
+    rows: Rows
+
+
 class Problem(NamedTuple):
     """The events to learn from and the features of both sides.
 
@@ -45,7 +63,7 @@ class Problem(NamedTuple):
     contexts: rows over the query features, one per situation; user_rows: the same, one per user.
     item_rows: rows over the item features, one per item.
     impressions: rows over the items, one per user: what was shown and maybe not chosen; None where
-    that is not known.
+    that is not known. history: what came before each event, where that is to be learned from.
     """
 
     user: np.ndarray
@@ -60,6 +78,7 @@ class Problem(NamedTuple):
     query_groups: Groups
     item_groups: Groups
     impressions: Rows | None = None
+    history: History | None = None
 
     @property
     def users(self) -> int:
@@ -71,7 +90,8 @@ class Problem(NamedTuple):
 
     @property
     def has_query_features(self) -> bool:
-        return len(self.contexts.column) > 0 or len(self.user_rows.column) > 0
+        rows = len(self.contexts.column) > 0 or len(self.user_rows.column) > 0
+        return rows or self.history is not None
 
 
 class Parameters(NamedTuple):
@@ -106,7 +126,9 @@ class Settings(NamedTuple):
     popularity; rank_share: mean rank of adaptive negatives, as a share of the items. own_share: of
     the negatives, how many are items of the user's other events; impression_share: such as were
     shown and not chosen. logq_correction: scores are taken less the logarithm of how often their
-    items are drawn. optimizer: one of OPTIMIZERS. l2_scale: None where all are 1.
+    items are drawn. dropout: share of the query's factors that a step leaves out, of products
+    only: of nothing there is no cosine.
+    optimizer: one of OPTIMIZERS. l2_scale: None where all are 1.
     """
 
     seed: int
@@ -136,13 +158,14 @@ class Settings(NamedTuple):
     own_share: float = 0.0
     impression_share: float = 0.0
     logq_correction: bool = False
+    dropout: float = 0.0
     optimizer: str = "sgd"
     l2_scale: L2Scale | None = None
 
     @property
     def in_plain_pairs(self) -> bool:
         """Whether the quick kernel of pairs will do."""
-        others = self.temperature or self.own_share or self.impression_share
+        others = self.temperature or self.own_share or self.impression_share or self.dropout
         paced = self.optimizer != "sgd" or self.l2_scale
         return self.loss == "bpr" and self.negative_sampler == "uniform" and not (others or paced)
 

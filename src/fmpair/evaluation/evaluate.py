@@ -13,9 +13,10 @@ from fmpair.data import Dataset, as_dataset
 from fmpair.errors import OptionError
 from fmpair.evaluation.candidates import candidates_of
 from fmpair.evaluation.correction import ESTIMATOR, corrected
+from fmpair.evaluation.future import check_future
 from fmpair.evaluation.lists import list_values
 from fmpair.evaluation.protocol import Protocol
-from fmpair.evaluation.scoring import scores_of
+from fmpair.evaluation.scoring import goes_by_time, scores_of
 from fmpair.evaluation.units import Units, units_of
 from fmpair.metrics import Metric, Placement
 from fmpair.metrics.metric import ERRORS, LISTS
@@ -70,7 +71,8 @@ def evaluate(
     for metric in wanted:
         if why := obstacle(metric, test, protocol):
             raise OptionError(why)
-    units = units_of(train, test, protocol)
+    check_future(train, test, protocol.after)
+    units = units_of(train, test, protocol, goes_by_time(model))
     candidates = candidates_of(train, test, protocol, units)
     at_once = SCORES_AT_ONCE * (CALLED_AT_ONCE if callable(model) else 1)
     judged = judge(

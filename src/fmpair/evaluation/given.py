@@ -24,16 +24,17 @@ CUTOFFS = (1, 5, 10, 20, 50)
 USER, LIST = "__user__", "__list__"  # columns beside those of the context, which have any name
 
 
-def read_lists(path: str | Path, format: str | None = None) -> pl.DataFrame:
+def read_lists(path: str | Path, format: str | None = None, **options: Any) -> pl.DataFrame:
     """A frame (user, item, score, further columns such as context), higher scores first in a list.
 
     The file has columns of users and items and a score, else a rank; or is a TREC run, `user Q0
     item rank score tag`, where the score decides as it does for trec_eval. format: 'trec' or one
-    of `fmpair.read`, by default inferred from the path and the first line.
+    of `fmpair.read`, by default inferred from the path and the first line. options: those of its
+    reader.
     """
     if format == "trec" or (format is None and is_run(path)):
         return read_run(path).select("user", "item", "score")
-    frame = read_frame(path, format)
+    frame = read_frame(path, format, **options)
     with parsing(f"{path} as lists"):
         return _lists(frame, path)
 

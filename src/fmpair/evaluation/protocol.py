@@ -19,7 +19,8 @@ from fmpair.metrics.metric import ERRORS, LISTS
 UNITS = ("interaction", "user", "user-context")
 CANDIDATES = ("all", "train", "file", "uniform", "popularity", "first")
 SEEN = ("none", "train", "train+test", "context")
-RELEVANT = ("all", "distinct", "new")
+RELEVANT = ("all", "distinct", "new", "next")
+AFTER = ("user", "all")
 SHORT = {"uniform": "uni", "popularity": "pop", "first": "first"}
 
 
@@ -36,7 +37,10 @@ class Protocol:
         test, or those in training in the same context. Relevant items always stay.
     relevant: the relevant items of a unit: those of all its test events; for the unit interaction
         also 'distinct', each pair of user and item once; or 'new', of these only pairs that
-        training does not have.
+        training does not have; or 'next', of these only the first in time of each user.
+    after: refuse to evaluate unless every test event comes after the training events, those of its
+        own user ('user') or of everybody ('all'): nobody may learn from the future. None: whatever
+        the times are.
     gain: the column of the test events that grades relevance, null: 1; events graded 0 or less
         are not relevant.
     domain: evaluate in this domain only: only test events of it are relevant, and only
@@ -53,12 +57,15 @@ class Protocol:
     gain: str | None = None
     seed: int = 0
     domain: str | None = None
+    after: str | None = None
 
     def __post_init__(self) -> None:
         one_of("unit", self.unit, UNITS)
         one_of("candidates", self.candidates, CANDIDATES)
         one_of("seen", self.seen, SEEN)
         one_of("relevant", self.relevant, RELEVANT)
+        if self.after is not None:
+            one_of("after", self.after, AFTER)
         whole("n", self.n, 1)
         whole("seed", self.seed, 0)
         if (self.items is not None) != (self.candidates == "file"):
@@ -70,6 +77,11 @@ class Protocol:
     def drawn(self) -> bool:
         """Whether candidates are a sample of the items, so that metrics need a label."""
         return self.candidates in SHORT
+
+    @property
+    def timed(self) -> bool:
+        """Whether events need times, or an order."""
+        return self.after is not None or self.relevant == "next"
 
     @cached_property
     def listed(self) -> pl.DataFrame:
@@ -103,6 +115,8 @@ class Protocol:
             parts.append(f"gain={self.gain}")
         if self.domain is not None:
             parts.append(f"domain={self.domain}")
+        if self.after is not None:
+            parts.append(f"after={self.after}")
         if self.candidates in ("uniform", "popularity"):
             parts.append(f"seed{self.seed}")
         return "/".join(parts)
@@ -127,13 +141,16 @@ class Protocol:
 
 
 # Presets: full ranking by interaction, by user, or by user and context (the last as with Frappe
-# in the split of CFM), the paper's own, and what WrapRec, which made the paper's numbers, did.
+# in the split of CFM), the paper's own, and what WrapRec, which made the paper's numbers, did; each
+# user's next new item, where the last events test, and where all events from a moment on do.
 PRESETS: dict[str, Protocol] = {
     "full": Protocol(),
     "full-user": Protocol(unit="user"),
     "full-context": Protocol(unit="user-context", seen="context"),
     "one-plus-random": Protocol(candidates="uniform", n=1000, seen="train+test"),
     "legacy": Protocol(candidates="first", n=1000, relevant="distinct", seen="train+test"),
+    "next-item": Protocol(relevant="next", after="user"),
+    "next-item-in-time": Protocol(relevant="next", after="all"),
 }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fmpair.data import Dataset
 from fmpair.errors import DataError, OptionError
+from fmpair.features.calendar import TIME
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recommender import Recommender
 
@@ -27,8 +28,13 @@ def scores_of(model: Any, train: Dataset, queries: Dataset) -> Scores:
     raise OptionError(f"evaluate takes a Recommender or a function of a Dataset, not {model!r}")
 
 
+def goes_by_time(model: Any) -> bool:
+    """Whether the scores of a fitted model depend on when they are asked for."""
+    return isinstance(model, Recommender | Ranker) and TIME in model.space.context
+
+
 def _folded(model: Recommender, train: Dataset, queries: Dataset) -> Scores:
-    known = [name for name in queries.context if name in model.space.context]
+    known = [name for name in queries.columns.columns if name in model.space.context]
     vectors = model.query_vectors(queries.frame().select("user", *known))
     matrix = np.column_stack([model.item_vectors, model.item_constants]).astype(np.float32)
     if model.space.items is not train.items:

@@ -10,9 +10,11 @@ import polars as pl
 from fmpair.arrays import Rows, distinct_pairs, empty_rows, starts
 from fmpair.data import Dataset
 from fmpair.data.attribute import in_domain
+from fmpair.data.parts import by_time_order
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, OptionError, unknown
 from fmpair.evaluation.protocol import Protocol
+from fmpair.features.calendar import TIME
 from fmpair.ranking.task import Task
 
 USER, EVENT = "__user__", "__event__"  # columns beside those of the context, which have any name
@@ -44,11 +46,17 @@ class _Events:
     item: np.ndarray
 
 
-def units_of(train: Dataset, test: Dataset, protocol: Protocol) -> Units:
-    """The units of the test events, in order of their query, then of the events."""
+def units_of(train: Dataset, test: Dataset, protocol: Protocol, timed: bool = False) -> Units:
+    """The units of the test events, in order of their query, then of the events.
+
+    timed: an interaction is asked about at its own time; a user, or a user in a context, is asked
+    about at the time of the first of their events.
+    """
     events = _together(train, test)
-    alone = protocol.unit == "user" or not test.context
-    query = events.user if alone else _numbered(events.user, test.columns.select(test.context))
+    by_time = timed and protocol.unit == "interaction" and TIME in test.columns.columns
+    names = [*test.context, *([TIME] if by_time else [])]
+    alone = protocol.unit == "user" or not names
+    query = events.user if alone else _numbered(events.user, test.columns.select(names))
     group = np.arange(len(test)) if protocol.unit == "interaction" else query
     kept, gain = _relevant(events, protocol, group)
     if not len(kept):
@@ -63,7 +71,7 @@ def units_of(train: Dataset, test: Dataset, protocol: Protocol) -> Units:
     hidden, owner = _hidden(events, protocol)
     _, place, number = np.unique(query[row], return_index=True, return_inverse=True)
     queries = test.take(row[place])
-    if alone:
+    if protocol.unit == "user":
         queries = replace(queries, context=(), columns=queries.columns.drop(test.context))
     task = Task(number.astype(np.int64), owner[row], hidden, relevant)
     return Units(row, events.user[row], events.users, task, queries)
@@ -96,10 +104,18 @@ def _relevant(
     rows = rows[_firsts(group[rows], test.item[rows])]
     if protocol.relevant != "all" and protocol.unit == "interaction":
         rows = rows[_firsts(events.user[rows], test.item[rows])]
-    if protocol.relevant == "new":
+    if protocol.relevant in ("new", "next"):
         had = _pairs(events.train_user, events.train.item)
         rows = rows[~np.isin(_pairs(events.user[rows], events.item[rows]), had)]
+    if protocol.relevant == "next":
+        rows = np.sort(rows[_oldest(events.user[rows], test.take(rows))])
     return rows, gain[rows]
+
+
+def _oldest(user: np.ndarray, events: Dataset) -> np.ndarray:
+    """The places of each user's first event in time; of several at one time the first row's."""
+    order = by_time_order(events)
+    return order[np.unique(user[order], return_index=True)[1]]
 
 
 def _hidden(events: _Events, protocol: Protocol) -> tuple[Rows, np.ndarray]:

@@ -57,6 +57,7 @@ class Cell:
             "metrics": self.metrics,
             "views": self.views,
             "curve": self.curve,
+            **({} if model.learns is None else {"learns": model.learns}),
         }
 
     @cached_property

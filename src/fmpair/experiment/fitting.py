@@ -17,6 +17,7 @@ from fmpair.data import Dataset
 from fmpair.data.split import Split
 from fmpair.errors import OptionError, unknown
 from fmpair.experiment.cell import TEST, VALIDATION, Cell
+from fmpair.fitted.extension import goes_by_past
 from fmpair.models.catalog import find
 from fmpair.training.early_stopping import Validation, best_epoch
 from fmpair.training.recipe import Trainable, can_stop_early
@@ -28,7 +29,8 @@ Judge = Callable[[Any], Mapping[str, float | None]]  # the model so far to metri
 class Parts:
     """The events of one cell.
 
-    learned: the training events; held_out: those of early stopping, where there is any.
+    learned: the training events; held_out: those of early stopping, where there is any. shown:
+    those that the fitted model is told of and has not learned from, None for none.
     judged: the test events; known: the events that define seen items. watched, watched_known:
     the same for the learning curve, and `watched_part` says which part that is. every: the events
     of all folds.
@@ -42,6 +44,7 @@ class Parts:
     watched_known: Dataset
     watched_part: str
     every: Dataset
+    shown: Dataset | None = None
 
 
 @dataclass
@@ -64,19 +67,21 @@ def parts_of(cell: Cell, data: Dataset, split: Split) -> Parts:
     """The events the cell is trained and evaluated on.
 
     A model evaluated on the test set is trained on train and validation together, unless it stops
-    early: then the validation set is for that.
+    early, or learns from train alone: then the validation set is shown to it once it is fitted.
     """
-    train, validation = data.take(split.train), data.take(split.validation)
+    train, validation = split.training(data), data.take(split.validation)
     stops = cell.model.stop is not None
     if not len(validation) and (stops or cell.part == VALIDATION):
         raise OptionError(needs_validation(cell.model.name))
     held_out = validation if stops else None
     if cell.part == VALIDATION:
         return Parts(train, held_out, train, validation, validation, train, VALIDATION, data)
-    both = data.take(np.sort(np.concatenate([split.train, split.validation])))
+    both = split.before_test(data)
     test = data.take(split.test)
     if stops:
-        return Parts(train, held_out, both, test, validation, train, VALIDATION, data)
+        return Parts(train, held_out, both, test, validation, train, VALIDATION, data, validation)
+    if cell.model.learns == "train":
+        return Parts(train, None, both, test, validation, train, VALIDATION, data, validation)
     return Parts(both, None, both, test, test, both, TEST, data)
 
 
@@ -122,6 +127,11 @@ def fit(recipe: Any, cell: Cell, parts: Parts, judge: Judge) -> tuple[Any, Learn
         fitted = recipe.fit(events)
     learning.seconds = CLOCK.now() - began - learning.aside
     return fitted, learning
+
+
+def shown(model: Any, events: Dataset | None) -> Any:
+    """The fitted model with these events known, where it goes by what came before."""
+    return model if events is None or not goes_by_past(model) else model.extended(events)
 
 
 def fit_to_epoch(recipe: Any, data: Dataset, epochs: int | None) -> Any:

@@ -18,7 +18,7 @@ from fmpair.evaluation import Evaluation, Protocol, evaluate, views
 from fmpair.evaluation.evaluate import obstacle
 from fmpair.experiment.cell import Cell
 from fmpair.experiment.fault import by_model
-from fmpair.experiment.fitting import Learning, Parts, fit, parts_of, recipe_of
+from fmpair.experiment.fitting import Learning, Parts, fit, parts_of, recipe_of, shown
 from fmpair.experiment.memory import peak_mb, reset_peak
 from fmpair.fitted.recipe import Sourced
 from fmpair.metrics import Metric
@@ -68,8 +68,9 @@ def _run(cell: Cell, data: Dataset, split: Split, threads: int | None) -> Outcom
         return _plain(evaluate(model, known, watched, first, wanted, threads).means)
 
     model, learning = fit(recipe, cell, parts, watch)
+    informed = shown(model, parts.shown)
     began = CLOCK.now()
-    judged = [_judge(model, cell, parts, protocol, threads) for protocol in cell.protocols]
+    judged = [_judge(informed, cell, parts, protocol, threads) for protocol in cell.protocols]
     seconds = CLOCK.now() - began
     provenance = recipe.provenance() if isinstance(recipe, Sourced) else {}
     record = {**_record(cell, learning, judged, seconds), "provenance": provenance}

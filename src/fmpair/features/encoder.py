@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ import polars as pl
 from fmpair.arrays import Rows, add_repeats, group_rows
 from fmpair.data.vocabulary import Vocabulary, as_plain
 from fmpair.errors import DataError
+from fmpair.features.calendar import CODING, DATED, SINCE_EDGES, part_of
 from fmpair.features.entries import entries_of
 from fmpair.features.field import Field, kind_of
 
@@ -27,6 +29,7 @@ class Encoder:
 
     vocabulary: the values of categorical, multi, weighted fields.
     centre, spread: of numeric fields. edges: inner bin edges of binned fields.
+    A part of a time is a field of its own, named `column.part`, and categorical or binned.
     """
 
     role: str
@@ -41,9 +44,40 @@ class Encoder:
     def fit(cls, role: str, values: pl.Series, field: Field) -> Encoder:
         """The encoder of a training column."""
         encoder = cls(role, values.name, replace(field, kind=kind_of(values, field)))
+        return encoder._fitted(values)
+
+    @classmethod
+    def fit_part(cls, role: str, values: pl.Series, part: str, field: Field) -> Encoder:
+        """The encoder of one part of a training column of times; of `since` of these days."""
+        own = replace(field, kind=CODING[part], parts=(part,))
+        if part == "since":
+            return cls(role, values.name, own, edges=SINCE_EDGES)
+        return cls(role, f"{values.name}.{part}", own)._fitted(part_of(values, part, field.zone))
+
+    def _fitted(self, values: pl.Series) -> Encoder:
+        encoder = self
         if encoder.field.kind in NUMBERS:
             return _fit_numbers(encoder, values)
         return replace(encoder, vocabulary=Vocabulary.of(encoder._members(values)))
+
+    @property
+    def part(self) -> str:
+        """The part of a time that the field is, else empty."""
+        return self.field.parts[0] if self.field.parts else ""
+
+    @property
+    def source(self) -> str:
+        """The column it is made of."""
+        return self.name.removesuffix(f".{self.part}") if self.part else self.name
+
+    def values(self, frame: pl.DataFrame) -> pl.Series | None:
+        """The values to encode, of a frame's column; None where it has none."""
+        if self.part == "since":  # which only those can tell who know the user's events
+            return frame[self.name] if self.name in frame.columns else None
+        if self.source not in frame.columns:
+            return None
+        values = frame[self.source]
+        return part_of(values, self.part, self.field.zone) if self.part else values
 
     @property
     def size(self) -> int:
@@ -63,7 +97,8 @@ class Encoder:
         if self.vocabulary is not None:
             return [f"{self.name}={value}" for value in self.vocabulary.ids.to_list()]
         if self.field.kind == "binned":
-            bounds = ["-inf", *_texts(self.edges), "inf"]
+            inner = _dates(self.edges) if self.part in DATED else _texts(self.edges)
+            bounds = ["-inf", *inner, "inf"]
             return [f"{self.name} in ({a}, {b}]" for a, b in pairwise(bounds)]
         return [self.name]
 
@@ -76,8 +111,8 @@ class Encoder:
             owner, members, value = entries_of(values, self.field)
             index = self.vocabulary.numbers(members)
             known = index >= 0
-            unseen = len(known) - int(known.sum())
-            if unseen:
+            unseen = 0 if self.part else len(known) - int(known.sum())
+            if not known.all():
                 owner, index, value = owner[known], index[known], value[known]
         rows = add_repeats(group_rows(owner, index, len(values), value))
         several = self.field.kind in ("multi", "weighted")
@@ -90,14 +125,21 @@ class Encoder:
         owner = np.flatnonzero(~np.isnan(numbers))
         value = numbers[owner]
         if self.field.kind == "binned":
-            index = np.searchsorted(np.asarray(self.edges), value, side="left")
-            return owner, index, np.ones(len(owner))
+            return owner, self._bins(value), np.ones(len(owner))
         if self.field.kind == "boolean":
             value = (value != 0).astype(np.float64)
         elif self.field.standardize:
             value = np.clip((value - self.centre) / self.spread, -FAR, FAR)
         present = value != 0
         return owner[present], np.zeros(int(present.sum()), np.int32), value[present]
+
+    def _bins(self, numbers: np.ndarray) -> np.ndarray:
+        return np.searchsorted(np.asarray(self.edges), numbers, side="left")
+
+    def bins_of(self, values: pl.Series) -> pl.Series:
+        """Int64 [rows]: the bin of each number, -1 where it is missing."""
+        numbers = self._numbers(values)
+        return pl.Series(np.where(np.isnan(numbers), -1, self._bins(numbers)))
 
     def _numbers(self, values: pl.Series) -> np.ndarray:
         """float64 [rows]; NaN where missing."""
@@ -170,6 +212,11 @@ def _edges(known: np.ndarray, field: Field) -> tuple[float, ...]:
     else:
         found = known.min() + (known.max() - known.min()) * inner / field.bins
     return tuple(float(edge) for edge in np.unique(found) if edge < known.max())
+
+
+def _dates(edges: tuple[float, ...]) -> list[str]:
+    """Days since 1970 as dates."""
+    return [str(date(1970, 1, 1) + timedelta(days=edge)) for edge in edges]
 
 
 def _texts(edges: tuple[float, ...]) -> list[str]:

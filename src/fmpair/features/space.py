@@ -11,10 +11,13 @@ import polars as pl
 
 from fmpair.arrays import Rows, empty_rows, join_rows, starts
 from fmpair.data import Dataset
+from fmpair.data.times import is_calendar
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import OptionError, unknown
+from fmpair.errors import OptionError, named, unknown
+from fmpair.features.calendar import TIME, check_role, default_parts, since_last
 from fmpair.features.encoder import Encoder, sum_to_one
-from fmpair.features.field import Field, field_from
+from fmpair.features.field import Field, field_from, kind_of
+from fmpair.features.history import HISTORY, features_of_items, history_encoders
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,9 @@ class Side:
         """
         parts, unseen = [], {}
         for offset, encoder in self.of_role(role):
-            if encoder.name in frame.columns:
-                rows, missed = encoder.encode(frame[encoder.name])
+            values = encoder.values(frame)
+            if values is not None:
+                rows, missed = encoder.encode(values)
                 parts.append(rows._replace(column=(rows.column + offset).astype(np.int32)))
                 if missed:
                     unseen[encoder.name] = missed
@@ -70,49 +74,93 @@ class Side:
 
     def extend(self, frames: Mapping[str, pl.DataFrame]) -> Side:
         """With the new values that frames (by role) bring."""
-        return Side(
-            tuple(
-                e.extend(frames[e.role][e.name])
-                if e.role in frames and e.name in frames[e.role].columns
-                else e
-                for e in self.encoders
-            )
-        )
+        found = [(e, e.values(frames[e.role]) if e.role in frames else None) for e in self.encoders]
+        return Side(tuple(e if values is None else e.extend(values) for e, values in found))
 
 
 @dataclass(frozen=True)
 class FeatureSpace:
-    """Query side: user attributes and context. Item side: item attributes. Ids stand apart."""
+    """Query side: user attributes and context. Item side: item attributes. Ids stand apart.
+
+    id_columns: what the columns of users and items are called, in answers as in the events.
+    history: what users did before as features, whose fields come last on the query side.
+    """
 
     users: Vocabulary
     items: Vocabulary
     query: Side
     item: Side
     whole: bool = False
+    id_columns: tuple[str, str] = ("user", "item")
+    history: Field | None = None
 
     @classmethod
     def fit(
-        cls, data: Dataset, fields: Mapping[str, Any] | None = None, whole: bool = False
+        cls,
+        data: Dataset,
+        fields: Mapping[str, Any] | None = None,
+        whole: bool = False,
+        history: Field | None = None,
     ) -> FeatureSpace:
         """The space of a training set; fields: options by column name (or `user.age`)."""
+        fields = fields or {}
         columns = [
             *(("user", data.user_table[name]) for name in data.user_table.columns),
             *(("context", data.columns[name]) for name in data.context),
+            *(("context", data.columns[name]) for name in _times_asked_for(data, fields)),
             *(("item", data.item_table[name]) for name in data.item_table.columns),
         ]
-        options = _options([(role, values.name) for role, values in columns], fields or {})
+        options = _options([(role, values.name) for role, values in columns], fields)
         encoders = [
-            Encoder.fit(role, values, options.get((role, values.name), Field()))
+            encoder
             for role, values in columns
+            for encoder in _encoders(role, values, options.get((role, values.name), Field()), data)
         ]
+        encoders += _period_for_ages(encoders, data)
         query = Side(tuple(e for e in encoders if e.role != "item"))
         item = Side(tuple(e for e in encoders if e.role == "item"))
-        return cls(data.users, data.items, query, item, whole)
+        space = cls(data.users, data.items, query, item, whole, data.id_columns)
+        return space.with_history(history)
+
+    def with_history(self, history: Field | None) -> FeatureSpace:
+        """The same with these features of what came before, in place of any there were."""
+        rest = tuple(e for e in self.query.encoders if e.role != HISTORY)
+        own = history_encoders(history, self.items, self.item.encoders) if history else ()
+        return replace(self, query=Side(rest + own), history=history)
+
+    def earlier_items(self, item_rows: Rows) -> Rows:
+        """Per item its features as an earlier one: rows over the query side."""
+        assert self.history is not None
+        offsets = [offset for offset, _ in self.query.of_role(HISTORY)]
+        places = {e.name: (at, at + e.size) for at, e in self.item.of_role("item")}
+        return features_of_items(self.history, offsets, item_rows, places)
 
     @property
     def context(self) -> list[str]:
-        """The names of the context fields."""
-        return [e.name for e in self.query.encoders if e.role == "context"]
+        """The columns of the context fields; `timestamp` where the time of an event is one."""
+        own = (e.source for e in self.query.encoders if e.role == "context")
+        return list(dict.fromkeys(own))
+
+    @property
+    def since(self) -> bool:
+        """Whether a query has the days since its user's last event."""
+        return any(e.part == "since" for e in self.query.encoders)
+
+    def context_of(self, data: Dataset) -> pl.DataFrame:
+        """The columns of events that context fields are made of."""
+        known = self.context
+        return data.columns.select([c for c in data.columns.columns if c in known])
+
+    def situation_keys(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """What tells situations apart: a column per context field, times by their parts."""
+        own = ((e, e.values(frame)) for e in self.query.encoders if e.role == "context")
+        return pl.DataFrame(
+            [
+                (e.bins_of(values) if e.part and e.field.kind == "binned" else values).alias(e.name)
+                for e, values in own
+                if values is not None
+            ]
+        )
 
     def encoder(self, role: str, name: str) -> Encoder:
         """The encoder of one field."""
@@ -133,27 +181,69 @@ class FeatureSpace:
 
     def extend(self, data: Dataset) -> FeatureSpace:
         """With the new ids and values that data bring; those known keep their meaning."""
-        return replace(
+        extended = replace(
             self,
             users=self.users.extend(data.users.ids),
             items=self.items.extend(data.items.ids),
             query=self.query.extend({"user": data.user_table, "context": data.columns}),
             item=self.item.extend({"item": data.item_table}),
         )
+        return extended.with_history(self.history)
 
 
 def situations(space: FeatureSpace, data: Dataset) -> tuple[Rows, np.ndarray]:
     """The distinct contexts of the events as feature rows, and each event's: int32 [events]."""
-    names = [name for name in data.context if name in space.context]
-    if not names:
+    frame = space.context_of(data)
+    if not frame.width:
         return empty_rows(1), np.broadcast_to(np.int32(0), len(data))
-    frame = data.columns.select(names)
+    if space.since and TIME in frame.columns:
+        frame = frame.with_columns(since_last(data))
+    keys = space.situation_keys(frame)
+    names = keys.columns
     event = "event of " + ", ".join(names)  # longer than any column's name, so never one of them
-    numbered = frame.with_row_index(event)
+    numbered = keys.with_row_index(event)
     first = numbered.select(pl.col(event).first().over(names)).to_series().to_numpy()
     is_first = first == np.arange(len(first))
     number = np.cumsum(is_first, dtype=np.int32) - 1
     return space.context_rows(frame.filter(pl.Series(is_first)))[0], number[first]
+
+
+def _times_asked_for(data: Dataset, fields: Mapping[str, Any]) -> list[str]:
+    """The column of the events' own times, where options make a field of it."""
+    if TIME in data.context or not {TIME, f"context.{TIME}"} & set(fields):
+        return []
+    if TIME not in data.columns.columns:
+        raise OptionError(
+            f"field {TIME!r} needs times, and the data have none: name their column with "
+            f"{named(TIME, ...)}"
+        )
+    return [TIME]
+
+
+def _encoders(role: str, values: pl.Series, field: Field, data: Dataset) -> list[Encoder]:
+    """The encoder of a column, or one for each part of a column of times."""
+    timed = (role, values.name) == ("context", TIME) and TIME not in data.context
+    if timed and field.kind == "auto":
+        field = replace(field, kind="time")  # whatever the type, it is known to be one
+    if kind_of(values, field) != "time":
+        return [Encoder.fit(role, values, field)]
+    parts = field.parts or default_parts(role, values)
+    check_role(role, values.name, parts)
+    return [
+        Encoder.fit_part(role, since_last(data) if part == "since" else values, part, field)
+        for part in parts
+    ]
+
+
+def _period_for_ages(encoders: list[Encoder], data: Dataset) -> list[Encoder]:
+    """How old an item is follows from its date and the event's: a pair of the two sides."""
+    ages = [e for e in encoders if e.part == "age"]
+    there = any(e.part == "period" and e.source == TIME for e in encoders)
+    if not ages or there or not is_calendar(data):
+        return []
+    return [
+        Encoder.fit_part("context", data.columns[TIME], "period", Field(bins=ages[0].field.bins))
+    ]
 
 
 def _options(

@@ -57,7 +57,7 @@ def _query_parts(model: Explained, queries: Queries) -> tuple[list[str], np.ndar
     """Labels and scaled vectors of what asks: the user and every query feature."""
     number = int(queries.user[0])
     known = number >= 0
-    names = [f"user={queries.shown['user'][0]}" if known else "a usual user"]
+    names = [f"user={model.space.users.ids[number]}" if known else "a usual user"]
     own = model.parameters.users[number] if known else model.mean_user
     vectors = [own.astype(np.float64)]
     for column, value in zip(queries.rows.column, queries.rows.value):

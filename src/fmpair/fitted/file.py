@@ -13,7 +13,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,10 +24,11 @@ import polars as pl
 from safetensors import numpy as safetensors
 
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import ModelFileError
+from fmpair.errors import ModelFileError, nearest
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
 from fmpair.features.field import field_from
+from fmpair.features.history import HISTORY, history_field
 from fmpair.files import write_atomically
 from fmpair.fitted import option
 from fmpair.fitted.header import LONGEST, LONGEST_TEXT, check_header, header_of
@@ -77,7 +78,7 @@ def save(model: Savable, path: str | Path) -> None:
     check_process()
     space, tensors = model.space, model.arrays()
     tensors["ids.users"], tensors["ids.items"] = packed(space.users), packed(space.items)
-    encoders = [*space.query.encoders, *space.item.encoders]
+    encoders = [e for e in (*space.query.encoders, *space.item.encoders) if e.role != HISTORY]
     for number, encoder in enumerate(encoders):
         if encoder.vocabulary is not None:
             tensors[f"ids.field.{number}"] = packed(encoder.vocabulary)
@@ -90,7 +91,9 @@ def save(model: Savable, path: str | Path) -> None:
         "frame": model.frame_kind,
         "damping": model.damping,
         "whole": space.whole,
+        "id_columns": list(space.id_columns),
         "fields": [_described(encoder) for encoder in encoders],
+        "history": None if space.history is None else asdict(space.history),
     }
     text = json.dumps(header, sort_keys=True, default=np.generic.item)
     arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
@@ -114,7 +117,9 @@ def read(path: str | Path) -> Saved:
     header = header_of(content)
     if header is None:
         kind = "damaged, or not an fmpair model" if content else "empty"
-        raise ModelFileError(f"{str(path)!r} is {kind}")
+        raise ModelFileError(
+            f"{str(path)!r} is {kind}: a model file is what `save` or `fmpair fit` writes"
+        )
     if header["format"] > FORMAT:
         later = str(header["format"])[:20]
         raise ModelFileError(
@@ -154,7 +159,16 @@ def _content(path: str | Path) -> bytes:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
-        raise ModelFileError(f"cannot read model {str(path)!r}: {said}") from None
+        near = _near(Path(path)) if isinstance(error, FileNotFoundError) else ""
+        raise ModelFileError(f"cannot read model {str(path)!r}: {said}{near}") from None
+
+
+def _near(path: Path) -> str:
+    """The name of a file beside it that looks like the one meant."""
+    with suppress(OSError):
+        guess = nearest(path.name, [other.name for other in path.parent.iterdir()])
+        return f". Did you mean {str(path.parent / guess)!r}?" if guess else ""
+    return f": there is no folder {str(path.parent)!r}"
 
 
 def _digest(content: bytes, given: bytes) -> str:
@@ -198,10 +212,12 @@ def _space(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> FeatureSpa
         Side(tuple(e for e in encoders if e.role != "item")),
         Side(tuple(e for e in encoders if e.role == "item")),
         header["whole"],
+        tuple(header.get("id_columns") or ("user", "item")),
     )
     if ids:
         raise ModelFileError(f"there are ids {min(ids)!r}, which no field has")
-    return space
+    history = header.get("history")
+    return space if history is None else space.with_history(history_field(history))
 
 
 def _described(encoder: Encoder) -> dict[str, Any]:

@@ -52,6 +52,9 @@ def check_header(header: Mapping[str, Any], arrays: Collection[str]) -> None:
     taken = [(text["role"], text["name"]) for text in header["fields"]]
     if len(set(taken)) < len(taken):
         raise ModelFileError("two of its fields have one name")
+    shared = {("context", name) for name in header.get("id_columns") or ()} & set(taken)
+    if shared:
+        raise ModelFileError(f"its column {_short(min(shared)[1])} holds both ids and context")
 
 
 def _check_field(text: Mapping[str, Any], has_ids: bool) -> None:
@@ -91,6 +94,12 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_two_names(value: Any) -> bool:
+    """Whether it is a list of two names that differ."""
+    texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return texts and len(value) == len(set(value)) == 2
+
+
 def _is_number(value: Any) -> bool:
     """Whether it is a number that can be reckoned with; NaN is not."""
     return (_is_whole(value) or isinstance(value, float)) and -LARGEST <= value <= LARGEST
@@ -117,6 +126,8 @@ ENTRIES: Entries = {
     "frame": (lambda value: value in FRAMES, f"one of {', '.join(FRAMES)}"),
     "damping": (lambda value: value is None or _is_number(value), "a number"),
     "whole": (lambda value: isinstance(value, bool), "true or false"),
+    "history": (lambda value: value is None or _is_scaled(value), "options by name"),
+    "id_columns": (lambda value: value is None or _is_two_names(value), "a list of two names"),
     "fields": (
         lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),
         "a list of fields",

@@ -19,6 +19,7 @@ FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 FLOATS = (FLOAT32, FLOAT64)
 INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
 LARGEST = float(np.finfo(np.float32).max)
+FAR_OFF = 1 << 61  # microseconds, which can be added and subtracted
 MOST = LARGEST / 10  # of scores, which are float32; what is rounded must fit too
 
 Shape = tuple[int | str, ...]  # a name stands for a size left open, the same wherever it occurs
@@ -54,10 +55,19 @@ class Starts:
     stored: ClassVar[np.dtype] = np.dtype(np.int64)
 
 
-Table = Mapping[str, Numbers | Places | Starts]
+@dataclass(frozen=True)
+class Moments:
+    """Microseconds since 1970, or numbers that stand for an order: whole, and far from 64 bits."""
+
+    shape: Shape
+    stored: ClassVar[np.dtype] = np.dtype(np.int64)
 
 
-def sparse(name: str, rows: int, columns: int) -> dict[str, Numbers | Places | Starts]:
+Part = Numbers | Places | Starts | Moments
+Table = Mapping[str, Part]
+
+
+def sparse(name: str, rows: int, columns: int) -> dict[str, Part]:
     """The three arrays of sparse rows, see `named_rows`."""
     entries = f"entries of {name}"
     return {
@@ -105,9 +115,7 @@ def _sizes(arrays: Mapping[str, np.ndarray], table: Table) -> dict[str, int]:
     return sizes
 
 
-def _wrong(
-    array: np.ndarray, wanted: Numbers | Places | Starts, sizes: Mapping[str, int]
-) -> str | None:
+def _wrong(array: np.ndarray, wanted: Part, sizes: Mapping[str, int]) -> str | None:
     """What is wrong with the values of an array, None where nothing is."""
     kinds = FLOATS if isinstance(wanted, Numbers) else INTEGERS
     if array.dtype not in kinds:
@@ -119,6 +127,8 @@ def _wrong(
         length = sizes[wanted.length]
         rising = array[0] == 0 and array[-1] == length and (array[1:] >= array[:-1]).all()
         return None if rising else f"does not rise from 0 to {length}"
+    if isinstance(wanted, Moments):
+        return None if largest(array) <= FAR_OFF else "has moments beyond all calendars"
     if array.size and not 0 <= array.min() <= array.max() < wanted.below:
         return f"has numbers outside 0 to {wanted.below - 1}"
     return None

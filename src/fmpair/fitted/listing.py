@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, empty_rows, renumbered
+from fmpair.arrays import Rows, empty_rows, join_rows, renumbered
 from fmpair.checks import whole
+from fmpair.data.frame import given_back
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import UnknownError
-from fmpair.fitted.query import Fitted, Queries, ids_of, known_rows, numbers_of, queries_of
+from fmpair.fitted.lookup import ids_of, known_only
+from fmpair.fitted.query import Fitted, Queries, known_rows, name_of, queries_of, query_frame
+
+USERS_AT_ONCE = 20_000  # whose lists are held in memory where all are written
 
 Best = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -49,12 +53,16 @@ class Folded(Ranking, Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """What may be listed: n items, without those seen, of the candidates, none of exclude."""
+    """What may be listed: n items, without those seen, of the candidates, none of exclude.
+
+    strict: candidates and items to exclude that are unknown are refused, else passed over.
+    """
 
     n: int
     exclude_seen: bool = True
     candidates: Sequence[Any] | None = None
     exclude: Sequence[Any] | None = None
+    strict: bool = False
 
     def __post_init__(self) -> None:
         whole("n", self.n, 1)
@@ -64,30 +72,53 @@ class Limits:
         allowed = np.ones(len(items), bool)
         if self.candidates is not None:
             allowed[:] = False
-            allowed[numbers_of("item", ids_of(self.candidates), items)] = True
+            allowed[self._known("candidates", items)] = True
         if self.exclude is not None:
-            allowed[numbers_of("item", ids_of(self.exclude), items)] = False
+            allowed[self._known("exclude", items)] = False
         return np.flatnonzero(allowed)
+
+    def _known(self, option: str, items: Vocabulary) -> np.ndarray:
+        numbers = known_only(option, ids_of(getattr(self, option)), items, self.strict)
+        return numbers[numbers >= 0]
 
 
 def recommended(
     model: Ranking, frame: pl.DataFrame, limits: Limits, unknown: str, user_features: Any
 ) -> pl.DataFrame:
-    """(user, context..., item, score, rank): up to n rows a query of the frame, best first."""
-    chosen, lists = limits.chosen(model.space.items), []
+    """(the frame's columns, item, score, rank): up to n rows a query, best first."""
+    return pl.concat(recommended_parts(model, frame, limits, unknown, user_features))
+
+
+def recommended_parts(
+    model: Ranking, frame: pl.DataFrame, limits: Limits, unknown: str, user_features: Any
+) -> Iterator[pl.DataFrame]:
+    """The same, as many queries at a time as the model answers at once."""
+    chosen = limits.chosen(model.space.items)
     for first in range(0, max(len(frame), 1), model.at_once):
         part = frame[first : first + model.at_once]
         queries = queries_of(model, part, unknown=unknown, user_features=user_features)
         none = empty_rows(len(part))
-        hidden = _hidden(model, queries.user, chosen) if limits.exclude_seen else none
+        hidden = _hidden(model, queries, chosen) if limits.exclude_seen else none
         found = model.best(queries, chosen, hidden, limits.n)
-        lists.append(_frame(model, queries, chosen, *found))
-    return pl.concat(lists)
+        yield _frame(model, queries, chosen, *found)
 
 
-def _hidden(model: Ranking, user: np.ndarray, chosen: np.ndarray) -> Rows:
-    """Per query the user's seen items, as places in `chosen`."""
-    seen = known_rows(model.seen, user)
+def in_parts(
+    model: Any, users: Any, n: int, size: int, options: Mapping[str, Any]
+) -> Iterator[Any]:
+    """What model.recommend gives, for `size` queries at a time."""
+    whole("size", size, 1)
+    frame = query_frame(model.space, users, None)
+    for first in range(0, max(len(frame), 1), size):
+        part = model.recommend(frame[first : first + size], n, **options)
+        yield given_back(part, users, model.frame_kind)
+
+
+def _hidden(model: Ranking, queries: Queries, chosen: np.ndarray) -> Rows:
+    """Per query the user's seen items and those of the history, as places in `chosen`."""
+    seen = known_rows(model.seen, queries.user)
+    if queries.history is not None:
+        seen = join_rows([seen, queries.history])
     if len(chosen) == len(model.space.items):
         return seen
     place = np.full(len(model.space.items), -1, np.int32)
@@ -108,7 +139,7 @@ def _frame(
     items = chosen[best[filled_places]] if len(chosen) else np.zeros(0, np.int64)
     lists = pl.DataFrame(
         {
-            "item": model.space.items.take(items),
+            name_of(model.space, "item"): model.space.items.take(items),
             "score": score[filled_places],
             "rank": (place + 1).astype(np.int64),
         }
@@ -116,7 +147,7 @@ def _frame(
     asked = queries.shown
     if not set(lists.columns).isdisjoint(asked.columns):  # a context may have the name of ours
         asked = asked.drop(lists.columns, strict=False)
-    return asked[owner].hstack(lists)
+    return asked[owner].hstack(lists) if asked.width else lists
 
 
 def recommended_users(

@@ -45,6 +45,12 @@ class ItemNeighbours:
 
         return product(self.own.take(users), self._neighbour_of, len(self.items))
 
+    def history_scores(self, history: Rows) -> np.ndarray:
+        """float32 [n, items] for visitors with these items."""
+        from fmpair.solvers.products import product
+
+        return product(history, self._neighbour_of, len(self.items))
+
     def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
         """What each item of the user adds."""
         return _terms("item", self.items, self.own, self._neighbour_of, user, item)

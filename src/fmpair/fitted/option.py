@@ -54,4 +54,5 @@ def _plain(value: Any) -> Any:
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+    made = is_dataclass(value) and not isinstance(value, type)
+    return _plain(asdict(value)) if made else value

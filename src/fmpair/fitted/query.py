@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,73 +10,89 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, join_rows, stack_rows, starts
+from fmpair.checks import one_of
 from fmpair.data.frame import to_polars
-from fmpair.data.roles import ALIASES, find_column
+from fmpair.data.roles import find_column
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError, OptionError, UnknownError, listing, named
+from fmpair.errors import DataError, OptionError, UnknownError, listing, named, nearest
 from fmpair.errors import unknown as unknown_message
 from fmpair.features import FeatureSpace
 from fmpair.features.entries import entries_of
+from fmpair.fitted.history import COLUMN as HISTORY
+from fmpair.fitted.history import histories_of, with_history
+from fmpair.fitted.lookup import ids_of, number_of, numbers_of
+from fmpair.fitted.moment import asked_at, moments_asked, time_named, with_since, with_time
+from fmpair.fitted.recent import Given, Recent
 from fmpair.forked import check_process
 
-UNKNOWN = ("error", "features", "popular")
-MOST_GUESSED = 50_000  # in larger catalogues the search for a similar id takes too long
+UNKNOWN = ("ignore", "error", "features", "popular")
+REFUSING = ("ignore", "error")  # users and values that are unknown
+ALIKE = 0.75  # from here on a column's name is taken for a mistyped context
+OURS = ("score", "rank", "similarity")  # columns of answers
 
 
 class Fitted(Protocol):
-    """What a question needs of a fitted model. user_rows: the attributes of its users."""
+    """What a question needs of a fitted model. user_rows: the attributes of its users.
+
+    recent: their latest events, where the model goes by them; before: what follows from these.
+    """
 
     @property
     def space(self) -> FeatureSpace: ...
     @property
     def user_rows(self) -> Rows: ...
+    @property
+    def recent(self) -> Recent | None: ...
+
+    def before(self, user: np.ndarray, given: Given) -> Rows | None: ...
 
 
 @dataclass(frozen=True)
 class Queries:
     """user: int32 [queries], -1 where unknown; rows: all query features.
 
-    shown: the columns a listing repeats (user and context). bare: bool [queries], whether nothing
-    but a usual user is asked for.
+    shown: the columns a listing repeats. situation: the context, with the moment where the model
+    goes by that. bare: bool [queries], whether nothing but a usual user is asked for. history: per
+    query the items it comes from.
     """
 
     user: np.ndarray
     rows: Rows
     shown: pl.DataFrame
+    situation: pl.DataFrame
     bare: np.ndarray
+    history: Rows | None = None
 
     @property
     def context(self) -> pl.DataFrame:
         """The context columns; null for those who ask as nobody in no situation."""
-        columns = self.shown.drop("user", strict=False)
+        columns = self.situation
         if not self.bare.any():
             return columns
         return columns.select(pl.when(pl.lit(pl.Series(~self.bare))).then(pl.all()))
 
 
-def ids_of(ids: Any) -> pl.Series:
-    """One id, or any collection of ids, as a Series."""
-    if hasattr(ids, "__array__") and not isinstance(ids, pl.Series):
-        ids = np.atleast_1d(np.asarray(ids))  # of numpy, pandas or pyarrow
-    if isinstance(ids, np.ndarray) and ids.dtype == object:
-        ids = ids.tolist()
-    if isinstance(ids, str | bytes) or not hasattr(ids, "__iter__"):
-        ids = [ids]
-    try:
-        return pl.Series(ids if isinstance(ids, np.ndarray | pl.Series) else list(ids))
-    except TypeError:
-        raise DataError("the ids are of several types: give all of one type") from None
+def query_frame(
+    space: FeatureSpace,
+    users: Any,
+    context: Mapping[str, Any] | None,
+    history: Any = None,
+    time: Any = None,
+) -> pl.DataFrame:
+    """Users (None: all, one, several, or a frame) with the context and time given to all of them.
 
-
-def query_frame(space: FeatureSpace, users: Any, context: Mapping[str, Any] | None) -> pl.DataFrame:
-    """Users (None: all, one, several, or a frame) with the context given to all of them."""
+    history: the items of one visitor, who is no user unless one is named.
+    """
     check_process()
-    if users is None:
-        frame = pl.DataFrame({"user": space.users.ids})
-    elif hasattr(users, "columns"):
+    frame = None
+    if hasattr(users, "columns"):
         frame = to_polars(users)
-    else:
-        frame = pl.DataFrame({"user": ids_of(users)})
+    elif users is not None or history is None:
+        frame = pl.DataFrame(
+            {name_of(space, "user"): space.users.ids if users is None else ids_of(users)}
+        )
+    if history is not None or frame is None:
+        frame = with_history(frame, history)
     if context is not None and not isinstance(context, Mapping):
         raise OptionError(
             f"context must be a mapping such as {{'daytime': 'evening'}}, not {context!r}"
@@ -85,74 +101,89 @@ def query_frame(space: FeatureSpace, users: Any, context: Mapping[str, Any] | No
         if name not in space.context:
             raise UnknownError(unknown_message("context", name, space.context))
         frame = frame.with_columns(pl.Series(name, [value]).new_from_index(0, len(frame)))
-    return frame
+    return asked_at(space, frame, time)
 
 
-def number_of(what: str, value: Any, known: Vocabulary) -> int:
-    """The number of a user or item id; an unknown one is refused with the nearest known."""
-    number = known.number(value)
-    if number >= 0:
-        return number
-    ids = known.ids
-    if ids.dtype == pl.String and len(ids) <= MOST_GUESSED:
-        raise UnknownError(unknown_message(what, value, ids.to_list()))
-    raise UnknownError(
-        f"unknown {what} {value!r}: the model knows {len(ids):,} {what}s of type {ids.dtype}"
-    )
+def name_of(space: FeatureSpace, role: str) -> str:
+    """What the column of users or items is called in answers: as in the events learned from."""
+    name = space.id_columns[("user", "item").index(role)]
+    return role if name in OURS else name
 
 
-def numbers_of(what: str, values: pl.Series, known: Vocabulary) -> np.ndarray:
-    """int32 [values]: the numbers of ids, all of which must be known."""
-    numbers = known.numbers(values)
-    if (numbers < 0).any():
-        number_of(what, values[int(np.argmax(numbers < 0))], known)
-    return numbers
+def column_of(space: FeatureSpace, role: str, columns: Sequence[str]) -> str | None:
+    """The column of users or items in a frame: called as in the events, or by a usual name."""
+    own = name_of(space, role)
+    return own if own in columns else find_column(role, columns, None)
 
 
-def item_column(frame: pl.DataFrame, items: Vocabulary) -> np.ndarray:
+def item_column(frame: pl.DataFrame, space: FeatureSpace) -> np.ndarray:
     """int32 [rows]: the numbers of a frame's item column."""
-    column = find_column("item", frame.columns, None)
+    column = column_of(space, "item", frame.columns)
     if column is None:
-        raise UnknownError("the frame to score needs a column 'item'")
-    return numbers_of("item", frame[column], items)
+        raise UnknownError(f"the frame to score needs a column {name_of(space, 'item')!r}")
+    return numbers_of("item", frame[column], space.items)
 
 
 def queries_of(
     model: Fitted, frame: pl.DataFrame, *, unknown: str, user_features: Any = None
 ) -> Queries:
-    """The queries of a frame: a user column (or none), context columns in any number."""
+    """The queries of a frame: a user column (or none), context columns in any number.
+
+    A column `history` holds items that the query comes from; further columns are repeated.
+    """
     check_process()
-    if unknown not in UNKNOWN:
-        raise OptionError(f"{named('unknown')} must be one of {listing(UNKNOWN)}, not {unknown!r}")
-    column = find_column("user", frame.columns, None)
-    _check_columns(model, frame, column)
-    names = [c for c in frame.columns if c == column or c in model.space.context]
-    shown = frame if names == frame.columns else frame.select(names)
+    one_of("unknown", unknown, UNKNOWN)
+    space = model.space
+    frame = time_named(space, frame)
+    column = column_of(space, "user", frame.columns)
+    check_columns(space, frame.columns, column)
+    user = np.full(len(frame), -1, np.int32)
     if column is not None:
-        shown = shown if column == "user" else shown.rename({column: "user"})
-        user = model.space.users.numbers(frame[column])
-    else:
-        user = np.full(len(frame), -1, np.int32)
-    profiles, described = _profiles(model, shown, user, user_features, unknown)
-    nobody = (user < 0) & ~described
-    if column is not None and unknown == "error" and nobody.any():
+        user = space.users.numbers(frame[column])
+    histories, described = _histories(space, frame, column, unknown == "error")
+    profiles, profiled = _profiles(model, frame, column, user, user_features, unknown)
+    nobody = (user < 0) & ~described & ~profiled
+    if column is not None and unknown in REFUSING and nobody.any():
         # one lookup more, for the message that names the nearest id
-        number_of("user", frame[column][int(np.argmax(nobody))], model.space.users)
-    contexts, unseen = model.space.context_rows(shown)
-    if unknown == "error":
-        _refuse_unseen(model, "context", shown, unseen)
-    rows = join_rows([profiles, contexts])
+        number_of("user", frame[column][int(np.argmax(nobody))], space.users)
+    asked = with_time(space, frame)
+    now = None if model.recent is None else moments_asked(asked)
+    asked = with_since(space, asked, model.recent, user, now)
+    contexts, unseen = space.context_rows(asked)
+    if unknown in REFUSING:
+        _refuse_unseen(model, "context", frame, unseen)
+    before = model.before(user, Given(histories, described, now))
+    rows = join_rows([profiles, contexts] + ([] if before is None else [before]))
     bare = nobody if unknown == "popular" else np.zeros(len(nobody), bool)
     rows = rows._replace(value=np.where(bare[rows.owner], 0, rows.value).astype(np.float32))
-    return Queries(user, rows, shown, bare)
+    shown = frame
+    if histories is not None:  # no expression: one visitor waits for an answer
+        shown = pl.DataFrame([c for c in frame.iter_columns() if c.name != HISTORY])
+    situation = pl.DataFrame([c for c in asked.iter_columns() if c.name in space.context])
+    return Queries(user, rows, shown, situation, bare, histories)
 
 
-def _check_columns(model: Fitted, frame: pl.DataFrame, user: str | None) -> None:
-    """Refuse columns the model has no use for, unless they play another part in events."""
-    parts = {alias for role, aliases in ALIASES.items() if role != "user" for alias in aliases}
-    for name in frame.columns:
-        if name != user and name not in model.space.context and name.lower() not in parts:
-            raise UnknownError(unknown_message("context", name, model.space.context))
+def _histories(
+    space: FeatureSpace, frame: pl.DataFrame, user: str | None, strict: bool
+) -> tuple[Rows | None, np.ndarray]:
+    """(the histories of a frame's queries, None without such a column; whether each has one)."""
+    if HISTORY not in frame.columns or user == HISTORY or HISTORY in space.context:
+        return None, np.zeros(len(frame), bool)
+    values = frame[HISTORY]
+    told = values.is_not_null().to_numpy() if values.null_count() else np.ones(len(frame), bool)
+    return histories_of(values, space.items, strict), told
+
+
+def check_columns(space: FeatureSpace, columns: Sequence[str], user: str | None) -> None:
+    """Refuse a column that looks like a context the frame lacks, with one letter wrong or so."""
+    lacking = [name for name in space.context if name not in columns]
+    for name in columns:
+        guess = None if name == user or name in space.context else nearest(name, lacking, ALIKE)
+        if guess is not None:
+            raise UnknownError(
+                f"unknown context {name!r}. Did you mean {guess!r}? Rename the column, or leave it "
+                f"out. Known: {listing(space.context)}"
+            )
 
 
 def known_rows(rows: Rows, number: np.ndarray) -> Rows:
@@ -164,40 +195,47 @@ def known_rows(rows: Rows, number: np.ndarray) -> Rows:
 
 
 def _profiles(
-    model: Fitted, shown: pl.DataFrame, user: np.ndarray, given: Any, unknown: str
+    model: Fitted,
+    frame: pl.DataFrame,
+    column: str | None,
+    user: np.ndarray,
+    given: Any,
+    unknown: str,
 ) -> tuple[Rows, np.ndarray]:
     """(attributes of each query's user, whether they were given): else those known, else none."""
     known = known_rows(model.user_rows, user)
     if given is None:
         return known, np.zeros(len(user), bool)
-    table, place = _given_table(given, shown)
+    table, place = _given_table(given, frame, column)
     names = [e.name for e in model.space.query.encoders if e.role == "user"]
     for name in table.columns:
         if name not in names:
             raise UnknownError(unknown_message("user feature", name, names))
     own, unseen = model.space.query.encode("user", table, len(table), model.space.whole)
-    if unknown == "error":
+    if unknown in REFUSING:
         _refuse_unseen(model, "user", table, unseen)
     described = place >= 0
     rows = np.where(described, place, own.size + np.arange(len(user)))
     return stack_rows(own, known).take(rows), described
 
 
-def _given_table(given: Any, shown: pl.DataFrame) -> tuple[pl.DataFrame, np.ndarray]:
+def _given_table(
+    given: Any, frame: pl.DataFrame, column: str | None
+) -> tuple[pl.DataFrame, np.ndarray]:
     """(table of the attributes given, each query's row in it or -1)."""
     if isinstance(given, Mapping):
         table = pl.DataFrame({name: [value] for name, value in given.items()})
-        return table, np.zeros(len(shown), np.int64)
+        return table, np.zeros(len(frame), np.int64)
     table = to_polars(given)
-    key = find_column("user", table.columns, None)
-    if key is None or "user" not in shown.columns:
+    key = column if column in table.columns else find_column("user", table.columns, None)
+    if key is None or column is None:
         raise UnknownError(
             f"a table of {named('user_features')} needs a column 'user', and so do the queries"
         )
     if table[key].is_duplicated().any():
         twice = table[key].filter(table[key].is_duplicated())[0]
         raise DataError(f"{named('user_features')} has several rows of user {twice!r}: give one")
-    return table.drop(key), Vocabulary(table[key]).numbers(shown["user"]).astype(np.int64)
+    return table.drop(key), Vocabulary(table[key]).numbers(frame[column]).astype(np.int64)
 
 
 def _refuse_unseen(

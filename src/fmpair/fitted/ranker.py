@@ -2,81 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, empty_rows, tally
+from fmpair.arrays import Rows, add_repeats, empty_rows, group_rows, join_rows, tally
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.errors import OptionError, TrainingError, named
 from fmpair.features import FeatureSpace
 from fmpair.fitted import file, listing, similarity
+from fmpair.fitted.extension import following
+from fmpair.fitted.further import further_events, of_known_items
+from fmpair.fitted.lookup import number_of
 from fmpair.fitted.named_rows import arrays_of
-from fmpair.fitted.query import Queries, item_column, number_of, queries_of, query_frame
+from fmpair.fitted.query import Queries, item_column, known_rows, name_of, queries_of, query_frame
+from fmpair.fitted.recent import Given
 from fmpair.fitted.recipe import can_go_on
+from fmpair.fitted.scorer import (
+    MEMBERS,
+    ComparesItems,
+    ComparesUsers,
+    Explains,
+    Follows,
+    Scorer,
+    ScoresHistories,
+)
 from fmpair.fitted.tables import seen_rows
+from fmpair.renamed import known_options_only
 
-MEMBERS = ("scores_unknown_users", "scores", "arrays")  # of a Scorer
 SCORER = "scorer."  # what the names of its arrays begin with
 SCORES_AT_ONCE = 1 << 23  # float32: 32 MB
 MOST_AT_ONCE = 4096  # queries
-
-
-class Scorer(Protocol):
-    """What such a model brings: scores of all items, and its arrays.
-
-    scores_unknown_users: whether it has an answer for users it has not learned from (number -1, or
-    no events); if not it is never asked about them, and they get the most popular items.
-
-    One that can say more also has what `ComparesItems`, `ComparesUsers` or `Explains` name.
-    """
-
-    scores_unknown_users: ClassVar[bool]
-
-    def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
-        """float32 [n, items] for the users' numbers, int32 [n]; a new array each time.
-
-        context: n rows with the context columns that were asked for, which may be none at all; a
-        column that is missing and a value that is null were left open.
-        """
-        ...
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """All that `recipe.restore(arrays, space, seen)` needs to make the scorer again."""
-        ...
-
-
-@runtime_checkable
-class ComparesItems(Protocol):
-    """A scorer that knows which items are similar."""
-
-    def item_similarity(self, item: int) -> np.ndarray:
-        """float32 [items]: of an item with every item."""
-        ...
-
-
-@runtime_checkable
-class ComparesUsers(Protocol):
-    """A scorer that knows which users are similar."""
-
-    def user_similarity(self, user: int) -> np.ndarray:
-        """float32 [users]: of a user with every user."""
-        ...
-
-
-@runtime_checkable
-class Explains(Protocol):
-    """A scorer whose scores are sums."""
-
-    def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
-        """(labels, values) that add up to the score."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -119,9 +81,8 @@ class Ranker:
         Everything is made at once: give some thousand events at most.
         """
         data = as_dataset(events)
-        names = [name for name in data.context if name in self.space.context]
         user = self.space.users.numbers(data.users.ids)[data.user]
-        return self._scores(user, data.columns.select(names))
+        return self._scores(user, self.space.context_of(data))
 
     def _scores(self, user: np.ndarray, context: pl.DataFrame) -> np.ndarray:
         if self.scorer.scores_unknown_users:
@@ -153,17 +114,20 @@ class Ranker:
 
     # Rankings
 
+    @known_options_only
     def recommend(
         self,
         users: Any = None,
         n: int = 10,
         *,
+        history: Any = None,
         context: Mapping[str, Any] | None = None,
+        time: Any = None,
         exclude_seen: bool = True,
         candidates: Sequence[Any] | None = None,
         exclude: Sequence[Any] | None = None,
         user_features: Any = None,
-        unknown: str = "error",
+        unknown: str = "ignore",
     ) -> Any:
         """The n best items for one user, several, all (None), or a frame of users and contexts.
 
@@ -175,10 +139,16 @@ class Ranker:
             raise OptionError(
                 f"{name} cannot go by {named('user_features')}: it knows users by their events"
             )
-        frame = query_frame(self.space, users, context)
-        limits = listing.Limits(n, exclude_seen, candidates, exclude)
+        frame = query_frame(self.space, users, context, history, time)
+        limits = listing.Limits(n, exclude_seen, candidates, exclude, unknown == "error")
         out = listing.recommended(self, frame, limits, unknown, None)
         return given_back(out, users, self.frame_kind)
+
+    def recommend_in_parts(
+        self, users: Any = None, n: int = 10, *, size: int = listing.USERS_AT_ONCE, **options: Any
+    ) -> Iterator[Any]:
+        """What `recommend` gives with these options, for `size` users at a time."""
+        return listing.in_parts(self, users, n, size, options)
 
     @property
     def at_once(self) -> int:
@@ -189,11 +159,21 @@ class Ranker:
         """No attributes: what a scorer makes of them it keeps to itself."""
         return empty_rows(len(self.space.users))
 
+    @property
+    def recent(self) -> None:
+        """What it knows of the users' latest events a scorer keeps to itself."""
+        return None
+
+    def before(self, user: np.ndarray, given: Given) -> None:
+        """No features of what came before."""
+
     def best(self, queries: Queries, chosen: np.ndarray, hidden: Rows, n: int) -> listing.Best:
         """The n best of the chosen items for each query."""
         from fmpair.ranking.top import select
 
         scores = self._scores(queries.user, queries.context)
+        if queries.history is not None:
+            scores = self._of_histories(queries, scores)
         scores = np.ascontiguousarray(scores[:, chosen])
         n = min(n, len(chosen))
         best = np.full((len(scores), n), -1, np.int32)
@@ -202,10 +182,28 @@ class Ranker:
         select(scores, 0, hidden.start, hidden.column, n, best, score, filled)
         return best, score, filled
 
+    def _of_histories(self, queries: Queries, scores: np.ndarray) -> np.ndarray:
+        """The scores, those of queries with a history by that history and the user's own items."""
+        own, given = known_rows(self.seen, queries.user), queries.history or empty_rows(0)
+        told = np.flatnonzero(np.diff(given.start))
+        if isinstance(self.scorer, Follows):
+            found = self.scorer.following(given.take(told))
+        elif isinstance(self.scorer, ScoresHistories):
+            both = join_rows([own, given]).take(told)
+            items = add_repeats(group_rows(both.owner, both.column, both.size, both.value))
+            found = self.scorer.history_scores(items)
+        else:
+            raise OptionError(
+                f"{type(self.recipe).__name__} cannot go by {named('history')}: it knows users by "
+                "what it learned of them; fit it again with the visitors' events, or another model"
+            )
+        scores[told] = self._checked(found)
+        return scores
+
     def score(self, pairs: Any) -> Any:
         """The frame of users, items and contexts given, with a column `score`."""
         frame = to_polars(pairs)
-        numbers = item_column(frame, self.space.items)
+        numbers = item_column(frame, self.space)
         score = np.zeros(len(frame), np.float32)
         for first in range(0, len(frame), self.at_once):
             part = slice(first, first + self.at_once)
@@ -216,27 +214,40 @@ class Ranker:
 
     # What only some scorers can tell
 
+    @known_options_only
     def similar_items(self, item: Any, n: int = 10) -> Any:
         """The n most similar items: a frame (item, similarity, rank)."""
         if not isinstance(self.scorer, ComparesItems):
             raise self._cannot("tell which items are similar")
         number = self.item_number(item)
         found = similarity.strongest(self.scorer.item_similarity(number), number, n)
-        return from_polars(similarity.as_frame("item", self.space.items, found), self.frame_kind)
+        return from_polars(
+            similarity.as_frame(name_of(self.space, "item"), self.space.items, found),
+            self.frame_kind,
+        )
 
+    @known_options_only
     def similar_users(self, user: Any, n: int = 10) -> Any:
         """The n most similar users: a frame (user, similarity, rank)."""
         if not isinstance(self.scorer, ComparesUsers):
             raise self._cannot("tell which users are similar")
         number = self.user_number(user)
         found = similarity.strongest(self.scorer.user_similarity(number), number, n)
-        return from_polars(similarity.as_frame("user", self.space.users, found), self.frame_kind)
+        return from_polars(
+            similarity.as_frame(name_of(self.space, "user"), self.space.users, found),
+            self.frame_kind,
+        )
 
-    def explain(self, user: Any, item: Any, context: Mapping[str, Any] | None = None) -> Any:
+    @known_options_only
+    def explain(
+        self, user: Any, item: Any, context: Mapping[str, Any] | None = None, time: Any = None
+    ) -> Any:
         """The score's terms, largest first: a frame (query, item, value) that adds up to it."""
         if not isinstance(self.scorer, Explains):
             raise self._cannot("tell what a score is made of")
-        query_frame(self.space, user, context)  # a context it has no use for must still exist
+        query_frame(
+            self.space, user, context, time=time
+        )  # a context it has no use for must still exist
         asks, number = self.user_number(user), self.item_number(item)
         labels, values = self.scorer.terms(asks, number)
         if not (self._active[asks] or self.scorer.scores_unknown_users):
@@ -283,13 +294,26 @@ class Ranker:
     def item_number(self, item: Any) -> int:
         return number_of("item", item, self.space.items)
 
-    def fold_in(self, events: Any, *, epochs: int | None = None) -> Ranker:
-        """With new users learned from a few events of theirs, where the recipe can do that."""
-        return can_go_on(self.recipe).fold_in(self, events, epochs)
+    def extended(self, events: Any) -> Ranker:
+        """With further events known, nothing learned, where the model goes by what came last.
 
+        events: later than what it knows. Those of unknown users or items are passed over.
+        """
+        return following(self, further_events(self, events))
+
+    @known_options_only
+    def fold_in(self, events: Any, *, epochs: int | None = None, unknown: str = "ignore") -> Ranker:
+        """With new users learned from a few events of theirs, where the recipe can do that.
+
+        unknown: events of unknown items are passed over and counted (ignore) or refused (error).
+        """
+        data = of_known_items(self, further_events(self, events), unknown)
+        return can_go_on(self.recipe).fold_in(self, data, epochs)
+
+    @known_options_only
     def update(self, data: Any, *, epochs: int | None = None) -> Ranker:
         """With new events learned from, where the recipe can do that."""
-        return can_go_on(self.recipe).update(self, data, epochs)
+        return can_go_on(self.recipe).update(self, further_events(self, data), epochs)
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file: no pickle, a checksum inside, all or nothing."""

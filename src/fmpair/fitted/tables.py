@@ -10,27 +10,36 @@ from fmpair.arrays import Rows
 from fmpair.engine.contract import Parameters
 from fmpair.features import FeatureSpace
 from fmpair.features.encoder import FAR
+from fmpair.features.history import history_weights
 from fmpair.fitted.integrity import (
+    Moments,
     Numbers,
+    Places,
+    Starts,
     Table,
     check,
     largest,
+    longest,
     reach,
     refuse_overflow,
     sparse,
 )
 from fmpair.fitted.named_rows import rows_from
+from fmpair.fitted.recent import Recent, remembers
 
 
 def learned(
     arrays: Mapping[str, np.ndarray], space: FeatureSpace, damping: float
-) -> tuple[Parameters, Rows, Rows, Rows]:
-    """(parameters, user_rows, item_rows, seen) of a Recommender that answers every question."""
-    found = check(arrays, {**_tables(space), **_seen_table(space)})
+) -> tuple[Parameters, Rows, Rows, Rows, Recent | None]:
+    """(parameters, user_rows, item_rows, seen, recent) of a Recommender that always answers."""
+    found = check(arrays, {**_tables(space), **_seen_table(space), **_recent_table(space)})
     parameters = Parameters(*(found[name] for name in Parameters._fields))
     user_rows, item_rows = rows_from(found, "user_rows"), rows_from(found, "item_rows")
     refuse_overflow(*_extremes(space, parameters, user_rows, item_rows, damping))
-    return parameters, user_rows, item_rows, _summable(found)
+    recent = None
+    if remembers(space):
+        recent = Recent(*(found[f"recent.{part}"] for part in Recent._fields))
+    return parameters, user_rows, item_rows, _summable(found), recent
 
 
 def seen_rows(arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> Rows:
@@ -46,6 +55,16 @@ def _summable(found: Mapping[str, np.ndarray]) -> Rows:
 
 def _seen_table(space: FeatureSpace) -> Table:
     return sparse("seen", len(space.users), len(space.items))
+
+
+def _recent_table(space: FeatureSpace) -> Table:
+    if not remembers(space):
+        return {}
+    return {
+        "recent.start": Starts((len(space.users) + 1,), "recent events"),
+        "recent.item": Places(("recent events",), len(space.items)),
+        "recent.moment": Moments(("recent events",)),
+    }
 
 
 def _tables(space: FeatureSpace) -> Table:
@@ -71,6 +90,9 @@ def _extremes(
     scales = [encoder.field.scale for encoder in space.query.encoders]
     asked = FAR * sum(scales) * largest(p.query)
     query = largest(p.users) + reach(user_rows, p.query) + asked
+    if space.history is not None:
+        before = longest(space.earlier_items(item_rows)) * largest(p.query)
+        query += float(history_weights(space.history).sum()) * before
     item = largest(p.items) + largest(p.features) + reach(item_rows, p.features)
     bias = largest(p.item_bias) + reach(item_rows, p.feature_bias[:, None])
     scores = p.users.shape[1] * (query + item) * (query + item) + bias

@@ -25,6 +25,7 @@ __all__ = [
     "BPRMF",
     "EASE",
     "FM",
+    "FPMC",
     "GPFM",
     "PRFM",
     "FMMap",
@@ -40,6 +41,9 @@ __all__ = [
     "ImplicitALS",
     "ItemKNN",
     "ListwiseFM",
+    "MarkovChain",
+    "MostRecent",
+    "PopularLately",
     "Popularity",
     "PureSVD",
     "Random",
@@ -56,14 +60,17 @@ if TYPE_CHECKING:
     from fmpair.models import catalog
     from fmpair.models.classic.ease import EASE
     from fmpair.models.classic.implicit_als import ImplicitALS
+    from fmpair.models.classic.markov import MarkovChain
     from fmpair.models.classic.neighbours import ItemKNN, UserKNN
     from fmpair.models.classic.popularity import Popularity
     from fmpair.models.classic.pure_svd import PureSVD
     from fmpair.models.classic.random import Random
+    from fmpair.models.classic.recency import MostRecent, PopularLately
     from fmpair.models.fm.fm_map import FMMap
     from fmpair.models.fm.recipe import FM
     from fmpair.models.fm_pair.bpr_mf import BPRMF
     from fmpair.models.fm_pair.cross_domain import FMPairAll, FMPairCD, FMPairTarget
+    from fmpair.models.fm_pair.fpmc import FPMC
     from fmpair.models.fm_pair.histories import FactorisedNeighbours, SVDPlusPlus
     from fmpair.models.fm_pair.levels import FMPairLevels
     from fmpair.models.fm_pair.listwise import ListwiseFM

@@ -18,6 +18,9 @@ FAMILIES = {
     "baseline": {
         "random": "fmpair.models.classic.random:Random",
         "popularity": "fmpair.models.classic.popularity:Popularity",
+        "popular-lately": "fmpair.models.classic.recency:PopularLately",
+        "most-recent": "fmpair.models.classic.recency:MostRecent",
+        "markov-chain": "fmpair.models.classic.markov:MarkovChain",
     },
     "neighbours": {
         "item-knn": "fmpair.models.classic.neighbours:ItemKNN",
@@ -26,6 +29,7 @@ FAMILIES = {
     },
     "matrix factorization": {
         "bpr-mf": "fmpair.models.fm_pair.bpr_mf:BPRMF",
+        "fpmc": "fmpair.models.fm_pair.fpmc:FPMC",
         "implicit-als": "fmpair.models.classic.implicit_als:ImplicitALS",
         "pure-svd": "fmpair.models.classic.pure_svd:PureSVD",
     },

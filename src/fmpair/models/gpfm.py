@@ -13,8 +13,9 @@ from fmpair.arrays import Rows
 from fmpair.data import as_dataset
 from fmpair.errors import OptionError
 from fmpair.features import FeatureSpace
-from fmpair.fitted.ranker import Ranker, Scorer
+from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
+from fmpair.fitted.scorer import Scorer
 from fmpair.training.early_stopping import best_fit
 from fmpair.training.epoch import Epoch
 from fmpair.training.problem import check_trainable

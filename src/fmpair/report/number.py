@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from itertools import count
-from typing import Any
 
 NOTHING = "–"
 NO_BREAK = "\N{NO-BREAK SPACE}"
 SMALLEST_P = 0.001
 SLUG = 80  # letters: two of them in a file's name are still short enough
-EARLIEST, LATEST = 1e8, 1e10  # seconds since 1970 that are taken for times: 1973 to 2286
 TITLES = {
     "ndcg": "NDCG",
     "ndcg_exp": "NDCG (exp)",
@@ -85,19 +82,6 @@ def seconds(value: float | None) -> str:
         return "0"
     decimals = max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{value:,.{min(decimals, 4)}f}"
-
-
-def moment(value: Any) -> str:
-    """A time as a date in UTC; a number counts seconds since 1970, or thousandths and so on."""
-    text = str(value)
-    if not re.fullmatch(r"\d+(\.\d+)?", text):
-        return text
-    number = float(text)
-    while number >= LATEST:
-        number /= 1000
-    if number < EARLIEST:
-        return text  # a counter, not a time
-    return datetime.fromtimestamp(number, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def metric_title(name: str) -> str:

@@ -17,7 +17,7 @@ from fmpair.report import run_tables as run_tables
 from fmpair.report.comparison import Table
 from fmpair.report.facts import facts
 from fmpair.report.fields import fields_sheets
-from fmpair.report.number import metric_title, moment, told_apart
+from fmpair.report.number import metric_title, told_apart
 from fmpair.report.sheet import Figure, Section, Sheet
 from fmpair.report.significance import has_a_winner
 from fmpair.text import isolated
@@ -159,13 +159,9 @@ def _data(manifest: Mapping[str, Any]) -> Section:
     data = manifest.get("data", {})
     told = {name: value for name, value in data.items() if name != "statistics"}
     sheet = run_tables.folds_sheet(manifest)
-    statistics = {
-        name: moment(value) if "timestamp" in name else value
-        for name, value in data.get("statistics", {}).items()
-    }
     return Section(
         "Data",
-        facts=facts(statistics) | facts(told),
+        facts=facts(data.get("statistics", {})) | facts(told),
         sheets=(sheet,) if sheet else (),
     )
 

@@ -19,6 +19,7 @@ from fmpair.models.saved import load
 from fmpair.testing.toys import left_out, two_tastes
 
 TOLERANCE = 1e-5
+FIRST_TIME = 1_700_000_000  # seconds since 1970
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class ModelContract:
 
     make: a recipe that fits tiny data in a moment. personal: whether it must tell two tastes
     apart. exact: whether one seed gives the same scores each time. tables: whether it fits data
-    with items that have no events.
+    with items that have no events. timed: whether it fits only events that have times.
 
         @pytest.mark.parametrize("rule", RULES)
         def test_my_model_keeps(rule):
@@ -38,6 +39,7 @@ class ModelContract:
     personal: bool = True
     exact: bool = True
     tables: bool = True
+    timed: bool = False
 
     def check(self, *rules: str) -> None:
         """Raise AssertionError at the first rule that is broken."""
@@ -47,17 +49,17 @@ class ModelContract:
     def a_recipe_is_not_changed_by_fitting(self) -> None:
         recipe, again = self.make(), self.make()
         _require(is_dataclass(recipe), "a recipe must be a (frozen) dataclass")
-        recipe.fit(two_tastes())
+        recipe.fit(self._tastes())
         _require(recipe == again, "fit must not change the recipe")
 
     def the_data_are_not_changed_by_fitting(self) -> None:
-        data = two_tastes()
+        data = self._tastes()
         before = data.frame().clone()
         self.make().fit(data)
         _require(data.frame().equals(before), "fit must not change the events")
 
     def a_frame_fits_as_a_dataset_does(self) -> None:
-        data = two_tastes()
+        data = self._tastes()
         ours, theirs = (_scores(self.make().fit(d)) for d in (data, data.frame()))
         _require(ours.shape == theirs.shape, "a frame and a Dataset give other shapes")
         if self.exact:
@@ -65,24 +67,26 @@ class ModelContract:
 
     def one_seed_gives_the_same_scores(self) -> None:
         if self.exact:
-            ours, again = (_scores(self.make().fit(two_tastes())) for _ in range(2))
+            ours, again = (_scores(self.make().fit(self._tastes())) for _ in range(2))
             _require(np.array_equal(ours, again), "the same recipe and data give other scores")
 
     def no_score_depends_on_the_number_of_threads(self) -> None:
         if self.exact and "threads" in {field.name for field in fields(self.make())}:
-            one, more = (_scores(replace(self.make(), threads=t).fit(two_tastes())) for t in (1, 3))
+            one, more = (
+                _scores(replace(self.make(), threads=t).fit(self._tastes())) for t in (1, 3)
+            )
             _require(np.array_equal(one, more), "scores depend on the number of threads")
 
     def every_pair_has_a_finite_score(self) -> None:
-        model = self.make().fit(two_tastes())
+        model = self.make().fit(self._tastes())
         _require(bool(np.isfinite(_scores(model)).all()), "scores must be finite")
-        asked = two_tastes().frame().head(7)
+        asked = self._tastes().frame().head(7)
         given = model.score(asked)
         _require(given.columns == [*asked.columns, "score"], "score adds a column `score`")
         _require(bool(given["score"].is_finite().all()), "score must give finite numbers")
 
     def lists_are_ordered_and_leave_out_what_was_seen(self) -> None:
-        data = two_tastes()
+        data = self._tastes()
         model = self.make().fit(data)
         out = model.recommend(["u0", "u1"], 4)
         _require(out.columns == ["user", "item", "score", "rank"], f"columns are {out.columns}")
@@ -96,18 +100,18 @@ class ModelContract:
         _require(len(every) == len(data.items), "exclude_seen=False must list all items")
 
     def only_candidates_are_listed(self) -> None:
-        model = self.make().fit(two_tastes())
+        model = self.make().fit(self._tastes())
         out = model.recommend("u0", 20, candidates=[1, 3, 5, 7], exclude=[7])
         _require(sorted(out["item"].to_list()) == [1, 3, 5], "candidates and exclude must hold")
 
     def a_score_is_the_one_listed(self) -> None:
-        model = self.make().fit(two_tastes())
+        model = self.make().fit(self._tastes())
         out = model.recommend(["u0", "u5"], 5)
         alone = model.score(out.select("user", "item"))["score"].to_numpy()
         _require_same(alone, out["score"].to_numpy(), "score and recommend")
 
     def a_user_never_seen_is_refused_or_gets_a_usual_list(self) -> None:
-        model = self.make().fit(two_tastes())
+        model = self.make().fit(self._tastes())
         try:
             model.recommend("stranger")
         except UnknownError as error:
@@ -121,13 +125,13 @@ class ModelContract:
     def taste_decides(self) -> None:
         """Data: `two_tastes`; each user's one item left out of their own half comes first."""
         if self.personal:
-            out = self.make().fit(two_tastes()).recommend(n=1)
+            out = self.make().fit(self._tastes()).recommend(n=1)
             number = out["user"].str.strip_prefix("u").cast(pl.Int64).to_numpy()
             right = (out["item"].to_numpy() == left_out(number)).mean()
             _require(right == 1, f"only {right:.0%} of the users get their own taste first")
 
     def a_saved_model_gives_the_same_scores(self) -> None:
-        _require_saved(self.make().fit(two_tastes()))
+        _require_saved(self.make().fit(self._tastes()))
 
     def options_make_the_same_recipe_again(self) -> None:
         recipe = self.make()
@@ -135,10 +139,10 @@ class ModelContract:
         _require(option.plain(again) == option.plain(recipe), "the options make another recipe")
 
     def ids_may_be_anything(self) -> None:
-        data = two_tastes()
+        data = self._tastes()
         ids = pl.Series([f"a, {n} ü" for n in range(len(data.items))])
         frame = pl.DataFrame({"user": data.user * 10**9, "item": ids.gather(data.item)})
-        out = self.make().fit(frame).recommend(10**9, 2)
+        out = self.make().fit(self._events(frame)).recommend(10**9, 2)
         _require(out["user"].to_list() == [10**9] * 2, "users must keep their own ids")
         _require(bool(out["item"].is_in(ids.to_list()).all()), "items must keep their own ids")
 
@@ -146,7 +150,7 @@ class ModelContract:
         if not self.tables:
             return
         events = two_tastes().frame().vstack(pl.DataFrame({"user": ["single"], "item": [4]}))
-        data = Dataset.from_frame(events, items={"item": [*range(20), 77]})
+        data = Dataset.from_frame(self._events(events), items={"item": [*range(20), 77]})
         data = data.with_users({"user": [*data.users.ids, "silent"]})
         model = self.make().fit(data)
         for user in ("single", "silent"):
@@ -155,7 +159,7 @@ class ModelContract:
             _require(bool(out["score"].is_finite().all()), "scores must be finite for all")
 
     def further_events_are_learned_from_or_refused(self) -> None:
-        model = self.make().fit(two_tastes())
+        model = self.make().fit(self._tastes())
         more = pl.DataFrame({"user": ["late"] * 3 + ["u0"], "item": [1, 3, 77, 1]})
         grown = _grown(model.update, more, epochs=2)
         if grown is not None:
@@ -163,7 +167,7 @@ class ModelContract:
             _require_goes_on(model, grown, more)
 
     def a_new_user_is_folded_in_or_refused(self) -> None:
-        model = self.make().fit(two_tastes())
+        model = self.make().fit(self._tastes())
         few = pl.DataFrame({"user": ["late"] * 3, "item": [1, 3, 5]})
         before = _scores(model)
         grown = _grown(model.fold_in, few, epochs=2)
@@ -171,6 +175,16 @@ class ModelContract:
             _require_goes_on(model, grown, few)
             old = model.user_ids
             _require(np.array_equal(_scores(grown, old), before), "fold_in must move nothing else")
+
+    def _tastes(self) -> Dataset:
+        """`two_tastes`, with times where the model needs them."""
+        data = two_tastes()
+        return Dataset.from_frame(self._events(data.frame())) if self.timed else data
+
+    def _events(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The events, a second after the other where the model needs times."""
+        times = pl.int_range(FIRST_TIME, FIRST_TIME + pl.len(), dtype=pl.Int64).alias("timestamp")
+        return frame.with_columns(times) if self.timed else frame
 
 
 RULES = tuple(

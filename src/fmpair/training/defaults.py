@@ -8,6 +8,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, distinct_pairs
 from fmpair.engine.contract import Problem
+from fmpair.features import FeatureSpace
 from fmpair.training.options import FMPairOptions
 
 
@@ -17,6 +18,11 @@ class L2(NamedTuple):
     user: float
     item: float
     bias: float
+
+    @property
+    def history(self) -> float:
+        """What came before an event is told anew at every event: little is needed."""
+        return self.item * HISTORY_SHARE
 
 
 class FieldL2(NamedTuple):
@@ -51,6 +57,7 @@ L2_BY_LOSS = {
 L2_OF_COSINES = L2(0.001, 0.0005, 0.0)  # a cosine does not grow with the vectors: little is needed
 # Softmax regularises users of more items than this less, by the root of their number.
 BROAD = 50.0
+HISTORY_SHARE = 1 / 75  # of what regularises items, what does histories
 # Users who are less even than this have favourites: they are regularised less, the less even they
 # are, by this power of it.
 EVEN, EVEN_POWER = 0.75, 2.5
@@ -67,7 +74,18 @@ FREE, BOUND = 0.8, 3.0
 FREE_OF_PAIRS = 1.5
 STRONGEST = 50
 
+# Of the learning rate, what is left in the last epoch. What came before changes with every event:
+# only short steps at the end settle what is made of it.
+FINAL_RATE_SHARE, FINAL_OF_HISTORIES = 0.1, 0.01
+
 SAMPLE = 1_000_000  # events enough to tell how often users come back
+
+
+def final_rate_share_of(options: FMPairOptions, space: FeatureSpace) -> float:
+    """The share of the learning rate that is left in the last epoch."""
+    if options.final_rate_share is not None:
+        return float(options.final_rate_share)
+    return FINAL_RATE_SHARE if space.history is None else FINAL_OF_HISTORIES
 
 
 def n_negatives_of(options: FMPairOptions, items: int) -> int:

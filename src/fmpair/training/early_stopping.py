@@ -12,7 +12,7 @@ import numpy as np
 from fmpair.arrays import Rows, empty_rows, renumbered
 from fmpair.checks import whole
 from fmpair.data import Dataset, as_dataset
-from fmpair.data.split import holdout
+from fmpair.data.split import holdout, per_user
 from fmpair.errors import DataError, OptionError, named
 from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import Metric
@@ -21,8 +21,10 @@ from fmpair.training.epoch import Epoch
 MOST_EVENTS = 10_000  # more held-out events than this are sampled: enough to tell epochs apart
 
 
-def validation_parts(data: Dataset, validation: Any, seed: int) -> tuple[Dataset, Dataset | None]:
-    """(events to learn from, events held out)."""
+def validation_parts(
+    data: Dataset, validation: Any, seed: int, in_time: bool = False
+) -> tuple[Dataset, Dataset | None]:
+    """(events to learn from, events held out); in_time: a share is that of each user's latest."""
     if validation is None:
         return data, None
     if isinstance(validation, int | float):
@@ -30,8 +32,12 @@ def validation_parts(data: Dataset, validation: Any, seed: int) -> tuple[Dataset
             raise OptionError(
                 f"{named('validation')} must be a share between 0 and 1, not {validation!r}"
             )
-        split = holdout(data, test=float(validation), seed=seed)
-        return data.take(split.train), data.take(split.test)
+        if in_time:
+            split = per_user(data, test=float(validation), order="time")
+        else:
+            split = holdout(data, test=float(validation), seed=seed)
+        train, _, test = split.parts(data)
+        return train, test
     return data, as_dataset(validation)
 
 
@@ -77,9 +83,14 @@ class Validation:
 
     def judge(self, model: Recommender) -> float:
         """The metric's mean over the held-out events."""
+        self.history.append(float(self.values(model).mean()))
+        return self.history[-1]
+
+    def values(self, model: Recommender) -> np.ndarray:
+        """The metric of every held-out event whose item the model ranks."""
         from fmpair.ranking.top import ranks
 
-        names = [name for name in self.events.context if name in model.space.context]
+        names = [name for name in self.events.columns.columns if name in model.space.context]
         queries = model.query_vectors(self.events.frame().select("user", *names))
         target, hidden = self.target, self.hidden
         if model.space.items is not self.train.items:  # a model may rank a part of the items only
@@ -95,9 +106,7 @@ class Validation:
             target[known],
             self.threads,
         )
-        value = float(self.formula.values(1 + above + level / 2).mean())
-        self.history.append(value)
-        return value
+        return self.formula.values(1 + above + level / 2)
 
 
 def best_fit(
@@ -111,7 +120,9 @@ def best_fit(
 ) -> Any:
     """What a trainable recipe gives in the end; the parameters are those of `FMPair.fit`."""
     recipe = recipe if seed is None else replace(recipe, seed=seed)
-    events, held_out = validation_parts(as_dataset(data), validation, recipe.seed)
+    data = as_dataset(data)
+    in_time = bool(getattr(recipe, "history", 0)) and "timestamp" in data.columns.columns
+    events, held_out = validation_parts(data, validation, recipe.seed, in_time)
     judge = None if held_out is None else Validation(events, held_out, metric, patience)
     return best_epoch(recipe.train(events), judge, progress, recipe.epochs)
 

@@ -7,6 +7,7 @@ import numpy as np
 from fmpair.arrays import Rows, distinct_pairs, tally
 from fmpair.engine.contract import Groups
 from fmpair.features import Side
+from fmpair.features.history import HISTORY
 
 ONE_HOT = ("categorical", "binned")
 SAMPLE = 200_000  # events enough to tell whether a value belongs to a few users or to many
@@ -28,14 +29,16 @@ def query_groups(
     the field out of a question would mean something else than not knowing it.
     """
     times = _times(profiles, user, side.size) + _times(contexts, situation, side.size)
-    one_hot = np.array([e.field.kind in ONE_HOT for e in side.encoders], bool)
+    before = np.array([e.role == HISTORY for e in side.encoders], bool)
+    one_hot = np.array([e.field.kind in ONE_HOT for e in side.encoders], bool) & ~before
     met = _meetings(contexts, situation, user, profiles.size)
     owners = np.bincount(profiles.column, minlength=side.size)
     owners = owners + np.bincount(met.column, minlength=side.size)
     own = loyalty(met, side.field_numbers(), len(side.encoders))
     own[np.unique(side.field_numbers()[profiles.column])] = 1.0  # a user's attributes never change
     powers = own if sharing is None else np.full(len(own), sharing)
-    return _groups(side, times, owners, one_hot, powers)
+    # what came before stands for users too, but it is their own doing, and must be learned in full
+    return _groups(side, times, owners, one_hot, np.where(before, 0.0, powers))
 
 
 def item_groups(side: Side, rows: Rows, item: np.ndarray, sharing: float | None = None) -> Groups:

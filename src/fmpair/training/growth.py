@@ -14,6 +14,7 @@ from fmpair.data.vocabulary import Vocabulary
 from fmpair.engine.contract import Parameters
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import sum_to_one
+from fmpair.fitted.recent import Recent, stacked
 from fmpair.fitted.recommender import Recommender
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import initial
@@ -26,6 +27,7 @@ class Grown(NamedTuple):
     user_rows: Rows
     item_rows: Rows
     seen: Rows
+    recent: Recent | None
 
 
 def grown(model: Recommender, options: FMPairOptions, space: FeatureSpace, data: Dataset) -> Grown:
@@ -49,7 +51,10 @@ def grown(model: Recommender, options: FMPairOptions, space: FeatureSpace, data:
     first.item_bias[: len(old.items)] = old.item_bias
     first.query[query_at], first.features[item_at] = old.query, old.features
     first.feature_bias[item_at] = old.feature_bias
-    return Grown(first, user_rows, item_rows, _seen(model, data))
+    recent = model.recent
+    if recent is not None and recent.users < users:
+        recent = recent.take(np.append(np.arange(recent.users), np.full(users - recent.users, -1)))
+    return Grown(first, user_rows, item_rows, _seen(model, data), recent)
 
 
 def renumbered(data: Dataset, space: FeatureSpace) -> Dataset:
@@ -77,6 +82,7 @@ def part(model: Recommender, number: np.ndarray) -> Recommender:
         parameters=model.parameters._replace(users=model.parameters.users[number]),
         user_rows=model.user_rows.take(number),
         seen=model.seen.take(number),
+        recent=None if model.recent is None else model.recent.take(number),
     )
 
 
@@ -96,7 +102,20 @@ def put_back(model: Recommender, data: Dataset, learned: Recommender) -> Recomme
         parameters=learned.parameters._replace(users=table),
         user_rows=_with_rows(profiles, number, learned.user_rows.take(own)),
         seen=_with_rows(model.seen, number, learned.seen.take(own)),
+        recent=_with_recent(model.recent, len(users), number, learned.recent, own),
     )
+
+
+def _with_recent(
+    old: Recent | None, users: int, number: np.ndarray, new: Recent | None, own: np.ndarray
+) -> Recent | None:
+    """The latest events of all users, those at these numbers as they are in `new`."""
+    if old is None or new is None:
+        return None
+    every = stacked(old, new)
+    place = np.where(np.arange(users) < old.users, np.arange(users), -1)
+    place[number] = old.users + own
+    return every.take(place)
 
 
 def _with_rows(rows: Rows, number: np.ndarray, own: Rows) -> Rows:

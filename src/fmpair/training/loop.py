@@ -16,14 +16,17 @@ from fmpair.engine.contract import Parameters, Problem, Settings, Training
 from fmpair.engine.item_side import with_unit_sides
 from fmpair.errors import named
 from fmpair.features import FeatureSpace
+from fmpair.features.history import history_field
 from fmpair.fitted.cold_start import settle_cold
+from fmpair.fitted.recent import Recent
 from fmpair.fitted.recommender import Recommender
+from fmpair.training.defaults import FINAL_RATE_SHARE, final_rate_share_of
 from fmpair.training.epoch import Epoch, diverged, epochs
+from fmpair.training.history import kept, past_of
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import check_trainable, initial, problem_of, settings_of
 
 ENGINE = "cpu"
-FINAL_RATE_SHARE = 0.1  # of the learning rate, left in the last epoch where a recipe does not say
 LOST = 100.0  # a number no sane run has in its tables: scores are a few units apart
 LARGE = 3.0  # a feature's value from which on it may be what makes a run diverge
 
@@ -33,7 +36,8 @@ class Task:
     """What is to be learned, and what the fitted model keeps of it.
 
     recipe: the one that the model keeps; options: those it is learned by, mostly the same.
-    given: the items of each user and how often, None for those of the problem's events.
+    given: the items of each user and how often, None for those of the problem's events. recent:
+    the latest events of each user, where the model goes by them.
     """
 
     recipe: Any
@@ -42,13 +46,17 @@ class Task:
     problem: Problem
     frame_kind: str
     given: Rows | None = None
+    recent: Recent | None = None
 
     @classmethod
     def of(cls, recipe: Any, options: FMPairOptions, data: Dataset) -> Task:
         """The task of learning from scratch."""
         check_trainable(data)
-        space = FeatureSpace.fit(data, options.fields, options.normalize)
-        return cls(recipe, options, space, problem_of(options, space, data), data.frame_kind)
+        history = history_field(options.history)
+        space = FeatureSpace.fit(data, options.fields, options.normalize, history)
+        past = past_of(space, data)
+        problem = problem_of(options, space, data, past)
+        return cls(recipe, options, space, problem, data.frame_kind, None, kept(space, past))
 
     @cached_property
     def seen(self) -> Rows:
@@ -70,8 +78,8 @@ class Task:
     def model(self, parameters: Parameters) -> Recommender:
         """The fitted model of these parameters as they are."""
         rows = (self.problem.user_rows, self.problem.item_rows, self.seen)
-        kept = (self.recipe, self.frame_kind, self.options.damping)
-        return Recommender(self.space, parameters, *rows, *kept)
+        model = Recommender(self.space, parameters, *rows, self.recipe, self.frame_kind)
+        return model.replaced(damping=self.options.damping, recent=self.recent)
 
 
 # How training of a task starts: from the parameters, some tables of them frozen.
@@ -106,10 +114,10 @@ def train(
 
 def learn(task: Task, training: Training) -> Iterator[Epoch]:
     """The epochs of a training under way, however it makes them."""
-    options = task.options
+    options, final_share = task.options, final_rate_share_of(task.options, task.space)
 
     def make(number: int) -> float:
-        loss = training.epoch(number, learning_rate(options, number, options.final_rate_share))
+        loss = training.epoch(number, learning_rate(options, number, final_share))
         if not training.largest() < LOST:
             raise diverged(number, _remedy(task))
         if number == options.epochs:

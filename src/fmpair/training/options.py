@@ -9,6 +9,8 @@ from typing import Any
 from fmpair import checks
 from fmpair.engine.contract import LOSSES, NEGATIVE_SAMPLERS, OPTIMIZERS, POSITIVES
 from fmpair.errors import OptionError, named
+from fmpair.features.field import Field
+from fmpair.features.history import history_field
 from fmpair.training.weights import WEIGHTS
 
 
@@ -26,6 +28,9 @@ class FMPairOptions:
     fields: options by column, see `Field`.
     weights: how an event's weight counts: log (1 + ln w from 1 on), linear, none; relative to
         the mean, and at most ten times it.
+    history: what users did before, as features of the query: how many of their latest items (10,
+        or 0 for none), options by name (last, fade, within, per, of; see `Field`), or auto: as the
+        data say, where they have times.
     damping: share of what popularity adds to the scores that is taken off when items are ranked;
         learning does not know of it, see `Recommender.damped`.
     threads: None uses all cores; the model does not depend on it. seed: of all draws.
@@ -56,6 +61,7 @@ class FMPairOptions:
         takes it from the data: as far as the field stands for users (1 for what is known of
         them, 0 for a context that changes freely), and 0.5 for attributes of items.
     init_std: standard deviation of the first user and item vectors; fields start at zero.
+    dropout: share of the query's factors that every step leaves out; against learning by heart.
 
     Scores
     ------
@@ -67,7 +73,8 @@ class FMPairOptions:
     ------
     optimizer: plain steps (sgd), or those of every user, item and value divided by the root of
         its squared gradients so far (adagrad), so that what is rare goes farther.
-    final_rate_share: share of the learning rate left in the last epoch; 1 keeps it as it is.
+    final_rate_share: share of the learning rate left in the last epoch; 1 keeps it as it is. None:
+        0.1, and 0.01 where histories are learned from.
     positives: how events are visited: each once (permutation), drawn (bootstrap), or a user
         drawn and then one of their events (user).
     blocks: B of the strata plan, None chooses by the size of the data.
@@ -76,7 +83,7 @@ class FMPairOptions:
     factors: int = 64
     epochs: int = 25
     learning_rate: float = 0.1
-    final_rate_share: float = 0.1
+    final_rate_share: float | None = None
     optimizer: str = "sgd"
     regularization: float | Mapping[str, float] | None = None
     regularization_power: float = 1.0
@@ -95,6 +102,8 @@ class FMPairOptions:
     weights: str = "log"
     item_bias: bool = True
     damping: float = 0.0
+    dropout: float = 0.0
+    history: int | str | Mapping[str, Any] | Field | None = 0
     fields: Mapping[str, Any] = field(default_factory=dict)
     normalize: bool = False
     threads: int | None = None
@@ -105,7 +114,8 @@ class FMPairOptions:
         checks.whole("factors", self.factors, 1)
         checks.whole("epochs", self.epochs, 1)
         checks.positive("learning_rate", self.learning_rate)
-        checks.not_negative("final_rate_share", self.final_rate_share)
+        if self.final_rate_share is not None:
+            checks.not_negative("final_rate_share", self.final_rate_share)
         checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
         checks.not_negative("regularization_power", self.regularization_power)
         checks.not_negative("init_std", self.init_std)
@@ -116,6 +126,7 @@ class FMPairOptions:
         if self.sharing is not None:
             checks.not_negative("sharing", self.sharing)
         self._check_negatives()
+        self._check_query()
         checks.one_of("weights", self.weights, WEIGHTS)
         checks.number("damping", self.damping)
         checks.whole("seed", self.seed, 0)
@@ -123,6 +134,16 @@ class FMPairOptions:
             if getattr(self, name) is not None:
                 checks.whole(name, getattr(self, name), 1)
         checks.regularization(self.regularization)
+
+    def _check_query(self) -> None:
+        history_field(self.history)
+        checks.not_negative("dropout", self.dropout)
+        if self.dropout >= 1:
+            raise OptionError(f"{named('dropout')} must be below 1, not {self.dropout!r}")
+        if self.dropout and self.temperature is not None:
+            raise OptionError(
+                f"{named('dropout')} is of products: leave it out, or {named('temperature')}"
+            )
 
     def _check_negatives(self) -> None:
         checks.one_of("negative_sampler", self.negative_sampler, NEGATIVE_SAMPLERS)
@@ -144,6 +165,13 @@ class FMPairOptions:
                 f"{named('negative_sampler')} popularity or batch, and no {named('own_share')} or "
                 f"{named('impression_share')}: they are not drawn by popularity"
             )
+
+
+def refuse_histories(options: FMPairOptions) -> None:
+    """Raise OptionError where a recipe whose steps know nothing of histories is to learn them."""
+    if options.history or options.dropout:
+        name = "history" if options.history else "dropout"
+        raise OptionError(f"{type(options).__name__} has no {named(name)}: leave it out")
 
 
 def refuse_cosines(options: FMPairOptions) -> None:

@@ -11,9 +11,11 @@ from fmpair.data.impressions import impression_rows
 from fmpair.engine.contract import LISTED, Parameters, Problem, Settings
 from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace, Side, situations
+from fmpair.features.history import HISTORY
 from fmpair.threads import all_threads
 from fmpair.training.defaults import field_l2_of, l2_of, n_negatives_of, own_share_of, repeat_stats
 from fmpair.training.groups import item_groups, query_groups
+from fmpair.training.history import Past, history_of
 from fmpair.training.options import FMPairOptions
 from fmpair.training.regularisation import l2_scale_of, penalties
 from fmpair.training.weights import event_weights
@@ -34,8 +36,10 @@ def check_trainable(data: Dataset) -> None:
         )
 
 
-def problem_of(options: FMPairOptions, space: FeatureSpace, data: Dataset) -> Problem:
-    """The data as arrays."""
+def problem_of(
+    options: FMPairOptions, space: FeatureSpace, data: Dataset, past: Past | None = None
+) -> Problem:
+    """The data as arrays. past: the time lines, where histories are learned from."""
     if options.impression_share and not len(data.impressions):
         raise OptionError(
             f"{named('impression_share')} is {options.impression_share:g}, but the data do not say "
@@ -59,6 +63,7 @@ def problem_of(options: FMPairOptions, space: FeatureSpace, data: Dataset) -> Pr
         query_groups(space.query, user_rows, data.user, contexts, situation, options.sharing),
         item_groups(space.item, item_rows, data.item, options.sharing),
         impression_rows(data) if options.impression_share else None,
+        history_of(space, past, item_rows, len(data)),
     )
 
 
@@ -76,15 +81,19 @@ def initial(options: FMPairOptions, space: FeatureSpace) -> Parameters:
 
     users = vectors(len(space.users), options.init_std)
     items = vectors(len(space.items), options.init_std)
-    query = vectors(space.query.size, _starts(space.query))
-    features = vectors(space.item.size, _starts(space.item))
+    query = vectors(space.query.size, _starts(space.query, options.init_std))
+    features = vectors(space.item.size, _starts(space.item, 0.0))
     return Parameters(users, items, zeros(len(items)), query, features, zeros(len(features)))
 
 
-def _starts(side: Side) -> np.ndarray:
-    """Standard deviation of every feature's first vector: float32 [features, 1]."""
+def _starts(side: Side, usual: float) -> np.ndarray:
+    """Standard deviation of every feature's first vector: float32 [features, 1].
+
+    usual: of what stands for itself, as ids do: items that came before.
+    """
     sizes = [e.size for e in side.encoders]
-    return np.repeat(np.array([e.field.start for e in side.encoders], np.float32), sizes)[:, None]
+    start = [e.field.start or (usual if e.role == HISTORY else 0.0) for e in side.encoders]
+    return np.repeat(np.array(start, np.float32), sizes)[:, None]
 
 
 def settings_of(
@@ -114,6 +123,7 @@ def settings_of(
         own_share=own_share_of(options, repeats),
         impression_share=options.impression_share,
         logq_correction=options.logq_correction,
+        dropout=options.dropout,
         optimizer=options.optimizer,
         l2_scale=l2_scale_of(options.regularization_power, problem, seen),
         **penalties(options.regularization, space, problem, of_ids, of_fields),

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
+from fmpair.renamed import known_options_only
 from fmpair.training.early_stopping import best_fit
 from fmpair.training.epoch import Epoch
 
@@ -24,6 +25,7 @@ class Trainable(Protocol):
 class TrainableRecipe(Recipe, Trainable, Protocol):
     """A recipe whose epochs are `Recommender`s: it can be stopped where it ranks best."""
 
+    @known_options_only
     def fit(
         self,
         data: Any,
@@ -36,8 +38,9 @@ class TrainableRecipe(Recipe, Trainable, Protocol):
     ) -> Recommender:
         """Learn from a Dataset or a frame (user, item, every other column context).
 
-        validation: events held out (a Dataset or frame) or the share of events to hold out;
-        the epoch best by `metric` on them is kept, and training stops `patience` epochs after it.
+        validation: events held out (a Dataset or frame) or the share of events to hold out (each
+        user's latest, where histories may be learned from); the epoch best by `metric` on them is
+        kept, and training stops `patience` epochs after it.
         progress: True shows a bar; a function is called with every epoch.
         """
         return best_fit(self, data, seed, progress, validation, metric, patience)

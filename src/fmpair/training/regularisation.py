@@ -12,6 +12,7 @@ from fmpair.engine.contract import Groups, L2Scale, Problem
 from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
+from fmpair.features.history import HISTORY
 from fmpair.training.defaults import L2, FieldL2
 
 # A field's regularisation follows its strength, see `engine.strata.regularisation`. A value that
@@ -20,8 +21,12 @@ from fmpair.training.defaults import L2, FieldL2
 FEW = 25.0
 
 # What a recipe's regularization may name beside fields.
-GROUPS = ("user", "item", "negative", "bias", "context", "user_features", "item_features")
-ROLES = {"context": "context", "user": "user_features", "item": "item_features"}
+GROUPS = (
+    "user", "item", "negative", "bias", "context", "user_features", "item_features", "history"
+)  # fmt: skip
+ROLES = {
+    "context": "context", "user": "user_features", "item": "item_features", HISTORY: HISTORY
+}  # fmt: skip
 
 
 def penalties(
@@ -45,6 +50,7 @@ def penalties(
         if name not in GROUPS and name not in fields:
             raise OptionError(unknown("regularization", name, [*GROUPS, *fields]))
     item = named.get("item", usual.item)
+    named = {HISTORY: usual.history, **named}
     query, query_threshold = _by_feature(space.query, problem.query_groups, named, of_fields)
     features, feature_threshold = _by_feature(space.item, problem.item_groups, named, of_fields)
     return {

@@ -15,6 +15,7 @@ from fmpair.errors import OptionError, UnknownError, unknown
 from fmpair.features import FeatureSpace
 from fmpair.fitted.recommender import Recommender
 from fmpair.training.growth import Grown, grown, part, put_back, renumbered
+from fmpair.training.history import kept, past_of
 from fmpair.training.loop import Begin, Task, begin, learn
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import problem_of
@@ -95,16 +96,23 @@ def _continued(
     if options.factors != factors:  # only a file that was tampered with says so
         raise OptionError(f"the recipe has {options.factors} factors, its vectors {factors}")
     _check_columns(model, data)
-    options = replace(options, epochs=epochs or options.epochs, damping=model.damping)
+    options = replace(
+        options,
+        epochs=epochs or options.epochs,
+        damping=model.damping,
+        history=model.space.history,
+    )
     if not len(data.impressions):  # what was shown before need not be said again
         options = replace(options, impression_share=0.0)
     space = model.space.extend(data)
     data = renumbered(data, space)
     own = grown(model, options, space, data)
-    problem = _problem(model, problem_of(options, space, data), space, own)
+    past = past_of(space, data, own.recent)
+    problem = _problem(model, problem_of(options, space, data, past), space, own)
     if chosen is not None:
         problem = problem._replace(drawn=problem.drawn | chosen)
-    task = Task(model.recipe, options, space, problem, model.frame_kind, own.seen)
+    recent = kept(space, past)
+    task = Task(model.recipe, options, space, problem, model.frame_kind, own.seen, recent)
     return task, own.parameters
 
 
@@ -117,7 +125,7 @@ def _check_columns(model: Recommender, data: Dataset) -> None:
         ("user", "user attribute", data.user_table.columns),
         ("item", "item attribute", data.item_table.columns),
     ):
-        known = [e.name for e in encoders if e.role == role]
+        known = [e.source for e in encoders if e.role == role]
         for name in names:
             if name not in known:
                 raise UnknownError(unknown(what, name, known))
@@ -133,7 +141,14 @@ def _problem(model: Recommender, fresh: Problem, space: FeatureSpace, own: Grown
     owner, item = model.seen.owner.astype(np.int32), model.seen.column
     mine = np.isin(owner, fresh.user)
     count = int(mine.sum())
+    history = fresh.history
+    if history is not None:  # what is only known is never learned from, and needs none
+        none = np.zeros(count, np.int32)
+        since = np.append(history.since, none) if len(history.since) else history.since
+        rows = space.earlier_items(own.item_rows)
+        history = history._replace(until=np.append(history.until, none), since=since, rows=rows)
     return fresh._replace(
+        history=history,
         user=np.concatenate([fresh.user, owner[mine]]),
         item=np.concatenate([fresh.item, item[mine]]),
         weight=np.concatenate([fresh.weight, np.ones(count, np.float32)]),

@@ -19,7 +19,8 @@ NEAR_BYTES = 128 * 1024  # contexts beyond this are laid out in the order of the
 class Layout:
     """What stands until the next partition. events: how many each item has, and the like.
 
-    work: the cells' events. situation: int32 [events], each one's row of `contexts`, or empty.
+    work: the cells' events. situation: int32 [events], each one's row of `contexts`, or empty where
+    every event has its own.
     samplers: one per item block. impressions: see impressions_by_run. l2_scale: in this order.
     """
 
@@ -67,4 +68,4 @@ def _contexts(problem: Problem, partition: Partition) -> tuple[np.ndarray, Rows]
     situation = problem.situation[partition.event]
     if problem.contexts.column.nbytes <= NEAR_BYTES:
         return situation, problem.contexts
-    return np.arange(len(situation), dtype=np.int32), problem.contexts.take(situation)
+    return np.zeros(0, np.int32), problem.contexts.take(situation)

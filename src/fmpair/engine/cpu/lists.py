@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fmpair.engine.cpu.dropout import drop, drop_anew
 from fmpair.engine.cpu.list_simd import list_dots, list_squares, list_step
 from fmpair.engine.cpu.losses import MARGIN, ONE, WARP, ZERO, correct, warp_weight, weigh
 from fmpair.engine.cpu.optimizer import (
@@ -45,7 +46,7 @@ class Rule(NamedTuple):
 
     sharpness: 1 / temperature of cosines, 0 for products; items: how many there are in all blocks.
     shares: of the candidates, how many are items of the user's other events, and how many are such
-    or were shown to the user and not chosen.
+    or were shown to the user and not chosen. dropped: of the query, see `engine.cpu.dropout`.
     """
 
     loss: int
@@ -53,6 +54,7 @@ class Rule(NamedTuple):
     sharpness: np.float32
     items: int
     shares: tuple[float, float]
+    dropped: int
 
 
 class Room(NamedTuple):
@@ -63,7 +65,7 @@ class Room(NamedTuple):
     lengths; constants make way for corrected scores. coef: of an item's vector in the user's way.
     along, own: of the query and of the side itself in an item's way. chances: see
     sampling.weigh_factors. mine, impressions: the items that the user at work has, and those the
-    user was shown, as many as a block has.
+    user was shown, as many as a block has. kept: see `engine.cpu.dropout`.
     own_rate, own_l2, norm, ways: see `optimizer`; None where all rows of a table go alike.
     """
 
@@ -81,6 +83,7 @@ class Room(NamedTuple):
     chances: np.ndarray
     mine: np.ndarray
     impressions: np.ndarray
+    kept: np.ndarray
     own_rate: np.ndarray | None = None
     own_l2: np.ndarray | None = None
     norm: np.ndarray | None = None
@@ -95,7 +98,8 @@ def room_for(candidates: int, factors: int, items: int) -> Room:
     places = np.arange(1, size + 1, dtype=np.int32)
     chances = np.zeros(factors + 1, np.float32)
     mine, impressions = np.zeros(items, np.int32), np.zeros(items, np.int32)
-    return Room(scratch, places, np.zeros(size, np.int32), *numbers, chances, mine, impressions)
+    own = (chances, mine, impressions, np.ones(factors, np.float32))
+    return Room(scratch, places, np.zeros(size, np.int32), *numbers, *own)
 
 
 def with_own_rates(room: Room, accumulators: Accumulators) -> Room:
@@ -171,13 +175,14 @@ def run_lists(
     accept, other, order, spread, depth, log_chance, impression_start, impression_item = sampler
     (
         scratch, places, member, score, constant, slope, square, coef, along, own, shrink, chances,
-        mine, impressions, own_rate, own_l2, norm, ways
+        mine, impressions, kept, own_rate, own_l2, norm, ways
     ) = room
-    loss, most, sharpness, all_items, shares = rule
+    loss, most, sharpness, all_items, shares, dropped = rule
     user_scale, item_scale = l2_scale
     user_sums, item_sums, q_sums, a_sums, mean, bias = accumulators
     if query is not None:
-        (q_table, _, q_moves, q_rate, q_shrink), situation, contexts, user_at, profiles = query
+        shared, situation, first, contexts, user_at, profiles = query
+        q_table, _, q_moves, q_rate, q_shrink = shared
         c_start, c_column, c_value = contexts
         p_start, p_column, p_value = profiles
     if attributes is not None:
@@ -200,12 +205,14 @@ def run_lists(
                     p, p_end, c, c_end = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
                     if len(p_column) > 0:
                         p, p_end = p_start[user_at[u]], p_start[user_at[u] + 1]
-                    if len(situation) > 0:
-                        c, c_end = c_start[situation[e]], c_start[situation[e] + 1]
+                    if len(c_column) > 0:
+                        at = np.int64(situation[e]) if len(situation) > 0 else e - first
+                        c, c_end = c_start[at], c_start[at + 1]
                     gather(scratch, 0, users, u, q_table, c, c_end, c_column, c_value, width)
                     gather(scratch, 0, scratch, 0, q_table, p, p_end, p_column, p_value, width)
                 else:
                     assign(scratch, 0, users, u, width)
+                state = drop_anew(state, dropped, kept, scratch)
                 weigh_factors(scratch, order, spread, chances)
                 if sharpness > ZERO or item_sums is not None:
                     query_square = dot(scratch, 0, scratch, 0, width) + SHORTEST
@@ -280,6 +287,7 @@ def run_lists(
                         scratch, items, member, coef, own_rate, shrink, size, step.item_rate,
                         lost, width
                     )
+                drop(scratch, kept, dropped)
                 move_user(scratch, users, u, user_sums, user_scale, mean, step, width)
                 if query is not None:
                     move_query(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fmpair.engine.cpu.history import Piece
 from fmpair.engine.cpu.operands import Shared
 from fmpair.jit import kernel
 
@@ -43,3 +44,34 @@ def _merge(tables, rows, share):
                 mean += share[t, n] * tables[t][rows[n]]
         for t in range(len(tables)):
             tables[t][rows[n]] = mean
+
+
+def merge_pieces(whole: Shared, accumulators: np.ndarray | None, pieces: list[Piece]) -> None:
+    """The same of a table of which cells had a part each; accumulators: of all its rows."""
+    moves = np.zeros(len(whole.table), np.int64)
+    for piece in pieces:
+        np.add.at(moves, piece.feature, piece.shared.moves)
+    begun = np.zeros(len(moves), np.bool_)
+    for piece in pieces:
+        share = piece.shared.moves / np.maximum(moves[piece.feature], 1)
+        _add(whole.table, piece.feature, piece.shared.table, share.astype(np.float32), begun)
+    if accumulators is None:
+        return
+    begun[:] = False
+    for piece in pieces:
+        share = piece.shared.moves / np.maximum(moves[piece.feature], 1)
+        assert piece.accumulators is not None
+        sums = (accumulators.reshape(-1, 1), piece.accumulators.reshape(-1, 1))
+        _add(sums[0], piece.feature, sums[1], share.astype(np.float32), begun)
+
+
+@kernel
+def _add(table, feature, part, share, begun):
+    """table[feature] becomes share * part, or more by that where another part has begun it."""
+    for n in range(len(feature)):
+        if share[n] > 0:
+            f = feature[n]
+            for c in range(table.shape[1]):
+                kept = table[f, c] if begun[f] else np.float32(0)
+                table[f, c] = kept + share[n] * part[n, c]
+            begun[f] = True

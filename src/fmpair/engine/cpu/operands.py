@@ -48,12 +48,14 @@ class Shared(NamedTuple):
 class Query(NamedTuple):
     """Features of the query side: contexts by event (or none), profiles by user.
 
-    situation: int32 [events] in the order of the partition, or empty; user_at: the user of a
+    situation: int32 [events] in the order of the partition, each one's row of contexts, or empty
+    where every event has a row of its own, that of event `first` first. user_at: the user of a
     position.
     """
 
     shared: Shared
     situation: np.ndarray
+    first: np.int64
     contexts: Rows
     user_at: np.ndarray
     profiles: Rows

@@ -143,7 +143,8 @@ def run_cell(span, block, state, work, tables, query, attributes, step, taken, s
     run_user, run_start, event_item, visits, weight = work
     users, items, item_bias = tables
     if query is not None:
-        (q_table, _, q_moves, q_rate, q_shrink), situation, contexts, user_at, profiles = query
+        shared, situation, first, contexts, user_at, profiles = query
+        q_table, _, q_moves, q_rate, q_shrink = shared
         c_start, c_column, c_value = contexts
         p_start, p_column, p_value = profiles
     if attributes is not None:
@@ -183,8 +184,9 @@ def run_cell(span, block, state, work, tables, query, attributes, step, taken, s
                 g = item_bias[i] - item_bias[j]
                 if query is not None:
                     c, c_end = np.int64(0), np.int64(0)
-                    if len(situation) > 0:
-                        c, c_end = c_start[situation[e]], c_start[situation[e] + 1]
+                    if len(c_column) > 0:
+                        at = np.int64(situation[e]) if len(situation) > 0 else e - first
+                        c, c_end = c_start[at], c_start[at + 1]
                 if attributes is not None:
                     if query is not None:
                         gather(scratch, 0, users, u, q_table, c, c_end, c_column, c_value, width)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fmpair.engine.contract import Problem, Settings
 from fmpair.engine.cpu.layout import Layout
@@ -14,8 +14,10 @@ class State(NamedTuple):
     """The tables as they stand in an epoch, with all that says how they are learned.
 
     tables: in the order of the layout's partition. query, features: a cell's own copy of the
-    tables that cells share, one a block, or none where there are no such features. accumulators:
-    one a block, or none where plain SGD needs none.
+    tables that cells share, one a block, or none where there are no such features; with histories
+    only one of the query, of which cells copy what they need. accumulators:
+    one a block, or none where plain SGD needs none. pieces: with histories, the cells' own parts of
+    the query table in the round at hand, one a block, see `engine.cpu.history`.
     """
 
     problem: Problem
@@ -26,3 +28,4 @@ class State(NamedTuple):
     query: list[Shared]
     features: list[Shared]
     accumulators: list[Accumulators]
+    pieces: list[Any]

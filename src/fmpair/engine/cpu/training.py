@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from fmpair import kernel_cache
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
 from fmpair.engine.cpu.layout import Layout, laid_out
 from fmpair.engine.cpu.lists import run_lists
-from fmpair.engine.cpu.merge import merge
+from fmpair.engine.cpu.merge import merge, merge_pieces
 from fmpair.engine.cpu.operands import Shared, Tables
 from fmpair.engine.cpu.ordered import run_ordered
 from fmpair.engine.cpu.pairs import run_cell
@@ -55,7 +56,9 @@ class CPUTraining:
         self.order: strata.Order | None = None
         self.layout: Layout | None = None
         copies, adagrad = settings.blocks, settings.optimizer == "adagrad"
-        self.query = _copies(parameters.query, NO_BIAS, problem.has_query_features * copies)
+        of_query = 1 if problem.history is not None else copies
+        self.query = _copies(parameters.query, NO_BIAS, problem.has_query_features * of_query)
+        self.pieces: list[Any] = [None] * copies
         has_attributes = len(problem.item_rows.column) > 0
         self.features = _copies(
             parameters.features, parameters.feature_bias, has_attributes * copies
@@ -85,7 +88,7 @@ class CPUTraining:
             others = [self.pool.submit(other, turn) for other in rest] if self.pool else []
             done = first(turn) + [result for other in others for result in other.result()]
             results += sorted(done)
-            merge(self.query, [own.query for own in self.accumulators])
+            self._merge_query()
             merge(self.features, [own.features for own in self.accumulators])
         loss, steps = sum(r[1] for r in results), sum(r[2] for r in results)
         for copy in self.query:
@@ -142,8 +145,16 @@ class CPUTraining:
         """What an epoch works on; everything in it is changed in place."""
         assert self.layout is not None
         tables = Tables(*self.tables[:3])
-        shared = (self.query, self.features, self.accumulators)
+        shared = (self.query, self.features, self.accumulators, self.pieces)
         return State(self.problem, self.settings, self.layout, self.factors, tables, *shared)
+
+    def _merge_query(self) -> None:
+        """Bring together what the cells of a round made of the query table."""
+        if self.problem.history is None:
+            merge(self.query, [own.query for own in self.accumulators])
+            return
+        sums = self.accumulators[0].query if self.accumulators else None
+        merge_pieces(self.query[0], sums, self.pieces)
 
     def _partition(self, number: int) -> None:
         """Partition anew, and bring tables and events into the new order."""
@@ -189,6 +200,7 @@ def _needs_numbers(problem: Problem, settings: Settings) -> bool:
     """Whether the number of an event must be known where it is learned from."""
     return (
         len(problem.contexts.column) > 0
+        or problem.history is not None
         or settings.positives != "permutation"
         or bool(problem.known.any())
         or bool((problem.weight != 1).any())

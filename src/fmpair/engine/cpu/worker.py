@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fmpair.engine.contract import LOSSES, Settings
+from fmpair.engine.cpu.history import own_query, places_for
 from fmpair.engine.cpu.layout import Layout
 from fmpair.engine.cpu.lists import Rule, room_for, run_lists, with_own_rates
 from fmpair.engine.cpu.operands import NO_ACCUMULATORS, Attributes, Query, Step
@@ -15,6 +16,8 @@ from fmpair.engine.cpu.simd import aligned, padded, width_of
 from fmpair.engine.cpu.state import State
 from fmpair.engine.item_side import item_sides
 from fmpair.engine.strata import partition as strata
+from fmpair.engine.strata.accumulators import Accumulators
+from fmpair.engine.strata.dropout import dropped_parts
 from fmpair.engine.strata.sampling import Sampler, ordering, pieces
 from fmpair.rng import GOLDEN, MASK, mixed, stream
 from fmpair.threads import all_threads
@@ -22,6 +25,8 @@ from fmpair.threads import all_threads
 SCRATCH_ROWS = 3
 Result = tuple[int, float, int]
 Cell = Callable[[int, int], tuple[float, int]]
+# From a cell's user block and runs, its query side and the accumulators that go with it.
+Queries = Callable[[int, tuple[int, int]], tuple[Query | None, Accumulators]]
 
 
 def workers(settings: Settings) -> int:
@@ -49,16 +54,16 @@ def _pairs(state: State, epoch: int, rate: float, taken: np.ndarray) -> Cell:
     settings, layout, tables = state.settings, state.layout, state.tables
     partition, step = layout.partition, step_of(settings, rate)
     scratch = aligned(np.zeros((SCRATCH_ROWS, padded(state.factors)), np.float32))
-    width = width_of(state.factors)
+    width, queries = width_of(state.factors), _queries(state)
 
     def run(row: int, column: int) -> tuple[float, int]:
         cell = row * settings.blocks + column
+        runs = (partition.cell[cell], partition.cell[cell + 1])
+        query, _ = queries(row, runs)
         return run_cell(
-            (partition.cell[cell], partition.cell[cell + 1]),
-            (partition.item_edge[column], partition.item_edge[column + 1]),
-            np.uint64(stream(settings.seed, epoch, cell)), layout.work, tables,
-            _query(state, row), _attributes(state, row), step, taken, scratch,
-            width,
+            runs, (partition.item_edge[column], partition.item_edge[column + 1]),
+            np.uint64(stream(settings.seed, epoch, cell)), layout.work, tables, query,
+            _attributes(state, row), step, taken, scratch, width,
         )
 
     return run
@@ -69,10 +74,9 @@ def _lists(state: State, epoch: int, rate: float, taken: np.ndarray) -> Cell:
     settings, layout, tables = state.settings, state.layout, state.tables
     partition, step, rule = layout.partition, step_of(settings, rate), _rule(state)
     room = room_for(settings.n_negatives, state.factors, len(taken))
-    accumulators = state.accumulators or [NO_ACCUMULATORS] * settings.blocks
     if state.accumulators or settings.l2_scale:
-        room = with_own_rates(room, accumulators[0])
-    width = width_of(state.factors)
+        room = with_own_rates(room, _accumulators(state, 0))
+    width, queries = width_of(state.factors), _queries(state)
 
     def run(row: int, column: int) -> tuple[float, int]:
         cell = row * settings.blocks + column
@@ -81,13 +85,13 @@ def _lists(state: State, epoch: int, rate: float, taken: np.ndarray) -> Cell:
         draws = (stream(settings.seed, epoch, cell) + GOLDEN) & MASK
         offset = (mixed(draws) >> 32) * (last - first) >> 32
         edges = _edges(layout, settings, first, last, int(block[1] - block[0]))
+        query, accumulators = queries(row, (first, last))
         loss, steps = 0.0, 0
         for a, b in zip(edges[:-1] + offset, edges[1:] + offset) if first < last else ():
             more, done, draws = run_lists(
                 (first, last), (a, b), block, np.uint64(draws), layout.work, tables,
-                _query(state, row), _attributes(state, row),
-                _sampler(state, row, column), step, layout.l2_scale, accumulators[row],
-                rule, taken, room, width,
+                query, _attributes(state, row), _sampler(state, row, column), step,
+                layout.l2_scale, accumulators, rule, taken, room, width,
             )
             loss, steps = loss + more, steps + done
         return loss, steps
@@ -110,6 +114,7 @@ def _rule(state: State) -> Rule:
     return Rule(
         LOSSES.index(settings.loss), settings.n_negatives, np.float32(sharpness), items,
         (settings.own_share, settings.own_share + settings.impression_share),
+        dropped_parts(settings.dropout),
     )
 
 
@@ -145,12 +150,32 @@ def step_of(settings: Settings, rate: float) -> Step:
     )))
 
 
+def _queries(state: State) -> Queries:
+    """The query sides of a thread's cells, one after the other."""
+    if state.problem.history is None:
+        return lambda row, runs: (_query(state, row), _accumulators(state, row))
+    places = places_for(state.problem, len(state.query[0].table))
+
+    def made(row: int, runs: tuple[int, int]) -> tuple[Query, Accumulators]:
+        start = state.layout.partition.run_start
+        every = _accumulators(state, 0)  # of all features: cells that run side by side copy it
+        query, piece = own_query(state, (int(start[runs[0]]), int(start[runs[1]])), every, places)
+        state.pieces[row] = piece
+        return query, _accumulators(state, row)._replace(query=piece.accumulators)
+
+    return made
+
+
 def _query(state: State, copy: int) -> Query | None:
     if not state.query:
         return None
     layout = state.layout
-    return Query(state.query[copy], layout.situation, layout.contexts, layout.partition.user_at,
-                 state.problem.user_rows)
+    return Query(state.query[copy], layout.situation, np.int64(0), layout.contexts,
+                 layout.partition.user_at, state.problem.user_rows)
+
+
+def _accumulators(state: State, copy: int) -> Accumulators:
+    return state.accumulators[copy] if state.accumulators else NO_ACCUMULATORS
 
 
 def _attributes(state: State, copy: int) -> Attributes | None:

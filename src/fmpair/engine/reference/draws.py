@@ -13,6 +13,7 @@ from fmpair.engine.contract import Parameters, Problem, Settings
 from fmpair.engine.reference.objective import Choice, item_side, loss, query_side
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata import sampling
+from fmpair.engine.strata.dropout import PARTS, PER_DRAW, dropped_parts
 from fmpair.rng import GOLDEN, MASK, mixed, stream
 
 TRIES = 32
@@ -80,7 +81,9 @@ def choices(cell: Cell, epoch: int, tables: Parameters) -> Iterator[Choice]:
                 item = int(partition.item_at[partition.item[e]])
                 weight = float(problem.weight[event])
                 choice = choice_of(problem, user, (item,), int(problem.situation[event]), weight)
-                yield draws.negatives(tables, draws.corrected(choice), mine, impressions)
+                choice = with_history(choice, problem, event)
+                choice = draws.dropped(draws.corrected(choice), tables.users.shape[1])
+                yield draws.negatives(tables, choice, mine, impressions)
 
 
 def choice_of(
@@ -90,6 +93,22 @@ def choice_of(
     profile, context = row(problem.user_rows, user), row(problem.contexts, situation)
     query = (np.append(profile[0], context[0]), np.append(profile[1], context[1]))
     return Choice(user, items, query, tuple(row(problem.item_rows, i) for i in items), weight)
+
+
+def with_history(choice: Choice, problem: Problem, event: int) -> Choice:
+    """The choice of an event with what came before it, where that is to be learned from."""
+    history = problem.history
+    if history is None:
+        return choice
+    first = int(history.since[event]) if len(history.since) else int(history.start[choice.u])
+    before = history.item[first : history.until[event]][::-1]
+    total: dict[int, float] = {}
+    for item, weight in zip(before, history.weight):
+        for column, value in zip(*row(history.rows, int(item))):
+            total[int(column)] = total.get(int(column), 0.0) + float(weight) * value
+    column, value = choice.query
+    query = (np.append(column, list(total)).astype(int), np.append(value, list(total.values())))
+    return replace(choice, query=query)
 
 
 def row(rows: Rows, number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -120,6 +139,16 @@ class Draws:
     def next(self) -> int:
         self.state = (self.state + GOLDEN) & MASK
         return mixed(self.state)
+
+    def dropped(self, choice: Choice, factors: int) -> Choice:
+        """The choice with what dropout makes of its query, where the settings ask so."""
+        parts = dropped_parts(self.settings.dropout)
+        if not parts:
+            return choice
+        draws = [self.next() for _ in range(-(-factors // PER_DRAW))]
+        found = [draw >> 8 * n & 0xFF for draw in draws for n in range(PER_DRAW)]
+        kept = np.array(found[:factors]) >= parts
+        return replace(choice, kept=np.where(kept, PARTS / (PARTS - parts), 0.0))
 
     def order(self, tables: Parameters) -> None:
         """Adaptive: order the items anew by every factor."""

@@ -16,7 +16,8 @@ class Choice:
 
     query, sides: (columns, values) of the query, and of each item. weight: of the event;
     warp_weight: what WARP makes of how easily a negative was found. off: of each item, what the
-    logQ correction takes off its score in the loss; empty for nothing.
+    logQ correction takes off its score in the loss; empty for nothing. kept: float64 [factors], of
+    each factor of the query, what dropout makes of it: 0 or somewhat more than 1; None for 1.
     """
 
     u: int
@@ -26,6 +27,7 @@ class Choice:
     weight: float = 1.0
     warp_weight: float = 1.0
     off: tuple[float, ...] = ()
+    kept: np.ndarray | None = None
 
     @property
     def i(self) -> int:
@@ -48,7 +50,8 @@ def item_side(parameters: Parameters, item: int, features: tuple) -> tuple[np.nd
 def query_side(parameters: Parameters, choice: Choice) -> np.ndarray:
     """q: the user's vector and those of all query features."""
     column, value = choice.query
-    return parameters.users[choice.u] + value @ parameters.query[column]
+    q = parameters.users[choice.u] + value @ parameters.query[column]
+    return q if choice.kept is None else q * choice.kept
 
 
 def scores(parameters: Parameters, choice: Choice, settings: Settings) -> np.ndarray:
@@ -96,6 +99,7 @@ def ascent(
     for slope, item, side in zip(slopes(f, settings.loss), choice.items, choice.sides):
         p, _ = item_side(parameters, item, side)
         of_query = _cosine_slope(p, q, settings.temperature) if cosine else p
+        of_query = of_query if choice.kept is None else of_query * choice.kept
         of_item = _cosine_slope(q, p, settings.temperature) if cosine else q + p
         parts = [("users", choice.u, 1.0, of_query), ("items", item, 1.0, of_item)]
         parts += [("query", int(c), x, of_query) for c, x in zip(*choice.query)]

@@ -81,9 +81,12 @@ class ItemWeights:
     scores_unknown_users: ClassVar[bool] = False
 
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
-        own = self.own.take(users)
-        dense = np.zeros((len(users), len(self.items)), np.float32)
-        dense[own.owner, own.column] = own.value
+        return self.history_scores(self.own.take(users))
+
+    def history_scores(self, history: Rows) -> np.ndarray:
+        """float32 [n, items] for visitors with these items."""
+        dense = np.zeros((history.size, len(self.items)), np.float32)
+        dense[history.owner, history.column] = history.value
         return dense @ self.weights
 
     def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:

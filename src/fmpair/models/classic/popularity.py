@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from fmpair import checks
-from fmpair.arrays import Rows, empty_rows, tally
+from fmpair.arrays import Rows, tally
 from fmpair.capacity import check_memory
 from fmpair.data import Dataset, as_dataset
-from fmpair.engine.contract import Parameters
 from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace
 from fmpair.features.encoder import Encoder
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
+from fmpair.models.classic.same_for_all import by_counts, same_for_all
 
 MOST_GB = 1.0  # of counts
 
@@ -42,9 +42,7 @@ class Popularity(Recipe):
         events = as_dataset(data)
         times = tally(events.item, len(events.items)).astype(np.float32)
         if self.within is None:
-            space = FeatureSpace.fit(events)  # so that contexts may be asked for, to no effect
-            nothing = np.zeros((len(times), 0), np.float32)
-            return self._fitted(events, space, nothing, times, empty_rows(len(events.users)))
+            return same_for_all(self, events, times)
         space = FeatureSpace.fit(events, {self.within: {"kind": "categorical"}})
         chosen = self._encoder(space)
         users = space.user_rows(events.user_table, len(events.users))
@@ -52,26 +50,11 @@ class Popularity(Recipe):
         rows = users.take(events.user) if of_user else space.context_rows(events.columns)[0]
         counts = self._counts(space, chosen, events, rows)
         share = self.smoothing * times / max(len(events), 1)
-        return self._fitted(events, space, counts, share.astype(np.float32), users)
-
-    def _fitted(
-        self, data: Dataset, space: FeatureSpace, counts: np.ndarray, bias: np.ndarray, users: Rows
-    ) -> Recommender:
-        """counts: [items, values]; a value's vector in the query picks its own column."""
-        values = counts.shape[1]
-        query = np.zeros((space.query.size, values), np.float32)
-        if self.within is not None:
-            query[_first(space, self._encoder(space)) + np.arange(values), np.arange(values)] = 1
-        parameters = Parameters(
-            users=np.zeros((len(data.users), values), np.float32),
-            items=counts,
-            item_bias=bias,
-            query=query,
-            features=np.zeros((space.item.size, values), np.float32),
-            feature_bias=np.zeros(space.item.size, np.float32),
-        )
-        nothing = empty_rows(len(data.items))
-        return Recommender(space, parameters, users, nothing, data.seen, self, data.frame_kind)
+        # a value's vector in the query picks its own column of the counts
+        query = np.zeros((space.query.size, chosen.size), np.float32)
+        own = np.arange(chosen.size)
+        query[_first(space, chosen) + own, own] = 1
+        return by_counts(self, events, space, (counts, share, query), users)
 
     def _encoder(self, space: FeatureSpace) -> Encoder:
         known = {name: e for e in space.query.encoders for name in (e.name, f"{e.role}.{e.name}")}

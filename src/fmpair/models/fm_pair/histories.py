@@ -17,7 +17,7 @@ from fmpair.fitted.recommender import Recommender
 from fmpair.training import loop, update
 from fmpair.training.epoch import Epoch
 from fmpair.training.loop import Task
-from fmpair.training.options import FMPairOptions, refuse_cosines
+from fmpair.training.options import FMPairOptions, refuse_cosines, refuse_histories
 from fmpair.training.recipe import TrainableRecipe
 
 FIELDS = {HISTORY: {"kind": "weighted", "normalize": False}}  # as `with_histories` gives it
@@ -57,6 +57,7 @@ class FactorisedNeighbours(FMPairOptions, TrainableRecipe):
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_cosines(self)
+        refuse_histories(self)
 
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""

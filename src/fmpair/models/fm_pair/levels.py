@@ -16,7 +16,7 @@ from fmpair.fitted.recommender import Recommender
 from fmpair.training import loop, update
 from fmpair.training.epoch import Epoch
 from fmpair.training.loop import Begin, Task
-from fmpair.training.options import FMPairOptions, refuse_cosines
+from fmpair.training.options import FMPairOptions, refuse_cosines, refuse_histories
 from fmpair.training.recipe import TrainableRecipe
 
 
@@ -42,6 +42,7 @@ class FMPairLevels(FMPairOptions, TrainableRecipe):
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_cosines(self)
+        refuse_histories(self)
         if self.optimizer != "sgd" or self.regularization_power != 1:
             raise OptionError(
                 "FMPairLevels takes plain steps: leave optimizer and regularization_power out"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from fmpair.features import Field
 from fmpair.models.fm_pair.recipe import FMPair
 
 
@@ -18,3 +21,4 @@ class ListwiseFM(FMPair):
     init_std: float = 0.1
     loss: str = "softmax"
     temperature: float | None = 0.2
+    history: int | str | Mapping[str, Any] | Field | None = 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from fmpair.features import Field
 from fmpair.models.fm_pair.recipe import FMPair
 
 
@@ -22,3 +24,4 @@ class PRFM(FMPair):
     epochs: int = 60
     negative_sampler: str = "adaptive"
     loss: str = "bpr"
+    history: int | str | Mapping[str, Any] | Field | None = 0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 from fmpair.data import as_dataset
+from fmpair.features import Field
+from fmpair.features.history import AUTO
 from fmpair.fitted.recommender import Recommender
 from fmpair.training import loop, update
+from fmpair.training.choice import settled
 from fmpair.training.epoch import Epoch
 from fmpair.training.options import FMPairOptions
 from fmpair.training.recipe import TrainableRecipe
@@ -22,6 +25,7 @@ PAPER = {
     "init_std": 0.1,
     "positives": "user",
     "weights": "none",
+    "history": 0,
     "regularization": {"user": 0.0025, "item": 0.0025, "negative": 0.00025, "bias": 0.0},
 }
 FAST = {
@@ -41,6 +45,8 @@ class FMPair(FMPairOptions, TrainableRecipe):
     Its options are those of `FMPairOptions`, which describes each of them.
     """
 
+    history: int | str | Mapping[str, Any] | Field | None = AUTO
+
     @classmethod
     def paper(cls, **changes: Any) -> Self:
         """As in the paper's experiments: 10 factors, 300 epochs, users drawn alike, plain pairs."""
@@ -58,7 +64,8 @@ class FMPair(FMPairOptions, TrainableRecipe):
 
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
-        return loop.train(self, self, as_dataset(data))
+        events = as_dataset(data)
+        return loop.train(self, settled(self, events), events)
 
     def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
         return update.update(model, self, as_dataset(data), epochs)

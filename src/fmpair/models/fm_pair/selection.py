@@ -124,7 +124,7 @@ class FMPairSelected(FMPairOptions, TrainableRecipe):
     def _continued(self, model: Recommender, data: Dataset) -> tuple[FMPairOptions, Dataset]:
         """Options and new events without a word about columns that were not chosen."""
         encoders = (*model.space.query.encoders, *model.space.item.encoders)
-        known = {name for e in encoders for name in (e.name, f"{e.role}.{e.name}")}
+        known = {name for e in encoders for name in (e.source, f"{e.role}.{e.source}")}
         hidden = [
             key
             for key, (role, name) in columns_of(data).items()

@@ -23,7 +23,7 @@ from fmpair.models.fm_pair.weight_training import (
 from fmpair.training import loop, update
 from fmpair.training.epoch import Epoch, with_models
 from fmpair.training.loop import Task
-from fmpair.training.options import FMPairOptions, refuse_cosines
+from fmpair.training.options import FMPairOptions, refuse_cosines, refuse_histories
 from fmpair.training.problem import initial
 from fmpair.training.recipe import TrainableRecipe
 
@@ -45,6 +45,7 @@ class FMPairWeighted(FMPairOptions, TrainableRecipe):
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_cosines(self)
+        refuse_histories(self)
         for name, weight in self.field_weights.items():
             checks.not_negative(f"weight of field {name!r}", weight)
 

@@ -1,0 +1,97 @@
+"""`update` and `fold-in`: a model that is there, and what happened since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fmpair.cli.flags import with_flags
+from fmpair.cli.model import Model, load_model
+from fmpair.cli.show import busy, note, size_of
+from fmpair.cli.source import READING, Events, read_further
+from fmpair.errors import OptionError
+
+if TYPE_CHECKING:
+    from fmpair.data import Dataset
+    from fmpair.models.saved import Model as Fitted
+
+Target = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.")
+]
+Epochs = Annotated[
+    int | None, typer.Option(metavar="N", help="How often to go through the events.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
+Unknown = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="Events of unknown items: ignore (and count them) or error."),
+]
+
+
+def update(
+    model: Model,
+    events: Events,
+    output: Target,
+    epochs: Epochs = None,
+    quiet: Quiet = False,
+    reading: Any = None,
+) -> None:
+    """Go on learning from new events, with their new users, items and values."""
+    fitted, data = _both(model, events, output, reading, quiet)
+    with busy("" if quiet else f"learning from {len(data):,} events"):
+        grown = fitted.update(data, epochs=epochs)
+    _put(fitted, grown, output, quiet)
+
+
+def fold_in(
+    model: Model,
+    events: Events,
+    output: Target,
+    epochs: Epochs = None,
+    unknown: Unknown = "ignore",
+    quiet: Quiet = False,
+    reading: Any = None,
+) -> None:
+    """Add new users from a few events of theirs; nothing else in the model changes."""
+    fitted, data = _both(model, events, output, reading, quiet)
+    with busy("" if quiet else f"folding in {len(data.compact().users):,} users"):
+        grown = fitted.fold_in(data, epochs=epochs, unknown=unknown)
+    _put(fitted, grown, output, quiet)
+
+
+def commands() -> dict[str, Any]:
+    """The verbs by name, with all their flags."""
+    verbs: dict[str, Callable[..., None]] = {"update": update, "fold-in": fold_in}
+    return {name: with_flags(verb, reading=READING) for name, verb in verbs.items()}
+
+
+def check_target(target: Path) -> None:
+    """Before the hours of training, not after."""
+    from fmpair.files import check_writable
+
+    if str(target) == "-":
+        raise OptionError("a model cannot go to standard output: name a file with -o FILE")
+    check_writable(target)
+
+
+def _both(
+    model: str, events: str, output: Path, reading: dict[str, Any], quiet: bool
+) -> tuple[Fitted, Dataset]:
+    fitted = load_model(model)
+    check_target(output)
+    data = read_further(events, reading, fitted)
+    note("" if quiet else f"read {data!r}"[:-1].replace("Dataset(", ""))
+    return fitted, data
+
+
+def _put(before: Fitted, after: Fitted, output: Path, quiet: bool) -> None:
+    """Write the model and say how it grew."""
+    after.save(output)
+    grown = [
+        f"{len(after.user_ids) - len(before.user_ids):,} new users",
+        f"{len(after.item_ids) - len(before.item_ids):,} new items",
+    ]
+    note("" if quiet else f"wrote {output} ({size_of(output)}) with {', '.join(grown)}")

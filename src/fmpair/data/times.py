@@ -1,0 +1,254 @@
+"""Times of events: columns that tell them, in any usual form, checked and as microseconds."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+
+from fmpair.errors import DataError, named
+
+LOG = logging.getLogger("fmpair")
+
+NAIVE = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+ZONED = ("%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%d %H:%M%#z")
+HAS_ZONE = r":\d\d(\.\d+)?[+-]\d\d(:?\d\d)?$"
+SAMPLE = 200  # values that show whether a text column is worth parsing
+
+# Microseconds per unit of a number since 1970. Each range of values begins in March 1973 and
+# ends where the next begins, in the year 5138, so that a value alone tells its unit.
+UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
+WORDS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+RANGES = {"s": (1e8, 1e11), "ms": (1e11, 1e14), "us": (1e14, 1e17), "ns": (1e17, 1e20)}
+PLAUSIBLE = 946_684_800_000_000  # 2000-01-01: numbers of any name are times only from here on
+FEW = 0.05  # share of values that are mistakes rather than another way of counting
+LARGEST_ORDER = 9e12  # numbers of an order that still fit into 64 bits as if they were seconds
+TOLERANCE = 86_400_000_000  # microseconds a time may be ahead of this machine's clock
+
+TIME_NAME = re.compile(
+    r"time|date|stamp|epoch|created|clicked|viewed|bought|ordered|(^|_)(ts|at|when|day)($|_)"
+)
+EXAMPLE = "2024-01-31 18:30:00"
+
+
+class Timed(Protocol):
+    """What has columns of events, a `timestamp` maybe among them: see `Dataset`."""
+
+    @property
+    def columns(self) -> pl.DataFrame: ...
+
+
+def moments(data: Timed) -> np.ndarray | None:
+    """int64 [events]: microseconds since 1970 (UTC); None where the data have no times.
+
+    Numbers that are no times of a calendar (1, 2, 3) are an order only, counted as if they were
+    seconds: `is_calendar` tells. An event without a time is an error here, not before.
+    """
+    if "timestamp" not in data.columns.columns:
+        return None
+    times = data.columns["timestamp"]
+    missing = _missing(times)
+    if missing.any():
+        raise DataError(
+            f"{missing.sum():,} of {len(times):,} events have no time (the first in row "
+            f"{missing.arg_max()}, counted from 0): drop or fill those rows"
+        )
+    return _microseconds(times)
+
+
+def is_calendar(data: Timed) -> bool:
+    """Whether the data have times with a date, not a mere order."""
+    return "timestamp" in data.columns.columns and has_dates(data.columns["timestamp"])
+
+
+def has_dates(times: pl.Series) -> bool:
+    """Whether times are dates, or numbers that must be seconds, ... since 1970."""
+    if times.dtype.is_numeric():
+        return unit_of(times) is not None
+    return isinstance(times.dtype, pl.Date | pl.Datetime)
+
+
+def unit_of(numbers: pl.Series) -> str | None:
+    """s, ms, us or ns since 1970; None where the numbers are no times of a calendar.
+
+    Numbers of two units are an error, and so are a few too small ones among others.
+    """
+    known = numbers.filter(~_missing(numbers)).cast(pl.Float64)
+    counts = {unit: int(known.is_between(*RANGES[unit], closed="left").sum()) for unit in UNITS}
+    found = [unit for unit, count in counts.items() if count]
+    outside = len(known) - sum(counts.values())
+    if not found or outside > FEW * len(known):
+        return None
+    if len(found) > 1:
+        raise DataError(
+            f"column {numbers.name!r} mixes {' and '.join(WORDS[unit] for unit in found)} "
+            f"({' and '.join(f'{counts[unit]:,}' for unit in found)} events): give all in one unit"
+        )
+    if outside:
+        inside = known.is_between(*RANGES[found[0]], closed="left")
+        raise DataError(
+            f"column {numbers.name!r} has {outside:,} of {len(known):,} times that are none, "
+            f"such as {known.filter(~inside)[0]:g}, beside {WORDS[found[0]]} since 1970: "
+            "leave them empty"
+        )
+    return found[0]
+
+
+def time_form(values: pl.Series) -> str | None:
+    """How a column tells times, by its type, its contents and its name; None where it does not.
+
+    Numbers are times where they lie between 2000 and today, or from 1973 on under a name that
+    says so. Times of day and durations are none.
+    """
+    if isinstance(values.dtype, pl.Date | pl.Datetime):
+        return "dates"
+    if values.dtype == pl.String:
+        parsed = parse_times(values)
+        return f"text such as {values.drop_nulls()[0]}" if parsed is not values else None
+    if not values.dtype.is_numeric() or not len(values):
+        return None
+    try:
+        unit = unit_of(values)
+    except DataError:  # it looks like one with mistakes in it, which only a name can prove
+        return "numbers" if TIME_NAME.search(values.name.lower()) else None
+    if unit is None:
+        return None
+    when = _microseconds(values.filter(~_missing(values)))
+    named_so = TIME_NAME.search(values.name.lower()) is not None
+    if named_so or (when.min() >= PLAUSIBLE and when.max() <= _now() + TOLERANCE):
+        return f"{WORDS[unit]} since 1970"
+    return None
+
+
+def read_times(values: pl.Series) -> pl.Series:
+    """The column of times, with text parsed; DataError where values are no times.
+
+    Times without a zone are taken for UTC. What is strange but usable is logged in one line.
+    """
+    times = _from_text(values) if values.dtype == pl.String else values
+    if not (times.dtype.is_numeric() or isinstance(times.dtype, pl.Date | pl.Datetime)):
+        raise DataError(
+            f"column {values.name!r} holds {values.dtype}, not times: give dates, seconds since "
+            f"1970 or text such as {EXAMPLE}, or name another column with {named('timestamp', ...)}"
+        )
+    if times.dtype.is_float() and times.is_infinite().any():
+        raise DataError(f"column {values.name!r} has infinite times: leave them empty")
+    _warn(times)
+    return times
+
+
+def parse_times(values: pl.Series) -> pl.Series:
+    """Text as UTC-naive times where every value is a date or time; otherwise the same series."""
+    if values.dtype != pl.String or values.null_count() == len(values):
+        return values
+    head = values.drop_nulls().head(SAMPLE)
+    if _parsed(head).null_count():
+        return values
+    times = _parsed(values)
+    return times if times.null_count() == values.null_count() else values
+
+
+def _from_text(values: pl.Series) -> pl.Series:
+    """Text as times, or as the numbers it spells; DataError names the first that is neither."""
+    numbers = values.str.strip_chars().cast(pl.Float64, strict=False)
+    if numbers.null_count() == values.null_count():
+        whole = values.str.strip_chars().cast(pl.Int64, strict=False)
+        return whole if whole.null_count() == values.null_count() else numbers
+    times = _parsed(values)
+    wrong = times.is_null() & values.is_not_null()
+    if wrong.all() or wrong.sum() == len(values.drop_nulls()):
+        raise DataError(
+            f"column {values.name!r} is text, not a time: give seconds or dates, "
+            f"or name another column with {named('timestamp', ...)}"
+        )
+    if wrong.any():
+        first = wrong.arg_true()[0]
+        raise DataError(
+            f"column {values.name!r} has {wrong.sum():,} of {len(values):,} times that cannot be "
+            f"read, the first in row {first}, counted from 0: {values[first]!r}; write them like "
+            f"{EXAMPLE}"
+        )
+    zoned = _normal(values.drop_nulls()).str.contains(HAS_ZONE)
+    if zoned.any() and not zoned.all():
+        raise DataError(
+            f"column {values.name!r} mixes times with and without a zone ({zoned.sum():,} and "
+            f"{(~zoned).sum():,} events): give all of them one, such as {EXAMPLE} UTC"
+        )
+    return times
+
+
+def _normal(text: pl.Series) -> pl.Series:
+    """One spelling of the usual ones: 2024-01-31 18:30:00+00:00."""
+    return (
+        text.str.strip_chars()
+        .str.replace(r"(?i)\s*(?:utc|gmt|z)$", "+00:00")
+        .str.replace(r"^(\d{4})/(\d{1,2})/", "$1-$2-")
+        .str.replace(r"^(\d{4}-\d{1,2}-\d{1,2})[Tt]", "$1 ")
+        .str.replace(r"(:\d\d(?:\.\d+)?)\s+([+-]\d\d)", "$1$2")
+    )
+
+
+def _parsed(values: pl.Series) -> pl.Series:
+    """Text as UTC-naive microseconds, null where it is no date or time in a usual form."""
+    text = _normal(values)
+    found = pl.Series(values.name, [None], pl.Datetime("us")).new_from_index(0, len(values))
+    for layout in (*NAIVE, *ZONED):
+        if found.null_count() == values.null_count():
+            break
+        times = text.str.to_datetime(layout, strict=False, time_unit="us")
+        if layout in ZONED:
+            times = times.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        found = found.zip_with(found.is_not_null(), times)
+    return found
+
+
+def _warn(times: pl.Series) -> None:
+    """Log what is strange about times that can be used all the same."""
+    missing = _missing(times)
+    if missing.any():
+        LOG.warning(
+            "column %r has no time in %d of %d events: they are kept, but nothing that needs "
+            "times takes them",
+            times.name,
+            missing.sum(),
+            len(times),
+        )
+    if not has_dates(times):
+        return
+    late = _microseconds(times.filter(~missing)) > _now() + TOLERANCE
+    if late.any():
+        LOG.warning(
+            "column %r has %d of %d times in the future: check its unit and its zone",
+            times.name,
+            late.sum(),
+            len(times),
+        )
+
+
+def _microseconds(times: pl.Series) -> np.ndarray:
+    """int64: times without gaps as microseconds, by their unit; an order as if it were seconds."""
+    if not times.dtype.is_numeric():
+        return times.cast(pl.Datetime("us", _zone(times))).to_physical().to_numpy()
+    small = np.abs(times.cast(pl.Float64).to_numpy()).max(initial=0) < LARGEST_ORDER
+    scale = UNITS[unit_of(times) or ("s" if small else "us")]
+    if times.dtype.is_integer():
+        whole = times.cast(pl.Int64).to_numpy()
+        return whole * int(scale) if scale >= 1 else whole // round(1 / scale)
+    return np.round(times.cast(pl.Float64).to_numpy() * scale).astype(np.int64)
+
+
+def _zone(times: pl.Series) -> str | None:
+    return getattr(times.dtype, "time_zone", None)
+
+
+def _missing(times: pl.Series) -> pl.Series:
+    return times.is_null() | (times.is_nan() if times.dtype.is_float() else False)
+
+
+def _now() -> float:
+    """Microseconds since 1970."""
+    return time.time() * 1e6

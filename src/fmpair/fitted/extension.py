@@ -1,0 +1,164 @@
+"""A fitted model that knows further events, with nothing learned from them."""
+
+from __future__ import annotations
+
+from typing import Protocol, Self, TypeVar
+
+import numpy as np
+
+from fmpair.arrays import Rows, starts
+from fmpair.data import Dataset
+from fmpair.data.timelines import timelines
+from fmpair.data.times import moments
+from fmpair.errors import OptionError, notice
+from fmpair.features import FeatureSpace
+from fmpair.fitted.recent import Recent, latest, most_recent
+from fmpair.fitted.scorer import Follows
+
+# What was worked out of the tables, which stay as they are.
+STAYS = ("item_ids", "_item_side", "item_norms", "_earlier_items")
+STAYS_UNDAMPED = ("item_constants", "taken_off", "item_matrix")
+
+
+class Extensible(Protocol):
+    @property
+    def space(self) -> FeatureSpace: ...
+    @property
+    def seen(self) -> Rows: ...
+    @property
+    def recent(self) -> Recent | None: ...
+    @property
+    def damping(self) -> float: ...
+
+    def replaced(self, **changes: object) -> Self: ...
+
+
+class Scored(Protocol):
+    @property
+    def space(self) -> FeatureSpace: ...
+    @property
+    def scorer(self) -> object: ...
+    @property
+    def seen(self) -> Rows: ...
+
+    def replaced(self, **changes: object) -> Self: ...
+
+
+Model = TypeVar("Model", bound=Extensible)
+Ranked = TypeVar("Ranked", bound=Scored)
+
+
+def extended(model: Model, data: Dataset) -> Model:
+    """The model with the events known: histories go by them, and lists leave their items out.
+
+    Events of unknown users or items are passed over and counted.
+    """
+    if model.recent is None:
+        raise goes_by_nothing()
+    user, item, known = known_events(model.space, data)
+    moment = moments_after(model.recent, data)[known]
+    own = with_events(model.recent, user, item, moment, most_recent(model.space))
+    new = model.replaced(seen=with_pairs(model.seen, user, item), recent=own)
+    names = STAYS if model.damping else STAYS + STAYS_UNDAMPED
+    vars(new).update({name: vars(model)[name] for name in names if name in vars(model)})
+    return new
+
+
+def goes_by_nothing() -> OptionError:
+    """The error of a model that further events would not change."""
+    return OptionError(
+        "the model does not go by what came before: fit it with a history, or let it learn "
+        "from the events by update or fold_in"
+    )
+
+
+def known_events(space: FeatureSpace, data: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(user, item: of the events that are of known ones; known: bool [events], which these are)."""
+    user = space.users.numbers(data.users.ids)[data.user]
+    item = space.items.numbers(data.items.ids)[data.item]
+    known = (user >= 0) & (item >= 0)
+    if not known.all():
+        notice(
+            f"{len(known) - int(known.sum()):,} of {len(known):,} events are of unknown users or "
+            "items and are passed over: update learns from them"
+        )
+    return user[known], item[known], known
+
+
+def following(model: Ranked, data: Dataset) -> Ranked:
+    """The same of a model whose scorer goes by what came last; rows without times are in order."""
+    if not isinstance(model.scorer, Follows):
+        raise goes_by_nothing()
+    user, item, known = known_events(model.space, data)
+    moment = moments(data)
+    moment = np.arange(len(data), dtype=np.int64) if moment is None else moment
+    lines = timelines(user, item, len(model.space.users), moment[known])
+    return model.replaced(
+        scorer=model.scorer.extended(lines), seen=with_pairs(model.seen, user, item)
+    )
+
+
+def goes_by_past(model: object) -> bool:
+    """Whether a fitted model can be extended: whether it goes by what its users did last."""
+    follows = isinstance(getattr(model, "scorer", None), Follows)
+    return follows or getattr(model, "recent", None) is not None
+
+
+def moments_after(recent: Recent, data: Dataset) -> np.ndarray:
+    """int64 [events]: moments; where only an order is known, it begins after all that is known."""
+    found = moments(data)
+    if found is None:
+        found = np.arange(len(data), dtype=np.int64)
+    if data.order is not None or "timestamp" not in data.columns.columns:
+        found = found - found.min(initial=0) + recent.now + 1
+    return found
+
+
+def with_events(
+    recent: Recent, user: np.ndarray, item: np.ndarray, moment: np.ndarray, last: int
+) -> Recent:
+    """The last so many events of each user, with these among them: int [events] each."""
+    users = np.unique(user)
+    own = recent.take(users)
+    lines = timelines(
+        np.concatenate([own.owner, np.searchsorted(users, user)]).astype(np.int32),
+        np.concatenate([own.item, item]).astype(np.int32),
+        len(users),
+        np.concatenate([own.moment, moment]),
+    )
+    new = latest(lines, last)
+    lengths = np.diff(recent.start)
+    stays = np.ones(recent.users, bool)
+    stays[users] = False
+    lengths[users] = np.diff(new.start)
+    start = starts(lengths)
+    at_new = np.repeat(~stays, lengths)
+    out_item, out_moment = (np.empty(start[-1], kind) for kind in (np.int32, np.int64))
+    old = stays[recent.owner]
+    out_item[at_new], out_moment[at_new] = new.item, new.moment
+    out_item[~at_new], out_moment[~at_new] = recent.item[old], recent.moment[old]
+    return Recent(start, out_item, out_moment)
+
+
+def with_pairs(seen: Rows, user: np.ndarray, item: np.ndarray) -> Rows:
+    """Sorted rows of items seen with further pairs among them, each counted once more."""
+    pair, times = np.unique((user.astype(np.int64) << 32) | item, return_counts=True)
+    owner, column = pair >> 32, (pair & 0xFFFFFFFF).astype(np.int32)
+    place = np.array(
+        [
+            seen.start[u] + np.searchsorted(seen.column[seen.start[u] : seen.start[u + 1]], i)
+            for u, i in zip(owner, column)
+        ],
+        np.int64,
+    )
+    inside = place < seen.start[owner + 1]
+    there = inside & (seen.column[np.minimum(place, len(seen.column) - 1)] == column)
+    value = seen.value.copy()
+    value[place[there]] += times[there]
+    new = ~there
+    added = np.bincount(owner[new], minlength=seen.size)
+    return Rows(
+        seen.start + starts(added),
+        np.insert(seen.column, place[new], column[new]),
+        np.insert(value, place[new], times[new].astype(np.float32)),
+    )

@@ -1,0 +1,66 @@
+"""Further events for a fitted model, read as those it learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from fmpair import checks
+from fmpair.data import Dataset, as_dataset
+from fmpair.data.frame import to_polars
+from fmpair.errors import UnknownError, named, notice
+from fmpair.features import FeatureSpace
+from fmpair.features.calendar import TIME
+from fmpair.fitted.lookup import number_of
+from fmpair.fitted.query import check_columns, column_of
+
+ITEMS = ("ignore", "error")  # what may be done with events of unknown items
+
+
+class Known(Protocol):
+    @property
+    def space(self) -> FeatureSpace: ...
+
+
+def further_events(model: Known, data: Any) -> Dataset:
+    """A Dataset or a sparse matrix as it is; of a frame the columns that the model knows."""
+    if isinstance(data, Dataset) or hasattr(data, "tocoo"):
+        return as_dataset(data)
+    return as_dataset(data, **roles_as_learned(model.space, to_polars(data).columns))
+
+
+def roles_as_learned(space: FeatureSpace, columns: Sequence[str]) -> dict[str, Any]:
+    """The options of `Dataset.from_frame` by which columns play the parts they played before.
+
+    Those that played none are left out.
+    """
+    user, item = (column_of(space, role, columns) for role in ("user", "item"))
+    check_columns(space, columns, user)
+    context = [name for name in space.context if name in columns and name != TIME]
+    described = list(dict.fromkeys(encoder.source for encoder in space.item.encoders))
+    own = [name for name in described if name in columns and name not in context]
+    return {"user": user, "item": item, "context": context, "item_columns": own, "leaks": context}
+
+
+def of_known_items(model: Known, data: Dataset, unknown: str) -> Dataset:
+    """The events whose items the model knows; unknown: ignore passes over and counts the rest."""
+    checks.one_of("unknown", unknown, ITEMS)
+    missing = model.space.items.numbers(data.items.ids)[data.item] < 0
+    if not missing.any():
+        return data
+    first = data.items.ids[int(data.item[np.argmax(missing)])]
+    if unknown == "error":
+        number_of("item", first, model.space.items)
+    count = int(missing.sum())
+    if count == len(data):
+        raise UnknownError(
+            f"none of the {count:,} events has an item that the model knows, the first has "
+            f"{first!r}: `update` learns new items, a fold-in only users"
+        )
+    notice(
+        f"{count:,} of {len(data):,} events have unknown items and are passed over, the first has "
+        f"{first!r}; {named('unknown', 'error')} refuses them"
+    )
+    return data.take(~missing)

@@ -1,0 +1,64 @@
+"""`update` and `fold-in`: a model file and new events make another model file."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fmpair import load
+
+
+@pytest.fixture
+def new(tmp_path, files):
+    """Events of a new user, with a new item, under the names of the old ones, and a column more."""
+    row = pl.read_csv(files / "events.csv").head(1)
+    items = ["book-000", "book-001", "film-000", "brand-new"]
+    frame = pl.concat([row] * 4).with_columns(
+        user=pl.lit("late"), item=pl.Series(items), session_id=pl.Series(["s1"] * 4)
+    )
+    frame.write_csv(tmp_path / "new.csv")
+    return tmp_path / "new.csv"
+
+
+def test_an_update_writes_the_model_that_the_library_makes(fmpair, model, new, tmp_path):
+    target = tmp_path / "next.fmpair"
+    result = fmpair("update", model, new, "-o", target, "--epochs", 2)
+    assert result.code == 0 and result.out == ""
+    assert "with 1 new users, 1 new items" in result.err.splitlines()[-1]
+    own = load(model).update(pl.read_csv(new), epochs=2)
+    np.testing.assert_array_equal(load(target).item_vectors, own.item_vectors)
+    assert "late" in load(target).user_ids and "brand-new" in load(target).item_ids
+
+
+def test_a_fold_in_changes_no_item_and_counts_what_it_passes_over(fmpair, model, new, tmp_path):
+    target = tmp_path / "next.fmpair"
+    result = fmpair("fold-in", model, new, "-o", target, "--epochs", 2)
+    assert result.code == 0
+    assert "note: 1 of 4 events have unknown items and are passed over" in result.err
+    assert "--unknown error refuses them" in result.err
+    before, after = load(model), load(target)
+    np.testing.assert_array_equal(before.item_vectors, after.item_vectors)
+    assert set(after.user_ids) - set(before.user_ids) == {"late"}
+
+
+def test_a_quiet_update_says_nothing(fmpair, model, new, tmp_path):
+    result = fmpair("update", model, new, "-o", tmp_path / "next.fmpair", "-q", "--epochs", 1)
+    assert (result.code, result.out, result.err) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("verb", "flags", "words"),
+    [
+        ("update", ["-o", "-"], "name a file with -o FILE"),
+        ("update", [], "missing option '--output' / '-o'"),
+        ("update", ["-o", "no/folder/x"], "there is no folder no/folder; make it first"),
+        ("update", ["-o", "x.fmpair", "--epochs", 0], "--epochs must be a whole number of at le"),
+        ("fold-in", ["-o", "x.fmpair", "--unknown", "error"], "unknown item 'brand-new'"),
+        ("fold-in", ["-o", "x.fmpair", "--unknown", "x"], "--unknown must be one of ignore, error"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(fmpair, model, new, monkeypatch, tmp_path, verb, flags, words):
+    monkeypatch.chdir(tmp_path)
+    result = fmpair(verb, model, new, *flags)
+    assert result.code in (1, 2)
+    assert words in result.err.splitlines()[-1]
+    assert not list(tmp_path.glob("*.fmpair"))

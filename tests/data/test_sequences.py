@@ -1,0 +1,41 @@
+"""Sequence files: a user and their items on a line, oldest first."""
+
+import pytest
+
+from fmpair import read
+from fmpair.data.split import by_time, leave_last_out
+from fmpair.errors import DataError
+
+
+def saved(folder, text):
+    path = folder / "sequences.txt"
+    path.write_text(text)
+    return path
+
+
+def test_the_items_of_a_line_are_in_order_of_time(tmp_path):
+    data = read(saved(tmp_path, "ann 5 6 7\nbob 6\ncem 7 5\n"), "sequences")
+    assert data.frame().select("user", "item").rows() == [
+        ("ann", 5), ("ann", 6), ("ann", 7), ("bob", 6), ("cem", 7), ("cem", 5),
+    ]  # fmt: skip
+    assert data.order == "per-user"
+    train, _, test = leave_last_out(data).parts(data)
+    assert test.frame().select("user", "item").rows() == [("ann", 7), ("cem", 5)]
+    assert len(train) == 4
+
+
+def test_of_a_user_with_several_lines_the_later_ones_are_later(tmp_path):
+    data = read(saved(tmp_path, "1 5\n2 6\n1 7\n2 5\n1 6\n"), "sequences")
+    *_, test = leave_last_out(data).parts(data)
+    assert test.frame().select("user", "item").rows() == [(2, 5), (1, 6)]
+
+
+def test_the_events_of_different_users_have_no_order(tmp_path):
+    data = read(saved(tmp_path, "ann 5 6 7\nbob 6 5\n"), "sequences")
+    with pytest.raises(DataError, match="order of the events of different users is not known"):
+        by_time(data)
+
+
+def test_a_file_without_a_sequence_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"no line of the form 'user item item ...'"):
+        read(saved(tmp_path, "ann\nbob\n"), "sequences")

@@ -1,0 +1,137 @@
+"""Visitors without an id: lists from a few items, by what the model knows of users."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fmpair import FMPair
+from fmpair.errors import DataError, Notice, OptionError, UnknownError
+from fmpair.fitted.visitor import moved, visitors
+from fmpair.models import EASE, ImplicitALS, ItemKNN, Popularity, UserKNN
+from fmpair.testing import day_and_night, two_tastes
+
+DATA = two_tastes()  # users choose even or odd items only
+MODEL = FMPair(factors=4, epochs=40, seed=1).fit(DATA)
+BY_SCORES = pytest.mark.parametrize("recipe", [EASE(regularization=1.0), ItemKNN()])
+
+
+def parity(lists):
+    return set((lists["item"] % 2).to_list())
+
+
+@pytest.mark.parametrize("item", [4, 7])
+def test_one_item_tells_the_taste_of_a_visitor(item):
+    out = MODEL.recommend(history=[item], n=5)
+    assert out.columns == ["item", "score", "rank"]
+    assert parity(out) == {item % 2} and item not in out["item"]
+
+
+def test_a_history_is_listed_again_when_seen_items_are_asked_for():
+    assert 4 in MODEL.recommend(history=[4], n=10, exclude_seen=False)["item"]
+
+
+def test_visitors_in_a_frame_get_what_each_gets_alone():
+    frame = pl.DataFrame({"request": ["a", "b", "c"], "history": [[4, 8], [7], []]})
+    out = MODEL.recommend(frame, n=3)
+    assert out.columns == ["request", "item", "score", "rank"]
+    for request, items in frame.rows():
+        alone = MODEL.recommend(history=items, n=3)
+        own = out.filter(request=request)
+        assert own["item"].to_list() == alone["item"].to_list()
+        np.testing.assert_allclose(own["score"], alone["score"], rtol=1e-5)
+
+
+def test_a_history_may_be_text_with_bars_and_a_user_may_have_none():
+    frame = pl.DataFrame({"user": ["u2", "someone"], "history": [None, "7|9"]})
+    out = MODEL.recommend(frame, n=3)
+    usual = MODEL.recommend("u2", n=3)
+    assert out.filter(user="u2")["item"].to_list() == usual["item"].to_list()
+    assert parity(out.filter(user="someone")) == {1}
+
+
+def test_an_empty_history_is_that_of_a_usual_user():
+    out = MODEL.recommend(history=[], n=20)
+    nobody = MODEL.recommend("nobody", n=20, unknown="features")
+    assert out["item"].to_list() == nobody["item"].to_list()
+
+
+def test_a_history_moves_a_known_user_less_than_a_visitor():
+    scores = {
+        name: asked.filter(item=9)["score"].item()
+        for name, asked in {
+            "user": MODEL.recommend("u2", n=30, exclude_seen=False),
+            "user and history": MODEL.recommend("u2", n=30, history=[7], exclude_seen=False),
+            "visitor": MODEL.recommend(history=[7], n=30, exclude_seen=False),
+        }.items()
+    }  # u2 likes what is even
+    assert scores["user"] < scores["user and history"] < scores["visitor"]
+
+
+def test_a_context_joins_the_history():
+    model = FMPair(factors=4, epochs=40, seed=1).fit(day_and_night())
+    for time in ("day", "night"):
+        out = model.recommend(history=[3], n=3, context={"time": time})
+        assert out["time"].to_list() == [time] * 3
+        assert parity(out) == {0 if time == "day" else 1}
+
+
+def test_unknown_items_of_a_history_are_passed_over_and_counted():
+    with pytest.warns(Notice, match=r"^history: 1 of 2 items are unknown.*the first is 999"):
+        out = MODEL.recommend(history=[4, 999], n=5)
+    assert out["item"].to_list() == MODEL.recommend(history=[4], n=5)["item"].to_list()
+    with pytest.raises(UnknownError, match="unknown item 999"):
+        MODEL.recommend(history=[4, 999], unknown="error")
+
+
+def test_the_history_of_several_needs_a_frame():
+    with pytest.raises(OptionError, match=r"one visitor, not of 2: .* column 'history' of lists"):
+        MODEL.recommend(["u1", "u2"], history=[3])
+    with pytest.raises(DataError, match=r"column 'history' holds Int64: give lists"):
+        MODEL.recommend(pl.DataFrame({"history": [3]}))
+
+
+@BY_SCORES
+def test_models_that_go_by_items_go_by_a_history(recipe):
+    model = recipe.fit(DATA)
+    out = model.recommend(history=[4, 8], n=3)
+    assert parity(out) == {0} and {4, 8}.isdisjoint(out["item"])
+    own = DATA.frame().filter(user="u2")["item"].unique().to_list()
+    asked, known = model.recommend(history=own, n=3), model.recommend("u2", n=3)
+    assert asked["item"].to_list() == known["item"].to_list()
+
+
+def test_any_model_of_vectors_goes_by_a_history():
+    assert parity(ImplicitALS(factors=4).fit(DATA).recommend(history=[4, 8], n=3)) == {0}
+    popular = Popularity().fit(DATA)
+    assert len(popular.recommend(history=[4], n=3)) == 3
+
+
+def test_a_model_that_cannot_go_by_a_history_says_so():
+    with pytest.raises(OptionError, match="UserKNN cannot go by history: it knows users by what"):
+        UserKNN().fit(DATA).recommend(history=[4])
+
+
+def test_the_step_is_that_of_the_posterior():
+    """Held against the formula, solved directly."""
+    users, items = MODEL.user_vectors.astype(float), MODEL.item_vectors.astype(float)
+    common = visitors(items, MODEL.item_constants, users, MODEL.seen)
+    mean = users.mean(axis=0)
+    chance = np.exp(common.scale * (items @ mean + MODEL.item_constants))
+    chance /= chance.sum()
+    centre = chance @ items
+    choices = (items * chance[:, None]).T @ items - np.outer(centre, centre)
+    prior = np.linalg.inv(np.cov(users.T, bias=True))
+    history = MODEL.seen.take(np.array([2]))._replace(value=np.ones(len(MODEL.seen.take([2])[1])))
+    count = len(history.column)
+    left = count * common.scale**2 * choices + prior
+    right = common.scale * (items[history.column] - centre).sum(axis=0)
+    step = moved(common, items, history)[0]
+    np.testing.assert_allclose(step, np.linalg.solve(left, right), rtol=1e-3, atol=1e-5)
+
+
+def test_the_scale_is_that_of_the_scores():
+    """Scores of ten times the size are logarithms of chances at a tenth of the scale."""
+    parts = (MODEL.item_vectors, MODEL.item_constants, MODEL.user_vectors)
+    once = visitors(*parts, MODEL.seen).scale
+    tenfold = visitors(10 * parts[0], 10 * parts[1], parts[2], MODEL.seen).scale
+    assert tenfold == pytest.approx(once / 10, rel=1e-3)

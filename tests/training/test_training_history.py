@@ -1,0 +1,111 @@
+"""What came before an event, as training is told."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fmpair.data import Dataset
+from fmpair.errors import DataError, OptionError
+from fmpair.features import FeatureSpace, Field
+from fmpair.features.history import history_field
+from fmpair.models import FMPair
+from fmpair.training.history import history_of, kept, past_of
+
+EVENTS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 6), st.sampled_from("xy")),
+    min_size=1,
+    max_size=40,
+)
+
+
+def told(events, **options):
+    """(the earlier items and weights of each event, latest first, what the model keeps)."""
+    frame = pl.DataFrame(events, schema=["user", "item", "timestamp", "visit"], orient="row")
+    data = Dataset.from_frame(frame, context=["visit"])
+    space = FeatureSpace.fit(data, history=Field(kind="history", **options))
+    past = past_of(space, data)
+    item_rows = space.item_rows(data.item_table, len(data.items))
+    history = history_of(space, past, item_rows, len(data))
+    ids, out = data.items.ids, []
+    for event in range(len(data)):
+        first = history.start[data.user[event]]
+        first = history.since[event] if len(history.since) else first
+        places = range(history.until[event] - 1, first - 1, -1)
+        out.append([ids[int(history.item[p])] for p, _ in zip(places, history.weight)])
+    recent = kept(space, past)
+    return out, {
+        user: [ids[int(i)] for i in recent.take(np.array([n])).item]
+        for n, user in enumerate(data.users.ids)
+    }
+
+
+@settings(max_examples=60)
+@given(EVENTS, st.integers(1, 5))
+def test_no_feature_of_an_event_comes_from_its_future_or_its_own_moment(events, last):
+    found, _ = told(events, last=last)
+    for (user, _, moment, _), items in zip(events, found):
+        earlier = [(m, n) for n, (u, _, m, _) in enumerate(events) if u == user and m < moment]
+        newest = [events[n][1] for _, n in sorted(earlier, reverse=True)]
+        assert items == newest[:last]
+
+
+@given(EVENTS)
+def test_sessions_and_spans_of_time_bound_what_is_looked_at(events):
+    found, _ = told(events, last=4, within="2s", per="visit")
+    for (user, _, moment, visit), items in zip(events, found):
+        earlier = [(m, n, v) for n, (u, _, m, v) in enumerate(events) if u == user and m < moment]
+        wanted = []
+        for m, n, v in sorted(earlier, reverse=True):
+            if v != visit or m < moment - 2 or len(wanted) == 4:
+                break
+            wanted.append(events[n][1])
+        assert items == wanted
+
+
+def test_a_model_keeps_the_latest_events_of_each_user():
+    events = [(1, 10, 5, "x"), (1, 11, 7, "x"), (2, 12, 1, "x"), (1, 13, 6, "x")]
+    assert told(events, last=2)[1] == {1: [13, 11], 2: [12]}
+
+
+def test_of_sessions_a_model_keeps_the_last_one():
+    events = [(1, 10, 1, "x"), (1, 11, 2, "y"), (1, 12, 3, "y"), (2, 10, 1, "x")]
+    assert told(events, last=9, per="visit")[1] == {1: [11, 12], 2: [10]}
+
+
+def test_weights_fall_with_age():
+    frame = pl.DataFrame({"user": [1], "item": [1], "timestamp": [1]})
+    data = Dataset.from_frame(frame)
+    space = FeatureSpace.fit(data, history=history_field({"last": 3, "fade": 0.5, "scale": 2}))
+    history = history_of(space, past_of(space, data), space.item_rows(data.item_table, 1), 1)
+    np.testing.assert_allclose(history.weight, 2 * np.array([1, 2, 3]) ** -0.5, rtol=1e-6)
+
+
+def test_a_history_without_times_says_how_to_give_them():
+    frame = pl.DataFrame({"user": [1, 1, 2], "item": [1, 2, 1]})
+    with pytest.raises(DataError, match="the data have no times.*timestamp=.*order='rows'"):
+        FMPair(history=3).fit(frame)
+
+
+def test_a_column_of_sessions_that_is_not_there_is_named():
+    frame = pl.DataFrame({"user": [1, 1, 2], "item": [1, 2, 1], "timestamp": [1, 2, 3]})
+    with pytest.raises(DataError, match="unknown column for sessions 'visit'"):
+        FMPair(history={"last": 3, "per": "visit"}).fit(frame)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("ten", "history must be how many items"),
+        (-1, "last must be a whole number of at least 1"),
+        ({"lasts": 3}, "unknown field option 'lasts'. Did you mean 'last'"),
+        ({"within": "soon"}, "within must be a time such as '30d'"),
+        ({"fade": -1}, "fade of a field must be 0 or more"),
+        (Field(kind="numeric"), "history must be how many items"),
+        (5_000, "last must be at most 1,000"),
+    ],
+)
+def test_a_history_that_cannot_be_is_refused(given, said):
+    with pytest.raises(OptionError, match=said):
+        FMPair(history=given)
