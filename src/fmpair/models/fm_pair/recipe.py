@@ -81,9 +81,11 @@ class FMPair(FMPairOptions, TrainableRecipe):
             return loop.train(self, replace(self, history=0), events, self._begin(events))
         return loop.train(self, settled(self, events), events)
 
-    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
+    def update(
+        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
+    ) -> Recommender:
         events = as_dataset(data)
-        return update.update(model, self, events, epochs, self._begin(events))
+        return update.update(model, self, events, epochs, self._begin(events), replay)
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         data = as_dataset(events)
