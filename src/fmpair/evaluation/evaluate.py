@@ -116,7 +116,6 @@ def _gathered(
     )
     columns: dict[str, pl.Series] = {}
     means: dict[str, float] = {}
-    estimates: dict[str, float] = {}
     for metric in metrics:
         name = protocol.name(metric)
         if metric.name in LISTS:
@@ -127,8 +126,9 @@ def _gathered(
         else:
             columns[name] = pl.Series(metric.of(placement))
             means[name] = mean_of(metric.name, columns[name])
-            if protocol.candidates == "uniform":
-                estimates |= corrected(metric, placement, judged.eligible, protocol.n)
+    estimates: dict[str, float] = {}
+    if protocol.candidates == "uniform":
+        estimates = corrected(metrics, placement, judged.eligible, protocol.n)
     return Evaluation(
         _identified(units, test).with_columns(**columns),
         means,

@@ -18,9 +18,9 @@ from fmpair.engine.item_side import item_sides
 from fmpair.features import FeatureSpace
 from fmpair.fitted.cold_start import mean_user
 from fmpair.fitted.damping import popular_part
-from fmpair.fitted.query import Queries, known_rows, queries_of
+from fmpair.fitted.query import Queries, queries_of
 from fmpair.fitted.recent import NOTHING, Given, Recent, features_before
-from fmpair.fitted.visitor import Visitors, moved, visitors
+from fmpair.fitted.visitor import Visitors, moves, visitors
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class FoldedModel:
         vectors = queries.rows.dot(self.parameters.query) + own
         if queries.history is None or self.space.history is not None:
             return vectors
-        return vectors + self._moves(queries.user, queries.history)
+        return vectors + moves(self, queries)
 
     @cached_property
     def _earlier_items(self) -> Rows:
@@ -143,14 +143,3 @@ class FoldedModel:
     def visitors(self) -> Visitors:
         """What is expected of visitors before their history is known."""
         return visitors(self.item_vectors, self.learned_constants, self.user_vectors, self.seen)
-
-    def _moves(self, user: np.ndarray, history: Rows) -> np.ndarray:
-        """float32 [queries, factors]: how far the histories move those who ask."""
-        common = self.visitors
-        if (user < 0).all():
-            return moved(common, self.item_vectors, history)
-        profiles = known_rows(self.user_rows, user).dot(self.parameters.query)
-        place = self.parameters.users[user] + profiles - common.mean
-        place[user < 0] = 0
-        events = np.where(user < 0, 0, np.diff(self.seen.start)[user])
-        return moved(common, self.item_vectors, history, place, events)

@@ -20,7 +20,7 @@ from fmpair.fitted import file, listing, similarity, tables
 from fmpair.fitted.explanation import explain_terms
 from fmpair.fitted.extension import extended
 from fmpair.fitted.folded import FoldedModel
-from fmpair.fitted.further import further_events, of_known_items
+from fmpair.fitted.further import further_events, of_known_items, updated
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.named_rows import arrays_of
 from fmpair.fitted.query import (
@@ -195,9 +195,14 @@ class Recommender(FoldedModel):
         return can_go_on(self.recipe).fold_in(self, data, epochs)
 
     @known_options_only
-    def update(self, data: Any, *, epochs: int | None = None) -> Recommender:
-        """With training continued on new events; new users, items and values are added."""
-        return can_go_on(self.recipe).update(self, further_events(self, data), epochs)
+    def update(self, data: Any, *, epochs: int | None = None, replay: Any = 0.0) -> Recommender:
+        """With training continued on new events; new users, items and values are added.
+
+        epochs: passes over the new events, by default an eighth of the recipe's. replay: earlier
+        events to be learned again beside them; or how many for each new one, drawn from those
+        the model has seen, which is for models without context: they keep none of it.
+        """
+        return updated(self, data, epochs, replay)
 
     # Files
 
