@@ -57,6 +57,31 @@ def test_legacy_and_clean_rank_against_what_they_say():
     assert len(clean.seeds) == 2
 
 
+def test_what_a_verdict_turns_on_has_six_seeds():
+    turning = {
+        "table2-frappe-clean": ("BPR-MF", "FM-Pair"),
+        "table2-movielens-legacy": ("BPR-MF", "FM-Pair"),
+        "table2-xing-legacy": ("BPR-MF", "FM-Pair"),
+        "table3-frappe-clean": ("FM-Pair", "FM-Pair-Context"),
+        "table3-frappe-legacy": ("FM-Pair", "FM-Pair-Context"),
+        "table4-books-clean": ("Target only", "All domains", "FM-Pair-CD"),
+        "table4-music-legacy": ("Target only", "All domains", "FM-Pair-CD"),
+    }
+    for stem, names in turning.items():
+        experiment = read(FOLDER / f"{stem}.yaml")
+        counts = {model.name: len(model.seeds or experiment.seeds) for model in experiment.models}
+        assert all(counts[name] == 6 for name in names), stem
+        assert sum(counts.values()) < 6 * len(counts) or len(names) == len(counts)
+
+
+def test_times_are_measured_on_many_events_and_at_ten_sizes_or_more():
+    for stem in ("complexity-movielens", "complexity-xing", "complexity-contexts"):
+        experiment = read(FOLDER / f"{stem}.yaml")
+        assert len(experiment.models) >= 10
+        assert experiment.filters[-1].options["events"] >= 2_000_000
+    assert quick(experiment).filters[0].options["events"] == QUICK_EVENTS
+
+
 def test_quick_is_the_same_experiment_on_few_events():
     whole = read(FOLDER / "table2-movielens-legacy.yaml")
     small = quick(whole)
