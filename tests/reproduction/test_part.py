@@ -4,8 +4,10 @@ from importlib.resources import files as resources
 
 import pytest
 
+from fmpair.config.option_schema import options_of
 from fmpair.config.read import read
 from fmpair.errors import UnknownError
+from fmpair.models.catalog import find
 from fmpair.reproduction.part import ALL, FOLDER, PARTS, QUICK_EVENTS, files, quick
 
 STEMS = [path.stem for path in files(ALL)]
@@ -72,6 +74,14 @@ def test_what_a_verdict_turns_on_has_six_seeds():
         counts = {model.name: len(model.seeds or experiment.seeds) for model in experiment.models}
         assert all(counts[name] == 6 for name in names), stem
         assert sum(counts.values()) < 6 * len(counts) or len(names) == len(counts)
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_no_model_of_the_paper_learns_from_histories(stem):
+    for model in read(FOLDER / f"{stem}.yaml").models:
+        known = options_of(find(model.kind)).known
+        if "history" in known:
+            assert model.options.get("history", known["history"].default) == 0
 
 
 def test_times_are_measured_on_many_events_and_at_ten_sizes_or_more():

@@ -91,8 +91,7 @@ class Dataset:
         order: where no column has times, 'rows' (or 'per-user': each user's) are in order of time.
         missing: rows without a user or item are left out and counted (drop) or refused (error).
         """
-        events = to_polars(frame)
-        events = events.drop([name for name in ignore if _known(name, events.columns)])
+        events = _without(to_polars(frame), ignore)
         given = dict(zip(ROLES, (user, item, rating, weight, timestamp, domain)))
         roles = find_roles(events.columns, given)
         events = with_ids(events, roles, missing)
@@ -262,6 +261,10 @@ def as_dataset(data: Any, **options: Any) -> Dataset:
         if not error.names_options:
             raise
         raise DataError(f"{error.args[0]} (in Dataset.from_frame, which takes it)") from error
+
+
+def _without(events: pl.DataFrame, ignored: Sequence[str]) -> pl.DataFrame:
+    return events.drop([name for name in ignored if _known(name, events.columns)])
 
 
 def _known(name: str, columns: Sequence[str]) -> bool:

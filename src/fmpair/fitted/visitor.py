@@ -8,12 +8,14 @@ answer (Laplace's approximation); everything in it but the history is the same f
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fmpair.arrays import Rows
+from fmpair.arrays import Rows, empty_rows
+from fmpair.engine.contract import Parameters
 from fmpair.fitted.cold_start import mean_user
+from fmpair.fitted.query import Queries, known_rows
 
 MOST_USERS = 1 << 14  # whose vectors say how users differ
 MOST_SCORES = 1 << 20  # by which the scale is found
@@ -53,6 +55,34 @@ def visitors(items: np.ndarray, constants: np.ndarray, users: np.ndarray, seen: 
     gain, turned = np.linalg.eigh(root.T @ choices @ root)
     basis = root @ turned
     return Visitors(scale, mean, centre, basis, np.maximum(gain, 0), choices @ basis)
+
+
+class Known(Protocol):
+    """What must be known to answer: see `Recommender`."""
+
+    @property
+    def parameters(self) -> Parameters: ...
+    @property
+    def item_vectors(self) -> np.ndarray: ...
+    @property
+    def user_rows(self) -> Rows: ...
+    @property
+    def seen(self) -> Rows: ...
+    @property
+    def visitors(self) -> Visitors: ...
+
+
+def moves(model: Known, queries: Queries) -> np.ndarray:
+    """float32 [queries, k]: how far the histories of queries move their vectors."""
+    common, user = model.visitors, queries.user
+    history = queries.history or empty_rows(len(user))
+    if (user < 0).all():
+        return moved(common, model.item_vectors, history)
+    profiles = known_rows(model.user_rows, user).dot(model.parameters.query)
+    place = model.parameters.users[user] + profiles - common.mean
+    place[user < 0] = 0
+    events = np.where(user < 0, 0, np.diff(model.seen.start)[user])
+    return moved(common, model.item_vectors, history, place, events)
 
 
 def moved(
