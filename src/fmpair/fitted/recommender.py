@@ -25,13 +25,7 @@ from fmpair.fitted.extension import extended
 from fmpair.fitted.further import further_events, of_known_items
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.named_rows import arrays_of
-from fmpair.fitted.query import (
-    Queries,
-    item_column,
-    name_of,
-    queries_of,
-    query_frame,
-)
+from fmpair.fitted.query import Queries, item_column, name_of, queries_of, query_frame
 from fmpair.fitted.recent import NOTHING, Given, Recent, features_before
 from fmpair.fitted.recipe import can_go_on
 from fmpair.fitted.visitor import Visitors, moves, visitors
