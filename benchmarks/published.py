@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import report
 
 from fmpair.config.read import read
@@ -85,8 +84,7 @@ def write_negatives(path: Path) -> None:
     """The negatives that NCF gives every test event, as a table (user, item)."""
     place = locate(catalog.fetch("ml-1m-ncf"), "ml-1m.test.negative")
     assert place is not None
-    frame = read_negatives(place[0]).select("user", pl.col("negatives").alias("item"))
-    frame.explode("item").write_csv(path)
+    read_negatives(place[0]).select("user", "item").write_csv(path)
 
 
 def section(name: str, results: Results) -> str:

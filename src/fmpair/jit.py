@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fmpair import kernel_cache
+from fmpair.compile_time import CLOCK, compiling
 from fmpair.errors import TrainingError
 
 LOG = logging.getLogger("fmpair")
@@ -34,6 +35,27 @@ except Exception as error:  # not installed, too old for NumPy, no executable me
     MISSING = f"numba cannot be imported ({error})"
 if MISSING:
     LOG.warning("nothing can be compiled: %s. Lists are made without, more slowly", MISSING)
+
+
+def _time_compiling() -> None:
+    """Let the clock stand still for every function that Numba compiles."""
+    try:
+        from numba.core import event
+
+        class Timer(event.Listener):
+            def on_start(self, event: Any) -> None:
+                CLOCK.stop()
+
+            def on_end(self, event: Any) -> None:
+                CLOCK.go_on()
+
+        event.register("numba:compile", Timer())
+    except Exception as error:  # then compiling counts as what it is a part of
+        LOG.debug("cannot tell how long Numba compiles: %r", error)
+
+
+if not MISSING:
+    _time_compiling()
 kernel_cache.stamp()  # now, before any source that is imported later can have been edited
 
 
@@ -94,6 +116,10 @@ class OnDisk:
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """The compiled function for a signature, None where there is none."""
+        with compiling():
+            return self._fetched(signature, target)
+
+    def _fetched(self, signature: Any, target: Any) -> Any:
         try:
             from numba.core.compiler import CompileResult
 

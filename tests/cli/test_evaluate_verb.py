@@ -64,7 +64,7 @@ def test_a_sample_is_labelled_and_comes_with_a_corrected_estimate(judge):
     assert [row["metric"] for row in found] == ["recall@10[uni4]", "ndcg@10[uni4]"]
     assert all(row["corrected"] for row in found)
     assert found[0]["protocol"] == "interaction/uni4/seen=train+test/seed3"
-    assert "corrected: bias-variance least squares" in result.err
+    assert "corrected: likelihood of true ranks" in result.err
 
 
 def test_lists_are_judged_by_the_same_protocols(judge, parts):

@@ -44,6 +44,19 @@ def test_a_history_is_given_as_a_number_or_by_its_options(given, history, fmpair
     assert load(target).recipe.history == history
 
 
+def test_parts_of_times_are_fields_and_asked_for_at_a_moment(fmpair, tmp_path):
+    rows = [f"u{n % 9},{n * n % 31},2024-05-{1 + n % 28:02} {n % 24:02}:00" for n in range(80)]
+    (tmp_path / "a.csv").write_text("\n".join(["user,item,timestamp", *rows]))
+    flags = ("--field", "timestamp=time", "--field", "timestamp.parts=hour,weekend", "-q")
+    result = fmpair("fit", tmp_path / "a.csv", "-o", tmp_path / "m", *QUICK, *flags)
+    assert result.code == 0, result.err
+    names = [encoder.name for encoder in load(tmp_path / "m").space.query.encoders]
+    assert names[:2] == ["timestamp.hour", "timestamp.weekend"]
+    asked = ("recommend", tmp_path / "m", "--user", "u1", "-n", "1", "--time")
+    assert fmpair(*asked, "2024-06-01 20:15").code == 0
+    assert_refused(fmpair(*asked, "tonight"), "'timestamp' is text, not a time")
+
+
 def test_quiet_says_nothing(fmpair, files, tmp_path):
     result = fmpair("fit", files / "events.csv", "-o", tmp_path / "m", "--quiet", *QUICK)
     assert (result.code, result.out, result.err) == (0, "", "")

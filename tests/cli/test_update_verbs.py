@@ -29,6 +29,16 @@ def test_an_update_writes_the_model_that_the_library_makes(fmpair, model, new, t
     assert "late" in load(target).user_ids and "brand-new" in load(target).item_ids
 
 
+def test_an_update_learns_earlier_events_of_a_file_again(fmpair, model, new, files, tmp_path):
+    target, earlier = tmp_path / "next.fmpair", files / "events.csv"
+    result = fmpair("update", model, new, "-o", target, "--epochs", 2, "--replay", earlier)
+    assert result.code == 0, result.err
+    own = load(model).update(pl.read_csv(new), epochs=2, replay=pl.read_csv(earlier))
+    np.testing.assert_array_equal(load(target).item_vectors, own.item_vectors)
+    result = fmpair("update", model, new, "-o", target, "--replay", 2)
+    assert result.code == 1 and "give the events themselves as --replay" in result.err
+
+
 def test_a_fold_in_changes_no_item_and_counts_what_it_passes_over(fmpair, model, new, tmp_path):
     target = tmp_path / "next.fmpair"
     result = fmpair("fold-in", model, new, "-o", target, "--epochs", 2)

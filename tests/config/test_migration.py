@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from fmpair.config.migration import migrate
 from fmpair.config.read import read
 from fmpair.config.syntax import parse_yaml
-from fmpair.config.wraprec_names import model_of
+from fmpair.config.wraprec_models import model_of
 from fmpair.errors import DataError, FmpairError, UnknownError
+from fmpair.experiment.prepare import prepare
 from fmpair.experiment.run import run
 from fmpair.models import catalog
 
@@ -139,7 +140,10 @@ def test_attributes_are_those_the_split_names(old):
     _, (experiment,) = migrated(old("first"))
     last = experiment.models[-1]
     assert (last.context, last.user_fields, last.item_fields) == (("time",), (), ("genre",))
-    assert last.options["regularization"] == {"user": 0.01, "item": 0.02}
+    assert last.options["regularization"] == {
+        "user": 0.01, "item": 0.02, "negative": 0.00025, "bias": 0,
+    }  # fmt: skip
+    assert (last.options["loss"], last.options["positives"]) == ("bpr", "user")
 
 
 def test_a_parameter_given_by_the_caller_goes_over_the_file_s(old):
@@ -163,6 +167,8 @@ def test_every_training_share_becomes_a_file_of_its_own(old):
     assert [one.name for one in found] == ["ratios-0.5", "ratios-0.75"]
     assert [e.split.options["test"] for e in experiments] == [0.5, 0.25]
     assert "rmse" in experiments[0].metrics
+    folders = [one.values["output"]["folder"] for one in found]
+    assert folders == ["results/ratios-0.5", "results/ratios-0.75"]
 
 
 def test_a_missing_data_file_is_noted(old, tmp_path):
@@ -184,6 +190,83 @@ def test_options_of_a_model_have_the_names_they_have_here(theirs, given, ours):
     assert {name: made[name] for name in ours} == ours
     known = catalog.options(made["kind"])["option"].to_list()
     assert all(name in known for name in ours)
+
+
+def rated(name, **given):
+    place = f"MyMediaLite.dll:MyMediaLite.RatingPrediction.{name}"
+    return model_of("m", "", {"ml-class": place, **given}, [])
+
+
+def test_two_kinds_of_matrix_factorization_are_two_models_that_use_their_options():
+    plain = rated("MatrixFactorization", LearnRate="0.02", Regularization="0.05,0.1")
+    biased = rated("BiasedMatrixFactorization", LearnRate="0.02", Regularization="0.05", RegI="0.1")
+    assert (plain["learner"], plain["linear"], plain["learning_rate"]) == ("sgd", False, 0.02)
+    assert plain["regularization"] == {"grid": [0.05, 0.1]}
+    assert biased["learner"] == "sgd" and "linear" not in biased
+    assert biased["regularization"] == {"user": 0.05, "item": 0.1, "bias": 0.01}
+
+
+def test_what_the_file_leaves_open_is_as_in_mymedialite():
+    made = rated("MatrixFactorization")
+    assert (made["factors"], made["epochs"], made["init_std"]) == (10, 30, 0.1)
+    assert (made["learning_rate"], made["regularization"]) == (0.01, 0.015)
+    wrmf = model_of("w", "", {"ml-class": "MyMediaLite.ItemRecommendation.WRMF"}, [])
+    assert (wrmf["regularization"], wrmf["frequency"], wrmf["alpha"]) == (0.015, 0, 1)
+
+
+def test_several_values_of_a_share_of_regularisation_become_a_grid():
+    made = model_of("b", "", {"ml-class": "X.BPRMF", "RegU": "0.1,0.2", "RegI": "0.3"}, [])
+    assert [one["user"] for one in made["regularization"]["grid"]] == [0.1, 0.2]
+    assert {one["item"] for one in made["regularization"]["grid"]} == {0.3}
+
+
+def test_libfm_s_triples_are_told_apart():
+    notes = []
+    given = {"dim": "1-0-8", "method": "sgd", "regular": "0-0.1-0.2", "save_model": "a.model"}
+    made = model_of("l", "WrapRec.Models.LibFmWrapper", given, notes)
+    assert (made["factors"], made["linear"], made["learner"]) == (8, False, "sgd")
+    assert (made["regularization"]["user"], made["regularization"]["bias"]) == (0.2, 0.1)
+    assert any("save_model=a.model" in note for note in notes)
+
+
+def test_an_option_that_means_nothing_to_the_model_is_named_and_left_out():
+    notes = []
+    made = model_of("p", "", {"ml-class": "X.MostPopular", "LearnRate": "0.1"}, notes)
+    assert made == {"kind": "popularity", "name": "p"}
+    assert notes == ["model p: LearnRate=0.1 means nothing to popularity"]
+
+
+LOST = (
+    ('delimiter="\\t"', 'delimiter="\\t" level="2"', "level=2"),
+    ('allowDuplicates="true"', 'allowDuplicates="true" cut="5"', "cut=5"),
+    ('numFolds="{folds}"', 'numFolds="{folds}" shuffle="no"', "shuffle=no"),
+    ('cutOffs="5" />', 'cutOffs="5" candidateItemsFile="f.txt" />', "candidateItemsFile=f.txt"),
+    ('cutOffs="5" />', 'cutOffs="5" userMetricsFile="u.txt" />', "userMetricsFile=u.txt"),
+    ("EXPERIMENTS", 'first" verbosity="trace', "verbosity=trace"),
+    ("EXPERIMENTS", 'first" jointResults="all.csv', "jointResults=all.csv"),
+    ('splits="cv"', 'splits="cv" note="x"', "note=x"),
+    ('NumFactors="4,8"', 'NumFactors="4,8" save_model="m.txt"', "save_model=m.txt"),
+    ("</wraprec>", "<plots/></wraprec>", "element <plots> is left out"),
+    ("EXPERIMENTS", "first", r"separator=\t"),
+    ("EXPERIMENTS", "first", "subFolder=true"),
+)
+
+
+@pytest.mark.parametrize(("there", "written", "said"), LOST, ids=[said for _, _, said in LOST])
+def test_what_has_no_equivalent_is_named_as_lost(old, there, written, said):
+    path = old("first" if there != "EXPERIMENTS" else "EXPERIMENTS")
+    text = path.read_text("utf-8")
+    assert there in text
+    path.write_text(text.replace(there, written), "utf-8")
+    assert any(said in note for note in migrate(path, {"folds": "2"}, path.parent)[0].notes)
+
+
+def test_a_table_that_is_not_utf8_is_read_in_its_encoding(old, tmp_path):
+    (tmp_path / "data" / "genres.txt").write_bytes("i1\twar|éloge\ni2\tlove\n".encode("latin-1"))
+    (one,), (experiment,) = migrated(old("first"))
+    assert one.values["data"]["items"]["encoding"] == "latin-1"
+    table = prepare(experiment.data, experiment.filters, experiment.split).data.item_table
+    assert ["war", "éloge"] in table["genre"].to_list()
 
 
 def test_a_file_that_is_not_wraprec_s_is_refused(tmp_path):

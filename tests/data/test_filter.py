@@ -43,6 +43,32 @@ def test_above_the_mean_is_strict_and_per_user():
     assert len(above_mean(RATED).items) == 3, "the vocabularies stay"
 
 
+def test_the_mean_is_that_of_the_training_part_and_of_all_users_where_a_user_has_none():
+    data = Dataset.from_frame(
+        {"user": [1, 1, 1, 2, 2, 3], "item": list("abcdef"), "rating": [2, 4, 5, 3, 1, 3]}
+    )
+    training = np.array([True, True, False, True, True, False])
+    assert above_mean(data, training=training).frame()["item"].to_list() == ["b", "c", "d", "f"]
+    assert above_mean(data).frame()["item"].to_list() == ["b", "c", "d"]
+    changed = Dataset.from_frame(data.frame().with_columns(rating=pl.Series([2, 4, 1, 3, 1, 3])))
+    kept = above_mean(changed, training=training).frame()["item"].to_list()
+    assert kept == ["b", "d", "f"], "a test rating decides about nothing but itself"
+    of_all = above_mean(data, statistics="all", training=training)
+    assert of_all.frame().equals(above_mean(data).frame())
+    with pytest.raises(OptionError, match="statistics must be one of training, all, not 'test'"):
+        above_mean(data, statistics="test")
+
+
+def test_weights_fade_by_later_training_events_alone():
+    data = Dataset.from_frame(
+        {"user": [1, 1, 1, 1], "item": list("abcd"), "timestamp": [1, 2, 3, 4]}
+    )
+    training = np.array([True, False, True, False])
+    weight = faded(data, half=1, least=0.0, training=training).weight
+    assert weight.tolist() == [0.5, 0.5, 1.0, 1.0]
+    assert faded(data, half=1, least=0.0).weight.tolist() == [0.125, 0.25, 0.5, 1.0]
+
+
 def test_above_leaves_the_threshold_out_and_at_least_keeps_it():
     assert above(RATED, 4).frame()["item"].to_list() == ["c"]
     assert at_least(RATED, 4).frame()["item"].to_list() == ["c", "a", "b"]

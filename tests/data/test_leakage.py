@@ -21,6 +21,7 @@ def test_every_figure_is_as_counted_by_hand():
     assert (found.events, found.users, found.items) == (5, 3, 4)
     assert found.older == 3  # than 50: 20, 15, 30
     assert found.older_for_user == 1  # a's latest is 20, b's 50
+    assert found.tied_for_user == 2  # with just these
     assert (found.earlier_events, found.later) == (4, 2)  # than 15: 20, 50
     assert found.later_for_user == 1  # a's first of test is 15, b's 50
     assert (found.unseen_users, found.unseen_user_events) == (1, 1)
@@ -38,6 +39,7 @@ def test_without_times_or_with_other_columns_those_figures_are_unknown():
     bare = Dataset.from_frame({"user": ["a", "c"], "item": [2, 7]})
     (found,) = report(TRAIN, bare).crossings
     assert found.older is None and found.older_for_user is None
+    assert found.tied_for_user is None
     assert found.later is None and found.later_for_user is None
     assert (found.same_pair, found.same_situation, found.same_event) == (1, None, None)
     (found,) = report(bare, bare).crossings
@@ -60,7 +62,7 @@ def test_the_validation_part_stands_between():
         ("train", "test"), ("train", "validation"), ("validation", "test"),
     ]  # fmt: skip
     frame = found.frame()
-    assert frame.columns == ["before", "after", "figure", "count", "share"] and len(frame) == 33
+    assert frame.columns == ["before", "after", "figure", "count", "share"] and len(frame) == 36
     assert frame["share"].is_between(0, 1).all()
 
 
@@ -70,7 +72,7 @@ def test_the_sentences_name_what_was_found_and_nothing_else():
     assert "1 of 3 users of test (33.3%) have no event in train" in lines
     later = "2 of 4 events of train (50.0%) are later than the first event of test"
     assert f"{later}: learning from later events" in lines
-    assert len(lines) == 11
+    assert len(lines) == 12
     clean = Dataset.from_frame({"user": ["a", "b"], "item": [3, 2], "timestamp": [60, 70]})
     assert report(TRAIN, clean).lines() == ["no leakage between the parts was found"]
 

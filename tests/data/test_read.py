@@ -233,7 +233,10 @@ def test_the_files_of_neural_collaborative_filtering(tmp_path):
     path = saved(tmp_path, "a.test.rating", "0\t25\t5\t978\n")
     assert read(path).frame().rows() == [(0, 25, 5, 978)]
     negatives = read_negatives(saved(tmp_path, "a.test.negative", "(0,25)\t1\t2\n(1,3)\t4\t5\n"))
-    assert negatives.rows() == [(0, 25, [1, 2]), (1, 3, [4, 5])]
+    assert negatives.columns == ["user", "item", "positive"]
+    assert negatives.rows() == [(0, 1, 25), (0, 2, 25), (1, 4, 3), (1, 5, 3)]
+    with pytest.raises(DataError, match=r"line 2 of .* has no negatives"):
+        read_negatives(saved(tmp_path, "c.negative", "(0,25)\t1\t2\n(1,3)\n"))
     with pytest.raises(DataError, match=r"lines of '\(user,item\)'"):
         read_negatives(saved(tmp_path, "b.negative", "0\t1\t2\n"))
 

@@ -87,11 +87,32 @@ def test_each_event_is_tested_in_exactly_one_fold(data, count):
 
 
 @given(datasets())
-def test_nothing_tested_is_older_than_what_trains(data):
-    split = by_time(data, test=0.3, validation=0.2)
+def test_nothing_tested_is_as_old_as_what_trains(data):
     times = data.column("timestamp")
-    assert times[split.train].max() <= times[split.validation].min()
-    assert times[split.validation].max() <= times[split.test].min()
+    try:
+        split = by_time(data, test=0.3, validation=0.2)
+    except DataError as error:
+        assert len(np.unique(times)) < 3 and "have one and the same time" in str(error)
+        return
+    assert times[split.train].max() < times[split.validation].min()
+    assert times[split.validation].max() < times[split.test].min()
+
+
+def test_a_split_by_time_never_cuts_inside_one_moment():
+    days = np.repeat([1, 2, 3, 4], [5, 3, 7, 5])
+    data = Dataset.from_frame({"user": range(20), "item": range(20), "timestamp": days})
+    for share, first in ((0.2, 4), (0.1, 4), (0.4, 4), (0.5, 3), (0.55, 3), (0.8, 2)):
+        assert set(days[by_time(data, test=share).test]) == set(range(first, 5)), share
+    split = by_time(data, test=0.2, validation=0.1)
+    assert [set(days[rows]) for rows in (split.train, split.validation)] == [{1, 2}, {3}]
+    late = by_time(data, after=4, validation=0.3)
+    assert set(days[late.validation]) == {3} and set(days[late.test]) == {4}
+
+
+def test_events_of_one_moment_cannot_be_split_by_time():
+    data = Dataset.from_frame({"user": [1, 2, 3], "item": [1, 2, 3], "timestamp": [7, 7, 7]})
+    with pytest.raises(DataError, match="3 events have one and the same time"):
+        by_time(data, test=0.5)
 
 
 def test_the_share_and_the_seed_decide():
@@ -104,9 +125,24 @@ def test_the_share_and_the_seed_decide():
 
 def test_the_last_event_of_each_user_is_left_out():
     split = leave_last_out(TIMED)
-    assert split.test.tolist() == [3], "of two events at one time the later row is the later"
-    assert split.train.tolist() == [0, 1, 2, 4], "users with one event only train"
-    assert leave_last_out(TIMED, 1, validation=1).validation.tolist() == [0]
+    assert split.test.tolist() == [0], "of two events at one time the seed says which is later"
+    assert split.train.tolist() == [1, 2, 3, 4], "users with one event only train"
+    assert leave_last_out(TIMED, 1, validation=1).validation.tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [leave_last_out, lambda data, seed: per_user(data, 0.25, seed=seed, order="time")],
+    ids=["leave_last_out", "per_user"],
+)
+def test_ties_at_a_user_s_last_event_do_not_follow_the_order_of_rows(last):
+    rows = {"user": np.repeat(np.arange(300), 4), "item": np.tile([5, 6, 7, 8], 300)}
+    data = Dataset.from_frame({**rows, "timestamp": np.tile([1, 2, 2, 2], 300)})
+    tested = data.frame()["item"].to_numpy()[last(data, seed=0).test]
+    assert len(tested) == 300
+    counts = np.bincount(tested, minlength=9)
+    assert counts[5] == 0 and (counts[6:] > 70).all()  # a hundred each on average
+    assert last(data, seed=0).hash == last(data, seed=0).hash != last(data, seed=1).hash
 
 
 def test_the_parts_share_their_vocabularies():
@@ -252,7 +288,7 @@ def test_splits_come_back_from_their_file_and_keep_their_hash(tmp_path):
 
 def test_the_hash_is_the_same_everywhere_and_tells_splits_apart():
     split = leave_last_out(TIMED)
-    assert split.hash == "110eb32384bdcdcc5d4b46cb5f40e0537ae8ee31e6cc68cbbb1114a0e49fc7b7"
+    assert split.hash == "08288d0f5c984ff0d4078235101087ead0f88762fcee2ebd906c70ffcb81a375"
     others = [holdout(WORLD, seed=seed) for seed in range(3)]
     assert len({hash_of(others), hash_of(others[::-1]), *(one.hash for one in others)}) == 5
     moved = splits.Split(split.train, split.test, split.validation)

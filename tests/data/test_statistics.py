@@ -1,6 +1,7 @@
 """The figures of the paper's Table 1 and more."""
 
 import polars as pl
+import pytest
 
 from fmpair.data import Dataset
 from fmpair.data.statistics import describe, figures
@@ -49,3 +50,12 @@ def test_the_table_is_long_and_readable():
     assert table.columns == ["name", "value"]
     assert table.row(0) == ("users", "2")
     assert dict(table.rows())["sparsity %"] == "25.00"
+
+
+@pytest.mark.parametrize("scale", [1, 1000, 1_000_000])
+def test_numbers_that_are_times_are_told_as_dates(scale):
+    times = [1_600_000_402 * scale, 1_700_000_000 * scale]
+    data = Dataset.from_frame({"user": ["a", "b"], "item": [1, 2], "timestamp": times})
+    found = figures(data)
+    assert found["first timestamp"] == "2020-09-13 12:33:22 UTC"
+    assert found["last timestamp"] == "2023-11-14 22:13:20 UTC"

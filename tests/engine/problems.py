@@ -57,10 +57,11 @@ def problem_of(parts, users=12, items=15, events=90, seed=0, weights=False, know
     )
 
 
-def with_histories(problem, last=3, since=False, seed=7):
+def with_histories(problem, last=3, since=False, shared=False, seed=7):
     """The problem with a history of each event: 4 more query features, up to 3 of an item.
 
-    Times tie and items come again. since: events look no farther back than some place.
+    Times tie and items come again. since: events look no farther back than some place. shared: as
+    many more features as there are items.
     """
     rng = np.random.default_rng(seed)
     moment = rng.integers(0, 20, len(problem.user))
@@ -68,20 +69,24 @@ def with_histories(problem, last=3, since=False, seed=7):
     until = strictly_before(lines)[lines.place]
     first = lines.start[problem.user]
     low = rng.integers(first, until + 1).astype(np.int32) if since else np.zeros(0, np.int32)
+    more_features = problem.items if shared else 4
     rows = random_rows(rng, problem.items, 4, 3)
+    if shared:
+        each = np.arange(problem.items + 1)
+        rows = Rows(each, each[:-1].astype(np.int32), np.ones(problem.items, np.float32))
     rows = Rows(rows.start, rows.column + np.int32(9), rows.value)
     groups = problem.query_groups
     more = Groups(
-        field=np.full(4, 4, np.int32),
-        share=np.full(4, 0.25, np.float32),
-        owners=np.full(4, 2, np.float32),
-        sharing=np.zeros(4, np.float32),
-        centred=np.zeros(4, bool),
+        field=np.full(more_features, 4, np.int32),
+        share=np.full(more_features, 1 / more_features, np.float32),
+        owners=np.full(more_features, 2, np.float32),
+        sharing=np.zeros(more_features, np.float32),
+        centred=np.zeros(more_features, bool),
     )
     weight = np.arange(1, last + 1, dtype=np.float32) ** np.float32(-0.7)
     return problem._replace(
         query_groups=Groups(*(np.concatenate(pair) for pair in zip(groups, more))),
-        history=History(lines.start, lines.item, until, low, weight, rows),
+        history=History(lines.start, lines.item, until, low, weight, rows, shared),
     )
 
 
@@ -92,13 +97,13 @@ def parameters_of(problem, factors=5, seed=1):
     return Parameters(*(rng.normal(0, 0.3, shape).astype(np.float32) for shape in shapes))
 
 
-def settings_of(histories=False, **changes):
-    """Settings of a problem, with histories or without."""
+def settings_of(histories=0, **changes):
+    """Settings of a problem; histories: how many features it has of what came before."""
     base = Settings(
         seed=3, positives="permutation", blocks=1, partition_every=2, threads=1,
         user=0.01, positive=0.02, negative=0.03, bias=0.04,
-        query=np.full(9 + 4 * histories, 0.05, np.float32), features=np.full(6, 0.06, np.float32),
-        query_threshold=np.repeat([0.0, 0.02, 0.0], [5, 4, 4 * histories]),
+        query=np.full(9 + histories, 0.05, np.float32), features=np.full(6, 0.06, np.float32),
+        query_threshold=np.repeat([0.0, 0.02, 0.0], [5, 4, histories]),
         feature_threshold=np.repeat([0.01, 0.0], 3),
     )  # fmt: skip
     return base._replace(**changes)

@@ -103,10 +103,22 @@ def test_an_engine_learns_what_the_reference_learns(name, kind, blocks, parts):
 @pytest.mark.parametrize("name", FAST)
 def test_histories_are_learned_as_the_reference_learns_them(name, parts, since, blocks, kind):
     problem = with_histories(problem_of(parts, events=60, weights=True), since=since)
-    settings = settings_of(histories=True, blocks=blocks, **KINDS[kind])
+    settings = settings_of(histories=4, blocks=blocks, **KINDS[kind])
     slow, fast = learn_with_both(name, problem, settings)
     assert_alike(slow, fast)
     assert np.abs(fast.snapshot().query[9:] - parameters_of(problem).query[9:]).max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["bpr", "softmax", "softmax by adagrad"])
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("parts", ["", "cua"])
+@pytest.mark.parametrize("name", FAST)
+def test_histories_may_share_the_vectors_of_items(name, parts, blocks, kind):
+    problem = with_histories(problem_of(parts, events=60, weights=True), shared=True)
+    settings = settings_of(histories=problem.items, blocks=blocks, **KINDS[kind])
+    slow, fast = learn_with_both(name, problem, settings)
+    assert_alike(slow, fast)
+    np.testing.assert_array_equal(fast.snapshot().query[9:], fast.snapshot().items)
 
 
 @pytest.mark.parametrize("kind", ["bpr", "softmax", "softmax by adagrad", "dropout, softmax"])
@@ -115,7 +127,7 @@ def test_histories_give_the_same_bits_on_any_number_of_threads(name, kind):
     problem = with_histories(problem_of("cua", users=60, items=80, events=2000), last=5)
     results = set()
     for threads in (1, 2, 4):
-        settings = settings_of(histories=True, blocks=4, threads=threads, **KINDS[kind])
+        settings = settings_of(histories=4, blocks=4, threads=threads, **KINDS[kind])
         training = begun(name, problem, settings)
         for number in (1, 2, 3):
             training.epoch(number, RATE)

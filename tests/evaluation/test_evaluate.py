@@ -92,6 +92,33 @@ def test_candidates_are_the_protocols_choice():
     assert ranks(candidates="file", items=mine) == [2, 1]
 
 
+def test_a_list_of_nothing_but_the_relevant_item_is_refused():
+    # The positives given in place of the negatives: every model would have a hit rate of 1.
+    positives = pl.DataFrame({"user": ["a", "b"], "item": [3, 3]})
+    test = events([("a", 3), ("b", 3)])
+    alone = Protocol(candidates="file", items=positives, seen="none")
+    with pytest.raises(DataError, match="its relevant items and nothing else: any model would be"):
+        evaluate(fixed([5, 4, 3, 2, 1]), TRAIN, test, alone)
+    with pytest.raises(DataError, match="relevant items and nothing else"):
+        evaluate(fixed([5, 4, 3, 2, 1]), TRAIN, test, Protocol(candidates="file", items=[3]))
+
+
+def test_users_without_an_item_to_rank_are_named():
+    mine = pl.DataFrame({"user": ["a"], "item": [5]})
+    test = events([("a", 3), ("b", 3)])
+    with pytest.raises(DataError, match="1 of 2 users of test events have no item to rank, such"):
+        evaluate(fixed([5, 4, 3, 2, 1]), TRAIN, test, Protocol(candidates="file", items=mine))
+
+
+def test_negatives_of_a_file_are_what_the_positive_is_ranked_among(tmp_path):
+    path = tmp_path / "a.test.negative"
+    path.write_text("(a,3)\t4\t5\n(b,1)\t4\t5\n")
+    protocol = Protocol(candidates="file", items=read_negatives(path), seen="none")
+    test = events([("a", 3), ("b", 1)])
+    found = evaluate(fixed([1, 2, 4, 3, 5]), TRAIN, test, protocol, ["mrr@9"])
+    assert found.units[:, -1].to_list() == [1 / 2, 1 / 3]
+
+
 def test_first_n_takes_items_in_the_order_training_brings_them_up():
     train = events([("b", 7), ("b", 3), ("a", 1), ("b", 5)])
     test = events([("a", 9), ("b", 9)])
@@ -297,7 +324,6 @@ def test_popularity_on_given_negatives_is_as_published():
     """MovieLens 1M with the negatives of the NCF paper: HR .4531, NDCG .2542."""
     train, test = load_parts("ml-1m-ncf")
     path = Path(os.environ["FMPAIR_DATA"]) / "ml-1m-ncf" / "ml-1m.test.negative.gz"
-    negatives = read_negatives(path).select("user", item="negatives").explode("item")
-    protocol = Protocol(candidates="file", items=negatives, seen="none")
+    protocol = Protocol(candidates="file", items=read_negatives(path), seen="none")
     found = evaluate(Popularity().fit(train), train, test, protocol, ["hit@10", "ndcg@10"])
     assert list(found.means.values()) == pytest.approx([0.4531, 0.2542], abs=0.001)

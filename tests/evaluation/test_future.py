@@ -1,13 +1,16 @@
 """The next item of each user: what is ranked, what is left out, and no look into the future."""
 
 import numpy as np
+import polars as pl
 import pytest
 
 from fmpair import Dataset
-from fmpair.data.split import by_time, leave_last_out
-from fmpair.errors import DataError
+from fmpair.data.parts import split_of
+from fmpair.data.split import by_time, holdout, leave_last_out
+from fmpair.errors import DataError, Notice
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.evaluation.protocol import preset
+from fmpair.models import FMPair
 
 # Four events of either user, the times of b's all after a's second.
 EVENTS = {
@@ -95,3 +98,26 @@ def test_an_order_of_each_users_rows_is_enough_for_next_but_not_for_all():
     assert found == [("a", 3, 2), ("b", 4, 2)]
     with pytest.raises(DataError, match="different users is not known; use after='user'"):
         ranks([5, 4, 3, 1, 2], known, test, preset("next-item-in-time"))
+
+
+def test_a_model_that_goes_by_what_came_last_is_not_judged_unsaid_by_what_came_earlier():
+    rng = np.random.default_rng(0)
+    events = pl.DataFrame(
+        {
+            "user": rng.integers(0, 30, 600),
+            "item": rng.integers(0, 20, 600),
+            "timestamp": np.arange(600),
+        }
+    )
+    data = Dataset.from_frame(events)
+    train, _, test = holdout(data, test=0.3).parts(data)
+    model = FMPair(history=3, factors=4, epochs=1).fit(train)
+    with pytest.warns(Notice, match=r"test events are older than that.*history=0"):
+        evaluate(model, train, test)
+
+
+def test_training_events_of_a_random_split_have_gaps_and_those_of_a_split_in_time_none():
+    frame = pl.DataFrame({"user": [1, 1, 1, 2, 2, 2], "item": [1, 2, 3] * 2, "timestamp": range(6)})
+    data = Dataset.from_frame(frame)
+    assert not leave_last_out(data).parts(data)[0].gaps
+    assert split_of(np.array([1, 2, 4, 5]), np.zeros(0), np.array([0, 3])).parts(data)[0].gaps

@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.errors import DataError
-from fmpair.evaluation.distributions import incomplete_beta, t_two_sided
+from fmpair.evaluation.distributions import incomplete_beta, t_quantile, t_two_sided
 from fmpair.evaluation.statistics import (
     bootstrap,
+    detectable,
     effect_size,
     holm,
+    is_level,
     randomisation_test,
     spread,
     t_test,
@@ -38,6 +40,13 @@ def test_the_incomplete_beta_function_is_scipys(a, b, x):
 def test_tails_of_t_are_scipys(freedom):
     for t in (0.0, 0.01, -1.0, 2.0, 5.0, 20.0):
         assert t_two_sided(t, freedom) == pytest.approx(2 * stats.t.sf(abs(t), freedom), rel=1e-7)
+
+
+@pytest.mark.parametrize("freedom", [1, 2.5, 30, 9999, 1e9])
+def test_quantiles_of_t_are_scipys(freedom):
+    for chance in (0.001, 0.05, 0.4, 1.0):
+        theirs = stats.t.isf(chance / 2, freedom)
+        assert t_quantile(chance, freedom) == pytest.approx(theirs, rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize("count", [2, 5, 40, 3000])
@@ -89,6 +98,81 @@ def test_the_interval_holds_the_mean_and_narrows():
     assert (low, high) == pytest.approx(theirs, abs=0.02)
     assert bootstrap(values, seed=1) == (low, high)
     assert bootstrap(values, level=0.5, seed=1)[0] > low
+
+
+def test_lists_of_one_user_are_one_piece_of_evidence():
+    # Ten users' differences, each seen in twenty lists, say no more than ten differences.
+    a, b = pairs(10)
+    users, twenty = np.repeat(np.arange(10), 20), np.repeat([a, b], 20, axis=1)
+    for test in (randomisation_test, t_test, wilcoxon, effect_size):
+        assert test(*twenty, users=users) == pytest.approx(test(a, b))
+    assert detectable(*twenty, users=users) == pytest.approx(detectable(a, b))
+    assert bootstrap(twenty[0], users=users) == pytest.approx(bootstrap(a))
+    assert t_test(*twenty) < 0.2 * t_test(a, b)  # counted one by one they look like more
+
+
+def test_the_mean_is_over_lists_also_where_users_have_more_or_fewer():
+    values, users = [1, 0, 0, 0], ["a", "b", "b", "b"]
+    low, high = bootstrap(values, users=users)
+    assert (low, high) == (0, 1)  # either user alone, or both
+    assert randomisation_test(values, [0] * 4, users=users) == 1
+
+
+def test_seeds_that_differ_as_much_as_the_models_leave_nothing_significant():
+    rng = np.random.default_rng(5)
+    a, b = rng.normal(0, 0.1, (2, 4, 300))
+    seeds = np.array([0.00, 0.08, 0.02, 0.06])[:, None]
+    assert t_test(a.mean(0) + 0.05, b.mean(0)) < 0.001  # over users alone
+    moved = a + 0.01 + seeds, b
+    for test in (randomisation_test, t_test, wilcoxon):
+        assert 0.02 < test(*moved) < 0.2
+    # Of two models with four seeds each, whose users hardly vary, Welch's t-test of the seeds.
+    theirs = stats.ttest_ind(moved[0].mean(1), moved[1].mean(1), equal_var=False).pvalue
+    assert t_test(*moved) == pytest.approx(theirs, abs=0.02)
+
+
+def test_with_one_seed_the_variance_between_items_stands_in_for_that_between_seeds():
+    rng = np.random.default_rng(6)
+    items, users = np.tile(np.arange(8), 50), np.repeat(np.arange(50), 8)
+    moved = np.tile(rng.normal(0, 0.1, 8), 50) + rng.normal(0, 0.01, 400)
+    zero = np.zeros(400)
+    assert t_test(moved, zero, users=users) < 0.01 < 0.2 < t_test(moved, zero, users, items)
+    two = np.stack([moved, moved + 0.001])
+    assert t_test(two, zero, users, items) == t_test(two, zero, users)  # seeds are known
+
+
+@pytest.mark.slow
+def test_what_is_detectable_is_found_in_four_of_five_experiments():
+    rng = np.random.default_rng(7)
+    least = 2.8 * 1.0 / math.sqrt(80)
+    noise = rng.normal(0, 1, (200, 80))
+    known = np.mean([detectable(row, 0 * row) for row in noise])
+    assert known == pytest.approx(least, rel=0.03)
+    found = np.mean([t_test(row + known, 0 * row) < 0.05 for row in noise])
+    assert found == pytest.approx(0.8, abs=0.08)
+
+
+def test_models_are_level_where_both_one_sided_tests_say_so():
+    a, _ = pairs(400)
+    near = a + np.random.default_rng(8).normal(0, 0.05, 400)
+    assert is_level(a, near, margin=0.02)
+    assert not is_level(a, near, margin=0.004)
+    assert not is_level(a, near + 0.1, margin=0.02)
+    half = stats.t.ppf(0.95, 399) * stats.sem(a - near) + abs((a - near).mean())
+    assert is_level(a, near, half * 1.001) and not is_level(a, near, half * 0.999)
+    assert is_level(a, a, margin=0.0)
+
+
+def test_more_users_than_are_drawn_are_put_together_and_give_the_same():
+    a, b = pairs(30_000, shift=0.01)
+    assert randomisation_test(a, b) == pytest.approx(t_test(a, b), abs=0.03)
+    theirs = stats.norm.interval(0.95, a.mean(), stats.sem(a))
+    assert bootstrap(a) == pytest.approx(theirs, abs=5e-4)
+
+
+def test_a_user_for_each_value_is_asked_for():
+    with pytest.raises(DataError, match="1 users for 2 values: give one for each"):
+        bootstrap([1, 2], users=["a"])
 
 
 def test_mean_deviation_and_effect():

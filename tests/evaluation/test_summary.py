@@ -23,7 +23,8 @@ def test_a_summary_has_the_mean_and_an_interval_around_it():
     frame = summary(found)
     assert frame["metric"].to_list() == ["recall@3", "coverage@3"]
     assert frame["value"].to_list() == list(found.means.values())
-    low, high = bootstrap(found.units["recall@3"].to_numpy(), repeats=1000)
+    units = found.units
+    low, high = bootstrap(units["recall@3"].to_numpy(), repeats=1000, users=units["user"])
     assert frame.row(0)[2:] == (low, high, None)
     assert frame.row(1)[2:] == (None, None, None)
 

@@ -54,6 +54,59 @@ def test_filters_leave_given_events_in_their_parts(tmp_path):
     assert (len(split.train), len(split.validation), len(split.test)) == (2, 0, 1)
 
 
+@pytest.fixture
+def rated(tmp_path):
+    """Given parts where a mean of all ratings (3.625) and one of training ratings (3) disagree."""
+    train = {"user": [1, 1, 2, 2], "item": list("abcd"), "rating": [2.0, 4.0, 3.0, 1.0]}
+    test = {"user": [1, 1], "item": list("ef"), "rating": [3.5, 5.0]}
+    paths = (written(tmp_path, "train.csv", pl.DataFrame(train)),
+             written(tmp_path, "test.csv", pl.DataFrame(test)))  # fmt: skip
+    return Source(train=paths[0], test=paths[1])
+
+
+def items(bench):
+    data, split = bench.fold(0)
+    return ["".join(data.take(rows).frame()["item"]) for rows in (split.train, split.test)]
+
+
+def test_filters_take_their_statistics_from_the_training_part(rated):
+    bench = prepare(rated, (Step("above_mean"),), GIVEN)
+    assert items(bench) == ["bc", "ef"]
+    assert "".join(bench.whole().frame()["item"]) == "bcf", "without a split all is training"
+
+
+def test_statistics_of_all_events_are_those_of_before_the_split(rated):
+    bench = prepare(rated, (Step("above_mean", {"statistics": "all"}),), GIVEN)
+    assert items(bench) == ["bc", "f"]
+    late = prepare(rated, (Step("above_mean"),), GIVEN)
+    raw = prepare(rated, (), GIVEN)
+    assert len({bench.fingerprint, late.fingerprint, raw.fingerprint}) == 3
+
+
+def test_filters_of_each_event_alone_may_follow_one_that_needs_the_training_part(rated):
+    bench = prepare(
+        rated,
+        (
+            Step("above-mean"),
+            Step("at_least", {"threshold": 4}),
+        ),
+        GIVEN,
+    )
+    assert items(bench) == ["b", "f"]
+
+
+def test_other_filters_must_come_before_one_that_needs_the_training_part(rated):
+    said = r"core comes after above_mean, .* put core first, or say {above_mean: {statistics: all}}"
+    with pytest.raises(OptionError, match=said):
+        prepare(rated, (Step("above_mean"), Step("core")), GIVEN)
+
+
+def test_a_filter_that_leaves_nothing_to_test_on_is_named(rated):
+    steps = (Step("above_mean"), Step("above", {"threshold": 4.5}))
+    with pytest.raises(DataError, match="above_mean leaves nothing to train on or nothing to test"):
+        prepare(rated, steps, GIVEN).fold(0)
+
+
 def test_given_parts_that_a_filter_mixes_up_are_refused(tmp_path):
     train, test = parts(tmp_path, 3, 2)
     with pytest.raises(OptionError, match="merge_duplicates loses them"):

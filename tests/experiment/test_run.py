@@ -18,7 +18,7 @@ from tiny_run import (
 )
 
 from fmpair import FMPair, Popularity, load
-from fmpair.config.experiment import Candidate, Output, Running, Step
+from fmpair.config.experiment import Candidate, Output, Running, Source, Step
 from fmpair.config.plain import from_plain
 from fmpair.errors import OptionError
 from fmpair.evaluation import Protocol, evaluate
@@ -263,3 +263,35 @@ def test_code_from_outside_is_not_run_for_an_experiment_out_of_a_folder(tmp_path
         with pytest.raises(OptionError, match=r"code from outside fmpair.*allow_code=True"):
             carry_out(kept)
     assert len(run(replace(kept, allow_code=True)).values)
+
+
+def test_a_filter_by_training_means_goes_through_a_whole_run(tmp_path):
+    rng = np.random.default_rng(0)
+    rated = pl.DataFrame(
+        {
+            "user": rng.integers(0, 15, 400),
+            "item": rng.integers(0, 25, 400),
+            "rating": rng.integers(1, 6, 400),
+        }
+    )
+    rated.write_csv(tmp_path / "rated.csv")
+    asked = experiment(
+        tmp_path / "run", POPULARITY, FM, data=Source(path=str(tmp_path / "rated.csv")),
+        filters=(Step("above_mean"),), split=Step("folds", {"count": 2}), protocols=ALL,
+        output=Output(str(tmp_path / "run")),
+    )  # fmt: skip
+    done = run(asked)
+    assert done.cells["error"].null_count() == len(done.cells) == 4
+    bench = prepare(asked.data, asked.filters, asked.split)
+    for fold, said in enumerate(done.manifest["split"]["folds"]):
+        train, _, test = bench.splits[fold].parts(bench.data)
+        mean = train.frame().group_by("user").agg(pl.col("rating").mean().alias("mean"))
+        kept = [
+            part.frame().join(mean, on="user").filter(pl.col("rating") > pl.col("mean"))
+            for part in (train, test)
+        ]
+        assert [said["train"], said["test"]] == [len(part) for part in kept]
+    all_means = pl.col("rating") > pl.col("rating").mean().over("user")
+    liked = rated.filter(all_means).select("user", "item").unique()
+    seen = load(tmp_path / "run" / "model.fmpair").seen
+    assert len(seen.column) == len(liked), "the winner is fitted to what is above the mean of all"

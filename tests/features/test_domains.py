@@ -51,6 +51,16 @@ def test_values_sum_to_one_per_domain_and_may_be_binary():
     assert set(binary.user_rows(data.user_table, 2).value.tolist()) == {1.0}
 
 
+def test_the_paper_s_share_counts_the_items_that_are_not_listed_too():
+    data = with_sources(Dataset.from_frame(EVENTS), "films", most=2, share_of_all=True)
+    fields = {name: {"normalize": False} for name in data.user_table.columns}
+    space = FeatureSpace.fit(data, fields)
+    ann, bob = decode(space.user_rows(data.user_table, 2), space.query.labels())
+    assert len(ann) == 3 and ann.pop("source_music=song") == 1  # two of three books
+    assert list(ann.values()) == [pytest.approx(1 / 3, abs=1e-6)] * 2
+    assert bob == {"source_books=b2": 1}
+
+
 def test_the_most_popular_items_are_chosen_by_users_not_events():
     many = [{"user": "ann", "item": "b3", "domain": "books", "rating": 1.0}] * 9
     loud = pl.concat([EVENTS, pl.DataFrame(many)])

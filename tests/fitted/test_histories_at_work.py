@@ -178,3 +178,11 @@ def test_threads_do_not_change_a_bit(threads):
     )
     for first, second in zip(one, other):
         np.testing.assert_array_equal(first, second)
+
+
+def test_earlier_items_may_have_the_vectors_of_items():
+    field = {"last": 3, "shared": True}
+    model = FMPair(history=field, **OPTIONS).fit(walks().drop("genre"))
+    np.testing.assert_array_equal(model.parameters.query, model.parameters.items)
+    near = model.recommend(history=["i10"], n=2)["item"].to_list()
+    assert {abs(int(item[1:]) - 10) for item in near} <= {1, 2}

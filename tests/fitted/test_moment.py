@@ -2,6 +2,7 @@
 
 import datetime as dt
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -89,3 +90,34 @@ def test_further_events_with_new_hours_are_learned_from(model):
     labels = grown.space.query.labels()
     assert labels[:2] == model.space.query.labels() and labels[2] == "timestamp.daypart=evening"
     assert grown.recommend("new", 5, time=evening)["score"].is_finite().all()
+
+
+def comings_back(users=80):
+    """Who comes back within the hour takes an odd item, after days an even one, each only once."""
+    rng, rows = np.random.default_rng(0), []
+    for user in range(users):
+        now, items = NOON, {0: list(rng.permutation(20) * 2), 1: list(rng.permutation(20) * 2 + 1)}
+        for soon in rng.integers(2, size=10).tolist():
+            now += SOON if soon else LATE
+            rows.append((user, int(items[soon].pop()), now))
+    return pl.DataFrame(rows, schema=["user", "item", "timestamp"], orient="row")
+
+
+SOON, LATE = dt.timedelta(minutes=30), dt.timedelta(days=5)
+
+
+def test_days_since_the_last_event_go_by_what_the_model_knows():
+    frame = comings_back()
+    fields = {"timestamp": {"kind": "time", "parts": ["since"]}}
+    model = FMPair(factors=8, epochs=30, threads=1, history=0, fields=fields).fit(frame)
+    last = frame.filter(pl.col("user") == 3)["timestamp"].max()
+
+    def even(fitted, time):
+        return share_of_even(fitted.recommend(3, 8, time=time))
+
+    assert (even(model, last + SOON), even(model, last + LATE)) == (0, 1)
+    terms = model.explain(3, 1, time=last + SOON)["query"].to_list()
+    assert "timestamp.since in (-inf, 0.04167]" in terms
+    later = pl.DataFrame({"user": [3], "item": [5], "timestamp": [last + LATE]})
+    assert even(model.extended(later), last + LATE + SOON) == 0  # half an hour after that
+    assert even(model.update(later, epochs=1), last + LATE + SOON) == 0

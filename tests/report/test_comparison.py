@@ -72,11 +72,62 @@ def test_marks_appear_exactly_when_the_test_says_so():
     }
     table = comparison(results_of(units, compare=Comparison("base")), "full ranking")
     marks = {row["model"]: row["mark"] for row in table.of("ndcg@10")}
-    assert marks == {"base": "", "same": "", "good": "+", "equal": "+", "bad": "-"}
+    assert marks == {"base": "", "same": "=", "good": "+", "equal": "+", "bad": "-"}
     for row in table.of("ndcg@10"):
-        assert bool(row["mark"]) == (row["p"] is not None and row["p"] < table.level)
+        assert (row["mark"] in ("+", "-")) == (row["p"] is not None and row["p"] < table.level)
     assert [row["model"] for row in table.of("ndcg@10") if row["best"]] == ["good"]
     assert [row["model"] for row in table.of("ndcg@10") if row["near_best"]] == ["equal"]
+
+
+def by_user(results, count):
+    """The units of each model dealt out to so many users."""
+    frame = results.units["full ranking"].with_columns(
+        user=pl.format("u{}", pl.col("unit") % count)
+    )
+    return replace(results, units={"full ranking": frame})
+
+
+def test_users_are_what_is_tested_and_drawn():
+    gain = np.tile(np.random.default_rng(2).normal(0.02, 0.05, 10), 20)
+    units = {
+        ("a", 0, 0): {"ndcg@10": noisy(0.5, 1)},
+        ("b", 0, 0): {"ndcg@10": noisy(0.5, 1) + gain},
+    }
+    results = results_of(units, compare=Comparison("a", test="t"))
+    alone = row_of(comparison(results, "full ranking"), "b")
+    row = row_of(comparison(by_user(results, 10), "full ranking"), "b")
+    assert (alone["users"], row["users"], row["units"]) == (200, 10, 200)
+    assert alone["p"] < 0.001 and row["p"] == pytest.approx(t_test(gain[:10], gain[:10] * 0))
+    assert row["detectable"] > 3 * alone["detectable"]
+
+
+def test_the_variance_between_seeds_and_folds_enters():
+    moved = [0.08, -0.04, 0.06, -0.02]
+    for fold in (lambda n: (0, n), lambda n: (n, 0)):  # four seeds, then four folds
+        units = {}
+        for n, shift in enumerate(moved):
+            units["a", *fold(n)] = {"ndcg@10": noisy(0.5, n)}
+            units["b", *fold(n)] = {"ndcg@10": noisy(0.5, n) + 0.01 + shift}
+        results = results_of(units, compare=Comparison("a"))
+        row = row_of(comparison(results, "full ranking"), "b")
+        assert row["difference"] == pytest.approx(0.03)
+        assert row["p"] > 0.1  # every unit gains the same: over units alone there is no doubt
+        assert row["mark"] == "" and not row["same"]
+        assert row["detectable"] > 0.05
+
+
+def test_a_model_that_is_level_is_shown_to_be_and_one_that_may_not_be_is_not():
+    wave = np.tile([0.02, -0.02], 100)
+    units = {
+        ("base", 0, 0): {"ndcg@10": noisy(0.5, 1)},
+        ("level", 0, 0): {"ndcg@10": noisy(0.5, 1) + wave},
+        ("vague", 0, 0): {"ndcg@10": noisy(0.5, 1) + 10 * wave},
+    }
+    table = comparison(results_of(units, compare=Comparison("base")), "full ranking")
+    assert [row["mark"] for row in table.of("ndcg@10")] == ["", "=", ""]
+    narrow = Comparison("base", margin=0.001)
+    table = comparison(results_of(units, compare=narrow), "full ranking")
+    assert [row["mark"] for row in table.of("ndcg@10")] == ["", "", ""]
 
 
 def test_without_a_baseline_models_are_tested_against_the_best_of_each_metric():
@@ -157,7 +208,7 @@ def test_sampled_metrics_carry_their_sample_and_a_corrected_estimate(world):
         assert full["corrected"] is None
 
 
-def test_countless_values_are_rounded_without_moving_the_result():
+def test_users_put_together_to_be_drawn_leave_the_interval_as_it_is():
     values = np.random.default_rng(3).random((2, 12_000))
     units = {(model, 0, 0): {"auc": found} for model, found in zip("ab", values)}
     row = row_of(comparison(results_of(units, metrics=("auc",)), "full ranking"), "a")

@@ -62,7 +62,7 @@ def test_fields_stand_in_order_of_what_they_add_below_all_of_them():
 
 def test_a_field_alone_is_marked_against_none():
     found = compared().fields["FM"]
-    assert found["mark"].to_list() == ["", "+", "", "-"]
+    assert found["mark"].to_list() == ["", "+", "=", "-"]
     assert found["gain"].to_list()[1:] == pytest.approx([0.1, 0.0, -0.05], abs=0.01)
 
 

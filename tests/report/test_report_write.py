@@ -326,3 +326,13 @@ def test_a_list_of_files_that_was_tampered_with_removes_nothing_else(world, tmp_
     write(world, place)
     assert (tmp_path / "precious").read_text() == "kept" and (place / "tables" / "mine").is_dir()
     assert not (place / "tables" / "old.csv").exists()
+
+
+def test_wide_tables_say_that_they_scroll_and_where_the_p_values_are(written):
+    text = written.read_text("utf-8")
+    table = text[text.index("<table>") : text.index("</table>")]
+    columns = re.findall(r'<th scope="col"[^>]*><bdi>([^<]*)', table)
+    assert f'<p class="hint">Scroll sideways: {len(columns)} columns →</p>' in text
+    assert "p\N{NO-BREAK SPACE}(Holm)" in columns
+    style = text[text.index("<style>") : text.index("</style>")]
+    assert ".scroll::-webkit-scrollbar" in style and "overflow-x: auto" in style

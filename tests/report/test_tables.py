@@ -20,7 +20,15 @@ from fmpair.report.number import (
     seconds,
     slug,
 )
-from fmpair.report.run_tables import failures_sheet, options_text, times_sheet, tuning_sheet
+from fmpair.report.run_tables import (
+    failures_sheet,
+    leakage_sheet,
+    leakage_verdict,
+    options_text,
+    times_sheet,
+    tuning_sheet,
+)
+from fmpair.report.sections import warnings
 from fmpair.report.sheet import Cell, Sheet
 from fmpair.report.tables import details_sheet, main_sheet, view_sheet
 from fmpair.report.verdict import verdict
@@ -44,6 +52,31 @@ def test_the_main_table_shows_mean_mark_difference_and_p():
     assert cells["base"]["NDCG@10"] == Cell("0.5000")
     assert cells["near"]["to base"] == Cell("+20\N{NO-BREAK SPACE}%", "+0.1000")
     assert any("+ significantly better than base" in note for note in sheet.notes)
+
+
+def test_the_notes_say_which_test_it_was_over_whom_and_what_is_in_it():
+    told = " ".join(main_sheet(comparison(three(), "full ranking")).notes).replace(NO_BREAK, " ")
+    assert "paired randomisation test over 100 users, whose differences are summed first" in told
+    assert "Each model was fitted once" in told and "items stands in for that between seeds" in told
+    units = {
+        (model, fold, seed): {"ndcg@10": STEADY + 0.1 * (model == "b") + 0.01 * seed}
+        for model in "ab" for fold in range(2) for seed in range(3)
+    }  # fmt: skip
+    told = " ".join(main_sheet(comparison(results_of(units), "full ranking")).notes)
+    assert "The variance between 2 folds and 3 seeds is in the test and in the intervals." in told
+
+
+def test_a_model_that_is_level_is_marked_and_what_would_have_shown_stands_beside_it():
+    wave = np.tile([0.01, -0.01, -0.01, 0.01], 25)
+    units = {("a", 0, 0): {"ndcg@10": STEADY}, ("b", 0, 0): {"ndcg@10": STEADY + wave}}
+    table = comparison(results_of(units, compare=Comparison("a")), "full ranking")
+    sheet = main_sheet(table)
+    cells = dict(zip(sheet.columns, sheet.rows[1]))
+    assert cells["NDCG@10"].mark == "=" and "0.5000⁼" in markdown(sheet)
+    assert cells["Detectable"] == Cell("0.0028")  # 2.8 standard errors of .001
+    assert any(
+        "= level with the best, within 1 % (" in note.replace(NO_BREAK, " ") for note in sheet.notes
+    )
 
 
 def test_coverage_gets_a_column_where_a_list_is_missing(world):
@@ -165,3 +198,34 @@ def test_numbers_and_names_as_a_reader_wants_them(made, shown):
 def test_options_are_told_in_words():
     assert options_text(json.dumps({"factors": 16, "rate": 0.123456})) == "factors 16, rate 0.1235"
     assert options_text("{}") == options_text(None) == "defaults"
+
+
+def test_a_metric_that_is_perfect_everywhere_is_a_warning():
+    units = {
+        ("a", 0, 0): {"ndcg@10": [1.0, 1.0], "recall@10": [0.0, 0.0], "coverage@10": [1.0, 1.0]},
+        ("b", 0, 0): {"ndcg@10": [1.0, 1.0], "recall@10": [0.0, 0.5], "coverage@10": [1.0, 1.0]},
+    }
+    results = results_of(units, metrics=("ndcg@10", "recall@10", "coverage@10"))
+    told = warnings(results, [comparison(results, "full ranking")])
+    assert told == [
+        "full ranking: NDCG@10 is exactly 1 for every list of a, b: check candidates, seen items "
+        "and ids before you believe it.",
+        "full ranking: Recall@10 is exactly 0 for every list of a: check candidates, seen items "
+        "and ids before you believe it.",
+    ]
+
+
+def test_figures_of_leakage_say_whether_they_are_bad():
+    found = [
+        {"before": "train", "after": "test", "figure": name, "count": count, "share": count / 10}
+        for name, count in (("older", 4), ("unseen_users", 2), ("same_event", 0))
+    ]
+    folds = [{"fold": 0, "lines": [], "figures": found}]
+    told = {row[0].text: row[2].text for row in leakage_sheet(folds).rows}
+    assert told["older"].startswith("only for a forecast")
+    assert told["unseen users"].startswith("no: harder")
+    assert told["same event"] == "no"
+    assert leakage_verdict(folds).startswith("The split is not by time")
+    found[2]["count"] = 3
+    assert "that is bad, unless users do repeat" in leakage_verdict(folds)
+    assert leakage_verdict([{"fold": 0, "figures": []}]).startswith("Nothing bad was found")

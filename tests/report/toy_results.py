@@ -52,7 +52,8 @@ def results_of(units, protocol=None, metrics=("ndcg@10",), compare=None, **frame
                       "seed": seed, "train_seconds": 1.5, "judge_seconds": 0.5})  # fmt: skip
         size = len(next(iter(found.values())))
         ids = {"model": model, "fold": fold, "seed": seed, "unit": range(size),
-               "row": range(size), "user": ["u"] * size, "item": ["i"] * size}  # fmt: skip
+               "row": range(size), "user": [f"u{n}" for n in range(size)],
+               "item": ["i"] * size}  # fmt: skip
         columns = {protocol.name(k): pl.Series(v, dtype=pl.Float64) for k, v in found.items()}
         kept.append(pl.DataFrame({**ids, **columns}))
         for metric, column in columns.items():

@@ -84,7 +84,7 @@ def test_weights_fall_with_age():
 
 def test_a_history_without_times_says_how_to_give_them():
     frame = pl.DataFrame({"user": [1, 1, 2], "item": [1, 2, 1]})
-    with pytest.raises(DataError, match="the data have no times.*timestamp=.*order='rows'"):
+    with pytest.raises(DataError, match=r"the data have no times.*timestamp=.*order=.rows."):
         FMPair(history=3).fit(frame)
 
 

@@ -5,9 +5,12 @@ import polars as pl
 import pytest
 
 from fmpair import Dataset, FMPair, Popularity
+from fmpair.data import catalog, synthetic
+from fmpair.data.split import holdout
 from fmpair.errors import Notice, OptionError, UnknownError
+from fmpair.evaluation import Protocol, evaluate
 from fmpair.testing import cold_items, day_and_night, two_tastes
-from fmpair.training import update
+from fmpair.training import loop, update
 
 TASTES = FMPair(factors=4, epochs=40, seed=1).fit(two_tastes())
 BLOCKED = FMPair(factors=4, epochs=20, seed=1, blocks=4).fit(day_and_night())
@@ -133,6 +136,86 @@ def test_old_users_keep_sensible_lists_after_an_update():
     before, after = (m.recommend(n=1) for m in (TASTES, grown))
     old = after.filter(pl.col("user") != "late")
     assert (old["item"] == before["item"]).mean() > 0.9
+
+
+def halves(data, share, seed=0):
+    """All of the training events, those fitted first, those that come with an update, the test."""
+    train, _, test = holdout(data, test=0.2, seed=seed).parts(data)
+    order = np.random.default_rng(seed).permutation(len(train))
+    first, later = np.split(order, [round((1 - share) * len(train))])
+    return train, train.take(np.sort(first)), train.take(np.sort(later)), test
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_an_update_ranks_nearly_as_well_as_a_fit_to_all_events(share):
+    train, first, later, test = halves(
+        synthetic.make(users=200, items=120, events=8000).data, share
+    )
+    recipe = FMPair(factors=8, epochs=24, threads=1)
+    whole, updated = recipe.fit(train), recipe.fit(first).update(later)
+    one, other = (
+        evaluate(model, train, test, Protocol(seen="none"), ["ndcg@10"]).means["ndcg@10"]
+        for model in (whole, updated)
+    )
+    assert other > 0.97 * one
+
+
+@pytest.mark.slow
+@pytest.mark.realdata
+def test_half_of_movielens_and_an_update_reach_a_fit_at_a_tenth_of_its_work(monkeypatch):
+    work, start = [], loop.start
+
+    def counted(problem, first, settings):
+        training, events = start(problem, first, settings), int((~problem.known).sum())
+
+        class Counted:
+            def __getattr__(self, name):
+                return getattr(training, name)
+
+            def epoch(self, number, rate):
+                work.append(events)
+                return training.epoch(number, rate)
+
+        return Counted()
+
+    monkeypatch.setattr(loop, "start", counted)
+    train, first, later, test = halves(catalog.load("ml-100k"), 0.5)
+
+    def worked(fitted):
+        work.clear()
+        model = fitted()
+        found = evaluate(model, train, test, Protocol(unit="user"), ["ndcg@10"])
+        return model, found.means["ndcg@10"], sum(work)
+
+    _, best, all_work = worked(lambda: FMPair().fit(train))
+    half, _, _ = worked(lambda: FMPair().fit(first.compact()))
+    _, updated, little = worked(lambda: half.update(later))
+    assert updated > 0.97 * best and little < 0.1 * all_work
+
+
+def test_a_new_user_and_a_new_item_are_learned_from_a_few_events():
+    more = pl.concat([events("late", [1, 3, 5, 7, 9]), events("new", [2, 4, 6, 8, 99])])
+    even = pl.concat([more, *(events(f"u{n}", [99]) for n in range(0, 40, 2))])
+    grown = TASTES.update(even)
+    assert (grown.recommend("late", n=4)["item"] % 2 == 1).all()
+    ranks = grown.recommend("late", n=99, exclude_seen=False)["item"].to_list().index(99)
+    mine = grown.recommend("u1", n=99, exclude_seen=False)["item"].to_list().index(99)
+    other = grown.recommend("u2", n=99, exclude_seen=False)["item"].to_list().index(99)
+    assert min(ranks, mine) > other
+
+
+def test_attributes_move_alike_whether_the_update_repeats_them_or_not():
+    data = two_tastes()
+    table = pl.DataFrame({"user": data.users.ids, "taste": ["x", "y"] * (len(data.users) // 2)})
+    recipe = FMPair(factors=4, epochs=20, regularization={"user_features": 0.001})
+    model = recipe.fit(Dataset.from_frame(data.frame(), users=table))
+    more = pl.concat([events(f"u{n}", [n % 7, n % 5]) for n in range(20)])
+    before = model.parameters.query
+    bare, told = (
+        np.linalg.norm(model.update(new, epochs=10).parameters.query - before)
+        for new in (more, Dataset.from_frame(more, users=table))
+    )
+    assert told > 0 and bare < 1.5 * told
 
 
 def test_an_update_remembers_what_was_seen_before_and_how_often():

@@ -24,6 +24,13 @@ Target = Annotated[
 Epochs = Annotated[
     int | None, typer.Option(metavar="N", help="How often to go through the events.")
 ]
+Replay = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|N",
+        help="Earlier events to learn again: a file of them, or how many for each new one.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
 Unknown = Annotated[
     str,
@@ -36,13 +43,15 @@ def update(
     events: Events,
     output: Target,
     epochs: Epochs = None,
+    replay: Replay = None,
     quiet: Quiet = False,
     reading: Any = None,
 ) -> None:
     """Go on learning from new events, with their new users, items and values."""
     fitted, data = _both(model, events, output, reading, quiet)
+    earlier = _earlier(replay, reading, fitted)
     with busy("" if quiet else f"learning from {len(data):,} events"):
-        grown = fitted.update(data, epochs=epochs)
+        grown = fitted.update(data, epochs=epochs, replay=earlier)
     _put(fitted, grown, output, quiet)
 
 
@@ -85,6 +94,14 @@ def _both(
     data = read_further(events, reading, fitted)
     note("" if quiet else f"read {data!r}"[:-1].replace("Dataset(", ""))
     return fitted, data
+
+
+def _earlier(given: str | None, reading: dict[str, Any], fitted: Fitted) -> Dataset | float:
+    """A number, or the events of a file."""
+    try:
+        return 0.0 if given is None else float(given)
+    except ValueError:
+        return read_further(str(given), reading, fitted)
 
 
 def _put(before: Fitted, after: Fitted, output: Path, quiet: bool) -> None:

@@ -105,13 +105,15 @@ class Comparison:
     """How models are compared in the report.
 
     baseline: the model the others are tested against, None: the best. metric: decides which model
-    is best, None: the first. test: randomisation, t or wilcoxon, with Holm correction.
+    is best, None: the first. test: randomisation, t or wilcoxon, over users, with Holm correction.
+    margin: models that differ by no more than this share of the baseline's mean are level.
     """
 
     baseline: str | None = None
     metric: str | None = None
     test: str = "randomisation"
     level: float = 0.05
+    margin: float = 0.01
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,27 +12,19 @@ from fmpair.config.file_name import file_name
 from fmpair.config.grid import MOST_MODELS
 from fmpair.config.wraprec import (
     Attributes,
+    Notes,
     WrapRec,
     class_name,
     listed,
+    note_lost,
     read_wraprec_config,
 )
-from fmpair.config.wraprec_names import (
-    FIELDS_OF_FM,
-    Notes,
-    model_of,
-    number,
-    protocols_of,
-    unique,
-)
+from fmpair.config.wraprec_data import data_of, moved, path_of
+from fmpair.config.wraprec_evaluators import number, protocols_of
+from fmpair.config.wraprec_models import FIELDS_OF_FM, model_of, unique
 from fmpair.data.border import parsing
-from fmpair.data.delimited import guess_separator
-from fmpair.data.source import read_text
 from fmpair.errors import DataError, named, one_line
 
-TYPES = {"md": "multi-discrete", "r": "real", "b": "binary", "n": "ignored"}
-TABLES = {"userattributes": "users", "itemattributes": "items"}
-FEEDBACK = ("ratings", "posfeedback")
 MOST_EXPERIMENTS = 100  # that one configuration is multiplied out into
 MOST_READERS = 100  # of one data container
 SPLIT_FIELDS = {
@@ -43,6 +33,12 @@ SPLIT_FIELDS = {
     "itemAttributes": "item_fields",
 }
 DEFAULT_FOLDS = "5"
+SETTINGS = {
+    "subFolder": "a run resumes in its folder, so there is none per start",
+    "separator": "results are Parquet and CSV files with commas",
+    "verbosity": "`fmpair run` says how far it is",
+    "jointResults": "`fmpair compare RUN RUN` puts runs side by side",
+}
 
 
 @dataclass(frozen=True)
@@ -111,9 +107,17 @@ def _planned(file: WrapRec, experiment: Attributes) -> Iterator[tuple[list[str],
 def _migrated(
     file: WrapRec, experiment: Attributes, split: Attributes, name: str, folder: Path
 ) -> Migrated:
-    notes: Notes = []
+    notes: Notes = [f"element <{tag}> is left out" for tag in file.strange()]
     values = _values(file, experiment, split, notes)
-    values["data"] = _moved(values["data"], file.path.parent, folder, notes)
+    values["data"] = moved(values["data"], file.path.parent, folder, notes)
+    for protocol in values.get("protocols", {}).values():
+        if "items" in protocol:
+            protocol["items"] = path_of(protocol["items"], file.path.parent, folder, notes)
+    note_lost("experiment", experiment, notes)
+    results = values.pop("results", "")
+    output: dict[str, Any] = {"folder": f"{results}/{name}"} if results else {}
+    output |= {"models": True} if any("save_model" in note for note in notes) else {}
+    values |= {"output": output} if output else {}
     return Migrated(name, {"name": name, **values}, tuple(unique(notes)))
 
 
@@ -121,106 +125,21 @@ def _values(
     file: WrapRec, experiment: Attributes, split: Attributes, notes: Notes
 ) -> dict[str, Any]:
     container = file.attributes(file.find("dataContainer", split.get("dataContainer", "")))
+    note_lost("dataContainer", container, notes)
+    note_lost("split", split, notes)
     named = listed(container.get("dataReaders", ""))
     if not 0 < len(named) <= MOST_READERS:
         raise DataError(f"dataContainer {container.get('id')} names {len(named)} readers: it must "
                         f"have 1 to {MOST_READERS}")  # fmt: skip
     readers = [file.attributes(file.find("reader", id)) for id in named]
     static = split.get("type", "").lower() == "static"
-    values: dict[str, Any] = {"data": _data(file, readers, static, notes)}
+    values: dict[str, Any] = {"data": data_of(file, readers, static, notes)}
     if container.get("allowDuplicates") != "true" and readers[0].get("dataType") != "ratings":
         values["filter"] = ["merge_duplicates"]
     values["split"] = _split(split, notes)
     values["models"] = _models(file, experiment, split, notes)
     values |= _judging(file, experiment, notes)
     return values | _running(file, experiment, notes)
-
-
-def _data(file: WrapRec, readers: list[Attributes], static: bool, notes: Notes) -> dict[str, Any]:
-    data: dict[str, Any] = {}
-    for reader in readers:
-        kind = reader.get("dataType", "").lower()
-        if kind in TABLES:
-            data[TABLES[kind]] = _table(reader, TABLES[kind].removesuffix("s"))
-            continue
-        if kind not in FEEDBACK:
-            notes.append(f"reader {reader.get('id')}: dataType={kind} has no equivalent")
-            continue
-        part = reader.get("sliceType", "other").lower() if static else "path"
-        if part in data:
-            notes.append(f"reader {reader.get('id')}: a second file for {part}: join the files")
-            continue
-        data[part] = reader.get("path", "")
-        for name, value in _columns(file, reader, kind == "ratings").items():
-            if data.setdefault(name, value) != value:
-                notes.append(f"reader {reader.get('id')}: another {name} than the first file's")
-    return data
-
-
-def _moved(data: dict[str, Any], origin: Path, folder: Path, notes: Notes) -> dict[str, Any]:
-    """Paths relative to the XML as paths relative to the folder of the new file."""
-
-    def moved(text: str) -> str:
-        with suppress(OSError):  # such as a name that is too long
-            if (origin / text).exists():
-                return Path(os.path.relpath(origin / text, folder)).as_posix()
-        notes.append(f"there is no file {text}: put the right path")
-        return text
-
-    out: dict[str, Any] = {
-        name: moved(data[name]) for name in ("path", "train", "test") if name in data
-    }
-    for name in TABLES.values():
-        if name in data:
-            out[name] = {**data[name], "path": moved(data[name]["path"])}
-    return {**out, **{name: value for name, value in data.items() if name not in out}}
-
-
-def _columns(file: WrapRec, reader: Attributes, rated: bool) -> dict[str, Any]:
-    """How a file of feedback is read: the first columns are user, item and perhaps rating."""
-    parts = ["user", "item", "rating"] if rated else ["user", "item"]
-    options = _layout(reader)
-    names = options.get("columns") or _header(file.path.parent / reader.get("path", ""), reader)
-    if names is None:  # no header anywhere: columns go by their number
-        names = [f"column_{n}" for n in range(1, len(parts) + 1)]
-    options |= dict(zip(parts, names))
-    ignored = [n for n, kind in options.get("types", {}).items() if kind == "ignored"]
-    options["context"] = [name for name in names[len(parts) :] if name not in ignored]
-    return options
-
-
-def _layout(reader: Attributes) -> dict[str, Any]:
-    """Separator, names and types of a file."""
-    headed = reader.get("hasHeader", "true").lower() != "false"
-    options: dict[str, Any] = {"separator": reader.get("delimiter", ",").replace("\\t", "\t")}
-    if not headed:
-        options["header"] = False
-    given = [part.partition(":") for part in listed(reader.get("header", ""))]
-    types = {name: TYPES[kind] for name, _, kind in given if kind in TYPES}
-    if given:
-        options["columns"] = [name for name, _, _ in given]
-    if types:
-        options |= {"format": "wraprec", "types": types}
-    return options
-
-
-def _table(reader: Attributes, role: str) -> dict[str, Any]:
-    """A file of attributes, whose first column is the id, whatever its name."""
-    options = _layout(reader)
-    if "columns" in options:
-        options["columns"] = [role, *options["columns"][1:]]
-    return {"path": reader.get("path", ""), **options}
-
-
-def _header(path: Path, reader: Attributes) -> list[str] | None:
-    """The names in the first line of a file that has them and is there."""
-    there = False
-    with suppress(OSError):  # such as a name that is too long
-        there = path.is_file()
-    if reader.get("hasHeader", "true").lower() == "false" or not there:
-        return None
-    first = read_text(path).split("\n", 1)[0].strip()
-    return [name.strip() for name in first.split(guess_separator(first) or ",")]
 
 
 def _split(split: Attributes, notes: Notes) -> dict[str, Any]:
@@ -259,6 +178,7 @@ def _models(
                         f"{MOST_MODELS:,} are the most")  # fmt: skip
     for id in named:
         element = file.find("model", id)
+        note_lost("model", file.attributes(element), notes)
         inner = element.find("parameters")
         given = {} if inner is None else file.attributes(inner)
         entry = model_of(id, file.attributes(element).get("class", ""), given, notes)
@@ -274,6 +194,7 @@ def _judging(file: WrapRec, experiment: Attributes, notes: Notes) -> dict[str, A
     protocols: dict[str, Any] = {}
     metrics: list[str] = []
     context = file.find("evalContext", experiment.get("evalContext", ""))
+    note_lost("evalContext", file.attributes(context), notes)
     for evaluator in context.iter("evaluator"):
         found, names = protocols_of(file.attributes(evaluator), notes)
         protocols |= found
@@ -291,17 +212,16 @@ def _running(file: WrapRec, experiment: Attributes, notes: Notes) -> dict[str, A
         run["workers"] = 2
     if "multiEval" in experiment:
         run["curve"] = number("multiEval", experiment["multiEval"])
-    if settings.get("subFolder", "").lower() == "true":
-        notes.append("subFolder=true: a run resumes in its folder, so there is none per start")
-    if "jointResults" in settings:
-        notes.append("jointResults: `fmpair compare RUN RUN` puts runs side by side")
+    for name, text in settings.items():
+        if name in SETTINGS and text.lower() != "false":
+            notes.append(f"{name}={text}: {SETTINGS[name]}")
+        elif name not in (*SETTINGS, "run", "resultsFolder", "parallel"):
+            notes.append(f"experiments: {name}={text} has no equivalent")
     folder = settings.get("resultsFolder", "")
     if _leads_out(folder):
         notes.append(f"resultsFolder={folder} is left out: results go to runs/NAME")
         folder = ""
-    name = file_name(experiment.get("id", "experiment"))
-    output = {"output": {"folder": f"{folder}/{name}"}} if folder else {}
-    return ({"run": run} if run else {}) | output
+    return ({"run": run} if run else {}) | ({"results": folder} if folder else {})
 
 
 def _leads_out(folder: str) -> bool:

@@ -41,7 +41,7 @@ TEXTS = {
     "name": "The name of the experiment; by default the name of the file.",
     "extends": "An experiment file that this one inherits from: mappings merge, lists replace.",
     "data": "The events.",
-    "filter": "Filters of the events before the split, in this order.",
+    "filter": "Filters of the events, in this order; statistics are of the training part.",
     "split": "How events are split into training, validation and test set.",
     "models": "The models to compare.",
     "protocols": "How models are evaluated: by label the options of a protocol, or a preset.",
@@ -107,7 +107,8 @@ def _every_option(thing: Callable[..., Any]) -> Options:
 
 def filters() -> dict[str, Options]:
     """The options of every function of `fmpair.data.filter`."""
-    return {name: options_of(function, ["data"]) for name, function in FILTERS.items()}
+    own = ["data", "training"]  # which the experiment has, not its file
+    return {name: options_of(function, own) for name, function in FILTERS.items()}
 
 
 def splits() -> dict[str, Options]:

@@ -2,25 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
+from inspect import signature
 from typing import Any
 
 from fmpair.config.experiment import Source, Step
 from fmpair.config.node import Node
-from fmpair.config.option_schema import FILTERS, SPLITS, Options, filters, splits
+from fmpair.config.option_schema import (
+    FILTERS,
+    SPLITS,
+    Options,
+    filters,
+    function_of,
+    splits,
+)
 from fmpair.config.source import has_own_parts
 from fmpair.data import Dataset, synthetic
-from fmpair.errors import DataError, UnknownError
+from fmpair.data.filter import EVENT_BY_EVENT
+from fmpair.errors import DataError, OptionError, UnknownError
 
 EVENTS = 1000  # made up to try a step on
 
 
 def read_filters(place: Node) -> tuple[Step, ...]:
     """What is done to the events, in its order."""
-    steps = [_step(one, "filter", filters(), FILTERS) for one in place.items()]
-    return tuple(step for step in steps if step is not None)
+    found = [_step(one, "filter", filters(), FILTERS) for one in place.items()]
+    steps = [step for step in found if step is not None]
+    try:
+        by_place(steps)
+    except OptionError as error:
+        place.wrong(str(error))
+    return tuple(steps)
+
+
+def by_place(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
+    """The filters before the split, and those after it: from the first that needs training on."""
+    first = next((n for n, step in enumerate(steps) if needs_training(step)), len(steps))
+    for step in steps[first:]:
+        if not (needs_training(step) or step.kind.replace("-", "_") in EVENT_BY_EVENT):
+            needs = steps[first].kind
+            raise OptionError(
+                f"{step.kind} comes after {needs}, which needs the training part of a split: put "
+                f"{step.kind} first, or say {{{needs}: {{statistics: all}}}}"
+            )
+    return list(steps[:first]), list(steps[first:])
+
+
+def needs_training(step: Step) -> bool:
+    """Whether a filter computes statistics, which must not be of test events."""
+    takes = "training" in signature(function_of("filter", step)).parameters
+    return takes and step.options.get("statistics", "training") == "training"
 
 
 def read_split(place: Node, source: Source | None) -> Step | None:

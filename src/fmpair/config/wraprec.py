@@ -13,10 +13,26 @@ from xml.parsers import expat
 from fmpair.errors import DataError, UnknownError, unknown
 
 Attributes = dict[str, str]
+Notes = list[str]
 
 MOST_BYTES = 200_000  # of a configuration
 LONGEST = 10_000  # characters of an attribute with all parameters put in
 DEEPEST = 20  # parameters in parameters
+TAGS = (
+    "wraprec", "parameters", "param", "models", "model", "data", "dataReaders", "reader",
+    "dataContainers", "dataContainer", "splits", "split", "evalContexts", "evalContext",
+    "evaluator", "experiments", "experiment",
+)  # fmt: skip
+FIELDS = ("feedbackAttributes", "userAttributes", "itemAttributes")
+# The attributes that are read; all others are named as lost.
+KNOWN = {
+    "reader": ("id", "path", "sliceType", "dataType", "class", "hasHeader", "delimiter", "header"),
+    "dataContainer": ("id", "dataReaders", "allowDuplicates"),
+    "split": ("id", "type", "dataContainer", "trainRatios", "numFolds", "class", *FIELDS),
+    "model": ("id", "class"),
+    "experiment": ("id", "models", "splits", "evalContext", "multiEval"),
+    "evalContext": ("id",),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +66,10 @@ class WrapRec:
         """What all experiments share: the attributes of <experiments>."""
         found = self.root.find("experiments")
         return {} if found is None else self.attributes(found)
+
+    def strange(self) -> list[str]:
+        """The tags of elements that mean nothing in a WrapRec configuration."""
+        return list(dict.fromkeys(e.tag for e in self.root.iter() if e.tag not in TAGS))
 
     def experiments(self) -> list[Attributes]:
         """The experiments to be run, or all where the file does not choose."""
@@ -131,6 +151,13 @@ def _refuse_entities(content: bytes, path: Path) -> None:
     parser = expat.ParserCreate()
     parser.StartDoctypeDeclHandler = refuse
     parser.Parse(content, True)
+
+
+def note_lost(tag: str, given: Attributes, notes: Notes) -> None:
+    """Name what an element says and nobody reads."""
+    for name, text in given.items():
+        if name not in KNOWN[tag]:
+            notes.append(f"{tag} {given.get('id', '?')}: {name}={text} has no equivalent")
 
 
 def listed(text: str) -> list[str]:

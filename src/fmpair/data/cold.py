@@ -15,8 +15,8 @@ def cold_users(
 ) -> Split:
     """All events of a random share of the users for testing, and of others for validation.
 
-    given: how many of such a user's first events (by time, else by row) stay in training; users
-    with no more events than that are in the training set only.
+    given: how many of such a user's first events (by time, ties by the seed, else by row) stay in
+    training; users with no more events than that are in the training set only.
     """
     return _cold(data, data.user, "users", (test, validation), seed, given)
 
@@ -47,7 +47,7 @@ def _cold(
     part[able[:tested]] = 2
     part[able[tested : tested + validated]] = 1
     timed = "timestamp" in data.columns.columns
-    own = histories(owner, by_time_order(data) if timed else np.arange(len(data)))
+    own = histories(owner, by_time_order(data, seed) if timed else np.arange(len(data)))
     place = own.events - 1 - own.later
     of = np.where(place < given, 0, part[owner[own.row]])
     return split_of(*(own.row[of == number] for number in range(3)))

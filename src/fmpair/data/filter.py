@@ -1,4 +1,8 @@
-"""Filters: explicit to implicit feedback, duplicates merged, k-core. All pure."""
+"""Filters: explicit to implicit feedback, duplicates merged, k-core. All pure.
+
+Those that compute statistics have a parameter `training`: in an experiment they come after the
+split, and take them from its training part.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +15,29 @@ from fmpair.data.attribute import in_domain
 from fmpair.data.dataset import STANDARD, Dataset
 from fmpair.data.histories import histories
 from fmpair.data.parts import by_time_order
-from fmpair.errors import DataError, OptionError, named, unknown
+from fmpair.errors import DataError, OptionError, listing, named, unknown
 from fmpair.forked import check_process
 
+STATISTICS = ("training", "all")
+# After the split they do to the events of a part what they would have done to them before it.
+EVENT_BY_EVENT = ("above", "at_least", "dislikes", "all_positive", "leaked")
 
-def above_mean(data: Dataset) -> Dataset:
-    """The events whose rating is strictly above the mean of their user's ratings."""
-    rating = _ratings(data)
-    total = np.bincount(data.user, weights=rating, minlength=len(data.users))
-    count = np.bincount(data.user, minlength=len(data.users))
-    mean = total / np.maximum(count, 1)
+
+def above_mean(
+    data: Dataset, statistics: str = "training", training: np.ndarray | None = None
+) -> Dataset:
+    """The events whose rating is strictly above the mean of their user's ratings.
+
+    statistics: the ratings that the means are of, those of the training part, or all, as the
+        paper's code did it: then the filter comes before the split and looks at test events.
+        A user without any has the mean of all users.
+    training: bool [events], the training part; None where there is no split: all of them.
+    """
+    rating, used = _ratings(data), _used(data, statistics, training)
+    total = np.bincount(data.user, weights=np.where(used, rating, 0.0), minlength=len(data.users))
+    count = np.bincount(data.user[used], minlength=len(data.users))
+    overall = rating[used].mean() if used.any() else 0.0
+    mean = np.where(count > 0, total / np.maximum(count, 1), overall)
     return _kept(data, rating > mean[data.user], "above their user's mean")
 
 
@@ -112,20 +129,32 @@ def thinned(data: Dataset, most: int, domain: str | None = None, seed: int = 0) 
     return data.take(np.sort(np.concatenate([own.row[own.later < most], np.flatnonzero(~thin)])))
 
 
-def faded(data: Dataset, half: float = 30.0, least: float = 0.1) -> Dataset:
+def faded(
+    data: Dataset,
+    half: float = 30.0,
+    least: float = 0.1,
+    statistics: str = "training",
+    training: np.ndarray | None = None,
+) -> Dataset:
     """The weight of an event falls with the number of later events of its user: recency.
 
     half: after so many later events the weight is half way down to `least`, which it never goes
-    below. Weights the data already have are multiplied by it.
+        below. Weights the data already have are multiplied by it.
+    statistics: the later events that count, those of the training part, or all: then the filter
+        comes before the split and looks at test events.
+    training: bool [events], the training part; None where there is no split: all of them.
     """
     check_process()
+    used = _used(data, statistics, training)
     if not half > 0:
         raise OptionError(f"half must be a number of events above 0, not {half!r}")
     if not 0 <= least <= 1:
         raise OptionError(f"least must be a share from 0 to 1, not {least!r}")
     own = histories(data.user, by_time_order(data))
+    running = np.cumsum(used[own.row])
+    later = running[np.arange(len(running)) + own.later] - running
     weight = np.empty(len(data))
-    weight[own.row] = least + (1 - least) * 0.5 ** (own.later / half)
+    weight[own.row] = least + (1 - least) * 0.5 ** (later / half)
     column = pl.Series("weight", weight * data.weight)
     return replace(data, columns=data.columns.with_columns(column))
 
@@ -163,6 +192,13 @@ def core(data: Dataset, users: int = 5, items: int = 5) -> Dataset:
     if not len(rows):
         raise DataError(f"no events are left in the core of {users} per user and {items} per item")
     return data.take(rows).compact()
+
+
+def _used(data: Dataset, statistics: str, training: np.ndarray | None) -> np.ndarray:
+    """bool [events]: those that statistics are computed from."""
+    if statistics not in STATISTICS:
+        raise OptionError(f"statistics must be one of {listing(STATISTICS)}, not {statistics!r}")
+    return np.ones(len(data), bool) if training is None or statistics == "all" else training
 
 
 def _ratings(data: Dataset) -> np.ndarray:

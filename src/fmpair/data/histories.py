@@ -34,13 +34,16 @@ def per_user(
 ) -> Split:
     """A share of each user's events for testing, and one for validation.
 
-    order: 'random', or 'time' for each user's latest. Shares are rounded, and at least one event
-    of every user stays in training; so a user with one event is in the training set only.
+    order: 'random', or 'time' for each user's latest, where the order of events of one time is
+    drawn by the seed. Shares are rounded, and at least one event of every user stays in training;
+    so a user with one event is in the training set only.
     """
     check_shares(test, validation)
     if order not in ORDERS:
         raise OptionError(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
-    own = histories(data.user, by_time_order(data) if order == "time" else shuffled(data, seed))
+    own = histories(
+        data.user, by_time_order(data, seed) if order == "time" else shuffled(data, seed)
+    )
     tested = np.minimum(np.rint(test * own.events), own.events - 1)
     validated = np.minimum(np.rint(validation * own.events), own.events - 1 - tested)
     if not tested.any():
@@ -48,13 +51,14 @@ def per_user(
     return _last(own, tested, validated)
 
 
-def leave_last_out(data: Dataset, count: int = 1, validation: int = 0) -> Split:
+def leave_last_out(data: Dataset, count: int = 1, validation: int = 0, seed: int = 0) -> Split:
     """Each user's latest `count` events for testing, and the `validation` before them.
 
-    A user with no more than count + validation events is in the training set only. Of events at
-    one time the later row is the later event.
+    A user with no more than count + validation events is in the training set only. Which of
+    several events of one time is the later is drawn by the seed: the order of rows may follow
+    the rating or the item.
     """
-    return _leave(data, by_time_order(data), count, validation)
+    return _leave(data, by_time_order(data, seed), count, validation)
 
 
 def leave_out(data: Dataset, count: int = 1, validation: int = 0, seed: int = 0) -> Split:

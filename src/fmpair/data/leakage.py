@@ -19,9 +19,10 @@ class Crossing:
     """What events of one part (`before`) say about those of another (`after`), in counts.
 
     events, users, items: of `after`. older: events older than the latest of `before`;
-    older_for_user: than their own user's latest. later: events of `before`, `earlier_events` in
+    older_for_user: than their own user's latest; tied_for_user: at the very time of that, so that
+    only a draw says which came first. later: events of `before`, `earlier_events` in
     all, that are later than the first of `after`: who learns from them knows the future;
-    later_for_user: than their own user's first. All four are None without times. unseen_users,
+    later_for_user: than their own user's first. All five are None without times. unseen_users,
     unseen_items: ids without an event in `before`; unseen_user_events, unseen_item_events: their
     events. same_pair: events whose user and item are an event of `before` too; same_situation: in
     the same context too; same_event: with every column alike. The latter are None where the parts
@@ -36,6 +37,7 @@ class Crossing:
     earlier_events: int
     older: int | None
     older_for_user: int | None
+    tied_for_user: int | None
     later: int | None
     later_for_user: int | None
     unseen_users: int
@@ -56,6 +58,7 @@ class Crossing:
 FIGURES = {
     "older": ("events", "are older than the latest event of {before}"),
     "older_for_user": ("events", "are older than their user's latest event of {before}"),
+    "tied_for_user": ("events", "have the time of their user's latest event of {before}: a tie"),
     "later": (
         "earlier_events",
         "are later than the first event of {after}: learning from later events",
@@ -135,6 +138,7 @@ def _crossing(before: str, first: Dataset, after: str, second: Dataset) -> Cross
         earlier_events=len(first),
         older=older,
         older_for_user=older_for_user,
+        tied_for_user=_tied(first, second),
         later=later,
         later_for_user=later_for_user,
         unseen_users=len(np.unique(second.user[no_user])),
@@ -168,6 +172,11 @@ def older_events(first: Dataset, second: Dataset) -> tuple[int | None, int | Non
 def later_events(first: Dataset, second: Dataset) -> tuple[int | None, int | None]:
     """How many events of the first are later than the earliest of the second, in the same way."""
     return _beyond(second, first, pl.col("time") > pl.col("bound"), pl.Expr.min)
+
+
+def _tied(first: Dataset, second: Dataset) -> int | None:
+    """How many events of the second have the time of their user's latest of the first."""
+    return _beyond(first, second, pl.col("time") == pl.col("bound"), pl.Expr.max)[1]
 
 
 def _beyond(

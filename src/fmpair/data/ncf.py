@@ -22,7 +22,10 @@ def read_ncf(path: str | Path) -> Contents:
 
 
 def read_negatives(path: str | Path) -> pl.DataFrame:
-    """A .test.negative file: user, item (the positive), negatives (a list), one row per line."""
+    """A .test.negative file: (user, item, positive), a row for each item that is a negative.
+
+    So it is what `Protocol(candidates="file", items=...)` takes: the candidates of each user.
+    """
     with parsing(f"{path} as negatives of ncf"):
         return _negatives(path)
 
@@ -33,23 +36,25 @@ def _negatives(path: str | Path) -> pl.DataFrame:
     frame = pl.DataFrame(
         {
             "user": pair.str.extract(PAIR, 1),
-            "item": pair.str.extract(PAIR, 2),
-            "negatives": lines.list.slice(1),
+            "positive": pair.str.extract(PAIR, 2),
+            "item": lines.list.slice(1),
         }
     )
-    wrong = frame["item"].is_null()
+    wrong = frame["positive"].is_null()
     if wrong.any():
         raise DataError(
             f"{path} must hold lines of '(user,item)', then the negatives, in tabs, not as line "
             f"{(wrong.arg_max() or 0) + 1}"
         )
-    frame = with_types(frame, ids=("user", "item"))
-    kind = pl.List(frame["item"].dtype)
-    negatives = frame["negatives"].cast(kind, strict=False)
-    lost = negatives.list.drop_nulls().list.len() != frame["negatives"].list.len()
+    none = frame["item"].list.len() == 0
+    if none.any():
+        raise DataError(f"line {(none.arg_max() or 0) + 1} of {path} has no negatives")
+    frame = with_types(frame, ids=("user", "positive"))
+    items = frame["item"].cast(pl.List(frame["positive"].dtype), strict=False)
+    lost = items.list.drop_nulls().list.len() != frame["item"].list.len()
     if lost.any():
         raise DataError(
             f"line {(lost.arg_max() or 0) + 1} of {path} has negatives that are no items: items "
             "are whole numbers here"
         )
-    return frame.with_columns(negatives)
+    return frame.with_columns(items).explode("item").select("user", "item", "positive")

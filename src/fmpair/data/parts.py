@@ -79,14 +79,35 @@ def split_of(train: np.ndarray, validation: np.ndarray, test: np.ndarray) -> Spl
     return Split(*(np.sort(rows).astype(np.int64) for rows in (train, validation, test)))
 
 
-def cut(order: np.ndarray, test: float, validation: float) -> Split:
-    """The last rows of the order are the test set, those before them validation; shares of rows."""
+def cut(
+    order: np.ndarray, test: float, validation: float, times: np.ndarray | None = None
+) -> Split:
+    """The last rows of the order are the test set, those before them validation; shares of rows.
+
+    times: of the rows in their order, where rows of one time must not be separated.
+    """
     check_shares(test, validation)
     last = len(order) - round(test * len(order))
     middle = last - round(validation * len(order))
     if middle < 1 or last == len(order):
         raise DataError(f"{len(order)} events are too few to set aside {test} of them for testing")
+    if times is not None:
+        last = border(times, last)
+        middle = border(times[:last], last - round(validation * len(order))) if validation else last
     return split_of(order[:middle], order[middle:last], order[last:])
+
+
+def border(times: np.ndarray, place: int) -> int:
+    """How many events come before the moment nearest to `place`; of two as near the earlier.
+
+    times: ascending; the first moment always comes before.
+    """
+    first = np.flatnonzero(np.diff(times)) + 1  # of each moment but the first
+    if not len(first):
+        raise DataError(
+            f"{len(times)} events have one and the same time: a split by time cannot part them"
+        )
+    return int(first[np.argmin(np.abs(first - place))])
 
 
 def check_shares(test: float, validation: float) -> None:
@@ -99,9 +120,16 @@ def check_shares(test: float, validation: float) -> None:
         )
 
 
-def by_time_order(data: Dataset) -> np.ndarray:
-    """int64 [events]: the rows in order of time; rows of one time keep their order."""
-    return np.argsort(_moments(data), kind="stable")
+def by_time_order(data: Dataset, seed: int | None = None) -> np.ndarray:
+    """int64 [events]: the rows in order of time.
+
+    Rows of one time keep their order, which may tell something of the events themselves (a file
+    sorted by rating); with a seed their order is random.
+    """
+    found = _moments(data)
+    if seed is None:
+        return np.argsort(found, kind="stable")
+    return np.lexsort((np.random.default_rng(seed).permutation(len(found)), found))
 
 
 def time_lines(data: Dataset) -> Timelines:

@@ -14,7 +14,7 @@ from fmpair.data.attribute import by_attribute, in_domain
 from fmpair.data.cold import cold_items, cold_users
 from fmpair.data.dataset import Dataset
 from fmpair.data.histories import leave_last_out, leave_out, per_user, shuffled
-from fmpair.data.parts import Split, cut, hash_of, load, moments_of_all, save, split_of
+from fmpair.data.parts import Split, border, cut, hash_of, load, moments_of_all, save, split_of
 from fmpair.data.times import parse_times
 from fmpair.errors import DataError, OptionError
 from fmpair.forked import check_process
@@ -73,21 +73,25 @@ def by_time(
 ) -> Split:
     """The latest share of all events for testing, and the share before them for validation.
 
+    No moment is cut in two: events of one time are in one part, so shares are kept as nearly as
+    that allows.
     after: a time, such as '2020-01-01', in place of the share: events from it on are the test set.
     validation_after: likewise, for those before. Where times are plain numbers so are these, or
     dates, which are then seconds since 1970.
     """
-    order = np.argsort(moments_of_all(data), kind="stable")
+    times = moments_of_all(data)
+    order = np.argsort(times, kind="stable")
+    times = times[order]
     if data.order is not None and after is not None:
         raise OptionError(
             f"the data have no times but the order of their rows: give shares, not {after!r}"
         )
     if after is None and validation_after is None:
-        return cut(order, test, validation)
+        return cut(order, test, validation, times)
     if after is None:
         raise OptionError("validation_after goes with after, the time the test set starts at")
     last = _before(data, after)
-    middle = last - round(validation * len(data))
+    middle = border(times[:last], last - round(validation * len(data))) if validation else last
     if validation_after is not None:
         middle = _before(data, validation_after)
     if not 0 < middle <= last < len(data):

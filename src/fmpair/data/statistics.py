@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Any
+
 import numpy as np
 import polars as pl
 
 from fmpair.data.dataset import Dataset
+from fmpair.data.times import UNITS, unit_of
 from fmpair.forked import check_process
 
 Figure = int | float | str
@@ -95,7 +99,15 @@ def _times(data: Dataset) -> dict[str, Figure]:
     if "timestamp" not in data.columns.columns or not len(data):
         return {}
     times = data.columns["timestamp"]
-    return {"first timestamp": str(times.min()), "last timestamp": str(times.max())}
+    unit = unit_of(times) if times.dtype.is_numeric() else None
+    ends = {"first timestamp": times.min(), "last timestamp": times.max()}
+    return {name: str(end) if unit is None else _date(end, unit) for name, end in ends.items()}
+
+
+def _date(value: Any, unit: str) -> str:
+    """A number of seconds, milliseconds, ... since 1970."""
+    moment = datetime.fromtimestamp(float(value) * UNITS[unit] / UNITS["s"], UTC)
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _text(value: Figure) -> str:

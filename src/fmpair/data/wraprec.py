@@ -23,13 +23,14 @@ def read_wraprec(
     separator: str | None = None,
     header: bool = True,
     columns: Sequence[str] | None = None,
+    encoding: str = "utf-8",
     ids: Sequence[str] = (),
 ) -> Contents:
     """A delimited file with a type per column; those without a type are read as usual.
 
     types: column -> discrete (text), multi-discrete (a list, split at |), real, binary or ignored.
     """
-    frame = read_columns(read_text(path), str(path), separator, header)
+    frame = read_columns(read_text(path, encoding), str(path), separator, header)
     frame = with_names(frame, str(path), columns)
     types = types or {}
     for name, kind in types.items():

@@ -43,7 +43,8 @@ class History(NamedTuple):
     until: int32 [events], the place after the last that an event may look at; since: the first,
     empty for the user's first. weight: float32 [last], that of the latest place, of the one before
     it, and so on. rows: over the query features, one per item; no other row has these features,
-    which come after all others.
+    which come after all others. shared: the features are the items themselves, in their order, and
+    have the items' vectors, see `engine.strata.lending`.
     """
 
     start: np.ndarray
@@ -52,6 +53,7 @@ class History(NamedTuple):
     since: np.ndarray
     weight: np.ndarray
     rows: Rows
+    shared: bool = False
 
 
 class Problem(NamedTuple):

@@ -1,64 +1,70 @@
 """Sampled metrics corrected: estimates of the metric among all items.
 
-Krichene and Rendle, On Sampled Metrics for Item Recommendation (KDD 2020): replace the metric by
-another function of the sampled rank, whose expected value is near the metric of the true rank.
+The rank in a sample is a draw that depends on the true rank. The chances of true ranks that make
+the sampled ranks likely are found by EM, and the metric is taken over them: Jin et al., On
+Estimating Recommendation Evaluation Metrics under Sampling (AAAI 2021), after Krichene and Rendle,
+On Sampled Metrics for Item Recommendation (KDD 2020), whose least squares
+benchmarks/correction.py compares.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from fmpair.metrics import Metric, Placement
-from fmpair.metrics.formulas import expected
 from fmpair.metrics.metric import ALONE
 
-GAMMA = 0.1  # how much the variance of the estimate weighs against its bias
-ESTIMATOR = f"bias-variance least squares, gamma={GAMMA}, prior 1/rank (Krichene & Rendle 2020)"
-MOST_RANKS = 2000  # of a large catalogue, this many true ranks stand for all
+STEPS = 50  # more follow the noise of the sample
+ESTIMATOR = (
+    f"likelihood of true ranks, {STEPS} steps of EM from 1/rank (Jin et al. 2021, after "
+    "Krichene & Rendle 2020)"
+)
+MOST_RANKS = 1000  # of a large catalogue, this many true ranks stand for all
 
 
 def corrected(
-    metric: Metric, placement: Placement, eligible: np.ndarray, n: int
+    metrics: Sequence[Metric], placement: Placement, eligible: np.ndarray, n: int
 ) -> dict[str, float]:
-    """{metric: estimate}, or nothing where the metric is not a function of one sampled rank.
+    """{metric: estimate} of those that are functions of one rank; nothing if units have several.
 
     eligible: int64 [units], how many items each sample was drawn from.
     """
-    if metric.name not in ALONE or (placement.relevant != 1).any():
+    known = [metric for metric in metrics if metric.name in ALONE]
+    if not known or (placement.relevant != 1).any():
         return {}
     others = round(float(eligible.mean()))
-    worth = estimator(metric, others, min(n, others))
-    total = np.concatenate([[0.0], np.cumsum(worth)])
-    return {str(metric): float(expected(placement, total).mean())}
+    seen = _seen(placement, min(n, others) + 1)
+    ranks, chance = true_ranks(seen, others)
+    # A unit without its item in the list has no rank, and counts 0.
+    share = float((placement.level > 0).mean())
+    return {str(metric): share * float(chance @ metric.worth(ranks)) for metric in known}
 
 
-def estimator(metric: Metric, others: int, n: int) -> np.ndarray:
-    """float64 [n + 1]: the value of each sampled rank, n drawn of `others` without replacement."""
-    if n >= others:
-        return metric.worth(np.arange(1, n + 2))
-    ranks, prior = _true_ranks(others + 1)
-    return _solution(others, n) @ (prior * metric.worth(ranks))
+def true_ranks(seen: np.ndarray, others: int, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray]:
+    """(true ranks int64, the chance of each), from how often each rank was seen in the samples.
 
-
-@lru_cache(maxsize=2)
-def _solution(others: int, n: int) -> np.ndarray:
-    """float64 [n + 1, ranks]: from the metric at true ranks, weighted, to its estimator.
-
-    Minimises the sum over true ranks R of p(R) [bias(R)^2 + gamma variance(R)]; p(R) ~ 1 / R, as
-    a useful model ranks most relevant items near the top.
+    seen: float64 [n + 1], n the size of the samples, drawn of `others` without replacement.
     """
-    ranks, prior = _true_ranks(others + 1)
-    chance = _chances(ranks, others, n)
-    seen = prior @ chance
-    left = (1 - GAMMA) * (chance.T * prior) @ chance + GAMMA * np.diag(seen)
-    left[np.diag_indices_from(left)] += 1e-12 * seen.max()  # some ranks are never seen
-    return np.linalg.solve(left, chance.T)
+    n = len(seen) - 1
+    share = seen / max(seen.sum(), 1e-300)
+    if n >= others:
+        return np.arange(1, n + 2), share
+    ranks, chance = possible_ranks(others + 1)
+    likely = sampled_chances(others, n)
+    for _ in range(steps):
+        made = chance @ likely
+        chance = chance * (likely @ (share / np.maximum(made, 1e-300)))
+    return ranks, chance
 
 
-def _true_ranks(last: int) -> tuple[np.ndarray, np.ndarray]:
-    """(true ranks int64, the weight of each): all, or ever sparser ones that stand for the rest."""
+def possible_ranks(last: int) -> tuple[np.ndarray, np.ndarray]:
+    """(true ranks int64, a chance of each to begin with): ever sparser ones stand for the rest.
+
+    The chance falls with 1 / rank, as a useful model ranks most relevant items near the top.
+    """
     ranks = np.unique(np.geomspace(1, last, MOST_RANKS).round().astype(np.int64))
     if last <= MOST_RANKS:
         ranks = np.arange(1, last + 1)
@@ -67,8 +73,9 @@ def _true_ranks(last: int) -> tuple[np.ndarray, np.ndarray]:
     return ranks, prior / prior.sum()
 
 
-def _chances(ranks: np.ndarray, others: int, n: int) -> np.ndarray:
-    """float64 [ranks, n + 1]: the chance of each sampled rank, which is hypergeometric.
+@lru_cache(maxsize=2)
+def sampled_chances(others: int, n: int) -> np.ndarray:
+    """float64 [possible ranks, n + 1]: the chance of each sampled rank, which is hypergeometric.
 
     At true rank R, j of the R - 1 better items are among the n drawn of `others`.
     """
@@ -80,6 +87,17 @@ def _chances(ranks: np.ndarray, others: int, n: int) -> np.ndarray:
         value = log_factorial[total] - log_factorial[kept] - log_factorial[total - kept]
         return np.where(wrong, -np.inf, value)
 
+    ranks, _ = possible_ranks(others + 1)
     better, drawn = (ranks - 1)[:, None], np.arange(n + 1)[None, :]
     chosen = log_choose(better, drawn) + log_choose(others - better, n - drawn)
     return np.exp(chosen - log_choose(np.array(others), np.array(n)))
+
+
+def _seen(placement: Placement, last: int) -> np.ndarray:
+    """float64 [last]: how often each rank is taken; among equal scores each rank in equal parts."""
+    listed = placement.level > 0
+    above, level = placement.above[listed], placement.level[listed]
+    part = 1 / level
+    change = np.bincount(np.minimum(above, last), part, last + 1)
+    change -= np.bincount(np.minimum(above + level, last), part, last + 1)
+    return np.maximum(np.cumsum(change)[:last], 0.0)

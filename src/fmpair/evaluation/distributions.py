@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
+NEARLY_NORMAL = 10_000  # degrees of freedom from which quantiles of t and the normal agree to 1e-3
+HALVINGS = 40
+
 
 def t_two_sided(t: float, freedom: float) -> float:
     """Chance that |T| >= |t| for Student's t with the given degrees of freedom."""
@@ -16,6 +19,19 @@ def t_two_sided(t: float, freedom: float) -> float:
 def normal_two_sided(z: float) -> float:
     """Chance that |Z| >= |z| for a standard normal Z."""
     return 2 * NormalDist().cdf(-abs(z))
+
+
+def t_quantile(chance: float, freedom: float) -> float:
+    """The t >= 0 that |T| exceeds with this chance, by halving; the inverse of `t_two_sided`."""
+    if freedom > NEARLY_NORMAL:
+        return NormalDist().inv_cdf(1 - chance / 2)
+    low, high = 0.0, 1.0
+    while t_two_sided(high, freedom) > chance:
+        low, high = high, 2 * high
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if t_two_sided(middle, freedom) > chance else (low, middle)
+    return (low + high) / 2
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:

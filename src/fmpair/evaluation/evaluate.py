@@ -13,7 +13,7 @@ from fmpair.data import Dataset, as_dataset
 from fmpair.errors import OptionError
 from fmpair.evaluation.candidates import candidates_of
 from fmpair.evaluation.correction import ESTIMATOR, corrected
-from fmpair.evaluation.future import check_future
+from fmpair.evaluation.future import check_future, tell_of_histories
 from fmpair.evaluation.lists import list_values
 from fmpair.evaluation.protocol import Protocol
 from fmpair.evaluation.scoring import goes_by_time, scores_of
@@ -72,6 +72,7 @@ def evaluate(
         if why := obstacle(metric, test, protocol):
             raise OptionError(why)
     check_future(train, test, protocol.after)
+    tell_of_histories(model, train, test)
     units = units_of(train, test, protocol, goes_by_time(model))
     candidates = candidates_of(train, test, protocol, units)
     at_once = SCORES_AT_ONCE * (CALLED_AT_ONCE if callable(model) else 1)
@@ -114,7 +115,6 @@ def _gathered(
     )
     columns: dict[str, pl.Series] = {}
     means: dict[str, float] = {}
-    estimates: dict[str, float] = {}
     for metric in metrics:
         name = protocol.name(metric)
         if metric.name in LISTS:
@@ -125,8 +125,9 @@ def _gathered(
         else:
             columns[name] = pl.Series(metric.of(placement))
             means[name] = mean_of(metric.name, columns[name])
-            if protocol.candidates == "uniform":
-                estimates |= corrected(metric, placement, judged.eligible, protocol.n)
+    estimates: dict[str, float] = {}
+    if protocol.candidates == "uniform":
+        estimates = corrected(metrics, placement, judged.eligible, protocol.n)
     return Evaluation(
         _identified(units, test).with_columns(**columns),
         means,

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fmpair.data import Dataset
 from fmpair.data.leakage import comparable_times, older_events
-from fmpair.errors import DataError, named
+from fmpair.errors import DataError, named, notice
 
 REMEDY = {
     "user": "split by leave_last_out or by_time",
     "all": "split by by_time",
 }
+
+
+MANY = 0.05  # share of test events older than what is known, from which on it is told
+
+
+def tell_of_histories(model: Any, train: Dataset, test: Dataset) -> None:
+    """Say so where a model that goes by what came last is to guess what came earlier."""
+    if getattr(model, "recent", None) is None or not comparable_times(train, test):
+        return
+    older = older_events(train, test)[1] or 0
+    if older > MANY * len(test):
+        notice(
+            f"the model goes by what its users did last, and {older:,} of {len(test):,} test "
+            f"events are older than that: {REMEDY['user']}, or fit it with {named('history', 0)}"
+        )
 
 
 def check_future(train: Dataset, test: Dataset, after: str | None) -> None:

@@ -14,14 +14,14 @@ REPEATS = 1000
 
 
 def summary(evaluation: Evaluation, level: float = 0.95) -> pl.DataFrame:
-    """(metric, value, low, high, corrected): means with bootstrap confidence intervals over units.
+    """(metric, value, low, high, corrected): means with bootstrap intervals over users.
 
     corrected: the estimate among all items from a sample, null where there is none. The interval
     is null where the metric has no value per unit.
     """
     rows = []
     for name, value in evaluation.means.items():
-        low, high = _interval(name, evaluation.units[name], level)
+        low, high = _interval(name, evaluation.units.select("user", value=name), level)
         rows.append((name, value, low, high, evaluation.corrected.get(name.partition("[")[0])))
     kinds = dict.fromkeys(("value", "low", "high", "corrected"), pl.Float64)
     return pl.DataFrame(rows, {"metric": pl.String, **kinds}, orient="row")
@@ -56,9 +56,11 @@ def check_comparable(evaluations: Mapping[str, Evaluation]) -> None:
             raise OptionError(f"{first!r} and {name!r} were evaluated on different test events")
 
 
-def _interval(name: str, values: pl.Series, level: float) -> tuple[float | None, float | None]:
-    known = values.drop_nulls()
+def _interval(name: str, values: pl.DataFrame, level: float) -> tuple[float | None, float | None]:
+    """values: (user, value) of the units."""
+    known = values.drop_nulls("value")
     if not len(known):
         return None, None
-    low, high = bootstrap(known.to_numpy(), level, REPEATS)
+    users = known["user"].rank("dense").to_numpy()
+    low, high = bootstrap(known["value"].to_numpy(), level, REPEATS, users=users)
     return (low**0.5, high**0.5) if name.startswith("rmse") else (low, high)

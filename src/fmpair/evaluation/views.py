@@ -7,6 +7,7 @@ import polars as pl
 
 from fmpair.data import Dataset
 from fmpair.errors import DataError, OptionError, UnknownError, named, unknown
+from fmpair.evaluation.bins import binned
 from fmpair.evaluation.evaluate import Evaluation, mean_of
 from fmpair.forked import check_process
 
@@ -31,11 +32,25 @@ def view(evaluation: Evaluation, groups: pl.Series) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def groups(name: str, evaluation: Evaluation, train: Dataset, test: Dataset) -> pl.Series:
-    """The groups of a view by its name, one of VIEWS."""
+def groups(
+    name: str,
+    evaluation: Evaluation,
+    train: Dataset,
+    test: Dataset,
+    every: Dataset | None = None,
+) -> pl.Series:
+    """The groups of a view by its name, one of VIEWS.
+
+    A column with many values becomes a few ranges, or its commonest values and the others: by all
+    events of `every`, so that they are the same for all folds, else by training and test events.
+    """
     check_process()
     if name.startswith(CONTEXT):
-        return context(evaluation, test, name.removeprefix(CONTEXT))
+        column = name.removeprefix(CONTEXT)
+        values = context(evaluation, test, column)
+        parts = [train, test] if every is None else [every]
+        seen = [part.columns[column] for part in parts if column in part.columns.columns]
+        return binned(values, pl.concat([part.cast(values.dtype) for part in seen]))
     known = {"popularity": item_popularity, "activity": user_activity, "warmth": warmth}
     if name not in known:
         raise UnknownError(unknown("view", name, VIEWS))

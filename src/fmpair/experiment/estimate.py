@@ -83,7 +83,7 @@ def _row(experiment: Experiment, bench: PreparedData, model: Candidate) -> tuple
     cell = plan.cell_of(
         experiment, bench, plan.with_options(model, {}), 0, experiment.seeds[0]
     )  # fmt: skip
-    parts = parts_of(cell, bench.data, bench.splits[0])
+    parts = parts_of(cell, *bench.fold(0))
     threads = threads_of(experiment)
     reset_peak()
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fmpair.compile_time import CLOCK
 from fmpair.config.candidate import cannot_stop, needs_validation
 from fmpair.config.experiment import Candidate
 from fmpair.config.option_schema import options_of
@@ -32,7 +32,8 @@ class Parts:
     learned: the training events; held_out: those of early stopping, where there is any. shown:
     those that the fitted model is told of and has not learned from, None for none.
     judged: the test events; known: the events that define seen items. watched, watched_known:
-    the same for the learning curve, and `watched_part` says which part that is.
+    the same for the learning curve, and `watched_part` says which part that is. every: the events
+    of all folds.
     """
 
     learned: Dataset
@@ -42,6 +43,7 @@ class Parts:
     watched: Dataset
     watched_known: Dataset
     watched_part: str
+    every: Dataset
     shown: Dataset | None = None
 
 
@@ -73,14 +75,14 @@ def parts_of(cell: Cell, data: Dataset, split: Split) -> Parts:
         raise OptionError(needs_validation(cell.model.name))
     held_out = validation if stops else None
     if cell.part == VALIDATION:
-        return Parts(train, held_out, train, validation, validation, train, VALIDATION)
+        return Parts(train, held_out, train, validation, validation, train, VALIDATION, data)
     both = split.before_test(data)
     test = data.take(split.test)
     if stops:
-        return Parts(train, held_out, both, test, validation, train, VALIDATION, validation)
+        return Parts(train, held_out, both, test, validation, train, VALIDATION, data, validation)
     if cell.model.learns == "train":
-        return Parts(train, None, both, test, validation, train, VALIDATION, validation)
-    return Parts(both, None, both, test, test, both, TEST)
+        return Parts(train, None, both, test, validation, train, VALIDATION, data, validation)
+    return Parts(both, None, both, test, test, both, TEST, data)
 
 
 def recipe_of(model: Candidate, seed: int, threads: int | None) -> Any:
@@ -116,14 +118,14 @@ def visible(data: Dataset, model: Candidate) -> Dataset:
 def fit(recipe: Any, cell: Cell, parts: Parts, judge: Judge) -> tuple[Any, Learning]:
     """(the fitted model, how it learned)."""
     model, events, learning = cell.model, visible(parts.learned, cell.model), Learning()
-    began = time.perf_counter()
+    began = CLOCK.now()
     if model.stop is not None and not can_stop_early(recipe):
         raise OptionError(cannot_stop(model.name))
     if isinstance(recipe, Trainable):
         fitted = _by_epochs(recipe, cell, parts, events, judge, learning)
     else:
         fitted = recipe.fit(events)
-    learning.seconds = time.perf_counter() - began - learning.aside
+    learning.seconds = CLOCK.now() - began - learning.aside
     return fitted, learning
 
 
@@ -157,10 +159,10 @@ def _by_epochs(
         if stop is None or epoch.value > learning.best:
             learning.epochs, learning.best = epoch.number, epoch.value or 0.0
         if cell.curve and (epoch.number % cell.curve == 0 or epoch.number == recipe.epochs):
-            began = time.perf_counter()
+            began = CLOCK.now()
             values = judge(epoch.recommender())
             learning.curve += [[*row, name, value] for name, value in values.items()]
-            learning.aside += time.perf_counter() - began
+            learning.aside += CLOCK.now() - began
 
     return best_epoch(recipe.train(events), stop, watch, recipe.epochs)
 

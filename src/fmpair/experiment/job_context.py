@@ -33,7 +33,7 @@ class JobContext:
         bench = self.bench()
         if (cell.data, cell.split) != (bench.fingerprint, bench.hashes[cell.fold]):
             raise DataError("the data changed during the run: start it again")
-        outcome = run_cell(cell, bench.data, bench.splits[cell.fold], self.threads)
+        outcome = run_cell(cell, *bench.fold(cell.fold), self.threads)
         return RunFolder(self.folder).save(cell, outcome, self.keep_models)
 
 

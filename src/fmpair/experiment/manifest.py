@@ -32,7 +32,7 @@ def manifest(
         "data": {
             "fingerprint": bench.fingerprint,
             "files": _digests(experiment.data),
-            "statistics": figures(bench.data),
+            "statistics": figures(bench.whole()),
         },
         "split": {"hash": hash_of(bench.splits), "folds": _folds(bench)},
         "leakage": _leakage(bench),
@@ -79,14 +79,15 @@ def _folds(bench: PreparedData) -> list[dict[str, Any]]:
             "validation": len(split.validation),
             "test": len(split.test),
         }
-        for fold, split in enumerate(bench.splits)
+        for fold, (_, split) in enumerate(map(bench.fold, range(len(bench.splits))))
     ]
 
 
 def _leakage(bench: PreparedData) -> list[dict[str, Any]]:
     found = []
-    for fold, split in enumerate(bench.splits):
-        train, validation, test = split.parts(bench.data)
+    for fold in range(len(bench.splits)):
+        data, split = bench.fold(fold)
+        train, validation, test = split.parts(data)
         report = leakage.report(train, test, validation if len(validation) else None)
         found.append({"fold": fold, "lines": report.lines(), "figures": report.frame().to_dicts()})
     return found

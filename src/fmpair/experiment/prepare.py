@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import polars as pl
 from fmpair.config.experiment import Source, Step
 from fmpair.config.option_schema import function_of
 from fmpair.config.source import TABLES
+from fmpair.config.step import by_place, needs_training
 from fmpair.data import Dataset, catalog
 from fmpair.data import split as splitting
 from fmpair.data.fingerprint import fingerprint
@@ -29,12 +31,46 @@ MARK = "__part"  # which given part an event is of, while filters are at work
 
 @dataclass(frozen=True, eq=False)
 class PreparedData:
-    """What models are compared on: events and the split of every fold, with what names them."""
+    """What models are compared on: events and the split of every fold, with what names them.
+
+    data, splits: before the filters that need a training part; late: these filters, in order.
+    fingerprint: of the data and of what the late filters are. hashes: of the splits.
+    """
 
     data: Dataset
     fingerprint: str
     splits: tuple[Split, ...]
-    hashes: tuple[str, ...]  # of the splits
+    hashes: tuple[str, ...]
+    late: tuple[Step, ...] = ()
+
+    def fold(self, number: int) -> tuple[Dataset, Split]:
+        """The events of a fold after all filters, and how they are split."""
+        split = self.splits[number]
+        if not self.late:
+            return self.data, split
+        part = np.empty(len(self.data), np.int8)
+        for place, rows in enumerate((split.train, split.validation, split.test)):
+            part[rows] = place
+        data = self._filtered(_with_mark(self.data, part))
+        part = data.columns[MARK].to_numpy()
+        kept = Split(*(np.flatnonzero(part == place) for place in range(len(PARTS))))
+        if not (len(kept.train) and len(kept.test)):
+            raise DataError(
+                f"the filter {self.late[0].kind} leaves nothing to train on or nothing to test on"
+            )
+        return replace(data, columns=data.columns.drop(MARK)), kept
+
+    def whole(self) -> Dataset:
+        """All events after all filters, as if all of them were for training."""
+        return self._filtered(self.data)
+
+    def _filtered(self, data: Dataset) -> Dataset:
+        for step in self.late:
+            options = dict(step.options)
+            if needs_training(step) and MARK in data.columns.columns:
+                options["training"] = data.columns[MARK].to_numpy() == PARTS.index("train")
+            data = function_of("filter", step)(data, **options)
+        return data
 
 
 def prepare(source: Source, steps: Sequence[Step], split: Step) -> PreparedData:
@@ -61,17 +97,21 @@ def files_of(path: Path) -> list[Path]:
 @lru_cache(maxsize=1)
 def _prepared(spec: str, stamp: str) -> PreparedData:
     """stamp: sizes and times of the files, so that changed ones are read again."""
-    source, steps, split = json.loads(spec)
+    source, every, split = json.loads(spec)
+    steps, late = by_place([Step(**step) for step in every])
     data = _read(Source(**source))
     for step in steps:
-        data = function_of("filter", Step(**step))(data, **step["options"])
+        data = function_of("filter", step)(data, **step.options)
     sizes = None
     if MARK in data.columns.columns:
         part = data.columns[MARK].to_numpy()
         sizes = [int(np.count_nonzero(part == number)) for number in range(len(PARTS))]
         data = replace(data, columns=data.columns.drop(MARK))
     splits = tuple(_splits(data, sizes, Step(**split)))
-    return PreparedData(data, fingerprint(data), splits, tuple(one.hash for one in splits))
+    name = fingerprint(data)
+    if late:
+        name = sha256(f"{name} {canonical([asdict(step) for step in late])}".encode()).hexdigest()
+    return PreparedData(data, name, splits, tuple(one.hash for one in splits), tuple(late))
 
 
 def _read(source: Source) -> Dataset:
@@ -112,7 +152,12 @@ def _given_files(source: Source) -> Dataset:
 def _marked(data: Dataset, sizes: dict[str, int]) -> Dataset:
     """With a column that says which part an event is of; filters take it along."""
     counts = [sizes.get(name, 0) for name in PARTS]
-    mark = pl.Series(MARK, np.repeat(np.arange(len(PARTS), dtype=np.int8), counts))
+    return _with_mark(data, np.repeat(np.arange(len(PARTS), dtype=np.int8), counts))
+
+
+def _with_mark(data: Dataset, part: np.ndarray) -> Dataset:
+    """part: int8 [events], a place of PARTS."""
+    mark = pl.Series(MARK, part)
     return replace(
         data, columns=data.columns.with_columns(mark) if data.columns.width else mark.to_frame()
     )

@@ -82,7 +82,7 @@ def refit(
     if whole and canonical({**had, "sha256": None}) == canonical({**spec, "sha256": None}):
         return had
     recipe = recipe_of(winner.model, winner.seed, threads)
-    fit_to_epoch(recipe, visible(bench.data, winner.model), winner.epochs).save(path)
+    fit_to_epoch(recipe, visible(bench.whole(), winner.model), winner.epochs).save(path)
     made = {**spec, "sha256": digest(path)}
     write_json(folder.path / WINNER, made)
     return made

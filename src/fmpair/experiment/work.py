@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
 
+from fmpair.compile_time import CLOCK
 from fmpair.config.node import line_of
 from fmpair.data import Dataset
 from fmpair.data.split import Split
@@ -69,9 +69,9 @@ def _run(cell: Cell, data: Dataset, split: Split, threads: int | None) -> Outcom
 
     model, learning = fit(recipe, cell, parts, watch)
     informed = shown(model, parts.shown)
-    began = time.perf_counter()
+    began = CLOCK.now()
     judged = [_judge(informed, cell, parts, protocol, threads) for protocol in cell.protocols]
-    seconds = time.perf_counter() - began
+    seconds = CLOCK.now() - began
     provenance = recipe.provenance() if isinstance(recipe, Sourced) else {}
     record = {**_record(cell, learning, judged, seconds), "provenance": provenance}
     return Outcome(record, tuple(one.evaluation.units for one in judged), model)
@@ -101,7 +101,7 @@ def _without_items(evaluation: Evaluation) -> Evaluation:
 
 def _view(name: str, evaluation: Evaluation, parts: Parts) -> list[dict[str, Any]]:
     """One row per group; what is about all lists together, as coverage, has no value in one."""
-    groups = views.groups(name, evaluation, parts.known, parts.judged)
+    groups = views.groups(name, evaluation, parts.known, parts.judged, parts.every)
     groups = groups.cast(pl.String).fill_null(MISSING)
     return [
         {

@@ -12,7 +12,7 @@ import polars as pl
 
 from fmpair.data import Dataset
 from fmpair.data.parts import time_lines
-from fmpair.data.timelines import strictly_before
+from fmpair.data.timelines import Timelines, strictly_before
 from fmpair.data.times import is_calendar, moments, read_times
 from fmpair.errors import DataError, OptionError, listing, named
 
@@ -122,11 +122,15 @@ def now() -> datetime:
 
 
 def since_last(data: Dataset) -> pl.Series:
-    """Days between each event and the last one of its user strictly before; null for the first.
+    """Days between each event and the last one of its user strictly before; null for the first."""
+    return days_since(time_lines(data))
+
+
+def days_since(lines: Timelines) -> pl.Series:
+    """The same of time lines, by the numbers of their events.
 
     What happens at one moment is not known before, so ties do not count.
     """
-    lines = time_lines(data)
     before = strictly_before(lines).astype(np.int64)
     first = np.repeat(lines.start[:-1], np.diff(lines.start))
     past = np.where(before > first, lines.moment[before - 1], lines.moment)

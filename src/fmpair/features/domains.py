@@ -22,13 +22,16 @@ def with_sources(
     choose: str = "random",
     seed: int = 0,
     everyone: bool = False,
+    share_of_all: bool = False,
 ) -> Dataset:
     """The events of the target domain, with each user's items of every other domain as attributes.
 
     Each source domain becomes a multi-valued user column `source_<domain>` of at most `most` items:
-    random ones, the most popular, or the highest rated. Their values sum to one per domain
-    (the paper's 1/|I_j(u)|); Field(normalize=False) makes them binary.
+    random ones, the most popular, or the highest rated. The values of those listed sum to one
+    per domain; Field(normalize=False) makes them binary.
     everyone: users without an event in the target stay too, known by their attributes.
+    share_of_all: the items come with the paper's weight, one by the number of *all* the user's
+        items of the domain, listed or not; Field(normalize=False) keeps it as it is.
     """
     if "domain" not in data.columns.columns:
         raise DataError("cross-domain features need a domain column, and the data have none")
@@ -45,7 +48,8 @@ def with_sources(
     table = data.user_table
     for domain in sorted(d for d in domains if d != target):
         source = data.take(_where(domain_of, domain))
-        lists = _lists(data, _picked(source, most, choose, seed)).alias(f"{SOURCE}{domain}")
+        picked = _picked(source, most, choose, seed)
+        lists = _lists(data, picked, share_of_all).alias(f"{SOURCE}{domain}")
         if lists.name in table.columns:
             raise DataError(f"the user table has a column {lists.name!r} already: rename it")
         table = table.with_columns(lists) if table.width else lists.to_frame()
@@ -65,22 +69,31 @@ def _where(values: pl.Series, value: str) -> np.ndarray:
     return np.flatnonzero((values == value).fill_null(False).to_numpy())
 
 
-def _lists(data: Dataset, picked: pl.DataFrame) -> pl.Series:
-    """The picked items' ids as one list per user of the data, null where there are none."""
-    named = picked.select("user", pl.Series("ids", data.items.take(picked["item"].to_numpy())))
-    lists = named.group_by("user").agg("ids")
+def _lists(data: Dataset, picked: pl.DataFrame, weighted: bool) -> pl.Series:
+    """The picked items' ids as one list per user of the data, null where there are none.
+
+    weighted: each id as a struct with its `weight`.
+    """
+    ids = pl.Series("id", data.items.take(picked["item"].to_numpy()))
+    named = picked.select("user", ids, weight=1 / pl.col("of"))
+    lists = named.group_by("user").agg(pl.struct("id", "weight") if weighted else pl.col("id"))
     every = pl.DataFrame({"user": np.arange(len(data.users), dtype=np.int32)})
-    return every.join(lists, on="user", how="left", maintain_order="left")["ids"]
+    return every.join(lists, on="user", how="left", maintain_order="left").to_series(1)
 
 
 def _picked(source: Dataset, most: int, choose: str, seed: int) -> pl.DataFrame:
-    """At most `most` distinct items per user of one source domain: numbers, the best first."""
+    """At most `most` distinct items per user of one source domain: numbers, the best first.
+
+    Column `of`: how many distinct items of the domain the user has in all.
+    """
     events = pl.DataFrame({"user": source.user, "item": source.item})
     if choose == "rated":
         events = events.with_columns(source.columns["rating"])
     pairs = events.group_by("user", "item", maintain_order=True).agg(pl.all().max())
     worth = {"random": pl.lit(0), "popular": pl.len().over("item"), "rated": pl.col("rating")}
     chance = np.random.default_rng(seed).random(len(pairs))
-    pairs = pairs.with_columns(worth[choose].alias("worth"), pl.Series("chance", chance))
+    pairs = pairs.with_columns(
+        worth[choose].alias("worth"), pl.Series("chance", chance), of=pl.len().over("user")
+    )
     ordered = pairs.sort("user", "worth", "chance", descending=[False, True, True])
     return ordered.group_by("user", maintain_order=True).head(most)

@@ -44,7 +44,7 @@ class Field:
     last, fade, within, per, of: of kind `history`, what users did before: the last so many items,
         the n-th latest counting n to the power -fade; not older than `within` (such as 30d), of
         the same value of column `per` (such as session); of each the `item` itself and/or
-        attributes by name.
+        attributes by name. shared: earlier items have the items' own vectors, not a table apart.
     start: standard deviation of the initial vectors; 0: no effect until the data give it one.
     regularization: None takes the model's.
     """
@@ -63,6 +63,7 @@ class Field:
     within: str | None = None
     per: str | None = None
     of: Sequence[str] = ("item",)
+    shared: bool = False
     start: float = 0.0
     regularization: float | None = None
 
@@ -101,6 +102,10 @@ class Field:
         if not (isinstance(given, Sequence) and given and all(isinstance(n, str) for n in given)):
             raise OptionError(f"of must be names such as [item, genre], not {self.of!r}")
         object.__setattr__(self, "of", tuple(given))
+        if not isinstance(self.shared, bool) or (self.shared and self.of != ("item",)):
+            raise OptionError(
+                "shared must be true or false, and goes with items only: leave out of"
+            )
 
 
 def duration(text: Any) -> int:

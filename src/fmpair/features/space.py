@@ -191,13 +191,18 @@ class FeatureSpace:
         return extended.with_history(self.history)
 
 
-def situations(space: FeatureSpace, data: Dataset) -> tuple[Rows, np.ndarray]:
-    """The distinct contexts of the events as feature rows, and each event's: int32 [events]."""
+def situations(
+    space: FeatureSpace, data: Dataset, since: pl.Series | None = None
+) -> tuple[Rows, np.ndarray]:
+    """The distinct contexts of the events as feature rows, and each event's: int32 [events].
+
+    since: the days since each user's last event, where more events are known than the data's.
+    """
     frame = space.context_of(data)
     if not frame.width:
         return empty_rows(1), np.broadcast_to(np.int32(0), len(data))
     if space.since and TIME in frame.columns:
-        frame = frame.with_columns(since_last(data))
+        frame = frame.with_columns(since_last(data) if since is None else since)
     keys = space.situation_keys(frame)
     names = keys.columns
     event = "event of " + ", ".join(names)  # longer than any column's name, so never one of them

@@ -15,6 +15,7 @@ from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.query import check_columns, column_of
+from fmpair.fitted.recipe import can_go_on
 
 ITEMS = ("ignore", "error")  # what may be done with events of unknown items
 
@@ -23,12 +24,28 @@ class Known(Protocol):
     @property
     def space(self) -> FeatureSpace: ...
 
+    @property
+    def recipe(self) -> Any: ...
+
 
 def further_events(model: Known, data: Any) -> Dataset:
     """A Dataset or a sparse matrix as it is; of a frame the columns that the model knows."""
     if isinstance(data, Dataset) or hasattr(data, "tocoo"):
         return as_dataset(data)
     return as_dataset(data, **roles_as_learned(model.space, to_polars(data).columns))
+
+
+def updated(model: Known, data: Any, epochs: int | None, replay: Any) -> Any:
+    """The model after an update by its recipe, which need not know of replay where none is asked.
+
+    replay: earlier events, or how many of them for each new one.
+    """
+    options: dict[str, Any] = {}
+    if not isinstance(replay, int | float):
+        options["replay"] = further_events(model, replay)
+    elif replay:
+        options["replay"] = replay
+    return can_go_on(model.recipe).update(model, further_events(model, data), epochs, **options)
 
 
 def roles_as_learned(space: FeatureSpace, columns: Sequence[str]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from fmpair.errors import OptionError, TrainingError, named
 from fmpair.features import FeatureSpace
 from fmpair.fitted import file, listing, similarity
 from fmpair.fitted.extension import following
-from fmpair.fitted.further import further_events, of_known_items
+from fmpair.fitted.further import further_events, of_known_items, updated
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.named_rows import arrays_of
 from fmpair.fitted.query import Queries, item_column, known_rows, name_of, queries_of, query_frame
@@ -311,9 +311,9 @@ class Ranker:
         return can_go_on(self.recipe).fold_in(self, data, epochs)
 
     @known_options_only
-    def update(self, data: Any, *, epochs: int | None = None) -> Ranker:
-        """With new events learned from, where the recipe can do that."""
-        return can_go_on(self.recipe).update(self, further_events(self, data), epochs)
+    def update(self, data: Any, *, epochs: int | None = None, replay: Any = 0.0) -> Ranker:
+        """With new events learned from, where the recipe can do that; replay: earlier ones too."""
+        return updated(self, data, epochs, replay)
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file: no pickle, a checksum inside, all or nothing."""

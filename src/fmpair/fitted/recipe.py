@@ -28,8 +28,11 @@ class Recipe(Protocol):
         """A `Recommender` or a `Ranker` of the events: a Dataset, a frame or a sparse matrix."""
         ...
 
-    def update(self, model: Any, data: Any, epochs: int | None = None) -> Any:
-        """The fitted model after learning from further events."""
+    def update(self, model: Any, data: Any, epochs: int | None = None, replay: Any = 0.0) -> Any:
+        """The fitted model after learning from further events.
+
+        replay: earlier events to learn again, see `Recommender.update`.
+        """
         raise fit_again(self)
 
     def fold_in(self, model: Any, events: Any, epochs: int | None = None) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,23 +11,20 @@ import numpy as np
 import polars as pl
 
 from fmpair import checks
-from fmpair.arrays import Rows, tally
+from fmpair.arrays import Rows
 from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
+from fmpair.data.vocabulary import Vocabulary
 from fmpair.engine.contract import Parameters
-from fmpair.engine.item_side import item_sides
 from fmpair.features import FeatureSpace
 from fmpair.fitted import file, listing, similarity, tables
-from fmpair.fitted.cold_start import mean_user
-from fmpair.fitted.damping import popular_part
 from fmpair.fitted.explanation import explain_terms
 from fmpair.fitted.extension import extended
-from fmpair.fitted.further import further_events, of_known_items
+from fmpair.fitted.folded import FoldedModel
+from fmpair.fitted.further import further_events, of_known_items, updated
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.named_rows import arrays_of
 from fmpair.fitted.query import Queries, item_column, name_of, queries_of, query_frame
-from fmpair.fitted.recent import NOTHING, Given, Recent, features_before
 from fmpair.fitted.recipe import can_go_on
-from fmpair.fitted.visitor import Visitors, moves, visitors
 from fmpair.renamed import known_options_only, no_attribute
 
 QUERIES_AT_ONCE = 100_000  # bounds the memory of a listing for everyone
@@ -36,23 +32,8 @@ ROWS = ("user_rows", "item_rows", "seen")
 
 
 @dataclass(frozen=True)
-class Recommender:
-    """A fitted model: everything needed to recommend, explain, go on learning, and be saved.
-
-    parameters: the learned tables; user_rows, item_rows: the attributes of known users and items;
-    seen: per user the items of the training events. damping: see `damped`. recent: per user the
-    latest events, where the model goes by what came before.
-    """
-
-    space: FeatureSpace
-    parameters: Parameters
-    user_rows: Rows
-    item_rows: Rows
-    seen: Rows
-    recipe: Any
-    frame_kind: str = "polars"
-    damping: float = 0.0
-    recent: Recent | None = None
+class Recommender(FoldedModel):
+    """A fitted model: everything needed to recommend, explain, go on learning, and be saved."""
 
     def __repr__(self) -> str:
         context = f", context {', '.join(self.space.context)}" if self.space.context else ""
@@ -61,117 +42,6 @@ class Recommender:
             f"Recommender({type(self.recipe).__name__}, {len(self.space.users):,} users, "
             f"{len(self.space.items):,} items{context})"
         )
-
-    # The folded arrays: score(query, item) = query_vector . item_vector + item_constant.
-
-    @property
-    def user_ids(self) -> np.ndarray:
-        """The users' own ids [users]."""
-        return self.space.users.ids.to_numpy()
-
-    @cached_property
-    def mean_user(self) -> np.ndarray:
-        """float32 [factors]: the vector that stands in for a user not known."""
-        return mean_user(self.parameters.users, self.seen)
-
-    @cached_property
-    def item_ids(self) -> np.ndarray:
-        """The items' own ids [items], in the order of the item arrays."""
-        return self.space.items.ids.to_numpy()
-
-    @cached_property
-    def _item_side(self) -> tuple[np.ndarray, np.ndarray]:
-        p = self.parameters
-        return item_sides(p.items, p.item_bias, self.item_rows, p.features, p.feature_bias)
-
-    @property
-    def item_vectors(self) -> np.ndarray:
-        """float32 [items, factors]: the item's vector plus those of its attributes."""
-        return self._item_side[0]
-
-    @cached_property
-    def item_norms(self) -> np.ndarray:
-        """float32 [items]: the lengths of the items' vectors."""
-        return np.linalg.norm(self.item_vectors, axis=1)
-
-    @cached_property
-    def item_constants(self) -> np.ndarray:
-        """float32 [items]: what is learned of the item alone, less the damping."""
-        return self.learned_constants - self.taken_off
-
-    @property
-    def learned_constants(self) -> np.ndarray:
-        """float32 [items]: bias, the attributes' biases, and the item side's inner pairs."""
-        return self._item_side[1]
-
-    @cached_property
-    def item_counts(self) -> np.ndarray:
-        """float64 [items]: how many events each has."""
-        return tally(self.seen.column, len(self.space.items), self.seen.value)
-
-    @cached_property
-    def taken_off(self) -> np.ndarray:
-        """float32 [items]: what damping takes off the constants."""
-        if not self.damping:
-            return np.zeros_like(self.learned_constants)
-        usual = self.item_vectors @ mean_user(self.user_vectors, self.seen)
-        part = popular_part(usual + self.learned_constants, self.item_counts)
-        return np.float32(self.damping) * part
-
-    @cached_property
-    def item_matrix(self) -> np.ndarray:
-        """float32 [factors + 1, items]: vectors and constants as ranking takes them."""
-        from fmpair.ranking.top import item_matrix
-
-        return item_matrix(self.item_vectors, self.item_constants)
-
-    @property
-    def user_vectors(self) -> np.ndarray:
-        """float32 [users, factors]: the user's vector plus those of attributes and history."""
-        own = self.parameters.users + self.user_rows.dot(self.parameters.query)
-        before = self.before(np.arange(len(own)))
-        return own if before is None else own + before.dot(self.parameters.query)
-
-    def query_vectors(self, queries: Any, *, unknown: str = "features") -> np.ndarray:
-        """float32 [queries, factors] of a frame with a user column and any context columns."""
-        return self.vectors(queries_of(self, to_polars(queries), unknown=unknown))
-
-    def vectors(self, queries: Queries) -> np.ndarray:
-        """float32 [queries, factors]: the user's vector plus those of all query features."""
-        own = self.parameters.users[np.maximum(queries.user, 0)]
-        unknown = queries.user < 0
-        if unknown.any():
-            own[unknown] = self.mean_user
-        vectors = queries.rows.dot(self.parameters.query) + own
-        if queries.history is None or self.space.history is not None:
-            return vectors
-        return vectors + moves(self, queries)
-
-    @cached_property
-    def _earlier_items(self) -> Rows:
-        """Per item its features as one that came before."""
-        return self.space.earlier_items(self.item_rows)
-
-    def before(self, user: np.ndarray, given: Given = NOTHING) -> Rows | None:
-        """Per query the features of what came before, None where the model does not go by that.
-
-        user: int32 [queries], -1 where unknown; given: what the question says of it.
-        """
-        if self.space.history is None or self.recent is None:
-            return None
-        return features_before(self.space.history, self.recent, self._earlier_items, user, given)
-
-    def extended(self, events: Any) -> Recommender:
-        """With further events known, nothing learned: the next answers go by them.
-
-        events: a frame or Dataset. Those of unknown users or items are passed over and counted.
-        """
-        return extended(self, further_events(self, events))
-
-    @cached_property
-    def visitors(self) -> Visitors:
-        """What is expected of visitors before their history is known."""
-        return visitors(self.item_vectors, self.learned_constants, self.user_vectors, self.seen)
 
     # Rankings
 
@@ -261,20 +131,18 @@ class Recommender:
         """The n items nearest by angle: a frame (item, similarity, rank)."""
         number = self.item_number(item)
         found = similarity.nearest(self.item_vectors, number, n, self.item_norms)
-        return from_polars(
-            similarity.as_frame(name_of(self.space, "item"), self.space.items, found),
-            self.frame_kind,
-        )
+        return self._similar("item", self.space.items, found)
 
     @known_options_only
     def similar_users(self, user: Any, n: int = 10) -> Any:
         """The n users nearest by angle, attributes included: a frame (user, similarity, rank)."""
         number = self.user_number(user)
         found = similarity.nearest(self.user_vectors, number, n)
-        return from_polars(
-            similarity.as_frame(name_of(self.space, "user"), self.space.users, found),
-            self.frame_kind,
-        )
+        return self._similar("user", self.space.users, found)
+
+    def _similar(self, role: str, known: Vocabulary, found: tuple[Any, Any]) -> Any:
+        frame = similarity.as_frame(name_of(self.space, role), known, found)
+        return from_polars(frame, self.frame_kind)
 
     @known_options_only
     def explain(
@@ -302,6 +170,13 @@ class Recommender:
 
     # Going on
 
+    def extended(self, events: Any) -> Recommender:
+        """With further events known, nothing learned: the next answers go by them.
+
+        events: a frame or Dataset. Those of unknown users or items are passed over and counted.
+        """
+        return extended(self, further_events(self, events))
+
     @known_options_only
     def fold_in(
         self, events: Any, *, epochs: int | None = None, unknown: str = "ignore"
@@ -314,9 +189,14 @@ class Recommender:
         return can_go_on(self.recipe).fold_in(self, data, epochs)
 
     @known_options_only
-    def update(self, data: Any, *, epochs: int | None = None) -> Recommender:
-        """With training continued on new events; new users, items and values are added."""
-        return can_go_on(self.recipe).update(self, further_events(self, data), epochs)
+    def update(self, data: Any, *, epochs: int | None = None, replay: Any = 0.0) -> Recommender:
+        """With training continued on new events; new users, items and values are added.
+
+        epochs: passes over the new events, by default an eighth of the recipe's. replay: earlier
+        events to be learned again beside them; or how many for each new one, drawn from those
+        the model has seen, which is for models without context: they keep none of it.
+        """
+        return updated(self, data, epochs, replay)
 
     # Files
 

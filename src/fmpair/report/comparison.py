@@ -11,17 +11,18 @@ import polars as pl
 
 from fmpair.config.experiment import TESTS, Comparison
 from fmpair.errors import OptionError, unknown
-from fmpair.evaluation.statistics import bootstrap, effect_size, spread
+from fmpair.evaluation.difference import bootstrapped
+from fmpair.evaluation.statistics import spread
 from fmpair.experiment.results import Results
 from fmpair.report.ablation import field_effects
 from fmpair.report.significance import (
     Pair,
     PairedScores,
     by_unit,
-    gathered,
     has_a_winner,
     mark,
     p_values,
+    shown,
 )
 
 SCHEMA = {
@@ -31,6 +32,7 @@ SCHEMA = {
     "sd": pl.Float64,
     "repeats": pl.Int64,
     "units": pl.Int64,
+    "users": pl.Int64,
     "low": pl.Float64,
     "high": pl.Float64,
     "baseline": pl.String,
@@ -38,6 +40,8 @@ SCHEMA = {
     "relative": pl.Float64,
     "p": pl.Float64,
     "effect": pl.Float64,
+    "detectable": pl.Float64,
+    "same": pl.Boolean,
     "p_best": pl.Float64,
     "best": pl.Boolean,
     "near_best": pl.Boolean,
@@ -52,10 +56,13 @@ class Table:
     """The results under one protocol, one row per model and metric.
 
     rows: mean and sd (n - 1) over the repeats (folds and seeds); low, high: 95 % bootstrap interval
-    over units; difference, relative (to the baseline's mean), p (Holm) and effect (Cohen's d)
-    against the row's baseline; p_best: p (Holm) against the best model; best; near_best: not
-    significantly different from the best; mark: + significantly better than the baseline,
-    - worse, else empty. Where no test was possible its columns are null.
+    over users; difference, relative (to the baseline's mean), p (Holm) and effect (Cohen's d)
+    against the row's baseline; detectable: the least true difference that the test, before Holm,
+    would find in four of five experiments like this; same: shown to be within the margin of the
+    baseline; p_best: p (Holm) against the best model; best; near_best: not significantly different
+    from the best; mark: + significantly better than the baseline, - worse, = same, else empty.
+    Where no test was possible its columns are null.
+    margin: share of the baseline's mean; folds, seeds: how many of each there are.
     fields: by model with an ablation the effect of each field on `metric`, see `field_effects`.
     """
 
@@ -67,6 +74,9 @@ class Table:
     level: float
     rows: pl.DataFrame
     fields: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    margin: float = 0.01
+    folds: int = 1
+    seeds: int = 1
 
     def of(self, metric: str) -> list[dict[str, Any]]:
         """The rows of one metric, as they stand."""
@@ -116,6 +126,9 @@ def _compared(results: Results, label: str) -> Table:
         chosen.level,
         pl.DataFrame(rows, schema=SCHEMA),
         {ablation.model: field_effects(by_metric[main], ablation, chosen) for ablation in asked},
+        chosen.margin,
+        values["fold"].n_unique(),
+        values["seed"].n_unique(),
     )
 
 
@@ -131,7 +144,7 @@ def _rows(scores: PairedScores, chosen: Comparison) -> list[dict[str, Any]]:
     p = p_values(scores, pairs, chosen.test)
     return [
         _measured(scores, model)
-        | _against(scores, model, baseline, p, chosen.level)
+        | _against(scores, model, baseline, p, chosen)
         | _beside(scores, model, best, p, chosen.level)
         for model in scores.models
     ]
@@ -141,8 +154,8 @@ def _measured(scores: PairedScores, model: str) -> dict[str, Any]:
     cells = scores.values.filter(pl.col("model") == model)
     repeats = scores.repeats(model)
     mean, sd = spread(repeats) if len(repeats) else (float("nan"), float("nan"))
-    units = scores.unit_values(model)["value"].drop_nulls().to_numpy()
-    low, high = bootstrap(gathered(units)) if len(units) else (None, None)
+    found = scores.gathered(model)
+    low, high = bootstrapped(found) if found else (None, None)
     if low is not None and high is not None and scores.metric.startswith("rmse"):
         low, high = low**0.5, high**0.5  # the units of rmse are squared errors
     return {
@@ -151,7 +164,8 @@ def _measured(scores: PairedScores, model: str) -> dict[str, Any]:
         "mean": mean,
         "sd": sd if len(repeats) > 1 else None,
         "repeats": len(repeats),
-        "units": len(units),
+        "units": int(found.size.sum()) if found else 0,
+        "users": len(found.total) if found else 0,
         "low": low,
         "high": high,
         "corrected": cells["corrected"].mean(),
@@ -164,28 +178,24 @@ def _against(
     model: str,
     baseline: str | None,
     p: Mapping[Pair, float],
-    level: float,
+    chosen: Comparison,
 ) -> dict[str, Any]:
     """The columns about the baseline."""
-    empty = {
-        "baseline": baseline,
-        "difference": None,
-        "relative": None,
-        "p": None,
-        "effect": None,
-        "mark": "",
-    }
+    empty = {"baseline": baseline, "difference": None, "relative": None, "p": None, "mark": ""}
+    empty |= {"effect": None, "detectable": None, "same": None}
     if baseline is None or model == baseline:
         return empty
     difference = scores.difference(model, baseline)
     base = scores.mean(baseline)
-    pair = frozenset((model, baseline))
+    found = p.get(frozenset((model, baseline)))
+    level, margin = chosen.level, chosen.margin
+    told = shown(scores, model, baseline, level, margin) if found is not None else {}
     return empty | {
         "difference": difference,
         "relative": difference / abs(base) if difference is not None and base else None,
-        "p": p.get(pair),
-        "effect": effect_size(*scores.pair(model, baseline)) if pair in p else None,
-        "mark": mark(scores, difference, p.get(pair), level),
+        "p": found,
+        "mark": mark(scores, difference, found, level, told.get("same", False)),
+        **told,
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from fmpair.report.comparison import Table
 from fmpair.report.number import NOTHING, figure, metric_title, p_value, percent, signed, slug
 from fmpair.report.sheet import Cell, Sheet
-from fmpair.report.tables import MINUS, P_VALUE, TEST_NAMES
+from fmpair.report.tables import DETECTABLE, MINUS, P_VALUE, margin_text, test_text
 from fmpair.text import isolated
 
 
@@ -25,6 +25,7 @@ def _sheet(table: Table, model: str) -> Sheet:
             Cell(row["verdict"] or NOTHING, bold=row["verdict"] in ("helps", "hurts")),
             _change(row),
             Cell(p_value(row["p"])),
+            Cell(figure(row["detectable"])),
             Cell(figure(row["without"])),
             *([Cell(figure(row["alone"]), mark=row["mark"].replace("-", MINUS))] if alone else []),
         )
@@ -35,6 +36,7 @@ def _sheet(table: Table, model: str) -> Sheet:
         "Verdict",
         "Difference",
         P_VALUE,
+        DETECTABLE,
         "Without it",
         *(["Only it"] if alone else []),
     )
@@ -57,13 +59,14 @@ def _notes(table: Table, model: str, alone: bool) -> tuple[str, ...]:
         f"{isolated(model)} has {metric} {figure(whole['alone'])} with all fields and "
         f"{figure(whole['without'])} with none. Without it: with all fields but this one. "
         "Difference: the effect of adding it to the others.",
-        f"Helps and hurts: significantly at {table.level:g}, by a {TEST_NAMES[table.test]} over "
-        "units, seeds averaged first, p with Holm correction over all tests of this table. No "
-        "difference: not significant.",
+        f"Helps and hurts: significantly at {table.level:g}. No difference: shown to be within "
+        f"{margin_text(table)}. Undecided: neither was shown; from {DETECTABLE.lower()} on an "
+        f"effect would have been. {test_text(table)}",
     ]
     if alone:
         notes.append(
             f"Only it: with this field and no other; + and {MINUS}: significantly better and worse "
-            "than with none. A field that helps alone and adds nothing to the others is redundant."
+            "than with none, =: level with it. "
+            "A field that helps alone and adds nothing to the others is redundant."
         )
     return tuple(notes)

@@ -34,7 +34,7 @@ def bars(results: Results, table: Table) -> list[Figure]:
         return drawn(
             f"{slug(table.label)}-{slug(metric)}",
             metric_title(metric),
-            "Lines are 95 % bootstrap confidence intervals over units.",
+            "Lines are 95 % bootstrap confidence intervals over users.",
             lambda canvas: _metric_bars(canvas.subplots(), rows, shade),
             0.55 + 0.3 * len(rows),
         )
@@ -112,7 +112,8 @@ def _curve(
         axes.grid(axis="y")
         _legend(canvas, axes)
 
-    caption = "Thick: mean as far as all folds and seeds go. Thin: each of them."
+    caption = "Mean over folds and seeds, as far as all of them go."
+    caption += " Band: the lowest and the highest of them." if across == "epoch" else ""
     return drawn(f"learning-{name}", title, caption, draw, _height(data["model"].n_unique()))
 
 
@@ -136,7 +137,7 @@ def tuning(results: Results) -> Figure | None:
         axes.grid(axis="y")
         _legend(canvas, axes)
 
-    caption = "Thick: mean over folds. Thin: each fold."
+    caption = "Mean over folds. Band: the lowest and the highest of them."
     height = _height(good["model"].n_unique())
     return drawn("tuning", "Best value on validation so far", caption, draw, height)
 
@@ -175,25 +176,33 @@ def _lines(
     shade: dict[str, str],
     drawstyle: str = "default",
 ) -> None:
-    """A thin line per repeat, a thick one for the mean of those steps that all repeats have."""
+    """The mean of those steps that all repeats have; a band around it where steps are across."""
     step = "trial" if across == "trial" else "epoch"
     for model, colour in shade.items():
-        part = data.filter(pl.col("model") == model).sort(step)
+        part = data.filter(pl.col("model") == model)
         if part.is_empty():
             continue
-        repeats = list(part.group_by("fold", "seed", maintain_order=True))
-        for _, one in repeats if len(repeats) > 1 else []:
-            axes.plot(
-                one[across], one[up], color=colour, alpha=0.3, linewidth=0.7, drawstyle=drawstyle
-            )
-        means = part.group_by(step, maintain_order=True).agg(
+        repeats = part.select("fold", "seed").n_unique()
+        means = part.group_by(step).agg(
             pl.col(up).mean(),
+            pl.col(up).min().alias("low"),
+            pl.col(up).max().alias("high"),
             pl.len().alias("count"),
             *([pl.col(across).mean()] if across != step else []),
         )
-        means = means.filter(pl.col("count") == len(repeats)).sort(step)
+        means = means.filter(pl.col("count") == repeats).sort(step)
         axes.plot(means[across], means[up], color=colour, label=f" {model}", drawstyle=drawstyle,
                   marker="o" if len(means) == 1 else None, markersize=4)  # fmt: skip
+        if across == step and repeats > 1:
+            axes.fill_between(
+                means[across],
+                means["low"],
+                means["high"],
+                step="post" if drawstyle != "default" else None,
+                color=colour,
+                alpha=0.18,
+                linewidth=0,
+            )
     axes.locator_params(axis="y", nbins=6)
     axes.locator_params(axis="x", nbins=5, integer=across == step)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from fmpair.report.sheet import Cell, Section, Sheet
 from fmpair.text import harmless, isolated
 
-RAISED = {"+": "⁺", "−": "⁻"}
+RAISED = {"+": "⁺", "−": "⁻", "=": "⁼"}
 
 
 def markdown(sheet: Sheet) -> str:

@@ -14,6 +14,22 @@ from fmpair.report.sheet import Cell, Sheet
 from fmpair.report.significance import lower_is_better
 from fmpair.report.tables import model_order, plus_minus
 
+# Whether a figure of leakage is bad, where it is not 0.
+NOT_BAD = "no: harder, not easier"
+IF_FORECAST = "only for a forecast: models know what came later; split by time to avoid it"
+IS_IT_BAD = {
+    "older": IF_FORECAST,
+    "older_for_user": IF_FORECAST,
+    "unseen_users": NOT_BAD,
+    "unseen_user_events": NOT_BAD,
+    "unseen_items": NOT_BAD,
+    "unseen_item_events": NOT_BAD,
+    "same_pair": "only if new items are what counts: remembering is rewarded; relevant: new avoids "
+    "it",
+    "same_situation": "only if new items are what counts, as above",
+    "same_event": "yes, unless users do repeat: one event twice; the filter distinct drops it",
+}
+
 
 def times_sheet(results: Results) -> Sheet:
     """Means over the repeats that did not fail."""
@@ -46,7 +62,7 @@ def times_sheet(results: Results) -> Sheet:
         columns,
         tuple(rows),
         data,
-        notes=("Means over folds and seeds, ± standard deviation.",),
+        notes=("Means over folds and seeds, ± standard deviation. Compiling is not counted.",),
     )
 
 
@@ -145,14 +161,30 @@ def leakage_sheet(folds: Sequence[Mapping[str, Any]]) -> Sheet | None:
         (
             Cell(row["figure"].replace("_", " ")),
             Cell(f"{row['after']} against {row['before']}"),
+            Cell(IS_IT_BAD.get(row["figure"], NOTHING) if row["count"] else "no"),
             Cell(seconds(row["count"])),
             Cell(percent(row["share"])),
         )
         for row in means.drop_nulls("count").to_dicts()
     ]
-    columns = ("Finding", "Parts", "Count", "Share")
+    columns = ("Finding", "Parts", "Is it bad?", "Count", "Share")
     note = "Means over folds. Older: before the latest training event."
-    return Sheet("leakage", "Leakage, all figures", columns, tuple(shown), data, 2, (note,), True)
+    return Sheet("leakage", "Leakage, all figures", columns, tuple(shown), data, 3, (note,), True)
+
+
+def leakage_verdict(folds: Sequence[Mapping[str, Any]]) -> str:
+    """Whether anything that was found is bad, in a sentence or two."""
+    there = {row["figure"] for fold in folds for row in fold["figures"] if row["count"]}
+    told = []
+    if "same_event" in there:
+        told.append("Some test events are in the training events too, every column alike: that is "
+                    "bad, unless users do repeat.")  # fmt: skip
+    if there & {"older", "older_for_user"}:
+        told.append("The split is not by time: models know what came later, which is bad for a "
+                    "forecast and usual otherwise.")  # fmt: skip
+    if "same_pair" in there:
+        told.append("Users repeat items: remembering them is rewarded.")
+    return " ".join(told) or "Nothing bad was found between the parts of the split."
 
 
 def _only(options: str, names: set[str] | None) -> str:

@@ -10,14 +10,16 @@ from typing import Any
 import polars as pl
 
 from fmpair.config.plain import as_plain
+from fmpair.errors import listing
 from fmpair.experiment.results import Results
 from fmpair.report import figures, style, tables
 from fmpair.report import run_tables as run_tables
 from fmpair.report.comparison import Table
 from fmpair.report.facts import facts
 from fmpair.report.fields import fields_sheets
-from fmpair.report.number import told_apart
+from fmpair.report.number import metric_title, told_apart
 from fmpair.report.sheet import Figure, Section, Sheet
+from fmpair.report.significance import has_a_winner
 from fmpair.text import isolated
 
 ORDER = ("command", "began", "ended", "seconds", "peak_mb", "seeds", "versions", "machine")
@@ -69,6 +71,7 @@ def warnings(results: Results, found: list[Table]) -> list[str]:
         for model, share in part.filter(pl.col("coverage") < 1).rows():
             told.append(f"{label}: {isolated(model)} gave a list to {100 * share:.1f} % of the "
                         "units; the others count 0.")  # fmt: skip
+        told += [f"{label}: {words}" for words in _too_clean(table)]
         if results.experiment.protocols[table.label].drawn:
             told.append(f"{label}: sampled candidates, which can order models differently "
                         "than full ranking.")  # fmt: skip
@@ -79,6 +82,20 @@ def warnings(results: Results, found: list[Table]) -> list[str]:
         )
     if not style.available():
         told.append(f"Figures need matplotlib: {style.INSTALL}")
+    return told
+
+
+def _too_clean(table: Table) -> list[str]:
+    """Metrics that are exactly 0 or 1 for every list of a model, which hardly any model earns."""
+    told = []
+    for metric in filter(has_a_winner, table.metrics):
+        for value in (0.0, 1.0):
+            names = [isolated(row["model"]) for row in table.of(metric) if row["mean"] == value]
+            if names:
+                told.append(
+                    f"{metric_title(metric)} is exactly {value:g} for every list of "
+                    f"{listing(names)}: check candidates, seen items and ids before you believe it."
+                )
     return told
 
 
@@ -115,7 +132,7 @@ def _views(results: Results, table: Table) -> Section:
 
 def _learning(results: Results) -> Section:
     drawn = tuple(figures.curves(results)) if style.available() else ()
-    return Section("Learning curves", (), drawn)
+    return Section("Learning curves", (), drawn, wide=True)
 
 
 def _tuning(results: Results) -> Section:
@@ -157,6 +174,7 @@ def _leakage(manifest: Mapping[str, Any]) -> Section:
     first = "" if len(folds) < 2 else "In the first fold: "
     sheet = run_tables.leakage_sheet(folds)
     told = (first + "; ".join(lines) + ".",) if lines else ()
+    told = (run_tables.leakage_verdict(folds), *told) if folds else told
     return Section("Leakage", told, sheets=(sheet,) if sheet else ())
 
 

@@ -54,7 +54,10 @@ class Figure:
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A part of the report: words, figures, tables, facts by name, and long text to unfold."""
+    """A part of the report: words, figures, tables, facts by name, and long text to unfold.
+
+    wide: its figures need room, and stand in two columns at most.
+    """
 
     title: str
     text: tuple[str, ...] = ()
@@ -62,6 +65,7 @@ class Section:
     sheets: tuple[Sheet, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     unfold: Mapping[str, str] = field(default_factory=dict)
+    wide: bool = False
 
     @property
     def name(self) -> str:

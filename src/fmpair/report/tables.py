@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from fmpair.evaluation.bins import in_order
 from fmpair.experiment.results import Results
 from fmpair.report.comparison import Table
 from fmpair.report.number import (
@@ -26,6 +27,7 @@ from fmpair.text import isolated
 
 MINUS = "−"
 P_VALUE = f"p{NO_BREAK}(Holm)"
+DETECTABLE = "Detectable"
 TEST_NAMES = {
     "randomisation": "paired randomisation test",
     "t": "paired t-test",
@@ -57,7 +59,7 @@ def main_sheet(table: Table) -> Sheet:
         f"{_stem(table)}, 95 % interval",
         f"to {_baseline(table)}",
         P_VALUE,
-        "d",
+        DETECTABLE,
         *([] if covered else ["Coverage"]),
     )  # fmt: skip
     title = isolated(f"{table.label[:1].upper()}{table.label[1:]}")
@@ -78,16 +80,19 @@ def details_sheet(table: Table) -> Sheet:
             Cell(signed(row["difference"])),
             Cell(percent(row["relative"])),
             Cell(p_value(row["p"])),
+            Cell(figure(row["detectable"])),
             Cell(short(row["effect"])),
             Cell(p_value(row["p_best"])),
             Cell(percent(row["coverage"])),
             Cell(str(row["repeats"])),
+            Cell(f"{row['users']:,}"),
             Cell(f"{row['units']:,}"),
         )
         for row in table.rows.to_dicts()
     ]  # fmt: skip
     columns = ("Model", "Metric", "Mean", "SD", "95 % interval", "Corrected", "Difference",
-               "in %", P_VALUE, "d", "p to best", "Coverage", "Repeats", "Units")  # fmt: skip
+               "in %", P_VALUE, DETECTABLE, "d", "p to best", "Coverage", "Repeats", "Users",
+               "Units")  # fmt: skip
     return Sheet(f"{slug(table.label)}-details", f"{isolated(table.label)}: every number", columns,
                  tuple(rows), table.rows, 2, (_against(table),), folded=True)  # fmt: skip
 
@@ -139,7 +144,7 @@ def view_means(results: Results, table: Table, view: str) -> pl.DataFrame:
         part.group_by("model", "group", maintain_order=True)
         .agg(value=weighted ** (1 / power), units=pl.col("units").sum() // seeds)
         .select("model", "group", "units", "value")
-        .sort(model_order(results), _group_order(view))
+        .sort(model_order(results), _group_order(view, part["group"]))
     )
 
 
@@ -179,7 +184,7 @@ def _test_cells(row: dict[str, Any]) -> tuple[Cell, ...]:
         Cell(interval(row["low"], row["high"])),
         Cell(f"{rise}{relative}", change),
         Cell(p_value(row["p"])),
-        Cell(short(row["effect"])),
+        Cell(figure(row["detectable"])),
     )
 
 
@@ -196,9 +201,40 @@ def _baseline(table: Table) -> str:
 
 def _against(table: Table) -> str:
     return (
-        f"Difference, p and d (Cohen's d over units) are to {_baseline(table)}; "
-        f"{TEST_NAMES[table.test]} over units, seeds averaged first, p with Holm correction over "
-        "all comparisons of a metric."
+        f"Difference, p, {DETECTABLE.lower()} and d (Cohen's d over users) are to "
+        f"{_baseline(table)}. {DETECTABLE}: the least true difference that the test, before Holm, "
+        f"finds in four of five such experiments. {test_text(table)}"
+    )
+
+
+def test_text(table: Table) -> str:
+    """Which test it was, over what, and whether the variance between fits is in it."""
+    users = max(table.rows["users"].drop_nulls(), default=0) if "users" in table.rows else 0
+    over = f"over {users:,} users" if users else "over users"
+    return (
+        f"p: {TEST_NAMES[table.test]} {over}, whose differences are summed first, with Holm "
+        f"correction over all comparisons of a metric. {fits_text(table)}"
+    )
+
+
+def margin_text(table: Table) -> str:
+    return f"{100 * table.margin:g}{NO_BREAK}%"
+
+
+def fits_text(table: Table) -> str:
+    """Whether the variance between folds and seeds is in the test."""
+    counts = {"folds": table.folds, "seeds": table.seeds}
+    several = " and ".join(f"{count} {name}" for name, count in counts.items() if count > 1)
+    if several:
+        return f"The variance between {several} is in the test and in the intervals."
+    if table.protocol.startswith("interaction/"):
+        return (
+            "Each model was fitted once: the variance between items stands in for that between "
+            "seeds, on the safe side; with several seeds the test finds more."
+        )
+    return (
+        "Each model was fitted once: what another seed would change is not in the test, and can "
+        "be as large as what it finds."
     )
 
 
@@ -208,7 +244,7 @@ def _legend(table: Table, corrected: bool, covered: bool) -> tuple[str, ...]:
         f"Bold: the best. Underlined: not significantly different from the best at "
         f"{table.level:g}. {_marks(table)}".strip(),
         f"Mean over {repeats} repeats (folds and seeds) ± standard deviation; bootstrap "
-        f"confidence interval over units. {_against(table)}",
+        f"confidence interval over users. {_against(table)}",
         f"Protocol {table.protocol}."
         + (" Every unit got a list from every model." if covered else " A missing list counts 0."),
     ]
@@ -220,11 +256,14 @@ def _legend(table: Table, corrected: bool, covered: bool) -> tuple[str, ...]:
 def _marks(table: Table) -> str:
     """What the marks in the table mean; nothing where there is none."""
     marks = set(table.rows["mark"]) - {""}
-    if not marks:
-        return ""
-    words = {"+": "+ significantly better", "-": f"{MINUS} significantly worse"}
-    told = " and ".join(words[mark] for mark in ("+", "-") if mark in marks)
-    return f"{told} than {_baseline(table)}."
+    base = _baseline(table)
+    words = {
+        "+": f"+ significantly better than {base}",
+        "-": f"{MINUS} significantly worse than {base}",
+        "=": f"= level with {base}, within {margin_text(table)} (two one-sided tests)",
+    }
+    told = "; ".join(words[mark] for mark in words if mark in marks)
+    return f"{told[:1].upper()}{told[1:]}." if told else ""
 
 
 def model_order(results: Results) -> pl.Expr:
@@ -233,7 +272,8 @@ def model_order(results: Results) -> pl.Expr:
     return pl.col("model").replace_strict(names, range(len(names)), default=len(names))
 
 
-def _group_order(view: str) -> pl.Expr:
+def _group_order(view: str, groups: pl.Series) -> pl.Expr:
+    """Rows in the order of a view's groups."""
     known = [
         "head",
         "mid",
@@ -246,7 +286,6 @@ def _group_order(view: str) -> pl.Expr:
         "warm user",
         "cold user",
     ]
-    kind = view.partition(":")[0]
-    if kind == "context":
-        return pl.col("group")
+    if view.startswith("context:"):
+        known = in_order(groups.unique())
     return pl.col("group").replace_strict(known, range(len(known)), default=len(known))

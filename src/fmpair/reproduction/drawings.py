@@ -48,7 +48,7 @@ def layouts() -> tuple[Figure, ...]:
             "Data layout of FM-Pair-CD",
             DOMAINS,
             "One row per event of the target domain; the user's items of other domains are "
-            "features, whose values sum to one for each domain.",
+            "features, each of value one by the number of the user's items in its domain.",
         ),
     )
 

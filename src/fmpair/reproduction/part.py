@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fmpair.config.experiment import Candidate, Experiment, Step
+from fmpair.config.step import by_place
 from fmpair.errors import UnknownError, unknown
 
 FOLDER = Path(__file__).parent / "experiments"
@@ -36,12 +37,13 @@ def files(part: str) -> list[Path]:
 def quick(experiment: Experiment) -> Experiment:
     """The same on a few events, with two folds, one seed and two epochs: to see that it runs."""
     sample = Step("sampled", {"count": QUICK_EVENTS})
+    before, after = by_place(experiment.filters)
     split = experiment.split
     if "count" in split.options:
         split = replace(split, options={**split.options, "count": 2})
     return replace(
         experiment,
-        filters=(*experiment.filters, sample),
+        filters=(*before, sample, *after),
         split=split,
         seeds=experiment.seeds[:1],
         models=tuple(_quick_model(model) for model in experiment.models),

@@ -16,7 +16,8 @@ def epoch(
     """(machine after a pass over the examples in the given order, mean loss before each step).
 
     Each step is theta <- theta - rate * (dloss/df * df/dtheta + penalty * theta), with loss
-    (f - y)^2 / 2, or ln(1 + exp(-y f)) where the target is binary. The tables change in place.
+    (f - y)^2 / 2, or ln(1 + exp(-y f)) where the target is binary. A linear term whose penalty is
+    infinite stays as it is. The tables change in place.
     """
     bias, loss = _pass(
         *examples.rows, examples.target, order, examples.binary, *machine, *penalties, rate
@@ -100,7 +101,8 @@ def _pass(
         bias -= rate * slope
         for e in range(first, last):
             j, x = column[e], value[e]
-            linear[j] -= rate * (slope * x + linear_penalty[j] * linear[j])
+            if linear_penalty[j] < np.inf:
+                linear[j] -= rate * (slope * x + linear_penalty[j] * linear[j])
             for k in range(factors):
                 v = pairs[j, k]
                 pairs[j, k] -= rate * (slope * x * (sums[k] - x * v) + vector_penalty[j] * v)

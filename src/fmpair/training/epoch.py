@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from fmpair.compile_time import CLOCK
 from fmpair.errors import TrainingError
 
 
@@ -15,7 +15,8 @@ from fmpair.errors import TrainingError
 class Epoch:
     """One pass over the events. `recommender()` gives the model, until the next epoch begins.
 
-    value: the metric on held-out events, where `fit` was given some.
+    seconds: without those of compiling. value: the metric on held-out events, where `fit` was given
+    some.
     """
 
     number: int
@@ -38,9 +39,9 @@ def epochs(count: int, learn: Callable[[int], float], fitted: Callable[[], Any])
         return fitted()
 
     for number in range(1, count + 1):
-        reached, began = number, time.perf_counter()
+        reached, began = number, CLOCK.now()
         loss = learn(number)
-        yield Epoch(number, time.perf_counter() - began, loss, partial(make, number))
+        yield Epoch(number, CLOCK.now() - began, loss, partial(make, number))
 
 
 def with_models(epochs: Iterator[Epoch], change: Callable[[Any], Any]) -> Iterator[Epoch]:

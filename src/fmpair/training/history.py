@@ -76,6 +76,7 @@ def history_of(
         by_event(since) if len(since) else since,
         history_weights(field),
         space.earlier_items(item_rows),
+        field.shared,
     )
 
 

@@ -11,6 +11,7 @@ from fmpair.data.impressions import impression_rows
 from fmpair.engine.contract import LISTED, Parameters, Problem, Settings
 from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace, Side, situations
+from fmpair.features.calendar import days_since
 from fmpair.features.history import HISTORY
 from fmpair.threads import all_threads
 from fmpair.training.defaults import field_l2_of, l2_of, n_negatives_of, own_share_of, repeat_stats
@@ -46,7 +47,8 @@ def problem_of(
             "what was shown: give a table of users and items as "
             f"{named('impressions', ...)}, or use the filter dislikes"
         )
-    contexts, situation = situations(space, data)
+    since = days_since(past.lines)[past.older :] if past is not None and space.since else None
+    contexts, situation = situations(space, data, since)
     drawn = tally(data.item, len(space.items)) > 0
     user_rows = space.user_rows(data.user_table, len(space.users))
     item_rows = space.item_rows(data.item_table, len(space.items))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +15,19 @@ from fmpair.engine.contract import Parameters, Problem
 from fmpair.errors import OptionError, UnknownError, unknown
 from fmpair.features import FeatureSpace
 from fmpair.fitted.recommender import Recommender
+from fmpair.training.groups import item_groups, query_groups
 from fmpair.training.growth import Grown, grown, part, put_back, renumbered
 from fmpair.training.history import kept, past_of
 from fmpair.training.loop import Begin, Task, begin, learn
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import problem_of
+from fmpair.training.replay import with_earlier
 
 OTHERS = 4096  # users enough to tell what users do
+# Of a fit's: many passes over new events alone, in steps as long as at first, undo what all others
+# have taught. Found on MovieLens 100K, see docs/LOG.md.
+EPOCHS_SHARE, RATE_SHARE = 1 / 8, 0.3
+NEWCOMERS_SHARE = 1 / 20  # of a fit's work, that new users and items may take at most
 
 
 def update(
@@ -29,14 +36,48 @@ def update(
     data: Dataset,
     epochs: int | None = None,
     begin: Begin = begin,
+    replay: Any = 0.0,
 ) -> Recommender:
     """The model after learning from further events, with their new ids and values.
 
-    options: those it was learned by; begin: how training starts.
+    New users and items are learned first, each from its own events, as in a fit; then all new
+    events, in few passes and short steps, so that what was learned before is not forgotten.
+    options: those it was learned by; begin: how training starts. epochs: of the second part.
+    replay: earlier events to learn again, or how many for each new one.
     """
-    task, first = _continued(model, options, data, epochs)
+    if epochs is None:
+        epochs = max(round(options.epochs * EPOCHS_SHARE), 1)
+    whole("epochs", epochs, 1)
+    task, first = _continued(model, options, data, None, replay=replay)
+    first = _with_newcomers(model, task, first, begin)
+    rate = options.learning_rate * RATE_SHARE
+    task = replace(task, options=replace(task.options, epochs=epochs, learning_rate=rate))
     *_, last = learn(task, begin(task, first, ()))
     return last.recommender()
+
+
+def _with_newcomers(model: Recommender, task: Task, first: Parameters, begin: Begin) -> Parameters:
+    """The first values with those of new users and items learned; all others stay as they are."""
+    problem, users, items = task.problem, len(model.parameters.users), len(model.parameters.items)
+    others = (problem.user < users) & (problem.item < items)
+    count = len(others) - int(others.sum())
+    if not count:
+        return first
+    everything = float(task.seen.value.sum()) * task.options.epochs
+    passes = min(max(round(NEWCOMERS_SHARE * everything / count), 1), task.options.epochs)
+    own = replace(
+        task,
+        options=replace(task.options, epochs=passes),
+        problem=problem._replace(known=problem.known | others),
+    )
+    training = begin(own, first, ("features",))
+    deque(learn(own, training), maxlen=0)
+    after = training.snapshot()
+    return first._replace(
+        users=np.concatenate([first.users[:users], after.users[users:]]),
+        items=np.concatenate([first.items[:items], after.items[items:]]),
+        item_bias=np.concatenate([first.item_bias[:items], after.item_bias[items:]]),
+    )
 
 
 def fold_in(
@@ -85,6 +126,7 @@ def _continued(
     data: Dataset,
     epochs: int | None,
     chosen: np.ndarray | None = None,
+    replay: Any = 0.0,
 ) -> tuple[Task, Parameters]:
     """(what is to be learned of the new events, the parameters to begin with).
 
@@ -108,7 +150,9 @@ def _continued(
     data = renumbered(data, space)
     own = grown(model, options, space, data)
     past = past_of(space, data, own.recent)
-    problem = _problem(model, problem_of(options, space, data, past), space, own)
+    learned = with_earlier(model, data, replay, options.seed)
+    fresh = problem_of(options, space, learned, past)
+    problem = _problem(model, fresh, space, own, options.sharing)
     if chosen is not None:
         problem = problem._replace(drawn=problem.drawn | chosen)
     recent = kept(space, past)
@@ -131,16 +175,20 @@ def _check_columns(model: Recommender, data: Dataset) -> None:
                 raise UnknownError(unknown(what, name, known))
 
 
-def _problem(model: Recommender, fresh: Problem, space: FeatureSpace, own: Grown) -> Problem:
-    """The new events first, then what their users had before: known, so never drawn as negatives.
+def _problem(
+    model: Recommender, fresh: Problem, space: FeatureSpace, own: Grown, sharing: float | None
+) -> Problem:
+    """The events to learn from, then what their users had before: known, so never negatives.
 
-    fresh: the new events alone.
+    fresh: the new events alone, and perhaps earlier ones after them to learn again.
     """
-    # The mean of a few new events is not the mean of all: fields stay where they are centred.
-    groups = fresh.query_groups._replace(centred=np.zeros(space.query.size, bool))
     owner, item = model.seen.owner.astype(np.int32), model.seen.column
     mine = np.isin(owner, fresh.user)
     count = int(mine.sum())
+    # How many share a value is told by all users and items, not by those the events speak of.
+    query = query_groups(
+        space.query, own.user_rows, fresh.user, fresh.contexts, fresh.situation, sharing
+    )
     history = fresh.history
     if history is not None:  # what is only known is never learned from, and needs none
         none = np.zeros(count, np.int32)
@@ -157,5 +205,7 @@ def _problem(model: Recommender, fresh: Problem, space: FeatureSpace, own: Grown
         drawn=np.bincount(own.seen.column, minlength=len(space.items)) > 0,
         user_rows=own.user_rows,
         item_rows=own.item_rows,
-        query_groups=groups,
+        # The mean of some events is not the mean of all: fields stay where they are centred.
+        query_groups=query._replace(centred=np.zeros(space.query.size, bool)),
+        item_groups=item_groups(space.item, own.item_rows, fresh.item, sharing),
     )

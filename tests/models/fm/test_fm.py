@@ -243,3 +243,32 @@ def test_what_is_wrong_is_said_in_one_line():
         FM(learner="sgd", learning_rate=5).fit(frame)
     with pytest.raises(OptionError, match="Did you mean 'factors'"):
         option.recipe(FM, {"factor": 3})
+
+
+def test_ids_without_linear_terms_are_plain_matrix_factorization():
+    frame, _ = ratings(users=8, items=6)
+    options = {"factors": 3, "epochs": 4, "learning_rate": 0.05, "regularization": 0.02}
+    model = FM(learner="sgd", linear=False, **options).fit(frame)
+    rating = frame["rating"].to_numpy()
+    # the same steps in plain NumPy, in the same order
+    users = np.array([model.user_number(user) for user in frame["user"]])
+    items = 9 + np.array([model.item_number(item) for item in frame["item"]])  # 8 is for nobody
+    rng = np.random.default_rng([0, 0, 0])
+    table = rng.standard_normal((9 + 6, 3)) * 0.1
+    bias = rating.mean()
+    for epoch in range(4):
+        rate = 0.05 * (1 - 0.9 * epoch / 3)
+        for event in rng.permutation(len(rating)):
+            u, i = users[event], items[event]
+            error = rating[event] - bias - table[u] @ table[i]
+            bias += rate * error
+            up = rate * (error * table[i] - 0.02 * table[u])
+            table[i] += rate * (error * table[u] - 0.02 * table[i])
+            table[u] += up
+    expected = bias + (table[users] * table[items]).sum(1)
+    np.testing.assert_allclose(model.score(frame)["score"], expected, rtol=1e-4)
+
+
+def test_a_machine_without_linear_terms_is_learned_by_sgd_only():
+    with pytest.raises(OptionError, match=r"linear terms is learned by .* only, not by als"):
+        FM(learner="als", linear=False)

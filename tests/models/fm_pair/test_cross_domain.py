@@ -68,6 +68,23 @@ def test_source_items_are_worth_a_share_or_one():
     np.testing.assert_allclose(share.user_rows.value, 0.25)
 
 
+def test_the_paper_s_share_is_one_by_all_the_user_s_items_of_a_source_chosen_or_not():
+    data = taste_across()
+    model = FMPairCD(**{**OPTIONS, "epochs": 1}, most=4, value="share_of_all").fit(data)
+    songs = data.frame().filter(pl.col("domain") == "songs").group_by("user").len()
+    of_all = {user: pytest.approx(1 / count, rel=1e-6) for user, count in songs.iter_rows()}
+    assert set(songs["len"]) == {8}  # of which four are features, and sum to a half
+    for user, row in zip(model.user_ids, np.split(model.user_rows.value, 60)):
+        assert row.tolist() == [of_all[user]] * 4
+
+
+def test_the_paper_s_share_tells_of_users_without_an_event_in_the_target_too():
+    held = {"user_features": 0.01}  # smaller values pull less, too little for the default
+    options = {**OPTIONS, "epochs": 80, "regularization": held, "sharing": 0}
+    model = FMPairCD(**options, value="share_of_all").fit(taste_across())
+    assert all(own_half_first(model, f"u{n}") for n in range(60))
+
+
 def test_what_source_items_are_worth_holds_beside_other_options_of_their_field():
     options = {**OPTIONS, "epochs": 1, "fields": {"source_songs": {"start": 0.1}}}
     model = FMPairCD(**options, most=4, value="binary").fit(taste_across())
@@ -137,7 +154,8 @@ def test_the_target_must_be_a_domain_of_the_data(kind):
 @pytest.mark.parametrize(
     ("options", "message"),
     [({"most": 0}, "most must be"), ({"choose": "best"}, "choose must be one of random, popular"),
-     ({"value": "half"}, "value must be one of share, binary"), ({"factors": 0}, "factors must")],
+     ({"value": "half"}, "value must be one of share, share_of_all, binary"),
+     ({"factors": 0}, "factors must")],
 )  # fmt: skip
 def test_a_wrong_option_is_named_when_the_recipe_is_made(options, message):
     with pytest.raises(OptionError, match=message):

@@ -71,9 +71,7 @@ def hand_written_bpr_mf(recipe, data):
     for number in range(1, recipe.epochs + 1):
         if (number - 1) % PARTITION_EVERY == 0:
             state.partition = plan.partition(state.events, 1, recipe.seed, number)
-        rate = recipe.learning_rate * (
-            1 - (1 - recipe.final_rate_share) * (number - 1) / max(recipe.epochs - 1, 1)
-        )
+        rate = recipe.learning_rate * (1 - 0.9 * (number - 1) / max(recipe.epochs - 1, 1))
         for pair in choices(state.cell(0, 0), number, state.tables):
             u, (i, j) = pair.u, pair.items
             w, hi, hj = users[u].copy(), items[i].copy(), items[j].copy()

@@ -100,7 +100,7 @@ def history_rows(
 @kernel
 def _count(events, user, history, c_start, situation):
     """At most how many entries the rows of the events have."""
-    h_start, item, until, since, weight, rows = history
+    h_start, item, until, since, weight, rows, _ = history
     i_start = rows.start
     count = 0
     for n in range(len(events)):
@@ -115,7 +115,7 @@ def _count(events, user, history, c_start, situation):
 @kernel
 def _fill(events, user, history, contexts, situation, head, places, out, touched):
     """The rows of the events; how many entries and how many features of histories they have."""
-    h_start, item, until, since, weight, rows = history
+    h_start, item, until, since, weight, rows, _ = history
     i_start, i_column, i_value = rows
     c_start, c_column, c_value = contexts
     start, column, value = out

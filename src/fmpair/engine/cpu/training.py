@@ -21,6 +21,7 @@ from fmpair.engine.cpu.state import State
 from fmpair.engine.cpu.worker import worker, workers
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.accumulators import Accumulators, first_accumulators
+from fmpair.engine.strata.lending import borrowed, lend, returned
 from fmpair.engine.strata.regularisation import centre, field_l2, item_rates, query_rates
 from fmpair.forked import check_process
 
@@ -41,7 +42,7 @@ class CPUTraining:
     cell's own copy of the tables that cells share, one a block, or none where there are no such
     features. accumulators: one a block, or none where plain SGD needs none. layout: the events and
     all that goes with their order, until the next partition; None before the first epoch and after
-    the last.
+    the last. lent: the items' vectors as histories that share them had them before a round.
     """
 
     def __init__(self, problem: Problem, parameters: Parameters, settings: Settings):
@@ -59,6 +60,7 @@ class CPUTraining:
         of_query = 1 if problem.history is not None else copies
         self.query = _copies(parameters.query, NO_BIAS, problem.has_query_features * of_query)
         self.pieces: list[Any] = [None] * copies
+        self.lent = NO_BIAS
         has_attributes = len(problem.item_rows.column) > 0
         self.features = _copies(
             parameters.features, parameters.feature_bias, has_attributes * copies
@@ -85,6 +87,7 @@ class CPUTraining:
         first, *rest = [worker(state, n, number, rate) for n in range(workers(settings))]
         results = []
         for turn in range(settings.blocks):
+            self._lend_items()
             others = [self.pool.submit(other, turn) for other in rest] if self.pool else []
             done = first(turn) + [result for other in others for result in other.result()]
             results += sorted(done)
@@ -120,14 +123,14 @@ class CPUTraining:
     def snapshot(self) -> Parameters:
         """The parameters as they are now, by the problem's numbers."""
         k, tables = self.factors, self.tables
-        user_from, item_from = np.arange(len(tables.users)), np.arange(len(tables.items))
+        user_from, item_from = np.arange(len(tables.users)), self._item_places()
         if self.order is not None:
             user_from = strata.places(self.order.user_at)
-            item_from = strata.places(self.order.item_at)
         users, items = tables.users[user_from, :k], tables.items[item_from, :k]
         bias = tables.item_bias[item_from]
         query, features, feature_bias = tables.query, tables.features, tables.feature_bias
         if self.query:
+            self._lend_items()
             query = self.query[0].table[:, :k].copy()
         if self.features:
             features = self.features[0].table[:, :k].copy()
@@ -154,7 +157,24 @@ class CPUTraining:
             merge(self.query, [own.query for own in self.accumulators])
             return
         sums = self.accumulators[0].query if self.accumulators else None
-        merge_pieces(self.query[0], sums, self.pieces)
+        whole, history = self.query[0], self.problem.history
+        merge_pieces(whole, sums, self.pieces)
+        if history.shared:
+            rows = borrowed(history, self.problem.items)
+            self.tables.items[self._item_places()] += returned(whole.table, rows, self.lent)
+
+    def _lend_items(self) -> None:
+        """Give histories the items' vectors, where they share these."""
+        history = self.problem.history
+        if history is not None and history.shared:
+            self.lent = self.tables.items[self._item_places()]
+            lend(self.query[0].table, borrowed(history, self.problem.items), self.lent)
+
+    def _item_places(self) -> np.ndarray:
+        """int [items]: where each stands in the tables."""
+        if self.order is None:
+            return np.arange(len(self.tables.items))
+        return strata.places(self.order.item_at)
 
     def _partition(self, number: int) -> None:
         """Partition anew, and bring tables and events into the new order."""

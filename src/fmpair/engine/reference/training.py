@@ -16,6 +16,7 @@ from fmpair.engine.reference.objective import loss
 from fmpair.engine.reference.step import take_step
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.accumulators import Accumulators, first_accumulators
+from fmpair.engine.strata.lending import borrowed, lend, returned
 from fmpair.engine.strata.regularisation import centre, field_l2, item_rates, query_rates
 
 
@@ -51,7 +52,7 @@ class ReferenceTraining:
         self.settled = self._settled()
         losses: list[float] = []
         for turn in range(blocks):
-            copies, accumulators = [], []
+            copies, accumulators, lent = [], [], self._lend_items()
             moves: list[tuple[np.ndarray, np.ndarray]] = []
             for t in range(blocks):
                 cell = self.cell(t, (t + turn) % blocks)
@@ -60,6 +61,7 @@ class ReferenceTraining:
                 copies.append(own)
                 accumulators.append(own_accumulators)
             _merge(self.tables, copies, moves)
+            self._take_back(lent)
             if self.accumulators:
                 _merge(self.accumulators, accumulators, moves)
         self._centre()
@@ -83,6 +85,18 @@ class ReferenceTraining:
         self._centre()
         return float(np.mean(losses)) if losses else 0.0
 
+    def _lend_items(self) -> np.ndarray:
+        """Give histories the items' vectors, where they share these; a copy of what they had."""
+        lent = self.tables.items.copy()
+        if self.problem.history is not None and self.problem.history.shared:
+            lend(self.tables.query, borrowed(self.problem.history, len(lent)), lent)
+        return lent
+
+    def _take_back(self, lent: np.ndarray) -> None:
+        if self.problem.history is not None and self.problem.history.shared:
+            rows = borrowed(self.problem.history, len(lent))
+            self.tables.items[:] += returned(self.tables.query, rows, lent)
+
     def largest(self) -> float:
         """The largest number of all tables. NaN counts."""
         tables = (*self.tables[:3], self.tables.query, self.tables.features)
@@ -90,6 +104,7 @@ class ReferenceTraining:
 
     def snapshot(self) -> Parameters:
         """The parameters as they are now."""
+        self._lend_items()
         return Parameters(*(table.astype(np.float32) for table in self.tables))
 
     def close(self) -> None:

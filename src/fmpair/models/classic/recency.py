@@ -14,11 +14,11 @@ from fmpair.data.histories import histories
 from fmpair.data.parts import by_time_order, moments_of_all
 from fmpair.data.times import is_calendar
 from fmpair.errors import DataError, named
+from fmpair.features.calendar import DAY
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.classic.same_for_all import same_for_all
 
-DAY = 86_400_000_000  # microseconds
 EVENTS = ("last", "first")
 DAYS, LAST = 30.0, 10  # what counts as lately unless told
 

@@ -42,12 +42,13 @@ class Strength(NamedTuple):
 
 class Ensemble(NamedTuple):
     """What FM can do beyond FM-Map, see its options: order of the machine, samples of MCMC that are
-    kept, starts that the model is the mean of.
+    kept, starts that the model is the mean of, whether there are linear terms.
     """
 
     order: int = 2
     samples: int = 1
     starts: int = 1
+    linear: bool = True
 
 
 ONE_MACHINE = Ensemble()
@@ -77,6 +78,8 @@ def train(
     task = task_of(data, recipe.fields, parts, binary)
     times = tally(task.examples.rows.column, int(task.layout.edges[-1]))
     penalties = penalties_of(recipe.regularization, task.layout, usual, times)
+    if not more.linear:
+        penalties = penalties._replace(linear=np.full_like(penalties.linear, np.inf))
     learner = _descent if recipe.learner == "sgd" else _coordinates
     _check_memory(recipe, more, len(times))
     draws = [np.random.default_rng([recipe.seed, 0, start]) for start in range(more.starts)]

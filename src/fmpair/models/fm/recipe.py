@@ -44,6 +44,8 @@ class FM(Recipe):
     task: one of regression (of the rating), classification (of a rating with two values, or of
         events against as many unobserved pairs), or auto: regression where there are ratings.
     order: 2 for pairs of features, 3 for triples too (sgd only).
+    linear: whether features have a term of their own; without (sgd only) and with ids alone it is
+        plain matrix factorization.
     samples: for mcmc, how many of the last draws the model is the mean of.
     starts: how many machines, each from first vectors of its own, the model is the mean of.
     learning_rate: step length of sgd; it falls in a straight line to a tenth of itself.
@@ -59,6 +61,7 @@ class FM(Recipe):
     learner: str = "mcmc"
     task: str = "auto"
     order: int = 2
+    linear: bool = True
     samples: int = 80
     starts: int = 1
     learning_rate: float = 0.02
@@ -77,6 +80,11 @@ class FM(Recipe):
             raise OptionError(f"order must be 2 or 3, not {self.order!r}")
         if self.order == 3 and self.learner != "sgd":
             raise OptionError(f"order 3 is learned by sgd only, not by {self.learner}")
+        if not self.linear and self.learner != "sgd":
+            raise OptionError(
+                f"a machine without linear terms is learned by {named('learner', 'sgd')} only, not "
+                f"by {self.learner}"
+            )
 
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn pass by pass; the caller owns the loop and may stop at any time."""
@@ -86,7 +94,7 @@ class FM(Recipe):
         usual = USUAL[self.learner]
         if self.starts > 1:
             usual = usual._replace(ids=AVERAGED * usual.ids, fields=AVERAGED * usual.fields)
-        more = Ensemble(self.order, self.samples, self.starts)
+        more = Ensemble(self.order, self.samples, self.starts, self.linear)
         return train(self, events, parts, binary, usual, more)
 
     def fit(

@@ -52,8 +52,10 @@ class BPRMF(TrainableRecipe):
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
         return loop.train(self, self._options(), ids_only(data))
 
-    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
-        return update.update(model, self._options(), ids_only(data), epochs)
+    def update(
+        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
+    ) -> Recommender:
+        return update.update(model, self._options(), ids_only(data), epochs, replay=replay)
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         return update.fold_in(model, self._options(), ids_only(events), epochs)

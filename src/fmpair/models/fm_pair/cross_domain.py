@@ -23,7 +23,7 @@ from fmpair.training.epoch import Epoch, with_models
 from fmpair.training.options import FMPairOptions
 from fmpair.training.recipe import TrainableRecipe
 
-VALUES = ("share", "binary")
+VALUES = ("share", "share_of_all", "binary")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,9 @@ class FMPairCD(FMPairOptions, TrainableRecipe):
     target: the domain to rank; None where the data have no domains.
     most: at most this many items of each other domain, for every user.
     choose: which ones: random, the most popular, or the highest rated.
-    value: of each of them: share (those of a domain sum to one) or binary (1 each).
+    value: of each of them: share (those chosen of a domain sum to one), share_of_all (one by the
+        number of all the user's items of the domain, chosen or not: the paper's) or binary (1
+        each).
 
     All other options are those of FM-Pair.
     """
@@ -57,8 +59,15 @@ class FMPairCD(FMPairOptions, TrainableRecipe):
         target = _target(events, self.target)
         if target is None:
             return loop.train(self, self, events)
-        chosen = {"most": self.most, "choose": self.choose, "seed": self.seed, "everyone": True}
-        layout = with_sources(events, target, **chosen)  # type: ignore[arg-type]
+        layout = with_sources(
+            events,
+            target,
+            most=self.most,
+            choose=self.choose,
+            seed=self.seed,
+            everyone=True,
+            share_of_all=self.value == "share_of_all",
+        )
         added = [name for name in layout.user_table.columns if name not in events.user_table]
         return loop.train(self, replace(self, fields=self._source_fields(added)), layout)
 
@@ -71,8 +80,11 @@ class FMPairCD(FMPairOptions, TrainableRecipe):
             made[name] = replace(field, normalize=own)
         return made
 
-    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
-        return update.update(model, self, _of_target_only(self, self.target, data), epochs)
+    def update(
+        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
+    ) -> Recommender:
+        events = _of_target_only(self, self.target, data)
+        return update.update(model, self, events, epochs, replay=replay)
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         return update.fold_in(model, self, _of_target_only(self, self.target, events), epochs)
@@ -101,9 +113,12 @@ class FMPairAll(FMPairOptions, TrainableRecipe):
         kept = np.unique(events.item[in_domain(events, target)])
         return with_models(epochs, lambda model: with_items(model, kept))
 
-    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
+    def update(
+        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
+    ) -> Recommender:
         events = _of_target_only(self, self.target, data)
-        return _with_silent_users(model, update.update(model, self, events, epochs))
+        updated = update.update(model, self, events, epochs, replay=replay)
+        return _with_silent_users(model, updated)
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         return update.fold_in(model, self, _of_target_only(self, self.target, events), epochs)
@@ -130,8 +145,10 @@ class FMPairTarget(FMPairOptions, TrainableRecipe):
             events = only_domain(events, target, everyone=True)
         return loop.train(self, self, events)
 
-    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
-        return update.update(model, self, _of_target(self.target, data), epochs)
+    def update(
+        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
+    ) -> Recommender:
+        return update.update(model, self, _of_target(self.target, data), epochs, replay=replay)
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         return update.fold_in(model, self, _of_target(self.target, events), epochs)

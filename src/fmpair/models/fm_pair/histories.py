@@ -37,8 +37,11 @@ class SVDPlusPlus(FMPairOptions, TrainableRecipe):
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
         return loop.train(self, _options(self), with_histories(as_dataset(data)))
 
-    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
-        return update.update(model, self, longer_histories(model, as_dataset(data)), epochs)
+    def update(
+        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
+    ) -> Recommender:
+        events = longer_histories(model, as_dataset(data))
+        return update.update(model, self, events, epochs, replay=replay)
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         return update.fold_in(model, self, longer_histories(model, as_dataset(events)), epochs)
@@ -64,9 +67,11 @@ class FactorisedNeighbours(FMPairOptions, TrainableRecipe):
         events = with_histories(as_dataset(data))
         return loop.train(self, _options(self), events, _begin_without_users)
 
-    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
+    def update(
+        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
+    ) -> Recommender:
         events = longer_histories(model, as_dataset(data))
-        return update.update(model, self, events, epochs, _begin_without_users)
+        return update.update(model, self, events, epochs, _begin_without_users, replay)
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         """There is nothing to learn: whoever has items is known by them."""

@@ -57,9 +57,11 @@ class FMPairLevels(FMPairOptions, TrainableRecipe):
         events, begin = self._parts(data)
         return loop.train(self, self, events, begin)
 
-    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
+    def update(
+        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
+    ) -> Recommender:
         events, begin = self._parts(data)
-        return update.update(model, self, events, epochs, begin)
+        return update.update(model, self, events, epochs, begin, replay)
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         data, begin = self._parts(events)

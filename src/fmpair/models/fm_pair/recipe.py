@@ -67,8 +67,10 @@ class FMPair(FMPairOptions, TrainableRecipe):
         events = as_dataset(data)
         return loop.train(self, settled(self, events), events)
 
-    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
-        return update.update(model, self, as_dataset(data), epochs)
+    def update(
+        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
+    ) -> Recommender:
+        return update.update(model, self, as_dataset(data), epochs, replay=replay)
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         return update.fold_in(model, self, as_dataset(events), epochs)

@@ -66,8 +66,12 @@ class FMPairSelected(FMPairOptions, TrainableRecipe):
         chosen = self.select(events).columns if among else ()
         return self._train(events, [name for name in among if name not in chosen])
 
-    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
-        return update.update(model, *self._continued(model, as_dataset(data)), epochs)
+    def update(
+        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
+    ) -> Recommender:
+        return update.update(
+            model, *self._continued(model, as_dataset(data)), epochs, replay=replay
+        )
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         return update.fold_in(model, *self._continued(model, as_dataset(events)), epochs)

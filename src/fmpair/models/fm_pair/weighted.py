@@ -63,7 +63,9 @@ class FMPairWeighted(FMPairOptions, TrainableRecipe):
 
         return with_models(loop.learn(task, training), with_weights)
 
-    def update(self, model: Recommender, data: Any, epochs: int | None = None) -> Recommender:
+    def update(
+        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
+    ) -> Recommender:
         """The weights stay as they were learned: new events teach vectors alone."""
         weights = self._weights(field_names(model.space))
 
@@ -72,7 +74,7 @@ class FMPairWeighted(FMPairOptions, TrainableRecipe):
 
         plain = unfolded(model.parameters, by_feature(model.space, weights))
         return update.update(
-            model.replaced(parameters=plain), self, as_dataset(data), epochs, begin
+            model.replaced(parameters=plain), self, as_dataset(data), epochs, begin, replay
         )
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:

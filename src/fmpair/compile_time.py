@@ -1,0 +1,48 @@
+"""A clock that stands still while kernels are compiled: that happens once, whatever is learned."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import Any
+
+
+@dataclass
+class Clock:
+    """Seconds of this process, less those in which it compiled or fetched compiled kernels."""
+
+    spent: float = 0.0
+    depth: int = 0
+    began: float = 0.0
+    lock: Any = field(default_factory=RLock, repr=False)
+
+    def stop(self) -> None:
+        """Compiling begins, maybe within another that did."""
+        with self.lock:
+            self.began = self.began if self.depth else time.perf_counter()
+            self.depth += 1
+
+    def go_on(self) -> None:
+        """What was begun last is compiled."""
+        with self.lock:
+            self.depth -= 1
+            self.spent += 0.0 if self.depth else time.perf_counter() - self.began
+
+    def now(self) -> float:
+        with self.lock:
+            return (self.began if self.depth else time.perf_counter()) - self.spent
+
+
+CLOCK = Clock()
+
+
+@contextmanager
+def compiling() -> Any:
+    """The clock stands still inside."""
+    CLOCK.stop()
+    try:
+        yield
+    finally:
+        CLOCK.go_on()

@@ -1,0 +1,145 @@
+"""What is folded: one vector per query, one vector and one constant per item.
+
+score(query, item) = query_vector . item_vector + item_constant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fmpair.arrays import Rows, tally
+from fmpair.data.frame import to_polars
+from fmpair.engine.contract import Parameters
+from fmpair.engine.item_side import item_sides
+from fmpair.features import FeatureSpace
+from fmpair.fitted.cold_start import mean_user
+from fmpair.fitted.damping import popular_part
+from fmpair.fitted.query import Queries, queries_of
+from fmpair.fitted.recent import NOTHING, Given, Recent, features_before
+from fmpair.fitted.visitor import Visitors, moves, visitors
+
+
+@dataclass(frozen=True)
+class FoldedModel:
+    """The tables that were learned, and the arrays that follow from them.
+
+    parameters: the learned tables; user_rows, item_rows: the attributes of known users and items;
+    seen: per user the items of the training events. damping: see `Recommender.damped`. recent: per
+    user the latest events, where the model goes by what came before.
+    """
+
+    space: FeatureSpace
+    parameters: Parameters
+    user_rows: Rows
+    item_rows: Rows
+    seen: Rows
+    recipe: Any
+    frame_kind: str = "polars"
+    damping: float = 0.0
+    recent: Recent | None = None
+
+    @property
+    def user_ids(self) -> np.ndarray:
+        """The users' own ids [users]."""
+        return self.space.users.ids.to_numpy()
+
+    @cached_property
+    def mean_user(self) -> np.ndarray:
+        """float32 [factors]: the vector that stands in for a user not known."""
+        return mean_user(self.parameters.users, self.seen)
+
+    @cached_property
+    def item_ids(self) -> np.ndarray:
+        """The items' own ids [items], in the order of the item arrays."""
+        return self.space.items.ids.to_numpy()
+
+    @cached_property
+    def _item_side(self) -> tuple[np.ndarray, np.ndarray]:
+        p = self.parameters
+        return item_sides(p.items, p.item_bias, self.item_rows, p.features, p.feature_bias)
+
+    @property
+    def item_vectors(self) -> np.ndarray:
+        """float32 [items, factors]: the item's vector plus those of its attributes."""
+        return self._item_side[0]
+
+    @cached_property
+    def item_norms(self) -> np.ndarray:
+        """float32 [items]: the lengths of the items' vectors."""
+        return np.linalg.norm(self.item_vectors, axis=1)
+
+    @cached_property
+    def item_constants(self) -> np.ndarray:
+        """float32 [items]: what is learned of the item alone, less the damping."""
+        return self.learned_constants - self.taken_off
+
+    @property
+    def learned_constants(self) -> np.ndarray:
+        """float32 [items]: bias, the attributes' biases, and the item side's inner pairs."""
+        return self._item_side[1]
+
+    @cached_property
+    def item_counts(self) -> np.ndarray:
+        """float64 [items]: how many events each has."""
+        return tally(self.seen.column, len(self.space.items), self.seen.value)
+
+    @cached_property
+    def taken_off(self) -> np.ndarray:
+        """float32 [items]: what damping takes off the constants."""
+        if not self.damping:
+            return np.zeros_like(self.learned_constants)
+        usual = self.item_vectors @ mean_user(self.user_vectors, self.seen)
+        part = popular_part(usual + self.learned_constants, self.item_counts)
+        return np.float32(self.damping) * part
+
+    @cached_property
+    def item_matrix(self) -> np.ndarray:
+        """float32 [factors + 1, items]: vectors and constants as ranking takes them."""
+        from fmpair.ranking.top import item_matrix
+
+        return item_matrix(self.item_vectors, self.item_constants)
+
+    @property
+    def user_vectors(self) -> np.ndarray:
+        """float32 [users, factors]: the user's vector plus those of attributes and history."""
+        own = self.parameters.users + self.user_rows.dot(self.parameters.query)
+        before = self.before(np.arange(len(own)))
+        return own if before is None else own + before.dot(self.parameters.query)
+
+    def query_vectors(self, queries: Any, *, unknown: str = "features") -> np.ndarray:
+        """float32 [queries, factors] of a frame with a user column and any context columns."""
+        return self.vectors(queries_of(self, to_polars(queries), unknown=unknown))
+
+    def vectors(self, queries: Queries) -> np.ndarray:
+        """float32 [queries, factors]: the user's vector plus those of all query features."""
+        own = self.parameters.users[np.maximum(queries.user, 0)]
+        unknown = queries.user < 0
+        if unknown.any():
+            own[unknown] = self.mean_user
+        vectors = queries.rows.dot(self.parameters.query) + own
+        if queries.history is None or self.space.history is not None:
+            return vectors
+        return vectors + moves(self, queries)
+
+    @cached_property
+    def _earlier_items(self) -> Rows:
+        """Per item its features as one that came before."""
+        return self.space.earlier_items(self.item_rows)
+
+    def before(self, user: np.ndarray, given: Given = NOTHING) -> Rows | None:
+        """Per query the features of what came before, None where the model does not go by that.
+
+        user: int32 [queries], -1 where unknown; given: what the question says of it.
+        """
+        if self.space.history is None or self.recent is None:
+            return None
+        return features_before(self.space.history, self.recent, self._earlier_items, user, given)
+
+    @cached_property
+    def visitors(self) -> Visitors:
+        """What is expected of visitors before their history is known."""
+        return visitors(self.item_vectors, self.learned_constants, self.user_vectors, self.seen)
