@@ -89,9 +89,7 @@ def evaluate(
     if overlap is not None:
         from fmpair.evaluation import given
 
-        one, other = (
-            given.read_lists(path, **plain_options(path, reading)) for path in (source, overlap)
-        )
+        one, other = (_lists(path, reading) for path in (source, overlap))
         emit(given.overlap(one, other), output)
         return
     how = protocol_from(protocol, judging)
@@ -145,8 +143,15 @@ def _judged(
         return evaluate(model, *parts, protocol, metrics)
     if shown is not None:
         raise OptionError(f"--shown goes with a model, and {source} holds lists")
-    lists = given.read_lists(source, **plain_options(source, reading))
-    return given.judge(lists, *parts, protocol, metrics)
+    return given.judge(_lists(source, reading), *parts, protocol, metrics)
+
+
+def _lists(path: str, reading: dict[str, Any]) -> pl.DataFrame:
+    """Lists of a file, read as the flags say."""
+    from fmpair.evaluation.given import read_lists
+
+    called = {role: reading[role] for role in ("user", "item")}
+    return read_lists(path, **called, **plain_options(path, reading))
 
 
 def _is_model(source: str) -> bool:
