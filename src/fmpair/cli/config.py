@@ -69,7 +69,8 @@ def _summary(experiment: Experiment) -> list[str]:
 
     source, models = experiment.data, experiment.models
     made = f"generated {dict(source.generate)}" if source.generate is not None else None
-    folds, seeds = fold_count(experiment.split), len(experiment.seeds)
+    folds = fold_count(experiment.split)
+    counts = [len(model.seeds or experiment.seeds) for model in models]
     steps = " ".join([*(step.kind for step in experiment.filters), experiment.split.kind])
     tuned = [model.name for model in models if model.search]
     lines = {
@@ -77,13 +78,19 @@ def _summary(experiment: Experiment) -> list[str]:
         "then": steps,
         "models": ", ".join(model.name for model in models),
         "tuned": f"{', '.join(tuned)} ({experiment.tune.trials} trials each)" if tuned else "",
-        "cells": f"{len(models) * folds * seeds} = {_count(len(models), 'model')} x "
-        f"{_count(folds, 'fold')} x {_count(seeds, 'seed')}",
+        "cells": f"{folds * sum(counts)} = {_count(len(models), 'model')} x "
+        f"{_count(folds, 'fold')} x {_seeds(counts)}",
         "protocols": ", ".join(experiment.protocols),
         "metrics": ", ".join(experiment.metrics),
         "results": experiment.output.folder,
     }
     return [f"{name:<10} {text}" for name, text in lines.items() if text]
+
+
+def _seeds(counts: list[int]) -> str:
+    """`2 seeds`, or `2 to 6 seeds` where models have seeds of their own."""
+    least, most = min(counts), max(counts)
+    return _count(most, "seed") if least == most else f"{least} to {most} seeds"
 
 
 def _lacking(experiment: Experiment) -> list[str]:

@@ -15,7 +15,7 @@ from fmpair.evaluation.candidates import candidates_of
 from fmpair.evaluation.correction import ESTIMATOR, corrected
 from fmpair.evaluation.future import check_future, tell_of_histories
 from fmpair.evaluation.lists import list_values
-from fmpair.evaluation.protocol import Protocol
+from fmpair.evaluation.protocol import Protocol, preset
 from fmpair.evaluation.scoring import goes_by_time, scores_of
 from fmpair.evaluation.units import Units, units_of
 from fmpair.metrics import Metric, Placement
@@ -56,17 +56,18 @@ def evaluate(
     model: Any,
     train: Any,
     test: Any,
-    protocol: Protocol | None = None,
+    protocol: Protocol | str | None = None,
     metrics: Sequence[str] = ("recall@10", "ndcg@10"),
     threads: int | None = None,
 ) -> Evaluation:
     """Evaluate a Recommender, or a function from a Dataset to float32 [its events, items of train].
 
     train: the training events, which define the seen items and the catalogue; test: the test
-    events. Where a score is -inf or NaN the item is not in the list.
+    events. protocol: also the name of a preset. Where a score is -inf or NaN the item is not in
+    the list.
     """
     train, test = as_dataset(train), as_dataset(test)
-    protocol = protocol or Protocol()
+    protocol = preset(protocol) if isinstance(protocol, str) else protocol or Protocol()
     wanted = [Metric.parse(name) for name in dict.fromkeys(metrics)]
     for metric in wanted:
         if why := obstacle(metric, test, protocol):

@@ -76,7 +76,7 @@ def judge(
     lists: pl.DataFrame,
     train: Any,
     test: Any,
-    protocol: Protocol | None = None,
+    protocol: Protocol | str | None = None,
     metrics: Sequence[str] = ("recall@10", "ndcg@10"),
     threads: int | None = None,
 ) -> Evaluation:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from fmpair.config.experiment import Experiment
+from fmpair.config.option_schema import fold_count
 from fmpair.config.read import read
 from fmpair.experiment.folder import PLAN
+from fmpair.experiment.plan import size
 from fmpair.experiment.progress import Show
 from fmpair.experiment.run import run
 from fmpair.experiment.store import results
@@ -38,14 +41,31 @@ def reproduce(
     chosen = {path.stem: experiment_of(path, place, small) for path in files(part)}
     for experiment in chosen.values():
         require_optuna(experiment)
+    fits = [size(one, fold_count(one.split)) for one in chosen.values()]
+    began = time.perf_counter()
     for number, (name, experiment) in enumerate(chosen.items(), 1):
-        say(f"{number} of {len(chosen)}: {name}")
+        say(f"{number} of {len(chosen)}: {name}, {fits[number - 1]:,} fits")
         found = run(experiment, progress)
         if not small:
             write_report(found, experiment.output.folder)
+        say(_time_told(time.perf_counter() - began, sum(fits[:number]), sum(fits[number:])))
         for row in found.cells.filter(found.cells["error"].is_not_null()).to_dicts():
             say(f"{name}: {row['model']} failed: {row['error']}")
     return gathered(place)
+
+
+def _time_told(seconds: float, done: int, left: int) -> str:
+    """How long it took so far, and about how long the rest will take."""
+    told = f"{minutes(seconds)} so far"
+    return f"{told}, about {minutes(seconds / done * left)} left" if left else f"{told}, all done"
+
+
+def minutes(seconds: float) -> str:
+    """`45 s`, `12 min`, `1 h 20 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    hours, rest = divmod(round(seconds / 60), 60)
+    return f"{hours} h {rest} min" if hours else f"{rest} min"
 
 
 def experiment_of(path: Path, folder: Path, small: bool = False) -> Experiment:
