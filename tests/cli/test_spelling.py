@@ -28,7 +28,7 @@ LEAKING = "user,item,genre\n" + "".join(f"u{n},i{n % 60},g{n % 3}\n" for n in ra
     ("user\titem\na\tb\n", "--separator ,", "say --separator '\\t'"),
     ("user,item,rating\na,b,\nc,d,1\n", "", "leave the column out with --ignore rating"),
     ("user,item,t\na,b,x\nc,d,y\n", "--timestamp t", "another column with --timestamp COLUMN"),
-    (LEAKING, "", "Give it with --item-column genre, or drop it with --ignore genre"),
+    (LEAKING, "--context genre", "with --item-column genre, or drop it with --ignore genre"),
     (GOOD, "--learning-rate -1", "error: --learning-rate must be a number above 0"),
     (GOOD, "--own-share 1 --impression-share 1",
      "--own-share and --impression-share must be at most 1"),

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import group_rows
-from fmpair.data import Dataset, as_dataset
+from fmpair.data import Dataset, as_dataset, columns_of
 from fmpair.data.border import parsing
 from fmpair.data.read import read_frame
 from fmpair.data.roles import find_column
@@ -84,7 +84,8 @@ def judge(
 
     A unit without a list counts 0 and lowers the coverage.
     """
-    train, test = as_dataset(train), as_dataset(test)
+    train = as_dataset(train)
+    test = as_dataset(test, columns_of(train))
     # Left out, such items would leave their places to those behind them.
     items = train.items.extend(lists["item"])
     train = replace(train, items=items, item_table=pl.DataFrame())
