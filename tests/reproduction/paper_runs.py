@@ -15,7 +15,7 @@ CURVES = {
 
 
 def judged(baseline, means, p=0.001, label="legacy", seeds=6, same=False, detectable=0.002):
-    """A run of four folds with one table; means: of every model; p: of all comparisons, or by model.
+    """A run of four folds with one table; means: of every model; p: of all tests, or by model.
 
     same: whether models were shown to be level; detectable: what would have shown.
     """

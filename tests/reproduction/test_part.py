@@ -88,7 +88,7 @@ def test_times_are_measured_on_many_events_and_at_ten_sizes_or_more():
     for stem in ("complexity-movielens", "complexity-xing", "complexity-contexts"):
         experiment = read(FOLDER / f"{stem}.yaml")
         assert len(experiment.models) >= 10
-        assert experiment.filters[-1].options["events"] >= 2_000_000
+        assert experiment.filters[-1].options["events"] >= 3_000_000
     assert quick(experiment).filters[0].options["events"] == QUICK_EVENTS
 
 

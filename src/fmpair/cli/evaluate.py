@@ -164,14 +164,6 @@ def _judged(source: str, shown: str | None, reading: dict[str, Any]) -> Any:
     return _lists(source, reading)
 
 
-def _lists(path: str, reading: dict[str, Any]) -> pl.DataFrame:
-    """Lists of a file, read as the flags say."""
-    from fmpair.evaluation.given import read_lists
-
-    called = {role: reading[role] for role in ("user", "item")}
-    return read_lists(path, **called, **plain_options(path, reading))
-
-
 def _result(
     judged: Any, parts: tuple[Dataset, Dataset], protocol: Protocol, metrics: Sequence[str]
 ) -> Evaluation:
@@ -181,6 +173,14 @@ def _result(
 
     way = given.judge if isinstance(judged, pl.DataFrame) else evaluate
     return way(judged, *parts, protocol, metrics)
+
+
+def _lists(path: str, reading: dict[str, Any]) -> pl.DataFrame:
+    """Lists of a file, read as the flags say."""
+    from fmpair.evaluation.given import read_lists
+
+    called = {role: reading[role] for role in ("user", "item")}
+    return read_lists(path, **called, **plain_options(path, reading))
 
 
 def _is_model(source: str) -> bool:

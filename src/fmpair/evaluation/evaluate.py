@@ -65,7 +65,8 @@ def evaluate(
 
     train: the training events, which define the seen items and the catalogue; test: the test
     events. Where a score is -inf or NaN the item is not in the list. protocol: also the name of a
-    preset; by default full ranking, in which seen items are left out unless users come back to them (`usual_protocol`).
+    preset; by default full ranking, in which seen items are left out unless users come back to
+    them (`usual_protocol`).
     """
     train = _training(model, train)
     test = as_dataset(test, columns_of(train))
