@@ -32,7 +32,7 @@ def test_validate_says_what_would_run(fmpair, experiment, here):
         "then       folds",
         "models     popularity, fm-pair factors=2, fm-pair factors=4",
         "cells      18 = 3 models x 3 folds x 2 seeds",
-        "protocols  full ranking",
+        "protocols  full ranking, seen items by how often users repeat them",
         "metrics    recall@10, ndcg@10",
         f"results    {here}/runs/a",
     ]
@@ -65,7 +65,12 @@ def test_schema_is_printed_or_written(fmpair, here):
 
 
 def test_init_writes_a_file_that_is_valid(fmpair, files, here):
-    assert fmpair("init", files / "events.csv").err == "wrote experiment.yaml\n"
+    told = fmpair("init", files / "events.csv").err.splitlines()
+    assert told[0] == "wrote experiment.yaml"
+    assert [line.split()[:2] for line in told[-2:]] == [
+        ["daytime", "context"],
+        ["place", "context"],
+    ]
     result = fmpair("validate", "experiment.yaml")
     assert result.code == 0, result.err
     assert "cells      3 = 3 models x 1 fold x 1 seed" in result.out

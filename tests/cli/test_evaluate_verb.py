@@ -153,3 +153,43 @@ def test_a_model_of_sequences_is_shown_events_it_has_not_learned_from(fmpair, tm
 def test_lists_cannot_be_shown_anything(judge, parts):
     result = judge("lists.csv", "--shown", parts / "test.csv")
     assert result.code == 1 and "--shown goes with a model" in result.err
+
+
+def test_evaluate_says_why_and_what_the_number_means_where_users_repeat(fmpair, model, files):
+    parts = ["--train", files / "events.csv", "--test", files / "events.csv"]
+    told = fmpair("evaluate", model, *parts).err
+    assert "so seen items are ranked too (--seen none)" in told
+    assert "600 of 600 test events (100%) repeat an item" in told
+    assert "--relevant new asks for items new to a user only" in told
+    given = fmpair("evaluate", model, *parts, "--seen", "train").err
+    assert "by default" not in given
+    assert "--seen none ranks all items, --relevant new asks for new ones only" in given
+
+
+def test_evaluate_keeps_the_context_of_the_model_whatever_the_test_events_look_like(
+    fmpair, model, files, tmp_path
+):
+    import polars as pl
+
+    events = pl.read_csv(files / "events.csv")
+    night = events.filter(pl.col("daytime") == "night")  # one value only
+    night.write_csv(tmp_path / "night.csv")
+    parts = ["--train", files / "events.csv", "--test", tmp_path / "night.csv"]
+    by = fmpair("evaluate", model, *parts, "--by", "context:daytime")
+    assert by.code == 0, by.err
+    assert "night" in by.out
+
+
+def test_lists_with_the_names_of_the_events_are_read_by_the_same_flags(fmpair, files, tmp_path):
+    frame = pl.read_csv(files / "events.csv").rename({"user": "wer", "item": "was"})
+    frame.write_csv(tmp_path / "events.csv")
+    names, model = ["--user", "wer", "--item", "was"], tmp_path / "m.fmpair"
+    events = tmp_path / "events.csv"
+    assert fmpair("fit", events, *names, "-o", model, "--factors", 4, "--epochs", 1).code == 0
+    assert fmpair("recommend", model, "--include-seen", "-o", tmp_path / "lists.csv").code == 0
+    assert pl.read_csv(tmp_path / "lists.csv").columns[:2] == ["wer", "was"]
+    parts = ["--train", events, "--test", events, "--seen", "none"]
+    assert fmpair("evaluate", tmp_path / "lists.csv", *parts, *names).code == 0
+    told = fmpair("evaluate", tmp_path / "lists.csv", "--train", files / "events.csv",
+                  "--test", files / "events.csv")  # fmt: skip
+    assert told.code == 1 and "name it with --user COLUMN" in told.err

@@ -26,7 +26,9 @@ def test_run_shows_the_table_and_ends_with_the_path_of_the_report(fmpair, file):
     assert "popularity" in done.out and "fm-pair" in done.out
     assert done.out.splitlines()[-1] == "runs/tiny/report.html"
     assert (file.parent / "runs" / "tiny" / "report.html").stat().st_size > 1000
-    assert [line[:7] for line in done.err.splitlines()] == ["1 of 2:", "2 of 2:", "writing"]
+    why, *lines = done.err.splitlines()
+    assert why.endswith("repeat an item of their user, so seen items are ranked too (seen: none)")
+    assert [line[:7] for line in lines] == ["1 of 2:", "2 of 2:", "writing"]
 
 
 def test_the_same_command_again_has_nothing_to_do_but_the_report(fmpair, file):

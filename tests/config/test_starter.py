@@ -87,7 +87,8 @@ def test_columns_that_are_no_context_are_put_where_they_belong():
     options = started(frame).data.options
     assert options["context"] == ["place"]
     assert options["item_columns"] == ["genre"]
-    assert options["ignore"] == ["session", "constant"]
+    assert options["session"] == "session"
+    assert options["ignore"] == ["constant"]
 
 
 def test_odd_names_and_ids_survive():
@@ -141,3 +142,18 @@ def test_a_column_of_any_name_stays_a_name(tmp_path, name):
     experiment = config.read(tmp_path / "a.yaml")
     assert list(experiment.data.options["context"]) == [name]
     assert [model.kind for model in experiment.models] == ["popularity", "fm-pair", "fm-pair"]
+
+
+def test_kinds_of_events_get_two_proposals_that_work():
+    frame = events(event_type=lambda n: ("view", "view", "buy", "cart")[n % 4])
+    text = Path("a.yaml")
+    started(frame)
+    found = text.read_text()
+    assert "  # event_weights: {view: 1, cart: 3, buy: 5}\n" in found
+    assert "    # levels: [view, cart, buy]   #" in found
+    text.write_text(found.replace("# event_weights", "event_weights").replace("# levels", "levels"))
+    experiment = validate("a.yaml")
+    assert experiment.data.options["event_weights"] == {"view": 1, "cart": 3, "buy": 5}
+    assert experiment.models[-1].options["levels"] == ["view", "cart", "buy"]
+    bench = prepare(experiment.data, experiment.filters, experiment.split)
+    assert set(bench.data.columns["weight"]) == {1, 3, 5}

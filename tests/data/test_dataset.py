@@ -112,8 +112,8 @@ def test_item_columns_move_to_the_item_table():
 
 def test_an_item_attribute_as_context_is_refused_with_the_way_out():
     frame = many_events(cost=np.repeat(np.arange(60) % 2, 2).astype(str))
-    with pytest.raises(DataError, match=r"never changes for one item.*item_columns=\['cost'\]"):
-        Dataset.from_frame(frame)
+    with pytest.raises(DataError, match=r"the item tells 100% of it.*item_columns=\['cost'\]"):
+        Dataset.from_frame(frame, context=["cost"])
     assert Dataset.from_frame(frame, item_columns=["cost"]).context == ()
     assert Dataset.from_frame(frame, leaks=["cost"]).context == ("cost",)
 
@@ -123,8 +123,9 @@ def test_tags_of_the_item_joined_onto_events_are_refused_as_context():
         {"item": range(60), "tags": [[f"t{n % 5}", f"t{n % 7}"] for n in range(60)]}
     )
     frame = many_events().join(tags, on="item")
-    with pytest.raises(DataError, match=r"column 'tags' never changes for one item"):
-        Dataset.from_frame(frame)
+    with pytest.raises(DataError, match=r"column 'tags' describes the item, not the context"):
+        Dataset.from_frame(frame, context=["tags"])
+    assert Dataset.from_frame(frame).item_table.columns == ["tags"]
     assert Dataset.from_frame(frame, item_columns=["tags"]).item_table["tags"][1].to_list() == [
         "t1", "t1",
     ]  # fmt: skip
@@ -149,7 +150,7 @@ def test_columns_of_python_objects_are_refused_by_name_wherever_they_are_used():
 
 def test_a_context_that_is_in_the_item_table_is_refused():
     items = pl.DataFrame({"item": [7, 8], "time": ["day", "night"]})
-    with pytest.raises(DataError, match="'time' is in the item table too"):
+    with pytest.raises(DataError, match=r"'time' describes the item.* in the item table too"):
         Dataset.from_frame(CLICKS, items=items)
 
 

@@ -60,7 +60,7 @@ def value(results, **keys):
 def test_a_value_is_what_fitting_and_judging_by_hand_gives(results):
     _, _, known, test = parts(results.experiment, 1)
     fitted = FMPair(factors=2, epochs=2, seed=1).fit(known)
-    by_hand = evaluate(fitted, known, test, metrics=["ndcg@10"])
+    by_hand = evaluate(fitted, known, test, Protocol(), ["ndcg@10"])
     found = value(results, model="FM", fold=1, seed=1, protocol="all", metric="ndcg@10")
     assert found == by_hand.means["ndcg@10"]
     units = results.units["all"].filter(model="FM", fold=1, seed=1)
@@ -74,7 +74,7 @@ def test_early_stopping_holds_the_validation_part_out(results):
     fitted = FMPair(factors=2, epochs=6).fit(
         kept["train"], validation=kept["validation"], metric="ndcg@10", patience=2
     )
-    by_hand = evaluate(fitted, known, test, metrics=["ndcg@10"]).means["ndcg@10"]
+    by_hand = evaluate(fitted, known, test, Protocol(), ["ndcg@10"]).means["ndcg@10"]
     assert value(results, model="stopping", fold=0, seed=0, protocol="all", metric="ndcg@10") == (
         by_hand
     )
@@ -181,7 +181,7 @@ def test_columns_a_model_may_not_use_do_not_matter(tmp_path):
     bare = replace(known, context=(), columns=known.columns.drop(known.context),
                    user_table=pl.DataFrame(), item_table=pl.DataFrame())  # fmt: skip
     fitted = FMPair(factors=2, epochs=2).fit(bare)
-    by_hand = evaluate(fitted, known, test, metrics=["ndcg@10"]).means["ndcg@10"]
+    by_hand = evaluate(fitted, known, test, Protocol(), ["ndcg@10"]).means["ndcg@10"]
     assert value(found, fold=0, metric="ndcg@10") == by_hand
 
 

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fmpair.cli.decisions import table_of
 from fmpair.cli.show import note
-from fmpair.errors import DataError
+from fmpair.errors import DataError, in_file
+from fmpair.text import harmless
 
 if TYPE_CHECKING:
     from fmpair.config.experiment import Experiment
+
+UNSAID = "full ranking, seen items by how often users repeat them"  # protocols a file leaves out
 
 ExperimentFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="An experiment file: YAML, TOML or JSON.")
@@ -33,12 +37,22 @@ def init(
     user: Annotated[str | None, typer.Option(metavar="COLUMN", help="User ids.")] = None,
     item: Annotated[str | None, typer.Option(metavar="COLUMN", help="Item ids.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what the columns are taken for.")
+    ] = False,
 ) -> None:
     """Write a commented experiment file for your events."""
-    from fmpair.config.starter import starter
+    from fmpair.config.starter import findings, written
 
-    _refuse_to_overwrite(output, force)
-    _write(output, starter(events, user, item, output.parent))
+    if not dry_run:
+        _refuse_to_overwrite(output, force)
+    found = findings(events, user, item)
+    lines = table_of(found.decisions, in_file)
+    if dry_run:
+        typer.echo(harmless("\n".join(lines)))
+        return
+    _write(output, written(found, events, output.parent))
+    note("\n".join(lines))
 
 
 def validate(file: ExperimentFile, overrides: Overrides = None) -> None:
@@ -80,7 +94,7 @@ def _summary(experiment: Experiment) -> list[str]:
         "tuned": f"{', '.join(tuned)} ({experiment.tune.trials} trials each)" if tuned else "",
         "cells": f"{folds * sum(counts)} = {_count(len(models), 'model')} x "
         f"{_count(folds, 'fold')} x {_seeds(counts)}",
-        "protocols": ", ".join(experiment.protocols),
+        "protocols": ", ".join(experiment.protocols) or UNSAID,
         "metrics": ", ".join(experiment.metrics),
         "results": experiment.output.folder,
     }

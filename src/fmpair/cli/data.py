@@ -9,7 +9,7 @@ import typer
 
 from fmpair.cli.flags import with_flags
 from fmpair.cli.show import Output, OutputFormat, emit, note
-from fmpair.cli.source import READING, Events, read_events
+from fmpair.cli.source import READING, Events, opened, read_events
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="One of `fmpair data list`.")]
 
@@ -54,9 +54,14 @@ def convert(
     reading: Any = None,
 ) -> None:
     """Convert data from one format to another."""
-    from fmpair.data.write import write
+    from fmpair.data.write import is_table, write
 
-    data = read_events(events, reading)
+    found = opened(events, reading)
+    if found.decisions is not None and is_table(target, to):
+        data = found.dataset(**found.decisions.lossless)
+    else:
+        note(found.surprises())
+        data = found.dataset()
     write(data, target, to)
     note(f"wrote {len(data):,} events to {target}" if target != "-" else "")
 

@@ -11,14 +11,16 @@ import typer
 from fmpair.cli.flags import with_flags
 from fmpair.cli.protocol import PROTOCOL, protocol_from
 from fmpair.cli.show import Output, emit, note
-from fmpair.cli.source import READING, plain_options, read_events
-from fmpair.errors import OptionError
+from fmpair.cli.source import READING, opened, plain_options, read_events
+from fmpair.cli.spelling import in_flags
+from fmpair.errors import OptionError, spelled
 
 if TYPE_CHECKING:
     import polars as pl
 
     from fmpair.data import Dataset
     from fmpair.evaluation import Evaluation, Protocol
+    from fmpair.features import FeatureSpace
 
 METRICS = ("recall@10", "ndcg@10")
 
@@ -43,11 +45,12 @@ Set = Annotated[
     str | None, typer.Option(metavar="NAME", help="A public set with a published split.")
 ]
 Preset = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="NAME",
         help="full, full-user, full-context, one-plus-random, legacy, next-item or "
-        "next-item-in-time; the flags of the protocol change it.",
+        "next-item-in-time; the flags of the protocol change it. By default full, with seen items "
+        "ranked where users repeat them.",
     ),
 ]
 Metrics = Annotated[
@@ -76,7 +79,7 @@ def evaluate(
     test: Test = None,
     shown: Shown = None,
     set: Set = None,
-    protocol: Preset = "full",
+    protocol: Preset = None,
     metric: Metrics = None,
     by: By = None,
     per_unit: PerUnit = None,
@@ -89,15 +92,13 @@ def evaluate(
     if overlap is not None:
         from fmpair.evaluation import given
 
-        one, other = (
-            given.read_lists(path, **plain_options(path, reading)) for path in (source, overlap)
-        )
+        one, other = (_lists(path, reading) for path in (source, overlap))
         emit(given.overlap(one, other), output)
         return
-    how = protocol_from(protocol, judging)
-    parts = _parts(train, test, set, reading)
-    known = None if shown is None else read_events(shown, reading)
-    found = _judged(source, parts, how, metric or METRICS, known, reading)
+    judged = _judged(source, shown, reading)
+    parts = _parts(train, test, set, reading, getattr(judged, "space", None))
+    how = protocol_from(protocol, judging, *parts)
+    found = _result(judged, parts, how, metric or METRICS)
     if per_unit is not None:
         from fmpair.data.write import write
 
@@ -105,6 +106,7 @@ def evaluate(
     emit(_views(found, parts, by) if by else _table(found), output)
     note(f"protocol {found.protocol}: {len(found.units):,} units, {found.coverage:.1%} with a list")
     note(f"corrected: {found.estimator}" if found.estimator else "")
+    note("\n".join(_told(parts, how, protocol is None and not judging["seen"])))
 
 
 def command() -> Any:
@@ -112,28 +114,43 @@ def command() -> Any:
     return with_flags(evaluate, judging=PROTOCOL, reading=READING)
 
 
+def _told(parts: tuple[Dataset, Dataset], how: Protocol, chosen: bool) -> list[str]:
+    """Why the protocol was chosen, where it was, and what numbers mean where users repeat."""
+    from fmpair.evaluation.repeats import meaning, why_usual
+
+    said = [f"by default: {why_usual(*parts)}" if chosen else "", meaning(*parts, how)]
+    return [spelled(line, in_flags(PROTOCOL)) for line in said if line]
+
+
 def _parts(
-    train: str | None, test: str | None, public: str | None, reading: dict[str, Any]
+    train: str | None,
+    test: str | None,
+    public: str | None,
+    reading: dict[str, Any],
+    space: FeatureSpace | None,
 ) -> tuple[Dataset, Dataset]:
+    """The events of training and test, with the context that the model knows in both."""
     if public is not None and train is None and test is None:
         from fmpair.data.catalog import load_parts
 
         return load_parts(public)
     if public is not None or train is None or test is None:
         raise OptionError("give --train EVENTS and --test EVENTS, or --set NAME in place of both")
-    return read_events(train, reading), read_events(test, reading)
+    first, second = opened(train, reading), opened(test, reading)
+    note(first.surprises())
+    if first.decisions is None or second.decisions is None:
+        return first.dataset(), second.dataset()
+    asked = reading["context"] or reading["no_context"]
+    known = [] if space is None or asked else space.context
+    context = [*first.decisions.options["context"], *known]
+    return (
+        first.dataset(**first.decisions.keeping(context)),
+        second.dataset(**second.decisions.keeping(context)),
+    )
 
 
-def _judged(
-    source: str,
-    parts: tuple[Dataset, Dataset],
-    protocol: Protocol,
-    metrics: Sequence[str],
-    shown: Dataset | None,
-    reading: dict[str, Any],
-) -> Evaluation:
-    """The model, with the events shown to it, or the lists under the protocol."""
-    from fmpair.evaluation import evaluate, given
+def _judged(source: str, shown: str | None, reading: dict[str, Any]) -> Any:
+    """A fitted model, with the events shown to it, or lists as a frame."""
     from fmpair.experiment.folder import PLAN, model_of
     from fmpair.models.saved import load
 
@@ -141,12 +158,29 @@ def _judged(
         source = str(model_of(source))
     if _is_model(source):
         model = load(source)
-        model = model if shown is None else model.extended(shown)
-        return evaluate(model, *parts, protocol, metrics)
+        return model if shown is None else model.extended(read_events(shown, reading))
     if shown is not None:
         raise OptionError(f"--shown goes with a model, and {source} holds lists")
-    lists = given.read_lists(source, **plain_options(source, reading))
-    return given.judge(lists, *parts, protocol, metrics)
+    return _lists(source, reading)
+
+
+def _result(
+    judged: Any, parts: tuple[Dataset, Dataset], protocol: Protocol, metrics: Sequence[str]
+) -> Evaluation:
+    import polars as pl
+
+    from fmpair.evaluation import evaluate, given
+
+    way = given.judge if isinstance(judged, pl.DataFrame) else evaluate
+    return way(judged, *parts, protocol, metrics)
+
+
+def _lists(path: str, reading: dict[str, Any]) -> pl.DataFrame:
+    """Lists of a file, read as the flags say."""
+    from fmpair.evaluation.given import read_lists
+
+    called = {role: reading[role] for role in ("user", "item")}
+    return read_lists(path, **called, **plain_options(path, reading))
 
 
 def _is_model(source: str) -> bool:

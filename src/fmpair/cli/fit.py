@@ -10,35 +10,47 @@ import typer
 
 from fmpair.cli.flags import with_flags
 from fmpair.cli.show import note, size_of
-from fmpair.cli.source import READING, Events, read_events
+from fmpair.cli.source import READING, Events, opened
 from fmpair.cli.update import check_target
+from fmpair.text import harmless
 
 VALIDATION = "Validation"
 
 
+Target = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.")
+]
+Share = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Early stopping: hold out this share of the events and keep the best epoch.",
+        rich_help_panel=VALIDATION,
+    ),
+]
+MetricName = Annotated[
+    str, typer.Option(help="The metric of early stopping.", rich_help_panel=VALIDATION)
+]
+Patience = Annotated[
+    int,
+    typer.Option(
+        help="Epochs without improvement before training stops.", rich_help_panel=VALIDATION
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only print what the columns are taken for.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
+
+
 def fit(
     events: Events,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.")
-    ] = Path("model.fmpair"),
-    validation: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Early stopping: hold out this share of the events and keep the best epoch.",
-            rich_help_panel=VALIDATION,
-        ),
-    ] = None,
-    metric: Annotated[
-        str, typer.Option(help="The metric of early stopping.", rich_help_panel=VALIDATION)
-    ] = "ndcg@10",
-    patience: Annotated[
-        int,
-        typer.Option(
-            help="Epochs without improvement before training stops.", rich_help_panel=VALIDATION
-        ),
-    ] = 5,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    output: Target = Path("model.fmpair"),
+    validation: Share = None,
+    metric: MetricName = "ndcg@10",
+    patience: Patience = 5,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
     reading: Any = None,
     recipe: Any = None,
 ) -> None:
@@ -46,8 +58,14 @@ def fit(
     from fmpair.cli.recipe import recipe_from
 
     model = recipe_from(recipe)
-    check_target(output)
-    data = read_events(events, reading)
+    if not dry_run:
+        check_target(output)
+    found = opened(events, reading)
+    if dry_run:
+        typer.echo(harmless("\n".join(found.lines())))
+        return
+    data = found.dataset()
+    note("" if quiet else "\n".join(found.lines()))
     note("" if quiet else f"read {data!r}"[:-1].replace("Dataset(", ""))
     began = time.perf_counter()
     fitted = model.fit(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fmpair.cli.flags import Flag, flag, given_only
 
 if TYPE_CHECKING:
+    from fmpair.data import Dataset
     from fmpair.evaluation import Protocol
 
 PANEL = "Protocol"
@@ -36,14 +37,15 @@ PROTOCOL = (
 RENAMED = {"candidates_file": "items", "in_domain": "domain"}
 
 
-def protocol_from(name: str, judging: dict[str, Any]) -> Protocol:
-    """The preset, changed by the flags."""
+def protocol_from(name: str | None, judging: dict[str, Any], *parts: Dataset) -> Protocol:
+    """The preset, changed by the flags; without a name the one that suits the data."""
     from dataclasses import replace
 
     from fmpair.data.read import read_frame
     from fmpair.evaluation.protocol import preset
+    from fmpair.evaluation.repeats import usual_protocol
 
     options = {RENAMED.get(key, key): value for key, value in given_only(judging).items()}
     if "items" in options:
         options |= {"items": read_frame(options["items"]), "candidates": "file"}
-    return replace(preset(name), **options)
+    return replace(usual_protocol(*parts) if name is None else preset(name), **options)

@@ -16,8 +16,13 @@ from fmpair.models.fm_pair.recipe import FMPair
 PANEL = "Model"
 # Flags of mappings are repeated, one entry each.
 SPELLINGS = {"fields": "--field"}
-METAVARS = {"fields": "NAME=KIND", "regularization": "[NAME=]X", "history": "N|auto|NAME=X,..."}
-TEXTS = ("history",)  # options of several types that are given as one text
+METAVARS = {
+    "fields": "NAME=KIND",
+    "regularization": "[NAME=]X",
+    "history": "N|auto|NAME=X,...",
+    "levels": "KIND,KIND,...",
+}
+TEXTS = ("history", "levels")  # options of several types that are given as one text
 
 
 def recipe_flags() -> list[Flag]:
@@ -37,12 +42,14 @@ def recipe_from(values: Mapping[str, Any]) -> FMPair:
     if regularization:
         options["regularization"] = _regularization(regularization)
     options["history"] = _history(options["history"])
+    if options["levels"] is not None:
+        options["levels"] = [level.strip() for level in options["levels"].split(",")]
     return FMPair(**options, fields=_fields(columns))
 
 
 def _flag(option: Any, kind: Any, text: str | None, group: str) -> Flag:
     mapping = _is_mapping(kind) and option.name not in TEXTS
-    kind = list[str] if mapping else str if option.name in TEXTS else kind
+    kind = list[str] if mapping else str | None if option.name in TEXTS else kind
     default = [] if mapping or option.default is MISSING else option.default
     spelling = [SPELLINGS[option.name]] if option.name in SPELLINGS else []
     return flag(

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fmpair.cli.flags import Flag, flag, given_only
-from fmpair.errors import OptionError, UnknownError, nearest
+from fmpair.cli.decisions import table_of
+from fmpair.cli.flags import Flag, flag, given_only, pairs
+from fmpair.cli.show import note
+from fmpair.cli.spelling import in_flags
+from fmpair.errors import OptionError, UnknownError, nearest, spelled
 
 if TYPE_CHECKING:
     import polars as pl
 
     from fmpair.data import Dataset
+    from fmpair.data.decision import Decisions
     from fmpair.models.saved import Model as Fitted
 
 PANEL = "Columns and files"
@@ -29,7 +35,7 @@ Events = Annotated[
 
 
 def _reading(name: str, metavar: str, help: str, *spellings: str) -> Flag:
-    many = name in ("context", "ignore", "item_columns", "columns")
+    many = name in ("context", "ignore", "item_columns", "columns", "leaks", "event_weights")
     kind: Any = list[str] if many else str | None
     default: Any = [] if many else None
     return flag(name, kind, default, *spellings, metavar=metavar, help=help, rich_help_panel=PANEL)
@@ -52,7 +58,18 @@ READING = (
         "Without times: rows, where rows are in order of time, or per-user, where each user's are.",
     ),
     _reading("domain", "COLUMN", "The column of domains."),
-    _reading("context", "COLUMN", "A context column (repeat); by default all other columns."),
+    _reading("session", "COLUMN", "The column of sessions, which is no context."),
+    _reading("event_type", "COLUMN", "The column of kinds of events, such as view, cart and buy."),
+    _reading(
+        "event_weights",
+        "KIND=X",
+        "How much events of a kind count (repeat): view=1, buy=5.",
+        "--event-weight",
+    ),
+    _reading("context", "COLUMN", "A context column (repeat); by default what looks like one."),
+    _reading(
+        "leaks", "COLUMN", "A column kept as context whatever it looks like (repeat).", "--leak"
+    ),
     _switch("no_context", False, "Use no context column.", "--no-context"),
     _reading("ignore", "COLUMN", "A column to ignore (repeat)."),
     _reading(
@@ -101,18 +118,56 @@ def plain_options(path: str, files: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in _options(given).items() if name in known}
 
 
+@dataclass(frozen=True)
+class Opened:
+    """A file of events or a public set: read, and how to make data of it.
+
+    dataset: takes options of `Dataset.from_frame` that differ from what was found.
+    decisions: what its columns are taken for; None for a public set, of which that is known.
+    """
+
+    dataset: Callable[..., Dataset]
+    decisions: Decisions | None = None
+
+    def lines(self) -> list[str]:
+        """What the columns are taken for, as a table in lines."""
+        return [] if self.decisions is None else table_of(self.decisions, in_flags(READING))
+
+    def surprises(self) -> str:
+        """The columns that are no context in spite of their names, in one line."""
+        found = "" if self.decisions is None else self.decisions.surprises
+        return spelled(found, in_flags(READING))
+
+
 def read_events(source: str, reading: dict[str, Any]) -> Dataset:
     """The data of a file or of a public set, read as the flags say."""
+    found = opened(source, reading)
+    note(found.surprises())
+    return found.dataset()
+
+
+def opened(source: str, reading: dict[str, Any]) -> Opened:
+    """The events with what their columns are taken for, before any data are made."""
     from fmpair.data import catalog
-    from fmpair.data.read import read
+    from fmpair.data.border import parsing
+    from fmpair.data.read import read_contents
 
     options = _options(reading)
     if source in catalog.names() and not Path(source).exists():
-        return catalog.load(source, **{k: v for k, v in options.items() if k != "format"})
+        rest = {name: value for name, value in options.items() if name != "format"}
+        return Opened(lambda **other: catalog.load(source, **{**rest, **other}))
     guess = nearest(source, catalog.names(), alike=0.8)
     if guess and not Path(source).exists():
         raise UnknownError(f"there is no file {source}. Did you mean the public set {guess!r}?")
-    return read(source, **options)
+    contents = read_contents(source, **options)
+    with parsing(source):
+        decisions = contents.decisions()
+
+    def dataset(**other: Any) -> Dataset:
+        with parsing(source):
+            return contents.dataset(**{**decisions.options, **other})
+
+    return Opened(dataset, decisions)
 
 
 def read_further(source: str, reading: dict[str, Any], model: Fitted) -> Dataset:
@@ -142,4 +197,14 @@ def _options(reading: dict[str, Any]) -> dict[str, Any]:
         options["header"] = False
     if "separator" in options:  # a shell passes \t on as two characters
         options["separator"] = options["separator"].replace("\\t", "\t")
+    if "event_weights" in options:
+        given = pairs(options["event_weights"], "--event-weight")
+        options["event_weights"] = {kind: _number(kind, text) for kind, text in given.items()}
     return options
+
+
+def _number(kind: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise OptionError(f"--event-weight {kind} takes a number, not {text!r}") from None

@@ -11,7 +11,7 @@ from fmpair.config.header import Header, header_of
 from fmpair.config.read import Reading, reading
 from fmpair.config.syntax import KeyPath
 from fmpair.data.border import parsing
-from fmpair.data.dataset import STANDARD
+from fmpair.data.roles import STANDARD
 from fmpair.errors import FmpairError, unknown
 from fmpair.evaluation.views import CONTEXT
 from fmpair.features.domains import SOURCE

@@ -146,6 +146,7 @@ class Output:
 class Experiment:
     """A comparison of models: on which data, with which split, protocols and seeds.
 
+    protocols: by label; without any the data decide, see `fmpair.experiment.usual`.
     ablations: which of the models are one and the same with and without its fields.
     allow_code: whether models that are code from outside fmpair may run. No file can say so.
     """

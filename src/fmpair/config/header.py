@@ -15,11 +15,10 @@ from fmpair.config.experiment import Source, Step
 from fmpair.config.option_schema import options_of
 from fmpair.data import catalog, synthetic
 from fmpair.data.border import parsing
-from fmpair.data.dataset import STANDARD
 from fmpair.data.delimited import read_columns, with_names
 from fmpair.data.parquet import parquet_columns
 from fmpair.data.read import FORMATS, guess_format, read_contents, read_delimited, read_table
-from fmpair.data.roles import find_column, find_roles
+from fmpair.data.roles import STANDARD, find_column, find_roles
 from fmpair.data.source import Contents, find_file, read_text
 from fmpair.errors import DataError
 

@@ -108,7 +108,8 @@ def _check_sections(top: Node) -> None:
 def _rest(top: Node) -> dict[str, Any]:
     """All but data, split and models; what the file leaves out keeps its default."""
     given = {name: top.at(name) for name, value in top.value.items() if value is not None}
-    parts: dict[str, Any] = {"name": _name(top)}
+    # without protocols the data decide, see `experiment.usual`
+    parts: dict[str, Any] = {"name": _name(top), "protocols": {}}
     for name, reader in (
         ("protocols", read_protocols),
         ("metrics", read_metrics),
@@ -165,7 +166,7 @@ def _check_validation(source: Source | None, split: Step | None, models: Models)
 
 def _check_judging(top: Node, parts: Mapping[str, Any]) -> None:
     usual = {field.name: field for field in fields(Experiment)}
-    protocols = parts.get("protocols") or {"full ranking": Protocol()}
+    protocols = parts["protocols"] or {"full ranking": Protocol()}
     metrics = parts.get("metrics", usual["metrics"].default)
     check_judging(top, protocols, metrics)
     if parts["compare"].metric is not None and metrics:

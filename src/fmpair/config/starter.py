@@ -14,31 +14,40 @@ import polars as pl
 
 from fmpair.data import Dataset, filter
 from fmpair.data.border import parsing
-from fmpair.data.check import check_no_leak
-from fmpair.data.dataset import STANDARD
+from fmpair.data.decision import ATTRIBUTE, CONTEXT, LEFT_OUT, Decisions
+from fmpair.data.kinds import event_kinds, ordered_kinds
 from fmpair.data.read import read_contents
-from fmpair.data.roles import find_roles
-from fmpair.data.source import Contents
-from fmpair.data.times import parse_times
-from fmpair.errors import DataError, one_line
+from fmpair.data.roles import STANDARD, find_roles
+from fmpair.errors import DataError, in_file, one_line, spelled
+from fmpair.evaluation.repeats import usual_protocol, why_usual
 
 SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*")
 SPECIAL = ("true", "false", "null", "nan", "inf")
-EPOCHS = ((1e8, 1e11), (1e11, 1e14))  # times in seconds and in milliseconds since 1970
 
 
 @dataclass(frozen=True)
 class Findings:
-    """A file of events: the roles of its columns, and the events themselves.
+    """A file of events: what its columns are taken for, and the events themselves.
 
-    ignored: by column that is left out the reason.
+    gaps: by column that is left out because values are missing how many are.
     """
 
-    roles: dict[str, str]
-    item_columns: tuple[str, ...]
-    ignored: dict[str, str]
+    decisions: Decisions
+    gaps: dict[str, str]
     data: Dataset
     rated: bool
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of events, the weakest first where that is known."""
+        columns = self.data.columns
+        return event_kinds(columns["event_type"]) if "event_type" in columns.columns else []
+
+    @property
+    def ignored(self) -> dict[str, str]:
+        """By column that is left out the reason."""
+        found = self.decisions
+        return self.gaps | {d.column: d.reason for d in found.columns if d.role == LEFT_OUT}
 
 
 def starter(
@@ -49,10 +58,24 @@ def starter(
     user, item: their columns, inferred from the names unless given. beside: the folder of the
     text, to which the path of the events is relative.
     """
-    given = {"user": user, "item": item}
-    contents = read_contents(path, **{role: name for role, name in given.items() if name})
+    return written(findings(path, user, item), path, beside)
+
+
+def findings(path: str | Path, user: str | None = None, item: str | None = None) -> Findings:
+    """What the columns of a file of events are taken for, and its events."""
+    given = {role: name for role, name in (("user", user), ("item", item)) if name}
+    contents = read_contents(path, **given)
     with parsing(str(path)):
-        found = _findings(contents, given)
+        gaps = _gaps(contents.events, find_roles(contents.events.columns, contents.roles))
+        ignored = [*contents.roles.get("ignore", ()), *gaps]
+        contents = replace(contents, roles={**contents.roles, "ignore": ignored})
+        found = contents.decisions()
+        data = contents.dataset(**found.options)
+        return Findings(found, gaps, data, _has_ratings(data))
+
+
+def written(found: Findings, path: str | Path, beside: str | Path = ".") -> str:
+    """The text of an experiment file for what was found in a file."""
     named = Path(os.path.relpath(path, beside)).as_posix()
     return "\n".join(
         [
@@ -63,26 +86,6 @@ def starter(
             "",
         ]
     )
-
-
-def _findings(contents: Contents, given: dict[str, str | None]) -> Findings:
-    events = contents.events
-    roles = find_roles(events.columns, {**contents.roles, **given})
-    ignored = _gaps(events, roles)
-    roles = {role: name for role, name in roles.items() if name not in ignored}
-    time = None if "timestamp" in roles else _time_column(events, roles)
-    if time is not None:
-        roles["timestamp"] = time
-        contents = replace(contents, events=events.with_columns(parse_times(events[time])))
-    rest = [name for name in events.columns if name not in (*roles.values(), *ignored)]
-    taken = tuple(contents.roles.get("item_columns", ()))
-    for name in rest:
-        if name not in taken and _says_nothing(events, name):
-            ignored[name] = "one value only, or another one each time"
-    moved = [name for name in rest if name not in ignored and _of_item(events, roles, name)]
-    options = {**roles, "ignore": list(ignored), "item_columns": [*taken, *moved]}
-    data = contents.dataset(**options)
-    return Findings(roles, tuple(moved), ignored, data, _has_ratings(data))
 
 
 def _gaps(events: pl.DataFrame, roles: dict[str, str]) -> dict[str, str]:
@@ -99,38 +102,6 @@ def _gaps(events: pl.DataFrame, roles: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _time_column(events: pl.DataFrame, roles: dict[str, str]) -> str | None:
-    """A column of dates, or one named like a time whose numbers could be one."""
-    for column in events.iter_columns():
-        if column.name in roles.values():
-            continue
-        if column.dtype.is_temporal() or parse_times(column).dtype.is_temporal():
-            return column.name
-        if re.search("time|date", column.name.lower()) and column.dtype.is_integer():
-            numbers = column.drop_nulls()
-            if any(numbers.is_between(low, high).all() for low, high in EPOCHS):
-                return column.name
-    return None
-
-
-def _says_nothing(events: pl.DataFrame, name: str) -> bool:
-    """Whether a column has one value only, or another one in (nearly) every row."""
-    values = events[name]
-    if values.dtype.is_nested() or values.dtype.is_float():
-        return False
-    different = values.n_unique()
-    return different < 2 or (len(values) > 20 and different > 0.9 * len(values))
-
-
-def _of_item(events: pl.DataFrame, roles: dict[str, str], name: str) -> bool:
-    """Whether the column describes the item, so that it cannot be context."""
-    try:
-        check_no_leak(events, roles["item"], [name], None, ())
-        return False
-    except DataError:
-        return True
-
-
 def _has_ratings(data: Dataset) -> bool:
     """Whether there are ratings that separate liked items from others."""
     try:
@@ -140,7 +111,7 @@ def _has_ratings(data: Dataset) -> bool:
 
 
 def _data(found: Findings, path: str, name: str) -> list[str]:
-    data, roles = found.data, found.roles
+    data, roles = found.data, found.decisions.roles
     lines = [
         "# An experiment to start from. Check it, then:",
         "#   fmpair validate THIS_FILE",
@@ -154,17 +125,17 @@ def _data(found: Findings, path: str, name: str) -> list[str]:
     for role in ("user", "item", *STANDARD):
         if role in roles:
             lines.append(f"  {role}: {scalar(roles[role])}")
-    for column in data.context:
-        values = data.columns[column]
-        gaps = f", missing in {values.null_count():,} events" if values.null_count() else ""
-        lines.append(
-            f"  # context {one_line(column)}: {values.drop_nulls().n_unique():,} values{gaps}"
-        )
+    lines += _kind_weights(found)
+    for decision in found.decisions.columns:
+        if decision.role == CONTEXT:
+            missing = data.columns[decision.column].null_count()
+            gaps = f", missing in {missing:,} events" if missing else ""
+            lines.append(f"  # context {one_line(decision.column)}: {decision.reason}{gaps}")
     lines.append(f"  context: {_listed(data.context)}")
-    if found.item_columns:
-        lines.append(
-            f"  item_columns: {_listed(found.item_columns)}  # an item attribute: constant per item"
-        )
+    moved = [d for d in found.decisions.columns if d.role == ATTRIBUTE]
+    lines += [f"  # item attribute {one_line(d.column)}: {d.reason}" for d in moved]
+    if moved:
+        lines.append(f"  item_columns: {_listed([d.column for d in moved])}")
     lines += [
         f"  # left out {one_line(column)}: {reason}" for column, reason in found.ignored.items()
     ]
@@ -179,9 +150,22 @@ def _data(found: Findings, path: str, name: str) -> list[str]:
     return lines
 
 
+def _kind_weights(found: Findings) -> list[str]:
+    """A proposal for kinds of events: purchases count for more than views."""
+    kinds = found.kinds
+    if len(kinds) < 2:
+        return []
+    known = ordered_kinds(found.data.columns["event_type"]) is not None
+    weights = ", ".join(f"{scalar(k)}: {1 + 2 * n * known}" for n, k in enumerate(kinds))
+    return [
+        "  # Kinds of events count alike; to weigh them, or see levels below (docs/events.md):",
+        f"  # event_weights: {{{weights}}}",
+    ]
+
+
 def _split(found: Findings) -> list[str]:
-    data = filter.above_mean(found.data) if found.rated else found.data
-    times = data.columns["timestamp"] if "timestamp" in found.roles else None
+    data = _positive(found)
+    times = data.columns["timestamp"] if "timestamp" in found.data.columns.columns else None
     counts = np.bincount(data.user, minlength=len(data.users))
     validation = "  # validation: {}   # a validation set, for stop and search"
     if times is not None and not times.null_count() and np.median(counts[counts > 0]) >= 3:
@@ -194,6 +178,11 @@ def _split(found: Findings) -> list[str]:
         text = "There are no times, so the test set is a random fifth of the events."
         lines = ["  kind: holdout", "  test: 0.2", validation.format(0.1), "  seed: 0"]
     return ["", f"# {text}", "split:", *lines]
+
+
+def _positive(found: Findings) -> Dataset:
+    """The events that the filters of the file leave."""
+    return filter.above_mean(found.data) if found.rated else found.data
 
 
 def _models(found: Findings) -> list[str]:
@@ -218,21 +207,27 @@ def _models(found: Findings) -> list[str]:
         f"    name: {name}",
         "    factors: 32",
         *(worth if found.data.context else []),
+        *(
+            [f"    # levels: {_listed(found.kinds)}   # what went farther ranks above the rest"]
+            if len(found.kinds) > 1
+            else []
+        ),
         "    # learning_rate: {search: {low: 0.02, high: 0.3, log: true}}   # with tune below",
         "    # stop: 5   # early stopping: patience in epochs, on the validation set",
     ]
 
 
 def _judging(found: Findings) -> list[str]:
-    repeats = len(found.data) - len(found.data.seen.column)
     views = ["popularity", "activity", *(f"context:{name}" for name in found.data.context[:2])]
-    lines = ["", "# Full ranking: every test event ranks all items."]
-    if repeats > 0.1 * len(found.data):
-        lines.append("# Users choose items again, so seen items are not excluded.")
-        lines += ["protocols:", "  full ranking: {unit: interaction, seen: none}"]
-    else:
-        lines.append("# The user's items of the training events are excluded.")
-        lines += ["protocols:", "  full ranking: {unit: interaction, seen: train}"]
+    data = _positive(found)
+    seen = usual_protocol(data).seen
+    lines = [
+        "",
+        "# Full ranking: every test event ranks all items.",
+        f"# {spelled(why_usual(data), in_file)}.",
+        "protocols:",
+        f"  full ranking: {{unit: interaction, seen: {seen}}}",
+    ]
     return [
         *lines,
         "metrics: [ndcg@10, recall@10]",

@@ -1,5 +1,5 @@
 """Data: events with numbered ids, read, filtered, split and written."""
 
-from fmpair.data.dataset import Dataset, as_dataset
+from fmpair.data.dataset import Columns, Dataset, as_dataset, columns_of
 
-__all__ = ["Dataset", "as_dataset"]
+__all__ = ["Columns", "Dataset", "as_dataset", "columns_of"]

@@ -8,19 +8,11 @@ import polars as pl
 
 from fmpair.errors import DataError, named
 
-MOST_CONTEXTS = 1_000  # columns of context
-REPEATED_ITEMS = 50  # fewer repeated items than this prove nothing about a column
-
 
 def check_events(events: pl.DataFrame, roles: dict[str, str], context: Sequence[str]) -> None:
     """Raise DataError at the first thing that makes the events unusable."""
     if not len(events):
         raise DataError("there are no events: the table has a header but no rows")
-    if len(context) > MOST_CONTEXTS:
-        raise DataError(
-            f"{len(context):,} columns would be context, and {MOST_CONTEXTS:,} are the most: name "
-            f"those that matter with {named('context', ...)}"
-        )
     check_types(events.select({*roles.values(), *context}))
     for role in ("user", "item"):
         _check_ids(events[roles[role]], role)
@@ -73,35 +65,17 @@ def _check_numbers(values: pl.Series, role: str) -> None:
         raise DataError(f"column {values.name!r} ({role}) has infinite or NaN values")
 
 
-def check_no_leak(
-    events: pl.DataFrame,
-    item: str,
-    context: Sequence[str],
-    item_table: pl.DataFrame | None,
-    allowed: Sequence[str],
-) -> None:
-    """Refuse context columns that belong to the item: a negative would get the positive's."""
+def check_no_leak(context: Sequence[str], item_table: pl.DataFrame, allowed: Sequence[str]) -> None:
+    """Refuse context columns that the item table has too, but for those allowed."""
     for name in context:
-        if name in allowed:
-            continue
-        described = item_table is not None and name in item_table.columns
-        if described or _follows_from_item(events, item, name):
-            why = "is in the item table too" if described else "never changes for one item"
-            raise DataError(
-                f"column {name!r} {why}: it describes the item, not the context. As context "
-                "every candidate would get the positive item's value, and the answer would leak "
-                f"into the query. Give it with {named('item_columns', [name])}, or drop it "
-                f"with {named('ignore', [name])}"
-            )
+        if name in item_table.columns and name not in allowed:
+            raise leak(name, "it is in the item table too")
 
 
-def _follows_from_item(events: pl.DataFrame, item: str, name: str) -> bool:
-    """Whether many items occur often and each always with the one value of the column."""
-    if item not in events.columns:
-        return False
-    known = events.select(item, name).drop_nulls()
-    if known[name].n_unique() < 2:
-        return False
-    per_item = known.group_by(item).agg(pl.len().alias("n"), pl.col(name).n_unique().alias("v"))
-    repeated = per_item.filter(pl.col("n") > 1)
-    return len(repeated) >= REPEATED_ITEMS and bool((repeated["v"] == 1).all())
+def leak(name: str, why: str) -> DataError:
+    """What is said of a context column that belongs to the item."""
+    return DataError(
+        f"column {name!r} describes the item, not the context: {why}. As context every candidate "
+        "would get the positive item's value, and the answer would leak into the query. Give it "
+        f"with {named('item_columns', [name])}, or drop it with {named('ignore', [name])}"
+    )

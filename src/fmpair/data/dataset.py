@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -13,20 +14,23 @@ import polars as pl
 from fmpair.arrays import Rows, distinct_pairs
 from fmpair.checks import one_of
 from fmpair.data.check import check_events, check_no_leak
+from fmpair.data.decision import CONTEXT, decide, without
 from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.impressions import add_impressions
+from fmpair.data.item_columns import item_table
+from fmpair.data.kinds import kind_weights
 from fmpair.data.missing import with_ids
-from fmpair.data.roles import find_roles
-from fmpair.data.table import align_table, ids_of
+from fmpair.data.roles import STANDARD
+from fmpair.data.table import align_table
 from fmpair.data.times import read_times
-from fmpair.data.vocabulary import Vocabulary, as_plain
-from fmpair.errors import DataError, named, unknown
+from fmpair.data.vocabulary import Vocabulary
+from fmpair.errors import DataError, in_python, named, spelled
 from fmpair.forked import check_process
 from fmpair.renamed import known_options_only, no_attribute
 
-STANDARD = ("rating", "weight", "timestamp", "domain")
+LOG = logging.getLogger("fmpair")
 
-ROLES = ("user", "item", "rating", "weight", "timestamp", "domain")
+ROLES = ("user", "item", *STANDARD)
 ORDERS = ("rows", "per-user")  # what the order of rows may say where there are no times
 
 
@@ -35,7 +39,8 @@ class Dataset:
     """Immutable events (user, item, context) over shared vocabularies.
 
     user, item: int32 [events], indices into `users` and `items`.
-    columns: one row per event; any of rating, weight, timestamp, domain, and the context columns.
+    columns: one row per event; any of rating, weight, timestamp, domain, session, event_type, and
+    the context columns.
     user_table, item_table: one row per id of the vocabulary, null where nothing is known.
     impressions: ids of users and items, and maybe times: items shown and not chosen, see
     `with_impressions`.
@@ -72,6 +77,8 @@ class Dataset:
         weight: str | None = None,
         timestamp: str | None = None,
         domain: str | None = None,
+        session: str | None = None,
+        event_type: str | None = None,
         context: Sequence[str] | None = None,
         ignore: Sequence[str] = (),
         users: Any = None,
@@ -80,34 +87,34 @@ class Dataset:
         leaks: Sequence[str] = (),
         impressions: Any = None,
         order: str | None = None,
+        event_weights: Mapping[str, float] | None = None,
         missing: str = "drop",
     ) -> Dataset:
-        """Events from a polars, pandas or pyarrow frame; roles by column name, the rest context.
+        """Events from a polars, pandas or pyarrow frame; what each column is, `decide` tells.
 
+        session, event_type: columns of sessions and of kinds of events (view, buy), never context.
         users, items: tables of attributes, keyed by the same id columns.
         item_columns: event columns that describe the item: they move to the item table.
         leaks: such columns kept as context all the same (the legacy protocol of the paper).
         impressions: a table of items shown to users or disliked by them, see `with_impressions`.
         order: where no column has times, 'rows' (or 'per-user': each user's) are in order of time.
         missing: rows without a user or item are left out and counted (drop) or refused (error).
+        event_weights: by kind of event how much it counts; weights of the events are multiplied.
         """
-        events = _without(to_polars(frame), ignore)
-        given = dict(zip(ROLES, (user, item, rating, weight, timestamp, domain)))
-        roles = find_roles(events.columns, given)
+        events = without(to_polars(frame), ignore)
+        given = (user, item, rating, weight, timestamp, domain, session, event_type)
+        found = decide(events, dict(zip(ROLES, given)), context, item_columns, leaks)
+        _log("" if context is not None else found.surprises)
+        roles, names = found.roles, found.named(CONTEXT)
         events = with_ids(events, roles, missing)
-        rest = [c for c in events.columns if c not in roles.values() and c not in item_columns]
-        names = rest if context is None else [c for c in context if _known(c, events.columns)]
         check_events(events, roles, names)
-        item_frame = None if items is None else to_polars(items)
-        if moved := [name for name in item_columns if _known(name, events.columns)]:
-            item_frame = _with_item_columns(events, roles["item"], moved, item_frame)
-        check_no_leak(events, roles["item"], names, item_frame, leaks)
         data = _ordered(cls._numbered(events, roles, names), roles, order)
-        data = replace(data, frame_kind=kind_of(frame))
+        data = replace(_weighted(data, event_weights), frame_kind=kind_of(frame))
         if users is not None:
             data = data.with_users(users, key=user)
-        if item_frame is not None:
-            data = data.with_items(item_frame, key=roles["item"])
+        table = item_table(events, found, items, leaks)
+        if table is not None:
+            data = data.with_items(table, key=roles["item"])
         if impressions is not None:
             data = data.with_impressions(impressions, user, item, timestamp)
         return data
@@ -121,7 +128,7 @@ class Dataset:
         if "timestamp" in roles:
             events = events.with_columns(read_times(events[roles["timestamp"]]))
         kept = [pl.col(roles[r]).alias(r) for r in STANDARD if r in roles]
-        clash = [name for name in context if name in STANDARD and name not in roles.values()]
+        clash = [name for name in context if name in STANDARD and name in roles]
         if clash:
             raise DataError(f"a context column may not be named {clash[0]!r}: rename it")
         return cls(
@@ -185,7 +192,7 @@ class Dataset:
         vocabulary, aligned = align_table(self.items, to_polars(table), "item", key)
         shared = sorted(set(aligned.columns) & set(self.context))
         if shared:
-            check_no_leak(self.columns, "item", shared, aligned, ())
+            check_no_leak(shared, aligned, ())
         return replace(self, items=vocabulary, item_table=aligned)
 
     def with_impressions(
@@ -248,13 +255,19 @@ class Dataset:
         )
 
 
-def as_dataset(data: Any, **options: Any) -> Dataset:
-    """A Dataset as it is; a sparse matrix; a frame by the default rules, or by these options."""
+def as_dataset(data: Any, like: Columns | None = None, **options: Any) -> Dataset:
+    """A Dataset as it is; a sparse matrix; a frame by the default rules, or by these options.
+
+    like: the columns of the data that came before, which the frame's contents do not change:
+    those of a few events may look like anything.
+    """
     check_process()
     if isinstance(data, Dataset):
         return data
     if hasattr(data, "tocoo"):
         return Dataset.from_csr(data)
+    if like is not None:
+        return _alike(to_polars(data), data, like)
     try:
         return Dataset.from_frame(data, **options)
     except DataError as error:
@@ -263,14 +276,29 @@ def as_dataset(data: Any, **options: Any) -> Dataset:
         raise DataError(f"{error.args[0]} (in Dataset.from_frame, which takes it)") from error
 
 
-def _without(events: pl.DataFrame, ignored: Sequence[str]) -> pl.DataFrame:
-    return events.drop([name for name in ignored if _known(name, events.columns)])
+def _log(text: str) -> None:
+    if text:
+        LOG.warning("%s", spelled(text, in_python))
 
 
-def _known(name: str, columns: Sequence[str]) -> bool:
-    if name not in columns:
-        raise DataError(unknown("column", name, columns))
-    return True
+class Columns(NamedTuple):
+    """Names of columns: context, and attributes of items."""
+
+    context: Sequence[str]
+    item: Sequence[str] = ()
+
+
+def _weighted(data: Dataset, weights: Mapping[str, float] | None) -> Dataset:
+    """With weights by kind of event."""
+    if weights is None:
+        return data
+    if "event_type" not in data.columns.columns:
+        raise DataError(
+            f"{named('event_weights')} go with kinds of events, and no column tells them: name it "
+            f"with {named('event_type', ...)}"
+        )
+    weight = kind_weights(data.columns["event_type"], weights) * data.weight.astype(np.float64)
+    return replace(data, columns=data.columns.with_columns(weight.alias("weight")))
 
 
 def _ordered(data: Dataset, roles: dict[str, str], order: str | None) -> Dataset:
@@ -290,16 +318,14 @@ def _ordered(data: Dataset, roles: dict[str, str], order: str | None) -> Dataset
     return replace(data, columns=columns, order=order)
 
 
-def _with_item_columns(
-    events: pl.DataFrame, key: str, moved: list[str], table: pl.DataFrame | None
-) -> pl.DataFrame:
-    """The item table with columns of the events added: each item's first value that is not null."""
-    own = events.group_by(key, maintain_order=True).agg(
-        pl.col(name).drop_nulls().first() for name in moved
+def columns_of(data: Dataset) -> Columns:
+    return Columns(data.context, data.item_table.columns)
+
+
+def _alike(events: pl.DataFrame, frame: Any, like: Columns) -> Dataset:
+    context, item = (
+        [name for name in names if name in events.columns] for names in (like.context, like.item)
     )
-    own = own.with_columns(as_plain(own[key]))
-    if table is None:
-        return own
-    ids = ids_of(table, own[key].dtype, "item", key)
-    table = table.with_columns(ids).rename({ids.name: key})
-    return own.join(table, on=key, how="full", coalesce=True)
+    found = decide(events, {}, None, item, context)
+    options = {**found.options, "item_columns": item}  # others are unknown to what came before
+    return replace(Dataset.from_frame(events, **options), frame_kind=kind_of(frame))

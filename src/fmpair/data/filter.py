@@ -12,9 +12,10 @@ import numpy as np
 import polars as pl
 
 from fmpair.data.attribute import in_domain
-from fmpair.data.dataset import STANDARD, Dataset
+from fmpair.data.dataset import Dataset
 from fmpair.data.histories import histories
 from fmpair.data.parts import by_time_order
+from fmpair.data.roles import STANDARD
 from fmpair.errors import DataError, OptionError, listing, named, unknown
 from fmpair.forked import check_process
 
@@ -70,18 +71,22 @@ def all_positive(data: Dataset) -> Dataset:
 def merge_duplicates(data: Dataset, context: bool = True) -> Dataset:
     """One event per distinct (user, item, context), weighted by how often it occurred.
 
-    Weights the data already have are added up. Ratings are averaged; of the times the latest stays.
+    Weights the data already have are added up. Ratings are averaged; of the times the latest stays,
+    of sessions and kinds of events the last.
     context: False merges across contexts too and drops the context columns.
     """
     check_process()
     names = list(data.context) if context else []
-    extra = [name for name in STANDARD if name in data.columns.columns and name != "weight"]
+    own = [name for name in STANDARD if name not in ("weight", *names)]
+    extra = [name for name in own if name in data.columns.columns]
     ids = {"__user": data.user, "__item": data.item, "weight": data.weight.astype(np.float64)}
     events = pl.DataFrame(ids).hstack(list(data.columns.select(*names, *extra).iter_columns()))
     rules = {
         "rating": pl.col("rating").mean(),
         "timestamp": pl.col("timestamp").max(),
         "domain": pl.col("domain").first(),
+        "session": pl.col("session").last(),
+        "event_type": pl.col("event_type").last(),
     }
     merged = events.group_by("__user", "__item", *names, maintain_order=True).agg(
         pl.col("weight").sum(), *(rules[name] for name in extra)

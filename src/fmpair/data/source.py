@@ -13,7 +13,8 @@ from typing import IO, Any
 import polars as pl
 
 from fmpair.data.border import parsing
-from fmpair.data.dataset import Dataset
+from fmpair.data.dataset import ROLES, Dataset
+from fmpair.data.decision import Decisions, decide, without
 from fmpair.errors import DataError, named, nearest, unknown
 
 STANDARD_INPUT = "-"
@@ -37,6 +38,16 @@ class Contents:
         """The events over numbered ids; options given here win over those found."""
         found = {"users": self.users, "items": self.items, **self.roles}
         return Dataset.from_frame(self.events, **{**found, **options})
+
+    def decisions(self) -> Decisions:
+        """What its columns are taken for."""
+        return decide(
+            without(self.events, self.roles.get("ignore") or ()),
+            {role: self.roles.get(role) for role in ROLES},
+            self.roles.get("context"),
+            self.roles.get("item_columns") or (),
+            self.roles.get("leaks") or (),
+        )
 
 
 def read_bytes(path: str | Path, member: str | None = None) -> bytes:

@@ -17,6 +17,7 @@ LOG = logging.getLogger("fmpair")
 NAIVE = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 ZONED = ("%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%d %H:%M%#z")
 HAS_ZONE = r":\d\d(\.\d+)?[+-]\d\d(:?\d\d)?$"
+UTC = "+00:00"
 SAMPLE = 200  # values that show whether a text column is worth parsing
 
 # Microseconds per unit of a number since 1970. Each range of values begins in March 1973 and
@@ -27,7 +28,7 @@ RANGES = {"s": (1e8, 1e11), "ms": (1e11, 1e14), "us": (1e14, 1e17), "ns": (1e17,
 PLAUSIBLE = 946_684_800_000_000  # 2000-01-01: numbers of any name are times only from here on
 FEW = 0.05  # share of values that are mistakes rather than another way of counting
 LARGEST_ORDER = 9e12  # numbers of an order that still fit into 64 bits as if they were seconds
-TOLERANCE = 86_400_000_000  # microseconds a time may be ahead of this machine's clock
+DAY = 86_400_000_000  # microseconds; so far a time may be ahead of this machine's clock
 
 TIME_NAME = re.compile(
     r"time|date|stamp|epoch|created|clicked|viewed|bought|ordered|(^|_)(ts|at|when|day)($|_)"
@@ -107,8 +108,9 @@ def time_form(values: pl.Series) -> str | None:
     if isinstance(values.dtype, pl.Date | pl.Datetime):
         return "dates"
     if values.dtype == pl.String:
-        parsed = parse_times(values)
-        return f"text such as {values.drop_nulls()[0]}" if parsed is not values else None
+        some = _spread(values)
+        told = len(some) > 0 and not _parsed(some).null_count()
+        return f"text such as {some[0]}" if told else None
     if not values.dtype.is_numeric() or not len(values):
         return None
     try:
@@ -119,9 +121,19 @@ def time_form(values: pl.Series) -> str | None:
         return None
     when = _microseconds(values.filter(~_missing(values)))
     named_so = TIME_NAME.search(values.name.lower()) is not None
-    if named_so or (when.min() >= PLAUSIBLE and when.max() <= _now() + TOLERANCE):
+    if named_so or (when.min() >= PLAUSIBLE and when.max() <= _now() + DAY):
         return f"{WORDS[unit]} since 1970"
     return None
+
+
+def days(values: pl.Series) -> pl.Series:
+    """Int64: the day of each time, counted from 1970; of an order the numbers themselves."""
+    times = parse_times(values)
+    if not times.dtype.is_numeric():
+        return times.cast(pl.Date, strict=False).cast(pl.Int64)
+    unit = unit_of(times)
+    scale = 1.0 if unit is None else UNITS[unit] / DAY
+    return (times.cast(pl.Float64).fill_nan(None) * scale).floor().cast(pl.Int64)
 
 
 def read_times(values: pl.Series) -> pl.Series:
@@ -145,8 +157,7 @@ def parse_times(values: pl.Series) -> pl.Series:
     """Text as UTC-naive times where every value is a date or time; otherwise the same series."""
     if values.dtype != pl.String or values.null_count() == len(values):
         return values
-    head = values.drop_nulls().head(SAMPLE)
-    if _parsed(head).null_count():
+    if _parsed(_spread(values)).null_count():
         return values
     times = _parsed(values)
     return times if times.null_count() == values.null_count() else values
@@ -185,7 +196,7 @@ def _normal(text: pl.Series) -> pl.Series:
     """One spelling of the usual ones: 2024-01-31 18:30:00+00:00."""
     return (
         text.str.strip_chars()
-        .str.replace(r"(?i)\s*(?:utc|gmt|z)$", "+00:00")
+        .str.replace(r"(?i)\s*(?:utc|gmt|z)$", UTC)
         .str.replace(r"^(\d{4})/(\d{1,2})/", "$1-$2-")
         .str.replace(r"^(\d{4}-\d{1,2}-\d{1,2})[Tt]", "$1 ")
         .str.replace(r"(:\d\d(?:\.\d+)?)\s+([+-]\d\d)", "$1$2")
@@ -194,9 +205,11 @@ def _normal(text: pl.Series) -> pl.Series:
 
 def _parsed(values: pl.Series) -> pl.Series:
     """Text as UTC-naive microseconds, null where it is no date or time in a usual form."""
-    text = _normal(values)
+    text = _normal(values).str.strip_suffix(UTC)
+    head = _spread(text)
     found = pl.Series(values.name, [None], pl.Datetime("us")).new_from_index(0, len(values))
-    for layout in (*NAIVE, *ZONED):
+    # what fits none costs most, so that the layout of most values goes first
+    for layout in sorted((*NAIVE, *ZONED), key=lambda one: _misfits(head, one)):
         if found.null_count() == values.null_count():
             break
         times = text.str.to_datetime(layout, strict=False, time_unit="us")
@@ -204,6 +217,16 @@ def _parsed(values: pl.Series) -> pl.Series:
             times = times.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
         found = found.zip_with(found.is_not_null(), times)
     return found
+
+
+def _misfits(text: pl.Series, layout: str) -> int:
+    return text.str.to_datetime(layout, strict=False, time_unit="us").null_count()
+
+
+def _spread(values: pl.Series) -> pl.Series:
+    """Some of the values that are not null, from all over the column."""
+    known = values.drop_nulls()
+    return known.gather_every(max(len(known) // SAMPLE, 1))
 
 
 def _warn(times: pl.Series) -> None:
@@ -219,7 +242,7 @@ def _warn(times: pl.Series) -> None:
         )
     if not has_dates(times):
         return
-    late = _microseconds(times.filter(~missing)) > _now() + TOLERANCE
+    late = _microseconds(times.filter(~missing)) > _now() + DAY
     if late.any():
         LOG.warning(
             "column %r has %d of %d times in the future: check its unit and its zone",

@@ -60,6 +60,11 @@ def write(data: Any, path: str | Path, format: str | None = None) -> None:
         raise OptionError(unknown("format", format, [*FRAME_FORMATS, *DATASET_FORMATS]))
 
 
+def is_table(path: str | Path, format: str | None = None) -> bool:
+    """Whether what is written there is a table of the events with all their columns."""
+    return (format or _guess_format(path)) in FRAME_FORMATS
+
+
 def write_parts(parts: Iterable[pl.DataFrame], path: str | Path, format: str | None = None) -> int:
     """Write frames of the same columns one below the other, one at a time; how many rows.
 

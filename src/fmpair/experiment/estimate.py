@@ -25,6 +25,7 @@ from fmpair.experiment.memory import peak_mb, reset_peak
 from fmpair.experiment.prepare import PreparedData, prepare
 from fmpair.experiment.progress import duration
 from fmpair.experiment.search import trials_of
+from fmpair.experiment.usual import settled
 from fmpair.experiment.work import possible
 from fmpair.training.early_stopping import Validation
 from fmpair.training.recipe import Trainable
@@ -68,6 +69,7 @@ def estimate(experiment: Experiment) -> Estimate:
     """Time and memory of a run that starts from nothing."""
     code.check(experiment)
     bench = prepare(experiment.data, experiment.filters, experiment.split)
+    experiment = settled(experiment, bench.data)
     plan.check(experiment, bench)
     rows = [_row(experiment, bench, model) for model in experiment.models]
     frame = pl.DataFrame(rows, SCHEMA, orient="row")

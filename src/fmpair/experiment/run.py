@@ -33,6 +33,7 @@ from fmpair.experiment.prepare import PreparedData
 from fmpair.experiment.progress import Progress, Show, shown
 from fmpair.experiment.results import Results
 from fmpair.experiment.tuning import require_optuna, tune
+from fmpair.experiment.usual import settled, why
 from fmpair.experiment.winner import Winner, choose, refit
 from fmpair.experiment.work import failed
 from fmpair.threads import all_threads
@@ -105,6 +106,8 @@ def run(experiment: Experiment, progress: Show = False) -> Results:
     with opened(experiment.output.folder) as folder:
         work = workplace_of(experiment, folder.path)
         bench = work.bench()
+        reason = "" if (folder.path / PLAN).exists() else why(experiment, bench.data)
+        experiment = settled(experiment, bench.data)
         plan.check(experiment, bench)
         began = _begin(experiment, bench, folder)
         total = plan.size(experiment, len(bench.splits))
@@ -113,6 +116,8 @@ def run(experiment: Experiment, progress: Show = False) -> Results:
             shown(progress, total) as counter,
         ):
             desk = _Runner(folder, work, execute, counter, {})
+            if reason:
+                counter.tell(reason)
             try:
                 _carry_out(experiment, bench, desk, began)
             except KeyboardInterrupt:

@@ -10,6 +10,7 @@ import numpy as np
 from fmpair import checks
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.frame import to_polars
+from fmpair.data.roles import STANDARD
 from fmpair.errors import UnknownError, named, notice
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME
@@ -32,7 +33,12 @@ def further_events(model: Known, data: Any) -> Dataset:
     """A Dataset or a sparse matrix as it is; of a frame the columns that the model knows."""
     if isinstance(data, Dataset) or hasattr(data, "tocoo"):
         return as_dataset(data)
-    return as_dataset(data, **roles_as_learned(model.space, to_polars(data).columns))
+    columns = to_polars(data).columns
+    options = roles_as_learned(model.space, columns)
+    level = getattr(getattr(model, "recipe", None), "level", None)  # of FMPairLevels
+    if level in columns and level not in STANDARD:
+        options["context"] = options["leaks"] = [*options["context"], level]
+    return as_dataset(data, **options)
 
 
 def updated(model: Known, data: Any, epochs: int | None, replay: Any) -> Any:

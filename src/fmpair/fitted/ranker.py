@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, add_repeats, empty_rows, group_rows, join_rows, tally
-from fmpair.data import Dataset, as_dataset
+from fmpair.data import Columns, Dataset, as_dataset
 from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.errors import OptionError, TrainingError, named
 from fmpair.features import FeatureSpace
@@ -80,7 +80,7 @@ class Ranker:
 
         Everything is made at once: give some thousand events at most.
         """
-        data = as_dataset(events)
+        data = as_dataset(events, Columns(self.space.context))
         user = self.space.users.numbers(data.users.ids)[data.user]
         return self._scores(user, self.space.context_of(data))
 

@@ -12,7 +12,8 @@ def day_and_night(users: int = 40, items: int = 20, seed: int = 0) -> Dataset:
     """Even items are chosen by day, odd ones by night; each user has a random half of all items.
 
     Right answer: with context time='day' every even item ranks above every odd one, by night the
-    other way round, for every user. From 50 items on, `time` would be refused as a leak.
+    other way round, for every user. From 50 items on, `time` would be taken for an attribute of
+    the items.
     """
     rng = np.random.default_rng(seed)
     item = np.concatenate([rng.permutation(items)[: items // 2] for _ in range(users)])

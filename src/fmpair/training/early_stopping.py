@@ -11,7 +11,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, empty_rows, renumbered
 from fmpair.checks import whole
-from fmpair.data import Dataset, as_dataset
+from fmpair.data import Dataset, as_dataset, columns_of
 from fmpair.data.split import holdout, per_user
 from fmpair.errors import DataError, OptionError, named
 from fmpair.fitted.recommender import Recommender
@@ -38,7 +38,7 @@ def validation_parts(
             split = holdout(data, test=float(validation), seed=seed)
         train, _, test = split.parts(data)
         return train, test
-    return data, as_dataset(validation)
+    return data, as_dataset(validation, columns_of(data))
 
 
 @dataclass

@@ -6,7 +6,7 @@ import pytest
 
 from fmpair.data import Dataset
 from fmpair.errors import DataError, OptionError
-from fmpair.models import FMPair, FMPairLevels
+from fmpair.models import FMPair, FMPairLevels, load
 from fmpair.models.fm_pair.levels import ladder_of, levels_of
 
 ORDER = ["click", "bookmark", "apply"]
@@ -142,3 +142,54 @@ def test_new_events_need_the_level_they_are_learned_by():
     model = FMPairLevels(**{**OPTIONS, "epochs": 1}).fit(data)
     with pytest.raises(DataError, match="unknown level column 'action'"):
         model.update(pl.DataFrame({"user": [1], "item": [2]}))
+
+
+def shop():
+    """Users view all items of their half and buy the first ones of it; all else is chance."""
+    rng = np.random.default_rng(0)
+    user, item = (side.ravel() for side in np.meshgrid(np.arange(40), np.arange(20), indexing="ij"))
+    mine = user % 2 == item % 2
+    user, item = user[mine], item[mine]
+    bought = item < 8
+    kind = np.where(bought & (rng.random(len(item)) < 0.9), "buy", "view")
+    return pl.DataFrame({"user_id": user, "sku": item, "event_type": kind})
+
+
+def best_of_mine(model, user):
+    asked = model.recommend(user, n=4, exclude_seen=False)
+    return set(asked[asked.columns[1]].to_list())
+
+
+def test_fm_pair_takes_levels_of_the_events_kinds():
+    plain, levels = (
+        FMPair(factors=4, epochs=40, history=0, levels=order).fit(shop())
+        for order in (None, ["view", "buy"])
+    )
+    right = [
+        best_of_mine(levels, user) == {user % 2 + 2 * n for n in range(4)} for user in range(8)
+    ]
+    assert np.mean(right) > 0.8
+    assert (
+        np.mean([best_of_mine(plain, u) == {u % 2 + 2 * n for n in range(4)} for u in range(8)])
+        < 0.5
+    )
+    assert levels.recipe.levels == ["view", "buy"]
+
+
+def test_levels_that_the_data_lack_are_an_error():
+    with pytest.raises(DataError, match=r"levels go with kinds of events.*event_type='...'"):
+        FMPair(levels=["a", "b"]).fit({"user": [1, 2], "item": [3, 4]})
+    with pytest.raises(DataError, match=r"unknown level 'buy'\. Known: view, cart|unknown level"):
+        FMPair(levels=["view", "cart"]).fit(shop())
+    with pytest.raises(OptionError, match="levels must list the levels, the lowest first"):
+        FMPair(levels="view,buy")
+    with pytest.raises(OptionError, match="has no history"):
+        FMPair(levels=["view", "buy"], history=5)
+
+
+def test_a_model_with_levels_goes_on_and_comes_back_from_a_file(tmp_path):
+    model = FMPair(factors=4, epochs=5, levels=["view", "buy"]).fit(shop())
+    grown = model.update(pl.DataFrame({"user_id": [99], "sku": [1], "event_type": ["view"]}))
+    assert len(grown.space.users) == len(model.space.users) + 1
+    model.save(tmp_path / "m.fmpair")
+    assert load(tmp_path / "m.fmpair").recipe == model.recipe

@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset, as_dataset
+from fmpair.data.roles import STANDARD, find_column
 from fmpair.engine.contract import Pairs, Parameters, Problem, Training
-from fmpair.errors import DataError, OptionError, unknown
+from fmpair.errors import DataError, OptionError, named, unknown
 from fmpair.fitted.recommender import Recommender
 from fmpair.training import loop, update
 from fmpair.training.epoch import Epoch
@@ -19,13 +20,15 @@ from fmpair.training.loop import Begin, Task
 from fmpair.training.options import FMPairOptions, refuse_cosines, refuse_histories
 from fmpair.training.recipe import TrainableRecipe
 
+UNOBSERVED = 0.5
+
 
 @dataclass(frozen=True)
 class FMPairLevels(FMPairOptions, TrainableRecipe):
     """FM-Pair over levels of feedback, such as click < bookmark < apply, or ratings.
 
-    level: the column that says each event's level, which is then no context; None takes the
-        ratings, where there are any.
+    level: the column that says each event's level, which is then no context; None takes the kinds
+        of events where their order is given, else the ratings, where there are any.
     order: its values, the lowest first; None where they are numbers.
     unobserved: share of pairs whose lower item is one the user has no event with; in the others
         it is an item of the user on a lower level.
@@ -37,18 +40,11 @@ class FMPairLevels(FMPairOptions, TrainableRecipe):
     loss: str = "bpr"
     level: str | None = None
     order: Sequence[Any] | None = None
-    unobserved: float = 0.5
+    unobserved: float = UNOBSERVED
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_cosines(self)
-        refuse_histories(self)
-        if self.optimizer != "sgd" or self.regularization_power != 1:
-            raise OptionError(
-                "FMPairLevels takes plain steps: leave optimizer and regularization_power out"
-            )
-        if self.order is not None and (isinstance(self.order, str) or len(self.order) < 1):
-            raise OptionError(f"order must list the levels, the lowest first, not {self.order!r}")
+        check_levels(self, "order", self.order)
         if not 0 < self.unobserved <= 1:
             raise OptionError(f"unobserved must be above 0 and at most 1, not {self.unobserved!r}")
 
@@ -69,16 +65,35 @@ class FMPairLevels(FMPairOptions, TrainableRecipe):
 
     def _parts(self, data: Any) -> tuple[Dataset, Begin]:
         """(the events, whose level is no context, how to begin to learn from them)."""
-        events = as_dataset(data)
+        own = [] if self.level is None or self.level in STANDARD else [self.level]
+        events = as_dataset(data, leaks=own)
         level = levels_of(events, self.level, self.order)
         context = tuple(name for name in events.context if name != self.level)
+        return replace(events, context=context), beginning(level, self.seed, self.unobserved)
 
-        def begin(task: Task, first: Parameters, frozen: Collection[str]) -> Training:
-            ladder = ladder_of(task.problem.user, task.problem.item, level)
-            training = loop.begin(task, first, frozen)
-            return _LevelTraining(training, task.problem, ladder, self.unobserved, self.seed)
 
-        return replace(events, context=context), begin
+def check_levels(options: FMPairOptions, name: str, order: Sequence[Any] | None) -> None:
+    """Refuse an order that is none, and options that pairs of levels do not know."""
+    refuse_cosines(options)
+    refuse_histories(options)
+    if options.optimizer != "sgd" or options.regularization_power != 1:
+        raise OptionError(
+            f"{type(options).__name__} takes plain steps with levels: leave optimizer and "
+            "regularization_power out"
+        )
+    if order is not None and (isinstance(order, str) or len(order) < 1):
+        raise OptionError(f"{named(name)} must list the levels, the lowest first, not {order!r}")
+
+
+def beginning(level: np.ndarray, seed: int, unobserved: float = UNOBSERVED) -> Begin:
+    """How to begin to learn from events on these levels: int64 [events]."""
+
+    def begin(task: Task, first: Parameters, frozen: Collection[str]) -> Training:
+        ladder = ladder_of(task.problem.user, task.problem.item, level)
+        training = loop.begin(task, first, frozen)
+        return _LevelTraining(training, task.problem, ladder, unobserved, seed)
+
+    return begin
 
 
 class Ladder(NamedTuple):
@@ -95,11 +110,9 @@ class Ladder(NamedTuple):
 
 def levels_of(data: Dataset, level: str | None, order: Sequence[Any] | None) -> np.ndarray:
     """int64 [events]: the level of each event, counted from 0."""
-    if level is None and "rating" not in data.columns.columns:
+    name = _level_column(data, level, order)
+    if name is None:
         return np.zeros(len(data), np.int64)
-    name = level or "rating"
-    if name not in data.columns.columns:
-        raise DataError(unknown("level column", name, data.columns.columns))
     values = data.columns[name]
     if values.null_count():
         raise DataError(f"column {name!r} lacks the level of {values.null_count()} events")
@@ -112,6 +125,19 @@ def levels_of(data: Dataset, level: str | None, order: Sequence[Any] | None) -> 
     if (found < 0).any():
         raise DataError(unknown("level", str(values.filter(found < 0)[0]), list(place)))
     return found.to_numpy()
+
+
+def _level_column(data: Dataset, level: str | None, order: Sequence[Any] | None) -> str | None:
+    """The column of the events that tells their levels, None where there is none."""
+    known = data.columns.columns
+    if level is None:
+        usual = ("event_type", "rating") if order is not None else ("rating",)
+        return next((name for name in usual if name in known), None)
+    if level not in known and "event_type" in known and find_column("event_type", [level], None):
+        return "event_type"  # by which name the data have it
+    if level not in known:
+        raise DataError(unknown("level column", level, known))
+    return level
 
 
 def ladder_of(user: np.ndarray, item: np.ndarray, level: np.ndarray) -> Ladder:

@@ -1,0 +1,96 @@
+"""What the columns of a file are taken for, as verbs print it."""
+
+import polars as pl
+import pytest
+
+from fmpair import load
+from fmpair.config.columns import validate
+from fmpair.testing import shop_log
+
+QUICK = ("--factors", "2", "--epochs", "1")
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shop_log(60, 60, 900).write_csv("shop.csv")
+    return "shop.csv"
+
+
+def roles(lines):
+    """Column -> role, of a printed table."""
+    rows = [line.split("  ") for line in lines[1:]]
+    return {row[0]: next(cell.strip() for cell in row[1:] if cell.strip()) for row in rows}
+
+
+def test_a_dry_run_prints_the_table_and_nothing_else(fmpair, shop, tmp_path):
+    for verb in ("fit", "init"):
+        result = fmpair(verb, shop, "--dry-run")
+        assert (result.code, result.err) == (0, "")
+        found = roles(result.out.splitlines())
+        assert found["price"] == "item attribute"
+        assert found["event_time"] == "timestamp"
+        assert found["device"] == "context"
+        assert found["shop"] == "left out"
+    assert [path.name for path in tmp_path.iterdir()] == ["shop.csv"]
+
+
+def test_fit_says_what_it_took_columns_for_and_leaves_the_clock_alone(fmpair, shop):
+    result = fmpair("fit", shop, "-o", "m.fmpair", *QUICK)
+    assert result.code == 0, result.err
+    assert "price       item attribute  " in result.err
+    assert load("m.fmpair").space.context == ["device", "daytime"]
+
+
+def test_the_flag_of_every_line_works_when_typed(fmpair, shop):
+    lines = fmpair("fit", shop, "--dry-run").out.splitlines()
+    place = lines[0].index("otherwise")
+    for line in lines[1:]:
+        flag = line[place:]
+        if flag.endswith("COLUMN"):
+            continue
+        again = fmpair("fit", shop, "--dry-run", *flag.split())
+        assert again.code == 0, again.err
+        name = flag.split()[-1]
+        expected = None if flag.startswith("--ignore") else "context"
+        assert roles(again.out.splitlines()).get(name) == expected
+
+
+def test_the_file_of_init_has_every_decision(fmpair, shop):
+    assert fmpair("init", shop, "-o", "a.yaml").code == 0
+    options = validate("a.yaml").data.options
+    assert options["timestamp"] == "event_time"
+    assert options["session"] == "session_id"
+    assert options["context"] == ["device", "daytime"]
+    assert options["item_columns"] == ["price"]
+
+
+def test_other_verbs_say_it_in_one_line_with_their_flags(fmpair, shop):
+    result = fmpair("data", "describe", shop)
+    assert result.err.count("\n") == 1
+    assert "'price' (item attribute: " in result.err
+    assert "--leak event_time --leak event_type" in result.err
+
+
+def test_a_conversion_loses_no_column(fmpair, shop):
+    assert fmpair("data", "convert", shop, "b.csv").err == "wrote 900 events to b.csv\n"
+    before, after = pl.read_csv(shop), pl.read_csv("b.csv")
+    assert after["price"].equals(before["price"])
+    assert after["shop"].equals(before["shop"])
+    assert len(after.columns) == len(before.columns)
+
+
+def test_weights_by_kind_of_event(fmpair, shop):
+    given = ["--event-weight", "view=1", "--event-weight", "cart=3", "--event-weight", "buy=5"]
+    assert fmpair("fit", shop, "-o", "m", "-q", *QUICK, *given).code == 0
+    short = fmpair("fit", shop, "-o", "m", "-q", *QUICK, *given[:2])
+    assert "--event-weight have no weight for buy, cart: give each kind one" in short.err
+    wrong = fmpair("fit", shop, "-o", "m", "-q", *QUICK, "--event-weight", "view=much")
+    assert wrong.err == "error: --event-weight view takes a number, not 'much'\n"
+
+
+def test_levels_of_events_are_a_flag(fmpair, shop):
+    assert fmpair("fit", shop, "-o", "m", "-q", *QUICK, "--levels", "view,cart,buy").code == 0
+    assert load("m").recipe.levels == ["view", "cart", "buy"]
+    short = fmpair("fit", shop, "-o", "m", "-q", *QUICK, "--levels", "view,cart")
+    assert short.err == "error: unknown level 'buy'. Known: view, cart\n"
