@@ -93,8 +93,10 @@ def details_sheet(table: Table) -> Sheet:
     columns = ("Model", "Metric", "Mean", "SD", "95 % interval", "Corrected", "Difference",
                "in %", P_VALUE, DETECTABLE, "d", "p to best", "Coverage", "Repeats", "Users",
                "Units")  # fmt: skip
-    return Sheet(f"{slug(table.label)}-details", f"{isolated(table.label)}: every number", columns,
-                 tuple(rows), table.rows, 2, (_against(table, effect=True),), folded=True)  # fmt: skip
+    title = f"{isolated(table.label)}: every number"
+    notes = (_against(table, effect=True),)
+    name = f"{slug(table.label)}-details"
+    return Sheet(name, title, columns, tuple(rows), table.rows, 2, notes, folded=True)
 
 
 def view_sheet(results: Results, table: Table, view: str) -> Sheet | None:
