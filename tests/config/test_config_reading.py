@@ -625,7 +625,9 @@ def test_a_model_may_have_seeds_of_its_own(file):
     first, second = config.read(path).models
     assert first.seeds == (4, 5) and second.seeds is None
     assert config.from_plain(config.as_plain(config.read(path))).models[0].seeds == (4, 5)
-    assert mistakes(path, "models.0.seeds=[1, 1]") == ["a.yaml:2: models.0.seeds: has a seed twice"]
+    assert mistakes(path, "models.0.seeds=[1, 1]") == [
+        "command line: models.0.seeds: has a seed twice"
+    ]
     assert mistakes(path, "models.0.seeds=[]") == [
-        "a.yaml:2: models.0.seeds: needs at least one seed"
+        "command line: models.0.seeds: needs at least one seed"
     ]

@@ -5,8 +5,10 @@ import pytest
 from fmpair.config.experiment import Source, Step
 from fmpair.config.header import header_of
 from fmpair.data import catalog
+from fmpair.data.write import write
 from fmpair.errors import DataError
 from fmpair.experiment.prepare import prepare
+from fmpair.testing import shop_log
 
 WORLD = Source(generate={"users": 20, "items": 10, "events": 200})
 
@@ -44,3 +46,13 @@ def test_packed_events_that_are_damaged_are_named(tmp_path):
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"user,item\na,b\n" * 99)[:40])
     with pytest.raises(DataError, match=r"cannot read .*a\.csv\.gz: Compressed file ended"):
         header_of(Source(path=str(tmp_path / "a.csv.gz")))
+
+
+@pytest.mark.parametrize("name", ["shop.csv", "shop.parquet"])
+def test_times_sessions_and_kinds_of_events_are_known_by_the_first_rows(tmp_path, name):
+    log = shop_log(60, 60, 2_000)
+    write(log, tmp_path / name)
+    header = header_of(Source(path=str(tmp_path / name)))
+    assert {"timestamp", "session", "event_type"} <= set(header.events)
+    assert {"device", "daytime"} <= set(header.context)
+    assert not {"event_time", "session_id", "event_type"} & set(header.context)

@@ -64,6 +64,11 @@ def test_a_difference_that_may_be_chance_leaves_a_claim_undecided():
     assert verdicts(level)[1] == "holds" and verdicts(level)[8] == "does not hold"
 
 
+def test_what_is_far_above_must_be_shown_to_be_above_at_all():
+    vague = both("table2-movielens", "FM-Pair", METHODS, p=0.3)
+    assert [verdicts(vague)[number] for number in (2, 3)] == ["undecided"] * 2
+
+
 def test_a_set_where_both_are_the_same_model_decides_nothing():
     same = {**METHODS, "BPR-MF": 0.23}
     alone = both("table2-xing", "FM-Pair", same, p=1.0, same=True, detectable=0.0)

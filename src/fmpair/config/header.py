@@ -15,10 +15,12 @@ from fmpair.config.experiment import Source, Step
 from fmpair.config.option_schema import options_of
 from fmpair.data import catalog, synthetic
 from fmpair.data.border import parsing
+from fmpair.data.decision import role_columns
 from fmpair.data.delimited import read_columns, with_names
+from fmpair.data.infer import id_columns, with_types
 from fmpair.data.parquet import parquet_columns
 from fmpair.data.read import FORMATS, guess_format, read_contents, read_delimited, read_table
-from fmpair.data.roles import STANDARD, find_column, find_roles
+from fmpair.data.roles import STANDARD, find_column
 from fmpair.data.source import Contents, find_file, read_text
 from fmpair.errors import DataError
 
@@ -120,8 +122,10 @@ def _header(contents: Contents, options: dict[str, Any]) -> Header:
     names = [name for name in contents.events.columns if name not in given.get("ignore", ())]
     asked = {role: given.get(role) for role in ("user", "item", *STANDARD)}
     here = {role: name for role, name in asked.items() if name in names}
-    roles = find_roles(names, here) if _askable(asked, names) else {}
     moved = tuple(given.get("item_columns", ()))
+    taken = (*moved, *(given.get("context") or ()), *(given.get("leaks") or ()))
+    head = with_types(contents.events.select(names), id_columns(names))
+    roles = role_columns(head, here, taken) if _askable(asked, names) else {}
     rest = [name for name in names if name not in (*roles.values(), *moved)]
     context = tuple(rest if given.get("context") is None else given["context"])
     timed = {"timestamp"} if given.get("order") else set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,6 +143,13 @@ def decide(
         asked = [name for name in context if name not in leaks]
         _refuse_leaks(_told(events, roles, asked), asked)
     return Decisions(tuple(found[name] for name in events.columns))
+
+
+def role_columns(
+    events: pl.DataFrame, given: Mapping[str, str | None], taken: Collection[str] = ()
+) -> dict[str, str]:
+    """Role -> column, for ids and standard columns; taken: columns that are something else."""
+    return {decision.role: decision.column for decision in _roles(events, given, set(taken))}
 
 
 def _check_number(names: Sequence[str]) -> None:

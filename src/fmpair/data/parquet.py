@@ -9,6 +9,8 @@ import polars as pl
 from fmpair.data.source import STANDARD_INPUT, check_table, find_file, read_bytes
 from fmpair.errors import DataError
 
+HEAD = 1_000  # rows that show what columns hold
+
 
 def read_parquet(path: str | Path) -> pl.DataFrame:
     """A Parquet file."""
@@ -21,8 +23,8 @@ def read_parquet(path: str | Path) -> pl.DataFrame:
 
 
 def parquet_columns(path: str | Path) -> pl.DataFrame:
-    """The columns of a Parquet file without any row."""
-    return pl.read_parquet(_source(path), n_rows=0)
+    """The columns of a Parquet file with its first rows."""
+    return pl.read_parquet(_source(path), n_rows=HEAD)
 
 
 def _source(path: str | Path) -> Path | bytes:

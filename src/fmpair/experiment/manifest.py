@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from fmpair.config.experiment import Experiment, Source
 from fmpair.config.plain import as_plain
 from fmpair.data import leakage
+from fmpair.data.information import information
 from fmpair.data.parts import hash_of
 from fmpair.data.statistics import figures
 from fmpair.experiment.folder import digest
@@ -36,6 +38,7 @@ def manifest(
         },
         "split": {"hash": hash_of(bench.splits), "folds": _folds(bench)},
         "leakage": _leakage(bench),
+        "context": _context(bench),
         "versions": _versions(experiment),
         "provenance": {r["cell"]["kind"]: r["provenance"] for r in done if r["provenance"]},
         "machine": _machine(),
@@ -91,6 +94,13 @@ def _leakage(bench: PreparedData) -> list[dict[str, Any]]:
         report = leakage.report(train, test, validation if len(validation) else None)
         found.append({"fold": fold, "lines": report.lines(), "figures": report.frame().to_dicts()})
     return found
+
+
+def _context(bench: PreparedData) -> list[dict[str, Any]]:
+    """What each context column gives away of the item, in the first fold's events."""
+    data, _ = bench.fold(0)
+    found = information(data.user, data.item, data.columns, data.context)
+    return [{**asdict(one), "degree": one.degree} for one in found.values()]
 
 
 def _versions(experiment: Experiment) -> dict[str, str]:

@@ -17,13 +17,14 @@ from fmpair.report import run_tables as run_tables
 from fmpair.report.comparison import Table
 from fmpair.report.facts import facts
 from fmpair.report.fields import fields_sheets
+from fmpair.report.giveaway import giveaway_sheet
 from fmpair.report.number import metric_title, told_apart
 from fmpair.report.sheet import Figure, Section, Sheet
 from fmpair.report.significance import has_a_winner
 from fmpair.text import isolated
 
 ORDER = ("command", "began", "ended", "seconds", "peak_mb", "seeds", "versions", "machine")
-HIDDEN = ("data", "split", "leakage", "experiment")  # they have places of their own
+HIDDEN = ("data", "split", "leakage", "context", "experiment")  # they have places of their own
 
 
 def sections(results: Results, found: list[Table]) -> list[Section]:
@@ -175,7 +176,8 @@ def _leakage(manifest: Mapping[str, Any]) -> Section:
     sheet = run_tables.leakage_sheet(folds)
     told = (first + "; ".join(lines) + ".",) if lines else ()
     told = (run_tables.leakage_verdict(folds), *told) if folds else told
-    return Section("Leakage", told, sheets=(sheet,) if sheet else ())
+    sheets = [one for one in (giveaway_sheet(manifest), sheet) if one]
+    return Section("Leakage", told, sheets=tuple(sheets))
 
 
 def _provenance(results: Results) -> Section:

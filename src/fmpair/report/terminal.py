@@ -8,10 +8,10 @@ from typing import Any
 from fmpair.experiment.results import Results
 from fmpair.report.comparison import Table, comparison
 from fmpair.report.fields import fields_sheets
+from fmpair.report.giveaway import headline
 from fmpair.report.run_tables import times_sheet
 from fmpair.report.sheet import Cell, Sheet
 from fmpair.report.tables import P_VALUE, main_sheet
-from fmpair.report.verdict import verdict
 from fmpair.text import harmless, isolated
 
 
@@ -24,7 +24,7 @@ def terminal(results: Results) -> Any:
     times = {row[0].text: row[1].text for row in times_sheet(results).rows}
     shown = [_table(table, times) for table in found if len(table.rows)]
     shown += [_fields(sheet) for table in found for sheet in fields_sheets(table)]
-    lines = [Text(verdict(found[0]))] if found else []
+    lines = [Text(headline(results, found[0]))] if found else []
     return Group(*shown, *lines)
 
 

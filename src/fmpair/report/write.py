@@ -13,13 +13,13 @@ from fmpair.experiment.results import Results
 from fmpair.files import make_folder, write_atomically
 from fmpair.report.comparison import comparison
 from fmpair.report.csv import csv
+from fmpair.report.giveaway import headline
 from fmpair.report.latex import latex
 from fmpair.report.legacy import wraprec_results
 from fmpair.report.markdown import markdown, markdown_report
 from fmpair.report.page import page
 from fmpair.report.sections import sections, warnings
 from fmpair.report.sheet import Section
-from fmpair.report.verdict import verdict
 
 FOLDERS = ("tables", "figures")
 LISTED = ".report"  # names the files of the report, one a line
@@ -35,7 +35,7 @@ def write(results: Results, folder: str | Path, exact: bool = False) -> Path:
     """
     place = Path(folder)
     found = [comparison(results, label) for label in results.experiment.protocols]
-    told = verdict(found[0]) if found else ""
+    told = headline(results, found[0]) if found else ""
     parts = sections(results, found)
     title = results.experiment.name
     files = {

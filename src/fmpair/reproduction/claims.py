@@ -121,6 +121,11 @@ def _counted(
     ]
 
 
+def _if_known(one: Difference, also: bool) -> bool | None:
+    """Whether the baseline is better and something else is true; None where the test cannot say."""
+    return None if one.outcome == "undecided" else one.base_better and also
+
+
 def _word(answers: Iterable[bool | None]) -> Word:
     known = list(answers)
     if False in known:
@@ -146,7 +151,7 @@ def _far_above(found: Found, protocol: str) -> Finding | None:
     made = _differences(found, protocol, "FM-Map", SETS)
     rivals = _differences(found, protocol, "BPR-MF", SETS)
     far = [
-        one.base_better and min(one.base, rivals[name].other) >= FAR * one.other
+        _if_known(one, min(one.base, rivals[name].other) >= FAR * one.other)
         for name, one in made.items()
         if name in rivals
     ]
@@ -157,7 +162,7 @@ def _ratings_fail(found: Found, protocol: str) -> Finding | None:
     made = _differences(found, protocol, "FM on ratings", SETS)
     popular = _differences(found, protocol, "Most-Popular", SETS)
     fails = [
-        one.base_better and one.other <= (1 - EFFECT) * popular[name].other
+        _if_known(one, one.other <= (1 - EFFECT) * popular[name].other)
         for name, one in made.items()
         if name in popular
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def reproduce(
     for experiment in chosen.values():
         require_optuna(experiment)
     fits = [size(one, fold_count(one.split)) for one in chosen.values()]
-    began = time.perf_counter()
+    began, made = time.perf_counter(), {}
     for number, (name, experiment) in enumerate(chosen.items(), 1):
         say(f"{number} of {len(chosen)}: {name}, {fits[number - 1]:,} fits")
         found = run(experiment, progress)
@@ -51,7 +51,9 @@ def reproduce(
         say(_time_told(time.perf_counter() - began, sum(fits[:number]), sum(fits[number:])))
         for row in found.cells.filter(found.cells["error"].is_not_null()).to_dicts():
             say(f"{name}: {row['model']} failed: {row['error']}")
-    return gathered(place)
+        if found.cells["error"].is_null().all():
+            made[name] = summary(found)
+    return gathered(place, made)
 
 
 def _time_told(seconds: float, done: int, left: int) -> str:
@@ -76,13 +78,19 @@ def experiment_of(path: Path, folder: Path, small: bool = False) -> Experiment:
     return quick(experiment) if small else experiment
 
 
-def gathered(folder: str | Path) -> dict[str, Summary]:
-    """By name of the experiment what all parts that were run have left in the folder."""
-    return dict(_finished(Path(folder)))
+def gathered(folder: str | Path, known: Mapping[str, Summary] | None = None) -> dict[str, Summary]:
+    """By name of the experiment what all parts that were run have left in the folder.
+
+    known: those that need not be read again.
+    """
+    return dict(_finished(Path(folder), known or {}))
 
 
-def _finished(folder: Path) -> Iterator[tuple[str, Summary]]:
+def _finished(folder: Path, known: Mapping[str, Summary]) -> Iterator[tuple[str, Summary]]:
     for path in files(ALL):
+        if path.stem in known:
+            yield path.stem, known[path.stem]
+            continue
         if not (folder / path.stem / PLAN).exists():  # not run
             continue
         found = results(folder / path.stem)

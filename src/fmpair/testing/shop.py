@@ -11,6 +11,7 @@ DAYTIMES = ("morning", "noon", "evening", "night")
 DEVICES = ("phone", "tablet", "desktop")
 START, DAYS = 1_704_067_200, 60  # 2024-01-01 00:00 UTC
 PER_SESSION = 4  # events
+AT_ONCE = 4096  # events whose scores of all items are held in memory
 
 
 def shop_log(
@@ -37,10 +38,9 @@ def shop_log(
     pull = 2.0 * rng.standard_normal((len(DAYTIMES), TASTES)) * decides
     user = rng.choice(users, events, p=_zipf(users, 0.5))
     daytime = rng.integers(0, len(DAYTIMES), events)
-    liking = (1.5 * taste[user] + pull[daytime]) @ product.T
-    # the largest of scores with Gumbel noise is a draw by softmax
-    item = np.argmax(liking + popularity + rng.gumbel(size=liking.shape), axis=1)
-    liked = liking[np.arange(events), item]
+    wants = 1.5 * taste[user] + pull[daytime]
+    item = _chosen(wants, product, popularity, rng)
+    liked = (wants * product[item]).sum(1)
     seconds = START + np.sort(rng.integers(0, DAYS * 86_400, events))
     list_price = np.round(rng.lognormal(3, 1, items) + 0.01 * np.arange(items), 2)
     discount = rng.choice([1.0, 0.9, 0.8], events, p=[0.8, 0.1, 0.1]) if promotions else 1.0
@@ -60,6 +60,18 @@ def shop_log(
             "logged_ms": seconds * 1_000 + 250,
         }
     )
+
+
+def _chosen(
+    wants: np.ndarray, product: np.ndarray, popularity: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """int64 [events]: an item for each, drawn by softmax of wants . product + popularity."""
+    found = []
+    for part in range(0, len(wants), AT_ONCE):
+        scores = wants[part : part + AT_ONCE] @ product.T + popularity
+        # the largest of scores with Gumbel noise is a draw by softmax
+        found.append(np.argmax(scores + rng.gumbel(size=scores.shape), axis=1))
+    return np.concatenate(found)
 
 
 def _zipf(count: int, exponent: float) -> np.ndarray:

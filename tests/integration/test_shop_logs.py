@@ -1,0 +1,86 @@
+"""Logs whose truth is known: init and run end in the true verdict, and fit leaves noise alone."""
+
+import pytest
+
+from fmpair import Dataset, FMPair, Protocol, evaluate
+from fmpair.config import read as config
+from fmpair.config.starter import starter
+from fmpair.data.split import by_time
+from fmpair.experiment.run import run
+from fmpair.report.comparison import comparison
+from fmpair.report.giveaway import headline
+from fmpair.testing import shop_log
+
+pytestmark = pytest.mark.slow
+
+IDS = ["event_time", "user_id", "product_id", "device"]
+OVERRIDES = ["models.1.factors=8", "models.2.factors=8", "output.refit=false"]
+SIZE = {"users": 250, "items": 150, "events": 8_000}
+
+
+def judged(frame, folder, monkeypatch):
+    """(the experiment that init writes for the log, what the run's report says first)."""
+    monkeypatch.chdir(folder)
+    frame.write_csv("shop.csv")
+    (folder / "a.yaml").write_text(starter("shop.csv"))
+    experiment = config.read("a.yaml", OVERRIDES)
+    results = run(experiment)
+    assert results.cells["error"].null_count() == len(results.cells)
+    return experiment, headline(results, comparison(results, "full ranking"))
+
+
+def wins(told):
+    """Whether the report says that context helps."""
+    return told.startswith("FM-Pair with context is best") or "context gives" in told
+
+
+@pytest.mark.parametrize(
+    ("column", "promotions"),
+    [("price", False), ("price", True), ("session_id", False), ("shop", False),
+     ("logged_ms", False), ("event_type", False)],
+)  # fmt: skip
+def test_what_says_nothing_of_the_next_choice_does_not_win(
+    column, promotions, tmp_path, monkeypatch
+):
+    log = shop_log(**SIZE, promotions=promotions).select(*IDS, column)
+    experiment, told = judged(log, tmp_path, monkeypatch)
+    assert experiment.data.options["context"] == ["device"]
+    assert experiment.data.options["timestamp"] == "event_time"
+    assert not wins(told), told
+    assert "popularity" in told and "FM-Pair" in told
+
+
+def test_a_context_that_decides_wins(tmp_path, monkeypatch):
+    log = shop_log(**SIZE, decides=True)
+    experiment, told = judged(log, tmp_path, monkeypatch)
+    assert experiment.data.options["context"] == ["device", "daytime"]
+    assert told.startswith("FM-Pair with context is best"), told
+    assert "give the item away" not in told
+
+
+def test_a_price_that_is_forced_to_be_context_is_headlined_as_a_leak(tmp_path, monkeypatch):
+    log = shop_log(**SIZE).select(*IDS, "price")
+    monkeypatch.chdir(tmp_path)
+    log.write_csv("shop.csv")
+    text = starter("shop.csv").replace("context: [device]", "context: [device, price]")
+    text = text.replace("item_columns: [price]", "leaks: [price]")
+    (tmp_path / "a.yaml").write_text(text)
+    results = run(config.read("a.yaml", OVERRIDES))
+    told = headline(results, comparison(results, "full ranking"))
+    assert told.startswith("Not to be believed as it stands: context gives the item away (price: ")
+    assert "FM-Pair with context is best" in told
+
+
+def test_fit_on_the_raw_log_is_as_good_as_with_columns_set_by_hand(tmp_path):
+    log = shop_log(**SIZE)
+    by_hand = log.select("user_id", "product_id", "device", "daytime")
+    rows = by_time(Dataset.from_frame(log), 0.2)
+    found = {}
+    for name, frame in (("raw", log), ("by hand", by_hand)):
+        train, _, test = rows.parts(Dataset.from_frame(frame))
+        model = FMPair(factors=16, history=0).fit(train)
+        model.save(tmp_path / "m")
+        recall = evaluate(model, train, test, Protocol(seen="none"), ["recall@10"]).means
+        found[name] = recall["recall@10"], (tmp_path / "m").stat().st_size
+    assert found["raw"][0] >= 0.97 * found["by hand"][0]
+    assert found["raw"][1] <= 1.2 * found["by hand"][1]
