@@ -130,6 +130,12 @@ MISTAKES = [
     ("validate a.yaml metrics=[ndgc@10]", "unknown metric 'ndgc'", "ndcg",
      "validate a.yaml metrics=[ndcg@10]"),
     ("validate b.yaml", "there is no file b.yaml", "a.yaml", "validate a.yaml"),
+    ("init latin.csv", "not utf-8 text", "--encoding latin-1",
+     "init latin.csv --encoding latin-1 && validate experiment.yaml"),
+    ("init ragged.csv", "line 3 has 2 columns", "--ragged drop",
+     "init ragged.csv --ragged drop && validate experiment.yaml"),
+    ("init headless.csv", "holds numbers, not names", "--column user --column item",
+     "init headless.csv --no-header --column user --column item && validate experiment.yaml"),
     ("init events.csv -o a.yaml", "a.yaml exists already", "--force",
      "init events.csv -o a.yaml --force"),
 ]  # fmt: skip

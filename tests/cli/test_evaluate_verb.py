@@ -178,3 +178,18 @@ def test_evaluate_keeps_the_context_of_the_model_whatever_the_test_events_look_l
     by = fmpair("evaluate", model, *parts, "--by", "context:daytime")
     assert by.code == 0, by.err
     assert "night" in by.out
+
+
+def test_lists_with_the_names_of_the_events_are_read_by_the_same_flags(fmpair, files, tmp_path):
+    frame = pl.read_csv(files / "events.csv").rename({"user": "wer", "item": "was"})
+    frame.write_csv(tmp_path / "events.csv")
+    names, model = ["--user", "wer", "--item", "was"], tmp_path / "m.fmpair"
+    events = tmp_path / "events.csv"
+    assert fmpair("fit", events, *names, "-o", model, "--factors", 4, "--epochs", 1).code == 0
+    assert fmpair("recommend", model, "--include-seen", "-o", tmp_path / "lists.csv").code == 0
+    assert pl.read_csv(tmp_path / "lists.csv").columns[:2] == ["wer", "was"]
+    parts = ["--train", events, "--test", events, "--seen", "none"]
+    assert fmpair("evaluate", tmp_path / "lists.csv", *parts, *names).code == 0
+    told = fmpair("evaluate", tmp_path / "lists.csv", "--train", files / "events.csv",
+                  "--test", files / "events.csv")  # fmt: skip
+    assert told.code == 1 and "name it with --user COLUMN" in told.err

@@ -1,6 +1,13 @@
 """What goes wrong at the shell is told in flags."""
 
+import re
+from pathlib import Path
+
 import pytest
+
+import fmpair as fmpair_package
+from fmpair.cli.application import command
+from fmpair.cli.spelling import in_shell
 
 
 def saved(folder, name, text):
@@ -81,3 +88,31 @@ def test_a_folder_that_is_taken_is_told_with_the_flag(fmpair, tmp_path, monkeypa
     with opened(tmp_path / "run"):
         done = fmpair("run", tmp_path / "a.yaml", "-f", tmp_path / "run")
     assert done.code == 1 and "choose another --folder" in done.err
+
+
+READERS = ("check", "dataset", "delimited", "libfm", "missing", "ragged", "source", "times")
+ONLY_WHERE_GIVEN = {"event_weights"}  # nobody is told of it who did not name it
+OF_A_TABLE = ("delimited", "ragged")
+
+
+def options_named_by(modules):
+    """The options that messages of readers speak of."""
+    folder = Path(fmpair_package.__file__).parent / "data"
+    texts = [(folder / f"{name}.py").read_text("utf-8") for name in modules]
+    return {name for text in texts for name in re.findall(r"named\(\s*[\"']([a-z_]+)", text)}
+
+
+@pytest.mark.parametrize(
+    ("verb", "modules"),
+    [
+        *((verb, READERS) for verb in ("fit", "update", "fold-in", "evaluate")),
+        *((f"data {verb}", READERS) for verb in ("describe", "convert")),
+        ("init", [name for name in READERS if name != "libfm"]),
+        ("recommend", OF_A_TABLE),
+    ],
+)
+def test_every_option_that_readers_name_is_a_flag_of_the_verbs_that_read(verb, modules):
+    spell = in_shell(command(), [*verb.split(), "x"])
+    named = options_named_by(modules) - ONLY_WHERE_GIVEN
+    assert [name for name in named if not spell(name).startswith("-")] == []
+    assert spell("encoding", "latin-1") == "--encoding latin-1"

@@ -616,3 +616,18 @@ def test_an_option_that_had_another_name_is_told_the_new_one(file, tmp_path, giv
     (tmp_path / "a.csv").write_text("user,item\n1,2\n")
     [found] = [line for line in mistakes(file(SMALL), given) if "is now" in line]
     assert found.endswith(said)
+
+
+def test_a_model_may_have_seeds_of_its_own(file):
+    path = file(
+        "data: {generate: {users: 20}}\nmodels: [{kind: fm-pair, seeds: [4, 5]}, popularity]\n"
+    )
+    first, second = config.read(path).models
+    assert first.seeds == (4, 5) and second.seeds is None
+    assert config.from_plain(config.as_plain(config.read(path))).models[0].seeds == (4, 5)
+    assert mistakes(path, "models.0.seeds=[1, 1]") == [
+        "command line: models.0.seeds: has a seed twice"
+    ]
+    assert mistakes(path, "models.0.seeds=[]") == [
+        "command line: models.0.seeds: needs at least one seed"
+    ]

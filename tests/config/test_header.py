@@ -24,6 +24,7 @@ def columns(data):
         [Step("merge_duplicates")],
         [Step("merge_duplicates", {"context": False})],
         [Step("leaked", {"column": "genre"})],
+        [Step("enlarged", {"events": 500, "contexts": 2})],
         [Step("merge_duplicates", {"context": False}), Step("leaked", {"column": "tags"})],
     ],
 )

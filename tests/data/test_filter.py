@@ -14,6 +14,7 @@ from fmpair.data.filter import (
     at_least,
     core,
     distinct,
+    enlarged,
     faded,
     leaked,
     merge_duplicates,
@@ -218,3 +219,15 @@ def test_a_leaked_attribute_of_items_stands_in_every_event_as_context():
     assert found.context == ("genre",) and found.item_table.width == 0
     with pytest.raises(DataError, match="unknown item attribute 'gerne'"):
         leaked(data, "gerne")
+
+
+def test_an_enlarged_set_has_the_events_again_and_again_and_random_contexts():
+    data = Dataset.from_frame({"user": ["a", "b", "c"], "item": [1, 2, 3], "day": ["x", "y", "x"]})
+    found = enlarged(data, 8, contexts=2, values=3)
+    assert found.context == ("day", "random_1", "random_2")
+    frame = found.frame()
+    assert frame["user"].to_list() == ["a", "b", "c", "a", "b", "c", "a", "b"]
+    assert frame[3].equals(frame[0]) and set(frame["random_1"]) <= {"0", "1", "2"}
+    assert enlarged(data, 2).frame().equals(data.frame()[:2])
+    with pytest.raises(OptionError, match="events must be at least 1, not 0"):
+        enlarged(data, 0)

@@ -67,14 +67,14 @@ def test_groups_stand_in_the_order_a_reader_expects(groups, ordered):
     assert in_order(groups) == ordered
 
 
-def test_a_view_on_a_price_has_five_groups():
+def test_a_view_on_a_measured_number_has_five_groups():
     rng = np.random.default_rng(0)
     data = Dataset.from_frame({
         "user": rng.integers(0, 9, 400), "item": rng.integers(0, 20, 400),
-        "price": rng.random(400),
+        "temperature": rng.random(400),
     })  # fmt: skip
     found = evaluate(lambda rows: np.tile(np.arange(20, dtype=np.float32), (len(rows), 1)),
                      data, data, metrics=["recall@5"])  # fmt: skip
-    assert len(view(found, groups("context:price", found, data, data))) == 5
+    assert len(view(found, groups("context:temperature", found, data, data))) == 5
     half = data.take(np.arange(200))
-    assert groups("context:price", found, half, data, data).n_unique() == 5
+    assert groups("context:temperature", found, half, data, data).n_unique() == 5

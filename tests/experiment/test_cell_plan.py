@@ -24,6 +24,16 @@ def test_every_model_meets_every_fold_with_every_seed():
     assert plan.size(asked, folds=2) == len(cells) == len({cell.id for cell in cells})
 
 
+def test_a_model_may_have_seeds_of_its_own():
+    asked = experiment("", POPULARITY, replace(FM, seeds=(1, 2, 4)), seeds=(3,))
+    cells = plan.cells(asked, bench_of(asked), {})
+    made = [(cell.model.name, cell.seed) for cell in cells if cell.fold == 0]
+    assert made == [("popularity", 3), ("FM", 1), ("FM", 2), ("FM", 4)]
+    assert plan.size(asked, folds=2) == len(cells) == 8
+    same = next(cell for cell in cells if cell.model.name == "FM")
+    assert same.id == replace(same, model=FM).id  # what is done stays done
+
+
 def test_trials_count_among_the_cells_of_a_run():
     assert plan.size(experiment("", POPULARITY, TUNED, tune=Tuning(trials=5)), folds=2) == 4 + 10
 

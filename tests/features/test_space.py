@@ -125,14 +125,15 @@ def test_unseen_values_are_counted_by_field():
 
 def test_a_column_of_times_becomes_a_few_of_their_parts():
     days = [dt.datetime(2024, 1, day) for day in (1, 2, 6, 8)]
-    space = FeatureSpace.fit(data_with(when=days))
+    space = FeatureSpace.fit(Dataset.from_frame(events(when=days), context=["when"]))
     assert space.context == ["when"]
     assert space.query.labels() == [
         "when.weekday=Monday", "when.weekday=Tuesday", "when.weekday=Saturday",
         "when.month=January",
     ]  # fmt: skip
     hours = [day.replace(hour=20) for day in days]
-    labels = FeatureSpace.fit(data_with(when=hours)).query.labels()
+    data = Dataset.from_frame(events(when=hours), context=["when"])
+    labels = FeatureSpace.fit(data).query.labels()
     assert labels[0] == "when.hour=20" and "when.weekday=Saturday" in labels
 
 

@@ -56,6 +56,7 @@ def clicks():
         {
             "user": [USERS[user] for user, _ in events],
             "item": [ITEMS[(3 * user + click * click) % len(ITEMS)] for user, click in events],
+            "time": [f"2024-05-{1 + click:02} 08:{10 + user}" for user, click in events],
             "daytime": [("morning", "evening")[(user + click) % 2] for user, click in events],
             "device": [("phone", "tablet")[click % 2] for _, click in events],
         }

@@ -14,18 +14,23 @@ CURVES = {
 }  # fmt: skip
 
 
-def judged(baseline, means, p=0.001, label="legacy"):
-    """A run with one table; means: of every model; p: of all comparisons, or by model."""
+def judged(baseline, means, p=0.001, label="legacy", seeds=6, same=False, detectable=0.002):
+    """A run of four folds with one table; means: of every model; p: of all tests, or by model.
+
+    same: whether models were shown to be level; detectable: what would have shown.
+    """
     protocol = Protocol()
     rows = [
-        {"model": model, "metric": metric, "mean": mean, "sd": 0.001, "repeats": 4, "units": 100,
-         "baseline": baseline, "best": mean == max(means.values()),
+        {"model": model, "metric": metric, "mean": mean, "sd": 0.001, "repeats": 4 * seeds,
+         "units": 100, "users": 50, "baseline": baseline, "best": mean == max(means.values()),
+         "same": same, "detectable": detectable,
          "p": None if model == baseline else p.get(model, 0.001) if isinstance(p, dict) else p}
         for metric in ("recall@10", "mrr@10")
         for model, mean in means.items()
     ]  # fmt: skip
     frame = pl.DataFrame(rows, {name: SCHEMA[name] for name in rows[0]})
-    table = Table(label, protocol.id, "recall@10", ("recall@10", "mrr@10"), "t", 0.05, frame)
+    table = Table(label, protocol.id, "recall@10", ("recall@10", "mrr@10"), "t", 0.05, frame,
+                  folds=4)  # fmt: skip
     return run_of([Candidate(name, "popularity") for name in means], baseline, {label: table})
 
 
@@ -52,9 +57,9 @@ def run_of(models, baseline, tables, curves=None):
                    else curves, manifest)  # fmt: skip
 
 
-def by_factors(slope, start=0.01, bend=0.0):
+def by_factors(slope, start=0.1, bend=0.0, sizes=tuple(range(16, 176, 16))):
     """Epochs whose time grows with the number of factors."""
-    models = [Candidate(f"k={k}", "fm-pair", {"factors": k}) for k in (16, 32, 64, 128)]
+    models = [Candidate(f"k={k}", "fm-pair", {"factors": k}) for k in sizes]
     times = {m.name: start + slope * m.options["factors"] + bend * m.options["factors"] ** 3
              for m in models}  # fmt: skip
     return timed(times, models)

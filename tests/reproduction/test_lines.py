@@ -6,9 +6,10 @@ from fmpair.reproduction.line import contexts, factors, line
 
 
 def test_a_straight_line_is_found_with_slope_start_and_a_perfect_fit():
-    found = line(by_factors(0.002, start=0.05), factors)
+    found = line(by_factors(0.002, start=0.05, sizes=(16, 32, 64, 128)), factors)
     assert (found.slope, found.start, found.r2) == pytest.approx((0.002, 0.05, 1.0))
     assert found.points["x"].to_list() == [16, 32, 64, 128]
+    assert found.shortest == pytest.approx(0.082)
 
 
 def test_times_that_bend_fit_worse():

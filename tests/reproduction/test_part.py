@@ -4,8 +4,10 @@ from importlib.resources import files as resources
 
 import pytest
 
+from fmpair.config.option_schema import options_of
 from fmpair.config.read import read
 from fmpair.errors import UnknownError
+from fmpair.models.catalog import find
 from fmpair.reproduction.part import ALL, FOLDER, PARTS, QUICK_EVENTS, files, quick
 
 STEMS = [path.stem for path in files(ALL)]
@@ -55,6 +57,39 @@ def test_legacy_and_clean_rank_against_what_they_say():
     assert [p.label for p in legacy.protocols.values()] == ["first1000"]
     assert [p.label for p in clean.protocols.values()] == ["uni1000", "all"]
     assert len(clean.seeds) == 2
+
+
+def test_what_a_verdict_turns_on_has_six_seeds():
+    turning = {
+        "table2-frappe-clean": ("BPR-MF", "FM-Pair"),
+        "table2-movielens-legacy": ("BPR-MF", "FM-Pair"),
+        "table2-xing-legacy": ("BPR-MF", "FM-Pair"),
+        "table3-frappe-clean": ("FM-Pair", "FM-Pair-Context"),
+        "table3-frappe-legacy": ("FM-Pair", "FM-Pair-Context"),
+        "table4-books-clean": ("Target only", "All domains", "FM-Pair-CD"),
+        "table4-music-legacy": ("Target only", "All domains", "FM-Pair-CD"),
+    }
+    for stem, names in turning.items():
+        experiment = read(FOLDER / f"{stem}.yaml")
+        counts = {model.name: len(model.seeds or experiment.seeds) for model in experiment.models}
+        assert all(counts[name] == 6 for name in names), stem
+        assert sum(counts.values()) < 6 * len(counts) or len(names) == len(counts)
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_no_model_of_the_paper_learns_from_histories(stem):
+    for model in read(FOLDER / f"{stem}.yaml").models:
+        known = options_of(find(model.kind)).known
+        if "history" in known:
+            assert model.options.get("history", known["history"].default) == 0
+
+
+def test_times_are_measured_on_many_events_and_at_ten_sizes_or_more():
+    for stem in ("complexity-movielens", "complexity-xing", "complexity-contexts"):
+        experiment = read(FOLDER / f"{stem}.yaml")
+        assert len(experiment.models) >= 10
+        assert experiment.filters[-1].options["events"] >= 3_000_000
+    assert quick(experiment).filters[0].options["events"] == QUICK_EVENTS
 
 
 def test_quick_is_the_same_experiment_on_few_events():

@@ -60,7 +60,7 @@ class LightFM(Recipe):
         from fmpair.threads import all_threads
 
         events = as_dataset(data)
-        space = FeatureSpace.fit(events, self.fields, self.normalize)
+        space = FeatureSpace.fit(events, self.fields, self.normalize).without_past()
         user_rows = space.user_rows(events.user_table, len(space.users))
         item_rows = space.item_rows(events.item_table, len(space.items))
         make, what = REQUIREMENT.load().LightFM, f"lightfm's {self.loss}"

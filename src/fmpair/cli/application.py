@@ -84,7 +84,7 @@ def command() -> Any:
     app = typer.Typer(cls=Verbs, add_completion=False)
     app.callback()(_start)
     app.command()(demo.demo)
-    for about_files in (config.init, config.validate, config.schema):
+    for about_files in (config.init_command(), config.validate, config.schema):
         app.command()(about_files)
     app.command()(migrate.migrate)
     app.command()(running.run)

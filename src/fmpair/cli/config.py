@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fmpair.cli.decisions import table_of
+from fmpair.cli.flags import with_flags
 from fmpair.cli.show import note
+from fmpair.cli.source import READING, reading_options
 from fmpair.errors import DataError, in_file
 from fmpair.text import harmless
 
 if TYPE_CHECKING:
     from fmpair.config.experiment import Experiment
 
+# Flags of `init`: what the file it writes says again.
+SAID_AGAIN = (
+    *("user", "item", "rating", "weight", "timestamp", "domain", "session", "event_type"),
+    *("context", "ignore", "item_columns", "order", "missing"),
+    *("format", "separator", "encoding", "header", "columns", "ragged"),
+)
 UNSAID = "full ranking, seen items by how often users repeat them"  # protocols a file leaves out
 
 ExperimentFile = Annotated[
@@ -34,25 +42,29 @@ def init(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write, or -.")
     ] = Path("experiment.yaml"),
-    user: Annotated[str | None, typer.Option(metavar="COLUMN", help="User ids.")] = None,
-    item: Annotated[str | None, typer.Option(metavar="COLUMN", help="Item ids.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print what the columns are taken for.")
     ] = False,
+    reading: Any = None,
 ) -> None:
     """Write a commented experiment file for your events."""
     from fmpair.config.starter import findings, written
 
     if not dry_run:
         _refuse_to_overwrite(output, force)
-    found = findings(events, user, item)
+    found = findings(events, **reading_options(reading))
     lines = table_of(found.decisions, in_file)
     if dry_run:
         typer.echo(harmless("\n".join(lines)))
         return
     _write(output, written(found, events, output.parent))
     note("\n".join(lines))
+
+
+def init_command() -> Any:
+    """The verb with the flags that its file can say again."""
+    return with_flags(init, reading=[one for one in READING if one.name in SAID_AGAIN])
 
 
 def validate(file: ExperimentFile, overrides: Overrides = None) -> None:
@@ -83,7 +95,8 @@ def _summary(experiment: Experiment) -> list[str]:
 
     source, models = experiment.data, experiment.models
     made = f"generated {dict(source.generate)}" if source.generate is not None else None
-    folds, seeds = fold_count(experiment.split), len(experiment.seeds)
+    folds = fold_count(experiment.split)
+    counts = [len(model.seeds or experiment.seeds) for model in models]
     steps = " ".join([*(step.kind for step in experiment.filters), experiment.split.kind])
     tuned = [model.name for model in models if model.search]
     lines = {
@@ -91,13 +104,19 @@ def _summary(experiment: Experiment) -> list[str]:
         "then": steps,
         "models": ", ".join(model.name for model in models),
         "tuned": f"{', '.join(tuned)} ({experiment.tune.trials} trials each)" if tuned else "",
-        "cells": f"{len(models) * folds * seeds} = {_count(len(models), 'model')} x "
-        f"{_count(folds, 'fold')} x {_count(seeds, 'seed')}",
+        "cells": f"{folds * sum(counts)} = {_count(len(models), 'model')} x "
+        f"{_count(folds, 'fold')} x {_seeds(counts)}",
         "protocols": ", ".join(experiment.protocols) or UNSAID,
         "metrics": ", ".join(experiment.metrics),
         "results": experiment.output.folder,
     }
     return [f"{name:<10} {text}" for name, text in lines.items() if text]
+
+
+def _seeds(counts: list[int]) -> str:
+    """`2 seeds`, or `2 to 6 seeds` where models have seeds of their own."""
+    least, most = min(counts), max(counts)
+    return _count(most, "seed") if least == most else f"{least} to {most} seeds"
 
 
 def _lacking(experiment: Experiment) -> list[str]:

@@ -44,7 +44,8 @@ def demo(
     model: Any = load(folder / "model.fmpair")
     user = world.data.users.ids[busiest_user(world.data)]
     show(comparison(results), _ceiling(world, results), *_lists(world, model, user))
-    show(_next_steps(user, folder))
+    looked = world.data.items.take(world.data.item[-2:]).to_list()
+    show(_visitor(world, model, looked), _next_steps(user, looked, folder))
     conclude(results)
 
 
@@ -94,6 +95,13 @@ def _lists(world: World, model: Recommender, user: str) -> list[Any]:
     ]
 
 
+def _visitor(world: World, model: Recommender, looked: list[str]) -> Any:
+    """The top five for somebody without an id, known by what they looked at."""
+    best = model.recommend(history=looked, n=5)["item"]
+    rows = [(str(rank), _item(world, item)) for rank, item in enumerate(best, 1)]
+    return table(("", "next"), rows, f" For a visitor who came from {' and '.join(looked)}")
+
+
 def _item(world: World, item: str) -> str:
     """An item with what is known of it."""
     known = world.data.item_table.row(world.data.items.number(item), named=True)
@@ -101,10 +109,11 @@ def _item(world: World, item: str) -> str:
     return f"{item}  {', '.join(filter(None, (known['genre'], length)))}"
 
 
-def _next_steps(user: str, folder: Path) -> str:
+def _next_steps(user: str, looked: list[str], folder: Path) -> str:
     return (
         "Next, use the best model, and try your own events:\n\n"
         f"  fmpair recommend {folder} --user {user} --context daytime={NIGHT} -n 5\n"
+        f"  fmpair recommend {folder} --history {','.join(looked)} -n 5\n"
         "  fmpair init clicks.csv -o experiment.yaml\n"
         "  fmpair run experiment.yaml\n\n"
         "The report of this experiment:\n"

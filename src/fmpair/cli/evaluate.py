@@ -92,9 +92,7 @@ def evaluate(
     if overlap is not None:
         from fmpair.evaluation import given
 
-        one, other = (
-            given.read_lists(path, **plain_options(path, reading)) for path in (source, overlap)
-        )
+        one, other = (_lists(path, reading) for path in (source, overlap))
         emit(given.overlap(one, other), output)
         return
     judged = _judged(source, shown, reading)
@@ -153,7 +151,6 @@ def _parts(
 
 def _judged(source: str, shown: str | None, reading: dict[str, Any]) -> Any:
     """A fitted model, with the events shown to it, or lists as a frame."""
-    from fmpair.evaluation import given
     from fmpair.experiment.folder import PLAN, model_of
     from fmpair.models.saved import load
 
@@ -164,7 +161,7 @@ def _judged(source: str, shown: str | None, reading: dict[str, Any]) -> Any:
         return model if shown is None else model.extended(read_events(shown, reading))
     if shown is not None:
         raise OptionError(f"--shown goes with a model, and {source} holds lists")
-    return given.read_lists(source, **plain_options(source, reading))
+    return _lists(source, reading)
 
 
 def _result(
@@ -176,6 +173,14 @@ def _result(
 
     way = given.judge if isinstance(judged, pl.DataFrame) else evaluate
     return way(judged, *parts, protocol, metrics)
+
+
+def _lists(path: str, reading: dict[str, Any]) -> pl.DataFrame:
+    """Lists of a file, read as the flags say."""
+    from fmpair.evaluation.given import read_lists
+
+    called = {role: reading[role] for role in ("user", "item")}
+    return read_lists(path, **called, **plain_options(path, reading))
 
 
 def _is_model(source: str) -> bool:

@@ -115,7 +115,7 @@ def plain_options(path: str, files: dict[str, Any]) -> dict[str, Any]:
 
     known = signature(FORMATS[guess_format(path)]).parameters
     given = {one.name: files[one.name] for one in FILES}
-    return {name: value for name, value in _options(given).items() if name in known}
+    return {name: value for name, value in reading_options(given).items() if name in known}
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def opened(source: str, reading: dict[str, Any]) -> Opened:
     from fmpair.data.border import parsing
     from fmpair.data.read import read_contents
 
-    options = _options(reading)
+    options = reading_options(reading)
     if source in catalog.names() and not Path(source).exists():
         rest = {name: value for name, value in options.items() if name != "format"}
         return Opened(lambda **other: catalog.load(source, **{**rest, **other}))
@@ -179,14 +179,14 @@ def read_further(source: str, reading: dict[str, Any], model: Fitted) -> Dataset
     from fmpair.data.read import read_contents
     from fmpair.fitted.further import roles_as_learned
 
-    given = _options(reading)
+    given = reading_options(reading)
     contents = read_contents(source, **given)
     learned = roles_as_learned(model.space, contents.events.columns)
     with parsing(source):
         return contents.dataset(**{k: v for k, v in learned.items() if k not in given})
 
 
-def _options(reading: dict[str, Any]) -> dict[str, Any]:
+def reading_options(reading: dict[str, Any]) -> dict[str, Any]:
     """The options of `fmpair.read` that the flags are."""
     options = given_only({k: v for k, v in reading.items() if k not in ("no_context", "header")})
     if reading.get("no_context"):

@@ -87,8 +87,30 @@ def _candidate(place: Node, variant: Variant, code: Code) -> Candidate | None:
         _check_stop(place, recipe)
         if own.get("learns") == "train+validation":
             place.at("learns").wrong("a model that stops early on the validation set learns train")
+    if own.get("seeds") is not None:
+        own["seeds"] = read_seeds(place.at("seeds"))
     own["name"] = variant.label(own.get("name") or own["kind"])
     return Candidate(**own, options=without(given, search), search=search)
+
+
+def read_seeds(place: Node) -> tuple[int, ...]:
+    """Seeds, each once."""
+    good = [one.value for one in place.items() if noted(one, whole, "a seed", one.value, 0)]
+    if place.value == []:
+        place.wrong("needs at least one seed")
+    if len(set(good)) < len(good):
+        place.wrong("has a seed twice")
+    return tuple(good)
+
+
+def noted(place: Node, check: Any, *arguments: Any) -> bool:
+    """Whether a check lets the value pass; noted if not."""
+    try:
+        check(*arguments)
+        return True
+    except FmpairError as error:
+        place.wrong(one_line(error))
+        return False
 
 
 def _recipe(place: Node, code: Code) -> Any:

@@ -56,7 +56,7 @@ class Candidate:
     `train`, so that the validation events are only shown to the fitted model, as most papers on
     sequences do; None: both together, unless training stops early. ablation: which fields help:
     the model also with no field, and `without` each in turn, or `both` without each and with each
-    alone; None once that is done.
+    alone; None once that is done. seeds: those it is fitted with, None: those of the experiment.
     """
 
     name: str
@@ -69,6 +69,7 @@ class Candidate:
     stop: int | None = None
     learns: Literal["train", "train+validation"] | None = None
     ablation: Literal["without", "both"] | None = None
+    seeds: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,10 @@ def _source_header(source: Source) -> Header | None:
 
 
 def _filtered(header: Header, step: Step) -> Header:
-    """Two filters change which columns there are."""
+    """Three filters change which columns there are."""
+    if step.kind == "enlarged":
+        more = tuple(f"random_{n + 1}" for n in range(step.options.get("contexts", 0)))
+        return replace(header, events=(*header.events, *more), context=(*header.context, *more))
     if step.kind == "merge_duplicates" and not step.options.get("context", True):
         events = tuple(name for name in header.events if name not in header.context)
         return replace(header, events=events, context=())

@@ -66,7 +66,8 @@ def _candidate(plain: Mapping[str, Any]) -> Candidate:
         name: Range(**{**given, "values": tuple(given["values"])})
         for name, given in plain["search"].items()
     }
-    return Candidate(**{**plain, **columns, "search": search})
+    seeds = None if plain.get("seeds") is None else tuple(plain["seeds"])
+    return Candidate(**{**plain, **columns, "search": search, "seeds": seeds})
 
 
 def _protocol(options: Mapping[str, Any]) -> Protocol:

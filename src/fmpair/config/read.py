@@ -10,17 +10,22 @@ from typing import Any
 from fmpair.checks import one_of, whole
 from fmpair.config import document
 from fmpair.config.ablation import multiplied_out
-from fmpair.config.candidate import Models, needs_validation, read_models
+from fmpair.config.candidate import (
+    Models,
+    needs_validation,
+    noted,
+    read_models,
+    read_seeds,
+)
 from fmpair.config.code import Code
 from fmpair.config.experiment import TESTS, Experiment, Source, Step
-from fmpair.config.node import Node, Problems, one_line
+from fmpair.config.node import Node, Problems
 from fmpair.config.option_schema import SECTIONS, TEXTS, fold_count, options_of
 from fmpair.config.plain import as_plain, from_plain
 from fmpair.config.protocols import check_judging, read_metrics, read_protocols, read_views
 from fmpair.config.source import read_source
 from fmpair.config.step import read_filters, read_split
 from fmpair.data.border import parsing
-from fmpair.errors import FmpairError
 from fmpair.evaluation.protocol import Protocol
 from fmpair.metrics import Metric
 
@@ -109,7 +114,7 @@ def _rest(top: Node) -> dict[str, Any]:
         ("protocols", read_protocols),
         ("metrics", read_metrics),
         ("views", read_views),
-        ("seeds", _seeds),
+        ("seeds", read_seeds),
     ):
         if name in given:
             parts[name] = reader(given[name])
@@ -131,39 +136,20 @@ def _name(top: Node) -> str:
     return here.value
 
 
-def _seeds(place: Node) -> tuple[int, ...]:
-    good = [one.value for one in place.items() if _noted(one, whole, "a seed", one.value, 0)]
-    if place.value == []:
-        place.wrong("needs at least one seed")
-    if len(set(good)) < len(good):
-        place.wrong("has a seed twice")
-    return tuple(good)
-
-
 def _section(place: Node, kind: type) -> Any:
     given = place.options(options_of(kind))
     for name, value in given.items():
         if name in LEAST and value is not None:
-            _noted(place.at(name), whole, name, value, LEAST[name])
+            noted(place.at(name), whole, name, value, LEAST[name])
             if name in MOST and value > MOST[name]:
                 place.at(name).wrong(f"must be at most {MOST[name]:,}, not {value:,}")
         elif name == "metric" and value is not None:
-            _noted(place.at(name), Metric.parse, value)
+            noted(place.at(name), Metric.parse, value)
     if "test" in given:
-        _noted(place.at("test"), one_of, "test", given["test"], TESTS)
+        noted(place.at("test"), one_of, "test", given["test"], TESTS)
     if not 0 < given.get("level", 0.5) < 1:
         place.at("level").wrong(f"must be between 0 and 1, not {given['level']}")
     return kind(**given)
-
-
-def _noted(place: Node, check: Any, *arguments: Any) -> bool:
-    """Whether a check lets the value pass; noted if not."""
-    try:
-        check(*arguments)
-        return True
-    except FmpairError as error:
-        place.wrong(one_line(error))
-        return False
 
 
 def _check_validation(source: Source | None, split: Step | None, models: Models) -> None:
@@ -189,10 +175,11 @@ def _check_judging(top: Node, parts: Mapping[str, Any]) -> None:
 
 def _check_cells(top: Node, models: Models, split: Step, seeds: Sequence[int]) -> None:
     folds = fold_count(split)
-    cells = len(models) * folds * len(seeds)
+    counts = [len(model.seeds or seeds) for model, _ in models.values()]
+    cells = folds * sum(counts)
     if cells > MOST_CELLS:
         top.wrong(
-            f"{len(models):,} models, {folds:,} folds and {len(seeds):,} seeds make {cells:,} "
+            f"{len(models):,} models, {folds:,} folds and {max(counts):,} seeds make {cells:,} "
             f"fits, and {MOST_CELLS:,} are the most: ask for fewer of them"
         )
         top.mistakes.check()

@@ -6,8 +6,9 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,6 +23,8 @@ from fmpair.errors import DataError, in_file, one_line, spelled
 from fmpair.evaluation.repeats import usual_protocol, why_usual
 
 SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*")
+# Options that say how the file is read, and not what its columns are.
+READING = ("format", "separator", "encoding", "header", "columns", "ragged", "missing", "order")
 SPECIAL = ("true", "false", "null", "nan", "inf")
 
 
@@ -29,13 +32,15 @@ SPECIAL = ("true", "false", "null", "nan", "inf")
 class Findings:
     """A file of events: what its columns are taken for, and the events themselves.
 
-    gaps: by column that is left out because values are missing how many are.
+    gaps: by column that is left out because values are missing how many are. reading: the options
+    by which the file was read, and has to be read again.
     """
 
     decisions: Decisions
     gaps: dict[str, str]
     data: Dataset
     rated: bool
+    reading: dict[str, Any] = field(default_factory=dict)
 
     @property
     def kinds(self) -> list[str]:
@@ -51,27 +56,35 @@ class Findings:
 
 
 def starter(
-    path: str | Path, user: str | None = None, item: str | None = None, beside: str | Path = "."
+    path: str | Path,
+    user: str | None = None,
+    item: str | None = None,
+    beside: str | Path = ".",
+    **options: Any,
 ) -> str:
     """The text of an experiment file for a file of events.
 
     user, item: their columns, inferred from the names unless given. beside: the folder of the
-    text, to which the path of the events is relative.
+    text, to which the path of the events is relative. options: further ones of `fmpair.read`.
     """
-    return written(findings(path, user, item), path, beside)
-
-
-def findings(path: str | Path, user: str | None = None, item: str | None = None) -> Findings:
-    """What the columns of a file of events are taken for, and its events."""
     given = {role: name for role, name in (("user", user), ("item", item)) if name}
-    contents = read_contents(path, **given)
+    return written(findings(path, **given, **options), path, beside)
+
+
+def findings(path: str | Path, **options: Any) -> Findings:
+    """What the columns of a file of events are taken for, and its events.
+
+    options: those of `fmpair.read` where something must be said.
+    """
+    contents = read_contents(path, **options)
     with parsing(str(path)):
         gaps = _gaps(contents.events, find_roles(contents.events.columns, contents.roles))
         ignored = [*contents.roles.get("ignore", ()), *gaps]
         contents = replace(contents, roles={**contents.roles, "ignore": ignored})
         found = contents.decisions()
         data = contents.dataset(**found.options)
-        return Findings(found, gaps, data, _has_ratings(data))
+        reading = {name: options[name] for name in READING if name in options}
+        return Findings(found, gaps, data, _has_ratings(data), reading)
 
 
 def written(found: Findings, path: str | Path, beside: str | Path = ".") -> str:
@@ -110,6 +123,13 @@ def _has_ratings(data: Dataset) -> bool:
         return False
 
 
+def _written(value: Any) -> str:
+    """An option's value: a text, a list of texts, or yes and no."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return scalar(value) if isinstance(value, str) else _listed(list(value))
+
+
 def _data(found: Findings, path: str, name: str) -> list[str]:
     data, roles = found.data, found.decisions.roles
     lines = [
@@ -121,6 +141,7 @@ def _data(found: Findings, path: str, name: str) -> list[str]:
         f"# {len(data):,} events of {len(data.users):,} users with {len(data.items):,} items.",
         "data:",
         f"  path: {scalar(path)}",
+        *(f"  {name}: {_written(value)}" for name, value in found.reading.items()),
     ]
     for role in ("user", "item", *STANDARD):
         if role in roles:

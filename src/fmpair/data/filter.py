@@ -120,6 +120,28 @@ def sampled(data: Dataset, count: int, seed: int = 0) -> Dataset:
     return data.take(np.sort(rows)).compact()
 
 
+def enlarged(
+    data: Dataset, events: int, contexts: int = 0, values: int = 4, seed: int = 0
+) -> Dataset:
+    """So many events: all of them again and again, to measure times by; they say nothing of taste.
+
+    contexts: so many columns of random context beside those there are, random_1 and on, each with
+    so many values; an event has the same each time.
+    """
+    for name, given, least in (("events", events, 1), ("contexts", contexts, 0)):
+        if given < least:
+            raise OptionError(f"{name} must be at least {least}, not {given}")
+    rng = np.random.default_rng(seed)
+    noise = {
+        f"random_{n + 1}": pl.Series(rng.integers(0, values, len(data))).cast(pl.String)
+        for n in range(contexts)
+    }
+    wider = replace(
+        data, columns=data.columns.with_columns(**noise), context=(*data.context, *noise)
+    )
+    return wider.take(np.arange(events) % max(len(data), 1))
+
+
 def thinned(data: Dataset, most: int, domain: str | None = None, seed: int = 0) -> Dataset:
     """At most so many events of each user, drawn at random, in the order they had.
 

@@ -15,7 +15,7 @@ from fmpair.evaluation.candidates import candidates_of
 from fmpair.evaluation.correction import ESTIMATOR, corrected
 from fmpair.evaluation.future import check_future, tell_of_histories
 from fmpair.evaluation.lists import list_values
-from fmpair.evaluation.protocol import Protocol
+from fmpair.evaluation.protocol import Protocol, preset
 from fmpair.evaluation.repeats import usual_protocol
 from fmpair.evaluation.scoring import goes_by_time, scores_of
 from fmpair.evaluation.units import Units, units_of
@@ -57,18 +57,20 @@ def evaluate(
     model: Any,
     train: Any,
     test: Any,
-    protocol: Protocol | None = None,
+    protocol: Protocol | str | None = None,
     metrics: Sequence[str] = ("recall@10", "ndcg@10"),
     threads: int | None = None,
 ) -> Evaluation:
     """Evaluate a Recommender, or a function from a Dataset to float32 [its events, items of train].
 
     train: the training events, which define the seen items and the catalogue; test: the test
-    events. Where a score is -inf or NaN the item is not in the list. protocol: by default full
-    ranking, in which seen items are left out unless users come back to them (`usual_protocol`).
+    events. Where a score is -inf or NaN the item is not in the list. protocol: also the name of a
+    preset; by default full ranking, in which seen items are left out unless users come back to
+    them (`usual_protocol`).
     """
     train = _training(model, train)
     test = as_dataset(test, columns_of(train))
+    protocol = preset(protocol) if isinstance(protocol, str) else protocol
     protocol = protocol or usual_protocol(train, test)
     wanted = [Metric.parse(name) for name in dict.fromkeys(metrics)]
     for metric in wanted:

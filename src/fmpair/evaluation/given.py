@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,27 +24,38 @@ CUTOFFS = (1, 5, 10, 20, 50)
 USER, LIST = "__user__", "__list__"  # columns beside those of the context, which have any name
 
 
-def read_lists(path: str | Path, format: str | None = None, **options: Any) -> pl.DataFrame:
+def read_lists(
+    path: str | Path,
+    format: str | None = None,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    **options: Any,
+) -> pl.DataFrame:
     """A frame (user, item, score, further columns such as context), higher scores first in a list.
 
     The file has columns of users and items and a score, else a rank; or is a TREC run, `user Q0
     item rank score tag`, where the score decides as it does for trec_eval. format: 'trec' or one
-    of `fmpair.read`, by default inferred from the path and the first line. options: those of its
-    reader.
+    of `fmpair.read`, by default inferred from the path and the first line. user, item: what their
+    columns are called, where the file has these. options: those of its reader.
     """
     if format == "trec" or (format is None and is_run(path)):
         return read_run(path).select("user", "item", "score")
     frame = read_frame(path, format, **options)
     with parsing(f"{path} as lists"):
-        return _lists(frame, path)
+        return _lists(frame, path, {"user": user, "item": item})
 
 
-def _lists(frame: pl.DataFrame, path: str | Path) -> pl.DataFrame:
+def _lists(frame: pl.DataFrame, path: str | Path, called: Mapping[str, str | None]) -> pl.DataFrame:
     names = {}
-    for role in ("user", "item"):
-        column = find_column(role, frame.columns, None)
+    for role, given in called.items():
+        own = given if given in frame.columns else None
+        column = find_column(role, frame.columns, own)
         if column is None:
-            raise DataError(f"{path} has no column of {role}s: name one {role!r}")
+            raise DataError(
+                f"{path} has no column of {role}s: name one {role!r}, or name it with "
+                f"{named(role, ...)}"
+            )
         names[column] = role
     frame = frame.rename(names)
     by = next((name for name in ("score", "rank") if name in frame.columns), None)
@@ -65,7 +76,7 @@ def judge(
     lists: pl.DataFrame,
     train: Any,
     test: Any,
-    protocol: Protocol | None = None,
+    protocol: Protocol | str | None = None,
     metrics: Sequence[str] = ("recall@10", "ndcg@10"),
     threads: int | None = None,
 ) -> Evaluation:

@@ -80,7 +80,7 @@ def estimate(experiment: Experiment) -> Estimate:
 
 def _row(experiment: Experiment, bench: PreparedData, model: Candidate) -> tuple[Any, ...]:
     folds = len(bench.splits)
-    cells = folds * len(experiment.seeds)
+    cells = folds * len(model.seeds or experiment.seeds)
     trials = folds * trials_of(model, experiment.tune.trials)
     cell = plan.cell_of(
         experiment, bench, plan.with_options(model, {}), 0, experiment.seeds[0]

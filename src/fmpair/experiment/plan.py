@@ -35,7 +35,7 @@ def cells(experiment: Experiment, bench: PreparedData, chosen: Chosen) -> list[C
         )
         for model in experiment.models
         for fold in range(len(bench.splits))
-        for seed in experiment.seeds
+        for seed in model.seeds or experiment.seeds
     ]
 
 
@@ -84,7 +84,8 @@ def stopping_metric(experiment: Experiment) -> str:
 def size(experiment: Experiment, folds: int) -> int:
     """How many cells and trials there are in all."""
     trials = sum(trials_of(model, experiment.tune.trials) for model in experiment.models)
-    return folds * (len(experiment.seeds) * len(experiment.models) + trials)
+    fits = sum(len(model.seeds or experiment.seeds) for model in experiment.models)
+    return folds * (fits + trials)
 
 
 def check(experiment: Experiment, bench: PreparedData) -> None:

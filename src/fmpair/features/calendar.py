@@ -13,11 +13,10 @@ import polars as pl
 from fmpair.data import Dataset
 from fmpair.data.parts import time_lines
 from fmpair.data.timelines import Timelines, strictly_before
-from fmpair.data.times import is_calendar, moments, read_times
+from fmpair.data.times import DAY, is_calendar, moments, read_times
 from fmpair.errors import DataError, OptionError, listing, named
 
 TIME = "timestamp"  # the column of the events' own times
-DAY = 86_400_000_000  # microseconds
 # How each part becomes features: a value of its own each, or bins.
 CODING = {
     "hour": "categorical",

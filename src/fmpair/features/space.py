@@ -146,6 +146,14 @@ class FeatureSpace:
         """Whether a query has the days since its user's last event."""
         return any(e.part == "since" for e in self.query.encoders)
 
+    def without_past(self) -> FeatureSpace:
+        """The same; refused where it asks for days since the last event, which few models keep."""
+        if self.since:
+            raise OptionError(
+                "only FM-Pair goes by the days since a user's last event: leave out the part since"
+            )
+        return self
+
     def context_of(self, data: Dataset) -> pl.DataFrame:
         """The columns of events that context fields are made of."""
         known = self.context

@@ -144,13 +144,10 @@ def with_pairs(seen: Rows, user: np.ndarray, item: np.ndarray) -> Rows:
     """Sorted rows of items seen with further pairs among them, each counted once more."""
     pair, times = np.unique((user.astype(np.int64) << 32) | item, return_counts=True)
     owner, column = pair >> 32, (pair & 0xFFFFFFFF).astype(np.int32)
-    place = np.array(
-        [
-            seen.start[u] + np.searchsorted(seen.column[seen.start[u] : seen.start[u + 1]], i)
-            for u, i in zip(owner, column)
-        ],
-        np.int64,
-    )
+    users, local = np.unique(owner, return_inverse=True)
+    own = seen.take(users)
+    place = np.searchsorted((own.owner << 32) | own.column, (local << 32) | column)
+    place += (seen.start[users] - own.start[:-1])[local]
     inside = place < seen.start[owner + 1]
     there = inside & (seen.column[np.minimum(place, len(seen.column) - 1)] == column)
     value = seen.value.copy()

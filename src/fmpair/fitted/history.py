@@ -29,7 +29,7 @@ def with_history(frame: pl.DataFrame | None, items: Any) -> pl.DataFrame:
             f"{named(COLUMN)} is of one visitor, not of {len(frame):,}: for several give a frame "
             f"with a column {COLUMN!r} of lists"
         )
-    return frame.with_columns(column)
+    return frame.drop(COLUMN, strict=False).hstack([column])
 
 
 def histories_of(values: pl.Series, items: Vocabulary, strict: bool) -> Rows:

@@ -23,13 +23,7 @@ from fmpair.fitted.folded import FoldedModel
 from fmpair.fitted.further import further_events, of_known_items, updated
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.named_rows import arrays_of
-from fmpair.fitted.query import (
-    Queries,
-    item_column,
-    name_of,
-    queries_of,
-    query_frame,
-)
+from fmpair.fitted.query import Queries, item_column, name_of, queries_of, query_frame
 from fmpair.fitted.recipe import can_go_on
 from fmpair.renamed import known_options_only, no_attribute
 

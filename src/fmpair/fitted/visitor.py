@@ -81,7 +81,8 @@ def moves(model: Known, queries: Queries) -> np.ndarray:
     profiles = known_rows(model.user_rows, user).dot(model.parameters.query)
     place = model.parameters.users[user] + profiles - common.mean
     place[user < 0] = 0
-    events = np.where(user < 0, 0, np.diff(model.seen.start)[user])
+    start = model.seen.start
+    events = np.where(user < 0, 0, start[np.maximum(user, 0) + 1] - start[np.maximum(user, 0)])
     return moved(common, model.item_vectors, history, place, events)
 
 

@@ -93,8 +93,10 @@ def details_sheet(table: Table) -> Sheet:
     columns = ("Model", "Metric", "Mean", "SD", "95 % interval", "Corrected", "Difference",
                "in %", P_VALUE, DETECTABLE, "d", "p to best", "Coverage", "Repeats", "Users",
                "Units")  # fmt: skip
-    return Sheet(f"{slug(table.label)}-details", f"{isolated(table.label)}: every number", columns,
-                 tuple(rows), table.rows, 2, (_against(table),), folded=True)  # fmt: skip
+    title = f"{isolated(table.label)}: every number"
+    notes = (_against(table, effect=True),)
+    return Sheet(f"{slug(table.label)}-details", title, columns, tuple(rows), table.rows, 2, notes,
+                 folded=True)  # fmt: skip
 
 
 def view_sheet(results: Results, table: Table, view: str) -> Sheet | None:
@@ -199,9 +201,11 @@ def _baseline(table: Table) -> str:
     return isolated(found.pop()) if len(found) == 1 and found != best else "the best"
 
 
-def _against(table: Table) -> str:
+def _against(table: Table, effect: bool = False) -> str:
+    """effect: whether the table has effect sizes."""
+    size = ", d (Cohen's d over users)" if effect else ""
     return (
-        f"Difference, p, {DETECTABLE.lower()} and d (Cohen's d over users) are to "
+        f"Difference, p{size} and {DETECTABLE.lower()} are to "
         f"{_baseline(table)}. {DETECTABLE}: the least true difference that the test, before Holm, "
         f"finds in four of five such experiments. {test_text(table)}"
     )

@@ -21,6 +21,11 @@ class Line:
     start: float
     r2: float
 
+    @property
+    def shortest(self) -> float:
+        """Seconds of the fastest point."""
+        return float(self.points["mean"].to_numpy().min())
+
 
 def factors(model: Candidate) -> int:
     return int(model.options["factors"])

@@ -11,7 +11,7 @@ from fmpair.report.markdown import markdown_report
 from fmpair.report.page import page
 from fmpair.report.sheet import Figure, Section, Sheet
 from fmpair.reproduction import figures, tables
-from fmpair.reproduction.claims import Found, claims
+from fmpair.reproduction.claims import RULES, Found, claims
 from fmpair.reproduction.drawings import layouts
 from fmpair.reproduction.errata import errata
 from fmpair.reproduction.line import Line, contexts, factors, line
@@ -68,7 +68,7 @@ TRIED = (
 def sections(found: Found) -> list[Section]:
     """The parts of the page that have something to show."""
     parts = [
-        Section("Verdicts", INTRODUCTION, sheets=(tables.claims_sheet(claims(found)),)),
+        Section("Verdicts", (*INTRODUCTION, *RULES), sheets=(tables.claims_sheet(claims(found)),)),
         Section("Table 1: data", sheets=_present(tables.data_sheet(found))),
         _beside("Table 2: methods", "table2", SETS, TABLE2, found, RECALL),
         _beside("Table 3: context and genres", "table3", CONTEXTS, TABLE3, found, RECALL, MRR),

@@ -43,7 +43,7 @@ def quick(experiment: Experiment) -> Experiment:
         split = replace(split, options={**split.options, "count": 2})
     return replace(
         experiment,
-        filters=(*before, sample, *after),
+        filters=(*map(_quick_step, before), sample, *after),
         split=split,
         seeds=experiment.seeds[:1],
         models=tuple(_quick_model(model) for model in experiment.models),
@@ -51,9 +51,14 @@ def quick(experiment: Experiment) -> Experiment:
     )
 
 
+def _quick_step(step: Step) -> Step:
+    few = {"events": QUICK_EVENTS} if step.kind == "enlarged" else {}
+    return replace(step, options={**step.options, **few})
+
+
 def _quick_model(model: Candidate) -> Candidate:
     options: dict[str, Any] = dict(model.options)
     known = {name: most for name, most in QUICK.items() if name in options}
     if model.kind == "gpfm":
         known["pairs"] = QUICK["pairs"]
-    return replace(model, options={**options, **known})
+    return replace(model, options={**options, **known}, seeds=None)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from fmpair.config.experiment import Experiment
+from fmpair.config.option_schema import fold_count
 from fmpair.config.read import read
 from fmpair.experiment.folder import PLAN
+from fmpair.experiment.plan import size
 from fmpair.experiment.progress import Show
 from fmpair.experiment.run import run
 from fmpair.experiment.store import results
@@ -38,14 +41,33 @@ def reproduce(
     chosen = {path.stem: experiment_of(path, place, small) for path in files(part)}
     for experiment in chosen.values():
         require_optuna(experiment)
+    fits = [size(one, fold_count(one.split)) for one in chosen.values()]
+    began, made = time.perf_counter(), {}
     for number, (name, experiment) in enumerate(chosen.items(), 1):
-        say(f"{number} of {len(chosen)}: {name}")
+        say(f"{number} of {len(chosen)}: {name}, {fits[number - 1]:,} fits")
         found = run(experiment, progress)
         if not small:
             write_report(found, experiment.output.folder)
+        say(_time_told(time.perf_counter() - began, sum(fits[:number]), sum(fits[number:])))
         for row in found.cells.filter(found.cells["error"].is_not_null()).to_dicts():
             say(f"{name}: {row['model']} failed: {row['error']}")
-    return gathered(place)
+        if found.cells["error"].is_null().all():
+            made[name] = summary(found)
+    return gathered(place, made)
+
+
+def _time_told(seconds: float, done: int, left: int) -> str:
+    """How long it took so far, and about how long the rest will take."""
+    told = f"{minutes(seconds)} so far"
+    return f"{told}, about {minutes(seconds / done * left)} left" if left else f"{told}, all done"
+
+
+def minutes(seconds: float) -> str:
+    """`45 s`, `12 min`, `1 h 20 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    hours, rest = divmod(round(seconds / 60), 60)
+    return f"{hours} h {rest} min" if hours else f"{rest} min"
 
 
 def experiment_of(path: Path, folder: Path, small: bool = False) -> Experiment:
@@ -56,13 +78,19 @@ def experiment_of(path: Path, folder: Path, small: bool = False) -> Experiment:
     return quick(experiment) if small else experiment
 
 
-def gathered(folder: str | Path) -> dict[str, Summary]:
-    """By name of the experiment what all parts that were run have left in the folder."""
-    return dict(_finished(Path(folder)))
+def gathered(folder: str | Path, known: Mapping[str, Summary] | None = None) -> dict[str, Summary]:
+    """By name of the experiment what all parts that were run have left in the folder.
+
+    known: those that need not be read again.
+    """
+    return dict(_finished(Path(folder), known or {}))
 
 
-def _finished(folder: Path) -> Iterator[tuple[str, Summary]]:
+def _finished(folder: Path, known: Mapping[str, Summary]) -> Iterator[tuple[str, Summary]]:
     for path in files(ALL):
+        if path.stem in known:
+            yield path.stem, known[path.stem]
+            continue
         if not (folder / path.stem / PLAN).exists():  # not run
             continue
         found = results(folder / path.stem)

@@ -1,38 +1,66 @@
-"""One model against the baseline of its table: two means and a p-value."""
+"""One model against the baseline of its table: two means, and what the test says of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import polars as pl
 
-from fmpair.report.number import figure, p_claim
+from fmpair.report.number import figure, p_claim, percent
 from fmpair.reproduction.paper import RECALL
 from fmpair.reproduction.summary import Summary
 
 LEVEL = 0.05
+EFFECT = 0.01  # the least difference, as a share of the baseline, that counts as one
+SEEDS = 6  # the fewest of either model that may decide
+
+Outcome = Literal["better", "worse", "level", "undecided", "the same model"]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Means of Recall@10 of a model and of the baseline; p: of the paired test, after Holm."""
+    """Means of Recall@10 of a model and of the baseline; p: over users and fits, after Holm.
+
+    level: shown to be within a hundredth of each other. detectable: the least difference that would
+    have shown. seeds: of the model that has fewer.
+    """
 
     other: float
     base: float
     p: float | None
+    level: bool = False
+    detectable: float | None = None
+    seeds: int = 1
 
     @property
-    def decided(self) -> bool:
-        return self.p is not None and self.p < LEVEL
+    def relative(self) -> float:
+        return (self.other - self.base) / self.base if self.base else 0.0
 
     @property
     def other_better(self) -> bool:
-        """Whether the model is significantly better than the baseline."""
-        return self.decided and self.other > self.base
+        """Whether the model is better than the baseline, significantly and by enough."""
+        return self._apart and self.relative >= EFFECT
 
     @property
     def base_better(self) -> bool:
-        return self.decided and self.base > self.other
+        return self._apart and -self.relative >= EFFECT
+
+    @property
+    def _apart(self) -> bool:
+        return self.p is not None and self.p < LEVEL
+
+    @property
+    def outcome(self) -> Outcome:
+        """Of the model beside the baseline, by the one rule of all claims."""
+        if self.other == self.base and self.detectable == 0:
+            return "the same model"
+        if self.other_better:
+            return "better"
+        if self.base_better:
+            return "worse"
+        # A difference that is certain and smaller than what counts is none either.
+        return "level" if self.level or self._apart else "undecided"
 
 
 def difference(found: Summary | None, model: str, label: str | None = None) -> Difference | None:
@@ -41,12 +69,24 @@ def difference(found: Summary | None, model: str, label: str | None = None) -> D
     if found is None or row is None or row["baseline"] is None:
         return None
     base = found.row(row["baseline"], RECALL, label)
-    return None if base is None else Difference(row["mean"], base["mean"], row["p"])
+    if base is None:
+        return None
+    folds = found.tables[label or next(iter(found.tables))].folds
+    seeds = min(row["repeats"], base["repeats"]) // max(folds, 1)
+    same, detectable = bool(row.get("same")), row.get("detectable")
+    return Difference(row["mean"], base["mean"], row["p"], same, detectable, seeds)
 
 
 def told(one: Difference) -> str:
-    """`.2237 against .2266 (p < .001)`: the model, the baseline, and how sure."""
-    return f"{figure(one.other)} against {figure(one.base)} ({p_claim(one.p)})"
+    """`.2237 against .2266 (-1.3 %, p < .001): worse`: the model, the baseline, and how sure."""
+    if one.outcome == "the same model":
+        return f"{figure(one.other)}, the same model"
+    sign = "+" if one.relative > 0 else ""
+    least = one.detectable
+    unseen = f", detectable {percent(least / one.base)}" if least is not None and one.base else ""
+    unseen = unseen if one.outcome == "undecided" else ""
+    numbers = f"{figure(one.other)} against {figure(one.base)}"
+    return f"{numbers} ({sign}{percent(one.relative)}, {p_claim(one.p)}{unseen}): {one.outcome}"
 
 
 def factor(found: Summary, model: str, other: str) -> float:

@@ -30,7 +30,8 @@ SPARSE = (
 )
 NOTES = (
     "Mean ± standard deviation over folds and seeds. Bold: the best of a column.",
-    "p: paired randomisation test against {}, with Holm correction.",
+    "p: paired randomisation test against {}, over users, with the variance between folds and "
+    "seeds and Holm correction.",
 )
 
 
@@ -49,7 +50,10 @@ def claims_sheet(found: Sequence[Claim]) -> Sheet:
         ["claim", "verdict", "legacy", "clean"],
         orient="row",
     )
-    notes = ("Numbers are Recall@10; p: paired randomisation test, with Holm correction.",)
+    notes = (
+        "Numbers are Recall@10; p: paired randomisation test over users, with the variance between "
+        "folds and seeds and Holm correction.",
+    )
     return Sheet(
         "claims",
         "Eight claims",

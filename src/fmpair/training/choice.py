@@ -56,7 +56,7 @@ def _some_users(data: Dataset) -> Dataset | None:
     if "timestamp" not in data.columns.columns:
         return None
     if data.gaps:
-        LOG.warning(
+        LOG.info(
             "history: left out, since events were set aside from among these, so that what came "
             "before is not all known; history=%d learns from it all the same",
             LAST,

@@ -6,7 +6,7 @@ import pytest
 
 from fmpair.data import Dataset
 from fmpair.data.split import target as target_folds
-from fmpair.errors import FmpairError, OptionError
+from fmpair.errors import FmpairError, Notice, OptionError
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.features import with_sources
 from fmpair.models import FM, FMPairAll, FMPairCD, FMPairTarget, catalog, load
@@ -207,12 +207,20 @@ def test_the_target_alone_leaves_other_domains_aside():
 
 
 @pytest.mark.parametrize("kind", [FMPairCD, FMPairAll])
-@pytest.mark.parametrize("verb", ["update", "fold_in"])
-def test_events_of_other_domains_cannot_be_learned_from_alone(kind, verb):
+def test_events_of_other_domains_cannot_be_learned_from_alone(kind):
     model = kind(**{**OPTIONS, "epochs": 1}).fit(taste_across())
     said = f"^{kind.__name__} must be fitted again on all events: some are of other domains than"
     with pytest.raises(OptionError, match=said):
-        getattr(model, verb)(new_events("books", "songs"))
+        model.update(new_events("books", "songs"))
+
+
+@pytest.mark.parametrize("kind", [FMPairCD, FMPairAll])
+def test_items_of_other_domains_are_counted_and_passed_over_when_users_are_folded_in(kind):
+    model = kind(**{**OPTIONS, "epochs": 1}).fit(taste_across())
+    with pytest.warns(Notice, match="2 of 4 events have unknown items and are passed over"):
+        grown = model.fold_in(new_events("books", "songs"))
+    books = model.fold_in(new_events("books"))
+    np.testing.assert_array_equal(grown.parameters.users, books.parameters.users)
 
 
 def test_users_known_by_other_domains_only_stay_as_they_were_learned():

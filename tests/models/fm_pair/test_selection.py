@@ -116,5 +116,5 @@ def test_columns_that_could_not_be_chosen_are_not_left_out_in_silence():
     model = FMPairSelected(**OPTIONS, among=["moon"]).fit(with_noise().drop("mood"))
     new = pl.DataFrame({"user": ["u1"], "item": [2], "moon": ["moon 1"], "mood": ["mood 1"]})
     with pytest.raises(FmpairError, match="unknown context 'mood'"):
-        model.update(new)
+        model.update(Dataset.from_frame(new))  # of a frame, other columns play no part
     assert "moon" not in model.update(new.drop("mood"), epochs=1).space.context

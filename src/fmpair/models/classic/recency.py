@@ -12,9 +12,8 @@ from fmpair.arrays import tally
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.histories import histories
 from fmpair.data.parts import by_time_order, moments_of_all
-from fmpair.data.times import is_calendar
+from fmpair.data.times import DAY, is_calendar
 from fmpair.errors import DataError, named
-from fmpair.features.calendar import DAY
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.classic.same_for_all import same_for_all

@@ -35,7 +35,7 @@ class Task(NamedTuple):
 
 def task_of(data: Dataset, fields: Mapping[str, Any], parts: list[Part], binary: bool) -> Task:
     """The examples of all parts over the features of the data."""
-    space = FeatureSpace.fit(data, fields)
+    space = FeatureSpace.fit(data, fields).without_past()
     layout = Layout(space)
     user_rows = space.user_rows(data.user_table, len(space.users))
     item_rows = space.item_rows(data.item_table, len(space.items))
