@@ -30,7 +30,7 @@ LOG = logging.getLogger("fmpair")
 
 CONTEXT, ATTRIBUTE, LEFT_OUT = "context", "item attribute", "left out"
 MOST_CONTEXTS = 1_000  # columns of context
-FEW_ITEMS = 5  # with two events, which show whether a price is the item's
+FEW_EVENTS, FEW_ITEMS = 100, 5  # more events, and so many items with two, tell whose a price is
 MOST_ROWS = 200_000  # of more events all of some items stand for the rest
 
 
@@ -236,14 +236,8 @@ def _is_session(events: pl.DataFrame, roles: Mapping[str, str], name: str | None
 def _event_type(events: pl.DataFrame, names: Sequence[str]) -> str | None:
     by_name = find_column("event_type", names, None)
     ordered = [*([by_name] if by_name else []), *names]
-    return next(
-        (
-            n
-            for n in ordered
-            if event_kinds(events[n], n == by_name and SURE_KINDS.search(n.lower()) is not None)
-        ),
-        None,
-    )
+    sure = by_name is not None and SURE_KINDS.search(by_name.lower()) is not None
+    return next((n for n in ordered if event_kinds(events[n], sure and n == by_name)), None)
 
 
 def _free(
@@ -261,7 +255,7 @@ def _free(
             found.append(Decision(name, LEFT_OUT, why, named("leaks", [name])))
     done = {decision.column for decision in found}
     rest = [name for name in names if name not in done]
-    priced = [name for name in rest if is_price(name)]
+    priced = [name for name in rest if is_price(name) and len(events) > FEW_EVENTS]
     told = _told(events, roles, priced, FEW_ITEMS) | _told(events, roles, rest)
     return found + [_of_item_or_context(events[name], told.get(name)) for name in rest]
 

@@ -59,8 +59,9 @@ def information(
 ) -> dict[str, Information]:
     """By column what it gives away; columns of which too little is known are left out.
 
-    user, item: int [events], numbers of ids. least: items with two events that it takes. A column that follows from the user, such as a
-    country, tells no more than the user, who is known anyway: it gives nothing away.
+    user, item: int [events], numbers of ids. least: items with two events that it takes to tell.
+    A column that follows from the user, such as a country, tells no more than the user, who is
+    known anyway: it gives nothing away.
     """
     rows = _sample(item, least)
     if not len(rows):
