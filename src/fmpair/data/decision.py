@@ -19,9 +19,9 @@ from fmpair.data.contents import (
     is_session,
     why_left_out,
 )
-from fmpair.data.information import Information, information
+from fmpair.data.information import REPEATED_ITEMS, Information, information
 from fmpair.data.kinds import event_kinds
-from fmpair.data.roles import STANDARD, find_column, find_roles
+from fmpair.data.roles import STANDARD, SURE_KINDS, find_column, find_roles
 from fmpair.data.times import days, has_dates, parse_times, time_form
 from fmpair.data.vocabulary import Vocabulary, as_plain
 from fmpair.errors import DataError, named, unknown
@@ -30,6 +30,7 @@ LOG = logging.getLogger("fmpair")
 
 CONTEXT, ATTRIBUTE, LEFT_OUT = "context", "item attribute", "left out"
 MOST_CONTEXTS = 1_000  # columns of context
+FEW_EVENTS, FEW_ITEMS = 100, 5  # more events, and so many items with two, tell whose a price is
 MOST_ROWS = 200_000  # of more events all of some items stand for the rest
 
 
@@ -235,7 +236,8 @@ def _is_session(events: pl.DataFrame, roles: Mapping[str, str], name: str | None
 def _event_type(events: pl.DataFrame, names: Sequence[str]) -> str | None:
     by_name = find_column("event_type", names, None)
     ordered = [*([by_name] if by_name else []), *names]
-    return next((n for n in ordered if event_kinds(events[n], named_so=n == by_name)), None)
+    sure = by_name is not None and SURE_KINDS.search(by_name.lower()) is not None
+    return next((n for n in ordered if event_kinds(events[n], sure and n == by_name)), None)
 
 
 def _free(
@@ -253,7 +255,8 @@ def _free(
             found.append(Decision(name, LEFT_OUT, why, named("leaks", [name])))
     done = {decision.column for decision in found}
     rest = [name for name in names if name not in done]
-    told = _told(events, roles, rest)
+    priced = [name for name in rest if is_price(name) and len(events) > FEW_EVENTS]
+    told = _told(events, roles, priced, FEW_ITEMS) | _told(events, roles, rest)
     return found + [_of_item_or_context(events[name], told.get(name)) for name in rest]
 
 
@@ -288,7 +291,10 @@ def _refuse_leaks(told: Mapping[str, Information], names: Sequence[str]) -> None
 
 
 def _told(
-    events: pl.DataFrame, roles: Mapping[str, str], names: Sequence[str]
+    events: pl.DataFrame,
+    roles: Mapping[str, str],
+    names: Sequence[str],
+    least: int = REPEATED_ITEMS,
 ) -> dict[str, Information]:
     """What columns give away of the item; of many events those of some items are asked."""
     if not names or not len(events):
@@ -303,4 +309,4 @@ def _told(
     known = pl.Series(some) & chosen["user"].is_not_null() & chosen["item"].is_not_null()
     chosen, columns = chosen.filter(known), events.select(names).filter(known)
     user, number = (Vocabulary.of(chosen[side]).numbers(chosen[side]) for side in ("user", "item"))
-    return information(user, number, columns, names)
+    return information(user, number, columns, names, least)

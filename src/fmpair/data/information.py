@@ -51,14 +51,19 @@ class Information:
 
 
 def information(
-    user: np.ndarray, item: np.ndarray, columns: pl.DataFrame, names: Sequence[str]
+    user: np.ndarray,
+    item: np.ndarray,
+    columns: pl.DataFrame,
+    names: Sequence[str],
+    least: int = REPEATED_ITEMS,
 ) -> dict[str, Information]:
     """By column what it gives away; columns of which too little is known are left out.
 
-    user, item: int [events], numbers of ids. A column that follows from the user, such as a
-    country, tells no more than the user, who is known anyway: it gives nothing away.
+    user, item: int [events], numbers of ids. least: items with two events that it takes to tell.
+    A column that follows from the user, such as a country, tells no more than the user, who is
+    known anyway: it gives nothing away.
     """
-    rows = _sample(item)
+    rows = _sample(item, least)
     if not len(rows):
         return {}
     found = {}
@@ -67,7 +72,7 @@ def information(
         known = values.is_not_null().to_numpy()
         own, chosen = user[rows][known], _numbered(item[rows][known])
         code = _codes(values.filter(pl.Series(known)))
-        if not _proves(chosen) or code.max(initial=0) < 1:
+        if not _proves(chosen, least) or code.max(initial=0) < 1:
             continue
         if _follows(code, own):
             found[name] = Information(name, 0.0, 0.0)
@@ -106,21 +111,21 @@ def _joint(item: np.ndarray, code: np.ndarray) -> float:
     return entropy(_numbered(pair))
 
 
-def _sample(item: np.ndarray) -> np.ndarray:
+def _sample(item: np.ndarray, least: int) -> np.ndarray:
     """Rows of items with two events or more, all rows of an item or none."""
     count = np.bincount(item) if len(item) else np.zeros(0, np.int64)
     repeated = np.flatnonzero(count > 1)
-    if len(repeated) < REPEATED_ITEMS:
+    if len(repeated) < least:
         return np.zeros(0, np.int64)
     order = np.random.default_rng(0).permutation(repeated)
     enough = int(np.searchsorted(np.cumsum(count[order]), MOST_EVENTS)) + 1
     chosen = np.zeros(len(count), bool)
-    chosen[order[: max(enough, REPEATED_ITEMS)]] = True
+    chosen[order[: max(enough, least)]] = True
     return np.flatnonzero(chosen[item])
 
 
-def _proves(item: np.ndarray) -> bool:
-    return len(item) > 0 and int((np.bincount(item) > 1).sum()) >= REPEATED_ITEMS
+def _proves(item: np.ndarray, least: int) -> bool:
+    return len(item) > 0 and int((np.bincount(item) > 1).sum()) >= least
 
 
 def _codes(values: pl.Series) -> np.ndarray:

@@ -27,7 +27,7 @@ PLACE = {name: place for place, names in enumerate(SIGNS) for name in names}
 def event_kinds(values: pl.Series, named_so: bool = True) -> list[str]:
     """The kinds of events that a column tells, the weakest first where all are known; else none.
 
-    Under a name that does not say so most of the values must be known kinds.
+    Under a name that does not say so for sure most of the values must be known kinds.
     """
     text = isinstance(values.dtype, pl.String | pl.Categorical | pl.Enum)
     if not text and not (named_so and values.dtype.is_integer()):

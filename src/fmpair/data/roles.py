@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from fmpair.errors import DataError, named, nearest, unknown
@@ -35,6 +36,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
 IDS = ("user", "item")
 # Columns of events beside the ids and the context, by these names in every Dataset.
 STANDARD = ("rating", "weight", "timestamp", "domain", "session", "event_type")
+SURE_KINDS = re.compile(r"(type|name)$")  # `event_type` tells kinds, `event` only with such values
 BY_CONTENT = ("session", "event_type")  # roles that a name alone does not give
 
 
