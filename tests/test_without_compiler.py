@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from fmpair.data import Dataset
 from fmpair.models import catalog
 from fmpair.testing import day_and_night
 
@@ -55,8 +56,9 @@ def recipe(kind):
 def saved(tmp_path_factory):
     """A file of every model."""
     folder = tmp_path_factory.mktemp("models")
+    data = Dataset.from_frame(day_and_night().frame(), order="rows")
     for kind in OURS:
-        recipe(kind).fit(day_and_night()).save(folder / f"{kind}.fmpair")
+        recipe(kind).fit(data).save(folder / f"{kind}.fmpair")
     return folder
 
 

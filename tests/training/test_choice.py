@@ -32,7 +32,7 @@ def test_a_history_is_left_out_where_the_order_says_nothing(caplog):
     with caplog.at_level(logging.WARNING, "fmpair"):
         model = FMPair(factors=16, epochs=15).fit(frame)
     assert model.space.history is None
-    assert "history=10 learns from them all the same" in caplog.text
+    assert "the last 10 items are left out" in caplog.text
 
 
 def test_without_times_there_is_no_history_and_nothing_is_said(caplog):

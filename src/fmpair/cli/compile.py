@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fmpair.cli.show import note
+from fmpair.cli.show import note, only_errors
 from fmpair.errors import DataError
 
 if TYPE_CHECKING:
@@ -54,7 +52,7 @@ def compile_kernels(
     require_compiler()
     folder, began = _target(into), time.perf_counter()
     jobs = [job for number in factors or [FMPair().factors] for job in _fits(number)]
-    with kernel_cache.filled(folder.path), _only_errors():
+    with kernel_cache.filled(folder.path), only_errors():
         for job in _shown([*jobs, *_judging()]):
             job()
     removed = kernel_cache.discard(folder.path) if clean else 0
@@ -86,8 +84,8 @@ def _fits(factors: int) -> list[Job]:
     """FM-Pair by lists (all losses but one) and by pairs (bpr), with and without features."""
     from fmpair.models.fm_pair.recipe import FMPair
 
-    def fit(loss: str, context: bool, attributes: bool) -> None:
-        recipe = FMPair(factors=factors, loss=loss, epochs=1, blocks=2)
+    def fit(loss: str, context: bool, attributes: bool, history: int = 0) -> None:
+        recipe = FMPair(factors=factors, loss=loss, epochs=1, blocks=2, history=history)
         recipe.fit(_events(context, attributes), validation=0.2)
 
     kinds = {
@@ -96,11 +94,15 @@ def _fits(factors: int) -> list[Job]:
         " with attributes": (False, True),
         " with both": (True, True),
     }
-    return [
+    jobs: list[Job] = [
         (f"{factors} factors, loss {loss}{words}", partial(fit, loss, *kind))
         for loss in ("softmax", "bpr")
         for words, kind in kinds.items()
     ]
+    for words, kind in kinds.items():
+        name = f"{factors} factors, loss softmax{words}, after what came before"
+        jobs.append((name, partial(fit, "softmax", *kind, history=SOME)))
+    return jobs
 
 
 def _judging() -> list[Job]:
@@ -126,7 +128,7 @@ def _events(context: bool, attributes: bool) -> Dataset:
     from fmpair.data import Dataset
     from fmpair.testing import day_and_night
 
-    frame = day_and_night().frame()
+    frame = day_and_night().frame().with_row_index("timestamp")
     items = {"item": list(range(20)), "kind": ["even", "odd"] * 10} if attributes else None
     return Dataset.from_frame(frame if context else frame.drop("time"), items=items)
 
@@ -148,15 +150,3 @@ def _shown(jobs: list[Job]) -> Iterator[Callable[[], object]]:
             bar.update(task, description=name)
             yield job
             bar.advance(task)
-
-
-@contextmanager
-def _only_errors() -> Iterator[None]:
-    """Without the lines that say what is being compiled: here that is the purpose."""
-    log = logging.getLogger("fmpair")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(level)

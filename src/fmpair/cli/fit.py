@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fmpair.cli.flags import with_flags
-from fmpair.cli.show import note, size_of
+from fmpair.cli.show import note, only_errors, size_of
 from fmpair.cli.source import READING, Events, opened
 from fmpair.cli.update import check_target
 from fmpair.text import harmless
@@ -68,9 +68,10 @@ def fit(
     note("" if quiet else "\n".join(found.lines()))
     note("" if quiet else f"read {data!r}"[:-1].replace("Dataset(", ""))
     began = time.perf_counter()
-    fitted = model.fit(
-        data, validation=validation, metric=metric, patience=patience, progress=not quiet
-    )
+    with only_errors(quiet):
+        fitted = model.fit(
+            data, validation=validation, metric=metric, patience=patience, progress=not quiet
+        )
     fitted.save(output)
     seconds = time.perf_counter() - began
     note("" if quiet else f"wrote {output} ({size_of(output)}) after {seconds:.1f} s")

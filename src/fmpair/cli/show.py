@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -35,6 +36,18 @@ OutputFormat = Annotated[
         "--format", metavar="NAME", help="csv, tsv, parquet or jsonl, in place of the suffix's."
     ),
 ]
+
+
+@contextmanager
+def only_errors(quiet: bool = True) -> Iterator[None]:
+    """Without the lines of the log that say what is going on, where they are not asked for."""
+    log = logging.getLogger("fmpair")
+    level = log.level
+    log.setLevel(logging.ERROR if quiet else level)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def note(text: str) -> None:

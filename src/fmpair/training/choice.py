@@ -46,7 +46,7 @@ def settled(options: FMPairOptions, data: Dataset) -> FMPairOptions:
         len(gain),
         with_one.mean(),
         without.mean(),
-        "" if helps else "; history=10 learns from them all the same",
+        "" if helps else "; a history that is asked for is learned from all the same",
     )
     return replace(options, history=LAST if helps else 0)
 
@@ -58,8 +58,7 @@ def _some_users(data: Dataset) -> Dataset | None:
     if data.gaps:
         LOG.info(
             "history: left out, since events were set aside from among these, so that what came "
-            "before is not all known; history=%d learns from it all the same",
-            LAST,
+            "before is not all known"
         )
         return None
     missing = data.columns["timestamp"].null_count()
