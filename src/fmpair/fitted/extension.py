@@ -127,27 +127,19 @@ def with_events(
         np.concatenate([own.moment, moment]),
     )
     new = latest(lines, last)
-    lengths = np.diff(recent.start)
-    stays = np.ones(recent.users, bool)
-    stays[users] = False
-    lengths[users] = np.diff(new.start)
-    start = starts(lengths)
-    at_new = np.repeat(~stays, lengths)
-    out_item, out_moment = (np.empty(start[-1], kind) for kind in (np.int32, np.int64))
-    old = stays[recent.owner]
-    out_item[at_new], out_moment[at_new] = new.item, new.moment
-    out_item[~at_new], out_moment[~at_new] = recent.item[old], recent.moment[old]
-    return Recent(start, out_item, out_moment)
+    before = np.diff(recent.start)
+    lengths, stays = before.copy(), np.ones(recent.users, bool)
+    stays[users], lengths[users] = False, np.diff(new.start)
+    old, kept = np.repeat(stays, lengths), np.repeat(stays, before)
+    item = _woven(old, recent.item[kept], new.item)
+    return Recent(starts(lengths), item, _woven(old, recent.moment[kept], new.moment))
 
 
 def with_pairs(seen: Rows, user: np.ndarray, item: np.ndarray) -> Rows:
     """Sorted rows of items seen with further pairs among them, each counted once more."""
     pair, times = np.unique((user.astype(np.int64) << 32) | item, return_counts=True)
     owner, column = pair >> 32, (pair & 0xFFFFFFFF).astype(np.int32)
-    users, local = np.unique(owner, return_inverse=True)
-    own = seen.take(users)
-    place = np.searchsorted((own.owner << 32) | own.column, (local << 32) | column)
-    place += (seen.start[users] - own.start[:-1])[local]
+    place = _places(seen, owner, column)
     inside = place < seen.start[owner + 1]
     there = inside & (seen.column[np.minimum(place, len(seen.column) - 1)] == column)
     value = seen.value.copy()
@@ -159,3 +151,21 @@ def with_pairs(seen: Rows, user: np.ndarray, item: np.ndarray) -> Rows:
         np.insert(seen.column, place[new], column[new]),
         np.insert(value, place[new], times[new].astype(np.float32)),
     )
+
+
+def _places(rows: Rows, owner: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """int64: where each column stands in its owner's sorted row, or would stand."""
+    low, high = rows.start[owner], rows.start[owner + 1]
+    while (low < high).any():  # all are searched side by side: rows may be millions, pairs are few
+        middle = (low + high) // 2
+        open_, less = low < high, rows.column[np.minimum(middle, len(rows.column) - 1)] < column
+        low = np.where(open_ & less, middle + 1, low)
+        high = np.where(open_ & ~less, middle, high)
+    return low
+
+
+def _woven(first: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Two arrays in one, of the type of the first; first: bool, where its elements stand."""
+    out = np.empty(len(first), one.dtype)
+    out[first], out[~first] = one, other
+    return out
