@@ -12,7 +12,7 @@ FILE = """\
 data: {path: clicks.csv}
 split: {kind: folds, count: 2, seed: 0}
 models:
-  - {kind: fm-pair, name: FM-Pair, factors: 6, epochs: 40, ablation: both}
+  - {kind: fm-pair, name: FM-Pair, factors: 6, epochs: 15, ablation: both}
 protocols: {full ranking: {seen: none}}
 metrics: [ndcg@5]
 output: {folder: ran, refit: false}
@@ -30,9 +30,8 @@ def test_the_column_that_decides_helps_and_noise_does_not(tmp_path, monkeypatch)
     assert results.cells["error"].drop_nulls().to_list() == []
     found = comparison(results, "full ranking").fields["FM-Pair"]
     verdicts = dict(found.select("field", "verdict").rows())
-    assert (verdicts["all fields"], verdicts["time"]) == ("helps", "helps")
-    assert verdicts["moon"] != "helps"
+    assert verdicts == {"all fields": "helps", "time": "helps", "moon": "undecided"}
     alone = dict(found.select("field", "mark").rows())
-    assert alone["time"] == "+" != alone["moon"]
+    assert (alone["time"], alone["moon"]) == ("+", "")
     # Two fields: without one is with the other only, and such cells are computed once.
     assert len(results.cells) == 2 * 6 and results.cells["cell"].n_unique() == 2 * 4

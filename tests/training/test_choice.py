@@ -52,6 +52,18 @@ def test_events_without_a_time_are_counted(caplog):
     assert "400 of 4800 events have no time" in caplog.text
 
 
+def test_events_without_a_time_do_not_keep_a_model_from_being_learned():
+    frame = events(ordered=True).with_columns(
+        pl.when(pl.int_range(pl.len()) % 50 == 0)
+        .then(float("nan"))
+        .otherwise(pl.col("timestamp").cast(pl.Float64))
+        .alias("timestamp")
+    )
+    for part in (None, 0.2):
+        model = FMPair(factors=8, epochs=1).fit(frame, validation=part)
+        assert model.space.history is None
+
+
 def test_an_updated_model_keeps_what_was_settled():
     frame = events(ordered=True)
     model = FMPair(factors=16, epochs=15).fit(frame)

@@ -14,7 +14,7 @@ from fmpair.data.border import parsing
 from fmpair.data.dataset import Dataset
 from fmpair.data.parquet import read_parquet
 from fmpair.data.timelines import Timelines, timelines
-from fmpair.data.times import moments
+from fmpair.data.times import has_times, moments
 from fmpair.errors import DataError, OptionError, named
 from fmpair.files import atomic_path
 from fmpair.forked import check_process
@@ -65,7 +65,7 @@ class Split:
 
 def _stood_among(data: Dataset, rest: np.ndarray) -> bool:
     """Whether many of the rest came before events of their users that are not of the rest."""
-    if "timestamp" not in data.columns.columns or data.columns["timestamp"].null_count():
+    if not has_times(data):
         return False
     moment = _moments(data)
     latest = np.full(len(data.users), np.iinfo(np.int64).min)

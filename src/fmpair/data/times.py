@@ -61,6 +61,18 @@ def moments(data: Timed) -> np.ndarray | None:
     return _microseconds(times)
 
 
+def untimed(data: Timed) -> int:
+    """How many events have no time: all, where the data have none."""
+    if "timestamp" not in data.columns.columns:
+        return len(data.columns)
+    return int(_missing(data.columns["timestamp"]).sum())
+
+
+def has_times(data: Timed) -> bool:
+    """Whether every event has a time, or a place in an order."""
+    return "timestamp" in data.columns.columns and not untimed(data)
+
+
 def is_calendar(data: Timed) -> bool:
     """Whether the data have times with a date, not a mere order."""
     return "timestamp" in data.columns.columns and has_dates(data.columns["timestamp"])

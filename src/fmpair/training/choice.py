@@ -10,6 +10,7 @@ import numpy as np
 from fmpair.arrays import tally
 from fmpair.data import Dataset
 from fmpair.data.split import leave_last_out
+from fmpair.data.times import untimed
 from fmpair.features.history import AUTO
 from fmpair.fitted.recommender import Recommender
 from fmpair.training.early_stopping import Validation
@@ -61,8 +62,7 @@ def _some_users(data: Dataset) -> Dataset | None:
             "before is not all known"
         )
         return None
-    missing = data.columns["timestamp"].null_count()
-    if missing:
+    if missing := untimed(data):
         LOG.warning("history: left out, since %d of %d events have no time", missing, len(data))
         return None
     events = tally(data.user, len(data.users))

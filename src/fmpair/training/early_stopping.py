@@ -13,6 +13,7 @@ from fmpair.arrays import Rows, empty_rows, renumbered
 from fmpair.checks import whole
 from fmpair.data import Dataset, as_dataset, columns_of
 from fmpair.data.split import holdout, per_user
+from fmpair.data.times import has_times
 from fmpair.errors import DataError, OptionError, named
 from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import Metric
@@ -121,7 +122,7 @@ def best_fit(
     """What a trainable recipe gives in the end; the parameters are those of `FMPair.fit`."""
     recipe = recipe if seed is None else replace(recipe, seed=seed)
     data = as_dataset(data)
-    in_time = bool(getattr(recipe, "history", 0)) and "timestamp" in data.columns.columns
+    in_time = bool(getattr(recipe, "history", 0)) and has_times(data)
     events, held_out = validation_parts(data, validation, recipe.seed, in_time)
     judge = None if held_out is None else Validation(events, held_out, metric, patience)
     return best_epoch(recipe.train(events), judge, progress, recipe.epochs)
