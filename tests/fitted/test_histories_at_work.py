@@ -169,6 +169,15 @@ def test_what_is_too_old_does_not_count():
     assert np.abs(soon - late).max() > 0.1
 
 
+def test_a_column_of_times_plays_no_part_where_the_model_does_not_go_by_them():
+    events = walks().drop("genre").with_columns(timestamp=pl.int_range(pl.len()))
+    model = FMPair(history=3, **{**OPTIONS, "epochs": 1}).fit(events)
+    asked = events.head(2)
+    plain = model.query_vectors(asked.select("user"))
+    np.testing.assert_array_equal(model.query_vectors(asked), plain)
+    assert model.score(asked)["score"].len() == 2
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_threads_do_not_change_a_bit(threads):
     events = walks(users=300).drop("genre")

@@ -14,11 +14,16 @@ from fmpair.features.calendar import DAY, TIME, datetimes, now
 from fmpair.fitted.recent import Recent
 
 
+def knows_time(space: FeatureSpace) -> bool:
+    """Whether an answer depends on when it is asked for."""
+    return TIME in space.context or bool(space.history and space.history.within)
+
+
 def asked_at(space: FeatureSpace, frame: pl.DataFrame, time: Any) -> pl.DataFrame:
     """The questions with the one moment that all are asked at; None leaves them as they are."""
     if time is None:
         return frame
-    if TIME not in space.context and not (space.history and space.history.within):
+    if not knows_time(space):
         raise OptionError(
             f"the model does not know the time: leave out {named('time')}, or fit it with "
             f"{named('fields', {TIME: 'time'})}"
@@ -43,9 +48,12 @@ def with_time(space: FeatureSpace, frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.lit(now()).alias(TIME))
 
 
-def moments_asked(frame: pl.DataFrame) -> np.ndarray | None:
-    """int64 [questions]: when they are asked, microseconds since 1970; None where none says so."""
-    if TIME not in frame.columns:
+def moments_asked(space: FeatureSpace, frame: pl.DataFrame) -> np.ndarray | None:
+    """int64 [questions]: when they are asked, microseconds since 1970; None where none says so.
+
+    A model that does not go by the time has no use for a column of times, whatever it holds.
+    """
+    if TIME not in frame.columns or not knows_time(space):
         return None
     times = datetimes(frame[TIME])
     return None if times.null_count() else times.to_physical().to_numpy()

@@ -147,7 +147,7 @@ def queries_of(
         # one lookup more, for the message that names the nearest id
         number_of("user", frame[column][int(np.argmax(nobody))], space.users)
     asked = with_time(space, frame)
-    now = None if model.recent is None else moments_asked(asked)
+    now = None if model.recent is None else moments_asked(space, asked)
     asked = with_since(space, asked, model.recent, user, now)
     contexts, unseen = space.context_rows(asked)
     if unknown in REFUSING:
