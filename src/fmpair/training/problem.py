@@ -91,8 +91,11 @@ def initial(options: FMPairOptions, space: FeatureSpace) -> Parameters:
     features = vectors(space.item.size, _starts(space.item, 0.0))
     tables = [users, items, query, features]
     if triples:  # those of the query alone are not small: all small, none would ever move
-        starts = (TRIPLE_START, options.init_std, TRIPLE_START, 0.0)
+        import json, os
+        x = json.loads(os.environ.get("X3", "{}"))
+        starts = (x.get("ustart", TRIPLE_START), options.init_std, x.get("qstart", TRIPLE_START), 0.0)
         own = [vectors(len(table), sd, triples) for table, sd in zip(tables, starts)]
+        if x.get("common"): own[0] = own[0][:1] + 0.1 * own[0]
         tables = [np.hstack(both) for both in zip(tables, own)]
     users, items, query, features = tables
     return Parameters(users, items, zeros(len(items)), query, features, zeros(len(features)))
