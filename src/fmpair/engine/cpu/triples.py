@@ -126,28 +126,29 @@ def _meet(sums, square, meets, met, target, row, column):
 
 
 @kernel(fastmath=FAST, forceinline=True)
-def meet_query(
-    third, mirror, scratch, users, u, table, p, p_end, p_column, p_value, c, c_end, c_column,
-    c_value,
-):
-    """scratch[0], the sum of the query's rows, becomes [q | A2 | A1]; table: None for no features.
-
-    [p, p_end), [c, c_end): the entries of the user's attributes and of the context.
-    """
-    if third is None:
-        return
-    first, user, group, meets, sums = third.first, third.user, third.group, third.meets, third.sums
-    square, met = third.square, third.met
+def begin_query(third, mirror, scratch, users, u):
+    """Take up user u; scratch[0], the sum of the query's rows, becomes [q | A1 | A1]."""
     if mirror is not None:
-        for f in range(len(square)):
-            scratch[0, first + len(square) + f] = scratch[0, first + f]
-    _add(sums, square, meets, user, ONE, users, u, first)
-    if table is not None:
-        for e in range(p, p_end):
-            _add(sums, square, meets, group[p_column[e]], p_value[e], table, p_column[e], first)
-        for e in range(c, c_end):
-            _add(sums, square, meets, group[c_column[e]], c_value[e], table, c_column[e], first)
-    _meet(sums, square, meets, met, scratch, 0, first)
+        first, factors = third.first, len(third.square)
+        for f in range(factors):
+            scratch[0, first + factors + f] = scratch[0, first + f]
+    _add(third.sums, third.square, third.meets, third.user, ONE, users, u, third.first)
+
+
+@kernel(fastmath=FAST, forceinline=True)
+def add_features(third, table, start, end, column, value):
+    """Take up the query features [start, end)."""
+    sums, square, meets, group, first = (
+        third.sums, third.square, third.meets, third.group, third.first
+    )
+    for e in range(start, end):
+        _add(sums, square, meets, group[column[e]], value[e], table, column[e], first)
+
+
+@kernel(fastmath=FAST, forceinline=True)
+def end_query(third, scratch):
+    """scratch[0] becomes [q | A2 | A1]."""
+    _meet(third.sums, third.square, third.meets, third.met, scratch, 0, third.first)
 
 
 @kernel(fastmath=FAST, forceinline=True)
@@ -181,13 +182,6 @@ def meet_item(third, mirror, scratch, m, items, i, table, start, end, column, va
             _add(sums, mirror.square, meets, group[column[e]], value[e], table, column[e], first)
         _meet(sums, mirror.square, meets, mirror.met[m], scratch, m + 1, first + factors)
     return HALF * lost
-
-
-@kernel(forceinline=True)
-def bring_up(mirror, m):
-    """The item at place m of a list takes place 1."""
-    if mirror is not None:
-        mirror.met[1] = mirror.met[m]
 
 
 @kernel(fastmath=FAST, forceinline=True)
