@@ -196,7 +196,7 @@ def _understood(model: Answering, question: Question) -> _Understood:
 
 
 def _items(known: Known, given: Sequence[Any] | None, strict: bool) -> tuple[np.ndarray, int]:
-    """(numbers of the items that are known, how many are not); strict: an unknown one is refused."""
+    """(numbers of items that are known, how many are not); strict: an unknown one is refused."""
     if not given:
         return NO_ITEMS, 0
     numbers = known.items.numbers(given)

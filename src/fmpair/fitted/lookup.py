@@ -42,8 +42,8 @@ def unknown_id(what: str, value: Any, ids: pl.Series, most: int = MOST_GUESSED) 
     if ids.dtype == pl.String and len(ids) <= most:
         return UnknownError(unknown_message(what, value, ids.to_list()))
     return UnknownError(
-        f"unknown {what} {value!r}: the model knows {len(ids):,} of type {ids.dtype}, such as "
-        f"{listing(ids.head(SHOWN))}"
+        f"unknown {what} {value!r}: the model knows {len(ids):,} {what}s of type {ids.dtype}, "
+        f"such as {listing(ids.head(SHOWN))}"
     )
 
 

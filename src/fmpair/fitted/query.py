@@ -20,7 +20,7 @@ from fmpair.features import FeatureSpace
 from fmpair.features.entries import entries_of
 from fmpair.fitted.history import COLUMN as HISTORY
 from fmpair.fitted.history import histories_of, with_history
-from fmpair.fitted.lookup import MOST_GUESSED, ids_of, number_of, numbers_of, unknown_id
+from fmpair.fitted.lookup import MOST_GUESSED, ids_of, number_of, numbers_of
 from fmpair.fitted.moment import asked_at, moments_asked, time_named, with_since, with_time
 from fmpair.fitted.recent import Given, Recent
 from fmpair.forked import check_process
@@ -256,6 +256,6 @@ def refuse_unseen(
         new = members.filter(pl.Series(encoder.vocabulary.numbers(members) < 0))
         what = f"value of {'user feature' if role == 'user' else role} {name!r}"
         ids = encoder.vocabulary.ids
-        if len(ids) > most:
-            raise unknown_id(what, new[0], ids, most)
-        raise UnknownError(unknown_message(what, new[0], ids.to_list()))
+        if len(ids) <= most:
+            raise UnknownError(unknown_message(what, new[0], ids.to_list()))
+        raise UnknownError(f"unknown {what} {new[0]!r}: {len(ids):,} others are known")
