@@ -222,7 +222,7 @@ def _hidden(
     if question.exclude_seen:
         parts.append(history)
         if user >= 0:
-            parts.append(model.seen.column[model.seen.start[user] : model.seen.start[user + 1]])
+            parts.append(model.seen.row(user))
     hidden = np.concatenate(parts)
     if question.candidates is None:
         return hidden
@@ -290,7 +290,7 @@ def _situation(
         elif name in given:
             yield name, given[name]
     if model.space.since and model.recent is not None and now is not None and user >= 0:
-        own = model.recent.moment[model.recent.start[user] : model.recent.start[user + 1]]
+        own = model.recent.line(user)[1]
         past = own[own < now]
         if len(past):
             yield f"{TIME}.since", float((now - past.max()) / DAY)

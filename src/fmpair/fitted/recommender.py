@@ -104,7 +104,11 @@ class Recommender(FoldedModel):
         question = Question(
             user, n, context, history, candidates, exclude, explain, unknown, time, exclude_seen
         )
-        return told(answers(self, [question])[0])
+        return told(self.answers([question])[0])
+
+    def answers(self, questions: Sequence[Question]) -> list[Answer]:
+        """The answer to each of several questions, sooner than one by one."""
+        return answers(self, questions)
 
     def recommend_in_parts(
         self, users: Any = None, n: int = 10, *, size: int = listing.USERS_AT_ONCE, **options: Any
