@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,7 @@ from fmpair.fitted.recent import Recent, most_recent
 from fmpair.fitted.recommender import Recommender
 from fmpair.fitted.scorer import Follows
 
-Model = TypeVar("Model", Recommender, Ranker)
+Model = Recommender | Ranker
 
 NONE = np.zeros(0, np.int32)
 
