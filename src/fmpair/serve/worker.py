@@ -10,10 +10,13 @@ import uvicorn
 
 from fmpair.events.store import beside, open_store
 from fmpair.models.saved import load
-from fmpair.serve.application import application
+from fmpair.serve.application import Application, paths
+from fmpair.serve.gate import Gate
+from fmpair.serve.metrics import Metrics
+from fmpair.serve.rate import Rate
 from fmpair.serve.fixed import FixedModel
 from fmpair.serve.service import Service
-from fmpair.serve.settings import Settings
+from fmpair.serve.settings import Settings, is_loopback, keys_of
 
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
 FAREWELL = 10  # seconds that requests under way have when the service is stopped
