@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import Any
 
 import uvicorn
 
 from fmpair.events.store import beside, open_store
-from fmpair.models.saved import load
 from fmpair.serve.application import application
-from fmpair.serve.fixed import FixedModel
+from fmpair.serve.models import Models
 from fmpair.serve.service import Service
 from fmpair.serve.settings import Settings
+from fmpair.serve.watch import Watch
 
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
 FAREWELL = 10  # seconds that requests under way have when the service is stopped
@@ -24,9 +23,10 @@ def work(
     settings: Settings, listening: socket.socket, number: int, ready: Callable[[], None]
 ) -> None:
     """Answer until a signal says stop. number: of this worker, from 0 on; ready: called once."""
-    model = load(settings.model)
     store = open_store(settings.events or beside(settings.model))
-    service = Service(FixedModel(model, "model"), store)
+    models = Models(settings.model, store, settings.candidate, settings.users_share)
+    service = Service(models, store, recording=settings.candidate is not None)
+    watch = Watch(models) if settings.watch else None
     config = uvicorn.Config(
         application(service),
         lifespan="off",
@@ -44,9 +44,6 @@ def work(
     try:
         server.run(sockets=[listening])
     finally:
+        if watch is not None:
+            watch.close()
         store.close()
-
-
-def warm_up(model: Any) -> None:
-    """Compile and work out what the first question would wait for."""
-    model.answer()
