@@ -114,10 +114,10 @@ def test_a_user_nobody_knows_is_known_by_what_they_did(path, store):
     store.append([click("new", "i4", 7), click("new", "i3", 6), click("new", "nothing", 8)])
     models = Models(path, store)
     model = models.of("new")[1]
-    assert models.history_of("new", model) == ["i3", "i4", "nothing"]
+    assert models.history_of("new", model) == ["i3", "i4"]
     store.append([click("new", "i5", 9), click("new", "i5", 9)])
     models.follow()
-    assert models.history_of("new", model) == ["i3", "i4", "nothing", "i5"]
+    assert models.history_of("new", model) == ["i3", "i4", "i5"]
     assert models.history_of("u0", model) is None and models.history_of("other", model) is None
 
 

@@ -37,13 +37,14 @@ class Answer(NamedTuple):
     """The best items, best first, and their scores.
 
     terms: of each item the terms that add up to its score, largest first, where they were asked
-    for. passed_over: how many items of the question are unknown.
+    for. passed_over: how many items of the question are unknown; stranger: whether its user is.
     """
 
     items: list[Any]
     scores: list[float]
     terms: list[list[Term]] | None = None
     passed_over: int = 0
+    stranger: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ def _answered(
     if chosen is not None:
         items = np.take(items, chosen, axis=1)
     most = max(question.n for question in questions)
-    hidden = _rows([one.hidden for one in asked])
+    hidden = _rows([one.hidden for one in asked], [])
     threads = 1 if len(asked) == 1 else None
     best, score, filled = top(model.vectors(queries), items, hidden, most, threads)
     out = []
@@ -149,7 +150,8 @@ def _answered(
         if question.explain:
             terms = [terms_of(model, queries, number, place) for number in numbers.tolist()]
         ids, scores = model.known.items.take(numbers), score[place, :count].tolist()
-        out.append(Answer(ids, scores, terms, one.passed_over))
+        stranger = one.user < 0 and question.user is not None
+        out.append(Answer(ids, scores, terms, one.passed_over, stranger))
     return out
 
 
@@ -291,7 +293,12 @@ def _situation(
 
 
 def _rows(columns: Sequence[np.ndarray], values: Sequence[np.ndarray] | None = None) -> Rows:
-    """One row of each array; value 1 if not given."""
-    start = starts(np.array([len(one) for one in columns]))
-    value = np.ones(start[-1], np.float32) if values is None else np.concatenate(values)
-    return Rows(start, np.concatenate(columns), value)
+    """One row of each array; value 1 if not given, and none at all where there are no arrays."""
+    if len(columns) == 1:
+        column = columns[0]
+        start = np.array([0, len(column)])
+    else:
+        column, start = np.concatenate(columns), starts(np.array([len(one) for one in columns]))
+    if values is None:
+        return Rows(start, column, np.ones(len(column), np.float32))
+    return Rows(start, column, np.concatenate(values) if values else NO_VALUES)

@@ -69,7 +69,6 @@ class Recent(NamedTuple):
         count = np.bincount(owner, minlength=own.users)
         return Rows(starts(count), own.item[kept], np.ones(len(owner), np.float32))
 
-
     def one(self, user: int, within: str | None = None, now: int | None = None) -> np.ndarray:
         """int32: the items of one user, as `items` gives them; within: such as 30d."""
         item, moment = self.line(user)
@@ -111,12 +110,12 @@ def features_before(
 
 
 def one_before(
-    field: Field, items: np.ndarray, features: Rows
+    weight: np.ndarray, items: np.ndarray, features: Rows
 ) -> tuple[np.ndarray, np.ndarray]:
     """(column, value) of the features of one query's earlier items, oldest first: `history_rows`
     of one row, for which somebody waits.
     """
-    weight = history_weights(field)[: len(items)]
+    weight = weight[: len(items)]
     own = features.take(items[len(items) - len(weight) :])
     return own.column, np.repeat(weight[::-1], np.diff(own.start)) * own.value
 

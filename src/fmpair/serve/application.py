@@ -29,14 +29,17 @@ from fmpair.serve.service import Service
 LOG = logging.getLogger("fmpair.serve")
 JSON = b"application/json"
 MOST_BYTES = 4 << 20  # of a body
-LONGEST_WAIT = 10.0  # seconds for a body to come in
-LONGEST_WORK = 30.0  # seconds for an answer
+LONGEST = 15.0  # seconds for a request to come in and be answered
 SAFE = [  # headers of every answer
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
 ]
-OF_DATA = [*SAFE, (b"cache-control", b"no-store"), (b"content-security-policy", b"default-src 'none'")]
+OF_DATA = [
+    *SAFE,
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'"),
+]
 ENCODE = msgspec.json.Encoder(decimal_format="string").encode
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -60,7 +63,6 @@ class Application:
         self.known = {path: allowed(path) for path in (*paths(), *OPEN)}
         self.rest = Starlette(routes=list(more), exception_handlers={HTTPException: _no_page})
         self.description = ENCODE(document(self.gate.keys != ()))
-        self.ready = True
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -72,6 +74,8 @@ class Application:
             status, media, body, headers = await self._answer(scope, receive)
             await _send(send, scope["method"], status, media, body, headers)
         self.metrics.observe(path, status, time.perf_counter() - begun)
+        self.metrics.follow("swaps", self.service.models.swaps)
+        self.metrics.follow("refusals", self.service.models.refusals)
 
     async def _answer(self, scope: dict[str, Any], receive: Receive) -> Answered:
         try:
@@ -142,9 +146,10 @@ def _live(application: Application) -> tuple[bytes, bytes]:
 
 
 def _ready(application: Application) -> tuple[bytes, bytes]:
-    if not application.ready:
-        raise ProblemError(503, "the service is being stopped", retry_after="5")
-    return JSON, b'{"status":"ok"}'
+    """Answers go on where events cannot be kept: whoever asks is told so."""
+    models = application.service.models
+    names = [own.id for own in models.serving()]
+    return JSON, ENCODE({"status": "ok", "models": names, "trouble": models.trouble})
 
 
 def _description(application: Application) -> tuple[bytes, bytes]:
@@ -162,38 +167,38 @@ def _handler(endpoint: Endpoint) -> Callable[..., Awaitable[bytes]]:
         service: Service, scope: dict[str, Any], headers: dict[bytes, bytes], receive: Receive
     ) -> bytes:
         given = _query(scope, endpoint.parameters)
-        if decode is not None:
-            given["asked"] = decode(await _body(headers, receive))
-        return ENCODE(await endpoint.answer(service, **given))
+        body = None
+        try:
+            async with asyncio.timeout(LONGEST):
+                if decode is not None:
+                    body = await _body(headers, receive)
+                    given["asked"] = decode(body)
+                return ENCODE(await endpoint.answer(service, **given))
+        except TimeoutError:
+            if decode is None or body is not None:
+                said = f"no answer was found within {LONGEST:.0f} seconds"
+                raise ProblemError(503, said, retry_after="1") from None
+            said = f"the body did not come in within {LONGEST:.0f} seconds"
+            raise ProblemError(408, said, connection="close") from None
 
     return handle
 
 
 async def _body(headers: dict[bytes, bytes], receive: Receive) -> bytes:
-    """The body of a request, which may not be large, nor come in slowly."""
+    """The body of a request, which may not be large."""
     length = headers.get(b"content-length", b"0")
     if length.isdigit() and int(length) > MOST_BYTES:
         raise ProblemError(413, f"the body has more than {MOST_BYTES:,} bytes")
-    first = await receive() if length == b"0" else await _in_time(receive)
-    if not first.get("more_body"):
-        return first.get("body", b"")
-    body = bytearray(first["body"])
-    while first.get("more_body"):
-        first = await _in_time(receive)
-        body += first.get("body", b"")
+    part = await receive()
+    if not part.get("more_body"):
+        return part.get("body", b"")
+    body = bytearray(part["body"])
+    while part.get("more_body"):
+        part = await receive()
+        body += part.get("body", b"")
         if len(body) > MOST_BYTES:
             raise ProblemError(413, f"the body has more than {MOST_BYTES:,} bytes")
     return bytes(body)
-
-
-async def _in_time(receive: Receive) -> dict[str, Any]:
-    try:
-        async with asyncio.timeout(LONGEST_WAIT):
-            return await receive()
-    except TimeoutError:
-        raise ProblemError(
-            408, f"the body did not come in within {LONGEST_WAIT:.0f} seconds", connection="close"
-        ) from None
 
 
 def _query(scope: dict[str, Any], parameters: tuple[Parameter, ...]) -> dict[str, Any]:

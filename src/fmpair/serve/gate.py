@@ -64,4 +64,8 @@ class Gate:
 
 def _name(host: str) -> str:
     """A host's name without its port."""
-    return host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
+    return (
+        host[: host.index("]") + 1]
+        if host.startswith("[") and "]" in host
+        else host.partition(":")[0]
+    )

@@ -18,14 +18,15 @@ EDGES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.06, 0.1, 0.25
 STATUSES = (200, 304, 400, 401, 403, 404, 405, 408, 413, 422, 429, 500, 501, 503)
 OTHER = "other"  # what is no address of the service, and a status that is none of these
 COUNTED = {
-    "unknown_users": ("fmpair_unknown_users_total", "Answers for users that the model does not know."),
-    "unknown_items": ("fmpair_unknown_items_total", "Items of questions that the model does not know."),
+    "unknown_users": ("fmpair_unknown_users_total", "Answers for users not known."),
+    "unknown_items": ("fmpair_unknown_items_total", "Items of questions that were passed over."),
     "refused": ("fmpair_refused_unknown_total", "Requests refused for an unknown id or value."),
     "events": ("fmpair_events_taken_total", "Events that were kept."),
     "swaps": ("fmpair_model_swaps_total", "Model files that were put into service while running."),
     "refusals": ("fmpair_model_refusals_total", "Model files that were not taken into service."),
 }  # fmt: skip
 WIDTH = len(EDGES) + 2 + len(STATUSES) + 1  # of one address: buckets, seconds, statuses
+ROW = 1 << 16  # bytes of the file for each worker
 MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -38,13 +39,10 @@ class Metrics:
         self._status = {code: place for place, code in enumerate(STATUSES)}
         first = len(self.paths) * WIDTH
         self._counter = {name: first + place for place, name in enumerate(COUNTED)}
-        self._cells = first + len(COUNTED)
-        if file is None:
-            self._rows: np.ndarray = np.zeros((worker + 1, self._cells))
-        else:
-            held = np.memmap(file, np.float64, "r+")
-            self._rows = held[: len(held) // self._cells * self._cells].reshape(-1, self._cells)
-        self._own = memoryview(self._rows[worker])  # writes sooner than an array
+        held = np.zeros(ROW * (worker + 1) // 8) if file is None else np.memmap(file, float, "r+")
+        self._rows = held.reshape(-1, ROW // 8)
+        self._own = memoryview(self._rows[worker])  # sooner written than an array
+        self._before = {name: self._own[place] for name, place in self._counter.items()}
 
     def observe(self, path: str, status: int, seconds: float) -> None:
         """One request is answered."""
@@ -56,6 +54,10 @@ class Metrics:
     def count(self, name: str, more: float = 1) -> None:
         """One of COUNTED has happened so many times more."""
         self._own[self._counter[name]] += more
+
+    def follow(self, name: str, total: float) -> None:
+        """One of COUNTED has happened so many times since this worker was started."""
+        self._own[self._counter[name]] = self._before[name] + total
 
     def text(self, more: Iterable[str] = ()) -> str:
         """All of it as Prometheus reads it; more: lines besides."""
@@ -90,11 +92,6 @@ class Metrics:
                 if count
             ]
         return lines
-
-
-def size(paths: Sequence[str], workers: int) -> int:
-    """Bytes of the file that so many workers share."""
-    return 8 * workers * ((len(paths) + 1) * WIDTH + len(COUNTED))
 
 
 def head(name: str, kind: str, about: str) -> list[str]:

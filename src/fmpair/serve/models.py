@@ -16,6 +16,7 @@ from fmpair.events.event import Event
 from fmpair.events.store import EventStore
 from fmpair.fitted.file import checksum_of
 from fmpair.fitted.live import numbers_of
+from fmpair.fitted.recommender import Recommender
 from fmpair.models.saved import Model, load
 from fmpair.serve.arms import CANDIDATE, CURRENT, Arms
 from fmpair.serve.newcomers import Newcomers
@@ -96,11 +97,12 @@ class Models:
         return list(self._serving.values())
 
     def history_of(self, user: Any, model: Model) -> list[Any] | None:
-        """What a user did whom the model does not know; None for one it knows, or nobody does."""
+        """Items of a user whom the model does not know, oldest first; None where there are none."""
         found = self._newcomers.history(user)
         if found is None or numbers_of([user], model.space.users)[0] >= 0:
             return None
-        return found
+        known = numbers_of(found, model.space.items) >= 0
+        return [item for item, is_known in zip(found, known) if is_known] or None
 
     def behind(self) -> bool:
         """Whether events are kept that the models do not know yet; asks nobody for long."""
@@ -164,7 +166,7 @@ class Models:
             raise ModelFileError(f"{str(path)!r} is replaced again and again while it is read")
         after = 0 if self.store is None else self.store.learned(checksum)
         live, position = replayed(model, self.store, self._newcomers, after)
-        live.recommend(live.space.users.ids.head(1), 1)  # all that is worked out once, is now
+        warm_up(live)
         own = Serving(arm, path, checksum[:DIGITS], checksum, live, found, time.time())
         return own, position
 
@@ -180,6 +182,15 @@ class Models:
         if self.trouble != str(error):
             LOG.error("answers go on without what others keep: %s", error)
         self.trouble = str(error)
+
+
+def warm_up(model: Model) -> None:
+    """Let everything be worked out that the first questions would wait for."""
+    user = model.space.users.ids[0]
+    model.recommend(user, 1)
+    if isinstance(model, Recommender):
+        model.answer(user, 1, explain=True)
+        model.answer(None, 1)
 
 
 def stamp(path: Path) -> Stamp:
