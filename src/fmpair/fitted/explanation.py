@@ -35,8 +35,13 @@ Term = tuple[str, str, float]  # of the query, of the item, and what the two add
 
 def explain_terms(model: Explained, queries: Queries, item: int) -> pl.DataFrame:
     """(query, item, value) of the first query, largest first; the values add up to the score."""
+    return as_frame(terms_of(model, queries, item))
+
+
+def as_frame(terms: list[Term]) -> pl.DataFrame:
+    """(query, item, value): a row for each term."""
     schema = {"query": pl.String, "item": pl.String, "value": pl.Float64}
-    return pl.DataFrame(terms_of(model, queries, item), schema=schema, orient="row")
+    return pl.DataFrame(terms, schema=schema, orient="row")
 
 
 def terms_of(model: Explained, queries: Queries, item: int, place: int = 0) -> list[Term]:
