@@ -34,7 +34,7 @@ FRAME = events()
 USER_TABLE = pl.DataFrame(
     {"user": [f"u{n}" for n in range(USERS)], "age": [20 + n % 3 for n in range(USERS)]}
 )
-OPTIONS = {"factors": 4, "epochs": 2, "threads": 1}
+OPTIONS = {"factors": 4, "epochs": 20, "init_std": 0.3, "threads": 1}
 
 
 @pytest.fixture(scope="module", params=["plain", "whole", "history", "time", "damped"])
@@ -143,7 +143,12 @@ def test_what_is_wrong_with_a_question_is_said(model, options, error, said):
 def test_items_not_known_are_passed_over_and_counted_where_that_is_asked_for(model):
     with pytest.warns(Notice, match="3 items of the question are unknown"):
         answer = model.answer(
-            "u1", history=["i3 é", "x"], candidates=["i1 é", "y"], exclude=["z"], unknown="ignore", exclude_seen=False
+            "u1",
+            history=["i3 é", "x"],
+            candidates=["i1 é", "y"],
+            exclude=["z"],
+            unknown="ignore",
+            exclude_seen=False,
         )
     assert answer.passed_over == 3 and answer.items == ["i1 é"]
 
