@@ -16,6 +16,7 @@ from fmpair.cli import (
     demo,
     doctor,
     evaluate,
+    export,
     fit,
     migrate,
     models,
@@ -43,6 +44,7 @@ VERBS = (
     "recommend",
     "similar",
     "explain",
+    "export",
     "data",
     "models",
     "compile",
@@ -99,6 +101,7 @@ def command() -> Any:
     app.command()(ask.recommend_command())
     for asking in (ask.similar, ask.explain):
         app.command()(asking)
+    app.command()(export.export)
     app.add_typer(data.app(), name="data")
     app.add_typer(models.app(), name="models")
     app.command("compile")(compile.compile_kernels)
