@@ -29,6 +29,10 @@ class Rows(NamedTuple):
         """int64 [entries]: the row of each entry."""
         return np.repeat(np.arange(self.size), np.diff(self.start))
 
+    def row(self, number: int) -> np.ndarray:
+        """int32: the columns of one row."""
+        return self.column[self.start[number] : self.start[number + 1]]
+
     def take(self, rows: np.ndarray) -> Rows:
         """The given rows, in the given order."""
         first = self.start[:-1][rows]

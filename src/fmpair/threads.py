@@ -18,8 +18,12 @@ def all_threads() -> int:
 def side_by_side(run: Callable[[int], None], firsts: Sequence[int], threads: int | None) -> None:
     """Call run(first) for every batch on so many threads (None: all), the BLAS on one each."""
     threads = threads or all_threads()
-    with _blas().limit(limits=1 if threads > 1 else None, user_api="blas"):
-        if threads == 1 or len(firsts) <= 1:
+    if threads == 1:
+        for first in firsts:
+            run(first)
+        return
+    with _blas().limit(limits=1, user_api="blas"):
+        if len(firsts) <= 1:
             for first in firsts:
                 run(first)
             return

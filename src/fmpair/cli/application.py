@@ -23,6 +23,7 @@ from fmpair.cli import (
     report,
     reproduce,
     running,
+    serve,
     update,
 )
 
@@ -45,6 +46,7 @@ VERBS = (
     "similar",
     "explain",
     "export",
+    "serve",
     "data",
     "models",
     "compile",
@@ -102,6 +104,7 @@ def command() -> Any:
     for asking in (ask.similar, ask.explain):
         app.command()(asking)
     app.command()(export.export)
+    app.command()(serve.serve)
     app.add_typer(data.app(), name="data")
     app.add_typer(models.app(), name="models")
     app.command("compile")(compile.compile_kernels)

@@ -30,9 +30,18 @@ class Explained(Protocol):
     def damping(self) -> float: ...
 
 
+Term = tuple[str, str, float]  # of the query, of the item, and what the two add to the score
+
+
 def explain_terms(model: Explained, queries: Queries, item: int) -> pl.DataFrame:
-    """(query, item, value), largest first; the values add up to the score."""
-    query_names, query_vectors = _query_parts(model, queries)
+    """(query, item, value) of the first query, largest first; the values add up to the score."""
+    schema = {"query": pl.String, "item": pl.String, "value": pl.Float64}
+    return pl.DataFrame(terms_of(model, queries, item), schema=schema, orient="row")
+
+
+def terms_of(model: Explained, queries: Queries, item: int, place: int = 0) -> list[Term]:
+    """The same as a list; place: of the query."""
+    query_names, query_vectors = _query_parts(model, queries, place)
     item_names, item_vectors, biases = _item_parts(model, item)
     terms = [
         (q, i, float(value))
@@ -49,18 +58,18 @@ def explain_terms(model: Explained, queries: Queries, item: int) -> pl.DataFrame
     if model.damping:
         terms.append(("", "damping", -float(model.taken_off[item])))
     terms.sort(key=lambda term: -abs(term[2]))
-    schema = {"query": pl.String, "item": pl.String, "value": pl.Float64}
-    return pl.DataFrame(terms, schema=schema, orient="row")
+    return terms
 
 
-def _query_parts(model: Explained, queries: Queries) -> tuple[list[str], np.ndarray]:
+def _query_parts(model: Explained, queries: Queries, place: int) -> tuple[list[str], np.ndarray]:
     """Labels and scaled vectors of what asks: the user and every query feature."""
-    number = int(queries.user[0])
+    number = int(queries.user[place])
+    own_rows = slice(*queries.rows.start[place : place + 2])
     known = number >= 0
     names = [f"user={model.space.users.ids[number]}" if known else "a usual user"]
     own = model.parameters.users[number] if known else model.mean_user
     vectors = [own.astype(np.float64)]
-    for column, value in zip(queries.rows.column, queries.rows.value):
+    for column, value in zip(queries.rows.column[own_rows], queries.rows.value[own_rows]):
         names.append(model.space.query.label(column))
         vectors.append(float(value) * model.parameters.query[column].astype(np.float64))
     factors = model.parameters.users.shape[1]

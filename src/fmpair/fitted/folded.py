@@ -18,6 +18,7 @@ from fmpair.engine.item_side import item_sides
 from fmpair.features import FeatureSpace
 from fmpair.fitted.cold_start import mean_user
 from fmpair.fitted.damping import popular_part
+from fmpair.fitted.known import Known
 from fmpair.fitted.query import Queries, queries_of
 from fmpair.fitted.recent import NOTHING, Given, Recent, features_before
 from fmpair.fitted.visitor import Visitors, moves, visitors
@@ -41,6 +42,11 @@ class FoldedModel:
     frame_kind: str = "polars"
     damping: float = 0.0
     recent: Recent | None = None
+
+    @cached_property
+    def known(self) -> Known:
+        """The ids and the context values, found without frames."""
+        return Known(self.space)
 
     @property
     def user_ids(self) -> np.ndarray:

@@ -37,6 +37,11 @@ class Recent(NamedTuple):
         """The latest moment of all, 0 where there is none."""
         return int(self.moment.max(initial=0))
 
+    def line(self, user: int) -> tuple[np.ndarray, np.ndarray]:
+        """(item, moment) of one user's latest events; none for number -1."""
+        own = slice(self.start[user], self.start[user + 1]) if user >= 0 else slice(0, 0)
+        return self.item[own], self.moment[own]
+
     def take(self, users: np.ndarray) -> Recent:
         """Those of the given users, in that order; none for number -1."""
         users = np.asarray(users, np.int64)

@@ -1,0 +1,303 @@
+"""Answers to single questions over arrays, without frames: what a service says thousands of times.
+
+A question is understood by looking up what it names; then it is a query like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import polars as pl
+
+from fmpair.arrays import Rows, join_rows, starts
+from fmpair.checks import one_of, whole
+from fmpair.errors import OptionError, UnknownError, named, notice
+from fmpair.errors import unknown as unknown_message
+from fmpair.features.calendar import DAY, TIME, datetimes
+from fmpair.features.encoder import sum_to_one
+from fmpair.fitted.explanation import Explained, Term, terms_of
+from fmpair.fitted.known import Known
+from fmpair.fitted.listing import Folded
+from fmpair.fitted.lookup import unknown_id
+from fmpair.fitted.moment import check_time
+from fmpair.fitted.query import REFUSING, UNKNOWN, Queries, refuse_unseen
+from fmpair.fitted.recent import Given
+from fmpair.forked import check_process
+
+MOST_GUESSED = 1_000  # ids among which a similar one is looked for: somebody waits for the answer
+NO_COLUMNS = pl.DataFrame()
+NO_ITEMS, NO_VALUES = np.zeros(0, np.int32), np.zeros(0, np.float32)
+SECOND = 1_000_000  # microseconds
+
+
+class Answer(NamedTuple):
+    """The best items, best first, and their scores.
+
+    terms: of each item the terms that add up to its score, largest first, where they were asked
+    for. passed_over: how many items of the question are unknown.
+    """
+
+    items: list[Any]
+    scores: list[float]
+    terms: list[list[Term]] | None = None
+    passed_over: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Who asks, in which situation, and for what: the options of `Recommender.answer`."""
+
+    user: Any = None
+    n: int = 10
+    context: Mapping[str, Any] | None = None
+    history: Sequence[Any] | None = None
+    candidates: Sequence[Any] | None = None
+    exclude: Sequence[Any] = ()
+    explain: bool = False
+    unknown: str = "error"
+    time: Any = None
+    exclude_seen: bool = True
+
+    def __post_init__(self) -> None:
+        whole("n", self.n, 1)
+        one_of("unknown", self.unknown, UNKNOWN)
+        if self.context is not None and not isinstance(self.context, Mapping):
+            raise OptionError(
+                f"context must be a mapping such as {{'daytime': 'evening'}}, not {self.context!r}"
+            )
+        for option in ("history", "candidates", "exclude"):
+            given = getattr(self, option)
+            if given is not None and (isinstance(given, str) or not hasattr(given, "__len__")):
+                raise OptionError(f"{named(option)} must be a list of items, not {given!r}")
+
+
+class Answering(Folded, Explained, Protocol):
+    """A model that answers over arrays: see `Recommender`."""
+
+    @property
+    def item_matrix(self) -> np.ndarray: ...
+    @property
+    def known(self) -> Known: ...
+
+
+class _Understood(NamedTuple):
+    """A question by numbers. column, value: the features of the user and the context; now: when it
+    is asked, in microseconds, None where that plays no part; history: None where none is given;
+    chosen: the candidates, ascending, None for all items; bare: see `Queries`.
+    """
+
+    user: int
+    column: np.ndarray
+    value: np.ndarray
+    now: int | None
+    history: np.ndarray | None
+    chosen: np.ndarray | None
+    hidden: np.ndarray
+    bare: bool
+    passed_over: int
+
+
+def answers(model: Answering, questions: Sequence[Question]) -> list[Answer]:
+    """The answer to each question; those that can be are ranked together."""
+    check_process()
+    asked = [_understood(model, question) for question in questions]
+    groups: dict[Any, list[int]] = {}
+    for place, one in enumerate(asked):
+        alone = place if one.chosen is not None else -1
+        groups.setdefault((one.now is None, alone), []).append(place)
+    found: dict[int, Answer] = {}
+    for places in groups.values():
+        own = [questions[place] for place in places]
+        found |= zip(places, _answered(model, own, [asked[place] for place in places]))
+    return [found[place] for place in range(len(asked))]
+
+
+def told(answer: Answer) -> Answer:
+    """The answer; a notice says what was passed over."""
+    if answer.passed_over:
+        notice(
+            f"{answer.passed_over:,} items of the question are unknown and passed over; "
+            f"{named('unknown', 'error')} refuses them"
+        )
+    return answer
+
+
+def _answered(
+    model: Answering, questions: Sequence[Question], asked: Sequence[_Understood]
+) -> list[Answer]:
+    """Of questions that all know the time or none, and are of all items or only one."""
+    from fmpair.ranking.top import top
+
+    queries, items, chosen = _queries(model, asked), model.item_matrix, asked[0].chosen
+    if chosen is not None:
+        items = np.take(items, chosen, axis=1)
+    most = max(question.n for question in questions)
+    hidden = _rows([one.hidden for one in asked])
+    threads = 1 if len(asked) == 1 else None
+    best, score, filled = top(model.vectors(queries), items, hidden, most, threads)
+    out = []
+    for place, (question, one) in enumerate(zip(questions, asked)):
+        count = min(int(filled[place]), question.n)
+        numbers = best[place, :count]
+        numbers = numbers if chosen is None else chosen[numbers]
+        terms = None
+        if question.explain:
+            terms = [terms_of(model, queries, number, place) for number in numbers.tolist()]
+        ids, scores = model.known.items.take(numbers), score[place, :count].tolist()
+        out.append(Answer(ids, scores, terms, one.passed_over))
+    return out
+
+
+def _queries(model: Answering, asked: Sequence[_Understood]) -> Queries:
+    """The same queries that a frame of these questions would give."""
+    user = np.array([one.user for one in asked], np.int32)
+    rows = _rows([one.column for one in asked], [one.value for one in asked])
+    told = np.array([one.history is not None for one in asked])
+    history = None
+    if told.any():
+        history = _rows([NO_ITEMS if one.history is None else one.history for one in asked])
+    now = None if asked[0].now is None else np.array([one.now for one in asked], np.int64)
+    before = model.before(user, Given(history, told, now))
+    if before is not None:
+        rows = join_rows([rows, before])
+    bare = np.array([one.bare for one in asked])
+    if bare.any():
+        rows = rows._replace(value=np.where(bare[rows.owner], 0, rows.value).astype(np.float32))
+    return Queries(user, rows, NO_COLUMNS, NO_COLUMNS, bare, history)
+
+
+def _understood(model: Answering, question: Question) -> _Understood:
+    known, strict = model.known, question.unknown == "error"
+    user = -1 if question.user is None else known.users.number(question.user)
+    nobody = user < 0 and question.history is None
+    if nobody and question.user is not None and question.unknown in REFUSING:
+        raise unknown_id("user", question.user, known.space.users.ids, MOST_GUESSED)
+    bare = nobody and question.unknown == "popular"
+    history, passed = _items(known, question.history, strict)
+    chosen, more = _items(known, question.candidates, strict)
+    out, others = _items(known, question.exclude, strict)
+    now = _moment(model, question)
+    column, value = _features(model, question, user, now)
+    return _Understood(
+        user,
+        column,
+        value,
+        None if model.recent is None else now,
+        None if question.history is None else history,
+        None if question.candidates is None else np.unique(chosen),
+        _hidden(model, question, user, history, out, chosen),
+        bare,
+        passed + more + others,
+    )
+
+
+def _items(known: Known, given: Sequence[Any] | None, strict: bool) -> tuple[np.ndarray, int]:
+    """(numbers of items that are known, how many are not); strict: an unknown one is refused."""
+    if not given:
+        return NO_ITEMS, 0
+    numbers = known.items.numbers(given)
+    missing = numbers < 0
+    if not missing.any():
+        return numbers, 0
+    if strict:
+        first = given[int(np.argmax(missing))]
+        raise unknown_id("item", first, known.space.items.ids, MOST_GUESSED)
+    return numbers[~missing], int(missing.sum())
+
+
+def _hidden(
+    model: Answering,
+    question: Question,
+    user: int,
+    history: np.ndarray,
+    out: np.ndarray,
+    chosen: np.ndarray,
+) -> np.ndarray:
+    """int32: what leaves the list, as places among the candidates where there are some."""
+    parts = [out]
+    if question.exclude_seen:
+        parts.append(history)
+        if user >= 0:
+            parts.append(model.seen.row(user))
+    hidden = np.concatenate(parts)
+    if question.candidates is None:
+        return hidden
+    return np.flatnonzero(np.isin(np.unique(chosen), hidden)).astype(np.int32)
+
+
+def _moment(model: Answering, question: Question) -> int | None:
+    """When it is asked, microseconds since 1970, None where that plays no part.
+
+    This moment is taken to the second, so that what follows from it is worked out once a second.
+    """
+    check_time(model.space, question.time)
+    given = _time_given(question)
+    if given is not None:
+        times = datetimes(pl.Series(TIME, [given]))
+        return None if times.null_count() else int(times.to_physical()[0])
+    if TIME in model.known.context and TIME not in (question.context or ()):
+        return int(datetime.now(UTC).timestamp()) * SECOND
+    return None
+
+
+def _time_given(question: Question) -> Any:
+    return question.time if question.time is not None else (question.context or {}).get(TIME)
+
+
+def _features(
+    model: Answering, question: Question, user: int, now: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(feature, value) of the user's attributes and of the context, in the order of the fields."""
+    own, known = model.user_rows, model.known
+    columns, values = [NO_ITEMS], [NO_VALUES]
+    for name, value in _situation(model, question, user, now):
+        found = known.features(name, value)
+        if found.unseen and question.unknown in REFUSING:
+            frame = pl.DataFrame({name: [value]}, strict=False)
+            refuse_unseen(model.space, "context", frame, found.unseen, MOST_GUESSED)
+        columns.append(found.column)
+        values.append(found.value)
+    column, value = np.concatenate(columns), np.concatenate(values)
+    if model.space.whole:
+        value = sum_to_one(_rows([column], [value])).value
+    if user < 0:
+        return column, value
+    profile = slice(own.start[user], own.start[user + 1])
+    return (
+        np.concatenate([own.column[profile], column]),
+        np.concatenate([own.value[profile], value]),
+    )
+
+
+def _situation(
+    model: Answering, question: Question, user: int, now: int | None
+) -> Iterator[tuple[str, Any]]:
+    """The columns of the context that are known, with their values."""
+    known, given = model.known.context, question.context or {}
+    for name in given:
+        if name not in known:
+            raise UnknownError(unknown_message("context", name, known))
+    for name in known:
+        if name == TIME and name not in given and now is not None:
+            if question.time is not None:
+                yield name, question.time
+            else:
+                yield name, datetime.fromtimestamp(now // SECOND, UTC).replace(tzinfo=None)
+        elif name in given:
+            yield name, given[name]
+    if model.space.since and model.recent is not None and now is not None and user >= 0:
+        own = model.recent.line(user)[1]
+        past = own[own < now]
+        if len(past):
+            yield f"{TIME}.since", float((now - past.max()) / DAY)
+
+
+def _rows(columns: Sequence[np.ndarray], values: Sequence[np.ndarray] | None = None) -> Rows:
+    """One row of each array; value 1 if not given."""
+    start = starts(np.array([len(one) for one in columns]))
+    value = np.ones(start[-1], np.float32) if values is None else np.concatenate(values)
+    return Rows(start, np.concatenate(columns), value)

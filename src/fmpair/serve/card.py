@@ -1,0 +1,56 @@
+"""What is said of a model in service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fmpair.fitted import option
+from fmpair.fitted.moment import knows_time
+from fmpair.fitted.recipe import name_of
+from fmpair.serve.requests import MOST_VALUES, ContextColumn, ModelCard
+
+
+def card_of(model: Any, name: str, arm: str) -> ModelCard:
+    """The card of a model; name: its id."""
+    space = model.space
+    parameters = getattr(model, "parameters", None)
+    return ModelCard(
+        model=name,
+        arm=arm,
+        recipe=name_of(type(model.recipe)),
+        options=_plain(option.plain(model.recipe)),
+        users=len(space.users),
+        items=len(space.items),
+        factors=None if parameters is None else int(parameters.users.shape[1]),
+        context=[_column(space, column) for column in space.context],
+        knows_time=knows_time(space),
+        goes_by_history=space.history is not None,
+        checksum="",
+        data={"events": int(model.seen.value.sum())},
+        metrics=None,
+        saved="",
+        loaded="",
+        id_columns=list(space.id_columns),
+        explains=parameters is not None,
+    )
+
+
+def _column(space: Any, name: str) -> ContextColumn:
+    """A column of the context with the values it is known by."""
+    encoders = [e for e in space.query.encoders if e.role == "context" and e.source == name]
+    first = encoders[0]
+    if first.part:
+        return ContextColumn(name, "time", [], 0)
+    if first.vocabulary is None:
+        return ContextColumn(name, first.field.kind, [], 0)
+    ids = first.vocabulary.ids
+    return ContextColumn(name, first.field.kind, ids.head(MOST_VALUES).to_list(), len(ids))
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can say, anything else as text."""
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

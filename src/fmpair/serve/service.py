@@ -1,0 +1,171 @@
+"""What the service does with each request, whatever it came by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from fmpair import __version__
+from fmpair.errors import OptionError
+from fmpair.events.event import Event, moment_of
+from fmpair.events.store import EventStore
+from fmpair.fitted.answer import Answer, Question
+from fmpair.serve import requests as wire
+from fmpair.serve.card import card_of
+from fmpair.serve.problem import ProblemError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Models(Protocol):
+    """The models in service."""
+
+    def of(self, user: Any) -> tuple[str, Any, str]:
+        """(arm, model, id of the model) for a user; the same user has the same arm."""
+        ...
+
+    def take(self, events: Sequence[Event]) -> None:
+        """Tell the models what happened."""
+        ...
+
+
+@dataclass(frozen=True)
+class Service:
+    """The models, and where events are kept (None: nowhere)."""
+
+    models: Any
+    store: EventStore | None = None
+
+    async def recommend(self, asked: wire.Recommend) -> wire.Recommended:
+        arm, model, name = self.models.of(asked.user)
+        return _recommended(model.answers([_question(asked)])[0], name, arm)
+
+    async def batch(self, asked: wire.Batch) -> wire.RecommendedBatch:
+        own = [self.models.of(question.user) for question in asked.questions]
+        found: dict[int, wire.Recommended] = {}
+        for arm, model, name in {
+            id(model): (arm, model, name) for arm, model, name in own
+        }.values():
+            places = [place for place, one in enumerate(own) if one[1] is model]
+            questions = [_question(asked.questions[place]) for place in places]
+            answers = await asyncio.to_thread(model.answers, questions)
+            found |= {p: _recommended(one, name, arm) for p, one in zip(places, answers)}
+        return wire.RecommendedBatch([found[place] for place in range(len(own))])
+
+    async def score(self, asked: wire.Score) -> wire.Scores:
+        arm, model, name = self.models.of(asked.user)
+        question = _question(asked, candidates=asked.items, n=len(asked.items), exclude_seen=False)
+        answer = model.answers([question])[0]
+        score = dict(zip(map(str, answer.items), zip(answer.items, answer.scores)))
+        found = [score[str(item)] for item in asked.items if str(item) in score]
+        return wire.Scores([wire.Scored(*one) for one in found], name, arm)
+
+    async def explain(self, asked: wire.Explain) -> wire.Explained:
+        arm, model, name = self.models.of(asked.user)
+        only = {"candidates": [asked.item], "n": 1, "exclude_seen": False, "explain": True}
+        answer = model.answers([_question(asked, **only)])[0]
+        if not answer.items:
+            raise ProblemError(404, f"unknown item {asked.item!r}")
+        return wire.Explained(
+            answer.items[0], answer.scores[0], _terms((answer.terms or [[]])[0]), name, arm
+        )
+
+    async def similar(self, asked: wire.Similar) -> wire.Neighbours:
+        if (asked.item is None) == (asked.user is None):
+            raise OptionError("name either an item or a user")
+        _, model, name = self.models.of(asked.user)
+        model = model.replaced(frame_kind="polars")
+        ask = model.similar_users if asked.item is None else model.similar_items
+        frame = ask(asked.user if asked.item is None else asked.item, asked.n)
+        return wire.Neighbours([wire.Neighbour(*row) for row in frame.rows()], name)
+
+    async def take(self, asked: wire.NewEvents) -> wire.Taken:
+        store = self._store()
+        events = []
+        for one in asked.events:
+            arm, _, name = self.models.of(one.user)
+            time = moment_of(one.time)
+            events.append(Event(one.user, one.item, time, one.context or None, arm, name))
+        position = await asyncio.wrap_future(store.submit(events))
+        self.models.take(events)
+        return wire.Taken(len(events), position)
+
+    async def events(self, after: int, n: int) -> wire.KeptEvents:
+        found = await asyncio.to_thread(self._store().after, after, n)
+        last = found[-1].position if found else after
+        return wire.KeptEvents([_kept(event) for event in found], last)
+
+    async def cards(self) -> wire.Cards:
+        arm, model, name = self.models.of(None)
+        return wire.Cards([card_of(model, name, arm)], __version__, self.store is not None)
+
+    async def users(self, prefix: str, n: int) -> wire.Found:
+        return _beginning(self.models.of(None)[1].space.users, prefix, n)
+
+    async def items(self, prefix: str, n: int) -> wire.Found:
+        return _beginning(self.models.of(None)[1].space.items, prefix, n)
+
+    def _store(self) -> EventStore:
+        if self.store is None:
+            raise ProblemError(501, "this service keeps no events: start it with --events")
+        return self.store
+
+
+def _question(asked: wire.Asked, **given: Any) -> Question:
+    """The question of a request; given: what it does not say itself."""
+    if isinstance(asked, wire.Recommend):
+        given = {
+            "n": asked.n,
+            "candidates": asked.candidates,
+            "exclude": asked.exclude,
+            "explain": asked.explain,
+            "exclude_seen": asked.exclude_seen,
+        }
+    return Question(
+        user=asked.user,
+        context=asked.context,
+        history=asked.history,
+        time=asked.time,
+        unknown=asked.unknown,
+        **given,
+    )
+
+
+def _recommended(answer: Answer, model: str, arm: str) -> wire.Recommended:
+    if answer.terms is None:
+        items = [
+            wire.Ranked(item, score, rank)
+            for rank, (item, score) in enumerate(zip(answer.items, answer.scores), 1)
+        ]
+    else:
+        rows = zip(answer.items, answer.scores, answer.terms)
+        items = [
+            wire.Ranked(item, score, rank, _terms(terms))
+            for rank, (item, score, terms) in enumerate(rows, 1)
+        ]
+    return wire.Recommended(items, model, arm)
+
+
+def _terms(terms: Sequence[tuple[str, str, float]]) -> list[wire.Term]:
+    return [wire.Term(*term) for term in terms]
+
+
+def _kept(event: Event) -> wire.KeptEvent:
+    time = (EPOCH + timedelta(microseconds=event.time)).isoformat()
+    context = None if event.context is None else dict(event.context)
+    return wire.KeptEvent(
+        event.position, event.user, event.item, time, context, event.arm, event.model
+    )
+
+
+def _beginning(known: Any, prefix: str, n: int) -> wire.Found:
+    """Ids whose text begins with the prefix, in the order of the model."""
+    import polars as pl
+
+    ids = known.ids
+    if prefix:
+        ids = ids.filter(ids.cast(pl.String).str.to_lowercase().str.starts_with(prefix.lower()))
+    return wire.Found(ids.head(n).to_list(), len(ids))
