@@ -108,12 +108,11 @@ class Page:
         return answer["result"].get("value")
 
     def wait(self, code):
-        """The value of an expression as soon as it is true."""
+        """Until an expression is true."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
-            value = self.run(code)
-            if value:
-                return value
+            if self.run(f"!!({code})"):
+                return
             time.sleep(0.03)
         raise AssertionError(f"never came true: {code}")
 
@@ -133,9 +132,7 @@ class Page:
             code, text = KEYS[key]
             name = {"key": key, "code": "Space" if key == " " else key, "text": text}
             for kind in ("keyDown", "keyUp"):
-                self.send(
-                    "Input.dispatchKeyEvent", type=kind, windowsVirtualKeyCode=code, **name
-                )
+                self.send("Input.dispatchKeyEvent", type=kind, windowsVirtualKeyCode=code, **name)
 
     def click(self, selector):
         """With the pointer, on the middle of the first element that is there."""

@@ -14,6 +14,7 @@ from fmpair.serve.application import application
 from fmpair.serve.fixed import FixedModel
 from fmpair.serve.service import Service
 from fmpair.serve.settings import Settings
+from fmpair.serve.site import page_routes
 
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
 FAREWELL = 10  # seconds that requests under way have when the service is stopped
@@ -28,7 +29,7 @@ def work(
     store = open_store(settings.events or beside(settings.model))
     service = Service(FixedModel(model, "model"), store)
     config = uvicorn.Config(
-        application(service),
+        application(service, page_routes()),
         lifespan="off",
         access_log=False,
         log_level="warning",

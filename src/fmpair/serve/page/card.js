@@ -23,7 +23,8 @@ function entry([name, value]) {
     make("dt", {}, name.replaceAll("_", " ")), make("dd", { title: long ? value : null }, text(value)));
 }
 
-const given = ([, value]) => value !== null && value !== undefined && value !== "" && !(Array.isArray(value) && !value.length);
+const empty = (value) => value === null || value === undefined || value === "" || (typeof value === "object" && !Object.keys(value).length);
+const given = ([, value]) => !empty(value);
 const rows = (pairs) => make("dl", { class: "card" }, ...pairs.filter(given).map(entry));
 
 /** One model with its options, which few want to see. */

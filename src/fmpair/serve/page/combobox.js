@@ -40,12 +40,12 @@ export function combobox(input, listbox, { search, choose, keep }) {
     choose(id);
   }
 
-  function open(ids) {
+  function open(ids, waiting = false) {
     found = ids;
     listbox.replaceChildren(
       ...ids.map((id, number) =>
         make("li", { id: `${listbox.id}-${number}`, role: "option", "aria-selected": "false", title: shown(id) }, shown(id))));
-    if (!ids.length) listbox.append(make("li", { class: "none" }, "Nothing begins like this"));
+    if (!ids.length) listbox.append(make("li", { class: "none" }, waiting ? "…" : "Nothing begins like this"));
     listbox.hidden = false;
     input.setAttribute("aria-expanded", "true");
     activate(-1);
@@ -64,7 +64,14 @@ export function combobox(input, listbox, { search, choose, keep }) {
     }
   }
 
+  /** What no longer fits goes at once: nobody is to choose it while the answer is on its way. */
+  function narrow() {
+    const text = input.value.toLowerCase();
+    if (!listbox.hidden) open(found.filter((id) => shown(id).toLowerCase().startsWith(text)), true);
+  }
+
   function soon() {
+    narrow();
     clearTimeout(timer);
     timer = setTimeout(look, WAIT);
   }
