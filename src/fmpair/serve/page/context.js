@@ -2,6 +2,7 @@
 
 import { make, shown } from "./element.js";
 
+const FEW = 3; // fields that stand one below the other
 const NOTHING = "any";
 
 /** What the service takes for one value chosen, by the kind of the field. */
@@ -57,10 +58,12 @@ function control(field, id, change) {
 
 /** change(field, value or null). Gives show(name => value). */
 export function contextFields(place, fields, change) {
+  place.classList.toggle("many", fields.length > FEW);
   const shows = fields.map((field, number) => {
     const id = `context-${number}`;
     const { elements, show } = control(field, id, (value) => change(field, value));
-    place.append(make("div", { class: "field" }, make("label", { htmlFor: id }, field.name), ...elements));
+    const wide = field.kind === "time" ? "wide" : "";
+    place.append(make("div", { class: `field ${wide}` }, make("label", { htmlFor: id }, field.name), ...elements));
     return [field.name, show];
   });
   return (valueOf) => shows.forEach(([name, show]) => show(valueOf(name)));

@@ -127,7 +127,7 @@ function actions(item) {
   if (question.kind === "visitor") {
     return [{ text: "Add to the history", act: () => change({ history: [...question.history, item] }) }];
   }
-  return [{ text: `${shown(question.user)} chose this`, act: () => tell(item) }];
+  return [{ text: `Tell the service: ${shown(question.user)} chose this`, act: () => tell(item) }];
 }
 
 /** An event for the service, as a shop would send it. */
