@@ -32,10 +32,24 @@ def serve(
     rate: Annotated[
         float, typer.Option(metavar="N", help="Most requests a second of one client; 0: any.")
     ] = 100.0,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Take a new model file into service as soon as it is there."),
+    ] = False,
+    candidate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A second model, which answers a share of the users."),
+    ] = None,
+    share: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="The share of the candidate's users; by default 0.1."),
+    ] = None,
 ) -> None:
     """Answer over HTTP, with a page to look at."""
     from fmpair.serve.settings import Settings
     from fmpair.serve.supervisor import serve as carry_out
 
-    settings = Settings(model, host, port, workers, events, api_key_file, rate)
+    settings = Settings(
+        model, host, port, workers, events, api_key_file, rate, watch, candidate, share
+    )
     carry_out(settings, note)

@@ -19,7 +19,7 @@ try:
     from psycopg.types.json import Jsonb
 except ImportError as missing:
     raise UnknownError(
-        "psycopg, by which PostgreSQL is reached, is not installed: pip install 'fmpair[postgres]'"
+        "psycopg, by which PostgreSQL is reached, is not installed: pip install 'fmpair[serve]'"
     ) from missing
 
 Found = TypeVar("Found")

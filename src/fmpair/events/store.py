@@ -73,7 +73,7 @@ def open_store(url: str | Path) -> EventStore:
     """The store of a URL, made where there is none yet.
 
     sqlite:PATH or a path: one file, for any number of processes of one machine.
-    postgresql://USER@HOST/NAME: for several machines (extra `postgres`).
+    postgresql://USER@HOST/NAME: for several machines (extra `serve`).
     """
     text = str(url)
     if text.startswith(POSTGRES):

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from fmpair.fitted import option
 from fmpair.fitted.moment import knows_time
 from fmpair.fitted.recipe import name_of
-from fmpair.serve.requests import MOST_VALUES, ContextColumn, ModelCard
+from fmpair.serve.models import Refusal, Serving
+from fmpair.serve.requests import MOST_VALUES, ContextColumn, ModelCard, Refused
 
 
-def card_of(model: Any, name: str, arm: str) -> ModelCard:
-    """The card of a model; name: its id."""
+def card_of(own: Serving, refused: Refusal | None = None) -> ModelCard:
+    """The card of a model in service; refused: the file that was to take its place, if any."""
+    model: Any = own.model
     space = model.space
     parameters = getattr(model, "parameters", None)
     return ModelCard(
-        model=name,
-        arm=arm,
+        model=own.id,
+        arm=own.arm,
         recipe=name_of(type(model.recipe)),
         options=_plain(option.plain(model.recipe)),
         users=len(space.users),
@@ -25,14 +28,19 @@ def card_of(model: Any, name: str, arm: str) -> ModelCard:
         context=[_column(space, column) for column in space.context],
         knows_time=knows_time(space),
         goes_by_history=space.history is not None,
-        checksum="",
+        checksum=own.checksum,
         data={"events": int(model.seen.value.sum())},
         metrics=None,
-        saved="",
-        loaded="",
+        saved=_time(own.stamp[0] / 1e9),
+        loaded=_time(own.loaded),
         id_columns=list(space.id_columns),
         explains=parameters is not None,
+        refused=None if refused is None else Refused(refused.why, _time(refused.when)),
     )
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _column(space: Any, name: str) -> ContextColumn:

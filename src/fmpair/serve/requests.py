@@ -233,8 +233,15 @@ class ContextColumn(Struct):
     count: int
 
 
+class Refused(Struct):
+    """A model file that was to take the place of one in service, and why it did not."""
+
+    why: str
+    when: str
+
+
 class ModelCard(Struct):
-    """What is known of a model in service."""
+    """What is known of a model in service. refused: the last file that was to take its place."""
 
     model: str
     arm: str
@@ -253,6 +260,7 @@ class ModelCard(Struct):
     loaded: str
     id_columns: list[str]
     explains: bool
+    refused: Refused | None = None
 
 
 class Cards(Struct):

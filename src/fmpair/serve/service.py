@@ -3,70 +3,91 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from fmpair import __version__
-from fmpair.errors import OptionError
-from fmpair.events.event import Event, moment_of
+from fmpair.errors import FmpairError, OptionError
+from fmpair.events.event import Event, Impression, moment_of, now
 from fmpair.events.store import EventStore
 from fmpair.fitted.answer import Answer, Question
 from fmpair.serve import requests as wire
 from fmpair.serve.card import card_of
+from fmpair.serve.metrics import Metrics
+from fmpair.serve.models import Refusal, Serving
 from fmpair.serve.problem import ProblemError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Models(Protocol):
-    """The models in service."""
+    """The models in service: see `models.Models`."""
 
-    def of(self, user: Any) -> tuple[str, Any, str]:
-        """(arm, model, id of the model) for a user; the same user has the same arm."""
-        ...
+    @property
+    def refused(self) -> Mapping[str, Refusal]: ...
+    @property
+    def swaps(self) -> int: ...
+    @property
+    def refusals(self) -> int: ...
+    @property
+    def trouble(self) -> str | None: ...
 
-    def take(self, events: Sequence[Event]) -> None:
-        """Tell the models what happened."""
-        ...
+    def of(self, user: Any) -> tuple[str, Any, str]: ...
+    def serving(self) -> list[Serving]: ...
+    def history_of(self, user: Any, model: Any) -> list[Any] | None: ...
+    def behind(self) -> bool: ...
+    def follow(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class Service:
-    """The models, and where events are kept (None: nowhere)."""
+    """The models, and where events are kept (None: nowhere).
 
-    models: Any
+    recording: whether lists that are given to users are kept too, for a comparison of arms.
+    """
+
+    models: Models
     store: EventStore | None = None
+    recording: bool = False
+    metrics: Metrics | None = None
 
     async def recommend(self, asked: wire.Recommend) -> wire.Recommended:
-        arm, model, name = self.models.of(asked.user)
-        return _recommended(model.answers([_question(asked)])[0], name, arm)
+        arm, model, name = await self._model_for(asked.user)
+        found = model.answers([self._question(asked, model)])[0]
+        self._record(asked.user, found, arm, name)
+        return _recommended(found, name, arm)
 
     async def batch(self, asked: wire.Batch) -> wire.RecommendedBatch:
-        own = [self.models.of(question.user) for question in asked.questions]
+        own = [await self._model_for(question.user) for question in asked.questions]
         found: dict[int, wire.Recommended] = {}
         for arm, model, name in {
             id(model): (arm, model, name) for arm, model, name in own
         }.values():
             places = [place for place, one in enumerate(own) if one[1] is model]
-            questions = [_question(asked.questions[place]) for place in places]
+            questions = [self._question(asked.questions[place], model) for place in places]
             answers = await asyncio.to_thread(model.answers, questions)
+            for place, answer in zip(places, answers):
+                self._record(asked.questions[place].user, answer, arm, name)
             found |= {p: _recommended(one, name, arm) for p, one in zip(places, answers)}
         return wire.RecommendedBatch([found[place] for place in range(len(own))])
 
     async def score(self, asked: wire.Score) -> wire.Scores:
-        arm, model, name = self.models.of(asked.user)
-        question = _question(asked, candidates=asked.items, n=len(asked.items), exclude_seen=False)
+        arm, model, name = await self._model_for(asked.user)
+        question = self._question(
+            asked, model, candidates=asked.items, n=len(asked.items), exclude_seen=False
+        )
         answer = model.answers([question])[0]
         score = dict(zip(map(str, answer.items), zip(answer.items, answer.scores)))
         found = [score[str(item)] for item in asked.items if str(item) in score]
         return wire.Scores([wire.Scored(*one) for one in found], name, arm)
 
     async def explain(self, asked: wire.Explain) -> wire.Explained:
-        arm, model, name = self.models.of(asked.user)
+        arm, model, name = await self._model_for(asked.user)
         only = {"candidates": [asked.item], "n": 1, "exclude_seen": False, "explain": True}
-        answer = model.answers([_question(asked, **only)])[0]
+        answer = model.answers([self._question(asked, model, **only)])[0]
         if not answer.items:
             raise ProblemError(404, f"unknown item {asked.item!r}")
         return wire.Explained(
@@ -90,7 +111,9 @@ class Service:
             time = moment_of(one.time)
             events.append(Event(one.user, one.item, time, one.context or None, arm, name))
         position = await asyncio.wrap_future(store.submit(events))
-        self.models.take(events)
+        await asyncio.to_thread(self.models.follow)
+        if self.metrics is not None:
+            self.metrics.count("events", len(events))
         return wire.Taken(len(events), position)
 
     async def events(self, after: int | None, n: int) -> wire.KeptEvents:
@@ -102,8 +125,9 @@ class Service:
         return wire.KeptEvents([_kept(event) for event in found], last)
 
     async def cards(self) -> wire.Cards:
-        arm, model, name = self.models.of(None)
-        return wire.Cards([card_of(model, name, arm)], __version__, self.store is not None)
+        refused = self.models.refused
+        cards = [card_of(one, refused.get(one.arm)) for one in self.models.serving()]
+        return wire.Cards(cards, __version__, self.store is not None)
 
     async def users(self, prefix: str, n: int) -> wire.Found:
         return _beginning(self.models.of(None)[1].space.users, prefix, n)
@@ -111,30 +135,47 @@ class Service:
     async def items(self, prefix: str, n: int) -> wire.Found:
         return _beginning(self.models.of(None)[1].space.items, prefix, n)
 
+    async def _model_for(self, user: Any) -> tuple[str, Any, str]:
+        """(arm, model, id of the model) for a user, with all that is kept by now known to it."""
+        if self.models.behind():  # in a thread: a database may keep one waiting, and only one
+            await asyncio.to_thread(self.models.follow)
+        return self.models.of(user)
+
+    def _question(self, asked: wire.Asked, model: Any, **given: Any) -> Question:
+        """The question of a request; given: what it does not say itself."""
+        if isinstance(asked, wire.Recommend):
+            given = {
+                "n": asked.n,
+                "candidates": asked.candidates,
+                "exclude": asked.exclude,
+                "explain": asked.explain,
+                "exclude_seen": asked.exclude_seen,
+            }
+        history = asked.history
+        if history is None and asked.user is not None:
+            history = self.models.history_of(asked.user, model)
+        return Question(
+            user=asked.user,
+            context=asked.context,
+            history=history,
+            time=asked.time,
+            unknown=asked.unknown,
+            **given,
+        )
+
+    def _record(self, user: Any, answer: Answer, arm: str, model: str) -> None:
+        """Keep a list that a user is shown; what cannot be kept costs nobody their answer."""
+        if self.metrics is not None and (answer.passed_over or answer.stranger):
+            self.metrics.count("unknown_items", answer.passed_over)
+            self.metrics.count("unknown_users", answer.stranger)
+        if self.recording and self.store is not None and user is not None:
+            with suppress(FmpairError):
+                self.store.record([Impression(user, tuple(answer.items), now(), arm, model)])
+
     def _store(self) -> EventStore:
         if self.store is None:
             raise ProblemError(501, "this service keeps no events: start it with --events")
         return self.store
-
-
-def _question(asked: wire.Asked, **given: Any) -> Question:
-    """The question of a request; given: what it does not say itself."""
-    if isinstance(asked, wire.Recommend):
-        given = {
-            "n": asked.n,
-            "candidates": asked.candidates,
-            "exclude": asked.exclude,
-            "explain": asked.explain,
-            "exclude_seen": asked.exclude_seen,
-        }
-    return Question(
-        user=asked.user,
-        context=asked.context,
-        history=asked.history,
-        time=asked.time,
-        unknown=asked.unknown,
-        **given,
-    )
 
 
 def _recommended(answer: Answer, model: str, arm: str) -> wire.Recommended:

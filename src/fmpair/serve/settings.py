@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from fmpair.checks import not_negative, whole
 from fmpair.errors import OptionError, named
+from fmpair.serve.arms import Arms
 
 SHORTEST_KEY = 16  # characters
+USUAL_SHARE = 0.1  # of the users, for a candidate
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,8 @@ class Settings:
     workers: processes that share the port. events: the URL of the store, None for a file beside
     the model. api_key_file: a file of keys, one a line, one of which every request must bring.
     rate: most requests a second of one client, 0 for any number; of clients on this machine any
-    number.
+    number. watch: take a new file at `model` or `candidate` into service while running.
+    candidate: a model for a share of the users beside the other.
     """
 
     model: Path
@@ -29,9 +33,17 @@ class Settings:
     events: str | None = None
     api_key_file: Path | None = None
     rate: float = 100.0
+    watch: bool = False
+    candidate: Path | None = None
+    share: float | None = None
 
     def __post_init__(self) -> None:
         whole("workers", self.workers, 1)
+        if self.share is not None and self.candidate is None:
+            raise OptionError(
+                f"{named('share')} is of a model beside: name it by {named('candidate', ...)}"
+            )
+        Arms(self.users_share)
         whole("port", self.port, 0)
         not_negative("rate", self.rate)
         if self.port > 65_535:
@@ -42,7 +54,13 @@ class Settings:
                 f"{named('api_key_file', ...)} with a key in it, or listen on 127.0.0.1"
             )
 
+    @property
+    def users_share(self) -> float:
+        """Of the users, how many the candidate answers."""
+        return USUAL_SHARE if self.share is None else self.share
 
+
+@lru_cache(1024)
 def is_loopback(host: str) -> bool:
     """Whether an address is reached from this machine only."""
     try:
