@@ -220,6 +220,11 @@ def test_a_visitor_is_known_by_a_history(page):
     assert chosen.startswith("night 1")
     listed = changed(page, usual)
     assert chosen not in listed
+    page.click("#list .head")
+    page.wait("document.querySelector('.terms')")
+    assert f"history {chosen}" in page.texts(".terms th")
+    values = [number(text) for text in page.texts(".terms tbody .value")]
+    assert sum(values) == pytest.approx(number(page.text(".terms tfoot .value")), abs=0.006)
     page.click("#chips button")
     assert changed(page, listed) == usual and page.texts("#chips span") == []
 

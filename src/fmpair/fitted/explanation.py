@@ -8,18 +8,16 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows
-from fmpair.engine.contract import Parameters
 from fmpair.features import FeatureSpace
 from fmpair.fitted.query import Queries
+from fmpair.fitted.visitor import Known, moves_of_items
 
 
-class Explained(Protocol):
+class Explained(Known, Protocol):
     """What a score is made of: see `Recommender`."""
 
     @property
     def space(self) -> FeatureSpace: ...
-    @property
-    def parameters(self) -> Parameters: ...
     @property
     def item_rows(self) -> Rows: ...
     @property
@@ -72,6 +70,10 @@ def _query_parts(model: Explained, queries: Queries, place: int) -> tuple[list[s
     for column, value in zip(queries.rows.column[own_rows], queries.rows.value[own_rows]):
         names.append(model.space.query.label(column))
         vectors.append(float(value) * model.parameters.query[column].astype(np.float64))
+    if queries.history is not None and model.space.history is None:
+        told = queries.history.take(np.array([place])).column
+        names += [f"history={model.space.items.ids[int(item)]}" for item in told]
+        vectors += list(moves_of_items(model, number, told))
     factors = model.parameters.users.shape[1]
     return names, np.array(vectors).reshape(len(names), factors)
 
