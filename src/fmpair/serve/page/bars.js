@@ -54,25 +54,31 @@ function nameOf(term, item) {
   return [...label(own, item), " × ", ...label(term.item.slice(`${own} x `.length), item)];
 }
 
+/** One line of a table of terms: its name, a bar from one place to another, a number. */
+function line(name, colour, at, [from, to], text) {
+  const heading = make("th", { scope: "row" }, ...name);
+  heading.title = heading.textContent; // where it is cut off
+  const bar = make("span", { class: "bar", "aria-hidden": "true" }, mark("zero", at, 0));
+  bar.append(place(make("span", { class: `piece ${colour}` }), at, from, to));
+  return make("tr", {}, heading, make("td", {}, bar), make("td", { class: "value" }, text));
+}
+
+const columns = () => [
+  make("colgroup", {}, make("col", { class: "of-term" }), make("col"), make("col", { class: "of-value" })),
+  make("thead", { class: "heard" },
+    make("tr", {}, ...["Term", "Bar", "Value"].map((name) => make("th", { scope: "col" }, name)))),
+];
+
 /** A table of terms whose bars go on where the one before ended, up to the score. */
 export function termTable(item, contexts, colourOf) {
   const steps = waterfall(item.terms, MOST_TERMS);
   const ends = steps.flatMap(({ from, to }) => [from, to]);
   const at = scale(Math.min(0, ...ends), Math.max(0, ...ends));
-  const row = (name, colour, from, to, text, kind) => {
-    const bar = make("span", { class: "bar", "aria-hidden": "true" }, mark("zero", at, 0));
-    bar.append(place(make("span", { class: `piece ${colour}` }), at, from, to));
-    return make("tr", { class: kind },
-      make("th", { scope: "row" }, ...name), make("td", { class: "drawn" }, bar), make("td", { class: "value" }, text));
-  };
-  const rows = steps.map(({ term, from, to }) =>
-    row(nameOf(term, item.item), term.smaller ? "rest" : colourOf(groupOf(term, contexts)), from, to, signed(term.value)));
-  const end = steps.length ? steps.at(-1).to : 0;
+  const colour = (term) => (term.smaller ? "rest" : colourOf(groupOf(term, contexts)));
+  const lines = steps.map(({ term, from, to }) =>
+    line(nameOf(term, item.item), colour(term), at, [from, to], signed(term.value)));
+  const sum = line(["Score"], "total-piece", at, [0, steps.length ? steps.at(-1).to : 0], plain(item.score));
   return make("table", { class: "terms" },
-    make("caption", {}, "Why: the terms add up to the score"),
-    make("colgroup", {}, make("col", { class: "of-term" }), make("col"), make("col", { class: "of-value" })),
-    make("thead", { class: "heard" }, make("tr", {},
-      make("th", { scope: "col" }, "Term"), make("th", { scope: "col" }, "Bar"), make("th", { scope: "col" }, "Value"))),
-    make("tbody", {}, ...rows),
-    make("tfoot", {}, row(["Score"], "total-piece", 0, end, plain(item.score), "sum")));
+    make("caption", {}, "Why: the terms add up to the score"), ...columns(),
+    make("tbody", {}, ...lines), make("tfoot", {}, sum));
 }

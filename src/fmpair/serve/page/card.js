@@ -14,7 +14,7 @@ function text(value) {
 
 function when(text) {
   const time = Date.parse(text);
-  return Number.isFinite(time) ? new Date(time).toLocaleString([], { dateStyle: "medium", timeStyle: "short" }) : text;
+  return Number.isFinite(time) ? new Date(time).toLocaleString("sv", { dateStyle: "short", timeStyle: "short" }) : text;
 }
 
 function entry([name, value]) {
@@ -27,13 +27,13 @@ const empty = (value) => value === null || value === undefined || value === "" |
 const given = ([, value]) => !empty(value);
 const rows = (pairs) => make("dl", { class: "card" }, ...pairs.filter(given).map(entry));
 
-/** One model with its options, which few want to see. */
-export function card(about) {
-  const { model, arm, recipe, users, items, factors, data, metrics, checksum, saved, loaded, options } = about;
+/** One model with its options, which few want to see; several are told apart by their arms. */
+export function card(about, _, all) {
+  const { model, recipe, users, items, factors, data, metrics, checksum, saved, loaded, options } = about;
   const facts = [
-    ["model", model], ["arm", arm], ["recipe", recipe], ["users", users], ["items", items], ["factors", factors],
+    ["arm", all.length > 1 ? about.arm : null], ["model", model], ["recipe", recipe], ["users", users], ["items", items], ["factors", factors],
     ...Object.entries(data ?? {}), ...Object.entries(metrics ?? {}),
-    ["saved", saved && when(saved)], ["in service since", loaded && when(loaded)], ["checksum", checksum],
+    ["saved", saved && when(saved)], ["loaded", loaded && when(loaded)], ["checksum", checksum],
   ];
   const chosen = Object.entries(options ?? {}).filter(given);
   const more = make("details", { class: "options" }, make("summary", {}, "Options"), rows(chosen));

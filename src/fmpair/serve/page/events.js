@@ -17,7 +17,7 @@ function entry(event) {
   return make("li", {},
     make("span", { class: "who" }, shown(event.user)), " ",
     make("span", { class: "what" }, shown(event.item)),
-    make("span", { class: "when" }, [clock(event.time), context, event.arm].filter(Boolean).join(" · ")));
+    make("span", { class: "when" }, [clock(event.time), context].filter(Boolean).join(" · ")));
 }
 
 /** Ask every two seconds while the page is looked at; told(events) hears of new ones. */

@@ -18,6 +18,7 @@ const SLOW = 150; // ms until a list that is being asked for looks like it
 
 let question = fromAddress(location.hash);
 let contexts = [];
+let inService = []; // ids of the models side by side
 let showContext = () => {};
 let running = null;
 let answered = null; // whom the list on the page is for
@@ -85,14 +86,15 @@ async function ask() {
   }
 }
 
-function showAnswer({ items, arm }) {
+function showAnswer({ items, arm, model }) {
+  if (!inService.includes(model)) api.model().then(showModel, () => {}); // another was put in its place
   const person = question.kind === "visitor" ? "a visitor" : shown(question.user);
   const same = answered === person;
   answered = person;
   list.show(items, contexts, colourOf, same);
   showLegend(items);
   const situation = Object.values(question.context).map(shown).join(", ");
-  const told = [`${items.length} items for ${person}`, situation, arm].filter(Boolean).join(" · ");
+  const told = [`${items.length} items for ${person}`, situation, inService.length > 1 && `by ${arm}`].filter(Boolean).join(" · ");
   byId("summary").textContent = items.length ? told : `Nothing to recommend to ${person}.`;
 }
 
@@ -157,13 +159,13 @@ async function start() {
   byId("service").classList.add("good");
   const own = (events) => events.some((event) => question.kind === "user" && event.user === question.user);
   lookForEvents = liveEvents(byId("events"), byId("events-state"), (events) => own(events) && ask());
-  showQuestion();
   ask();
 }
 
 function showModel({ models }) {
   const [{ context, model }] = models; // the first is for most users
   contexts = context.map((field) => field.name);
+  inService = models.map((one) => one.model);
   byId("model-name").textContent = shown(model);
   byId("cards").replaceChildren(...models.map(card));
   byId("context").hidden = !context.length;
@@ -173,6 +175,7 @@ function showModel({ models }) {
     if (name === TIME) change({ time: value });
     else change({ context: value === null ? others : { ...others, [name]: value } });
   });
+  showQuestion();
 }
 
 byId("ask").addEventListener("submit", (event) => event.preventDefault());
