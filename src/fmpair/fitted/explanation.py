@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
@@ -33,13 +34,26 @@ Term = tuple[str, str, float]  # of the query, of the item, and what the two add
 
 def explain_terms(model: Explained, queries: Queries, item: int) -> pl.DataFrame:
     """(query, item, value) of the first query, largest first; the values add up to the score."""
+    return as_frame(terms_of(model, queries, 0, [item])[0])
+
+
+def as_frame(terms: list[Term]) -> pl.DataFrame:
+    """(query, item, value): a row for each term."""
     schema = {"query": pl.String, "item": pl.String, "value": pl.Float64}
-    return pl.DataFrame(terms_of(model, queries, item), schema=schema, orient="row")
+    return pl.DataFrame(terms, schema=schema, orient="row")
 
 
-def terms_of(model: Explained, queries: Queries, item: int, place: int = 0) -> list[Term]:
-    """The same as a list; place: of the query."""
-    query_names, query_vectors = _query_parts(model, queries, place)
+def terms_of(
+    model: Explained, queries: Queries, place: int, items: Iterable[int]
+) -> list[list[Term]]:
+    """The terms of each item's score, largest first; place: of the query."""
+    asking = _query_parts(model, queries, place)
+    return [_terms(model, *asking, item) for item in items]
+
+
+def _terms(
+    model: Explained, query_names: list[str], query_vectors: np.ndarray, item: int
+) -> list[Term]:
     item_names, item_vectors, biases = _item_parts(model, item)
     terms = [
         (q, i, float(value))
