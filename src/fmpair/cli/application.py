@@ -16,6 +16,7 @@ from fmpair.cli import (
     demo,
     doctor,
     evaluate,
+    events,
     fit,
     migrate,
     models,
@@ -45,6 +46,7 @@ VERBS = (
     "similar",
     "explain",
     "serve",
+    "events",
     "data",
     "models",
     "compile",
@@ -102,6 +104,7 @@ def command() -> Any:
     for asking in (ask.similar, ask.explain):
         app.command()(asking)
     app.command()(serve.serve)
+    app.add_typer(events.app(), name="events")
     app.add_typer(data.app(), name="data")
     app.add_typer(models.app(), name="models")
     app.command("compile")(compile.compile_kernels)
