@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, join_rows, starts
+from fmpair.arrays import Rows, starts
 from fmpair.checks import one_of, whole
 from fmpair.errors import OptionError, UnknownError, named, notice
 from fmpair.errors import unknown as unknown_message
@@ -25,7 +25,6 @@ from fmpair.fitted.listing import Folded
 from fmpair.fitted.lookup import unknown_id
 from fmpair.fitted.moment import check_time
 from fmpair.fitted.query import REFUSING, UNKNOWN, Queries, refuse_unseen
-from fmpair.fitted.recent import Given
 from fmpair.forked import check_process
 
 MOST_GUESSED = 1_000  # ids among which a similar one is looked for: somebody waits for the answer
@@ -38,13 +37,14 @@ class Answer(NamedTuple):
     """The best items, best first, and their scores.
 
     terms: of each item the terms that add up to its score, largest first, where they were asked
-    for. passed_over: how many items of the question are unknown.
+    for. passed_over: how many items of the question are unknown; stranger: whether its user is.
     """
 
     items: list[Any]
     scores: list[float]
     terms: list[list[Term]] | None = None
     passed_over: int = 0
+    stranger: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,32 +83,34 @@ class Answering(Folded, Explained, Protocol):
     @property
     def known(self) -> Known: ...
 
+    def before_one(
+        self, user: int, told: np.ndarray | None, now: int | None
+    ) -> tuple[np.ndarray, np.ndarray] | None: ...
+
 
 class _Understood(NamedTuple):
-    """A question by numbers. column, value: the features of the user and the context; now: when it
-    is asked, in microseconds, None where that plays no part; history: None where none is given;
-    chosen: the candidates, ascending, None for all items; bare: see `Queries`.
+    """A question by numbers. column, value: all features of the query; history: None where none is
+    given; chosen: the candidates, ascending, None for all items; hidden: what leaves the list.
     """
 
     user: int
     column: np.ndarray
     value: np.ndarray
-    now: int | None
     history: np.ndarray | None
     chosen: np.ndarray | None
     hidden: np.ndarray
-    bare: bool
     passed_over: int
 
 
 def answers(model: Answering, questions: Sequence[Question]) -> list[Answer]:
-    """The answer to each question; those that can be are ranked together."""
+    """The answer to each question; those of all items are ranked together."""
     check_process()
     asked = [_understood(model, question) for question in questions]
-    groups: dict[Any, list[int]] = {}
+    if len(asked) == 1:
+        return _answered(model, questions, asked)
+    groups: dict[int, list[int]] = {}
     for place, one in enumerate(asked):
-        alone = place if one.chosen is not None else -1
-        groups.setdefault((one.now is None, alone), []).append(place)
+        groups.setdefault(-1 if one.chosen is None else place, []).append(place)
     found: dict[int, Answer] = {}
     for places in groups.values():
         own = [questions[place] for place in places]
@@ -129,14 +131,14 @@ def told(answer: Answer) -> Answer:
 def _answered(
     model: Answering, questions: Sequence[Question], asked: Sequence[_Understood]
 ) -> list[Answer]:
-    """Of questions that all know the time or none, and are of all items or only one."""
+    """Of questions about all items, or of one alone."""
     from fmpair.ranking.top import top
 
-    queries, items, chosen = _queries(model, asked), model.item_matrix, asked[0].chosen
+    queries, items, chosen = _queries(asked), model.item_matrix, asked[0].chosen
     if chosen is not None:
         items = np.take(items, chosen, axis=1)
     most = max(question.n for question in questions)
-    hidden = _rows([one.hidden for one in asked])
+    hidden = _rows([one.hidden for one in asked], [])
     threads = 1 if len(asked) == 1 else None
     best, score, filled = top(model.vectors(queries), items, hidden, most, threads)
     out = []
@@ -148,25 +150,19 @@ def _answered(
         if question.explain:
             terms = [terms_of(model, queries, number, place) for number in numbers.tolist()]
         ids, scores = model.known.items.take(numbers), score[place, :count].tolist()
-        out.append(Answer(ids, scores, terms, one.passed_over))
+        stranger = one.user < 0 and question.user is not None
+        out.append(Answer(ids, scores, terms, one.passed_over, stranger))
     return out
 
 
-def _queries(model: Answering, asked: Sequence[_Understood]) -> Queries:
+def _queries(asked: Sequence[_Understood]) -> Queries:
     """The same queries that a frame of these questions would give."""
     user = np.array([one.user for one in asked], np.int32)
     rows = _rows([one.column for one in asked], [one.value for one in asked])
-    told = np.array([one.history is not None for one in asked])
     history = None
-    if told.any():
+    if any(one.history is not None for one in asked):
         history = _rows([NO_ITEMS if one.history is None else one.history for one in asked])
-    now = None if asked[0].now is None else np.array([one.now for one in asked], np.int64)
-    before = model.before(user, Given(history, told, now))
-    if before is not None:
-        rows = join_rows([rows, before])
-    bare = np.array([one.bare for one in asked])
-    if bare.any():
-        rows = rows._replace(value=np.where(bare[rows.owner], 0, rows.value).astype(np.float32))
+    bare = np.zeros(len(asked), bool)  # those that are have no features
     return Queries(user, rows, NO_COLUMNS, NO_COLUMNS, bare, history)
 
 
@@ -176,21 +172,19 @@ def _understood(model: Answering, question: Question) -> _Understood:
     nobody = user < 0 and question.history is None
     if nobody and question.user is not None and question.unknown in REFUSING:
         raise unknown_id("user", question.user, known.space.users.ids, MOST_GUESSED)
-    bare = nobody and question.unknown == "popular"
     history, passed = _items(known, question.history, strict)
     chosen, more = _items(known, question.candidates, strict)
     out, others = _items(known, question.exclude, strict)
-    now = _moment(model, question)
-    column, value = _features(model, question, user, now)
+    told = None if question.history is None else history
+    features = _features(model, question, user, told)
+    if nobody and question.unknown == "popular":
+        features = NO_ITEMS, NO_VALUES
     return _Understood(
         user,
-        column,
-        value,
-        None if model.recent is None else now,
-        None if question.history is None else history,
+        *features,
+        told,
         None if question.candidates is None else np.unique(chosen),
         _hidden(model, question, user, history, out, chosen),
-        bare,
         passed + more + others,
     )
 
@@ -249,28 +243,30 @@ def _time_given(question: Question) -> Any:
 
 
 def _features(
-    model: Answering, question: Question, user: int, now: int | None
+    model: Answering, question: Question, user: int, told: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(feature, value) of the user's attributes and of the context, in the order of the fields."""
-    own, known = model.user_rows, model.known
+    """(feature, value) of the user's attributes, of the context, and of what came before."""
+    now = _moment(model, question)
     columns, values = [NO_ITEMS], [NO_VALUES]
     for name, value in _situation(model, question, user, now):
-        found = known.features(name, value)
+        found = model.known.features(name, value)
         if found.unseen and question.unknown in REFUSING:
             frame = pl.DataFrame({name: [value]}, strict=False)
             refuse_unseen(model.space, "context", frame, found.unseen, MOST_GUESSED)
         columns.append(found.column)
         values.append(found.value)
-    column, value = np.concatenate(columns), np.concatenate(values)
     if model.space.whole:
-        value = sum_to_one(_rows([column], [value])).value
-    if user < 0:
-        return column, value
-    profile = slice(own.start[user], own.start[user + 1])
-    return (
-        np.concatenate([own.column[profile], column]),
-        np.concatenate([own.value[profile], value]),
-    )
+        both = _rows([np.concatenate(columns)], [np.concatenate(values)])
+        columns, values = [both.column], [sum_to_one(both).value]
+    profiles, before = model.user_rows, model.before_one(user, told, now)
+    if user >= 0 and len(profiles.column):
+        own = slice(profiles.start[user], profiles.start[user + 1])
+        columns.insert(0, profiles.column[own])
+        values.insert(0, profiles.value[own])
+    if before is not None:
+        columns.append(before[0])
+        values.append(before[1])
+    return np.concatenate(columns), np.concatenate(values)
 
 
 def _situation(
@@ -297,7 +293,12 @@ def _situation(
 
 
 def _rows(columns: Sequence[np.ndarray], values: Sequence[np.ndarray] | None = None) -> Rows:
-    """One row of each array; value 1 if not given."""
-    start = starts(np.array([len(one) for one in columns]))
-    value = np.ones(start[-1], np.float32) if values is None else np.concatenate(values)
-    return Rows(start, np.concatenate(columns), value)
+    """One row of each array; value 1 if not given, and none at all where there are no arrays."""
+    if len(columns) == 1:
+        column = columns[0]
+        start = np.array([0, len(column)])
+    else:
+        column, start = np.concatenate(columns), starts(np.array([len(one) for one in columns]))
+    if values is None:
+        return Rows(start, column, np.ones(len(column), np.float32))
+    return Rows(start, column, np.concatenate(values) if values else NO_VALUES)

@@ -16,11 +16,12 @@ from fmpair.data.frame import to_polars
 from fmpair.engine.contract import Parameters
 from fmpair.engine.item_side import item_sides
 from fmpair.features import FeatureSpace
+from fmpair.features.history import history_weights
 from fmpair.fitted.cold_start import mean_user
 from fmpair.fitted.damping import popular_part
 from fmpair.fitted.known import Known
 from fmpair.fitted.query import Queries, queries_of
-from fmpair.fitted.recent import NOTHING, Given, Recent, features_before
+from fmpair.fitted.recent import NOTHING, Given, Recent, features_before, one_before
 from fmpair.fitted.visitor import Visitors, moves, visitors
 
 
@@ -144,6 +145,25 @@ class FoldedModel:
         if self.space.history is None or self.recent is None:
             return None
         return features_before(self.space.history, self.recent, self._earlier_items, user, given)
+
+    @cached_property
+    def _history_weights(self) -> np.ndarray:
+        """float32 [last]: what the latest item counts, the one before it, and so on."""
+        assert self.space.history is not None
+        return history_weights(self.space.history)
+
+    def before_one(
+        self, user: int, told: np.ndarray | None, now: int | None
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """(column, value) of the same features of one query.
+
+        told: the items the question names, oldest first, None where it names none; now: its moment.
+        """
+        field = self.space.history
+        if field is None or self.recent is None:
+            return None
+        items = told if told is not None else self.recent.one(user, field.within, now)
+        return one_before(self._history_weights, items, self._earlier_items)
 
     @cached_property
     def visitors(self) -> Visitors:

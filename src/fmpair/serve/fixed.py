@@ -18,6 +18,9 @@ class FixedModel:
     model: Any
     name: str
     refused: dict[str, Refusal] = field(default_factory=dict)
+    swaps: int = 0
+    refusals: int = 0
+    trouble: str | None = None
 
     def of(self, user: Any) -> tuple[str, Any, str]:
         return CURRENT, self.model, self.name

@@ -12,11 +12,11 @@ MEDIA = "application/problem+json"
 TITLES = {
     400: "The request cannot be read",
     401: "A key is needed",
+    403: "Not for this client",
     404: "Not known here",
     405: "Not a method of this address",
     408: "The request came too slowly",
     413: "The request is too large",
-    415: "The request is no JSON",
     422: "The request asks for what cannot be",
     429: "Too many requests",
     500: "A mistake of the service",

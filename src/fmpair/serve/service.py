@@ -16,6 +16,7 @@ from fmpair.events.store import EventStore
 from fmpair.fitted.answer import Answer, Question
 from fmpair.serve import requests as wire
 from fmpair.serve.card import card_of
+from fmpair.serve.metrics import Metrics
 from fmpair.serve.models import Refusal, Serving
 from fmpair.serve.problem import ProblemError
 
@@ -27,6 +28,12 @@ class Models(Protocol):
 
     @property
     def refused(self) -> Mapping[str, Refusal]: ...
+    @property
+    def swaps(self) -> int: ...
+    @property
+    def refusals(self) -> int: ...
+    @property
+    def trouble(self) -> str | None: ...
 
     def of(self, user: Any) -> tuple[str, Any, str]: ...
     def serving(self) -> list[Serving]: ...
@@ -45,6 +52,7 @@ class Service:
     models: Models
     store: EventStore | None = None
     recording: bool = False
+    metrics: Metrics | None = None
 
     async def recommend(self, asked: wire.Recommend) -> wire.Recommended:
         arm, model, name = await self._model_for(asked.user)
@@ -104,6 +112,8 @@ class Service:
             events.append(Event(one.user, one.item, time, one.context or None, arm, name))
         position = await asyncio.wrap_future(store.submit(events))
         await asyncio.to_thread(self.models.follow)
+        if self.metrics is not None:
+            self.metrics.count("events", len(events))
         return wire.Taken(len(events), position)
 
     async def events(self, after: int, n: int) -> wire.KeptEvents:
@@ -152,6 +162,9 @@ class Service:
 
     def _record(self, user: Any, answer: Answer, arm: str, model: str) -> None:
         """Keep a list that a user is shown; what cannot be kept costs nobody their answer."""
+        if self.metrics is not None and (answer.passed_over or answer.stranger):
+            self.metrics.count("unknown_items", answer.passed_over)
+            self.metrics.count("unknown_users", answer.stranger)
         if self.recording and self.store is not None and user is not None:
             with suppress(FmpairError):
                 self.store.record([Impression(user, tuple(answer.items), now(), arm, model)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from fmpair.checks import not_negative, whole
@@ -59,6 +60,7 @@ class Settings:
         return USUAL_SHARE if self.share is None else self.share
 
 
+@lru_cache(1024)
 def is_loopback(host: str) -> bool:
     """Whether an address is reached from this machine only."""
     try:

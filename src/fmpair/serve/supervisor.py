@@ -8,31 +8,39 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from fmpair.errors import FmpairError, MachineError, ModelFileError, OptionError, named
+from fmpair.serve.metrics import ROW
 from fmpair.serve.settings import Settings, keys_of
 
 BACKLOG = 2_048
 FIRST = 120.0  # seconds that workers have to load the model
 FAREWELL = 15.0  # seconds that they have to end
-PAUSE = 1.0  # seconds before one that died soon after its start is started again
+PAUSE = 0.5  # seconds before one that died soon after its start is started again
 SOON = 5.0
+ENDED = "its process ended"
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 class _Worker:
     """A process, and the pipe on which it says that it is ready, or why it is not."""
 
-    def __init__(self, settings: Settings, listening: socket.socket, number: int) -> None:
+    def __init__(
+        self, settings: Settings, listening: socket.socket, numbers: Path, number: int
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self.number, self.started = number, time.monotonic()
         self.pipe, theirs = context.Pipe(duplex=False)
         self.process: SpawnProcess = context.Process(
-            target=_run, args=(settings, listening, number, theirs), name=f"fmpair-{number}"
+            target=_run,
+            args=(settings, listening, number, numbers, theirs),
+            name=f"fmpair-{number}",
         )
         self.process.start()
         theirs.close()
@@ -45,22 +53,24 @@ def serve(settings: Settings, tell: Callable[[str], None]) -> None:
         raise ModelFileError(f"cannot read model {str(settings.model)!r}: there is no such file")
     listening = _listen(settings)
     stop = _StopSignals()
-    for name in ONE_THREAD:
-        os.environ.setdefault(name, "1" if settings.workers > 1 else "")
-        if not os.environ[name]:
-            del os.environ[name]
-    workers = [_Worker(settings, listening, number) for number in range(settings.workers)]
-    try:
-        _await_ready(workers, stop)
-        if not stop.wanted:
-            host, port = listening.getsockname()[:2]
-            tell(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
-        while not stop.wanted:
-            wait([worker.process.sentinel for worker in workers], timeout=0.2)
-            _start_again(workers, settings, listening, tell)
-    finally:
-        _end(workers)
-        listening.close()
+    if settings.workers > 1:  # they share the cores
+        for name in ONE_THREAD:
+            os.environ.setdefault(name, "1")
+    with NamedTemporaryFile(prefix="fmpair-") as numbers:
+        numbers.truncate(ROW * settings.workers)
+        start = partial(_Worker, settings, listening, Path(numbers.name))
+        workers = [start(number) for number in range(settings.workers)]
+        try:
+            _await_ready(workers, stop)
+            if not stop.wanted:
+                host, port = listening.getsockname()[:2]
+                tell(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+            while not stop.wanted:
+                wait([worker.process.sentinel for worker in workers], timeout=0.2)
+                _start_again(workers, start, tell)
+        finally:
+            _end(workers)
+            listening.close()
 
 
 class _StopSignals:
@@ -112,24 +122,29 @@ def _said(pipe: Connection) -> Any:
     try:
         return pipe.recv()
     except EOFError:
-        return "its process ended"
+        return ENDED
 
 
 def _start_again(
-    workers: list[_Worker],
-    settings: Settings,
-    listening: socket.socket,
-    tell: Callable[[str], None],
+    workers: list[_Worker], start: Callable[[int], _Worker], tell: Callable[[str], None]
 ) -> None:
-    """A new worker in place of each that has died; of those that die soon, one at a time."""
+    """A new worker in place of each that has died; after a pause, where it had just begun."""
     for place, worker in enumerate(workers):
         if worker.process.is_alive():
             continue
-        tell(f"worker {worker.number} ended ({worker.process.exitcode}) and is started again")
+        tell(f"worker {worker.number} ended ({_why(worker)}) and is started again")
         if time.monotonic() - worker.started < SOON:
             time.sleep(PAUSE)
         worker.pipe.close()
-        workers[place] = _Worker(settings, listening, worker.number)
+        workers[place] = start(worker.number)
+
+
+def _why(worker: _Worker) -> str:
+    """What a worker that ended said, or its exit code."""
+    said = _said(worker.pipe) if worker.pipe.poll() else None
+    if said is None and worker.pipe.poll():  # it was ready, and said more since
+        said = _said(worker.pipe)
+    return f"exit code {worker.process.exitcode}" if said in (None, ENDED) else str(said)
 
 
 def _end(workers: list[_Worker]) -> None:
@@ -144,12 +159,14 @@ def _end(workers: list[_Worker]) -> None:
             worker.process.join()
 
 
-def _run(settings: Settings, listening: socket.socket, number: int, pipe: Connection) -> None:
+def _run(
+    settings: Settings, listening: socket.socket, number: int, numbers: Path, pipe: Connection
+) -> None:
     """What a worker's process does."""
     from fmpair.serve.worker import work  # which the parent has no use for
 
     try:
-        work(settings, listening, number, lambda: pipe.send(None))
+        work(settings, listening, number, numbers, lambda: pipe.send(None))
     except FmpairError as error:
         _tell(pipe, error)
     except Exception as error:

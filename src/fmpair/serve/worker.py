@@ -1,17 +1,26 @@
-"""One process of the service: it loads the model, and answers on a socket that it is given."""
+"""One process of the service: it loads the models, and answers on a socket that it is given."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import socket
+import threading
 from collections.abc import Callable
+from multiprocessing.connection import wait
+from pathlib import Path
 
 import uvicorn
 
 from fmpair.events.store import beside, open_store
-from fmpair.serve.application import application
+from fmpair.serve.application import Application, paths
+from fmpair.serve.gate import Gate
+from fmpair.serve.metrics import Metrics
 from fmpair.serve.models import Models
+from fmpair.serve.rate import Rate
 from fmpair.serve.service import Service
-from fmpair.serve.settings import Settings
+from fmpair.serve.settings import Settings, is_loopback, keys_of
 from fmpair.serve.watch import Watch
 
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
@@ -20,15 +29,42 @@ MOST_CONNECTIONS = 4_096
 
 
 def work(
-    settings: Settings, listening: socket.socket, number: int, ready: Callable[[], None]
+    settings: Settings,
+    listening: socket.socket,
+    number: int,
+    numbers: Path,
+    ready: Callable[[], None],
 ) -> None:
-    """Answer until a signal says stop. number: of this worker, from 0 on; ready: called once."""
+    """Answer until a signal says stop.
+
+    number: of this worker, from 0 on; numbers: the file of what all workers count; ready: is called
+    once questions can be answered.
+    """
     store = open_store(settings.events or beside(settings.model))
     models = Models(settings.model, store, settings.candidate, settings.users_share)
-    service = Service(models, store, recording=settings.candidate is not None)
+    metrics = Metrics(paths(), numbers, number)
+    service = Service(models, store, settings.candidate is not None, metrics)
     watch = Watch(models) if settings.watch else None
-    config = uvicorn.Config(
-        application(service),
+    server = uvicorn.Server(_config(Application(service, _gate(settings), (), metrics)))
+    _end_with_parent()
+    ready()
+    try:
+        server.run(sockets=[listening])
+    finally:
+        if watch is not None:
+            watch.close()
+        store.close()
+
+
+def _gate(settings: Settings) -> Gate:
+    """Every worker sees its part of a client's requests, and allows its part of the rate."""
+    rate = Rate(settings.rate / settings.workers) if settings.rate else None
+    return Gate(keys_of(settings.api_key_file), rate, is_loopback(settings.host))
+
+
+def _config(application: Application) -> uvicorn.Config:
+    return uvicorn.Config(
+        application,  # type: ignore[arg-type]
         lifespan="off",
         access_log=False,
         log_level="warning",
@@ -39,11 +75,16 @@ def work(
         limit_concurrency=MOST_CONNECTIONS,
         ws="none",
     )
-    server = uvicorn.Server(config)
-    ready()
-    try:
-        server.run(sockets=[listening])
-    finally:
-        if watch is not None:
-            watch.close()
-        store.close()
+
+
+def _end_with_parent() -> None:
+    """Stop as soon as the process that started this one is gone: it would keep the port."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def end() -> None:
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end, name="fmpair-parent", daemon=True).start()
