@@ -16,6 +16,7 @@ from fmpair.cli import (
     demo,
     doctor,
     evaluate,
+    events,
     export,
     fit,
     migrate,
@@ -47,6 +48,7 @@ VERBS = (
     "explain",
     "export",
     "serve",
+    "events",
     "data",
     "models",
     "compile",
@@ -105,6 +107,7 @@ def command() -> Any:
         app.command()(asking)
     app.command()(export.export)
     app.command()(serve.serve)
+    app.add_typer(events.app(), name="events")
     app.add_typer(data.app(), name="data")
     app.add_typer(models.app(), name="models")
     app.command("compile")(compile.compile_kernels)
