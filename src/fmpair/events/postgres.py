@@ -60,7 +60,7 @@ class PostgresStore:
     What another machine kept is known here a moment later, when the database has told of it.
     """
 
-    def __init__(self, url: str):
+    def __init__(self, url: str, make: bool = True):
         self.url = url
         self._shown_url = re.sub(r"//[^@/]*@", "//", url).partition("?")[0]
         self._reading = threading.Lock()
@@ -69,10 +69,10 @@ class PostgresStore:
         self._ear: psycopg.Connection | None = None  # that hears of what others wrote
         self._tried, self._position = 0.0, 0
         with self._told(), self._connected() as own:
-            own.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-            own.execute(TABLES)
-            own.commit()
-        with self._told():
+            if make:
+                own.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+                own.execute(TABLES)
+                own.commit()
             self._listen()
         self._group = GroupCommit(self._write, f"the store of events {self._shown_url}")
 

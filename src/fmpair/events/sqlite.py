@@ -40,11 +40,13 @@ class SQLiteStore:
     Readers never wait for the writer, and the system itself undoes what a killed writer began.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, make: bool = True):
         self.path = path
         self._own = threading.local()  # a connection to read by for each thread
         self._readers: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
+        if not make and not path.exists():
+            raise DataError(f"there is no store of events {spelled(path)}")
         if not path.exists() and not path.parent.is_dir():
             raise DataError(f"cannot keep events in {spelled(path)}: there is no such folder")
         with self._told():

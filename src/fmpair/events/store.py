@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from fmpair.errors import OptionError, named
 from fmpair.events.event import Event, Impression
@@ -14,6 +14,9 @@ from fmpair.events.sqlite import SQLiteStore
 SUFFIX = ".events.db"  # of the file beside a model
 POSTGRES = ("postgresql://", "postgres://")
 FILE = "sqlite:"
+AT_ONCE = 10_000  # rows read at a time
+
+Kept = TypeVar("Kept", Event, Impression)
 
 
 class EventStore(Protocol):
@@ -69,8 +72,8 @@ class EventStore(Protocol):
         ...
 
 
-def open_store(url: str | Path) -> EventStore:
-    """The store of a URL, made where there is none yet.
+def open_store(url: str | Path, make: bool = True) -> EventStore:
+    """The store of a URL. make: where there is none yet, make it; else that is an error.
 
     sqlite:PATH or a path: one file, for any number of processes of one machine.
     postgresql://USER@HOST/NAME: for several machines (extra `serve`).
@@ -79,13 +82,20 @@ def open_store(url: str | Path) -> EventStore:
     if text.startswith(POSTGRES):
         from fmpair.events.postgres import PostgresStore  # its driver is an extra
 
-        return PostgresStore(text)
+        return PostgresStore(text, make)
     if "://" in text and not text.startswith(FILE):
         raise OptionError(
             f"{named('events')} takes sqlite:PATH, a path, or postgresql://USER@HOST/NAME, not "
             f"{text.partition('://')[0]}://..."
         )
-    return SQLiteStore(path_of(text))
+    return SQLiteStore(path_of(text), make)
+
+
+def pages(read: Callable[[int, int], list[Kept]], position: int = 0) -> Iterator[list[Kept]]:
+    """All that is kept after a position, in parts; read: `EventStore.after`, or `impressions`."""
+    while found := read(position, AT_ONCE):
+        yield found
+        position = found[-1].position
 
 
 def path_of(url: str) -> Path:

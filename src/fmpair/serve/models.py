@@ -13,14 +13,14 @@ from typing import Any
 
 from fmpair.errors import FmpairError, MachineError, ModelFileError
 from fmpair.events.event import Event
-from fmpair.events.store import EventStore
+from fmpair.events.store import EventStore, pages
 from fmpair.fitted.file import checksum_of
 from fmpair.fitted.live import numbers_of
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.saved import Model, load
 from fmpair.serve.arms import CANDIDATE, CURRENT, Arms
 from fmpair.serve.newcomers import Newcomers
-from fmpair.serve.replay import pages, replayed, told
+from fmpair.serve.replay import replayed, told
 
 LOG = logging.getLogger("fmpair")
 
@@ -120,7 +120,7 @@ class Models:
             return
         try:
             with self._changing:
-                for events in pages(self.store, self.position):
+                for events in pages(self.store.after, self.position):
                     self._take(events)
         except FmpairError as error:
             self._tell(error)
@@ -135,7 +135,7 @@ class Models:
         try:
             new, position = self._loaded(arm)
             with self._changing:
-                for events in () if self.store is None else pages(self.store, position):
+                for events in () if self.store is None else pages(self.store.after, position):
                     new = self._told(new, events)  # the few that came meanwhile
                 self._serving = {**self._serving, arm: new}
         except Exception as error:  # whatever is wrong with it, the other one goes on

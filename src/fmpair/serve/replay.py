@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from fmpair.events.event import Event
-from fmpair.events.store import EventStore
+from fmpair.events.store import EventStore, pages
 from fmpair.fitted.live import in_service, numbers_of, take_in
 from fmpair.models.saved import Model
 from fmpair.serve.newcomers import Newcomers
-
-AT_ONCE = 10_000  # events read at a time
-
-
-def pages(store: EventStore, position: int) -> Iterator[list[Event]]:
-    """All events after a position, some thousand at a time."""
-    while events := store.after(position, AT_ONCE):
-        yield events
-        position = events[-1].position
 
 
 def replayed(
@@ -27,7 +18,7 @@ def replayed(
 ) -> tuple[Model, int]:
     """(the model with all events after a position known, the last position)."""
     parts = [_numbers(model, [], newcomers)]
-    for events in () if store is None else pages(store, position):
+    for events in () if store is None else pages(store.after, position):
         parts.append(_numbers(model, events, newcomers))
         position = events[-1].position
     return in_service(model, *map(np.concatenate, zip(*parts))), position

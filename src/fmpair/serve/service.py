@@ -116,8 +116,11 @@ class Service:
             self.metrics.count("events", len(events))
         return wire.Taken(len(events), position)
 
-    async def events(self, after: int, n: int) -> wire.KeptEvents:
-        found = await asyncio.to_thread(self._store().after, after, n)
+    async def events(self, after: int | None, n: int) -> wire.KeptEvents:
+        store = self._store()
+        if after is None:
+            after = max(await asyncio.to_thread(store.position) - n, 0)
+        found = await asyncio.to_thread(store.after, after, n)
         last = found[-1].position if found else after
         return wire.KeptEvents([_kept(event) for event in found], last)
 
