@@ -148,7 +148,7 @@ def _answered(
         numbers = numbers if chosen is None else chosen[numbers]
         terms = None
         if question.explain:
-            terms = [terms_of(model, queries, number, place) for number in numbers.tolist()]
+            terms = terms_of(model, queries, place, numbers.tolist())
         ids, scores = model.known.items.take(numbers), score[place, :count].tolist()
         stranger = one.user < 0 and question.user is not None
         out.append(Answer(ids, scores, terms, one.passed_over, stranger))

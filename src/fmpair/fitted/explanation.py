@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
@@ -11,15 +12,14 @@ from fmpair.arrays import Rows
 from fmpair.engine.contract import Parameters
 from fmpair.features import FeatureSpace
 from fmpair.fitted.query import Queries
+from fmpair.fitted.visitor import Known, moves
 
 
-class Explained(Protocol):
+class Explained(Known, Protocol):
     """What a score is made of: see `Recommender`."""
 
     @property
     def space(self) -> FeatureSpace: ...
-    @property
-    def parameters(self) -> Parameters: ...
     @property
     def item_rows(self) -> Rows: ...
     @property
@@ -35,13 +35,26 @@ Term = tuple[str, str, float]  # of the query, of the item, and what the two add
 
 def explain_terms(model: Explained, queries: Queries, item: int) -> pl.DataFrame:
     """(query, item, value) of the first query, largest first; the values add up to the score."""
+    return as_frame(terms_of(model, queries, 0, [item])[0])
+
+
+def as_frame(terms: list[Term]) -> pl.DataFrame:
+    """(query, item, value): a row for each term."""
     schema = {"query": pl.String, "item": pl.String, "value": pl.Float64}
-    return pl.DataFrame(terms_of(model, queries, item), schema=schema, orient="row")
+    return pl.DataFrame(terms, schema=schema, orient="row")
 
 
-def terms_of(model: Explained, queries: Queries, item: int, place: int = 0) -> list[Term]:
-    """The same as a list; place: of the query."""
-    query_names, query_vectors = _query_parts(model, queries, place)
+def terms_of(
+    model: Explained, queries: Queries, place: int, items: Iterable[int]
+) -> list[list[Term]]:
+    """The terms of each item's score, largest first; place: of the query."""
+    asking = _query_parts(model, queries, place)
+    return [_terms(model, *asking, item) for item in items]
+
+
+def _terms(
+    model: Explained, query_names: list[str], query_vectors: np.ndarray, item: int
+) -> list[Term]:
     item_names, item_vectors, biases = _item_parts(model, item)
     terms = [
         (q, i, float(value))
@@ -72,6 +85,10 @@ def _query_parts(model: Explained, queries: Queries, place: int) -> tuple[list[s
     for column, value in zip(queries.rows.column[own_rows], queries.rows.value[own_rows]):
         names.append(model.space.query.label(column))
         vectors.append(float(value) * model.parameters.query[column].astype(np.float64))
+    if queries.history is not None and model.space.history is None:
+        history = queries.history.take(np.array([place]))
+        names.append("history")
+        vectors.append(moves(model, queries.user[place : place + 1], history)[0].astype(np.float64))
     factors = model.parameters.users.shape[1]
     return names, np.array(vectors).reshape(len(names), factors)
 

@@ -130,7 +130,7 @@ class FoldedModel:
         vectors = queries.rows.dot(self.parameters.query) + own
         if queries.history is None or self.space.history is not None:
             return vectors
-        return vectors + moves(self, queries)
+        return vectors + moves(self, queries.user, queries.history)
 
     @cached_property
     def _earlier_items(self) -> Rows:

@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fmpair.arrays import Rows, empty_rows
+from fmpair.arrays import Rows
 from fmpair.engine.contract import Parameters
 from fmpair.fitted.cold_start import mean_user
-from fmpair.fitted.query import Queries, known_rows
+from fmpair.fitted.query import known_rows
 
 MOST_USERS = 1 << 14  # whose vectors say how users differ
 MOST_SCORES = 1 << 20  # by which the scale is found
@@ -72,10 +72,12 @@ class Known(Protocol):
     def visitors(self) -> Visitors: ...
 
 
-def moves(model: Known, queries: Queries) -> np.ndarray:
-    """float32 [queries, k]: how far the histories of queries move their vectors."""
-    common, user = model.visitors, queries.user
-    history = queries.history or empty_rows(len(user))
+def moves(model: Known, user: np.ndarray, history: Rows) -> np.ndarray:
+    """float32 [queries, k]: how far the histories of queries move their vectors.
+
+    user: int32 [queries], -1 where unknown.
+    """
+    common = model.visitors
     if (user < 0).all():
         return moved(common, model.item_vectors, history)
     profiles = known_rows(model.user_rows, user).dot(model.parameters.query)
