@@ -6,10 +6,12 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fmpair.errors import DataError, MachineError
@@ -71,7 +73,7 @@ class SQLiteStore:
             "WHERE position > ? ORDER BY position LIMIT ?"
         )
         return [
-            Event(user, item, when, json.loads(context) if context else None, *rest)
+            Event(user, item, when, None if context is None else _unpacked(context), *rest)
             for user, item, when, context, *rest in self._read(query, position, limit)
         ]
 
@@ -222,6 +224,12 @@ class SQLiteStore:
             raise DataError(
                 f"{spelled(self.path)} is no store of events, or is damaged: {error}"
             ) from error
+
+
+@lru_cache(4096)
+def _unpacked(context: str) -> Mapping[str, Any]:
+    """Contexts come again and again, and to read one takes longer than all the rest of an event."""
+    return MappingProxyType(json.loads(context))
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
