@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from running import Load, Service, fitted, kept, until
+from under_load import Load, Service, fitted, kept, until
 
 from fmpair.events.store import open_store
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from postgres_server import emptied, postgres
-from running import Service, fitted, until
+from under_load import Service, fitted, until
 
 from fmpair.events.store import open_store
 

@@ -5,7 +5,7 @@ import shutil
 import time
 
 import pytest
-from running import Load, Service, fitted, kept, until
+from under_load import Load, Service, fitted, kept, until
 
 from fmpair.events.store import open_store
 

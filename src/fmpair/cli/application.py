@@ -17,6 +17,7 @@ from fmpair.cli import (
     doctor,
     evaluate,
     events,
+    export,
     fit,
     migrate,
     models,
@@ -45,6 +46,7 @@ VERBS = (
     "recommend",
     "similar",
     "explain",
+    "export",
     "serve",
     "events",
     "data",
@@ -103,6 +105,7 @@ def command() -> Any:
     app.command()(ask.recommend_command())
     for asking in (ask.similar, ask.explain):
         app.command()(asking)
+    app.command()(export.export)
     app.command()(serve.serve)
     app.add_typer(events.app(), name="events")
     app.add_typer(data.app(), name="data")

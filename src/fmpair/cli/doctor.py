@@ -107,6 +107,8 @@ EXTRAS = {
     "cornac": ("cornac", "models of Cornac"),
     "lenskit": ("lenskit", "models of LensKit"),
     "myfm": ("myfm", "factorization machines of myFM"),
+    "onnx": ("onnx", "models as ONNX graphs"),
+    "usearch": ("usearch", "models as indexes of nearest neighbours"),
 }
 CHECKS: dict[str, Callable[[], str]] = {
     "fmpair": lambda: __version__,

@@ -15,7 +15,8 @@ import polars as pl
 
 from fmpair.arrays import Rows, starts
 from fmpair.checks import one_of, whole
-from fmpair.errors import OptionError, UnknownError, named, notice
+from fmpair.data.times import EXAMPLE
+from fmpair.errors import DataError, OptionError, UnknownError, named, notice
 from fmpair.errors import unknown as unknown_message
 from fmpair.features.calendar import DAY, TIME, datetimes
 from fmpair.features.encoder import sum_to_one
@@ -231,7 +232,10 @@ def _moment(model: Answering, question: Question) -> int | None:
     check_time(model.space, question.time)
     given = _time_given(question)
     if given is not None:
-        times = datetimes(pl.Series(TIME, [given]))
+        try:
+            times = datetimes(pl.Series(TIME, [given]))
+        except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+            raise DataError(f"{given!r} is no time: give text such as {EXAMPLE}") from None
         return None if times.null_count() else int(times.to_physical()[0])
     if TIME in model.known.context and TIME not in (question.context or ()):
         return int(datetime.now(UTC).timestamp()) * SECOND

@@ -18,7 +18,7 @@ NOBODY = "_"  # a column that says nothing: who asks is nobody in particular
 
 def answers_by_frame(model: Any, questions: Sequence[Question]) -> list[Answer]:
     """The answer to each question, by `recommend` and `explain` of a `Ranker`."""
-    plain = model.replaced(frame_kind="polars")
+    plain = model if model.frame_kind == "polars" else model.replaced(frame_kind="polars")
     return [_answer(plain, question) for question in questions]
 
 

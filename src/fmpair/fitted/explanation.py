@@ -9,10 +9,9 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows
-from fmpair.engine.contract import Parameters
 from fmpair.features import FeatureSpace
 from fmpair.fitted.query import Queries
-from fmpair.fitted.visitor import Known, moves
+from fmpair.fitted.visitor import Known, moves_of_items
 
 
 class Explained(Known, Protocol):
@@ -86,9 +85,9 @@ def _query_parts(model: Explained, queries: Queries, place: int) -> tuple[list[s
         names.append(model.space.query.label(column))
         vectors.append(float(value) * model.parameters.query[column].astype(np.float64))
     if queries.history is not None and model.space.history is None:
-        history = queries.history.take(np.array([place]))
-        names.append("history")
-        vectors.append(moves(model, queries.user[place : place + 1], history)[0].astype(np.float64))
+        told = queries.history.take(np.array([place])).column
+        names += [f"history={model.space.items.ids[int(item)]}" for item in told]
+        vectors += list(moves_of_items(model, number, told))
     factors = model.parameters.users.shape[1]
     return names, np.array(vectors).reshape(len(names), factors)
 

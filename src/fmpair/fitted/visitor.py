@@ -77,15 +77,33 @@ def moves(model: Known, user: np.ndarray, history: Rows) -> np.ndarray:
 
     user: int32 [queries], -1 where unknown.
     """
-    common = model.visitors
+    return moved(model.visitors, model.item_vectors, history, *_known(model, user))
+
+
+def moves_of_items(model: Known, user: int, items: np.ndarray) -> np.ndarray:
+    """float32 [items, k]: what each item of one history adds to how far it moves its query.
+
+    user: -1 for a visitor. All that such a move divides by is how much was told in all.
+    """
+    one_each = Rows(np.arange(len(items) + 1), items, np.ones(len(items), np.float32))
+    place, events = _known(model, np.full(len(items), user, np.int32))
+    events = np.zeros(len(items)) if events is None else events
+    return moved(model.visitors, model.item_vectors, one_each, place, events + len(items) - 1)
+
+
+def _known(model: Known, user: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """(where users stand [queries, k], less the mean; how many events they were learned from).
+
+    None where all are visitors.
+    """
     if (user < 0).all():
-        return moved(common, model.item_vectors, history)
+        return None, None
     profiles = known_rows(model.user_rows, user).dot(model.parameters.query)
-    place = model.parameters.users[user] + profiles - common.mean
+    place = model.parameters.users[user] + profiles - model.visitors.mean
     place[user < 0] = 0
     start = model.seen.start
     events = np.where(user < 0, 0, start[np.maximum(user, 0) + 1] - start[np.maximum(user, 0)])
-    return moved(common, model.item_vectors, history, place, events)
+    return place, events
 
 
 def moved(

@@ -71,9 +71,12 @@ ENDPOINTS = (
         example={"events": [{"user": "ann", "item": "maps", "context": {"daytime": "evening"}}]},
     ),
     Endpoint(
-        "GET", "/v1/events", "The events kept after a position, oldest first",
+        "GET", "/v1/events", "The events kept after a position, or the latest; oldest first",
         wire.KeptEvents, Service.events,
-        parameters=(Parameter("after", int, 0, "The position to go on from."), FEW),
+        parameters=(
+            Parameter("after", int, None, "The position to go on from; the latest if left out."),
+            FEW,
+        ),
     ),
     Endpoint("GET", "/v1/model", "The models in service", wire.Cards, Service.cards),
     Endpoint(

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+import polars as pl
+
 from fmpair import __version__
+from fmpair.data.frame import to_polars
+from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import FmpairError, OptionError
 from fmpair.events.event import Event, Impression, moment_of, now
 from fmpair.events.store import EventStore
 from fmpair.fitted.answer import Answer, Question
 from fmpair.serve import requests as wire
 from fmpair.serve.card import card_of
+from fmpair.serve.gather import Gather
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.models import Refusal, Serving
 from fmpair.serve.problem import ProblemError
@@ -53,14 +58,18 @@ class Service:
     store: EventStore | None = None
     recording: bool = False
     metrics: Metrics | None = None
+    gather: Gather = field(default_factory=Gather)
 
     async def recommend(self, asked: wire.Recommend) -> wire.Recommended:
         arm, model, name = await self._model_for(asked.user)
-        found = model.answers([self._question(asked, model)])[0]
+        found = await self.gather.answer(model, self._question(asked, model))
         self._record(asked.user, found, arm, name)
         return _recommended(found, name, arm)
 
     async def batch(self, asked: wire.Batch) -> wire.RecommendedBatch:
+        explained = sum(question.n for question in asked.questions if question.explain)
+        if explained > wire.MOST_N:
+            raise OptionError(f"{explained:,} items are to be explained: at most {wire.MOST_N:,}")
         own = [await self._model_for(question.user) for question in asked.questions]
         found: dict[int, wire.Recommended] = {}
         for arm, model, name in {
@@ -79,15 +88,16 @@ class Service:
         question = self._question(
             asked, model, candidates=asked.items, n=len(asked.items), exclude_seen=False
         )
-        answer = model.answers([question])[0]
-        score = dict(zip(map(str, answer.items), zip(answer.items, answer.scores)))
-        found = [score[str(item)] for item in asked.items if str(item) in score]
+        answer = await self.gather.answer(model, question)
+        number = model.known.items.number if hasattr(model, "known") else model.space.items.number
+        scores = {number(one): (one, score) for one, score in zip(answer.items, answer.scores)}
+        found = [scores[place] for place in map(number, asked.items) if place in scores]
         return wire.Scores([wire.Scored(*one) for one in found], name, arm)
 
     async def explain(self, asked: wire.Explain) -> wire.Explained:
         arm, model, name = await self._model_for(asked.user)
         only = {"candidates": [asked.item], "n": 1, "exclude_seen": False, "explain": True}
-        answer = model.answers([self._question(asked, model, **only)])[0]
+        answer = await self.gather.answer(model, self._question(asked, model, **only))
         if not answer.items:
             raise ProblemError(404, f"unknown item {asked.item!r}")
         return wire.Explained(
@@ -98,9 +108,9 @@ class Service:
         if (asked.item is None) == (asked.user is None):
             raise OptionError("name either an item or a user")
         _, model, name = self.models.of(asked.user)
-        model = model.replaced(frame_kind="polars")
         ask = model.similar_users if asked.item is None else model.similar_items
-        frame = ask(asked.user if asked.item is None else asked.item, asked.n)
+        given = asked.user if asked.item is None else asked.item
+        frame = to_polars(await asyncio.to_thread(ask, given, asked.n))
         return wire.Neighbours([wire.Neighbour(*row) for row in frame.rows()], name)
 
     async def take(self, asked: wire.NewEvents) -> wire.Taken:
@@ -116,8 +126,11 @@ class Service:
             self.metrics.count("events", len(events))
         return wire.Taken(len(events), position)
 
-    async def events(self, after: int, n: int) -> wire.KeptEvents:
-        found = await asyncio.to_thread(self._store().after, after, n)
+    async def events(self, after: int | None, n: int) -> wire.KeptEvents:
+        store = self._store()
+        if after is None:
+            after = max(await asyncio.to_thread(store.position) - n, 0)
+        found = await asyncio.to_thread(store.after, after, n)
         last = found[-1].position if found else after
         return wire.KeptEvents([_kept(event) for event in found], last)
 
@@ -127,10 +140,10 @@ class Service:
         return wire.Cards(cards, __version__, self.store is not None)
 
     async def users(self, prefix: str, n: int) -> wire.Found:
-        return _beginning(self.models.of(None)[1].space.users, prefix, n)
+        return await asyncio.to_thread(_beginning, self.models.of(None)[1].space.users, prefix, n)
 
     async def items(self, prefix: str, n: int) -> wire.Found:
-        return _beginning(self.models.of(None)[1].space.items, prefix, n)
+        return await asyncio.to_thread(_beginning, self.models.of(None)[1].space.items, prefix, n)
 
     async def _model_for(self, user: Any) -> tuple[str, Any, str]:
         """(arm, model, id of the model) for a user, with all that is kept by now known to it."""
@@ -202,10 +215,8 @@ def _kept(event: Event) -> wire.KeptEvent:
     )
 
 
-def _beginning(known: Any, prefix: str, n: int) -> wire.Found:
+def _beginning(known: Vocabulary, prefix: str, n: int) -> wire.Found:
     """Ids whose text begins with the prefix, in the order of the model."""
-    import polars as pl
-
     ids = known.ids
     if prefix:
         ids = ids.filter(ids.cast(pl.String).str.to_lowercase().str.starts_with(prefix.lower()))

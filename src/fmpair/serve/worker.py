@@ -21,6 +21,7 @@ from fmpair.serve.models import Models
 from fmpair.serve.rate import Rate
 from fmpair.serve.service import Service
 from fmpair.serve.settings import Settings, is_loopback, keys_of
+from fmpair.serve.site import page_routes
 from fmpair.serve.watch import Watch
 
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
@@ -45,7 +46,7 @@ def work(
     metrics = Metrics(paths(), numbers, number)
     service = Service(models, store, settings.candidate is not None, metrics)
     watch = Watch(models) if settings.watch else None
-    server = uvicorn.Server(_config(Application(service, _gate(settings), (), metrics)))
+    server = uvicorn.Server(_config(Application(service, _gate(settings), page_routes(), metrics)))
     _end_with_parent()
     ready()
     try:
