@@ -1,71 +1,9 @@
-"""Stores to test with: a file, and a PostgreSQL server of the test's own."""
-
-import os
-import pwd
-import shutil
-import subprocess
-from pathlib import Path
+"""Stores to test with: a file, and a PostgreSQL server of the tests' own."""
 
 import pytest
+from postgres_server import emptied, postgres
 
-NOBODY = "nobody"  # a server refuses to be run by root
-
-
-def programs():
-    """The folder of PostgreSQL's programs, None where it is not installed."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    local = shutil.which("initdb")
-    return found[-1].parent if found else Path(local).parent if local else None
-
-
-class Server:
-    """A PostgreSQL server in a folder of its own, reached by a socket in that folder."""
-
-    def __init__(self, folder):
-        self.folder, self.bin = folder, programs()
-        self.user = pwd.getpwuid(os.getuid()).pw_name if os.getuid() else NOBODY
-        self.url = f"postgresql://{self.user}@/postgres?host={folder}"
-
-    def run(self, name, *options):
-        command = [str(self.bin / name), "-D", str(self.folder / "data"), *options]
-        other = {} if os.getuid() else {"user": NOBODY, "extra_groups": []}
-        done = subprocess.run(
-            command, cwd=self.folder, capture_output=True, text=True, timeout=60,
-            stdin=subprocess.DEVNULL, **other,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    def make(self):
-        if not os.getuid():
-            shutil.chown(self.folder, NOBODY)
-        self.run("initdb", "--auth=trust", "--no-sync", "-U", self.user)
-        self.start()
-        return self
-
-    def start(self):
-        options = f"-c listen_addresses='' -c unix_socket_directories={self.folder}"
-        self.run("pg_ctl", "start", "-w", "-l", str(self.folder / "log"), "-o", options)
-
-    def stop(self, mode="immediate"):
-        self.run("pg_ctl", "stop", "-m", mode)
-
-
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory):
-    """A server that a whole run of tests shares."""
-    pytest.importorskip("psycopg", reason="psycopg is not installed")
-    if programs() is None:
-        pytest.skip("PostgreSQL's server is not installed")
-    # not under pytest's own folder, which is closed to the user who runs the server
-    import tempfile
-
-    with tempfile.TemporaryDirectory(prefix="fmpair-pg-") as folder:
-        os.chmod(folder, 0o755)
-        server = Server(Path(folder)).make()
-        try:
-            yield server
-        finally:
-            server.stop()
+__all__ = ["postgres", "url"]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -73,9 +11,4 @@ def url(request, tmp_path):
     """The URL of an empty store, of either kind."""
     if request.param == "sqlite":
         return f"sqlite:{tmp_path / 'events.db'}"
-    server = request.getfixturevalue("postgres")
-    import psycopg
-
-    with psycopg.connect(server.url, autocommit=True) as own:
-        own.execute("DROP TABLE IF EXISTS fmpair_events, fmpair_impressions, fmpair_learned")
-    return server.url
+    return emptied(request.getfixturevalue("postgres"))

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fmpair.fitted.live import in_service, numbers_of, take_in
+from fmpair.fitted.live import in_service, take_in
 from fmpair.models import FMPair, MarkovChain
 
 ITEMS = 20
@@ -42,8 +42,8 @@ def events(*rows):
 
 def arrays(model, frame):
     return (
-        numbers_of(frame["user"].to_list(), model.space.users),
-        numbers_of(frame["item"].to_list(), model.space.items),
+        model.known.users.numbers(frame["user"].to_list()),
+        model.known.items.numbers(frame["item"].to_list()),
         frame["timestamp"].to_numpy() * 1_000_000,
     )
 
@@ -121,11 +121,6 @@ def test_many_users_are_answered_at_once_some_of_whom_were_here_since(model):
 
 
 def test_ids_of_several_types_are_found(model):
-    assert numbers_of(["u3", 7, "nobody", 2.5, "u0"], model.space.users).tolist() == [
-        3,
-        -1,
-        -1,
-        -1,
-        0,
-    ]
-    assert numbers_of([], model.space.users).tolist() == []
+    users = model.known.users
+    assert users.numbers(["u3", 7, "nobody", 2.5, "u0", 8]).tolist() == [3, -1, -1, -1, 0, -1]
+    assert users.numbers([]).tolist() == []

@@ -6,10 +6,12 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fmpair.errors import DataError, MachineError
@@ -51,6 +53,7 @@ class SQLiteStore:
             raise DataError(f"cannot keep events in {spelled(path)}: there is no such folder")
         with self._told():
             self._made()
+        self._file = _identity(path)
         self._group = GroupCommit(self._write, f"the store of events {spelled(path)}")
 
     def submit(self, events: Sequence[Event]) -> Future[int]:
@@ -70,7 +73,7 @@ class SQLiteStore:
             "WHERE position > ? ORDER BY position LIMIT ?"
         )
         return [
-            Event(user, item, when, json.loads(context) if context else None, *rest)
+            Event(user, item, when, None if context is None else _unpacked(context), *rest)
             for user, item, when, context, *rest in self._read(query, position, limit)
         ]
 
@@ -125,9 +128,15 @@ class SQLiteStore:
             self._readers.append(found)
         return found
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connected(self, make: bool = False) -> sqlite3.Connection:
+        if not make:
+            self._check_there()
         found = sqlite3.connect(
-            self.path, timeout=WAIT, isolation_level="IMMEDIATE", check_same_thread=False
+            f"{self.path.absolute().as_uri()}?mode={'rwc' if make else 'rw'}",
+            timeout=WAIT,
+            isolation_level="IMMEDIATE",
+            check_same_thread=False,
+            uri=True,
         )
         found.execute("PRAGMA synchronous = FULL")  # every commit is on the disk when it returns
         return found
@@ -135,7 +144,7 @@ class SQLiteStore:
     def _made(self) -> None:
         """The tables, where they are not there yet; onto the disk with the name of the file."""
         new = not self.path.exists()
-        with closing(self._connected()) as own:
+        with closing(self._connected(make=True)) as own:
             own.execute("PRAGMA journal_mode = WAL")
             (version,) = own.execute("PRAGMA user_version").fetchone()
             if version > FORMAT:
@@ -175,6 +184,7 @@ class SQLiteStore:
             with self._told():
                 if self._writer is None:
                     self._writer = self._connected()
+                self._check_there()
                 with self._writer as own:
                     own.execute("BEGIN IMMEDIATE")
                     own.executemany(SHOW, lists)
@@ -186,6 +196,14 @@ class SQLiteStore:
             self._drop_writer()  # whatever state it is in, the next one begins anew
             raise
         return _ends(batches, last or 0)
+
+    def _check_there(self) -> None:
+        """The system lets one go on writing to a file that was removed, and then forgets it."""
+        if _identity(self.path) != self._file:
+            raise MachineError(
+                f"the store of events {spelled(self.path)} was removed or replaced: put it back, "
+                "or start the service again"
+            )
 
     def _drop_writer(self) -> None:
         if self._writer is not None:
@@ -206,6 +224,21 @@ class SQLiteStore:
             raise DataError(
                 f"{spelled(self.path)} is no store of events, or is damaged: {error}"
             ) from error
+
+
+@lru_cache(4096)
+def _unpacked(context: str) -> Mapping[str, Any]:
+    """Contexts come again and again, and to read one takes longer than all the rest of an event."""
+    return MappingProxyType(json.loads(context))
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What a file stays known by, whatever is written to it; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _ends(batches: Sequence[Sequence[Event]], last: int) -> list[int]:

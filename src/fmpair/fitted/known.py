@@ -38,8 +38,19 @@ class Ids:
         return self.known.number(value)
 
     def numbers(self, values: Sequence[Any]) -> np.ndarray:
-        """int32 [values]: their numbers, -1 where unknown."""
-        return np.fromiter(map(self.number, values), np.int32, len(values))
+        """int32 [values]: their numbers, -1 where unknown; values may be of several types."""
+        kinds = {type(value) for value in values}
+        if self._number and kinds == {self._type}:
+            numbers = self._number
+            return np.array([numbers.get(value, -1) for value in values], np.int32)
+        out = np.full(len(values), -1, np.int32)
+        for kind in kinds:  # by one search each, where there are many
+            places = [place for place, value in enumerate(values) if type(value) is kind]
+            if len(places) == 1:
+                out[places] = self.number(values[places[0]])
+            else:
+                out[places] = self.known.numbers(pl.Series([values[place] for place in places]))
+        return out
 
     def take(self, numbers: np.ndarray) -> list[Any]:
         """The ids of the given numbers."""

@@ -5,15 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
-import polars as pl
 
 from fmpair.arrays import Rows, starts
 from fmpair.data.timelines import timelines
-from fmpair.data.vocabulary import Vocabulary
 from fmpair.fitted.extension import with_events, with_pairs
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recent import Recent, most_recent
@@ -92,15 +87,6 @@ class LiveRecent(Recent):
         self.latest = max(self.latest, int(moment.max()))
 
 
-def numbers_of(values: Sequence[Any], known: Vocabulary) -> np.ndarray:
-    """int32 [values]: the numbers of ids, which may be of several types; -1 where unknown."""
-    out = np.full(len(values), -1, np.int32)
-    for kind in {type(value) for value in values}:
-        places = [place for place, value in enumerate(values) if type(value) is kind]
-        out[places] = known.numbers(pl.Series([values[place] for place in places]))
-    return out
-
-
 def in_service(
     model: Model, user: np.ndarray = NONE, item: np.ndarray = NONE, moment: np.ndarray = NONE
 ) -> Model:
@@ -117,11 +103,7 @@ def in_service(
             changes["recent"] = LiveRecent.of(own)
     elif isinstance(model.scorer, Follows) and len(user):
         changes["scorer"] = _followed(model, user, item, moment)
-    live = model.replaced(**changes)
-    vars(live).update(
-        {name: value for name, value in vars(model).items() if name not in vars(live)}
-    )
-    return live
+    return _with(model, changes)
 
 
 def take_in(model: Model, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> Model:
@@ -133,8 +115,15 @@ def take_in(model: Model, user: np.ndarray, item: np.ndarray, moment: np.ndarray
         if isinstance(model, Recommender) and isinstance(model.recent, LiveRecent):
             model.recent.add(one, item[own], moment[own], most_recent(model.space))
     if isinstance(model, Ranker) and isinstance(model.scorer, Follows) and len(user):
-        return model.replaced(scorer=_followed(model, user, item, moment))
+        return _with(model, {"scorer": _followed(model, user, item, moment)})
     return model
+
+
+def _with(model: Model, changes: dict[str, object]) -> Model:
+    """The model with other parts, and all that was worked out of it once."""
+    live = model.replaced(**changes)
+    vars(live).update({name: own for name, own in vars(model).items() if name not in vars(live)})
+    return live
 
 
 def _new(recent: Recent, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ from fmpair.fitted.answer import Answer, Question, told
 from fmpair.fitted.by_frame import answers_by_frame
 from fmpair.fitted.extension import following
 from fmpair.fitted.further import further_events, of_known_items, updated
+from fmpair.fitted.known import Known
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.named_rows import arrays_of
 from fmpair.fitted.query import Queries, item_column, known_rows, name_of, queries_of, query_frame
@@ -74,6 +75,11 @@ class Ranker:
             f"Ranker({type(self.recipe).__name__}, {len(self.space.users):,} users, "
             f"{len(self.space.items):,} items)"
         )
+
+    @cached_property
+    def known(self) -> Known:
+        """What questions name, found by value."""
+        return Known(self.space)
 
     # Scores of every item
 

@@ -15,7 +15,6 @@ from fmpair.errors import FmpairError, MachineError, ModelFileError
 from fmpair.events.event import Event
 from fmpair.events.store import EventStore, pages
 from fmpair.fitted.file import checksum_of
-from fmpair.fitted.live import numbers_of
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.saved import Model, load
 from fmpair.serve.arms import CANDIDATE, CURRENT, Arms
@@ -99,9 +98,9 @@ class Models:
     def history_of(self, user: Any, model: Model) -> list[Any] | None:
         """Items of a user whom the model does not know, oldest first; None where there are none."""
         found = self._newcomers.history(user)
-        if found is None or numbers_of([user], model.space.users)[0] >= 0:
+        if found is None or model.known.users.number(user) >= 0:
             return None
-        known = numbers_of(found, model.space.items) >= 0
+        known = model.known.items.numbers(found) >= 0
         return [item for item, is_known in zip(found, known) if is_known] or None
 
     def behind(self) -> bool:

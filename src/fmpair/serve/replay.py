@@ -8,7 +8,7 @@ import numpy as np
 
 from fmpair.events.event import Event
 from fmpair.events.store import EventStore, pages
-from fmpair.fitted.live import in_service, numbers_of, take_in
+from fmpair.fitted.live import in_service, take_in
 from fmpair.models.saved import Model
 from fmpair.serve.newcomers import Newcomers
 
@@ -33,8 +33,8 @@ def _numbers(
     model: Model, events: Sequence[Event], newcomers: Newcomers
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(user, item, moment) of the events whose user and item the model knows."""
-    user = numbers_of([event.user for event in events], model.space.users)
-    item = numbers_of([event.item for event in events], model.space.items)
+    user = model.known.users.numbers([event.user for event in events])
+    item = model.known.items.numbers([event.item for event in events])
     moment = np.array([event.time for event in events], np.int64)
     for place in np.flatnonzero(user < 0).tolist():
         event = events[place]

@@ -1,0 +1,91 @@
+"""Processes of the service are killed under load: nothing acknowledged is lost."""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from under_load import Load, Service, fitted, kept, until
+
+from fmpair.events.store import open_store
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc"),
+]
+SOON = 3  # seconds until a service answers again, on a machine with nothing else to do
+QUESTION = {"user": "user-000", "n": 3}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return fitted(tmp_path_factory.mktemp("model"))
+
+
+def answers(service):
+    try:
+        return service.ask("/v1/recommend", QUESTION)[0] == 200
+    except OSError:
+        return False
+
+
+def lost(store, load):
+    return set(load.acknowledged) - kept(store)
+
+
+def test_a_worker_that_is_killed_loses_no_event_and_another_takes_its_place(model, tmp_path):
+    url, dice = tmp_path / "events.db", random.Random(1)
+    with Service(model, "--events", url, workers=2) as service:
+        with Load(service) as load:
+            for _ in range(4):
+                time.sleep(dice.uniform(0.3, 0.8))
+                first = until(service.workers)
+                os.kill(dice.choice(first), signal.SIGKILL)
+                until(lambda: answers(service), SOON)
+                until(lambda before=first: len(service.workers()) == 2 != before)
+        before = load.asked, len(load.acknowledged)
+        store = open_store(url)
+        assert not lost(store, load) and not load.failed
+        # whoever came later knows what those who are gone took in
+        user, item, _ = load.acknowledged[-1]
+        for _ in range(4):
+            _, answer = service.ask("/v1/recommend", {"user": user, "n": 60})
+            assert item not in [one["item"] for one in answer["items"]]
+        store.close()
+    print(f"4 workers killed: {before[1]} events acknowledged and all there, {before[0]} answers, "
+          f"{load.lost} connections lost")  # fmt: skip
+
+
+def test_a_service_that_is_killed_whole_loses_no_event_and_answers_again(model, tmp_path):
+    url, dice, total, waited = tmp_path / "events.db", random.Random(2), 0, []
+    service = Service(model, "--events", url, workers=2)
+    service.start()
+    store = open_store(url)
+    for _ in range(3):
+        with Load(service, writers=4) as load:
+            time.sleep(dice.uniform(0.4, 1.0))
+            service.kill_all()
+        assert not lost(store, load)
+        total += len(load.acknowledged)
+        began = time.monotonic()
+        service.start()
+        until(lambda: answers(service))
+        waited.append(time.monotonic() - began)
+    assert total <= store.position()
+    store.close()
+    service.stop()
+    print(f"killed 3 times: {total} events acknowledged and all there; answers again after "
+          f"{', '.join(f'{one:.1f}' for one in waited)} s")  # fmt: skip
+
+
+def test_workers_do_not_outlive_the_process_that_started_them(model, tmp_path):
+    service = Service(model, "--events", tmp_path / "events.db", workers=2).start()
+    workers = service.workers()
+    service.process.kill()
+    service.process.wait()
+    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+    service.start()
+    assert answers(service)
+    service.stop()
