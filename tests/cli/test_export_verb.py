@@ -10,7 +10,8 @@ def test_a_model_file_becomes_arrays(fmpair, model, tmp_path):
     result = fmpair("export", model, "--to", "npz", "-o", target)
     assert (result.code, result.out) == (0, "")
     assert result.err.startswith(f"wrote {target} (") and "with 20 items" in result.err
-    items = np.load(target)["item_vectors"]
+    with np.load(target) as file:
+        items = file["item_vectors"]
     np.testing.assert_array_equal(items[:, :-1], load(model).item_vectors)
 
 

@@ -54,8 +54,13 @@ def lists(model, asked):
     ]
 
 
+def loaded(path):
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
 def ranked_by_arrays(path, asked, n):
-    arrays = np.load(path)
+    arrays = loaded(path)
     scores = asked @ arrays["item_vectors"].T
     best = np.argsort(-scores, axis=1, kind="stable")[:, :n]
     return arrays["item_ids"][best], np.take_along_axis(scores, best, axis=1)
@@ -106,7 +111,7 @@ def test_a_visitor_asks_an_index_by_the_vector_of_a_history(tmp_path):
 
 def test_the_vector_of_a_user_in_context_is_a_sum_of_exported_ones(tmp_path):
     export(MODEL, tmp_path / "model.npz")
-    arrays = dict(np.load(tmp_path / "model.npz", allow_pickle=False))
+    arrays = loaded(tmp_path / "model.npz")
     labels = arrays["context_labels"].tolist()
     assert sorted(labels) == ["time=day", "time=night"]
     user = arrays["user_ids"].tolist().index("u2")
@@ -127,14 +132,14 @@ def test_ids_that_are_dates_become_text(tmp_path):
     days = [datetime.date(2024, 5, 1 + n % 7) for n in range(40)]
     events = pl.DataFrame({"user": [n % 8 for n in range(40)], "item": days})
     export(FMPair(factors=2, epochs=1).fit(events), tmp_path / "model.npz")
-    assert "2024-05-03" in np.load(tmp_path / "model.npz")["item_ids"].tolist()
+    assert "2024-05-03" in loaded(tmp_path / "model.npz")["item_ids"].tolist()
 
 
 def test_a_name_without_a_format_asks_for_one(tmp_path):
     with pytest.raises(OptionError, match="give to, one of npz, onnx, usearch"):
         export(MODEL, tmp_path / "model.bin")
     export(MODEL, tmp_path / "model.bin", to="npz")
-    assert np.load(tmp_path / "model.bin")["item_vectors"].shape == (20, 5)
+    assert loaded(tmp_path / "model.bin")["item_vectors"].shape == (20, 5)
     with pytest.raises(OptionError, match="Did you mean 'npz'"):
         export(MODEL, tmp_path / "model.npz", to="npy")
 

@@ -315,3 +315,24 @@ def test_a_question_in_the_address_is_asked_again(page, address):
     page.click("#reset")
     page.wait("document.querySelector('#summary').textContent.startsWith('Choose')")
     assert page.run("location.hash") in ("", "#")
+
+
+def test_a_key_opens_a_locked_service_and_a_new_model_shows(tab, tmp_path):
+    path, key = tmp_path / "model.fmpair", "0123456789abcdef"
+    (tmp_path / "keys").write_text(key)
+    recipe = FMPair(factors=4, epochs=2, seed=1)
+    recipe.fit(EVENTS).save(path)
+    with service(path, "--watch", "--api-key-file", tmp_path / "keys") as address:
+        tab.open(f"{address}#user={ANN}")
+        tab.wait("!document.querySelector('#key-form').hidden")
+        assert "Bearer" in tab.text("#problem") and tab.text("#service") == "locked"
+        tab.click("#key")
+        tab.press(key, "Enter")
+        before, first = names(tab), tab.text("#model-name")
+        assert len(before) == 10 and tab.run("document.querySelector('#key-form').hidden")
+        recipe.fit(EVENTS.filter(pl.col("daytime") == "day")).save(path)
+        tab.wait(
+            "(document.querySelector('#n').dispatchEvent(new Event('change')), "
+            f"document.querySelector('#model-name').textContent !== '{first}')"
+        )
+        assert len(tab.texts(".model-card")) == 1

@@ -35,7 +35,10 @@ export async function call(path, { body, signal } = {}) {
     if (error.name === "AbortError") throw error;
     throw new Problem(0, "The service cannot be reached.");
   }
-  const found = await answer.json().catch(() => ({}));
+  const found = await answer.json().catch((error) => {
+    if (error.name === "AbortError") throw error;
+    return {}; // what stands in front of the service may answer in other ways
+  });
   if (!answer.ok) throw new Problem(answer.status, found.detail || found.title || answer.statusText);
   return found;
 }

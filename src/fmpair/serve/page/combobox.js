@@ -115,6 +115,7 @@ export function combobox(input, listbox, { search, choose, keep }) {
 
   return {
     show(id) {
+      if (chosen === id && document.activeElement === input) return; // somebody is typing
       chosen = id;
       input.value = keep ? shown(id) : "";
     },

@@ -6,6 +6,7 @@ import { make, shown } from "./element.js";
 const EVERY = 2000; // ms
 const AT_ONCE = 100;
 const KEPT = 12;
+const NOT_KEPT = 501; // a service without a store
 
 function clock(time) {
   const seconds = typeof time === "number" ? 1000 * time : Date.parse(time);
@@ -20,8 +21,11 @@ function entry(event) {
     make("span", { class: "when" }, [clock(event.time), context].filter(Boolean).join(" · ")));
 }
 
-/** Ask every two seconds while the page is looked at; told(events) hears of new ones. */
-export function liveEvents(list, state, told) {
+/**
+ * Ask every two seconds while the page is looked at. told(events) hears of new ones, reached(true or
+ * false) whether the service answers.
+ */
+export function liveEvents(list, state, told, reached) {
   let position = null;
   let timer = 0;
 
@@ -33,10 +37,12 @@ export function liveEvents(list, state, told) {
       const first = position === null;
       position = found.position;
       show(found.events);
+      reached(true);
       if (!first && found.events.length) told(found.events);
     } catch (problem) {
-      state.textContent = problem.status === 404 ? "not kept" : "";
-      if (problem.status === 404) return;
+      reached(problem.status !== 0);
+      state.textContent = problem.status === NOT_KEPT ? "not kept" : "cannot be read now";
+      if (problem.status === NOT_KEPT) return;
     }
     timer = setTimeout(look, EVERY);
   }

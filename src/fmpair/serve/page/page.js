@@ -10,6 +10,7 @@ import { itemList } from "./list.js";
 import { asked, complete, fromAddress, START, toAddress } from "./question.js";
 import { grouped, groupsOf } from "./terms.js";
 
+const GOOD = "in service";
 const SUGGESTED = 12;
 const TIME = "timestamp"; // the field of the context that a question names `time`
 const COLOURS = 10;
@@ -66,17 +67,15 @@ function chip(item, number) {
 async function ask() {
   running?.abort();
   if (!complete(question)) {
-    list.clear();
-    byId("legend").replaceChildren();
-    byId("summary").textContent = "Choose a user, or build a visitor.";
+    fail(null);
+    clear("Choose a user, or build a visitor.");
     return;
   }
   running = new AbortController();
   const { signal } = running;
   const slow = setTimeout(() => byId("list").classList.add("waiting"), SLOW);
   try {
-    const answer = await api.recommend(asked(question), signal);
-    showAnswer(answer);
+    showAnswer(await api.recommend(asked(question), signal));
     fail(null);
   } catch (problem) {
     if (problem.name !== "AbortError") fail(problem);
@@ -94,8 +93,8 @@ function showAnswer({ items, arm, model }) {
   list.show(items, contexts, colourOf, same);
   showLegend(items);
   const situation = Object.values(question.context).map(shown).join(", ");
-  const told = [`${items.length} items for ${person}`, situation, inService.length > 1 && `by ${arm}`].filter(Boolean).join(" · ");
-  byId("summary").textContent = items.length ? told : `Nothing to recommend to ${person}.`;
+  const told = [`${items.length} items for ${person}`, situation, inService.length > 1 && `by ${arm}`];
+  byId("summary").textContent = items.length ? told.filter(Boolean).join(" · ") : `Nothing to recommend to ${person}.`;
 }
 
 /** The groups that can be seen in some bar. */
@@ -105,7 +104,8 @@ function showLegend(items) {
   const seen = new Set(sums.filter(([, sum]) => sum !== 0 && Math.abs(sum) >= least).map(([name]) => name));
   const entry = (colour, name) => make("li", {}, make("span", { class: `swatch ${colour}` }), name);
   const groups = groupsOf(contexts).filter((name) => seen.has(name));
-  byId("legend").replaceChildren(...groups.map((name) => entry(colourOf(name), name)), ...(groups.length ? [entry("of-score", "score")] : []));
+  const entries = groups.map((name) => entry(colourOf(name), name));
+  byId("legend").replaceChildren(...entries, ...(groups.length ? [entry("of-score", "score")] : []));
 }
 
 /** The class of a group's colour; the item alone is grey. */
@@ -119,10 +119,13 @@ function fail(problem) {
   place.hidden = problem === null;
   place.textContent = problem?.message ?? "";
   byId("key-form").hidden = problem?.status !== 401;
-  if (problem === null) return;
+  if (problem !== null) clear("");
+}
+
+function clear(text) {
   list.clear();
   byId("legend").replaceChildren();
-  byId("summary").textContent = "";
+  byId("summary").textContent = text;
 }
 
 function actions(item) {
@@ -147,18 +150,24 @@ async function tell(item) {
 
 let lookForEvents = () => {};
 
+function showState(text) {
+  const place = byId("service");
+  if (place.textContent !== text) place.textContent = text; // which a screen reader says once
+  place.classList.toggle("good", text === GOOD);
+}
+
 async function start() {
   try {
     showModel(await api.model());
   } catch (problem) {
-    byId("service").textContent = problem.status === 401 ? "locked" : "not reachable";
+    showState(problem.status === 401 ? "locked" : "not reachable");
     fail(problem);
     return;
   }
-  byId("service").textContent = "in service";
-  byId("service").classList.add("good");
+  showState(GOOD);
   const own = (events) => events.some((event) => question.kind === "user" && event.user === question.user);
-  lookForEvents = liveEvents(byId("events"), byId("events-state"), (events) => own(events) && ask());
+  lookForEvents = liveEvents(byId("events"), byId("events-state"),
+    (events) => own(events) && ask(), (reached) => showState(reached ? GOOD : "not reachable"));
   ask();
 }
 
