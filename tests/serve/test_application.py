@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from asking import ask, send
+from clicked import clicks
 
 from fmpair.events.store import open_store
 from fmpair.models import ItemKNN
@@ -96,8 +97,6 @@ def test_a_service_without_a_store_keeps_no_events(served_model):
 
 
 def test_models_of_other_kinds_are_served_too(served_model):
-    from conftest import clicks
-
     model = ItemKNN().fit(clicks().select("user", "item"))
     other = Application(Service(FixedModel(model, "knn")))
     found = ask(other, "/v1/recommend", {"user": ANN, "n": 2, "explain": True})

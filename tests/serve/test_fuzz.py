@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 import polars as pl
 import pytest
-from conftest import clicks
+from asking import ask as ask_service
+from clicked import clicks
 from hypothesis import HealthCheck, Phase, given, settings
 
 from fmpair import FMPair
@@ -114,16 +115,35 @@ def _listed(body, name):
 
 @pytest.mark.parametrize("column", [*CONTEXT, "timestamp"])
 def test_no_value_of_the_context_makes_the_service_fail(service, column):
-    from asking import ask
-
-    values = ["", "x", "a:1|b:x", "2024-01-01", 0, -1, 2**63 - 1, 1.5, 1e308, True, None, [], [1],
-              ["a", "z"], [1, "a"], [1.5, 2], {}, {"calm": 1.0}, {"z": 1e308}, "\ud7ff", "\0"]  # fmt: skip
+    values = [
+        "",
+        "x",
+        "a:1|b:x",
+        "2024-01-01",
+        0,
+        -1,
+        2**63 - 1,
+        1.5,
+        1e308,
+        True,
+        None,
+        [],
+        [1],
+        ["a", "z"],
+        [1, "a"],
+        [1.5, 2],
+        {},
+        {"calm": 1.0},
+        {"z": 1e308},
+        "\ud7ff",
+        "\0",
+    ]
     for value in values:
         for unknown in ("error", "ignore", "features", "popular"):
             body = {"context": {column: value}, "unknown": unknown, "user": "ann/3 <é🎈>"}
-            assert ask(service, "/v1/recommend", body).status in (200, 404, 422)
+            assert ask_service(service, "/v1/recommend", body).status in (200, 404, 422)
     for value in values:
-        assert ask(service, "/v1/recommend", {"time": value}).status in (200, 404, 422)
+        assert ask_service(service, "/v1/recommend", {"time": value}).status in (200, 404, 422)
 
 
 def test_every_example_of_the_description_can_be_read():

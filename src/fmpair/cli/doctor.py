@@ -102,6 +102,7 @@ def _fit() -> str:
 EXTRAS = {
     "report": ("matplotlib", "figures in reports"),
     "tune": ("optuna", "search for the best options of a model"),
+    "serve": ("uvicorn", "models as services over HTTP"),
     "implicit": ("implicit", "models of the library implicit"),
     "lightfm": ("lightfm", "models of LightFM"),
     "cornac": ("cornac", "models of Cornac"),

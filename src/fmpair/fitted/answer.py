@@ -133,14 +133,14 @@ def _answered(
     model: Answering, questions: Sequence[Question], asked: Sequence[_Understood]
 ) -> list[Answer]:
     """Of questions about all items, or of one alone."""
-    from fmpair.ranking.top import top
+    from fmpair.ranking.top import LEAST_ROWS, top
 
     queries, items, chosen = _queries(asked), model.item_matrix, asked[0].chosen
     if chosen is not None:
         items = np.take(items, chosen, axis=1)
     most = max(question.n for question in questions)
     hidden = _rows([one.hidden for one in asked], [])
-    threads = 1 if len(asked) == 1 else None
+    threads = 1 if len(asked) <= LEAST_ROWS else None  # one product, for which the BLAS has its own
     best, score, filled = top(model.vectors(queries), items, hidden, most, threads)
     out = []
     for place, (question, one) in enumerate(zip(questions, asked)):

@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, OptionError
 from fmpair.fitted.answer import Answer, Question
+from fmpair.fitted.known import Ids
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.query import name_of
 
@@ -23,13 +23,13 @@ def answers_by_frame(model: Any, questions: Sequence[Question]) -> list[Answer]:
 
 
 def _answer(model: Any, question: Question) -> Answer:
-    items, strict = model.space.items, question.unknown == "error"
+    items, strict = model.known.items, question.unknown == "error"
     named = {
         option: _known(items, getattr(question, option), strict)
         for option in ("history", "candidates", "exclude")
     }
-    asked = [getattr(question, option) for option in named]
-    passed = sum(len(all_) - len(own) for all_, own in zip(asked, named.values()) if all_)
+    given = sum(len(getattr(question, option) or ()) for option in named)
+    passed = given - sum(len(own or ()) for own in named.values())
     if not named["exclude"]:
         named["exclude"] = None
     try:
@@ -46,7 +46,7 @@ def _answer(model: Any, question: Question) -> Answer:
         raise DataError(f"the context cannot be {question.context!r}") from None
     found = frame[name_of(model.space, "item")].to_list()
     terms = [_terms(model, question, item) for item in found] if question.explain else None
-    stranger = question.user is not None and model.space.users.number(question.user) < 0
+    stranger = question.user is not None and model.known.users.number(question.user) < 0
     return Answer(found, frame["score"].to_list(), terms, passed, stranger)
 
 
@@ -57,12 +57,12 @@ def _terms(model: Any, question: Question, item: Any) -> list[tuple[str, str, fl
     return model.explain(question.user, item, question.context, question.time).rows()
 
 
-def _known(items: Vocabulary, given: Sequence[Any] | None, strict: bool) -> list[Any] | None:
+def _known(items: Ids, given: Sequence[Any] | None, strict: bool) -> list[Any] | None:
     """The ids that are known; strict: an unknown one is refused."""
     if given is None:
         return None
     if strict:
         for item in given:
-            number_of("item", item, items)
+            number_of("item", item, items.known)
         return list(given)
     return [item for item in given if items.number(item) >= 0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -15,7 +15,8 @@ from fmpair.features import FeatureSpace
 
 MOST_HELD = 250_000  # ids that are held as Python objects: about 100 bytes each
 VALUES_KEPT = 4096  # of the context, whose features are kept
-PLAIN = {pl.String: str, **dict.fromkeys((pl.Int64, pl.Int32, pl.UInt32, pl.UInt64), int)}
+WHOLE = (pl.Int64, pl.Int32, pl.UInt32, pl.UInt64)
+PLAIN: dict[Any, type] = {pl.String: str, **dict.fromkeys(WHOLE, int)}
 
 
 class Ids:
@@ -76,7 +77,7 @@ class Known:
         self.space = space
         self.context = tuple(space.context)
         self.users, self.items = Ids(space.users), Ids(space.items)
-        self._kept = lru_cache(VALUES_KEPT)(self._worked_out)
+        self._kept: Callable[..., Features] = lru_cache(VALUES_KEPT)(self._worked_out)
 
     def __reduce__(self) -> tuple[type[Known], tuple[FeatureSpace]]:
         """Only the space travels to another process: what is kept is worked out again there."""

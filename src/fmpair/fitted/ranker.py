@@ -28,13 +28,13 @@ from fmpair.fitted.query import Queries, item_column, known_rows, name_of, queri
 from fmpair.fitted.recent import Given
 from fmpair.fitted.recipe import can_go_on
 from fmpair.fitted.scorer import (
-    MEMBERS,
     ComparesItems,
     ComparesUsers,
     Explains,
     Follows,
     Scorer,
     ScoresHistories,
+    check_scorer,
 )
 from fmpair.fitted.tables import seen_rows
 from fmpair.renamed import known_options_only
@@ -59,11 +59,7 @@ class Ranker:
     frame_kind: str = "polars"
 
     def __post_init__(self) -> None:
-        lacks = [name for name in MEMBERS if not hasattr(self.scorer, name)]
-        if lacks:
-            old = " (strangers in fmpair 0.1)" if "scores_unknown_users" in lacks else ""
-            name = type(self.scorer).__name__
-            raise OptionError(f"{name} is no scorer: it has no {', '.join(lacks)}{old}")
+        check_scorer(self.scorer)
 
     @classmethod
     def of(cls, recipe: Any, data: Dataset, scorer: Scorer) -> Ranker:
@@ -236,7 +232,9 @@ class Ranker:
         if not isinstance(self.scorer, ComparesItems):
             raise self._cannot("tell which items are similar")
         number = self.item_number(item)
-        return self._similar("item", self.scorer.item_similarity(number), number, n)
+        found = similarity.strongest(self.scorer.item_similarity(number), number, n)
+        frame = similarity.as_frame(name_of(self.space, "item"), self.space.items, found)
+        return from_polars(frame, self.frame_kind)
 
     @known_options_only
     def similar_users(self, user: Any, n: int = 10) -> Any:
@@ -244,12 +242,8 @@ class Ranker:
         if not isinstance(self.scorer, ComparesUsers):
             raise self._cannot("tell which users are similar")
         number = self.user_number(user)
-        return self._similar("user", self.scorer.user_similarity(number), number, n)
-
-    def _similar(self, role: str, similar: np.ndarray, number: int, n: int) -> Any:
-        found = similarity.strongest(similar, number, n)
-        known = self.space.items if role == "item" else self.space.users
-        frame = similarity.as_frame(name_of(self.space, role), known, found)
+        found = similarity.strongest(self.scorer.user_similarity(number), number, n)
+        frame = similarity.as_frame(name_of(self.space, "user"), self.space.users, found)
         return from_polars(frame, self.frame_kind)
 
     @known_options_only

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -42,8 +42,8 @@ OF_DATA = [
 ]
 ENCODE = msgspec.json.Encoder(decimal_format="string").encode
 
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Answered = tuple[int, bytes, bytes, list[tuple[bytes, bytes]]]  # status, media, body, headers
 
 
@@ -119,7 +119,7 @@ class Application:
             return status
         seen = [500]
 
-        async def watched(message: dict[str, Any]) -> None:
+        async def watched(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 seen[0] = message["status"]
                 given = {name for name, _ in message["headers"]}
@@ -161,6 +161,7 @@ OPEN = {"/live": _live, "/ready": _ready, "/openapi.json": _description}
 
 def _handler(endpoint: Endpoint) -> Callable[..., Awaitable[bytes]]:
     """From the parts of a request to the bytes of its answer."""
+    decode: Callable[[bytes], Any] | None
     decode = None if endpoint.takes is None else msgspec.json.Decoder(endpoint.takes).decode
 
     async def handle(

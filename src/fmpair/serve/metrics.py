@@ -41,7 +41,7 @@ class Metrics:
         self._counter = {name: first + place for place, name in enumerate(COUNTED)}
         held = np.zeros(ROW * (worker + 1) // 8) if file is None else np.memmap(file, float, "r+")
         self._rows = held.reshape(-1, ROW // 8)
-        self._own = memoryview(self._rows[worker])  # sooner written than an array
+        self._own: Any = memoryview(self._rows[worker])  # sooner written than an array
         self._before = {name: self._own[place] for name, place in self._counter.items()}
 
     def observe(self, path: str, status: int, seconds: float) -> None:

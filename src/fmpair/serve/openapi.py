@@ -23,7 +23,7 @@ SUMMARIES = {
 
 def document(with_keys: bool) -> dict[str, Any]:
     """The description; with_keys: whether requests must bring a key."""
-    types = [Problem]
+    types: list[type] = [Problem]
     types += [one for e in ENDPOINTS for one in (e.takes, e.gives) if one is not None]
     schemas, parts = msgspec.json.schema_components(types, ref_template=REFERENCE)
     named = {kind.__name__: schema for kind, schema in zip(types, schemas)}

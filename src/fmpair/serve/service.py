@@ -89,7 +89,7 @@ class Service:
             asked, model, candidates=asked.items, n=len(asked.items), exclude_seen=False
         )
         answer = await self.gather.answer(model, question)
-        number = model.known.items.number if hasattr(model, "known") else model.space.items.number
+        number = model.known.items.number
         scores = {number(one): (one, score) for one, score in zip(answer.items, answer.scores)}
         found = [scores[place] for place in map(number, asked.items) if place in scores]
         return wire.Scores([wire.Scored(*one) for one in found], name, arm)

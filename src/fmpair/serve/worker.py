@@ -65,7 +65,7 @@ def _gate(settings: Settings) -> Gate:
 
 def _config(application: Application) -> uvicorn.Config:
     return uvicorn.Config(
-        application,  # type: ignore[arg-type]
+        application,
         lifespan="off",
         access_log=False,
         log_level="warning",
