@@ -17,6 +17,7 @@ from typing import Any
 from fmpair.errors import DataError, MachineError
 from fmpair.events.commit import GroupCommit
 from fmpair.events.event import Event, Impression, check_id, packed
+from fmpair.files import lock
 from fmpair.files import shown as spelled
 
 WAIT = 10.0  # seconds for another process that writes
@@ -185,7 +186,7 @@ class SQLiteStore:
                 if self._writer is None:
                     self._writer = self._connected()
                 self._check_there()
-                with self._writer as own:
+                with self._turn(), self._writer as own:
                     own.execute("BEGIN IMMEDIATE")
                     own.executemany(SHOW, lists)
                     (last,) = own.execute("SELECT max(position) FROM events").fetchone()
@@ -196,6 +197,18 @@ class SQLiteStore:
             self._drop_writer()  # whatever state it is in, the next one begins anew
             raise
         return _ends(batches, last or 0)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait in a queue with other processes: left alone, SQLite looks again now and then, and
+        one may find the file busy for seconds. The system lifts the lock of a process that ends.
+        """
+        queue = os.open(f"{self.path}-queue", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            lock(queue, wait=True)
+            yield
+        finally:
+            os.close(queue)
 
     def _check_there(self) -> None:
         """The system lets one go on writing to a file that was removed, and then forgets it."""
@@ -220,6 +233,9 @@ class SQLiteStore:
             raise MachineError(
                 f"the store of events {spelled(self.path)} fails: {error}{_advice(str(error))}"
             ) from error
+        except OSError as error:
+            said = error.strerror or error
+            raise MachineError(f"the store of events {spelled(self.path)} fails: {said}") from error
         except sqlite3.DatabaseError as error:
             raise DataError(
                 f"{spelled(self.path)} is no store of events, or is damaged: {error}"

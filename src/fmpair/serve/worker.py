@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -41,6 +42,7 @@ def work(
     number: of this worker, from 0 on; numbers: the file of what all workers count; ready: is called
     once questions can be answered.
     """
+    _log(number)
     store = open_store(settings.events or beside(settings.model))
     models = Models(settings.model, store, settings.candidate, settings.users_share)
     metrics = Metrics(paths(), numbers, number)
@@ -55,6 +57,17 @@ def work(
         if watch is not None:
             watch.close()
         store.close()
+
+
+def _log(number: int) -> None:
+    """Let swaps, refusals and trouble be told on standard error, with the time and the worker."""
+    handler = logging.StreamHandler()
+    layout = f"%(asctime)s %(levelname)s worker {number}: %(message)s"
+    handler.setFormatter(logging.Formatter(layout, "%Y-%m-%d %H:%M:%S"))
+    log = logging.getLogger("fmpair")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
 
 
 def _gate(settings: Settings) -> Gate:
