@@ -238,3 +238,12 @@ def test_questions_at_the_same_time_do_not_mix(service, model):
 
     for user, found in zip(*asyncio.run(all_at_once())):
         assert [one["item"] for one in found.json["items"]] == model.answer(user, 2).items
+
+
+def test_the_latest_events_are_given_where_no_position_is_named(service, served_model):
+    user = str(served_model.user_ids[0])
+    told = [{"user": user, "item": int(item)} for item in served_model.item_ids[:5]]
+    position = ask(service, "/v1/events", {"events": told}).json["position"]
+    found = ask(service, "/v1/events?n=2").json
+    assert [one["position"] for one in found["events"]] == [position - 1, position]
+    assert found["position"] == position

@@ -232,7 +232,7 @@ def test_a_visitor_is_known_by_a_history(page):
 def test_an_event_shows_up_and_the_next_answer_knows_it(page, address):
     listed = ask(page, address, user=ANN, **{"context.daytime": "night"})
     page.click("#list .row:nth-child(2) .head")
-    page.wait("document.querySelector('.act')")
+    page.wait("document.querySelector('.alike-item')")
     page.click("#list .row:nth-child(2) .act")
     page.wait(f"document.querySelector('#events .what')?.textContent === {json.dumps(listed[1])}")
     assert page.texts("#events .who")[0] == ANN

@@ -4,6 +4,7 @@ import { make, plain, signed } from "./element.js";
 import { grouped, groupOf, parts, scale, stacked, waterfall } from "./terms.js";
 
 const MOST_TERMS = 9;
+const VISIBLE = 0.01; // of the largest term
 
 function place(element, at, from, to) {
   const [left, right] = [at(Math.min(from, to)), at(Math.max(from, to))];
@@ -71,7 +72,7 @@ const columns = () => [
 
 /** A table of terms whose bars go on where the one before ended, up to the score. */
 export function termTable(item, contexts, colourOf) {
-  const steps = waterfall(item.terms, MOST_TERMS);
+  const steps = waterfall(item.terms, MOST_TERMS, VISIBLE);
   const ends = steps.flatMap(({ from, to }) => [from, to]);
   const at = scale(Math.min(0, ...ends), Math.max(0, ...ends));
   const colour = (term) => (term.smaller ? "rest" : colourOf(groupOf(term, contexts)));

@@ -53,11 +53,13 @@ function merged(terms) {
   return [...found.values()];
 }
 
-/** The largest terms and the sum of the others, each bar where the one before it ended. */
-export function waterfall(terms, most) {
+/** The largest terms, at least a share of the first, and the sum of the others; each bar begins where the one before it ended. */
+export function waterfall(terms, most, share) {
   const sorted = merged(terms).sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
-  const rest = sorted.slice(most);
-  const steps = sorted.slice(0, most);
+  const least = share * Math.abs(sorted[0]?.value ?? 0);
+  const count = Math.min(most, sorted.filter(({ value }) => Math.abs(value) >= least).length);
+  const rest = sorted.slice(count);
+  const steps = sorted.slice(0, count);
   if (rest.length === 1) steps.push(rest[0]);
   else if (rest.length > 1) {
     const value = rest.reduce((sum, term) => sum + term.value, 0);
