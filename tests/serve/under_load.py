@@ -10,12 +10,14 @@ import sys
 import tempfile
 import threading
 import time
+from itertools import count
 from pathlib import Path
 
 from fmpair.data import synthetic
 from fmpair.models import FMPair
 
 PATIENCE = 60  # seconds: machines may be slow
+SECONDS = count(1_700_000_000)  # a time of its own for every event, by which it is known again
 
 
 def fitted(folder, name="model.fmpair", epochs=2, history=3):
@@ -60,15 +62,16 @@ class Service:
     def __exit__(self, *_):
         self.stop()
 
-    def start(self):
-        """Start it, and wait until it says that it answers."""
+    def start(self, wait=True):
+        """Start it; wait: until it says that all of it answers."""
         before = len(self.said)
         with self._log.open("a") as log:
             self.process = subprocess.Popen(
                 self.command, stderr=log, start_new_session=True, **self.settings
             )
-        until(lambda: "http://" in self.said[before:] or self.process.poll() is not None)
-        assert self.process.poll() is None, self.said[before:]
+        if wait:
+            until(lambda: "http://" in self.said[before:] or self.process.poll() is not None)
+            assert self.process.poll() is None, self.said[before:]
         return self
 
     @property
@@ -147,7 +150,7 @@ class Load:
         self.service, self.stop = service, threading.Event()
         self.acknowledged, self.asked, self.failed, self.lost = [], 0, [], 0
         self._threads = [
-            *(threading.Thread(target=self._write, args=(number,)) for number in range(writers)),
+            *(threading.Thread(target=self._write) for _ in range(writers)),
             *(threading.Thread(target=self._read, args=(number,)) for number in range(readers)),
         ]
 
@@ -161,12 +164,11 @@ class Load:
         for thread in self._threads:
             thread.join()
 
-    def _write(self, number):
-        client, count = Client(self.service.port), 0
+    def _write(self):
+        client = Client(self.service.port)
         while not self.stop.is_set():
-            count += 1
-            user, item = f"user-{count % 40:03}", f"book-{count % 10:03}"
-            seconds = 1_700_000_000 + 1_000_000 * number + count
+            seconds = next(SECONDS)
+            user, item = f"user-{seconds % 40:03}", f"book-{seconds % 10:03}"
             events = {"events": [{"user": user, "item": item, "time": seconds}]}
             if self._sent(client, "/v1/events", events):
                 self.acknowledged.append((user, item, seconds * 1_000_000))

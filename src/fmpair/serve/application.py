@@ -69,10 +69,13 @@ class Application:
             return
         begun, path = time.perf_counter(), scope["path"]
         if path not in self.known:
-            status = await self._page(scope, receive, send)
-        else:
-            status, media, body, headers = await self._answer(scope, receive)
-            await _send(send, scope["method"], status, media, body, headers)
+            self._count(path, await self._page(scope, receive, send), begun)
+            return
+        status, media, body, headers = await self._answer(scope, receive)
+        self._count(path, status, begun)  # before it is sent: who has an answer finds it counted
+        await _send(send, scope["method"], status, media, body, headers)
+
+    def _count(self, path: str, status: int, begun: float) -> None:
         self.metrics.observe(path, status, time.perf_counter() - begun)
         self.metrics.follow("swaps", self.service.models.swaps)
         self.metrics.follow("refusals", self.service.models.refusals)

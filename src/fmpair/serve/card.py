@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from fmpair.fitted import option
 from fmpair.fitted.moment import knows_time
 from fmpair.fitted.recipe import name_of
-from fmpair.serve.models import Refusal, Serving
+from fmpair.serve.models import Refusal, Serving, Stamp, stamp
 from fmpair.serve.requests import MOST_VALUES, ContextColumn, ModelCard, Refused
 
 
@@ -17,6 +19,7 @@ def card_of(own: Serving, refused: Refusal | None = None) -> ModelCard:
     model: Any = own.model
     space = model.space
     parameters = getattr(model, "parameters", None)
+    run = of_run(own.path, own.stamp)
     return ModelCard(
         model=own.id,
         arm=own.arm,
@@ -29,14 +32,29 @@ def card_of(own: Serving, refused: Refusal | None = None) -> ModelCard:
         knows_time=knows_time(space),
         goes_by_history=space.history is not None,
         checksum=own.checksum,
-        data={"events": int(model.seen.value.sum())},
-        metrics=None,
+        data={"events": int(model.seen.value.sum())} | run["data"],
+        metrics=run["metrics"],
         saved=_time(own.stamp[0] / 1e9),
         loaded=_time(own.loaded),
         id_columns=list(space.id_columns),
         explains=parameters is not None,
         refused=None if refused is None else Refused(refused.why, _time(refused.when)),
     )
+
+
+@lru_cache(8)
+def of_run(path: Path, loaded: Stamp) -> dict[str, Any]:
+    """What a run says of its model: the fingerprint of the data, and the metric it was chosen by.
+
+    Nothing where the file is not the model of a run, or is no longer the one that was loaded.
+    """
+    from fmpair.experiment.folder import WINNER, digest, read_json  # which few services need
+
+    record = read_json(path.parent / WINNER) or {}
+    if "sha256" not in record or stamp(path) != loaded or digest(path) != record["sha256"]:
+        return {"data": {}, "metrics": None}
+    data = {"fingerprint": record["data"]}
+    return {"data": data, "metrics": {record["metric"]: float(record["value"])}}
 
 
 def _time(seconds: float) -> str:
