@@ -1,7 +1,9 @@
 """Every store keeps events in one order, tells of all of them, and loses none."""
 
+import sqlite3
 import threading
 import time
+from contextlib import closing
 
 import pytest
 
@@ -219,6 +221,26 @@ def test_a_file_that_is_no_store_is_named_in_the_error(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but long enough to be taken for one " * 40)
     with pytest.raises(DataError, match=r"notes\.txt is no store of events"):
+        open_store(path)
+
+
+def test_another_program_s_database_stays_as_it_is(tmp_path):
+    path = tmp_path / "notes.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE notes (text)")
+    before = path.read_bytes()
+    for make in (True, False):
+        with pytest.raises(DataError, match=r"notes\.db is no store of events"):
+            open_store(path, make)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_store_of_a_later_fmpair_is_refused(tmp_path):
+    path = tmp_path / "events.db"
+    open_store(path).close()
+    with closing(sqlite3.connect(path)) as own:
+        own.execute("PRAGMA user_version = 99")
+    with pytest.raises(DataError, match="of a later fmpair"):
         open_store(path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -48,6 +49,11 @@ SHOW = """
 INSERT INTO fmpair_impressions (user_id, items, time, arm, model)
 SELECT * FROM unnest(%s::jsonb[], %s::jsonb[], %s::bigint[], %s::text[], %s::text[])
 """
+# Whatever else the server was told, it answers after what it says is on its disk.
+DURABLE = """
+SELECT set_config('synchronous_commit', 'on', true)
+WHERE current_setting('synchronous_commit') = 'off'
+"""
 REMEMBER = """
 INSERT INTO fmpair_learned VALUES (%s, %s)
 ON CONFLICT (model) DO UPDATE SET position = excluded.position
@@ -63,7 +69,7 @@ class PostgresStore:
     def __init__(self, url: str, make: bool = True):
         self.url = url
         self._shown_url = re.sub(r"//[^@/]*@", "//", url).partition("?")[0]
-        self._reading = threading.Lock()
+        self._reading, self._hearing = threading.Lock(), threading.Lock()
         self._reader: psycopg.Connection | None = None
         self._writer: psycopg.Connection | None = None
         self._ear: psycopg.Connection | None = None  # that hears of what others wrote
@@ -103,18 +109,19 @@ class PostgresStore:
         return [Impression(user, tuple(items), *rest) for user, items, *rest in rows]
 
     def position(self) -> int:
-        ear = self._ear
-        if ear is None:
-            self._listen_soon()
+        with self._hearing:
+            if self._ear is None:
+                self._listen_soon()
+                return self._position
+            try:
+                own = self._ear.pgconn
+                own.consume_input()  # what has come in, without asking: no round trip
+                while (heard := own.notifies()) is not None:
+                    self._position = max(self._position, int(heard.extra))
+            except psycopg.Error:
+                _close(self._ear)
+                self._ear = None
             return self._position
-        try:
-            ear.pgconn.consume_input()  # what has come in, without asking: no round trip
-            while (heard := ear.pgconn.notifies()) is not None:
-                self._position = max(self._position, int(heard.extra))
-        except psycopg.Error:
-            self._ear = None
-            _close(ear)
-        return self._position
 
     def learned(self, model: str) -> int:
         found = self._read("SELECT position FROM fmpair_learned WHERE model = %s", model)
@@ -131,10 +138,11 @@ class PostgresStore:
 
     def close(self) -> None:
         self._group.close()
-        for one in (self._reader, self._writer, self._ear):
-            _close(one)
-        self._reader = self._writer = self._ear = None
-        self._tried = float("inf")
+        with self._hearing, self._reading:
+            self._tried = math.inf
+            for one in (self._reader, self._writer, self._ear):
+                _close(one)
+            self._reader = self._writer = self._ear = None
 
     def _read(self, query: str, *values: Any) -> list[tuple]:
         def run(own: psycopg.Connection) -> list[tuple]:
@@ -191,11 +199,12 @@ class PostgresStore:
         """Try again in a thread of its own: who asks for the position waits for nobody."""
         if time.monotonic() < self._tried + TRY_EVERY:
             return
-        self._tried = time.monotonic()
+        self._tried = math.inf  # one attempt at a time
 
         def attempt() -> None:
             with suppress(psycopg.Error):
                 self._listen()
+            self._tried = time.monotonic()
 
         threading.Thread(target=attempt, name="fmpair-events-listen", daemon=True).start()
 
@@ -204,7 +213,7 @@ class PostgresStore:
         events = [event for batch in batches for event in batch]
 
         def run(own: psycopg.Connection) -> list[int]:
-            own.execute("SET LOCAL synchronous_commit = on")
+            own.execute(DURABLE)
             if shown:
                 own.execute(SHOW, _shown_columns(shown))
             places = []

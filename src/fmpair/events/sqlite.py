@@ -33,6 +33,8 @@ CREATE TABLE IF NOT EXISTS impressions (
   user NOT NULL, items TEXT NOT NULL, time INTEGER NOT NULL, arm TEXT, model TEXT);
 CREATE TABLE IF NOT EXISTS learned (model TEXT PRIMARY KEY, position INTEGER NOT NULL);
 """
+# In one statement: another process may be making the tables.
+LOOK = "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
 PUT = "INSERT INTO events (user, item, time, context, arm, model) VALUES (?, ?, ?, ?, ?, ?)"
 SHOW = "INSERT INTO impressions (user, items, time, arm, model) VALUES (?, ?, ?, ?, ?)"
 
@@ -53,7 +55,7 @@ class SQLiteStore:
         if not path.exists() and not path.parent.is_dir():
             raise DataError(f"cannot keep events in {spelled(path)}: there is no such folder")
         with self._told():
-            self._made()
+            self._made(make)
         self._file = _identity(path)
         self._group = GroupCommit(self._write, f"the store of events {spelled(path)}")
 
@@ -142,29 +144,29 @@ class SQLiteStore:
         found.execute("PRAGMA synchronous = FULL")  # every commit is on the disk when it returns
         return found
 
-    def _made(self) -> None:
+    def _made(self, make: bool) -> None:
         """The tables, where they are not there yet; onto the disk with the name of the file."""
-        new = not self.path.exists()
         with closing(self._connected(make=True)) as own:
-            own.execute("PRAGMA journal_mode = WAL")
-            (version,) = own.execute("PRAGMA user_version").fetchone()
+            version, tables = own.execute(LOOK).fetchone()
             if version > FORMAT:
                 raise DataError(
                     f"{spelled(self.path)} is of a later fmpair (format {version}, this one knows "
                     f"{FORMAT}): upgrade with pip install -U fmpair"
                 )
-            if version < FORMAT:
-                with own:
-                    own.execute("BEGIN IMMEDIATE")
-                    for table in TABLES.split(";")[:-1]:
-                        own.execute(table)
-                    own.execute(f"PRAGMA user_version = {FORMAT}")
-        if new:
+            if version < FORMAT and (tables or not make):
+                raise DataError(f"{spelled(self.path)} is no store of events")
+            own.execute("PRAGMA journal_mode = WAL")
+            if version == FORMAT:
+                return
+            with own:
+                own.execute("BEGIN IMMEDIATE")
+                for table in TABLES.split(";")[:-1]:
+                    own.execute(table)
+                own.execute(f"PRAGMA user_version = {FORMAT}")
+        with suppress(OSError):  # not every system opens folders
             folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            os.fsync(folder)
+            os.close(folder)
 
     def _write(self, batches: Sequence[Sequence[Event]], shown: Sequence[Impression]) -> list[int]:
         """Of the thread that writes: one transaction; the last position of each batch."""
