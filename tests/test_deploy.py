@@ -33,7 +33,8 @@ def settings(arguments):
     verbs = command()
     name, verb, rest = verbs.resolve_command(verbs.make_context("fmpair", ["--"]), arguments)
     assert name == "serve"
-    return Settings(**verb.make_context(name, rest).params)
+    given = verb.make_context(name, rest).params
+    return Settings(**{**given, "model": Path(given["model"])})
 
 
 def exec_start():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cache
 
 from threadpoolctl import ThreadpoolController
@@ -29,6 +30,11 @@ def side_by_side(run: Callable[[int], None], firsts: Sequence[int], threads: int
             return
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(run, firsts))
+
+
+def blas_on(threads: int) -> AbstractContextManager[object]:
+    """A block in which the BLAS of this process has so many threads; it has them at once."""
+    return _blas().limit(limits=threads, user_api="blas")
 
 
 @cache

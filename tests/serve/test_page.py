@@ -9,6 +9,7 @@ from browser import browser, program
 from running import service
 
 from fmpair import FMPair
+from fmpair.models import ItemKNN
 from fmpair.testing import day_and_night
 
 for needed in ("websockets", "starlette", "uvicorn", "msgspec"):
@@ -336,3 +337,15 @@ def test_a_key_opens_a_locked_service_and_a_new_model_shows(tab, tmp_path):
             f"document.querySelector('#model-name').textContent !== '{first}')"
         )
         assert len(tab.texts(".model-card")) == 1
+
+
+def test_a_model_that_cannot_say_why_is_shown_all_the_same(tab, tmp_path):
+    ItemKNN().fit(EVENTS).save(tmp_path / "model.fmpair")
+    with service(tmp_path / "model.fmpair") as address:
+        tab.look(390)
+        assert len(ask(tab, address, visitor="", item="day 2")) == 10
+        tab.click("#list .head")
+        tab.wait("document.querySelector('.alike-item')")
+        assert "does not take its scores apart" in tab.text(".detail")
+        assert len(tab.texts("#list .head .piece")) == 10
+        assert tab.run("document.documentElement.scrollWidth") <= 390

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fmpair.fitted.answer import Answer, Question
+from fmpair.threads import blas_on
 
 QUICK = 1_500_000  # numbers of all item vectors that are multiplied in a third of a millisecond
 EXPLAINED_AT_ONCE = 20  # items whose terms are soon told
@@ -21,9 +22,13 @@ Waiting = tuple[Any, Question, "asyncio.Future[Answer]"]
 
 
 class Gather:
-    """Answers questions: those soon answered at once, others in a thread, together."""
+    """Answers questions: those soon answered at once, others in a thread, together.
 
-    def __init__(self) -> None:
+    threads: what the BLAS has for these; for what is soon answered, one is the soonest.
+    """
+
+    def __init__(self, threads: int = 1) -> None:
+        self._blas_threads = threads
         self._waiting: list[Waiting] = []
         self._busy = False
         self._thread = ThreadPoolExecutor(1, "fmpair-answers")
@@ -48,7 +53,7 @@ class Gather:
                 own = [one for one in self._waiting if one[0] is model][:TOGETHER]
                 self._waiting = [one for one in self._waiting if one not in own]
                 asked = [question for _, question, _ in own]
-                found = await loop.run_in_executor(self._thread, each_answered, model, asked)
+                found = await loop.run_in_executor(self._thread, self._answered, model, asked)
                 for (_, _, future), answer in zip(own, found):
                     if future.done():  # nobody waits for it any more
                         continue
@@ -58,6 +63,10 @@ class Gather:
                         future.set_result(answer)
         finally:
             self._busy = False
+
+    def _answered(self, model: Any, questions: Sequence[Question]) -> list[Answer | Exception]:
+        with blas_on(self._blas_threads):
+            return each_answered(model, questions)
 
 
 def is_quick(model: Any, question: Question) -> bool:

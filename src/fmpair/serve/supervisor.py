@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import socket
 import time
@@ -25,7 +24,6 @@ FAREWELL = 15.0  # seconds that they have to end
 PAUSE = 0.5  # seconds before one that died soon after its start is started again
 SOON = 5.0
 ENDED = "its process ended"
-ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 class _Worker:
@@ -53,9 +51,6 @@ def serve(settings: Settings, tell: Callable[[str], None]) -> None:
         raise ModelFileError(f"cannot read model {str(settings.model)!r}: there is no such file")
     listening = _listen(settings)
     stop = _StopSignals()
-    if settings.workers > 1:  # they share the cores
-        for name in ONE_THREAD:
-            os.environ.setdefault(name, "1")
     with NamedTemporaryFile(prefix="fmpair-") as numbers:
         numbers.truncate(ROW * settings.workers)
         start = partial(_Worker, settings, listening, Path(numbers.name))

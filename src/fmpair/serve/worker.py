@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing
 import os
@@ -17,13 +18,16 @@ import uvicorn
 from fmpair.events.store import beside, open_store
 from fmpair.serve.application import Application, paths
 from fmpair.serve.gate import Gate
+from fmpair.serve.gather import Gather
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.models import Models
+from fmpair.serve.patience import EVERY, Patience
 from fmpair.serve.rate import Rate
 from fmpair.serve.service import Service
 from fmpair.serve.settings import Settings, is_loopback, keys_of
 from fmpair.serve.site import page_routes
 from fmpair.serve.watch import Watch
+from fmpair.threads import all_threads, blas_on
 
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
 FAREWELL = 10  # seconds that requests under way have when the service is stopped
@@ -46,13 +50,17 @@ def work(
     store = open_store(settings.events or beside(settings.model))
     models = Models(settings.model, store, settings.candidate, settings.users_share)
     metrics = Metrics(paths(), numbers, number)
-    service = Service(models, store, settings.candidate is not None, metrics)
+    gather = Gather(max(all_threads() // settings.workers, 1))
+    service = Service(models, store, settings.candidate is not None, metrics, gather)
     watch = Watch(models) if settings.watch else None
-    server = uvicorn.Server(_config(Application(service, _gate(settings), page_routes(), metrics)))
+    server = _server(Application(service, _gate(settings), page_routes(), metrics))
     _end_with_parent()
+    gc.collect()
+    gc.freeze()  # models and modules stay: to look through them again and again makes answers late
     ready()
     try:
-        server.run(sockets=[listening])
+        with blas_on(1):
+            server.run(sockets=[listening])
     finally:
         if watch is not None:
             watch.close()
@@ -76,8 +84,8 @@ def _gate(settings: Settings) -> Gate:
     return Gate(keys_of(settings.api_key_file), rate, is_loopback(settings.host))
 
 
-def _config(application: Application) -> uvicorn.Config:
-    return uvicorn.Config(
+def _server(application: Application) -> uvicorn.Server:
+    config = uvicorn.Config(
         application,
         lifespan="off",
         access_log=False,
@@ -87,8 +95,12 @@ def _config(application: Application) -> uvicorn.Config:
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=FAREWELL,
         limit_concurrency=MOST_CONNECTIONS,
+        timeout_notify=EVERY,
         ws="none",
     )
+    server = uvicorn.Server(config)
+    config.callback_notify = Patience(lambda: server.server_state.connections).look
+    return server
 
 
 def _end_with_parent() -> None:

@@ -1,6 +1,7 @@
 // The service's answers, and what it says when there is none.
 
 const KEY = "fmpair-key";
+const CANNOT_BE = 422; // what was asked for is understood, and cannot be
 
 /** What went wrong, in the service's own line. */
 export class Problem extends Error {
@@ -44,7 +45,18 @@ export async function call(path, { body, signal } = {}) {
 }
 
 export const model = () => call("v1/model");
-export const recommend = (question, signal) => call("v1/recommend", { body: question, signal });
+
+/** Some models cannot say why, or not of everybody: then without. */
+export async function recommend(question, signal) {
+  const path = "v1/recommend";
+  try {
+    return await call(path, { body: question, signal });
+  } catch (problem) {
+    if (problem.status !== CANNOT_BE || !question.explain) throw problem;
+    return call(path, { body: { ...question, explain: false }, signal });
+  }
+}
+
 export const similar = (item, n, signal) => call("v1/similar", { body: { item, n }, signal });
 export const ids = (kind, prefix, n, signal) =>
   call(`v1/${kind}?${new URLSearchParams({ prefix, n })}`, { signal });

@@ -19,15 +19,19 @@ function mark(name, at, value) {
   return line;
 }
 
+/** The bar of an item; where a score is not taken apart, it is one piece. */
+const piecesOf = (item, contexts) =>
+  stacked(item.terms?.length ? grouped(item.terms, contexts) : new Map([["item alone", item.score]]));
+
 /** The scale that all bars of a list share. */
 export function sharedScale(items, contexts) {
-  const ends = items.map((item) => stacked(grouped(item.terms ?? [], contexts)));
+  const ends = items.map((item) => piecesOf(item, contexts));
   return scale(Math.min(0, ...ends.map((end) => end.low)), Math.max(0, ...ends.map((end) => end.high)));
 }
 
 /** What a score is made of, as one bar: parts above zero to the right, those below to the left. */
 export function summaryBar(item, contexts, colourOf, at) {
-  const { bars } = stacked(grouped(item.terms ?? [], contexts));
+  const { bars } = piecesOf(item, contexts);
   const bar = make("span", { class: "bar", "aria-hidden": "true" }, mark("zero", at, 0));
   for (const { name, value, from, to } of bars) {
     const piece = make("span", { class: `piece ${colourOf(name)}`, title: `${name} ${signed(value)}` });

@@ -7,7 +7,7 @@ import { contextFields } from "./context.js";
 import { byId, make, shown } from "./element.js";
 import { liveEvents } from "./events.js";
 import { itemList } from "./list.js";
-import { asked, complete, fromAddress, START, toAddress } from "./question.js";
+import { asked, complete, fromAddress, situation, START, toAddress } from "./question.js";
 import { grouped, groupsOf } from "./terms.js";
 
 const GOOD = "in service";
@@ -92,8 +92,7 @@ function showAnswer({ items, arm, model }) {
   answered = person;
   list.show(items, contexts, colourOf, same);
   showLegend(items);
-  const situation = Object.values(question.context).map(shown).join(", ");
-  const told = [`${items.length} items for ${person}`, situation, inService.length > 1 && `by ${arm}`];
+  const told = [`${items.length} items for ${person}`, situation(question), inService.length > 1 && `by ${arm}`];
   byId("summary").textContent = items.length ? told.filter(Boolean).join(" · ") : `Nothing to recommend to ${person}.`;
 }
 

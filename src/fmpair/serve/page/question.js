@@ -1,5 +1,7 @@
 // The question that the page asks, and how it stands in the address: a list can be shared.
 
+import { shown } from "./element.js";
+
 export const START = Object.freeze({
   kind: "user",
   user: null,
@@ -16,10 +18,14 @@ export function asked(question) {
   return { ...who, context, time, n, explain: true };
 }
 
+/** The context in words; what does not speak for itself is named. */
+export const situation = ({ context }) =>
+  Object.entries(context).map(([name, value]) => (typeof value === "string" ? value : `${name} ${shown(value)}`)).join(", ");
+
 /** Whether there is enough to ask. */
 export const complete = ({ kind, user }) => kind === "visitor" || user !== null;
 
-/** Ids may be texts, numbers or truth values; in the address they are JSON where text would lie. */
+/** Ids and values may be texts, numbers or lists; in the address they are JSON where text would lie. */
 function written(id) {
   if (typeof id !== "string") return JSON.stringify(id);
   return read(id) === id ? id : JSON.stringify(id);
@@ -27,8 +33,7 @@ function written(id) {
 
 function read(text) {
   try {
-    const value = JSON.parse(text);
-    return value !== null && typeof value === "object" ? text : value;
+    return JSON.parse(text);
   } catch {
     return text;
   }
