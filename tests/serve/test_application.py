@@ -214,6 +214,9 @@ def test_pages_of_other_sites_are_refused(service):
         assert ask(service, "/v1/recommend", {}, headers=headers).status == 403
         assert ask(service, "/", headers=headers).status == 403
     assert ask(service, "/v1/recommend", {}, headers={"host": "[::1]:8000"}).status == 200
+    closed = Application(service.service, Gate(keys=(b"0123456789abcdef",)))
+    behind_a_proxy = {"origin": "https://shop.example", "x-api-key": "0123456789abcdef"}
+    assert ask(closed, "/v1/recommend", {}, headers=behind_a_proxy).status == 200
     wide = Application(service.service, Gate(local=False))
     assert ask(wide, "/v1/recommend", {}, headers={"host": "shop.example"}).status == 200
 

@@ -30,6 +30,7 @@ class Explained(Known, Protocol):
 
 
 Term = tuple[str, str, float]  # of the query, of the item, and what the two add to the score
+Part = tuple[list[str], np.ndarray]  # labels, vectors
 
 
 def explain_terms(model: Explained, queries: Queries, item: int) -> pl.DataFrame:
@@ -47,13 +48,13 @@ def terms_of(
     model: Explained, queries: Queries, place: int, items: Iterable[int]
 ) -> list[list[Term]]:
     """The terms of each item's score, largest first; place: of the query."""
-    asking = _query_parts(model, queries, place)
-    return [_terms(model, *asking, item) for item in items]
+    asking, told = _query_parts(model, queries, place), _history_parts(model, queries, place)
+    return [_terms(model, asking, told, item) for item in items]
 
 
-def _terms(
-    model: Explained, query_names: list[str], query_vectors: np.ndarray, item: int
-) -> list[Term]:
+def _terms(model: Explained, asking: Part, told: Part, item: int) -> list[Term]:
+    """Of one item; told: what a history adds to the folded vector of a query."""
+    query_names, query_vectors = asking
     item_names, item_vectors, biases = _item_parts(model, item)
     terms = [
         (q, i, float(value))
@@ -67,13 +68,27 @@ def _terms(
         for a in range(len(item_names))
         for b in range(a + 1, len(item_names))
     ]
+    moves = told[1] @ model.item_vectors[item].astype(np.float64)
+    terms += [(name, item_names[0], float(value)) for name, value in zip(told[0], moves)]
     if model.damping:
         terms.append(("", "damping", -float(model.taken_off[item])))
     terms.sort(key=lambda term: -abs(term[2]))
     return terms
 
 
-def _query_parts(model: Explained, queries: Queries, place: int) -> tuple[list[str], np.ndarray]:
+def _history_parts(model: Explained, queries: Queries, place: int) -> Part:
+    """Labels and vectors of the items that a visitor, or a user lately, has looked at.
+
+    None where the model has features of them.
+    """
+    if queries.history is None or model.space.history is not None:
+        return [], np.zeros((0, model.item_vectors.shape[1]))
+    told = queries.history.take(np.array([place])).column
+    names = [f"history={model.space.items.ids[int(item)]}" for item in told]
+    return names, moves_of_items(model, int(queries.user[place]), told).astype(np.float64)
+
+
+def _query_parts(model: Explained, queries: Queries, place: int) -> Part:
     """Labels and scaled vectors of what asks: the user and every query feature."""
     number = int(queries.user[place])
     own_rows = slice(*queries.rows.start[place : place + 2])
@@ -84,10 +99,6 @@ def _query_parts(model: Explained, queries: Queries, place: int) -> tuple[list[s
     for column, value in zip(queries.rows.column[own_rows], queries.rows.value[own_rows]):
         names.append(model.space.query.label(column))
         vectors.append(float(value) * model.parameters.query[column].astype(np.float64))
-    if queries.history is not None and model.space.history is None:
-        told = queries.history.take(np.array([place])).column
-        names += [f"history={model.space.items.ids[int(item)]}" for item in told]
-        vectors += list(moves_of_items(model, number, told))
     factors = model.parameters.users.shape[1]
     return names, np.array(vectors).reshape(len(names), factors)
 

@@ -18,8 +18,8 @@ BEARER = b"bearer "
 class Gate:
     """keys: one of which is needed, where there are any; rate: None for any.
 
-    local: whether only this machine is to reach the service. Then a page of any site that a browser
-    here shows could ask it by a name of that site's own that leads to 127.0.0.1.
+    local: whether only this machine is to reach the service. Without a key, a page of any site that
+    a browser here shows could ask it, by a name of that site's own that leads to 127.0.0.1.
     """
 
     keys: tuple[bytes, ...] = ()
@@ -27,7 +27,9 @@ class Gate:
     local: bool = True
 
     def check_site(self, headers: Mapping[bytes, bytes]) -> None:
-        """Refuse what a browser asks on behalf of another site's page."""
+        """Refuse what a browser asks on behalf of another site's page, which has no key."""
+        if self.keys:
+            return
         host = headers.get(b"host", b"").decode("latin-1")
         name = _name(host)
         if self.local and name and not is_loopback(name):

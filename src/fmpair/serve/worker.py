@@ -21,6 +21,7 @@ from fmpair.serve.gate import Gate
 from fmpair.serve.gather import Gather
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.models import Models
+from fmpair.serve.patience import EVERY, Patience
 from fmpair.serve.rate import Rate
 from fmpair.serve.service import Service
 from fmpair.serve.settings import Settings, is_loopback, keys_of
@@ -52,7 +53,7 @@ def work(
     gather = Gather(max(all_threads() // settings.workers, 1))
     service = Service(models, store, settings.candidate is not None, metrics, gather)
     watch = Watch(models) if settings.watch else None
-    server = uvicorn.Server(_config(Application(service, _gate(settings), page_routes(), metrics)))
+    server = _server(Application(service, _gate(settings), page_routes(), metrics))
     _end_with_parent()
     gc.collect()
     gc.freeze()  # models and modules stay: to look through them again and again makes answers late
@@ -83,8 +84,8 @@ def _gate(settings: Settings) -> Gate:
     return Gate(keys_of(settings.api_key_file), rate, is_loopback(settings.host))
 
 
-def _config(application: Application) -> uvicorn.Config:
-    return uvicorn.Config(
+def _server(application: Application) -> uvicorn.Server:
+    config = uvicorn.Config(
         application,
         lifespan="off",
         access_log=False,
@@ -94,8 +95,12 @@ def _config(application: Application) -> uvicorn.Config:
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=FAREWELL,
         limit_concurrency=MOST_CONNECTIONS,
+        timeout_notify=EVERY,
         ws="none",
     )
+    server = uvicorn.Server(config)
+    config.callback_notify = Patience(lambda: server.server_state.connections).look
+    return server
 
 
 def _end_with_parent() -> None:
