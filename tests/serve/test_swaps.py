@@ -7,6 +7,8 @@ import time
 import pytest
 from under_load import Load, Service, fitted, kept, until
 
+from fmpair import load
+from fmpair.cli import run
 from fmpair.events.store import open_store
 
 pytestmark = pytest.mark.slow
@@ -107,6 +109,29 @@ def test_events_are_known_to_every_worker_and_after_a_new_start(models, tmp_path
     finally:
         service.stop()
         time.sleep(0)
+
+
+def test_what_was_learned_of_the_events_is_swapped_in_and_counts_once(models, tmp_path):
+    path, url, following = (tmp_path / name for name in ("m.fmpair", "events.db", "next.fmpair"))
+    put(models[0], path)
+    with Service(path, "--events", url, "--watch") as service:
+        told = [("zoe", "book-001"), ("zoe", "brand-new"), ("user-003", "book-002")]
+        events = [{"user": user, "item": item, "time": 1_750_000_000} for user, item in told]
+        assert service.ask("/v1/events", {"events": events})[0] == 200
+        assert run(["update", str(path), "--events", str(url), "-o", str(following), "-q"]) == 0
+        before = in_service(service)
+        os.replace(following, path)
+        until(lambda: in_service(service) != before)
+        card = service.ask("/v1/model")[1]["models"][0]
+        grown = load(path)
+        assert card["users"] == len(grown.user_ids) and "zoe" in grown.user_ids
+        assert not {"book-001", "brand-new"} & set(items(service, "zoe"))
+        for user in ("zoe", "user-003", "user-004"):
+            assert items(service, user) == grown.recommend(user, 60)["item"].to_list()
+        more = [{"user": "user-004", "item": "brand-new"}]
+        assert "brand-new" in items(service, "user-004")
+        assert service.ask("/v1/events", {"events": more})[0] == 200
+        assert "brand-new" not in items(service, "user-004")
 
 
 def items(service, user):

@@ -79,12 +79,18 @@ class LiveRecent(Recent):
     def add(self, user: int, item: np.ndarray, moment: np.ndarray, last: int) -> None:
         """Put events in their places by time, where they are not there yet; keep the last."""
         items, moments = self.line(user)
-        items, moments = np.append(items, item), np.append(moments, moment)
-        _, first = np.unique(np.stack([moments, items]), axis=1, return_index=True)
-        first.sort()  # events of one moment stay in the order they came in
-        order = first[np.argsort(moments[first], kind="stable")][-last:]
-        self.newer[user] = items[order].astype(np.int32), moments[order]
+        pairs = zip([*moments.tolist(), *moment.tolist()], [*items.tolist(), *item.tolist()])
+        # each once; those of one moment stay in the order they came in
+        kept = sorted(dict.fromkeys(pairs), key=_moment)[-last:]
+        self.newer[user] = (
+            np.array([number for _, number in kept], np.int32),
+            np.array([when for when, _ in kept], np.int64),
+        )
         self.latest = max(self.latest, int(moment.max()))
+
+
+def _moment(event: tuple[int, int]) -> int:
+    return event[0]
 
 
 def in_service(
