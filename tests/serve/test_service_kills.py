@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -67,30 +68,25 @@ def test_a_worker_that_is_killed_loses_no_event_and_another_takes_its_place(mode
 
 def test_a_service_that_is_killed_whole_loses_no_event_and_answers_again(model, tmp_path):
     url, dice, total, waited = tmp_path / "events.db", random.Random(2), 0, []
-    service = Service(model, "--events", url, workers=2)
-    service.start()
-    store = open_store(url)
-    for _ in range(KILLS - 1):
-        with Load(service, writers=4) as load:
-            time.sleep(dice.uniform(0.4, 1.0))
-            service.kill_all()
-        assert not lost(store, load)
-        total += len(load.acknowledged)
-        service.start(wait=False)
-        waited.append(until_answered(service))
-    assert total <= store.position()
-    store.close()
-    service.stop()
+    with Service(model, "--events", url, workers=2) as service, closing(open_store(url)) as store:
+        for _ in range(KILLS - 1):
+            with Load(service, writers=4) as load:
+                time.sleep(dice.uniform(0.4, 1.0))
+                service.kill_all()
+            assert not lost(store, load)
+            total += len(load.acknowledged)
+            service.start(wait=False)
+            waited.append(until_answered(service))
+        assert total <= store.position()
     print(f"killed {len(waited)} times: {total} events acknowledged and all there; answers again "
           f"after {', '.join(f'{one:.1f}' for one in waited)} s")  # fmt: skip
 
 
 def test_workers_do_not_outlive_the_process_that_started_them(model, tmp_path):
-    service = Service(model, "--events", tmp_path / "events.db", workers=2).start()
-    workers = service.workers()
-    service.process.kill()
-    service.process.wait()
-    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
-    service.start()
-    assert answers(service)
-    service.stop()
+    with Service(model, "--events", tmp_path / "events.db", workers=2) as service:
+        workers = service.workers()
+        service.process.kill()
+        service.process.wait()
+        until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+        service.start()
+        assert answers(service)
