@@ -37,7 +37,7 @@ USER_TABLE = pl.DataFrame(
 OPTIONS = {"factors": 4, "epochs": 20, "init_std": 0.3, "threads": 1}
 
 
-@pytest.fixture(scope="module", params=["plain", "whole", "history", "time", "damped"])
+@pytest.fixture(scope="module", params=["plain", "whole", "history", "time", "damped", "triples"])
 def model(request):
     data = Dataset.from_frame(
         FRAME, users=USER_TABLE, context=["daytime", "tags", "warmth"], user="user", item="item"
@@ -47,6 +47,8 @@ def model(request):
     if request.param == "time":
         field = {"kind": "time", "parts": ["weekday", "since"]}
         return FMPair(history=2, fields={"timestamp": field}, **OPTIONS).fit(data)
+    if request.param == "triples":
+        return FMPair(history=0, order=3, **OPTIONS).fit(data)
     fitted = FMPair(history=0, normalize=request.param == "whole", **OPTIONS).fit(data)
     return fitted.damped(0.5) if request.param == "damped" else fitted
 

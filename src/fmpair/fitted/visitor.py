@@ -71,6 +71,8 @@ class Known(Protocol):
     @property
     def visitors(self) -> Visitors: ...
 
+    def folded(self, own: np.ndarray, rows: Rows) -> np.ndarray: ...
+
 
 def moves(model: Known, user: np.ndarray, history: Rows) -> np.ndarray:
     """float32 [queries, k]: how far the histories of queries move their vectors.
@@ -98,8 +100,8 @@ def _known(model: Known, user: np.ndarray) -> tuple[np.ndarray | None, np.ndarra
     """
     if (user < 0).all():
         return None, None
-    profiles = known_rows(model.user_rows, user).dot(model.parameters.query)
-    place = model.parameters.users[user] + profiles - model.visitors.mean
+    place = model.folded(model.parameters.users[user], known_rows(model.user_rows, user))
+    place = place - model.visitors.mean
     place[user < 0] = 0
     start = model.seen.start
     events = np.where(user < 0, 0, start[np.maximum(user, 0) + 1] - start[np.maximum(user, 0)])
