@@ -197,7 +197,7 @@ def peer_service(python: Path, path: Path, workers: int) -> Iterator[str]:
         )
     command = [str(python), "-m", "uvicorn", "implicit_service:app", "--log-level", "warning",
                "--port", str(PEER_PORT), "--workers", str(workers)]  # fmt: skip
-    own = {"MODEL": str(vectors), "OPENBLAS_NUM_THREADS": "1"}
+    own = {"MODEL": str(vectors), "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": ""}
     process = subprocess.Popen(command, cwd=HERE / "workers", env={**os.environ, **own})
     try:
         address = f"http://127.0.0.1:{PEER_PORT}/"

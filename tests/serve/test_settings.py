@@ -1,11 +1,13 @@
 """What a service may be started with, and what is said of the rest."""
 
+import signal
 import socket
 
 import pytest
 
 from fmpair.cli import run
 from fmpair.errors import OptionError
+from fmpair.serve import supervisor
 from fmpair.serve.settings import Settings, keys_of
 
 
@@ -67,6 +69,15 @@ def test_mistakes_on_the_command_line_are_told_in_one_line(model_file, tmp_path,
         assert run(["serve", *arguments]) == 1
         written = capsys.readouterr().err
         assert said in written and written.count("\n") == 1 and written.startswith("error: ")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_is_not_installed_is_named_with_the_command_that_installs_it(
+    model_file, monkeypatch, capsys
+):
+    monkeypatch.setattr(supervisor, "NEEDED", ("no_such_library",))
+    assert run(["serve", str(model_file)]) == 1
+    assert "is not installed: pip install 'fmpair[serve]'" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_told(model_file, capsys):

@@ -47,8 +47,11 @@ def test_a_full_disk_costs_events_a_clear_error_and_answers_nothing(model, tmp_p
             assert found[0] == 503 and "full; make room on its disk" in found[1]["detail"]
             for _ in range(5):
                 assert tell(service)[0] == 503 and listed(service, "user-002")
+            assert "fmpair_events_store_up 0" in service.ask("/metrics")[1]
+            assert "make room" in service.ask("/ready")[1]["trouble"]
             subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
             assert tell(service)[0] == 200
+            assert "fmpair_events_store_up 1" in service.ask("/metrics")[1]
             assert service.said.count("make room") == 1  # in the log once, not once a request
         store = open_store(disk / "events.db")
         assert len(store.after(0, 1_000_000)) == count + 1

@@ -16,7 +16,7 @@ from pathlib import Path
 from fmpair.data import synthetic
 from fmpair.models import FMPair
 
-PATIENCE = 60  # seconds: machines may be slow
+PATIENCE = 180  # seconds: machines may be busy with something else
 SECONDS = count(1_700_000_000)  # a time of its own for every event, by which it is known again
 
 
@@ -67,12 +67,23 @@ class Service:
         before = len(self.said)
         with self._log.open("a") as log:
             self.process = subprocess.Popen(
-                self.command, stderr=log, start_new_session=True, **self.settings
+                self.command,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+                **self.settings,
             )
         if wait:
-            until(lambda: "http://" in self.said[before:] or self.process.poll() is not None)
-            assert self.process.poll() is None, self.said[before:]
+            self._await(before)
         return self
+
+    def _await(self, before):
+        try:
+            until(lambda: "http://" in self.said[before:] or self.process.poll() is not None)
+        except AssertionError:
+            self.kill_all()
+            raise
+        assert self.process.poll() is None, self.said[before:]
 
     @property
     def said(self):

@@ -15,7 +15,7 @@ from fmpair.features import FeatureSpace
 
 MOST_HELD = 250_000  # ids that are held as Python objects: about 100 bytes each
 VALUES_KEPT = 4096  # of the context, whose features are kept
-WHOLE = (pl.Int64, pl.Int32, pl.UInt32, pl.UInt64)
+WHOLE = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 PLAIN: dict[Any, type] = {pl.String: str, **dict.fromkeys(WHOLE, int)}
 
 

@@ -110,7 +110,9 @@ class Application:
         return problem.status, MEDIA.encode(), body_of(problem), headers
 
     def _metrics(self) -> bytes:
-        return self.metrics.text(metrics.of_models(self.service.models.serving())).encode()
+        models = self.service.models
+        lines = [*metrics.of_models(models.serving()), *metrics.of_store(models.trouble)]
+        return self.metrics.text(lines).encode()
 
     async def _page(self, scope: dict[str, Any], receive: Receive, send: Send) -> int:
         """What is no address of the service: the page, or nothing."""

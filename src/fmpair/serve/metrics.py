@@ -115,3 +115,10 @@ def of_models(serving: Iterable[Any]) -> list[str]:
         ages.append(f'{age}{{arm="{own.arm}"}} {max(now - own.stamp[0] / 1e9, 0):.0f}')
         times.append(f'{loaded}{{arm="{own.arm}"}} {own.loaded:.0f}')
     return infos + ages + times
+
+
+def of_store(trouble: str | None) -> list[str]:
+    """The lines that tell whether events can be kept, as far as the worker that answers knows."""
+    name = "fmpair_events_store_up"
+    about = "Whether the last that was written to the store of events was kept."
+    return [*head(name, "gauge", about), f"{name} {int(trouble is None)}"]

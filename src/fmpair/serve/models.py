@@ -76,7 +76,7 @@ class Models:
         self.store = store
         self.swaps, self.refusals = 0, 0
         self.refused: dict[str, Refusal] = {}
-        self.trouble: str | None = None  # with the store
+        self._unread: str | None = None  # why what is kept cannot be read
         self._newcomers = Newcomers()
         self._changing = threading.Lock()
         self.paths = {CURRENT: Path(path)}
@@ -94,6 +94,11 @@ class Models:
     def serving(self) -> list[Serving]:
         """The models in service, the current one first."""
         return list(self._serving.values())
+
+    @property
+    def trouble(self) -> str | None:
+        """Why events cannot be read or kept; None where they can."""
+        return self._unread or (None if self.store is None else self.store.trouble())
 
     def history_of(self, user: Any, model: Model) -> list[Any] | None:
         """Items of a user whom the model does not know, oldest first; None where there are none."""
@@ -124,7 +129,7 @@ class Models:
         except FmpairError as error:
             self._tell(error)
         else:
-            self.trouble = None
+            self._unread = None
 
     def reload(self, arm: str = CURRENT) -> bool:
         """Put the file that is there now into service; False where it is refused, and reported.
@@ -178,9 +183,9 @@ class Models:
         self.refusals += 1
 
     def _tell(self, error: FmpairError) -> None:
-        if self.trouble != str(error):
+        if self._unread != str(error):
             LOG.error("answers go on without what others keep: %s", error)
-        self.trouble = str(error)
+        self._unread = str(error)
 
 
 def warm_up(model: Model) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
+from fmpair.bridges.requirement import Requirement
 from fmpair.errors import FmpairError, MachineError, ModelFileError, OptionError, named
 from fmpair.serve.metrics import ROW
 from fmpair.serve.settings import Settings, keys_of
@@ -24,6 +25,7 @@ FAREWELL = 15.0  # seconds that they have to end
 PAUSE = 0.5  # seconds before one that died soon after its start is started again
 SOON = 5.0
 ENDED = "its process ended"
+NEEDED = ("starlette", "uvicorn", "msgspec")  # of the extra
 
 
 class _Worker:
@@ -46,12 +48,13 @@ class _Worker:
 
 def serve(settings: Settings, tell: Callable[[str], None]) -> None:
     """Run the service until a signal says stop; tell: what is said once it answers."""
+    for name in NEEDED:
+        Requirement(name, name, "serve").check()
     keys_of(settings.api_key_file)
     if not Path(settings.model).is_file():
         raise ModelFileError(f"cannot read model {str(settings.model)!r}: there is no such file")
     listening = _listen(settings)
-    stop = _StopSignals()
-    with NamedTemporaryFile(prefix="fmpair-") as numbers:
+    with _StopSignals() as stop, NamedTemporaryFile(prefix="fmpair-") as numbers:
         numbers.truncate(ROW * settings.workers)
         start = partial(_Worker, settings, listening, Path(numbers.name))
         workers = [start(number) for number in range(settings.workers)]
@@ -69,12 +72,19 @@ def serve(settings: Settings, tell: Callable[[str], None]) -> None:
 
 
 class _StopSignals:
-    """Whether somebody wants the service to stop."""
+    """Whether somebody wants the service to stop; signals mean what they meant after the block."""
 
     def __init__(self) -> None:
         self.wanted = False
-        for name in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(name, self._note)
+
+    def __enter__(self) -> _StopSignals:
+        names = (signal.SIGTERM, signal.SIGINT)
+        self._before = {name: signal.signal(name, self._note) for name in names}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, handler in self._before.items():
+            signal.signal(name, handler)
 
     def _note(self, *_: Any) -> None:
         self.wanted = True
