@@ -193,6 +193,12 @@ def test_a_closed_store_says_so(url):
         store.append(clicks("a"))
 
 
+def test_who_stops_waiting_stops_nobody_else(store):
+    first = store.submit(clicks("a"))
+    assert not first.cancel()
+    assert first.result() < store.append(clicks("b"))
+
+
 def test_no_events_have_the_last_position(store):
     last = store.append(clicks("a"))
     assert store.append([]) == last

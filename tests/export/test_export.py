@@ -121,6 +121,13 @@ def test_the_vector_of_a_user_in_context_is_a_sum_of_exported_ones(tmp_path):
     np.testing.assert_allclose(arrays["usual_user"], asked[1], atol=1e-6)
 
 
+def test_what_a_context_adds_is_left_out_where_it_depends_on_the_rest(tmp_path):
+    whole = FMPair(factors=2, epochs=1, normalize=True).fit(DATA)
+    export(whole, tmp_path / "model.npz")
+    arrays = loaded(tmp_path / "model.npz")
+    assert arrays["context_labels"].shape == (0,) and arrays["context_vectors"].shape == (0, 3)
+
+
 def test_more_items_than_there_are_cannot_be_listed_by_a_graph(tmp_path):
     pytest.importorskip("onnx")
     export(MODEL, tmp_path / "model.onnx")

@@ -1,4 +1,6 @@
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import polars as pl
@@ -182,6 +184,18 @@ def test_true_is_not_the_number_one():
 def test_a_model_that_has_answered_can_be_sent_to_another_process(model):
     wanted = model.answer("u1", context={"daytime": "day"})
     assert pickle.loads(pickle.dumps(model)).answer("u1", context={"daytime": "day"}) == wanted
+
+
+def test_a_model_that_has_answered_goes_when_nobody_needs_it(model):
+    other = model.replaced()
+    other.answer("u1", context={"daytime": "day"})
+    gone = weakref.ref(other.known)
+    gc.disable()
+    try:
+        del other
+        assert gone() is None  # at once, not when the garbage collector comes round
+    finally:
+        gc.enable()
 
 
 def test_further_events_are_known_to_answers():

@@ -14,7 +14,7 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--disable-dev-shm-usage", "--force-prefers-no-reduced-motion", "--remote-debugging-port=0",
 )  # fmt: skip
-PATIENCE = 20  # seconds until what a page should show counts as missing
+PATIENCE = 60  # seconds until what a page should show counts as missing, on busy machines too
 KEYS = {
     "Tab": (9, ""), "Enter": (13, "\r"), "Escape": (27, ""), " ": (32, " "), "Backspace": (8, ""),
     "ArrowUp": (38, ""), "ArrowDown": (40, ""), "ArrowLeft": (37, ""), "ArrowRight": (39, ""),

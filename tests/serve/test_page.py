@@ -150,6 +150,26 @@ def test_the_terms_of_a_row_add_up_and_end_where_the_score_ends(page, address):
     assert any("day" in label for label in page.texts(".terms tbody th"))
 
 
+def test_terms_are_told_apart_by_what_they_are_about(page):
+    labels = {
+        f"user={ANN}": "user",
+        "a usual user": "user",
+        "history=day 2": "history",
+        "history.kind=calm": "history",
+        "daytime=day": "daytime",
+        "timestamp.hour=3": "timestamp",
+        "age in (20, 30]": "user’s attributes",
+        f"user={ANN} x daytime=day": "user × daytime",
+        "": "item alone",
+    }
+    asked = json.dumps(list(labels))
+    found = page.run(
+        f"import('./page/terms.js').then((terms) => {asked}.map((query) => "
+        "terms.groupOf({ query, item: 'item=day 2' }, ['daytime', 'timestamp'])))"
+    )
+    assert dict(zip(labels, found)) == labels
+
+
 def test_names_that_are_code_stay_text(page, address):
     listed = ask(page, address, user=ANN, **{"context.daytime": "day"})
     assert SCRIPT in listed

@@ -52,6 +52,7 @@ class GroupCommit:
         """The last position, in the future."""
         check_events(events)
         done: Future[int] = Future()
+        done.set_running_or_notify_cancel()  # who stops waiting must not stop the others
         with self._changed:
             self._check_open()
             self._waiting.append(Batch(events, done))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fmpair.export.vectors import contexts_of, items_of, users_of, widened
+from fmpair.export.vectors import contexts_of, items_of, users_of, usual_user
 from fmpair.files import atomic_path
 from fmpair.fitted.recommender import Recommender
 
@@ -23,5 +23,5 @@ def write_npz(model: Recommender, path: str | Path) -> None:
             user_vectors=users.vectors,
             context_labels=contexts.labels,
             context_vectors=contexts.vectors,
-            usual_user=widened(model.mean_user[None], 1.0)[0],
+            usual_user=usual_user(model),
         )

@@ -11,10 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from fmpair.arrays import empty_rows
 from fmpair.capacity import check_memory
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import OptionError
+from fmpair.fitted.query import Queries
 from fmpair.fitted.recommender import Recommender
+
+PAIRS = 2  # the order of a machine of pairs
 
 
 class Labelled(NamedTuple):
@@ -45,17 +49,31 @@ def users_of(model: Recommender) -> Labelled:
 
 
 def contexts_of(model: Recommender) -> Labelled:
-    """The values of categories, labelled `daytime=evening`: what each adds to a user's vector."""
+    """The values of categories, labelled `daytime=evening`: what each adds to a user's vector.
+
+    None where that depends on the rest of the question: terms of order three, shares of a whole.
+    """
     space = model.space
+    if space.whole or getattr(model.recipe, "order", PAIRS) > PAIRS:
+        return Labelled(_texts([]), np.zeros((0, model.item_vectors.shape[1] + 1), np.float32))
     places = [
         (first, encoder)
         for first, encoder in space.query.of_role("context")
-        if encoder.field.kind == "categorical" and not space.whole
+        if encoder.field.kind == "categorical"
     ]
     labels = [label for _, encoder in places for label in encoder.labels()]
     rows = [np.arange(first, first + encoder.size) for first, encoder in places]
     number = np.concatenate([np.empty(0, np.int64), *rows])
     return Labelled(_texts(labels), widened(model.parameters.query[number], 0.0))
+
+
+def usual_user(model: Recommender) -> np.ndarray:
+    """float32 [factors + 1]: of somebody not known, in no context."""
+    nothing = pl.DataFrame()
+    asked = Queries(
+        np.array([-1], np.int32), empty_rows(1), nothing, nothing, np.zeros(1, np.bool_)
+    )
+    return widened(model.vectors(asked), 1.0)[0]
 
 
 def widened(vectors: np.ndarray, last: np.ndarray | float) -> np.ndarray:

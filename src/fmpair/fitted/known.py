@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,7 +77,8 @@ class Known:
         self.space = space
         self.context = tuple(space.context)
         self.users, self.items = Ids(space.users), Ids(space.items)
-        self._kept: Callable[..., Features] = lru_cache(VALUES_KEPT)(self._worked_out)
+        # of the space alone: a cache that knew its owner would outlive the model
+        self._kept: Callable[..., Features] = lru_cache(VALUES_KEPT)(partial(_worked_out, space))
 
     def __reduce__(self) -> tuple[type[Known], tuple[FeatureSpace]]:
         """Only the space travels to another process: what is kept is worked out again there."""
@@ -88,12 +89,13 @@ class Known:
         try:
             return self._kept(name, value, type(value))  # 1, 1.0 and True are equal, and differ
         except TypeError:  # a list or a mapping, which cannot be kept by its value
-            return self._worked_out(name, value, type(value))
+            return _worked_out(self.space, name, value, type(value))
 
-    def _worked_out(self, name: str, value: Any, _: type) -> Features:
-        try:
-            frame = pl.DataFrame({name: [value]}, strict=False)
-            rows, unseen = self.space.query.encode("context", frame, 1, False)
-        except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
-            raise DataError(f"context {name!r} cannot be {value!r}") from None
-        return Features(rows.column, rows.value, tuple(unseen))
+
+def _worked_out(space: FeatureSpace, name: str, value: Any, _: type) -> Features:
+    try:
+        frame = pl.DataFrame({name: [value]}, strict=False)
+        rows, unseen = space.query.encode("context", frame, 1, False)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+        raise DataError(f"context {name!r} cannot be {value!r}") from None
+    return Features(rows.column, rows.value, tuple(unseen))

@@ -17,6 +17,7 @@ from fmpair.threads import blas_on
 QUICK = 1_500_000  # numbers of all item vectors that are multiplied in a third of a millisecond
 EXPLAINED_AT_ONCE = 20  # items whose terms are soon told
 TOGETHER = 16  # questions of one round
+PAUSE = 0.05  # of a round, before the next begins
 
 Waiting = tuple[Any, Question, "asyncio.Future[Answer]"]
 
@@ -53,6 +54,7 @@ class Gather:
                 own = [one for one in self._waiting if one[0] is model][:TOGETHER]
                 self._waiting = [one for one in self._waiting if one not in own]
                 asked = [question for _, question, _ in own]
+                begun = loop.time()
                 found = await loop.run_in_executor(self._thread, self._answered, model, asked)
                 for (_, _, future), answer in zip(own, found):
                     if future.done():  # nobody waits for it any more
@@ -61,6 +63,8 @@ class Gather:
                         future.set_exception(answer)
                     else:
                         future.set_result(answer)
+                # who has just been answered may ask again: they are sooner answered with the rest
+                await asyncio.sleep((loop.time() - begun) * PAUSE)
         finally:
             self._busy = False
 

@@ -24,6 +24,7 @@ from fmpair.serve.replay import replayed, told
 LOG = logging.getLogger("fmpair")
 
 DIGITS = 12  # of a checksum, that name a model in answers and events
+PAUSE = 1.0  # seconds before a store that did not answer is asked again
 TRIES = 5  # to read a file that is replaced meanwhile
 
 
@@ -77,6 +78,7 @@ class Models:
         self.swaps, self.refusals = 0, 0
         self.refused: dict[str, Refusal] = {}
         self._unread: str | None = None  # why what is kept cannot be read
+        self._pause = 0.0  # until when nobody tries again
         self._newcomers = Newcomers()
         self._changing = threading.Lock()
         self.paths = {CURRENT: Path(path)}
@@ -110,7 +112,7 @@ class Models:
 
     def behind(self) -> bool:
         """Whether events are kept that the models do not know yet; asks nobody for long."""
-        if self.store is None:
+        if self.store is None or time.monotonic() < self._pause:
             return False
         try:
             return self.store.position() > self.position
@@ -122,14 +124,17 @@ class Models:
         """Take in all that is kept, by whomever; answers go on where the store does not answer."""
         if self.store is None:
             return
+        # Where it did not answer before, one tries again while the others go on.
+        if not self._changing.acquire(blocking=self._unread is None):
+            return
         try:
-            with self._changing:
-                for events in pages(self.store.after, self.position):
-                    self._take(events)
+            for events in pages(self.store.after, self.position):
+                self._take(events)
+            self._unread = None
         except FmpairError as error:
             self._tell(error)
-        else:
-            self._unread = None
+        finally:
+            self._changing.release()
 
     def reload(self, arm: str = CURRENT) -> bool:
         """Put the file that is there now into service; False where it is refused, and reported.
@@ -185,7 +190,7 @@ class Models:
     def _tell(self, error: FmpairError) -> None:
         if self._unread != str(error):
             LOG.error("answers go on without what others keep: %s", error)
-        self._unread = str(error)
+        self._unread, self._pause = str(error), time.monotonic() + PAUSE
 
 
 def warm_up(model: Model) -> None:

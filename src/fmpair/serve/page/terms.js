@@ -6,18 +6,23 @@ export function parts(label) {
   return at < 0 ? [label, ""] : [label.slice(0, at), label.slice(at + 1)];
 }
 
-/** What a term is about: the user, one context field, the history, or the item alone. */
+/** What a term is about: the user, one context field, both, the history, or the item alone. */
 export function groupOf(term, contexts) {
   if (term.query === "") return "item alone";
   const field = parts(term.query)[0].split(" in (")[0];
+  const met = contexts.find((name) => term.query.includes(` x ${name}=`)); // terms of order three
+  if (met !== undefined && field === "user") return together(met);
   if (field === "user" || field === "a usual user") return "user";
   if (field.split(".")[0] === "history") return "history";
   const own = contexts.find((name) => field === name || field.startsWith(`${name}.`));
   return own ?? "user’s attributes";
 }
 
+const together = (context) => `user × ${context}`;
+
 /** The groups in the order of their colours, whichever of them occur. */
-export const groupsOf = (contexts) => ["user", "user’s attributes", "history", ...contexts, "item alone"];
+export const groupsOf = (contexts) =>
+  ["user", "user’s attributes", "history", ...contexts, ...contexts.map(together), "item alone"];
 
 /** Sum of the terms of each group: Map in the order of the groups. */
 export function grouped(terms, contexts) {
