@@ -54,7 +54,7 @@ class Catalogue:
 CATALOGUES = (
     Catalogue("ML-1M", 200_000, 8),
     Catalogue("100k items", 20_000, 8),
-    Catalogue("1M items", 2_000, 4),
+    Catalogue("1M items", 2_000, 2),
 )
 
 

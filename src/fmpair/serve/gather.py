@@ -12,24 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fmpair.fitted.answer import Answer, Question
-from fmpair.threads import blas_on
 
 QUICK = 1_500_000  # numbers of all item vectors that are multiplied in a third of a millisecond
 EXPLAINED_AT_ONCE = 20  # items whose terms are soon told
 TOGETHER = 16  # questions of one round
-PAUSE = 0.05  # of a round, before the next begins
 
 Waiting = tuple[Any, Question, "asyncio.Future[Answer]"]
 
 
 class Gather:
-    """Answers questions: those soon answered at once, others in a thread, together.
+    """Answers questions: those soon answered at once, others in a thread, together."""
 
-    threads: what the BLAS has for these; for what is soon answered, one is the soonest.
-    """
-
-    def __init__(self, threads: int = 1) -> None:
-        self._blas_threads = threads
+    def __init__(self) -> None:
         self._waiting: list[Waiting] = []
         self._busy = False
         self._thread = ThreadPoolExecutor(1, "fmpair-answers")
@@ -54,8 +48,7 @@ class Gather:
                 own = [one for one in self._waiting if one[0] is model][:TOGETHER]
                 self._waiting = [one for one in self._waiting if one not in own]
                 asked = [question for _, question, _ in own]
-                begun = loop.time()
-                found = await loop.run_in_executor(self._thread, self._answered, model, asked)
+                found = await loop.run_in_executor(self._thread, each_answered, model, asked)
                 for (_, _, future), answer in zip(own, found):
                     if future.done():  # nobody waits for it any more
                         continue
@@ -63,14 +56,8 @@ class Gather:
                         future.set_exception(answer)
                     else:
                         future.set_result(answer)
-                # who has just been answered may ask again: they are sooner answered with the rest
-                await asyncio.sleep((loop.time() - begun) * PAUSE)
         finally:
             self._busy = False
-
-    def _answered(self, model: Any, questions: Sequence[Question]) -> list[Answer | Exception]:
-        with blas_on(self._blas_threads):
-            return each_answered(model, questions)
 
 
 def is_quick(model: Any, question: Question) -> bool:

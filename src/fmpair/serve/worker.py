@@ -16,9 +16,10 @@ from pathlib import Path
 import uvicorn
 
 from fmpair.events.store import beside, open_store
+from fmpair.fitted.answer import Question
 from fmpair.serve.application import Application, paths
 from fmpair.serve.gate import Gate
-from fmpair.serve.gather import Gather
+from fmpair.serve.gather import is_quick
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.models import Models
 from fmpair.serve.patience import EVERY, Patience
@@ -50,8 +51,7 @@ def work(
     store = open_store(settings.events or beside(settings.model))
     models = Models(settings.model, store, settings.candidate, settings.users_share)
     metrics = Metrics(paths(), numbers, number)
-    gather = Gather(max(all_threads() // settings.workers, 1))
-    service = Service(models, store, settings.candidate is not None, metrics, gather)
+    service = Service(models, store, settings.candidate is not None, metrics)
     watch = Watch(models) if settings.watch else None
     server = _server(Application(service, _gate(settings), page_routes(), metrics))
     _end_with_parent()
@@ -59,7 +59,7 @@ def work(
     gc.freeze()  # models and modules stay: to look through them again and again makes answers late
     ready()
     try:
-        with blas_on(1):
+        with blas_on(_blas_threads(models, settings.workers)):
             server.run(sockets=[listening])
     finally:
         if watch is not None:
@@ -76,6 +76,15 @@ def _log(number: int) -> None:
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
+
+
+def _blas_threads(models: Models, workers: int) -> int:
+    """One for small catalogues, where a second is only kept busy; for large ones a worker's share.
+
+    It is set once: a limit that another thread sets in a block of its own has no effect there.
+    """
+    quick = all(is_quick(own.model, Question()) for own in models.serving())
+    return 1 if quick else max(all_threads() // workers, 1)
 
 
 def _gate(settings: Settings) -> Gate:
