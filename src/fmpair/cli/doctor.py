@@ -102,11 +102,14 @@ def _fit() -> str:
 EXTRAS = {
     "report": ("matplotlib", "figures in reports"),
     "tune": ("optuna", "search for the best options of a model"),
+    "serve": ("uvicorn", "models as services over HTTP"),
     "implicit": ("implicit", "models of the library implicit"),
     "lightfm": ("lightfm", "models of LightFM"),
     "cornac": ("cornac", "models of Cornac"),
     "lenskit": ("lenskit", "models of LensKit"),
     "myfm": ("myfm", "factorization machines of myFM"),
+    "onnx": ("onnx", "models as ONNX graphs"),
+    "usearch": ("usearch", "models as indexes of nearest neighbours"),
 }
 CHECKS: dict[str, Callable[[], str]] = {
     "fmpair": lambda: __version__,
