@@ -68,4 +68,4 @@ def test_every_option_of_fm_pair_is_in_a_section_and_those_of_a_variant_come_fir
     found = sections(FMPairCD, names)
     assert sorted(found) == sorted(names)
     assert found["target"] == "" and found["n_negatives"] == "Negatives"
-    assert len([name for name, part in sections(FMPair, names).items() if not part]) == 11
+    assert len([name for name, part in sections(FMPair, names).items() if not part]) == 12

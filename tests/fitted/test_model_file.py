@@ -184,7 +184,7 @@ def rewritten(saved, **changes):
 
 
 def test_a_later_format_is_refused_with_the_way_to_upgrade(saved, tmp_path):
-    refused(rewritten(saved, format=3), tmp_path / "m", "format 3.*reads up to 2: upgrade")
+    refused(rewritten(saved, format=4), tmp_path / "m", "format 4.*reads up to 3: upgrade")
 
 
 def test_a_file_from_before_there_were_two_kinds_of_fitted_models_is_read(saved, tmp_path):

@@ -15,14 +15,17 @@ from fmpair.models.fm_pair.recipe import FMPair
 
 PANEL = "Model"
 # Flags of mappings are repeated, one entry each.
-SPELLINGS = {"fields": "--field"}
+SPELLINGS = {"fields": "--field", "fm_order": "--fm-order"}
+# Options whose flags have another name: --order is that of rows.
+NAMES = {"order": "fm_order"}
 METAVARS = {
     "fields": "NAME=KIND",
     "regularization": "[NAME=]X",
     "history": "N|auto|NAME=X,...",
     "levels": "KIND,KIND,...",
+    "pairs": "FIELD:FIELD,...",
 }
-TEXTS = ("history", "levels")  # options of several types that are given as one text
+TEXTS = ("history", "levels", "pairs")  # options of several types that are given as one text
 
 
 def recipe_flags() -> list[Flag]:
@@ -37,13 +40,16 @@ def recipe_flags() -> list[Flag]:
 
 def recipe_from(values: Mapping[str, Any]) -> FMPair:
     """The recipe the flags describe."""
-    options = dict(values)
+    known = {flag: option for option, flag in NAMES.items()}
+    options = {known.get(name, name): value for name, value in values.items()}
     regularization, columns = options.pop("regularization"), options.pop("fields")
     if regularization:
         options["regularization"] = _regularization(regularization)
     options["history"] = _history(options["history"])
     if options["levels"] is not None:
         options["levels"] = [level.strip() for level in options["levels"].split(",")]
+    if options["pairs"] is not None:
+        options["pairs"] = [pair.strip().split(":") for pair in options["pairs"].split(",")]
     return FMPair(**options, fields=_fields(columns))
 
 
@@ -51,9 +57,10 @@ def _flag(option: Any, kind: Any, text: str | None, group: str) -> Flag:
     mapping = _is_mapping(kind) and option.name not in TEXTS
     kind = list[str] if mapping else str | None if option.name in TEXTS else kind
     default = [] if mapping or option.default is MISSING else option.default
-    spelling = [SPELLINGS[option.name]] if option.name in SPELLINGS else []
+    name = NAMES.get(option.name, option.name)
+    spelling = [SPELLINGS[name]] if name in SPELLINGS else []
     return flag(
-        option.name,
+        name,
         kind,
         default,
         *spelling,

@@ -162,13 +162,13 @@ class FMPairOptions:
 
     def _check_order(self) -> None:
         if self.order not in ORDERS:
-            raise OptionError(f"{named('order')} must be 2 or 3, not {self.order!r}")
+            raise OptionError(f"the order must be 2 or 3, not {self.order!r}")
         pairs_from(self.pairs)
         if self.factors3 is not None:
             checks.whole("factors3", self.factors3, 1)
         for name in ("pairs", "factors3"):
             if self.order == 2 and getattr(self, name) is not None:
-                raise OptionError(f"{named(name)} goes with {named('order', 3)}")
+                raise OptionError(f"{named(name)} goes with order three")
 
     @property
     def pairing(self) -> Pairing | None:
@@ -210,7 +210,7 @@ def refuse_histories(options: FMPairOptions) -> None:
 def refuse_triples(options: FMPairOptions) -> None:
     """Raise OptionError where a recipe whose steps know pairs alone is to learn triples."""
     if options.order != 2:
-        raise OptionError(f"{type(options).__name__} is of {named('order', 2)}: leave it out")
+        raise OptionError(f"{type(options).__name__} is of order two: leave the order out")
 
 
 def refuse_cosines(options: FMPairOptions) -> None:
