@@ -8,6 +8,7 @@ from fmpair.arrays import Rows, tally
 from fmpair.capacity import check_negatives, check_vectors
 from fmpair.data import Dataset
 from fmpair.data.impressions import impression_rows
+from fmpair.device import CPU, CUDA, TORCH, settled
 from fmpair.engine.contract import LISTED, Parameters, Problem, Settings
 from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace, Side, situations
@@ -21,6 +22,8 @@ from fmpair.training.options import FMPairOptions
 from fmpair.training.regularisation import l2_scale_of, penalties
 from fmpair.training.weights import event_weights
 
+# Minibatches score all items up to so many; above, so many negatives that their events share.
+MOST_ITEMS, SHARED = 1_000_000, 8192
 PARTITION_EVERY = 5  # epochs between two partitions of the strata plan
 
 
@@ -105,10 +108,13 @@ def settings_of(
 
     seen: the items of each user and how often, None for those of the problem's events.
     """
-    items = int(problem.drawn.sum())
+    items, device = int(problem.drawn.sum()), settled(options.device)
     repeats, n_negatives = repeat_stats(problem, seen), n_negatives_of(options, items)
     check_negatives(n_negatives, options.factors, all_threads())
     of_ids, of_fields = l2_of(options, repeats), field_l2_of(options, n_negatives)
+    all_items = device != CPU and options.loss == "softmax" and options.n_negatives is None
+    if all_items and items > MOST_ITEMS:
+        all_items, n_negatives = False, SHARED
     return Settings(
         seed=options.seed,
         positives=options.positives,
@@ -126,10 +132,25 @@ def settings_of(
         impression_share=options.impression_share,
         logq_correction=options.logq_correction,
         dropout=options.dropout,
-        optimizer=options.optimizer,
+        optimizer=_optimizer(options.optimizer, device),
         l2_scale=l2_scale_of(options.regularization_power, problem, seen),
+        engine=CPU if device == CPU else TORCH,
+        all_items=all_items,
+        device=CUDA if device == CUDA else CPU,
         **penalties(options.regularization, space, problem, of_ids, of_fields),
     )
+
+
+def _optimizer(given: str | None, device: str) -> str:
+    """What takes the steps: single ones on the CPU, those of minibatches elsewhere."""
+    if given is None:
+        return "sgd" if device == CPU else "adam"
+    if (given == "adam") is (device == CPU) and given != "adagrad":
+        allowed = "sgd or adagrad" if device == CPU else "adam or adagrad"
+        raise OptionError(
+            f"{named('optimizer')} must be {allowed} with {named('device', device)}, not {given!r}"
+        )
+    return given
 
 
 def _blocks(options: FMPairOptions, problem: Problem, items: int) -> int:
