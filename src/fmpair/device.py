@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -13,6 +14,7 @@ from fmpair.errors import OptionError, named
 LOG = logging.getLogger("fmpair")
 CPU, TORCH, CUDA, AUTO = "cpu", "torch", "cuda", "auto"
 DEVICES = (CPU, TORCH, CUDA, AUTO)
+MANY = 64  # queries from which on it pays to send them to a device
 EXTRA = "PyTorch is not installed: pip install 'fmpair[gpu]'"
 
 
@@ -31,6 +33,20 @@ def settled(device: str) -> str:
     return device
 
 
+def ranking_device(recipe: Any, queries: int) -> str | None:
+    """Where PyTorch ranks for a fitted model: where it was learned; None for the usual kernels.
+
+    A model that was learned on a GPU answers on any machine, and few queries are not sent there.
+    """
+    device = getattr(recipe, "device", CPU)
+    if queries < MANY or device == CPU:
+        return None
+    if device == TORCH:
+        return CPU if find_spec("torch") else None
+    return CUDA if obstacle() is None else None
+
+
+@cache
 def obstacle() -> str | None:
     """Why no GPU can be used here, in one line; None where one can."""
     if find_spec("torch") is None:

@@ -14,6 +14,7 @@ from fmpair.checks import whole
 from fmpair.data import Dataset, as_dataset, columns_of
 from fmpair.data.split import holdout, per_user
 from fmpair.data.times import has_times
+from fmpair.device import ranking_device
 from fmpair.errors import DataError, OptionError, named
 from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import Metric
@@ -106,6 +107,7 @@ class Validation:
             hidden.take(known),
             target[known],
             self.threads,
+            ranking_device(model.recipe, len(known)),
         )
         return self.formula.values(1 + above + level / 2)
 
