@@ -147,3 +147,19 @@ def test_data_that_are_not_at_hand_are_asked_for(file, monkeypatch):
 def test_other_mistakes_are_told_before_the_data_are_looked_at(file):
     [line] = mistakes(file(FILE), "data.path=d.csv", "compare.baseline=FM without day")
     assert "there is no file" in line
+
+
+def test_of_a_model_of_order_three_every_pair_of_fields_is_left_out_too(file):
+    found = read(file(FILE), ["models.1.order=3"])
+    own = {m.name: dict(m.options) for m in found.models if " x " in m.name}
+    assert own["FM without hour x day"] == {"order": 3, "pairs": [["user", "hour"], ["user", "day"]]}
+    assert set(own) == {f"FM without {couple}" for couple in ("user x hour", "user x day", "hour x day")}
+    assert found.ablations[0].without["user x day"] == "FM without user x day"
+
+
+def test_pairs_of_a_column_go_with_it(file):
+    found = read(file(FILE), ["models.1.order=3", "models.1.pairs=[[user, hour]]"])
+    own = {m.name: dict(m.options) for m in found.models}
+    assert own["FM without hour"] == {}
+    assert own["FM without day"] == {"order": 3, "pairs": [["user", "hour"]]}
+    assert own["FM without user x hour"] == {}

@@ -5,7 +5,17 @@ import numpy as np
 from fmpair.arrays import Rows, empty_rows, group_rows
 from fmpair.data.timelines import strictly_before, timelines
 from fmpair.engine import reference
-from fmpair.engine.contract import Groups, History, L2Scale, Parameters, Problem, Settings
+from fmpair.engine.contract import (
+    Groups,
+    History,
+    L2Scale,
+    Meeting,
+    Parameters,
+    Problem,
+    Settings,
+    TripleL2,
+    Triples,
+)
 from fmpair.engine.reference.draws import choices
 from fmpair.engine.strata.partition import partition
 
@@ -90,8 +100,39 @@ def with_histories(problem, last=3, since=False, shared=False, seed=7):
     )
 
 
+def with_triples(problem, factors=3, apart=False):
+    """The problem with terms of order three; apart: not all groups of features meet."""
+    query, items = len(problem.query_groups.field), len(problem.item_groups.field)
+    group = (np.arange(query) % 3).astype(np.int8)
+    meets = np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]], np.float32)
+    own = np.array([[0, 1], [1, 0]], np.float32)
+    of_items = Meeting(0, np.arange(items, dtype=np.int8) % 2, own)
+    if not apart:
+        group, meets = np.zeros(query, np.int8), np.ones((1, 1), np.float32)
+        of_items = Meeting(0, np.zeros(items, np.int8), np.ones((1, 1), np.float32))
+    if not len(problem.item_rows.column):
+        of_items = of_items._replace(meets=of_items.meets * 0)
+    return problem._replace(triples=Triples(factors, Meeting(1 if apart else 0, group, meets), of_items))
+
+
+def without_mirror(problem):
+    """The same where no two features of an item meet, as with cosines."""
+    item = problem.triples.item
+    return problem._replace(
+        triples=problem.triples._replace(item=item._replace(meets=item.meets * 0))
+    )
+
+
+def triple_l2_of(problem):
+    query, items = len(problem.query_groups.field), len(problem.item_groups.field)
+    rows = (np.full(n, 0.04, np.float32) for n in (query, items))
+    thresholds = (np.where(np.arange(n) % 2, 0.02, 0).astype(np.float32) for n in (query, items))
+    return TripleL2(0.03, 0.05, *rows, *thresholds)
+
+
 def parameters_of(problem, factors=5, seed=1):
     rng = np.random.default_rng(seed)
+    factors += problem.triples.factors if problem.triples else 0
     shapes = [(problem.users, factors), (problem.items, factors), (problem.items,),
               (len(problem.query_groups.field), factors), (6, factors), (6,)]  # fmt: skip
     return Parameters(*(rng.normal(0, 0.3, shape).astype(np.float32) for shape in shapes))

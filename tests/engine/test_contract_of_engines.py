@@ -9,7 +9,10 @@ from engine.problems import (
     parameters_of,
     problem_of,
     settings_of,
+    triple_l2_of,
     with_histories,
+    with_triples,
+    without_mirror,
 )
 
 from fmpair.engine import ENGINES, engine
@@ -102,6 +105,57 @@ def test_an_engine_learns_what_the_reference_learns(name, kind, blocks, parts):
     problem = problem_of(parts, events=60, weights=True, known=blocks == 3)
     settings = settings_of(blocks=blocks, **KINDS[kind])
     assert_alike(*learn_with_both(name, problem, settings))
+
+
+TRIPLES = [*LOSS, "softmax of cosines", "dropout, softmax", "adaptive", "adaptive, softmax"]
+TRIPLES += ["bpr by adagrad", "softmax by adagrad", "softmax of cosines by adagrad", "own, softmax"]
+
+
+def of_order_three(problem, kind, apart=False, **changes):
+    """(problem, settings) with terms of order three."""
+    problem = with_triples(problem, apart=apart)
+    if KINDS[kind].get("temperature"):
+        problem = without_mirror(problem)
+    return problem, settings_of(triples=triple_l2_of(problem), **KINDS[kind], **changes)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("parts", ["", "c", "a", "cua"])
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("kind", TRIPLES)
+@pytest.mark.parametrize("name", FAST)
+def test_triples_are_learned_as_the_reference_learns_them(name, kind, blocks, parts, apart):
+    problem = problem_of(parts, events=60, weights=True, known=blocks == 3)
+    problem, settings = of_order_three(problem, kind, apart, blocks=blocks)
+    slow, fast = learn_with_both(name, problem, settings)
+    assert_alike(slow, fast)
+    first, last = parameters_of(problem), fast.snapshot()
+    assert np.abs(last.items[:, 5:] - first.items[:, 5:]).max() > 1e-3
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("parts", ["", "cua"])
+@pytest.mark.parametrize("kind", ["bpr", "softmax", "softmax by adagrad", "dropout, softmax"])
+@pytest.mark.parametrize("name", FAST)
+def test_triples_of_histories_are_learned_as_the_reference_learns_them(name, kind, parts, shared):
+    problem = with_histories(problem_of(parts, events=60, weights=True), shared=shared)
+    histories = len(problem.query_groups.field) - 9
+    problem, settings = of_order_three(problem, kind, True, blocks=3, histories=histories)
+    assert_alike(*learn_with_both(name, problem, settings))
+
+
+@pytest.mark.parametrize("kind", TRIPLES)
+@pytest.mark.parametrize("name", FAST)
+def test_triples_give_the_same_bits_on_any_number_of_threads(name, kind):
+    problem = with_histories(problem_of("cua", users=60, items=80, events=2000), last=5)
+    results = set()
+    for threads in (1, 2, 4):
+        own, settings = of_order_three(problem, kind, blocks=4, threads=threads, histories=4)
+        training = begun(name, own, settings)
+        for number in (1, 2, 3):
+            training.epoch(number, RATE)
+        results.add(bits(training))
+    assert len(results) == 1
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,35 @@ class History(NamedTuple):
     shared: bool = False
 
 
+class Meeting(NamedTuple):
+    """Which features of a side meet in pairs, each pair then with every feature of the other side.
+
+    own: the group of the id (the user or the item); group: int8 [features], that of each feature.
+    meets: float32 [groups, groups], symmetric: 1 where features of the two groups meet, else 0.
+    """
+
+    own: int
+    group: np.ndarray
+    meets: np.ndarray
+
+
+class Triples(NamedTuple):
+    """The terms of order three: the last `factors` columns of all tables are theirs alone.
+
+    query: which pairs of query features meet an item's; item: which pairs of an item's features
+    meet those of the query. See `engine.triples`.
+    """
+
+    factors: int
+    query: Meeting
+    item: Meeting
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether any two features of an item meet."""
+        return bool(self.item.meets.any())
+
+
 class Problem(NamedTuple):
     """The events to learn from and the features of both sides.
 
@@ -66,6 +95,7 @@ class Problem(NamedTuple):
     item_rows: rows over the item features, one per item.
     impressions: rows over the items, one per user: what was shown and maybe not chosen; None where
     that is not known. history: what came before each event, where that is to be learned from.
+    triples: which features meet in threes; None for a machine of order two.
     """
 
     user: np.ndarray
@@ -81,6 +111,7 @@ class Problem(NamedTuple):
     item_groups: Groups
     impressions: Rows | None = None
     history: History | None = None
+    triples: Triples | None = None
 
     @property
     def users(self) -> int:
@@ -97,7 +128,10 @@ class Problem(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """What is learned. Vectors: float32 [rows, factors]; biases: float32 [rows]."""
+    """What is learned. Vectors: float32 [rows, factors]; biases: float32 [rows].
+
+    With triples, rows are longer by their factors: the vector of pairs, then that of triples.
+    """
 
     users: np.ndarray
     items: np.ndarray
@@ -112,6 +146,21 @@ class L2Scale(NamedTuple):
 
     users: np.ndarray
     items: np.ndarray
+
+
+class TripleL2(NamedTuple):
+    """L2 regularisation of the vectors of triples.
+
+    user, item: of ids. query, features: by row, float32. query_threshold, feature_threshold: by
+    row, as those of `Settings`.
+    """
+
+    user: float
+    item: float
+    query: np.ndarray
+    features: np.ndarray
+    query_threshold: np.ndarray
+    feature_threshold: np.ndarray
 
 
 class Settings(NamedTuple):
@@ -130,7 +179,7 @@ class Settings(NamedTuple):
     shown and not chosen. logq_correction: scores are taken less the logarithm of how often their
     items are drawn. dropout: share of the query's factors that a step leaves out, of products
     only: of nothing there is no cosine.
-    optimizer: one of OPTIMIZERS. l2_scale: None where all are 1.
+    optimizer: one of OPTIMIZERS. l2_scale: None where all are 1. triples: where there are any.
     engine: which one learns. all_items: softmax is over all items, not over n_negatives that are
     drawn; device: where the engine works, `cpu` or `cuda`. Both, and the optimizer adam, are of
     the engine of minibatches alone.
@@ -166,6 +215,7 @@ class Settings(NamedTuple):
     dropout: float = 0.0
     optimizer: str = "sgd"
     l2_scale: L2Scale | None = None
+    triples: TripleL2 | None = None
     engine: str = "cpu"
     all_items: bool = False
     device: str = "cpu"
@@ -174,7 +224,7 @@ class Settings(NamedTuple):
     def in_plain_pairs(self) -> bool:
         """Whether the quick kernel of pairs will do."""
         others = self.temperature or self.own_share or self.impression_share or self.dropout
-        paced = self.optimizer != "sgd" or self.l2_scale
+        paced = self.optimizer != "sgd" or self.l2_scale or self.triples
         return self.loss == "bpr" and self.negative_sampler == "uniform" and not (others or paced)
 
     @property

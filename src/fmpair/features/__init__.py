@@ -2,6 +2,7 @@
 
 from fmpair.features.domains import with_sources
 from fmpair.features.field import Field
+from fmpair.features.pairing import Pairing
 from fmpair.features.space import FeatureSpace, Side, situations
 
-__all__ = ["FeatureSpace", "Field", "Side", "situations", "with_sources"]
+__all__ = ["FeatureSpace", "Field", "Pairing", "Side", "situations", "with_sources"]

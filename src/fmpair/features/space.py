@@ -18,6 +18,7 @@ from fmpair.features.calendar import TIME, check_role, default_parts, since_last
 from fmpair.features.encoder import Encoder, sum_to_one
 from fmpair.features.field import Field, field_from, kind_of
 from fmpair.features.history import HISTORY, features_of_items, history_encoders
+from fmpair.features.pairing import Pairing, check_pairs
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class FeatureSpace:
 
     id_columns: what the columns of users and items are called, in answers as in the events.
     history: what users did before as features, whose fields come last on the query side.
+    pairing: which fields meet in terms of order three; None for a machine of order two.
     """
 
     users: Vocabulary
@@ -93,6 +95,7 @@ class FeatureSpace:
     whole: bool = False
     id_columns: tuple[str, str] = ("user", "item")
     history: Field | None = None
+    pairing: Pairing | None = None
 
     @classmethod
     def fit(
@@ -127,6 +130,14 @@ class FeatureSpace:
         rest = tuple(e for e in self.query.encoders if e.role != HISTORY)
         own = history_encoders(history, self.items, self.item.encoders) if history else ()
         return replace(self, query=Side(rest + own), history=history)
+
+    def with_pairing(self, pairing: Pairing | None) -> FeatureSpace:
+        """The same with terms of order three, where there are fields for them."""
+        if pairing is not None:
+            check_pairs(pairing.pairs, self.query.encoders, self.item.encoders)
+            if not self.query.size and not (pairing.items and self.item.size):
+                pairing = None  # a user and an item make no triple
+        return replace(self, pairing=pairing)
 
     def earlier_items(self, item_rows: Rows) -> Rows:
         """Per item its features as an earlier one: rows over the query side."""

@@ -25,10 +25,11 @@ from safetensors import numpy as safetensors
 
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import ModelFileError, nearest
-from fmpair.features import FeatureSpace, Side
+from fmpair.features import FeatureSpace, Pairing, Side
 from fmpair.features.encoder import Encoder
 from fmpair.features.field import field_from
 from fmpair.features.history import HISTORY, history_field
+from fmpair.features.pairing import pairs_from
 from fmpair.files import write_atomically
 from fmpair.fitted import option
 from fmpair.fitted.header import LONGEST, LONGEST_TEXT, check_header, header_of
@@ -37,6 +38,7 @@ from fmpair.fitted.recipe import name_of
 from fmpair.forked import check_process
 
 FORMAT = 2
+ORDER_THREE = 3  # of models whose rows are longer: what reads format 2 would take them for others
 BLANK = "0" * 64
 IDS = "ids."
 NO_VALUES = (pl.Boolean, pl.Binary)  # such values are kept as text, or not at all
@@ -83,7 +85,7 @@ def save(model: Savable, path: str | Path) -> None:
         if encoder.vocabulary is not None:
             tensors[f"ids.field.{number}"] = packed(encoder.vocabulary)
     header = {
-        "format": FORMAT,
+        "format": ORDER_THREE if space.pairing else FORMAT,
         "sha256": BLANK,
         "fitted": type(model).__name__,
         "recipe": name_of(type(model.recipe)),
@@ -94,6 +96,7 @@ def save(model: Savable, path: str | Path) -> None:
         "id_columns": list(space.id_columns),
         "fields": [_described(encoder) for encoder in encoders],
         "history": None if space.history is None else asdict(space.history),
+        "pairing": None if space.pairing is None else asdict(space.pairing),
     }
     text = json.dumps(header, sort_keys=True, default=np.generic.item)
     arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
@@ -120,10 +123,10 @@ def read(path: str | Path) -> Saved:
         raise ModelFileError(
             f"{str(path)!r} is {kind}: a model file is what `save` or `fmpair fit` writes"
         )
-    if header["format"] > FORMAT:
+    if header["format"] > ORDER_THREE:
         later = str(header["format"])[:20]
         raise ModelFileError(
-            f"{str(path)!r} has model format {later}, this fmpair reads up to {FORMAT}: "
+            f"{str(path)!r} has model format {later}, this fmpair reads up to {ORDER_THREE}: "
             "upgrade with pip install -U fmpair"
         )
     if _digest(content, header["sha256"].encode()) != header["sha256"]:
@@ -217,7 +220,14 @@ def _space(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> FeatureSpa
     if ids:
         raise ModelFileError(f"there are ids {min(ids)!r}, which no field has")
     history = header.get("history")
-    return space if history is None else space.with_history(history_field(history))
+    space = space if history is None else space.with_history(history_field(history))
+    return space.with_pairing(_pairing(header.get("pairing")))
+
+
+def _pairing(text: dict[str, Any] | None) -> Pairing | None:
+    if text is None:
+        return None
+    return Pairing(text["factors"], pairs_from(text["pairs"]), text["items"])
 
 
 def _described(encoder: Encoder) -> dict[str, Any]:

@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from fmpair.arrays import Rows, tally
+from fmpair.arrays import Rows, join_rows, tally
 from fmpair.data.frame import to_polars
-from fmpair.engine.contract import Parameters
+from fmpair.engine.contract import Parameters, Triples
 from fmpair.engine.item_side import item_sides
+from fmpair.engine.triples import query_vectors
 from fmpair.features import FeatureSpace
 from fmpair.fitted.cold_start import mean_user
 from fmpair.fitted.damping import popular_part
 from fmpair.fitted.query import Queries, queries_of
 from fmpair.fitted.recent import NOTHING, Given, Recent, features_before
+from fmpair.fitted.triples import triples_of
 from fmpair.fitted.visitor import Visitors, moves, visitors
 
 
@@ -42,6 +44,11 @@ class FoldedModel:
     damping: float = 0.0
     recent: Recent | None = None
 
+    @cached_property
+    def triples(self) -> Triples | None:
+        """The terms of order three, where the model has any."""
+        return triples_of(self.space)
+
     @property
     def user_ids(self) -> np.ndarray:
         """The users' own ids [users]."""
@@ -59,12 +66,15 @@ class FoldedModel:
 
     @cached_property
     def _item_side(self) -> tuple[np.ndarray, np.ndarray]:
-        p = self.parameters
-        return item_sides(p.items, p.item_bias, self.item_rows, p.features, p.feature_bias)
+        p, rows = self.parameters, self.item_rows
+        return item_sides(p.items, p.item_bias, rows, p.features, p.feature_bias, self.triples)
 
     @property
     def item_vectors(self) -> np.ndarray:
-        """float32 [items, factors]: the item's vector plus those of its attributes."""
+        """float32 [items, length]: the item's vector plus those of its attributes.
+
+        With order three longer than `factors`, as the vectors of queries are.
+        """
         return self._item_side[0]
 
     @cached_property
@@ -105,25 +115,29 @@ class FoldedModel:
 
     @property
     def user_vectors(self) -> np.ndarray:
-        """float32 [users, factors]: the user's vector plus those of attributes and history."""
-        own = self.parameters.users + self.user_rows.dot(self.parameters.query)
-        before = self.before(np.arange(len(own)))
-        return own if before is None else own + before.dot(self.parameters.query)
+        """float32 [users, length]: the user's vector plus those of attributes and history."""
+        rows, before = self.user_rows, self.before(np.arange(len(self.parameters.users)))
+        rows = rows if before is None else join_rows([rows, before])
+        return self.folded(self.parameters.users, rows)
 
     def query_vectors(self, queries: Any, *, unknown: str = "features") -> np.ndarray:
-        """float32 [queries, factors] of a frame with a user column and any context columns."""
+        """float32 [queries, length] of a frame with a user column and any context columns."""
         return self.vectors(queries_of(self, to_polars(queries), unknown=unknown))
 
     def vectors(self, queries: Queries) -> np.ndarray:
-        """float32 [queries, factors]: the user's vector plus those of all query features."""
+        """float32 [queries, length]: the user's vector plus those of all query features."""
         own = self.parameters.users[np.maximum(queries.user, 0)]
         unknown = queries.user < 0
         if unknown.any():
             own[unknown] = self.mean_user
-        vectors = queries.rows.dot(self.parameters.query) + own
+        vectors = self.folded(own, queries.rows)
         if queries.history is None or self.space.history is not None:
             return vectors
         return vectors + moves(self, queries)
+
+    def folded(self, own: np.ndarray, rows: Rows) -> np.ndarray:
+        """float32 [n, length] of users' rows [n, columns] and of query features."""
+        return query_vectors(own, rows, self.parameters.query, self.triples)
 
     @cached_property
     def _earlier_items(self) -> Rows:

@@ -22,6 +22,7 @@ ROLES = ("user", "context", "item")
 FITTED = ("Recommender", "Ranker")
 LARGEST, LEAST = 1e39, 1e-250  # of numbers that columns are reckoned with: float32 and differences
 LARGEST_SCALE = 1e30
+MOST_FACTORS = 1 << 20
 
 
 def header_of(content: bytes) -> dict[str, Any] | None:
@@ -111,6 +112,14 @@ def _is_scaled(options: Any) -> bool:
     return _is_number(scale) and scale <= LARGEST_SCALE
 
 
+def _is_pairing(value: Any) -> bool:
+    """Whether it says which fields meet, in vectors of which length."""
+    if not isinstance(value, dict) or set(value) != {"factors", "pairs", "items"}:
+        return False
+    length = _is_whole(value["factors"]) and 0 < value["factors"] < MOST_FACTORS
+    return length and isinstance(value["items"], bool) and isinstance(value["pairs"], list | None)
+
+
 def _short(value: Any) -> str:
     """A value in few words, whatever it is."""
     text = repr(value) if isinstance(value, str | float | bool | None) else type(value).__name__
@@ -127,6 +136,7 @@ ENTRIES: Entries = {
     "damping": (lambda value: value is None or _is_number(value), "a number"),
     "whole": (lambda value: isinstance(value, bool), "true or false"),
     "history": (lambda value: value is None or _is_scaled(value), "options by name"),
+    "pairing": (lambda value: value is None or _is_pairing(value), "options of order three"),
     "id_columns": (lambda value: value is None or _is_two_names(value), "a list of two names"),
     "fields": (
         lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),

@@ -8,6 +8,7 @@ import numpy as np
 
 from fmpair.arrays import Rows
 from fmpair.engine.contract import Parameters
+from fmpair.errors import ModelFileError
 from fmpair.features import FeatureSpace
 from fmpair.features.encoder import FAR
 from fmpair.features.history import history_weights
@@ -34,6 +35,8 @@ def learned(
     """(parameters, user_rows, item_rows, seen, recent) of a Recommender that always answers."""
     found = check(arrays, {**_tables(space), **_seen_table(space), **_recent_table(space)})
     parameters = Parameters(*(found[name] for name in Parameters._fields))
+    if space.pairing is not None and parameters.users.shape[1] <= space.pairing.factors:
+        raise ModelFileError("its vectors have no room for pairs beside triples")
     user_rows, item_rows = rows_from(found, "user_rows"), rows_from(found, "item_rows")
     refuse_overflow(*_extremes(space, parameters, user_rows, item_rows, damping))
     recent = None
@@ -96,4 +99,6 @@ def _extremes(
     item = largest(p.items) + largest(p.features) + reach(item_rows, p.features)
     bias = largest(p.item_bias) + reach(item_rows, p.feature_bias[:, None])
     scores = p.users.shape[1] * (query + item) * (query + item) + bias
+    if space.pairing is not None:
+        scores += space.pairing.factors * query * item * (query + item)
     return scores * (1 + abs(damping)), largest(item_rows.value) * largest(item_rows.value)

@@ -71,6 +71,8 @@ class Known(Protocol):
     @property
     def visitors(self) -> Visitors: ...
 
+    def folded(self, own: np.ndarray, rows: Rows) -> np.ndarray: ...
+
 
 def moves(model: Known, queries: Queries) -> np.ndarray:
     """float32 [queries, k]: how far the histories of queries move their vectors."""
@@ -78,8 +80,8 @@ def moves(model: Known, queries: Queries) -> np.ndarray:
     history = queries.history or empty_rows(len(user))
     if (user < 0).all():
         return moved(common, model.item_vectors, history)
-    profiles = known_rows(model.user_rows, user).dot(model.parameters.query)
-    place = model.parameters.users[user] + profiles - common.mean
+    place = model.folded(model.parameters.users[user], known_rows(model.user_rows, user))
+    place = place - common.mean
     place[user < 0] = 0
     start = model.seen.start
     events = np.where(user < 0, 0, start[np.maximum(user, 0) + 1] - start[np.maximum(user, 0)])

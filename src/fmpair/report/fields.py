@@ -63,6 +63,11 @@ def _notes(table: Table, model: str, alone: bool) -> tuple[str, ...]:
         f"{margin_text(table)}. Undecided: neither was shown; from {DETECTABLE.lower()} on an "
         f"effect would have been. {test_text(table)}",
     ]
+    if any(" x " in name for name in table.fields[model]["field"]):
+        notes.append(
+            "Two fields with an x between them: the terms of order three in which they meet; "
+            "without it: with every other such term."
+        )
     if alone:
         notes.append(
             f"Only it: with this field and no other; + and {MINUS}: significantly better and worse "

@@ -53,7 +53,7 @@ class Difference:
     @property
     def outcome(self) -> Outcome:
         """Of the model beside the baseline, by the one rule of all claims."""
-        if self.other == self.base and self.detectable == 0:
+        if self.other == self.base and self.p in (None, 1.0):  # to the last digit
             return "the same model"
         if self.other_better:
             return "better"

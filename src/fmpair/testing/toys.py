@@ -22,6 +22,24 @@ def day_and_night(users: int = 40, items: int = 20, seed: int = 0) -> Dataset:
     return Dataset.from_frame({"user": _user_ids(user), "item": item, "time": time})
 
 
+def opposite_tastes(users: int = 40, items: int = 40, seed: int = 0) -> Dataset:
+    """Even users choose even items by day and odd ones by night, odd users the other way round.
+
+    Each event is one of a random half of the items in each context. Right answer: with context
+    time='day' every even item ranks above every odd one for even users, and below for odd ones. No
+    sum of what the user, the context and the item say in pairs can know.
+    """
+    rng = np.random.default_rng(seed)
+    half = items // 4
+    user, night = np.divmod(np.arange(users * 2), 2)
+    kind = (user + night) % 2
+    item = np.concatenate([rng.permutation(items // 2)[:half] * 2 + one for one in kind])
+    time = pl.Series(["day", "night"]).gather(np.repeat(night, half))
+    return Dataset.from_frame(
+        {"user": _user_ids(np.repeat(user, half)), "item": item, "time": time}
+    )
+
+
 def two_tastes(users: int = 40, items: int = 20) -> Dataset:
     """Even users choose even items, odd users odd ones; each lacks a single item of its half.
 

@@ -53,6 +53,7 @@ class Task:
         check_trainable(data)
         history = history_field(options.history)
         space = FeatureSpace.fit(data, options.fields, options.normalize, history)
+        space = space.with_pairing(options.pairing)
         past = past_of(space, data)
         problem = problem_of(options, space, data, past)
         return cls(recipe, options, space, problem, data.frame_kind, None, kept(space, past))
@@ -71,7 +72,9 @@ class Task:
         """The fitted model of what is learned so far."""
         parameters = settle_cold(learned, self.seen)
         if self.options.temperature is not None:
-            parameters = with_unit_sides(parameters, self.problem.item_rows)
+            parameters = with_unit_sides(
+                parameters, self.problem.item_rows, self.problem.triples
+            )
         return self.model(parameters)
 
     def model(self, parameters: Parameters) -> Recommender:

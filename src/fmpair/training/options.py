@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,10 @@ from fmpair.engine.contract import LOSSES, NEGATIVE_SAMPLERS, OPTIMIZERS, POSITI
 from fmpair.errors import OptionError, named
 from fmpair.features.field import Field
 from fmpair.features.history import history_field
+from fmpair.features.pairing import Pairing, pairs_from
 from fmpair.training.weights import WEIGHTS
+
+ORDERS = (2, 3)
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,17 @@ class FMPairOptions:
     history: what users did before, as features of the query: how many of their latest items (10,
         or 0 for none), options by name (last, fade, within, per, of; see `Field`), or auto: as the
         data say, where they have times.
+    order: 2 lets every feature of a query meet every feature of an item; 3 also every pair of
+        features of one side: what this user wants in this context. See `pairs`.
     damping: share of what popularity adds to the scores that is taken off when items are ranked;
         learning does not know of it, see `Recommender.damped`.
     threads: None uses all cores; the model does not depend on it. seed: of all draws.
+
+    Order three
+    -----------
+    pairs: the fields of one side that meet, such as [[user, daytime], [user, history]], or
+        [item, genre]; None for all.
+    factors3: length of the vectors of triples. None: half of factors.
 
     Negatives
     ---------
@@ -105,6 +116,9 @@ class FMPairOptions:
     logq_correction: bool = False
     weights: str = "log"
     item_bias: bool = True
+    order: int = 2
+    pairs: Sequence[Sequence[str]] | None = None
+    factors3: int | None = None
     damping: float = 0.0
     dropout: float = 0.0
     history: int | str | Mapping[str, Any] | Field | None = 0
@@ -134,6 +148,7 @@ class FMPairOptions:
             checks.not_negative("sharing", self.sharing)
         self._check_negatives()
         self._check_query()
+        self._check_order()
         checks.one_of("weights", self.weights, WEIGHTS)
         checks.number("damping", self.damping)
         checks.whole("seed", self.seed, 0)
@@ -151,6 +166,23 @@ class FMPairOptions:
             raise OptionError(
                 f"{named('dropout')} is of products: leave it out, or {named('temperature')}"
             )
+
+    def _check_order(self) -> None:
+        checks.one_of("order", self.order, ORDERS)
+        pairs_from(self.pairs)
+        if self.factors3 is not None:
+            checks.whole("factors3", self.factors3, 1)
+        for name in ("pairs", "factors3"):
+            if self.order == 2 and getattr(self, name) is not None:
+                raise OptionError(f"{named(name)} goes with {named('order', 3)}")
+
+    @property
+    def pairing(self) -> Pairing | None:
+        """What the terms of order three are to be; None for order two."""
+        if self.order == 2:
+            return None
+        factors = self.factors3 or max(self.factors // 2, 1)
+        return Pairing(factors, pairs_from(self.pairs), items=self.temperature is None)
 
     def _check_negatives(self) -> None:
         checks.one_of("negative_sampler", self.negative_sampler, NEGATIVE_SAMPLERS)
@@ -179,6 +211,12 @@ def refuse_histories(options: FMPairOptions) -> None:
     if options.history or options.dropout:
         name = "history" if options.history else "dropout"
         raise OptionError(f"{type(options).__name__} has no {named(name)}: leave it out")
+
+
+def refuse_triples(options: FMPairOptions) -> None:
+    """Raise OptionError where a recipe whose steps know pairs alone is to learn triples."""
+    if options.order != 2:
+        raise OptionError(f"{type(options).__name__} is of {named('order', 2)}: leave it out")
 
 
 def refuse_cosines(options: FMPairOptions) -> None:

@@ -14,14 +14,16 @@ from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace, Side, situations
 from fmpair.features.calendar import days_since
 from fmpair.features.history import HISTORY
+from fmpair.fitted.triples import triples_of
 from fmpair.threads import all_threads
 from fmpair.training.defaults import field_l2_of, l2_of, n_negatives_of, own_share_of, repeat_stats
 from fmpair.training.groups import item_groups, query_groups
 from fmpair.training.history import Past, history_of
 from fmpair.training.options import FMPairOptions
-from fmpair.training.regularisation import l2_scale_of, penalties
+from fmpair.training.regularisation import l2_scale_of, penalties, triple_l2
 from fmpair.training.weights import event_weights
 
+TRIPLE_START = 0.3  # standard deviation of the first vectors of triples, of the query side
 # Minibatches score all items up to so many; above, so many negatives that their events share.
 MOST_ITEMS, SHARED = 1_000_000, 8192
 PARTITION_EVERY = 5  # epochs between two partitions of the strata plan
@@ -69,17 +71,19 @@ def problem_of(
         item_groups(space.item, item_rows, data.item, options.sharing),
         impression_rows(data) if options.impression_share else None,
         history_of(space, past, item_rows, len(data)),
+        triples_of(space),
     )
 
 
 def initial(options: FMPairOptions, space: FeatureSpace) -> Parameters:
     """First values: ids random, fields as their options say (zero unless told otherwise)."""
     rows = len(space.users) + len(space.items) + space.query.size + space.item.size
-    check_vectors(rows, options.factors)
+    triples = space.pairing.factors if space.pairing else 0
+    check_vectors(rows, options.factors + triples)
     rng = np.random.default_rng([options.seed, 0])
 
-    def vectors(count: int, sd: float | np.ndarray) -> np.ndarray:
-        return (rng.standard_normal((count, options.factors), np.float32) * sd).astype(np.float32)
+    def vectors(count: int, sd: float | np.ndarray, factors: int = options.factors) -> np.ndarray:
+        return (rng.standard_normal((count, factors), np.float32) * sd).astype(np.float32)
 
     def zeros(count: int) -> np.ndarray:
         return np.zeros(count, np.float32)
@@ -88,6 +92,15 @@ def initial(options: FMPairOptions, space: FeatureSpace) -> Parameters:
     items = vectors(len(space.items), options.init_std)
     query = vectors(space.query.size, _starts(space.query, options.init_std))
     features = vectors(space.item.size, _starts(space.item, 0.0))
+    tables = [users, items, query, features]
+    if triples:  # those of the query alone are not small: all small, none would ever move
+        import json, os
+        x = json.loads(os.environ.get("X3", "{}"))
+        starts = (x.get("ustart", TRIPLE_START), options.init_std, x.get("qstart", TRIPLE_START), 0.0)
+        own = [vectors(len(table), sd, triples) for table, sd in zip(tables, starts)]
+        if x.get("common"): own[0] = own[0][:1] + 0.1 * own[0]
+        tables = [np.hstack(both) for both in zip(tables, own)]
+    users, items, query, features = tables
     return Parameters(users, items, zeros(len(items)), query, features, zeros(len(features)))
 
 
@@ -110,7 +123,8 @@ def settings_of(
     """
     items, device = int(problem.drawn.sum()), settled(options.device)
     repeats, n_negatives = repeat_stats(problem, seen), n_negatives_of(options, items)
-    check_negatives(n_negatives, options.factors, all_threads())
+    length = options.factors + (2 * problem.triples.factors if problem.triples else 0)
+    check_negatives(n_negatives, length, all_threads())
     of_ids, of_fields = l2_of(options, repeats), field_l2_of(options, n_negatives)
     all_items = device != CPU and options.loss == "softmax" and options.n_negatives is None
     if all_items and items > MOST_ITEMS:
@@ -134,6 +148,7 @@ def settings_of(
         dropout=options.dropout,
         optimizer=_optimizer(options.optimizer, device),
         l2_scale=l2_scale_of(options.regularization_power, problem, seen),
+        triples=triple_l2(options.regularization, space, problem, of_ids, of_fields),
         engine=CPU if device == CPU else TORCH,
         all_items=all_items,
         device=CUDA if device == CUDA else CPU,

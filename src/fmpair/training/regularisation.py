@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fmpair.arrays import Rows, tally
-from fmpair.engine.contract import Groups, L2Scale, Problem
+from fmpair.engine.contract import Groups, L2Scale, Problem, TripleL2
 from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
@@ -64,6 +64,24 @@ def penalties(
         "feature_threshold": feature_threshold,
         "strongest": of_fields.strongest,
     }
+
+
+def triple_l2(
+    given: float | Mapping[str, float] | None,
+    space: FeatureSpace,
+    problem: Problem,
+    usual: L2,
+    of_fields: FieldL2,
+) -> TripleL2 | None:
+    """The same of vectors of triples; None where there are none."""
+    if problem.triples is None:
+        return None
+    import json, os
+    x = json.loads(os.environ.get("X3", "{}"))
+    def full(v, n): return np.full(n, v, np.float32)
+    q, i = len(problem.query_groups.field), len(problem.item_groups.field)
+    return TripleL2(x.get("user", .001), x.get("item", .001), full(x.get("query", .001), q), full(x.get("features", .001), i),
+        full(x.get("qt", 0), q), full(x.get("it", 0), i))
 
 
 def l2_scale_of(power: float, problem: Problem, seen: Rows | None) -> L2Scale | None:

@@ -12,6 +12,7 @@ import numpy as np
 from fmpair.checks import whole
 from fmpair.data import Dataset
 from fmpair.engine.contract import Parameters, Problem
+from fmpair.engine.triples import pair_columns
 from fmpair.errors import OptionError, UnknownError, unknown
 from fmpair.features import FeatureSpace
 from fmpair.fitted.recommender import Recommender
@@ -134,7 +135,7 @@ def _continued(
     """
     if epochs is not None:
         whole("epochs", epochs, 1)
-    factors = model.parameters.users.shape[1]
+    factors = pair_columns(model.parameters.users.shape[1], model.triples)
     if options.factors != factors:  # only a file that was tampered with says so
         raise OptionError(f"the recipe has {options.factors} factors, its vectors {factors}")
     _check_columns(model, data)

@@ -2,7 +2,15 @@
 
 import numpy as np
 import pytest
-from engine.problems import choices_of, partitioned, problem_of, settings_of
+from engine.problems import (
+    choices_of,
+    partitioned,
+    problem_of,
+    settings_of,
+    triple_l2_of,
+    with_triples,
+    without_mirror,
+)
 
 from fmpair.engine.reference.objective import ascent, loss
 from fmpair.engine.reference.step import take_step
@@ -41,6 +49,28 @@ def test_the_gradient_of_every_row_agrees_with_finite_differences(kind, parts):
             for step in (1e-6, -1e-6):
                 table[row, *place] = kept + step
                 values.append(loss(tables, choice, settings))
+            table[row, *place] = kept
+            slope = (values[1] - values[0]) / 2e-6
+            assert slope == pytest.approx(np.asarray(way)[place], abs=1e-6), name
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("parts", ["", "c", "a", "cua"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gradient_of_triples_agrees_with_finite_differences(kind, parts, apart):
+    problem, settings = with_triples(problem_of(parts), apart=apart), settings_of(**KINDS[kind])
+    if settings.temperature:
+        problem = without_mirror(problem)
+    settings = settings._replace(triples=triple_l2_of(problem))
+    training = partitioned(problem, settings)
+    choice, tables = first_choice(training, parts), training.tables
+    for (name, row), way in ascent(tables, choice, settings, problem.triples).items():
+        table = getattr(tables, name)
+        for place in np.ndindex(table[row].shape) if table.ndim > 1 else [()]:
+            kept, values = table[row, *place], []
+            for step in (1e-6, -1e-6):
+                table[row, *place] = kept + step
+                values.append(loss(tables, choice, settings, problem.triples))
             table[row, *place] = kept
             slope = (values[1] - values[0]) / 2e-6
             assert slope == pytest.approx(np.asarray(way)[place], abs=1e-6), name

@@ -59,25 +59,31 @@ def list_squares(typing, table, member, out, start, end, width):
 
 
 @intrinsic
-def list_step(typing, scratch, items, member, coef, own_rate, shrink, size, rate, lost, width):
+def list_step(
+    typing, scratch, items, member, coef, own_rate, shrink, size, rate, lost, triples, border, width
+):
     """One step on a list of items: each along the query scratch[0], which becomes the user's way.
 
     items[member[m]] = shrink[m] * itself + rate * own_rate[m] * coef[m] * query, for m below size;
     scratch[0] = sum of coef[m] * items[member[m]] (as they were) - lost * query.
-    own_rate: None where all are 1.
+    own_rate: None where all are 1. triples: what is kept of columns from len(border) on, or None.
     """
     real, index = types.float32, types.int64
-    signature = types.void(scratch, items, member, coef, own_rate, shrink, index, real, real, width)
+    signature = types.void(
+        scratch, items, member, coef, own_rate, shrink, index, real, real, triples, border, width
+    )
+    first = len(border) if triples != types.none else 0
 
     def generate(context, builder, signature, arguments):
         e = Emitter(context, builder, signature, arguments)
         query, size, rate, lost = e.data(0), arguments[6], arguments[7], arguments[8]
-        for o, n in e.chunks(WIDE):
+        for o, n in e.chunks(WIDE, first):
+            held = 9 if triples != types.none and o >= first else 5
             x = e.load(query, o, n)
             total = cgutils.alloca_once(builder, ir.VectorType(FLOAT, n))
             builder.store(e.scaled(builder.fneg(lost), x, n), total)
             with _members(e, 1, 2, ir.Constant(INT64, 0), size) as (m, row):
-                c, kept = (builder.load(builder.gep(e.data(a), [m])) for a in (3, 5))
+                c, kept = (builder.load(builder.gep(e.data(a), [m])) for a in (3, held))
                 v = e.load(row, o, n)
                 builder.store(e.fma(e.splat(c, n), v, builder.load(total), n), total)
                 step = builder.fmul(rate, c)

@@ -35,6 +35,7 @@ from fmpair.engine.cpu.sampling import (
     weigh_factors,
 )
 from fmpair.engine.cpu.simd import aligned, assign, dot, gather, padded
+from fmpair.engine.cpu.triples import bring_up, hold, meet_item, meet_query, turn_triples
 from fmpair.engine.strata.accumulators import Accumulators
 from fmpair.jit import FAST, kernel
 
@@ -67,6 +68,7 @@ class Room(NamedTuple):
     sampling.weigh_factors. mine, impressions: the items that the user at work has, and those the
     user was shown, as many as a block has. kept: see `engine.cpu.dropout`.
     own_rate, own_l2, norm, ways: see `optimizer`; None where all rows of a table go alike.
+    triple_shrink: as shrink, of vectors of triples; None where there are none.
     """
 
     scratch: np.ndarray
@@ -88,6 +90,7 @@ class Room(NamedTuple):
     own_l2: np.ndarray | None = None
     norm: np.ndarray | None = None
     ways: np.ndarray | None = None
+    triple_shrink: np.ndarray | None = None
 
 
 def room_for(candidates: int, factors: int, items: int) -> Room:
@@ -112,10 +115,10 @@ def with_own_rates(room: Room, accumulators: Accumulators) -> Room:
     return room._replace(norm=norm, ways=ways)
 
 
-@kernel
+@kernel(forceinline=True)
 def build_sides(
-    scratch, items, item_bias, member, constant, table, bias, item_at, start, column, value, here,
-    end, width,
+    scratch, items, item_bias, member, constant, table, bias, item_at, start, column, value, third,
+    mirror, here, end, width,
 ):
     """scratch[m + 1], constant[m]: the sides of a list's items with their attributes."""
     for m in range(here, end):
@@ -125,6 +128,9 @@ def build_sides(
             scratch, m + 1, items, i, table, bias, a, a_end, column, value, width
         )
         constant[m] += item_bias[i]
+        constant[m] -= meet_item(
+            third, mirror, scratch, m, items, i, table, a, a_end, column, value
+        )
 
 
 @kernel(fastmath=FAST)
@@ -160,13 +166,13 @@ def settle(sharpness, score, slope, square, query_square, strength, coef, along,
 @kernel(fastmath=FAST)
 def run_lists(
     span, walk, block, state, work, tables, query, attributes, sampler, step, l2_scale,
-    accumulators, rule, taken, room, width,
+    accumulators, rule, third, mirror, border, taken, room, width,
 ):
     """Learn from runs of [span[0], span[1]) with the items [block[0], block[1]).
 
     walk: from which run to which, counted round and round from the first. taken: as in run_cell.
     l2_scale, accumulators: in the order of the partition, or operands.NO_L2_SCALE and
-    NO_ACCUMULATORS.
+    NO_ACCUMULATORS. third, mirror: of triples, or None; border: as long as vectors of pairs.
     Returns (sum of losses, steps, the state of the random stream).
     """
     # As in run_cell, fields are taken out of their tuples once.
@@ -175,7 +181,7 @@ def run_lists(
     accept, other, order, spread, depth, log_chance, impression_start, impression_item = sampler
     (
         scratch, places, member, score, constant, slope, square, coef, along, own, shrink, chances,
-        mine, impressions, kept, own_rate, own_l2, norm, ways
+        mine, impressions, kept, own_rate, own_l2, norm, ways, triple_shrink
     ) = room
     loss, most, sharpness, all_items, shares, dropped = rule
     user_scale, item_scale = l2_scale
@@ -210,9 +216,17 @@ def run_lists(
                         c, c_end = c_start[at], c_start[at + 1]
                     gather(scratch, 0, users, u, q_table, c, c_end, c_column, c_value, width)
                     gather(scratch, 0, scratch, 0, q_table, p, p_end, p_column, p_value, width)
+                    meet_query(
+                        third, mirror, scratch, users, u, q_table, p, p_end, p_column, p_value, c,
+                        c_end, c_column, c_value
+                    )
                 else:
                     assign(scratch, 0, users, u, width)
+                    meet_query(
+                        third, mirror, scratch, users, u, None, 0, 0, None, None, 0, 0, None, None
+                    )
                 state = drop_anew(state, dropped, kept, scratch)
+                hold(third, mirror, scratch)
                 weigh_factors(scratch, order, spread, chances)
                 if sharpness > ZERO or item_sums is not None:
                     query_square = dot(scratch, 0, scratch, 0, width) + SHORTEST
@@ -232,7 +246,7 @@ def run_lists(
                     if attributes is not None:
                         build_sides(
                             scratch, items, item_bias, member, constant, a_table, a_bias, item_at,
-                            a_start, a_column, a_value, here, end, width
+                            a_start, a_column, a_value, third, mirror, here, end, width
                         )
                         list_dots(scratch, scratch, places, score, here, end, width)
                         if sharpness > ZERO:
@@ -253,6 +267,7 @@ def run_lists(
                         continue
                     size, member[1], score[1], square[1] = 2, member[n], score[n], square[n]
                     assign(scratch, 2, scratch, tries + 1, width)
+                    bring_up(mirror, tries)
                     strength = warp_weight(all_items, tries)
                 correct(score, constant, log_chance, member, first_item, size)
                 logs += strength * weigh(loss, constant, slope, size)
@@ -263,7 +278,8 @@ def run_lists(
                 )
                 if attributes is not None:
                     turn_sides(scratch, places, coef, along, own, lost, size, width)
-                    side_norms(scratch, items, member, twice, norm, size, width)
+                    turn_triples(third, mirror, scratch, twice, size)
+                    side_norms(scratch, items, member, twice, norm, third, mirror, size, width)
                 else:
                     list_norms(sharpness, score, square, query_square, norm, size)
                 rate_list(
@@ -271,32 +287,35 @@ def run_lists(
                 )
                 shrink_list(
                     step, member, slope, own, twice, own_rate, own_l2, item_bias, shrink,
-                    attributes is None, size
+                    attributes is None, third, triple_shrink, size
                 )
                 if attributes is not None:
                     move_sides(
-                        scratch, items, member, shrink, slope, own_rate, size, step.item_rate, width
+                        scratch, items, member, shrink, slope, own_rate, third, mirror,
+                        triple_shrink, size, step.item_rate, width
                     )
                     move_listed(
                         scratch, a_table, a_bias, a_sums, mean, a_rate, a_shrink, a_moves, ways,
                         gather_up, gather_bias, due, member, item_at, a_start, a_column, a_value,
-                        slope, size, twice, bias_share, width
+                        slope, size, twice, bias_share, third, mirror, width
                     )
                 else:
                     list_step(
                         scratch, items, member, coef, own_rate, shrink, size, step.item_rate,
-                        lost, width
+                        lost, triple_shrink, border, width
                     )
                 drop(scratch, kept, dropped)
-                move_user(scratch, users, u, user_sums, user_scale, mean, step, width)
+                move_user(
+                    scratch, users, u, user_sums, user_scale, mean, step, third, mirror, width
+                )
                 if query is not None:
                     move_query(
                         scratch, q_table, q_sums, mean, q_rate, q_shrink, q_moves, p, p_end,
-                        p_column, p_value, width
+                        p_column, p_value, third, mirror, width
                     )
                     move_query(
                         scratch, q_table, q_sums, mean, q_rate, q_shrink, q_moves, c, c_end,
-                        c_column, c_value, width
+                        c_column, c_value, third, mirror, width
                     )
         release(event_item, start, stop, first_item, taken)
     return logs, steps, state

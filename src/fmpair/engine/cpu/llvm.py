@@ -32,20 +32,21 @@ class Emitter:
         offset = self.builder.mul(self.values[index], ir.Constant(INT64, self.columns))
         return self.builder.gep(self.data(table), [offset])
 
-    def chunks(self, most: int = CHUNK):
-        """(offset, lanes) of the pieces a row is worked in."""
-        for offset in range(0, self.columns, most):
-            yield offset, min(most, self.columns - offset)
+    def chunks(self, most: int = CHUNK, border: int = 0):
+        """(offset, lanes) of the pieces a row is worked in; none reaches over the border."""
+        for start, end in ((0, border), (border, self.columns)):
+            for offset in range(start, end, most):
+                yield offset, min(most, end - offset)
 
     def at(self, row, offset, lanes):
         place = self.builder.gep(row, [ir.Constant(INT64, offset)])
         return self.builder.bitcast(place, ir.VectorType(FLOAT, lanes).as_pointer())
 
     def load(self, row, offset, lanes):
-        return self.builder.load(self.at(row, offset, lanes), align=16)
+        return self.builder.load(self.at(row, offset, lanes), align=_alignment(offset))
 
     def store(self, value, row, offset, lanes):
-        self.builder.store(value, self.at(row, offset, lanes), align=16)
+        self.builder.store(value, self.at(row, offset, lanes), align=_alignment(offset))
 
     def splat(self, scalar, lanes):
         """A scalar in every lane."""
@@ -91,6 +92,11 @@ class Emitter:
             else:
                 sums[lanes] = self.builder.fmul(left, right)
         return self.total([(vector, lanes) for lanes, vector in sums.items()])
+
+
+def _alignment(offset: int) -> int:
+    """Of a piece of a row, in bytes."""
+    return 16 if offset % LANES == 0 else 4
 
 
 def gathered(e: Emitter, row, offset, lanes, squares: bool):

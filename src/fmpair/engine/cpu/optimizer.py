@@ -18,6 +18,15 @@ import numpy as np
 
 from fmpair.engine.cpu.pairs import move_features
 from fmpair.engine.cpu.simd import assign, blend, dot, gather
+from fmpair.engine.cpu.triples import (
+    blend_apart,
+    gather_triples,
+    move_attribute,
+    move_item,
+    move_row,
+    triple_norms,
+    without_own,
+)
 from fmpair.jit import FAST, kernel
 
 ONE, TWO, ZERO = np.float32(1.0), np.float32(2.0), np.float32(0.0)
@@ -45,12 +54,15 @@ def turn_sides(scratch, places, coef, along, own, lost, size, width):
 
 
 @kernel(fastmath=FAST, forceinline=True)
-def side_norms(scratch, items, member, twice, norm, size, width):
+def side_norms(scratch, items, member, twice, norm, third, mirror, size, width):
     """The same of items with attributes, whose ways stand in scratch[m + 1].
 
     twice: 1 where a way counts the item's own vector, which is not in the gradient.
     """
     if norm is None:
+        return
+    if third is not None:
+        triple_norms(third, mirror, scratch, items, member, twice, norm, size)
         return
     for m in range(size):
         i = np.int64(member[m])
@@ -75,8 +87,11 @@ def rate_list(accumulators, l2_scale, mean, bias, member, slope, norm, own_rate,
 
 
 @kernel(fastmath=FAST, forceinline=True)
-def shrink_list(step, member, slope, own, twice, own_rate, own_l2, item_bias, shrink, alone, size):
-    """shrink[m]: every item's kept share; its bias moves.
+def shrink_list(
+    step, member, slope, own, twice, own_rate, own_l2, item_bias, shrink, alone, third,
+    triple_shrink, size,
+):
+    """shrink[m]: every item's kept share, triple_shrink[m] of its triples; its bias moves.
 
     The candidates share the regularisation of one. alone: there are no attributes, and an item's
     own vector is not yet in its way.
@@ -95,23 +110,43 @@ def shrink_list(step, member, slope, own, twice, own_rate, own_l2, item_bias, sh
         item_bias[i] = shrunk_bias * item_bias[i] + bias_rate * slope[m]
         gain = rate * slope[m]
         shrink[m] = kept + (gain * (own[m] - twice) if alone else -gain * twice)
+        if third is not None:
+            loss = (ONE - third.shrink_item) * (ONE if m == 0 else share)
+            if own_rate is not None:
+                loss *= own_l2[m]
+            triple_shrink[m] = max(ONE - loss, ZERO) + (gain * (own[m] - twice) if alone else ZERO)
 
 
 @kernel(forceinline=True)
-def move_sides(scratch, items, member, shrink, slope, own_rate, size, rate, width):
+def move_sides(
+    scratch, items, member, shrink, slope, own_rate, third, mirror, triple_shrink, size, rate,
+    width,
+):
     """The items along their ways; scratch[0] becomes the user's."""
     for m in range(size):
-        gain = rate * slope[m]
+        gain, i = rate * slope[m], np.int64(member[m])
         if own_rate is not None:
             gain *= own_rate[m]
-        blend(items, np.int64(member[m]), shrink[m], scratch, m + 1, gain, width)
+        if third is not None:
+            move_item(third, mirror, scratch, items, i, m, shrink[m], triple_shrink[m], gain)
+        else:
+            blend(items, i, shrink[m], scratch, m + 1, gain, width)
     assign(scratch, 0, scratch, len(scratch) - 2, width)
 
 
 @kernel(fastmath=FAST, forceinline=True)
-def move_user(scratch, users, u, accumulators, l2_scale, mean, step, width):
+def move_user(scratch, users, u, accumulators, l2_scale, mean, step, third, mirror, width):
     """The user's vector along scratch[0]."""
     rate, lost = step.user_rate, ONE - step.shrink_user
+    if third is not None:
+        scale = ONE
+        if l2_scale is not None:
+            scale = l2_scale[u]
+        move_row(
+            third, mirror, scratch, users, u, third.user, ONE, accumulators, mean, rate,
+            lost * scale, (ONE - third.shrink_user) * scale
+        )
+        return
     if accumulators is not None:
         accumulators[u] += mean * dot(scratch, 0, scratch, 0, width)
         own_rate = ONE / math.sqrt(accumulators[u])
@@ -123,9 +158,19 @@ def move_user(scratch, users, u, accumulators, l2_scale, mean, step, width):
 
 @kernel(forceinline=True)
 def move_query(
-    scratch, table, accumulators, mean, rate, shrink, moves, start, end, column, value, width
+    scratch, table, accumulators, mean, rate, shrink, moves, start, end, column, value, third,
+    mirror, width,
 ):
     """The features [start, end) along scratch[0]."""
+    if third is not None:
+        for e in range(start, end):
+            f = np.int64(column[e])
+            move_row(
+                third, mirror, scratch, table, f, np.int64(third.group[f]), value[e], accumulators,
+                mean, rate[f], ONE - shrink[f], ONE - third.query_shrink[f]
+            )
+            moves[f] += 1
+        return
     if accumulators is None:
         move_features(scratch, table, rate, shrink, moves, start, end, column, value, ONE, width)
         return
@@ -142,7 +187,8 @@ def move_query(
 @kernel(forceinline=True)
 def move_listed(
     scratch, table, bias, accumulators, mean, rate, shrink, moves, ways, gather_up, gather_bias,
-    due, member, item_at, start, column, value, slope, size, twice, bias_share, width,
+    due, member, item_at, start, column, value, slope, size, twice, bias_share, third, mirror,
+    width,
 ):
     """The attributes of a list's items, each once, along the sum of its gradients.
 
@@ -160,6 +206,7 @@ def move_listed(
             if accumulators is not None:  # a gradient must be known whole before its row moves
                 gather_bias[f] += bias_share * slope[m] * value[e]
                 blend(ways, f, ONE, scratch, m + 1, slope[m] * value[e], width)
+                gather_triples(third, mirror, ways, f, m, slope[m] * value[e])
     for m in range(size):
         item = item_at[member[m]]
         for e in range(start[item], start[item + 1]):
@@ -168,34 +215,50 @@ def move_listed(
                 if due[f] > ZERO:
                     _move_whole(
                         f, table, bias, accumulators, mean, rate, shrink, ways, gather_up,
-                        gather_bias, due, bias_share, width
+                        gather_bias, due, bias_share, third, mirror, width
                     )
                     moves[f] += 1
                 continue
-            kept = ONE
+            kept, up, first_due = ONE, ZERO, ZERO
             if due[f] > ZERO:
-                own_l2 = (ONE - shrink[f]) * min(due[f], ONE)
+                first_due = min(due[f], ONE)
+                own_l2 = (ONE - shrink[f]) * first_due
                 bias[f] -= bias_share * own_l2 * bias[f]
-                kept = ONE - own_l2 - rate[f] * gather_up[f]
+                up = rate[f] * gather_up[f]
+                kept = ONE - own_l2 - up
                 due[f], gather_up[f] = ZERO, ZERO
                 moves[f] += 1
             gain = rate[f] * slope[m] * value[e]
-            blend(table, f, kept, scratch, m + 1, gain, width)
+            if third is not None:
+                move_attribute(
+                    third, mirror, scratch, table, f, m, gain, up, kept,
+                    ONE - (ONE - third.feature_shrink[f]) * first_due
+                )
+            else:
+                blend(table, f, kept, scratch, m + 1, gain, width)
             bias[f] += bias_share * gain
 
 
 @kernel(forceinline=True)
 def _move_whole(
     f, table, bias, accumulators, mean, rate, shrink, ways, gather_up, gather_bias, due,
-    bias_share, width,
+    bias_share, third, mirror, width,
 ):
     """AdaGrad's step of one attribute, whose gradient was gathered; what gathered it is zero."""
-    blend(ways, f, ONE, table, f, -gather_up[f], width)
+    if third is not None:
+        without_own(third, mirror, ways, table, f, gather_up[f])
+    else:
+        blend(ways, f, ONE, table, f, -gather_up[f], width)
     square = dot(ways, f, ways, f, width) + gather_bias[f] * gather_bias[f]
     accumulators[f] += mean * square
     own_rate = ONE / math.sqrt(accumulators[f])
-    kept = max(ONE - (ONE - shrink[f]) * min(due[f], ONE) * own_rate, ZERO)
-    blend(table, f, kept, ways, f, rate[f] * own_rate, width)
+    held = min(due[f], ONE) * own_rate
+    kept = max(ONE - (ONE - shrink[f]) * held, ZERO)
+    if third is not None:
+        kept_triples = max(ONE - (ONE - third.feature_shrink[f]) * held, ZERO)
+        blend_apart(third, table, f, kept, kept_triples, ways, rate[f] * own_rate)
+    else:
+        blend(table, f, kept, ways, f, rate[f] * own_rate, width)
     bias[f] += bias_share * (kept - ONE) * bias[f] + rate[f] * own_rate * gather_bias[f]
     blend(ways, f, ZERO, ways, f, ZERO, width)
     gather_up[f], gather_bias[f], due[f] = ZERO, ZERO, ZERO

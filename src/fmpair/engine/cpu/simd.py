@@ -25,9 +25,12 @@ def padded(factors: int) -> int:
     return max(-(-factors // (2 * LANES)), 1) * 2 * LANES
 
 
-def aligned(table: np.ndarray) -> np.ndarray:
-    """A float32 copy [rows, padded factors] on a cache line's boundary; the padding is zero."""
-    out = _room(len(table), padded(table.shape[1]))
+def aligned(table: np.ndarray, columns: int = 0) -> np.ndarray:
+    """A float32 copy [rows, padded factors] on a cache line's boundary; the padding is zero.
+
+    columns: how many it must have room for, where these are more.
+    """
+    out = _room(len(table), padded(max(table.shape[1], columns)))
     out[:, : table.shape[1]] = table
     return out
 

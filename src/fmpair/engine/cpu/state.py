@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fmpair.engine.contract import Problem, Settings
 from fmpair.engine.cpu.layout import Layout
 from fmpair.engine.cpu.operands import Shared, Tables
@@ -17,15 +19,19 @@ class State(NamedTuple):
     tables that cells share, one a block, or none where there are no such features; with histories
     only one of the query, of which cells copy what they need. accumulators:
     one a block, or none where plain SGD needs none. pieces: with histories, the cells' own parts of
-    the query table in the round at hand, one a block, see `engine.cpu.history`.
+    the query table in the round at hand, one a block, see `engine.cpu.history`. factors: columns of
+    the tables; length: of the vectors of queries and items. triple_shrink: by query feature and by
+    item feature, what a step keeps of their vectors of triples.
     """
 
     problem: Problem
     settings: Settings
     layout: Layout
     factors: int
+    length: int
     tables: Tables
     query: list[Shared]
     features: list[Shared]
     accumulators: list[Accumulators]
     pieces: list[Any]
+    triple_shrink: tuple[np.ndarray, np.ndarray]

@@ -22,7 +22,8 @@ from fmpair.engine.cpu.worker import worker, workers
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.accumulators import Accumulators, first_accumulators
 from fmpair.engine.strata.lending import borrowed, lend, returned
-from fmpair.engine.strata.regularisation import centre, field_l2, item_rates, query_rates
+from fmpair.engine.strata.regularisation import centre, item_rates, query_rates, settled_l2
+from fmpair.engine.triples import pair_columns, vector_length
 from fmpair.forked import check_process
 
 LOG = logging.getLogger("fmpair")
@@ -43,26 +44,33 @@ class CPUTraining:
     features. accumulators: one a block, or none where plain SGD needs none. layout: the events and
     all that goes with their order, until the next partition; None before the first epoch and after
     the last. lent: the items' vectors as histories that share them had them before a round.
+    factors: columns of the tables, pairs: those of them that are of pairs; length: of the vectors
+    of queries and items. triple_shrink: see `State`.
     """
 
     def __init__(self, problem: Problem, parameters: Parameters, settings: Settings):
         self.problem, self.settings = problem, settings
         self.factors = parameters.users.shape[1]
         self.events = strata.by_user(problem, _needs_numbers(problem, settings))
+        self.length = vector_length(self.factors, problem.triples)
+        self.pairs = pair_columns(self.factors, problem.triples)
+        self.triple_shrink = (NO_BIAS, NO_BIAS)
         self.tables = parameters._replace(
-            users=aligned(parameters.users),
-            items=aligned(parameters.items),
+            users=aligned(parameters.users, self.length),
+            items=aligned(parameters.items, self.length),
             item_bias=parameters.item_bias.astype(np.float32),
         )
         self.order: strata.Order | None = None
         self.layout: Layout | None = None
         copies, adagrad = settings.blocks, settings.optimizer == "adagrad"
         of_query = 1 if problem.history is not None else copies
-        self.query = _copies(parameters.query, NO_BIAS, problem.has_query_features * of_query)
+        self.query = self._copies(
+            parameters.query, NO_BIAS, problem.has_query_features * of_query
+        )
         self.pieces: list[Any] = [None] * copies
         self.lent = NO_BIAS
         has_attributes = len(problem.item_rows.column) > 0
-        self.features = _copies(
+        self.features = self._copies(
             parameters.features, parameters.feature_bias, has_attributes * copies
         )
         self.accumulators: list[Accumulators] = [
@@ -94,8 +102,7 @@ class CPUTraining:
             self._merge_query()
             merge(self.features, [own.features for own in self.accumulators])
         loss, steps = sum(r[1] for r in results), sum(r[2] for r in results)
-        for copy in self.query:
-            centre(copy.table, self.problem.query_groups)
+        self._centre()
         if _compilations() > compiled and not kernel_cache.lost():
             LOG.warning(
                 "compiled the training kernel, once for this machine: later runs start faster"
@@ -110,8 +117,7 @@ class CPUTraining:
                 copy.table[:], copy.bias[:] = copies[0].table, copies[0].bias
             for copy in copies:
                 copy.moves[:] = 0
-        for copy in self.query:
-            centre(copy.table, self.problem.query_groups)
+        self._centre()
         return loss / max(len(pairs.user), 1)
 
     def largest(self) -> float:
@@ -149,7 +155,14 @@ class CPUTraining:
         assert self.layout is not None
         tables = Tables(*self.tables[:3])
         shared = (self.query, self.features, self.accumulators, self.pieces)
-        return State(self.problem, self.settings, self.layout, self.factors, tables, *shared)
+        sizes = (self.factors, self.length)
+        return State(
+            self.problem, self.settings, self.layout, *sizes, tables, *shared, self.triple_shrink
+        )
+
+    def _centre(self) -> None:
+        for copy in self.query:
+            centre(copy.table[:, : self.pairs], self.problem.query_groups)
 
     def _merge_query(self) -> None:
         """Bring together what the cells of a round made of the query table."""
@@ -161,14 +174,16 @@ class CPUTraining:
         merge_pieces(whole, sums, self.pieces)
         if history.shared:
             rows = borrowed(history, self.problem.items)
-            self.tables.items[self._item_places()] += returned(whole.table, rows, self.lent)
+            moved = returned(whole.table[:, : self.pairs], rows, self.lent)
+            self.tables.items[self._item_places(), : self.pairs] += moved
 
     def _lend_items(self) -> None:
         """Give histories the items' vectors, where they share these."""
         history = self.problem.history
         if history is not None and history.shared:
-            self.lent = self.tables.items[self._item_places()]
-            lend(self.query[0].table, borrowed(history, self.problem.items), self.lent)
+            self.lent = self.tables.items[self._item_places(), : self.pairs]
+            rows = borrowed(history, self.problem.items)
+            lend(self.query[0].table[:, : self.pairs], rows, self.lent)
 
     def _item_places(self) -> np.ndarray:
         """int [items]: where each stands in the tables."""
@@ -200,20 +215,30 @@ class CPUTraining:
             ]
         self.layout = laid_out(self.problem, settings, self.events, new)
 
+    def _copies(self, table: np.ndarray, bias: np.ndarray, count: int) -> list[Shared]:
+        """A cell's own copy of a shared table, `count` times; rates are set by `_set_rates`."""
+        return [
+            Shared(aligned(table, self.length), bias.astype(np.float32),
+                   np.zeros(len(table), np.int32), NO_BIAS, NO_BIAS)
+            for _ in range(count)
+        ]
+
     def _set_rates(self, rate: float) -> None:
         """Settle an epoch's step lengths and shrinking of the shared tables."""
-        problem, settings = self.problem, self.settings
-        rate = rate * settings.feature_rate
-        if self.query:
-            table, groups = self.query[0].table, problem.query_groups
-            fixed = (settings.query, settings.query_threshold, settings.strongest)
-            rates = rate * query_rates(groups, problem.contexts, problem.user_rows)
-            self.query = _with_rates(self.query, rates, field_l2(*fixed, table, groups))
-        if self.features:
-            table, groups = self.features[0].table, problem.item_groups
-            fixed = (settings.features, settings.feature_threshold, settings.strongest)
-            rates = rate * item_rates(groups, problem.item_rows)
-            self.features = _with_rates(self.features, rates, field_l2(*fixed, table, groups))
+        problem, rate = self.problem, rate * self.settings.feature_rate
+        query, features = (  # a table that nothing refers to is not kept
+            copies[0].table[:, : self.factors] if copies else own
+            for copies, own in ((self.query, self.tables.query), (self.features, self.tables.features))
+        )
+        l2 = settled_l2(self.settings, query, features, problem)
+        of_query = rate * query_rates(problem.query_groups, problem.contexts, problem.user_rows)
+        of_items = rate * item_rates(problem.item_groups, problem.item_rows)
+        self.query = _with_rates(self.query, of_query, l2.query)
+        self.features = _with_rates(self.features, of_items, l2.features)
+        if l2.triples is not None:
+            self.triple_shrink = (
+                _shares(of_query, l2.triples.query), _shares(of_items, l2.triples.features)
+            )
 
 
 def _needs_numbers(problem: Problem, settings: Settings) -> bool:
@@ -232,15 +257,11 @@ def _compilations() -> int:
     return sum(sum(kernel.stats.cache_misses.values()) for kernel in (run_cell, run_lists))
 
 
-def _copies(table: np.ndarray, bias: np.ndarray, count: int) -> list[Shared]:
-    """A cell's own copy of a shared table, `count` times; rates are set by `_with_rates`."""
-    return [
-        Shared(aligned(table), bias.astype(np.float32), np.zeros(len(table), np.int32), NO_BIAS,
-               NO_BIAS)
-        for _ in range(count)
-    ]
-
-
 def _with_rates(copies: list[Shared], rates: np.ndarray, l2: np.ndarray) -> list[Shared]:
-    shrink = np.maximum(1 - rates * l2, 0).astype(np.float32)
+    shrink = _shares(rates, l2)
     return [copy._replace(rate=rates.astype(np.float32), shrink=shrink) for copy in copies]
+
+
+def _shares(rates: np.ndarray, l2: np.ndarray) -> np.ndarray:
+    """float32: what a step of such a length leaves of a row."""
+    return np.maximum(1 - rates * l2, 0).astype(np.float32)

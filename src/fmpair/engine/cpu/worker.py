@@ -14,6 +14,7 @@ from fmpair.engine.cpu.operands import NO_ACCUMULATORS, Attributes, Query, Step
 from fmpair.engine.cpu.pairs import run_cell
 from fmpair.engine.cpu.simd import aligned, padded, width_of
 from fmpair.engine.cpu.state import State
+from fmpair.engine.cpu.triples import Mirror, Third, mirror_for, third_for
 from fmpair.engine.item_side import item_sides
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.accumulators import Accumulators
@@ -73,10 +74,13 @@ def _lists(state: State, epoch: int, rate: float, taken: np.ndarray) -> Cell:
     """A cell of lists, the same way. Adaptive negatives are ordered anew at every piece."""
     settings, layout, tables = state.settings, state.layout, state.tables
     partition, step, rule = layout.partition, step_of(settings, rate), _rule(state)
-    room = room_for(settings.n_negatives, state.factors, len(taken))
+    room = room_for(settings.n_negatives, state.length, len(taken))
     if state.accumulators or settings.l2_scale:
         room = with_own_rates(room, _accumulators(state, 0))
-    width, queries = width_of(state.factors), _queries(state)
+    width, queries = width_of(state.length), _queries(state)
+    every, mirror, border = _triples(state, rate)
+    if every is not None:
+        room = room._replace(triple_shrink=np.ones_like(room.shrink))
 
     def run(row: int, column: int) -> tuple[float, int]:
         cell = row * settings.blocks + column
@@ -86,17 +90,39 @@ def _lists(state: State, epoch: int, rate: float, taken: np.ndarray) -> Cell:
         offset = (mixed(draws) >> 32) * (last - first) >> 32
         edges = _edges(layout, settings, first, last, int(block[1] - block[0]))
         query, accumulators = queries(row, (first, last))
+        third = _own_triples(state, every, row)
         loss, steps = 0.0, 0
         for a, b in zip(edges[:-1] + offset, edges[1:] + offset) if first < last else ():
             more, done, draws = run_lists(
                 (first, last), (a, b), block, np.uint64(draws), layout.work, tables,
                 query, _attributes(state, row), _sampler(state, row, column), step,
-                layout.l2_scale, accumulators, rule, taken, room, width,
+                layout.l2_scale, accumulators, rule, third, mirror, border, taken, room, width,
             )
             loss, steps = loss + more, steps + done
         return loss, steps
 
     return run
+
+
+def _triples(state: State, rate: float) -> tuple[Third | None, Mirror | None, tuple[int, ...]]:
+    """(a thread's own of triples, of those with two features of an item, columns of pairs)."""
+    settings, triples = state.settings, state.problem.triples
+    if triples is None or settings.triples is None:
+        return None, None, ()
+    rates = (rate * settings.user_rate, rate * settings.item_rate)
+    third = third_for(triples, settings.triples, rates, state.triple_shrink, state.factors)
+    mirror = mirror_for(triples, settings.n_negatives + 1)
+    return third, mirror, (0,) * int(third.first)
+
+
+def _own_triples(state: State, every: Third | None, copy: int) -> Third | None:
+    """The same for the query features of a cell, which are all but with histories."""
+    if every is None or state.problem.history is None:
+        return every
+    feature = state.pieces[copy].feature
+    return every._replace(
+        group=every.group[feature], query_shrink=every.query_shrink[feature]
+    )
 
 
 def _edges(layout: Layout, settings: Settings, first: int, last: int, items: int) -> np.ndarray:
@@ -127,13 +153,13 @@ def _sampler(state: State, copy: int, column: int) -> Sampler:
         sampler = sampler._replace(other=strata.batch(partition, copy, column))
     if kind == "adaptive":
         block = slice(partition.item_edge[column], partition.item_edge[column + 1])
-        k = state.factors
+        k, triples = state.factors, state.problem.triples
         vectors, constants = tables.items[block, :k], tables.bias[block]
         if state.features:
             rows = state.problem.item_rows.take(partition.item_at[block])
             shared = state.features[copy]
             vectors, constants = item_sides(
-                vectors, constants, rows, shared.table[:, :k], shared.bias
+                vectors, constants, rows, shared.table[:, :k], shared.bias, triples
             )
         sampler = ordering(vectors, constants, state.settings)
     shown = layout.impressions

@@ -14,6 +14,7 @@ from fmpair.engine.reference.objective import Choice, item_side, loss, query_sid
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata import sampling
 from fmpair.engine.strata.dropout import PARTS, PER_DRAW, dropped_parts
+from fmpair.engine.triples import vector_length
 from fmpair.rng import GOLDEN, MASK, mixed, stream
 
 TRIES = 32
@@ -63,6 +64,7 @@ def choices(cell: Cell, epoch: int, tables: Parameters) -> Iterator[Choice]:
     if first == last or edge == end:
         return
     draws = Draws(cell, stream(settings.seed, epoch, cell.number))
+    length = vector_length(tables.users.shape[1], problem.triples)
     impressions_by_run = _impressions(cell)
     offset = (draws.next() >> 32) * (last - first) >> 32
     events = int(partition.run_start[last] - partition.run_start[first])
@@ -82,7 +84,7 @@ def choices(cell: Cell, epoch: int, tables: Parameters) -> Iterator[Choice]:
                 weight = float(problem.weight[event])
                 choice = choice_of(problem, user, (item,), int(problem.situation[event]), weight)
                 choice = with_history(choice, problem, event)
-                choice = draws.dropped(draws.corrected(choice), tables.users.shape[1])
+                choice = draws.dropped(draws.corrected(choice), length)
                 yield draws.negatives(tables, choice, mine, impressions)
 
 
@@ -152,7 +154,8 @@ class Draws:
 
     def order(self, tables: Parameters) -> None:
         """Adaptive: order the items anew by every factor."""
-        sides = [item_side(tables, i, row(self.problem.item_rows, i)) for i in self.items]
+        triples = self.problem.triples
+        sides = [item_side(tables, i, row(self.problem.item_rows, i), triples) for i in self.items]
         vectors, constants = np.array([p for p, _ in sides]), np.array([b for _, b in sides])
         self.ordered = sampling.ordering(vectors, constants, self.settings)
 
@@ -164,7 +167,8 @@ class Draws:
         mine, impressions: the user's items, and those shown to the user; this shuffles both.
         """
         taken = set(mine)
-        settings, q = self.settings, query_side(tables, choice)
+        settings, triples = self.settings, self.problem.triples
+        q = query_side(tables, choice, triples)
         if settings.loss != "warp":
             known = self.known(choice, mine, impressions)
             for j in known:
@@ -179,7 +183,7 @@ class Draws:
         for tries, draw in enumerate([self.next() for _ in range(settings.n_negatives)], 1):
             j = self.pick(draw, q)
             tried = self.extended(choice, j)
-            if loss(tables, tried, settings) > 0 and j not in taken:
+            if loss(tables, tried, settings, triples) > 0 and j not in taken:
                 rank = (everything - 1) // tries
                 return replace(tried, warp_weight=math.log1p(rank) / math.log1p(everything - 1))
         return choice

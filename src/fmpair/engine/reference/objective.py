@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fmpair.engine.contract import Parameters, Settings
+from fmpair.engine.contract import Meeting, Parameters, Settings, Triples
+from fmpair.engine.triples import pair_columns
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,8 @@ class Choice:
 
     query, sides: (columns, values) of the query, and of each item. weight: of the event;
     warp_weight: what WARP makes of how easily a negative was found. off: of each item, what the
-    logQ correction takes off its score in the loss; empty for nothing. kept: float64 [factors], of
-    each factor of the query, what dropout makes of it: 0 or somewhat more than 1; None for 1.
+    logQ correction takes off its score in the loss; empty for nothing. kept: float64 [length of the query's vector], of
+    each factor of it, what dropout makes of it: 0 or somewhat more than 1; None for 1.
     """
 
     u: int
@@ -38,34 +39,70 @@ class Choice:
         return self.items[1]
 
 
-def item_side(parameters: Parameters, item: int, features: tuple) -> tuple[np.ndarray, float]:
+def item_side(
+    parameters: Parameters, item: int, features: tuple, triples: Triples | None = None
+) -> tuple[np.ndarray, float]:
     """(vector p, constant b) of an item: its own, its attributes', and their inner pairs."""
     column, value = features
-    parts = np.vstack([parameters.items[item], value[:, None] * parameters.features[column]])
-    p = parts.sum(axis=0)
-    pairs = 0.5 * (p @ p - (parts * parts).sum())
-    return p, float(parameters.item_bias[item] + value @ parameters.feature_bias[column] + pairs)
+    parts = _parts(parameters.items[item], parameters.features, features)
+    pairs = parts[:, : pair_columns(parts.shape[1], triples)]
+    p = pairs.sum(axis=0)
+    inner = 0.5 * (p @ p - (pairs * pairs).sum())
+    vector = parts.sum(axis=0)
+    if triples and triples.mirrored:
+        two = _second(parts, features, triples.factors, triples.item)[0]
+        vector = np.append(vector, two)
+    linear = parameters.item_bias[item] + value @ parameters.feature_bias[column]
+    return vector, float(linear + inner)
 
 
-def query_side(parameters: Parameters, choice: Choice) -> np.ndarray:
-    """q: the user's vector and those of all query features."""
-    column, value = choice.query
-    q = parameters.users[choice.u] + value @ parameters.query[column]
+def query_side(
+    parameters: Parameters, choice: Choice, triples: Triples | None = None
+) -> np.ndarray:
+    """q: the user's vector and those of all query features; with triples [q | A2 | A1]."""
+    parts = _parts(parameters.users[choice.u], parameters.query, choice.query)
+    q = parts.sum(axis=0)
+    if triples:
+        two = _second(parts, choice.query, triples.factors, triples.query)[0]
+        q = np.insert(q, len(q) - triples.factors, two)
+        q = q if triples.mirrored else q[: -triples.factors]
     return q if choice.kept is None else q * choice.kept
 
 
-def scores(parameters: Parameters, choice: Choice, settings: Settings) -> np.ndarray:
+def _parts(own: np.ndarray, table: np.ndarray, features: tuple) -> np.ndarray:
+    """x v of every feature of a side, the id first: [features + 1, columns]."""
+    column, value = features
+    return np.vstack([own, value[:, None] * table[column]])
+
+
+def _second(
+    parts: np.ndarray, features: tuple, factors: int, meeting: Meeting
+) -> tuple[np.ndarray, np.ndarray]:
+    """(A2 [factors], d A2 / d part [features + 1, factors]) of the vectors of triples."""
+    group = np.append(meeting.own, meeting.group[features[0]])
+    meets = meeting.meets[np.ix_(group, group)] * (1 - np.eye(len(group)))
+    vectors = parts[:, parts.shape[1] - factors :]
+    others = meets @ vectors
+    return 0.5 * (vectors * others).sum(axis=0), others
+
+
+def scores(
+    parameters: Parameters, choice: Choice, settings: Settings, triples: Triples | None = None
+) -> np.ndarray:
     """q . p + b of every item, or with a temperature the cosine of q and p, divided by it."""
-    q = query_side(parameters, choice)
-    sides = [item_side(parameters, *member) for member in zip(choice.items, choice.sides)]
+    q = query_side(parameters, choice, triples)
+    members = zip(choice.items, choice.sides)
+    sides = [item_side(parameters, *member, triples) for member in members]
     if settings.temperature:
         return np.array([_cosine(q, p) for p, _ in sides]) / settings.temperature
     return np.array([q @ p + b for p, b in sides])
 
 
-def loss(parameters: Parameters, choice: Choice, settings: Settings) -> float:
+def loss(
+    parameters: Parameters, choice: Choice, settings: Settings, triples: Triples | None = None
+) -> float:
     """What a step makes small, for an event of weight one."""
-    f = scores(parameters, choice, settings) - np.array(choice.off or 0.0)
+    f = scores(parameters, choice, settings, triples) - np.array(choice.off or 0.0)
     if settings.loss == "softmax":
         return float(np.logaddexp.reduce(f) - f[0])
     if settings.loss == "logistic":
@@ -89,29 +126,66 @@ def slopes(f: np.ndarray, kind: str) -> np.ndarray:
 
 
 def ascent(
-    parameters: Parameters, choice: Choice, settings: Settings
+    parameters: Parameters, choice: Choice, settings: Settings, triples: Triples | None = None
 ) -> dict[tuple[str, int], np.ndarray]:
     """-d loss / d(row) for every row the loss depends on, by (table, row)."""
     out: dict[tuple[str, int], np.ndarray] = {}
-    f = scores(parameters, choice, settings) - np.array(choice.off or 0.0)
-    q = query_side(parameters, choice)
+    f = scores(parameters, choice, settings, triples) - np.array(choice.off or 0.0)
+    q = query_side(parameters, choice, triples)
     cosine = settings.temperature > 0
     for slope, item, side in zip(slopes(f, settings.loss), choice.items, choice.sides):
-        p, _ = item_side(parameters, item, side)
+        p, _ = item_side(parameters, item, side, triples)
         of_query = _cosine_slope(p, q, settings.temperature) if cosine else p
         of_query = of_query if choice.kept is None else of_query * choice.kept
-        of_item = _cosine_slope(q, p, settings.temperature) if cosine else q + p
-        parts = [("users", choice.u, 1.0, of_query), ("items", item, 1.0, of_item)]
-        parts += [("query", int(c), x, of_query) for c, x in zip(*choice.query)]
-        parts += [("features", int(c), x, of_item) for c, x in zip(*side)]
-        if not cosine:  # a product has constants, and no part of an item meets itself in it
+        of_item = _cosine_slope(q, p, settings.temperature) if cosine else q
+        parts = _query_ways(parameters, choice, of_query, triples)
+        parts += _item_ways(parameters, item, side, of_item, triples, not cosine)
+        if not cosine:  # a product has constants
             parts += [("item_bias", item, 1.0, np.array(1.0))]
             parts += [("feature_bias", int(c), x, np.array(1.0)) for c, x in zip(*side)]
-            parts += [("items", item, -1.0, parameters.items[item])]
-            parts += [("features", int(c), -x * x, parameters.features[c]) for c, x in zip(*side)]
         for table, row, value, way in parts:
             out[table, row] = out.get((table, row), 0.0) + slope * value * way
     return out
+
+
+Ways = list[tuple[str, int, float, np.ndarray]]  # (table, row, value, d score / d (x v))
+
+
+def _query_ways(
+    parameters: Parameters, choice: Choice, way: np.ndarray, triples: Triples | None
+) -> Ways:
+    """Of every query feature, given d score / d (the query's vector)."""
+    rows = [("users", choice.u, 1.0), *(("query", int(c), x) for c, x in zip(*choice.query))]
+    if triples is None:
+        return [(*row, way) for row in rows]
+    parts = _parts(parameters.users[choice.u], parameters.query, choice.query)
+    others = _second(parts, choice.query, triples.factors, triples.query)[1]
+    pairs, k = pair_columns(parts.shape[1], triples), triples.factors
+    two, one = way[pairs : pairs + k], way[pairs + k :]
+    return [
+        (*row, np.append(way[:pairs], two * own + (one if triples.mirrored else 0.0)))
+        for row, own in zip(rows, others)
+    ]
+
+
+def _item_ways(
+    parameters: Parameters,
+    item: int,
+    side: tuple,
+    way: np.ndarray,
+    triples: Triples | None,
+    inner: bool,
+) -> Ways:
+    """Of every feature of an item, given d score / d (the item's vector); inner: with its pairs."""
+    rows = [("items", item, 1.0), *(("features", int(c), x) for c, x in zip(*side))]
+    parts = _parts(parameters.items[item], parameters.features, side)
+    pairs, k = pair_columns(parts.shape[1], triples), parts.shape[1]
+    ways = np.repeat(way[None, :k], len(rows), axis=0)
+    if inner:  # no part of an item meets itself
+        ways[:, :pairs] += (parts.sum(axis=0) - parts)[:, :pairs]
+    if triples and triples.mirrored:
+        ways[:, pairs:] += way[k:] * _second(parts, side, triples.factors, triples.item)[1]
+    return [(*row, own) for row, own in zip(rows, ways)]
 
 
 def _cosine(q: np.ndarray, p: np.ndarray) -> float:

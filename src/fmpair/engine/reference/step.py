@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fmpair.engine.contract import Parameters, Settings
+from fmpair.engine.contract import Parameters, Settings, Triples
 from fmpair.engine.reference.objective import Choice, ascent
 from fmpair.engine.strata.accumulators import Accumulators
 
@@ -20,6 +20,7 @@ def take_step(
     rate: float,
     feature_rates: dict,
     accumulators: Accumulators | None = None,
+    triples: Triples | None = None,
 ) -> None:
     """theta <- theta + rate * (weight * ascent - lambda * theta), all rows at once.
 
@@ -27,7 +28,8 @@ def take_step(
     AdaGrad, which then divide the rate. Regularisation takes no more of a row than there is.
     """
     strength = choice.weight * choice.warp_weight
-    ways = {place: strength * w for place, w in ascent(parameters, choice, settings).items()}
+    found = ascent(parameters, choice, settings, triples)
+    ways = {place: strength * way for place, way in found.items()}
     if accumulators:
         _add_squares(accumulators, ways)
     for (table, row), way in ways.items():
@@ -37,7 +39,11 @@ def take_step(
         if accumulators:
             step /= math.sqrt(getattr(accumulators, home)[row])
         target = getattr(parameters, table)
-        shrink = min(step * _due(choice, table, row) * decay, 1.0)
+        if triples and target.ndim > 1:
+            pairs = target.shape[1] - triples.factors
+            own = _triple_decay(settings, table, row)
+            decay = np.repeat([decay, own], [pairs, triples.factors])
+        shrink = np.minimum(step * _due(choice, table, row) * decay, 1.0)
         target[row] += step * way - shrink * target[row]
 
 
@@ -59,6 +65,15 @@ def _due(choice: Choice, table: str, row: int) -> float:
     else:
         has = [row in side[0] for side in choice.sides]
     return min(has[0] + sum(has[1:]) / (len(has) - 1), 1.0)
+
+
+def _triple_decay(settings: Settings, table: str, row: int) -> float:
+    """Regularisation of one row's vector of triples."""
+    assert settings.triples is not None
+    if table in ("query", "features"):
+        return getattr(settings.triples, table)[row]
+    l2_scale = getattr(settings.l2_scale, table)[row] if settings.l2_scale else 1.0
+    return l2_scale * (settings.triples.user if table == "users" else settings.triples.item)
 
 
 class _Ones:

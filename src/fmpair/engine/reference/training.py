@@ -17,7 +17,8 @@ from fmpair.engine.reference.step import take_step
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.accumulators import Accumulators, first_accumulators
 from fmpair.engine.strata.lending import borrowed, lend, returned
-from fmpair.engine.strata.regularisation import centre, field_l2, item_rates, query_rates
+from fmpair.engine.strata.regularisation import centre, item_rates, query_rates, settled_l2
+from fmpair.engine.triples import pair_columns
 
 
 def begin(problem: Problem, parameters: Parameters, settings: Settings) -> ReferenceTraining:
@@ -28,13 +29,15 @@ def begin(problem: Problem, parameters: Parameters, settings: Settings) -> Refer
 class ReferenceTraining:
     """Training under way, all of it by the problem's own numbers.
 
-    settled: the settings with the regularisation of fields as it stands in this epoch.
+    settled: the settings with the regularisation of fields as it stands in this epoch. pairs: how
+    many columns of the tables are vectors of pairs.
     """
 
     def __init__(self, problem: Problem, parameters: Parameters, settings: Settings):
         self.problem, self.settings, self.settled = problem, settings, settings
         self.events = strata.by_user(problem, numbered=True)
         self.tables = Parameters(*(np.array(table, np.float64) for table in parameters))
+        self.pairs = pair_columns(self.tables.users.shape[1], problem.triples)
         self.accumulators: Accumulators | None = None
         if settings.optimizer == "adagrad":
             self.accumulators = first_accumulators(self.tables, settings, np.float64)
@@ -87,15 +90,17 @@ class ReferenceTraining:
 
     def _lend_items(self) -> np.ndarray:
         """Give histories the items' vectors, where they share these; a copy of what they had."""
-        lent = self.tables.items.copy()
+        lent = self.tables.items[:, : self.pairs].copy()
         if self.problem.history is not None and self.problem.history.shared:
-            lend(self.tables.query, borrowed(self.problem.history, len(lent)), lent)
+            own = self.tables.query[:, : self.pairs]
+            lend(own, borrowed(self.problem.history, len(lent)), lent)
         return lent
 
     def _take_back(self, lent: np.ndarray) -> None:
         if self.problem.history is not None and self.problem.history.shared:
             rows = borrowed(self.problem.history, len(lent))
-            self.tables.items[:] += returned(self.tables.query, rows, lent)
+            own = self.tables.query[:, : self.pairs]
+            self.tables.items[:, : self.pairs] += returned(own, rows, lent)
 
     def largest(self) -> float:
         """The largest number of all tables. NaN counts."""
@@ -116,12 +121,12 @@ class ReferenceTraining:
         """The losses of a cell's steps, which change its own tables; how often each row moved."""
         moved = (np.zeros(len(own.query)), np.zeros(len(own.features)))
         moves.append(moved)
-        losses = []
+        losses, triples = [], self.problem.triples
         for choice in choices(cell, epoch, own):
-            losses.append(choice.warp_weight * loss(own, choice, self.settled))
+            losses.append(choice.warp_weight * loss(own, choice, self.settled, triples))
             if len(choice.items) == 1:  # WARP found nothing to mend
                 continue
-            take_step(own, choice, self.settled, rate, self.feature_rates, accumulators)
+            take_step(own, choice, self.settled, rate, self.feature_rates, accumulators, triples)
             moved[0][choice.query[0]] += 1
             moved[1][np.unique(np.concatenate([side[0] for side in choice.sides]))] += 1
         return losses
@@ -129,16 +134,11 @@ class ReferenceTraining:
     def _settled(self) -> Settings:
         """The settings with the regularisation of adaptive fields settled for an epoch."""
         own, tables, problem = self.settings, self.tables, self.problem
-        query = (own.query, own.query_threshold, own.strongest, tables.query)
-        features = (own.features, own.feature_threshold, own.strongest, tables.features)
-        return own._replace(
-            query=field_l2(*query, problem.query_groups),
-            features=field_l2(*features, problem.item_groups),
-        )
+        return settled_l2(own, tables.query, tables.features, problem)
 
     def _centre(self) -> None:
         if self.problem.has_query_features:
-            centre(self.tables.query, self.problem.query_groups)
+            centre(self.tables.query[:, : self.pairs], self.problem.query_groups)
 
 
 def _own_copy(tables: Any) -> Any:

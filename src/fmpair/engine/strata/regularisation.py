@@ -5,9 +5,36 @@ from __future__ import annotations
 import numpy as np
 
 from fmpair.arrays import Rows
-from fmpair.engine.contract import Groups
+from fmpair.engine.contract import Groups, Problem, Settings, TripleL2
+from fmpair.engine.triples import pair_columns
 
 WEAKEST = 0.01
+
+
+def settled_l2(
+    settings: Settings, query: np.ndarray, features: np.ndarray, problem: Problem
+) -> Settings:
+    """The settings with the regularisation of fields settled for an epoch.
+
+    query, features: the tables as they are now. Vectors of triples have a strength of their own.
+    """
+    pairs = pair_columns(query.shape[1], problem.triples)
+    groups = (problem.query_groups, problem.item_groups)
+    triples, own = settings.triples, settings
+    if triples is not None:
+        tables = (query[:, pairs:], features[:, pairs:])
+        triples = triples._replace(**_by_side(triples, tables, groups, own.strongest))
+    found = _by_side(own, (query[:, :pairs], features[:, :pairs]), groups, own.strongest)
+    return own._replace(triples=triples, **found)
+
+
+def _by_side(
+    given: Settings | TripleL2, tables: tuple, groups: tuple[Groups, Groups], strongest: float
+) -> dict[str, np.ndarray]:
+    """L2 by feature of the query side and of the item side."""
+    query = (given.query, given.query_threshold, strongest, tables[0], groups[0])
+    features = (given.features, given.feature_threshold, strongest, tables[1], groups[1])
+    return {"query": field_l2(*query), "features": field_l2(*features)}
 
 
 def field_l2(

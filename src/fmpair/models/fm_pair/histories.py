@@ -17,7 +17,12 @@ from fmpair.fitted.recommender import Recommender
 from fmpair.training import loop, update
 from fmpair.training.epoch import Epoch
 from fmpair.training.loop import Task
-from fmpair.training.options import FMPairOptions, refuse_cosines, refuse_histories
+from fmpair.training.options import (
+    FMPairOptions,
+    refuse_cosines,
+    refuse_histories,
+    refuse_triples,
+)
 from fmpair.training.recipe import TrainableRecipe
 
 FIELDS = {HISTORY: {"kind": "weighted", "normalize": False}}  # as `with_histories` gives it
@@ -61,6 +66,7 @@ class FactorisedNeighbours(FMPairOptions, TrainableRecipe):
         super().__post_init__()
         refuse_cosines(self)
         refuse_histories(self)
+        refuse_triples(self)
 
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""

@@ -17,7 +17,12 @@ from fmpair.fitted.recommender import Recommender
 from fmpair.training import loop, update
 from fmpair.training.epoch import Epoch
 from fmpair.training.loop import Begin, Task
-from fmpair.training.options import FMPairOptions, refuse_cosines, refuse_histories
+from fmpair.training.options import (
+    FMPairOptions,
+    refuse_cosines,
+    refuse_histories,
+    refuse_triples,
+)
 from fmpair.training.recipe import TrainableRecipe
 
 UNOBSERVED = 0.5
@@ -76,6 +81,7 @@ def check_levels(options: FMPairOptions, name: str, order: Sequence[Any] | None)
     """Refuse an order that is none, and options that pairs of levels do not know."""
     refuse_cosines(options)
     refuse_histories(options)
+    refuse_triples(options)
     if options.optimizer not in (None, "sgd") or options.regularization_power != 1:
         raise OptionError(
             f"{type(options).__name__} takes plain steps with levels: leave optimizer and "

@@ -23,7 +23,12 @@ from fmpair.models.fm_pair.weight_training import (
 from fmpair.training import loop, update
 from fmpair.training.epoch import Epoch, with_models
 from fmpair.training.loop import Task
-from fmpair.training.options import FMPairOptions, refuse_cosines, refuse_histories
+from fmpair.training.options import (
+    FMPairOptions,
+    refuse_cosines,
+    refuse_histories,
+    refuse_triples,
+)
 from fmpair.training.problem import initial
 from fmpair.training.recipe import TrainableRecipe
 
@@ -46,6 +51,7 @@ class FMPairWeighted(FMPairOptions, TrainableRecipe):
         super().__post_init__()
         refuse_cosines(self)
         refuse_histories(self)
+        refuse_triples(self)
         for name, weight in self.field_weights.items():
             checks.not_negative(f"weight of field {name!r}", weight)
 
