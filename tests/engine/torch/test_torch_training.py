@@ -7,7 +7,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from engine.problems import l2_scale_of, parameters_of, problem_of, settings_of, with_histories
+from engine.problems import (
+    l2_scale_of,
+    parameters_of,
+    problem_of,
+    settings_of,
+    triple_l2_of,
+    with_histories,
+    with_triples,
+    without_mirror,
+)
 
 from fmpair.engine.contract import Pairs
 from fmpair.engine.reference.draws import choice_of, row, with_history
@@ -36,7 +45,7 @@ def slopes_of(begun):
     begun.size = 10**9
     order = torch.Generator().manual_seed(0)
     (batch,) = begun.events.batches(begun.size, order)
-    loss = float(begun._step(batch))
+    loss = float(begun._step(batch)[0])
     found = {name: table.grad for name, table in begun.tables._asdict().items()}
     return loss, {name: slope.numpy() for name, slope in found.items() if slope is not None}
 
@@ -54,8 +63,8 @@ def by_reference(problem, parameters, settings, others):
     total, found = 0.0, {n: np.zeros_like(t) for n, t in wide._asdict().items()}
     for event in range(len(problem.user)):
         choice = choice_at(problem, event, others(event))
-        total += choice.weight * loss(wide, choice, settings)
-        for (table, number), way in ascent(wide, choice, settings).items():
+        total += choice.weight * loss(wide, choice, settings, problem.triples)
+        for (table, number), way in ascent(wide, choice, settings, problem.triples).items():
             found[table][number] -= choice.weight * way
     return total, found
 
@@ -78,6 +87,41 @@ def test_softmax_over_all_items_has_the_slopes_of_the_definition(parts, temperat
     )
     assert total == pytest.approx(wanted_total, rel=1e-4)
     assert_slopes_alike(slopes, wanted)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("parts", ["", "cu", "cua", "h", "cuah"])
+def test_terms_of_order_three_have_the_slopes_of_the_definition(parts, shared, apart):
+    problem = problem_of(parts.replace("h", ""), events=60, weights=True)
+    problem, more = problem._replace(drawn=np.ones(problem.items, bool)), 0
+    if "h" in parts:  # items come again, and have features in common
+        problem = with_histories(problem, shared=shared)
+        more = problem.items if shared else 4
+    problem = with_triples(problem, apart=apart)
+    settings = settings_of(histories=more, triples=triple_l2_of(problem), **EXACT)
+    parameters = parameters_of(problem)
+    begun = begin(problem, parameters, settings)
+    if shared:  # the reference reads what is lent
+        parameters = begun.snapshot()
+    total, slopes = slopes_of(begun)
+    everything = set(range(problem.items))
+    wanted_total, wanted = by_reference(
+        problem, parameters, settings, lambda e: everything - {int(problem.item[e])}
+    )
+    if shared and "h" in parts:
+        wanted["items"][:, :5] += wanted["query"][9:, :5]
+        wanted["query"][9:, :5] = 0
+    assert total == pytest.approx(wanted_total, rel=1e-4)
+    assert_slopes_alike(slopes, wanted)
+
+
+def test_cosines_of_order_three_are_learned():
+    problem = without_mirror(with_triples(problem_with("cua")))
+    settings = settings_of(triples=triple_l2_of(problem), temperature=0.5, **EXACT)
+    begun = begin(problem, parameters_of(problem), settings)
+    first, *_, last = [begun.epoch(number, 0.3) for number in range(1, 6)]
+    assert last < first
 
 
 @pytest.mark.parametrize("loss", ["bpr", "hinge", "logistic"])
@@ -183,11 +227,11 @@ def test_what_an_event_takes_of_rows_is_what_single_steps_would():
         begin(problem, parameters_of(problem), settings).tables
     )
     share = np.bincount(problem.user, minlength=problem.users) / 300
-    np.testing.assert_allclose(found["users"], 0.01 * scale.users * share, rtol=1e-5)
+    np.testing.assert_allclose(found["users"][:, 0], 0.01 * scale.users * share, rtol=1e-5)
     item = np.bincount(problem.item, minlength=problem.items) / 300
     drawn = problem.drawn / problem.drawn.sum()
     np.testing.assert_allclose(
-        found["items"], scale.items * (0.02 * item + 0.03 * drawn), rtol=1e-5
+        found["items"][:, 0], scale.items * (0.02 * item + 0.03 * drawn), rtol=1e-5
     )
     columns, _ = row(problem.contexts, int(problem.situation[0]))
     assert (found["query"][columns] > 0).all()

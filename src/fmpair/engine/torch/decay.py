@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from fmpair.arrays import Rows, tally
-from fmpair.engine.contract import History, Parameters, Problem, Settings
+from fmpair.engine.contract import History, Parameters, Problem, Settings, TripleL2
 from fmpair.engine.strata.lending import borrowed
-from fmpair.engine.strata.regularisation import field_l2
+from fmpair.engine.strata.regularisation import settled_l2
+from fmpair.engine.triples import pair_columns
 
 
 class Decay:
@@ -26,34 +27,50 @@ class Decay:
         self.item = tally(problem.item[learned], problem.items) / self.events
         self.drawn = problem.drawn / max(problem.drawn.sum(), 1)
         self.query, self.feature = self._query(learned), self._feature()
-        self.ids = {name: self._moved(rows) for name, rows in self._ids().items()}
 
     def tables(self, tables: Parameters) -> dict[str, torch.Tensor]:
-        """The strength for an epoch that begins with these tables."""
-        own, problem = self.settings, self.problem
-        found = dict(self.ids)
-        for name, times, fixed, threshold, groups in (
-            ("query", self.query, own.query, own.query_threshold, problem.query_groups),
-            ("features", self.feature, own.features, own.feature_threshold, problem.item_groups),
-        ):
-            if len(times):
-                table = getattr(tables, name).detach()
-                table = table.cpu().numpy() if (threshold > 0).any() else np.zeros((0, 0))
-                l2 = field_l2(fixed, threshold, own.strongest, table, groups)
-                found[name] = self._moved(times * l2)
-        if "features" in found:
-            found["feature_bias"] = found["features"]
-        if problem.history is not None and problem.history.shared and "query" in found:
-            found["items"] = found["items"] + found["query"][borrowed(problem.history, len(self.item))]
-        return found
+        """The strength for an epoch that begins with these tables: [rows, 1], biases [rows].
 
-    def _ids(self) -> dict[str, np.ndarray]:
-        own = self.settings
+        With terms of order three [rows, columns], since their vectors are held apart.
+        """
+        given = self.settings
+        thresholds = [given, *([given.triples] if given.triples else [])]
+        adapts = any((t.query_threshold > 0).any() or (t.feature_threshold > 0).any() for t in thresholds)
+        query, features = (_host(table, adapts) for table in (tables.query, tables.features))
+        own = settled_l2(given, query, features, self.problem)
+        held = self._of_pairs(own)
+        found = {name: self._moved(rows)[:, None] for name, rows in held.items()}
+        if own.triples is not None:
+            pairs = pair_columns(tables.users.shape[1], self.problem.triples)
+            for name, rows in self._of_triples(own, own.triples).items():
+                table = getattr(tables, name)
+                wide = (found[name].expand(-1, pairs), self._moved(rows)[:, None].expand(len(table), table.shape[1] - pairs))
+                found[name] = torch.cat(wide, 1)
+        biases = {"item_bias": own.bias * (self.item + self.drawn), "feature_bias": held["features"]}
+        return found | {name: self._moved(rows) for name, rows in biases.items()}
+
+    def _of_pairs(self, own: Settings) -> dict[str, np.ndarray]:
+        """By table, what holds vectors of pairs."""
         users, items = own.l2_scale if own.l2_scale else (1.0, 1.0)
-        return {
+        held = {
             "users": own.user * users * self.user,
             "items": items * (own.positive * self.item + own.negative * self.drawn),
-            "item_bias": own.bias * (self.item + self.drawn),
+            "query": own.query * self.query,
+            "features": own.features * self.feature,
+        }
+        history = self.problem.history
+        if history is not None and history.shared:
+            held["items"] = held["items"] + held["query"][borrowed(history, len(self.item))]
+        return held
+
+    def _of_triples(self, own: Settings, triples: TripleL2) -> dict[str, np.ndarray]:
+        """By table, what holds vectors of triples."""
+        users, items = own.l2_scale if own.l2_scale else (1.0, 1.0)
+        return {
+            "users": triples.user * users * self.user,
+            "items": triples.item * items * (self.item + self.drawn),
+            "query": triples.query * self.query,
+            "features": triples.features * self.feature,
         }
 
     def _query(self, learned: np.ndarray) -> np.ndarray:
@@ -75,6 +92,11 @@ class Decay:
 
     def _moved(self, rows: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(rows.astype(np.float32)).to(self.device)
+
+
+def _host(table: torch.Tensor, needed: bool) -> np.ndarray:
+    """The table in main memory; where nothing follows its strength, no row of it."""
+    return table.detach()[: None if needed else 0].cpu().numpy()
 
 
 def _times(rows: Rows, number: np.ndarray, size: int) -> np.ndarray:

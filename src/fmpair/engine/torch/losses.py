@@ -15,8 +15,8 @@ def loss_of(
     sides: tuple[torch.Tensor, torch.Tensor],
     chosen: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
     negatives: Negatives,
-) -> torch.Tensor:
-    """The sum over the events of a minibatch.
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(the sum over the events of a minibatch, how many of them had something to learn).
 
     q: [events, factors]; sides: vectors and constants of all items; chosen: user, item, weight.
     """
@@ -24,17 +24,19 @@ def loss_of(
     vectors, constants = sides
     negatives.order_items(vectors.detach(), constants.detach())
     if settings.loss == "softmax":
-        return (weight * _over_shared(settings, q, sides, item, negatives)).sum()
+        every = torch.tensor(len(item), device=q.device)
+        return (weight * _over_shared(settings, q, sides, item, negatives)).sum(), every
     f = scores(q, sides, item[:, None])[:, 0]
     if settings.loss == "warp":
-        return (weight * _warp(settings, q, sides, (user, item), f, negatives)).sum()
+        own, found = _warp(settings, q, sides, (user, item), f, negatives)
+        return (weight * own).sum(), found.sum()
     other, good = negatives.drawn(user, item, 1, q.detach())
     g = scores(q, sides, other)[:, 0]
     good = good[:, 0]
     if settings.loss == "logistic":
-        return (weight * (softplus(-f) + good * softplus(g))).sum()
+        return (weight * (softplus(-f) + good * softplus(g))).sum(), good.sum()
     own = softplus(g - f) if settings.loss == "bpr" else relu(1 - (f - g))
-    return (weight * good * own).sum()
+    return (weight * good * own).sum(), good.sum()
 
 
 def scores(
@@ -53,8 +55,11 @@ def _warp(
     chosen: tuple[torch.Tensor, torch.Tensor],
     f: torch.Tensor,
     negatives: Negatives,
-) -> torch.Tensor:
-    """The first of several draws that ranks too high, weighted by how soon it was found."""
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(losses by the first of several draws that ranks too high, whether there is one).
+
+    It is weighted by how soon it was found.
+    """
     user, item = chosen
     with torch.no_grad():
         tried = negatives.tried(user, item, q)
@@ -65,7 +70,7 @@ def _warp(
         strength = torch.log1p(rank) / torch.log1p(rank.new_tensor(float(others)))
         strength = strength * wrong.any(1)
     other = scores(q, sides, tried.gather(1, first))[:, 0]
-    return strength * relu(1 - (f - other))
+    return strength * relu(1 - (f - other)), wrong.any(1)
 
 
 def _over_shared(

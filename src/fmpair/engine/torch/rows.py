@@ -15,7 +15,8 @@ UNEVEN = 4  # or up to so many times the mean
 
 
 class DeviceRows(NamedTuple):
-    """`Rows` on a device. width: of the longest row, or 0 where rows are too uneven to be padded.
+    """`Rows` on a device. width: of the longest row, or 0 where rows are too uneven to be padded;
+    longest: the same, however uneven they are.
 
     start, column: int64 [rows + 1], [entries]; value: float32 [entries].
     """
@@ -24,6 +25,7 @@ class DeviceRows(NamedTuple):
     column: torch.Tensor
     value: torch.Tensor
     width: int
+    longest: int
 
     @property
     def filled(self) -> bool:
@@ -45,7 +47,7 @@ def on_device(rows: Rows, device: torch.device) -> DeviceRows:
     even = longest <= max(NARROW, UNEVEN * float(lengths.mean() if len(lengths) else 0))
     arrays = (rows.start, rows.column.astype(np.int64), rows.value)
     tensors = (torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays)
-    return DeviceRows(*tensors, longest if even else 0)
+    return DeviceRows(*tensors, longest if even else 0, longest)
 
 
 def whole(rows: DeviceRows) -> Bags:
@@ -65,6 +67,19 @@ def taken(rows: DeviceRows, which: torch.Tensor) -> Bags:
     entry = torch.repeat_interleave(first - start[:-1], length)
     entry = entry + torch.arange(len(entry), device=which.device)
     return Bags(rows.column[entry], rows.value[entry], start)
+
+
+def merged(bags: Bags) -> Bags:
+    """Padded bags in which no column stands twice: its values are added up, in its last place."""
+    column, order = torch.sort(bags.column, dim=1, stable=True)
+    total = bags.value.gather(1, order).double().cumsum(1)
+    last = torch.ones_like(column, dtype=torch.bool)
+    last[:, :-1] = column[:, 1:] != column[:, :-1]
+    place = torch.arange(column.shape[1], device=column.device).expand_as(column)
+    end = torch.where(last, place, -1).cummax(1).values  # of the latest run of equal columns
+    end = torch.cat([torch.full_like(end[:, :1], -1), end[:, :-1]], 1)
+    before = torch.where(end >= 0, total.gather(1, end.clamp(min=0)), 0.0)
+    return Bags(column, torch.where(last, total - before, 0.0).float())
 
 
 def sums(table: torch.Tensor, bags: Bags) -> torch.Tensor:

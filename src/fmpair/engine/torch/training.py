@@ -54,7 +54,7 @@ class TorchTraining:
         for name in speed:
             getattr(self.tables, name).requires_grad_(True)
         self.moves_items = bool(speed.keys() & {"items", "features", "item_bias"})
-        self.sides = sides_of(problem, device)
+        self.sides = sides_of(problem, parameters.users.shape[1], device)
         run = RUN if settings.all_items and problem.history is None else 1
         home = torch.device("cpu") if plan.beside else device
         self.events = Events(problem, settings.positives, run, home, device)
@@ -99,25 +99,29 @@ class TorchTraining:
         total, events, steps = torch.zeros((), device=self.device), 0, 0
         while events == 0 or steps < STEPS:  # of a handful of events an epoch is several passes
             for batch in self.events.batches(self.size, order):
-                total += self._step(batch)
-                self._finish(strength, batch.size, rate)
+                loss, learned = self._step(batch)
+                total += loss
+                self._finish(strength, learned, rate)
                 events, steps = events + batch.size, steps + 1
             if not events:
                 return 0.0
         self._centre()
         return float(total) / events
 
-    def _step(self, batch: Batch) -> torch.Tensor:
-        """The loss of a minibatch, with its slopes left in the tables."""
+    def _step(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor | int]:
+        """(the loss of a minibatch, how many events had something to learn).
+
+        Its slopes are left in the tables.
+        """
         q = query_vectors(self.sides, self.tables, batch.user, batch.situation, batch.event)
         vectors, constants = self._sides()
         q = unit(q) / self.settings.temperature if self.settings.temperature else self._dropped(q)
         chosen = batch.chosen
         if self.negatives is not None:
             told = (batch.user, chosen.item, chosen.weight)
-            loss = loss_of(self.settings, q, (vectors, constants), told, self.negatives)
+            loss, learned = loss_of(self.settings, q, (vectors, constants), told, self.negatives)
             loss.backward()
-            return loss.detach()
+            return loss.detach(), learned
         if self.undrawn is not None:
             constants = constants.masked_fill(self.undrawn, -torch.inf)
         given = (q.detach(), vectors.detach(), constants.detach())
@@ -125,7 +129,7 @@ class TorchTraining:
         pairs = zip((q, vectors, constants), slopes[1:])
         roots = [(root, slope) for root, slope in pairs if root.requires_grad and slope is not None]
         torch.autograd.backward([root for root, _ in roots], [slope for _, slope in roots])
-        return slopes.loss
+        return slopes.loss, batch.size
 
     def _sides(self) -> tuple[torch.Tensor, torch.Tensor]:
         """(vectors, constants) of all items as scores take them."""
@@ -142,12 +146,13 @@ class TorchTraining:
         kept = torch.empty_like(q).bernoulli_(1 - share, generator=self.draws)
         return q * kept.div_(1 - share)
 
-    def _finish(self, strength: dict[str, torch.Tensor], events: int, rate: float) -> None:
-        """Regularise what moves, and take the step."""
+    def _finish(
+        self, strength: dict[str, torch.Tensor], events: torch.Tensor | int, rate: float
+    ) -> None:
+        """Regularise what moves, and take the step. events: how many are regularised for."""
         for name, table in self.tables._asdict().items():
             if table.grad is not None and name in strength:
-                own = strength[name].view(-1, *[1] * (table.ndim - 1))
-                table.grad.addcmul_(own, table.detach(), value=events)
+                table.grad.addcmul_(strength[name] * events, table.detach())
         self.optimizer.step(rate)
 
     def learn_pairs(self, pairs: Pairs, rate: float) -> float:
@@ -177,7 +182,7 @@ class TorchTraining:
     def snapshot(self) -> Parameters:
         """The parameters as they are now: arrays of main memory."""
         arrays = Parameters(*(table.detach().cpu().numpy().copy() for table in self.tables))
-        lend_items(arrays.query, arrays.items, self.problem.history)
+        lend_items(arrays.query, arrays.items, self.problem.history, self.problem.triples)
         return arrays
 
     def close(self) -> None:
@@ -190,7 +195,7 @@ class TorchTraining:
         groups = self.problem.query_groups
         if self.problem.has_query_features and groups.centred.any():
             table = self.tables.query.detach().cpu().numpy()
-            centre(table, groups)
+            centre(table[:, : self.sides.pairs], groups)
             self.tables.query.data.copy_(torch.from_numpy(table))
 
 
