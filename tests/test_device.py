@@ -64,7 +64,9 @@ def test_what_keeps_a_gpu_from_use_is_said_in_one_line(monkeypatch, there, said)
 
 def test_without_the_extra_pytorch_on_the_cpu_is_refused_too(monkeypatch):
     machine(monkeypatch, installed=False)
-    with pytest.raises(OptionError, match="device='torch' cannot be used: PyTorch is not installed"):
+    with pytest.raises(
+        OptionError, match="device='torch' cannot be used: PyTorch is not installed"
+    ):
         FMPair(device="torch", history=0).fit(two_tastes())
 
 
@@ -75,7 +77,9 @@ def test_a_gpu_that_can_be_used_is_named_and_taken(monkeypatch):
 
 
 def test_a_device_that_is_none_is_refused_with_those_there_are():
-    with pytest.raises(OptionError, match="device must be one of cpu, torch, cuda, auto, not 'gpu'"):
+    with pytest.raises(
+        OptionError, match="device must be one of cpu, torch, cuda, auto, not 'gpu'"
+    ):
         FMPair(device="gpu")
 
 

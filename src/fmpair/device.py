@@ -1,4 +1,4 @@
-"""Where training runs: the CPU engine, PyTorch on the CPU, or one GPU; what keeps a GPU from use."""
+"""Where training runs: the CPU engine, PyTorch on the CPU, or one GPU; why no GPU can be used."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def _told(torch: Any, error: str) -> str:
     lines = error.strip().splitlines() or ["it cannot be started"]
     if "driver" in error and "too old" in error:
         return (
-            f"the driver of the GPU is too old for PyTorch {torch.__version__}, which needs one for "
-            f"CUDA {torch.version.cuda}: update the driver, or install an older PyTorch"
+            f"the driver of the GPU is too old for PyTorch {torch.__version__}, which needs one "
+            f"for CUDA {torch.version.cuda}: update the driver, or install an older PyTorch"
         )
     if "no NVIDIA" in error or "No CUDA GPUs" in error or "No NVIDIA" in error:
         return f"no GPU is found (PyTorch says: {lines[0]})"

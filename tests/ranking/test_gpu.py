@@ -1,5 +1,7 @@
 """Ranking by PyTorch gives what the kernels give."""
 
+# ruff: noqa: E402  (what needs PyTorch is imported once it is known to be there)
+
 import numpy as np
 import pytest
 
@@ -26,7 +28,9 @@ def tied(seed=0, queries=70, items=40):
 def test_the_best_items_are_those_of_the_kernels(n, at_once, monkeypatch):
     monkeypatch.setattr(gpu, "SCORES_AT_ONCE", at_once)
     vectors, matrix, hidden, _ = tied()
-    for wanted, got in zip(top(vectors, matrix, hidden, n), top(vectors, matrix, hidden, n, device="cpu")):
+    for wanted, got in zip(
+        top(vectors, matrix, hidden, n), top(vectors, matrix, hidden, n, device="cpu")
+    ):
         np.testing.assert_array_equal(got, wanted)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from fmpair.cli.flags import with_flags
 from fmpair.cli.model import Model, load_model
 from fmpair.cli.show import busy, note, size_of
 from fmpair.cli.source import READING, Events, read_further
-from fmpair.errors import OptionError
+from fmpair.errors import OptionError, named
 
 if TYPE_CHECKING:
     from fmpair.data import Dataset
@@ -31,6 +32,12 @@ Replay = Annotated[
         help="Earlier events to learn again: a file of them, or how many for each new one.",
     ),
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Where to learn: cpu, cuda, torch or auto, in place of the model's."
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
 Unknown = Annotated[
     str,
@@ -44,11 +51,13 @@ def update(
     output: Target,
     epochs: Epochs = None,
     replay: Replay = None,
+    device: Device = None,
     quiet: Quiet = False,
     reading: Any = None,
 ) -> None:
     """Go on learning from new events, with their new users, items and values."""
     fitted, data = _both(model, events, output, reading, quiet)
+    fitted = _located(fitted, device)
     earlier = _earlier(replay, reading, fitted)
     with busy("" if quiet else f"learning from {len(data):,} events"):
         grown = fitted.update(data, epochs=epochs, replay=earlier)
@@ -61,14 +70,26 @@ def fold_in(
     output: Target,
     epochs: Epochs = None,
     unknown: Unknown = "ignore",
+    device: Device = None,
     quiet: Quiet = False,
     reading: Any = None,
 ) -> None:
     """Add new users from a few events of theirs; nothing else in the model changes."""
     fitted, data = _both(model, events, output, reading, quiet)
+    fitted = _located(fitted, device)
     with busy("" if quiet else f"folding in {len(data.compact().users):,} users"):
         grown = fitted.fold_in(data, epochs=epochs, unknown=unknown)
     _put(fitted, grown, output, quiet)
+
+
+def _located(model: Fitted, device: str | None) -> Fitted:
+    """The model that goes on learning there, where the flag says so."""
+    if device is None:
+        return model
+    recipe = model.recipe
+    if not (is_dataclass(recipe) and hasattr(recipe, "device")):
+        raise OptionError(f"{named('device', device)} is of models that learn from pairs")
+    return model.replaced(recipe=replace(recipe, device=device))
 
 
 def commands() -> dict[str, Any]:

@@ -50,7 +50,11 @@ def judge(
 ) -> Ranks:
     """As `ranking.ranks.judge` of whole lists; queries: the vectors that `task.query` numbers."""
     units, entries = len(task.query), len(task.relevant.column)
-    zeros = (np.zeros(entries, np.int64), np.zeros(entries, np.int64), np.zeros(entries, np.float32))
+    zeros = (
+        np.zeros(entries, np.int64),
+        np.zeros(entries, np.int64),
+        np.zeros(entries, np.float32),
+    )
     best = np.full((units, top), -1, np.int32)
     out = Ranks(*zeros, np.zeros(units, np.int64), np.zeros(units, np.int64), best)
     barred = torch.from_numpy(~allowed).to(device)
@@ -113,9 +117,11 @@ def _batches(
 
 
 def _hide(scores: torch.Tensor, hidden: Rows, owner: np.ndarray) -> None:
-    """Scores of the items that leave each row's list become -inf; owner: each row's row of hidden."""
+    """Scores of the items that leave each row's list become -inf; owner: each row's of hidden."""
     rows = hidden.take(owner)
-    place = (torch.from_numpy(a.astype(np.int64)).to(scores.device) for a in (rows.owner, rows.column))
+    place = (
+        torch.from_numpy(a.astype(np.int64)).to(scores.device) for a in (rows.owner, rows.column)
+    )
     scores[tuple(place)] = -torch.inf
 
 

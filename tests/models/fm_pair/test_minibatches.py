@@ -1,5 +1,7 @@
 """FM-Pair by minibatches: what the CPU engine learns, to the same quality."""
 
+# ruff: noqa: E402  (what needs PyTorch is imported once it is known to be there)
+
 import numpy as np
 import pytest
 
@@ -69,18 +71,28 @@ def test_context_decides_by_minibatches_too():
 
 def test_other_recipes_of_the_family_take_a_device():
     timed = two_tastes().frame().with_row_index("timestamp")
-    for recipe in (FPMC(factors=4, epochs=2, device="torch"), SVDPlusPlus(factors=4, epochs=2, device="torch")):
+    for recipe in (
+        FPMC(factors=4, epochs=2, device="torch"),
+        SVDPlusPlus(factors=4, epochs=2, device="torch"),
+    ):
         model = recipe.fit(timed if isinstance(recipe, FPMC) else two_tastes())
         assert np.isfinite(model.item_vectors).all()
 
 
 def test_levels_are_learned_by_minibatches():
-    frame = two_tastes().frame().with_columns(event_type=np.where(np.arange(len(two_tastes())) % 3, "view", "buy"))
+    frame = (
+        two_tastes()
+        .frame()
+        .with_columns(event_type=np.where(np.arange(len(two_tastes())) % 3, "view", "buy"))
+    )
     model = FMPair(factors=4, epochs=3, levels=["view", "buy"], device="torch").fit(frame)
     assert np.isfinite(model.item_vectors).all()
 
 
-@pytest.mark.parametrize(("where", "optimizer", "allowed"), [("cpu", "adam", "sgd or adagrad"), ("torch", "sgd", "adam or adagrad")])
+@pytest.mark.parametrize(
+    ("where", "optimizer", "allowed"),
+    [("cpu", "adam", "sgd or adagrad"), ("torch", "sgd", "adam or adagrad")],
+)
 def test_an_optimizer_of_the_other_engine_is_refused(where, optimizer, allowed):
     with pytest.raises(OptionError, match=f"optimizer must be {allowed} with device='{where}'"):
         FMPair(device=where, optimizer=optimizer).fit(two_tastes())
@@ -99,5 +111,7 @@ def test_too_many_items_share_negatives(monkeypatch):
 
 def test_auto_takes_the_cpu_where_no_gpu_can_be_used(monkeypatch):
     monkeypatch.setattr(device, "obstacle", lambda: "no GPU is found")
-    auto, cpu = (FMPair(factors=4, epochs=2, device=where).fit(two_tastes()) for where in ("auto", "cpu"))
+    auto, cpu = (
+        FMPair(factors=4, epochs=2, device=where).fit(two_tastes()) for where in ("auto", "cpu")
+    )
     assert auto.item_vectors.tobytes() == cpu.item_vectors.tobytes()

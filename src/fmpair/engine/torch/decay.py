@@ -35,7 +35,9 @@ class Decay:
         """
         given = self.settings
         thresholds = [given, *([given.triples] if given.triples else [])]
-        adapts = any((t.query_threshold > 0).any() or (t.feature_threshold > 0).any() for t in thresholds)
+        adapts = any(
+            (t.query_threshold > 0).any() or (t.feature_threshold > 0).any() for t in thresholds
+        )
         query, features = (_host(table, adapts) for table in (tables.query, tables.features))
         own = settled_l2(given, query, features, self.problem)
         held = self._of_pairs(own)
@@ -44,9 +46,15 @@ class Decay:
             pairs = pair_columns(tables.users.shape[1], self.problem.triples)
             for name, rows in self._of_triples(own, own.triples).items():
                 table = getattr(tables, name)
-                wide = (found[name].expand(-1, pairs), self._moved(rows)[:, None].expand(len(table), table.shape[1] - pairs))
+                wide = (
+                    found[name].expand(-1, pairs),
+                    self._moved(rows)[:, None].expand(len(table), table.shape[1] - pairs),
+                )
                 found[name] = torch.cat(wide, 1)
-        biases = {"item_bias": own.bias * (self.item + self.drawn), "feature_bias": held["features"]}
+        biases = {
+            "item_bias": own.bias * (self.item + self.drawn),
+            "feature_bias": held["features"],
+        }
         return found | {name: self._moved(rows) for name, rows in biases.items()}
 
     def _of_pairs(self, own: Settings) -> dict[str, np.ndarray]:

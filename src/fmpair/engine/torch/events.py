@@ -11,7 +11,8 @@ import torch
 from fmpair.engine.contract import Problem
 from fmpair.engine.torch.softmax import Chosen
 
-PLACES = torch.int64
+# Rows of a minibatch are a multiple of this, with some to spare: then epochs have as many.
+ROWS_STEP, SPARE = 64, 1.02
 
 
 class Batch(NamedTuple):
@@ -32,7 +33,7 @@ class Events:
     """The events of a problem, on the device or, where there are too many, beside it.
 
     run: events of one query that a minibatch takes together, since one row of scores serves them
-    all; 1 where every event has a query of its own.
+    all; 1 where every event has a query of its own. together: how many these are on average.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Events:
         self.user, self.item = moved(problem.user), moved(problem.item)
         self.situation, self.weight = moved(problem.situation), moved(problem.weight)
         self.learned = moved(np.flatnonzero(~problem.known))
+        self.rows, self.together = 0, 1.0
         self.group, self.once = self._groups(problem)
 
     def _groups(self, problem: Problem) -> tuple[torch.Tensor | None, bool]:
@@ -53,35 +55,55 @@ class Events:
             return None, self.run == 1
         query = self.user.long() * problem.contexts.size + self.situation
         pairs = torch.unique(query[self.learned] * problem.items + self.item[self.learned])
+        _, times = torch.unique(query[self.learned], return_counts=True)
+        self.together = len(self.learned) / max(int((-(-times // self.run)).sum()), 1)
         return query, len(pairs) == len(self.learned)
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Batch]:
-        """All events of an epoch, about `size` at a time; generator: of the events' home."""
-        listed = self._listed(generator)
-        if self.group is None:
-            for event in listed.split(size):
-                count = torch.arange(len(event) + 1, device=self.device)
-                yield self._batch(event, event, count[:-1], count)
+        """All events of an epoch, `size` at a time; generator: of the events' home.
+
+        All minibatches but the last have as many rows, some of which may be empty.
+        """
+        event = self._listed(generator)
+        if not len(event):
             return
-        event, row, start = self._in_runs(listed, generator)
-        rows = max(round(size * (len(start) - 1) / len(event)), 1)
-        edges = [*range(0, len(start) - 1, rows), len(start) - 1]
-        places = start[edges].tolist()
-        for n, (top, end) in enumerate(zip(edges[:-1], edges[1:])):
-            own = slice(places[n], places[n + 1])
-            heads = event[start[top:end]]
-            starts = start[top : end + 1] - places[n]
-            yield self._batch(event[own], heads, (row[own] - top).to(self.device), starts)
+        size = min(size, len(event))
+        if self.group is None:
+            row = torch.arange(len(event), device=self.home)
+            start, rows = torch.arange(len(event) + size + 1, device=self.home), size
+        else:
+            event, row, start, rows = self._in_runs(event, size, generator)
+        tops = row[::size].tolist()
+        columns = (
+            None
+            if self.home != self.device
+            else self._columns(event, event[start.clamp(max=len(event) - 1)])
+        )
+        for n, top in enumerate(tops):
+            own = slice(n * size, min((n + 1) * size, len(event)))
+            part = slice(
+                top, top + (rows if own.stop - own.start == size else int(row[-1]) - top + 1)
+            )
+            if columns is None:
+                head = event[start[part].clamp(max=len(event) - 1)]
+                item, weight, user, situation, head = self._columns(event[own], head)
+            else:
+                item, weight = columns[0][own], columns[1][own]
+                user, situation, head = (column[part] for column in columns[2:])
+            starts = start[part.start : part.stop + 1].clamp(own.start, own.stop) - own.start
+            rows_of = self._moved(row[own] - top)
+            chosen = Chosen(rows_of, item, weight, self._moved(starts), self.once)
+            yield Batch(user, situation, head, chosen)
 
-    def _batch(
-        self, event: torch.Tensor, head: torch.Tensor, row: torch.Tensor, start: torch.Tensor
-    ) -> Batch:
-        def moved(values: torch.Tensor) -> torch.Tensor:
-            return values.to(self.device, non_blocking=True)
+    def _columns(self, event: torch.Tensor, head: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """On the device: item and weight of events; user, situation and number of rows' first."""
+        item, weight = self.item[event], self.weight[event]
+        user, situation = self.user[head], self.situation[head]
+        moved = [self._moved(values) for values in (item, weight, user, situation, head)]
+        return tuple(m if m.is_floating_point() else m.long() for m in moved)
 
-        item, weight = moved(self.item[event]).long(), moved(self.weight[event])
-        user, situation = moved(self.user[head]).long(), moved(self.situation[head]).long()
-        return Batch(user, situation, moved(head), Chosen(row, item, weight, moved(start), self.once))
+    def _moved(self, values: torch.Tensor) -> torch.Tensor:
+        return values.to(self.device, non_blocking=True)
 
     def _listed(self, generator: torch.Generator) -> torch.Tensor:
         """int64 [events]: which events an epoch learns from, in its order."""
@@ -100,20 +122,29 @@ class Events:
         return learned[order[place]]
 
     def _in_runs(
-        self, listed: torch.Tensor, generator: torch.Generator
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """(events, the row of each, where each row starts): events of a query in runs, shuffled."""
+        self, listed: torch.Tensor, size: int, generator: torch.Generator
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+        """(events, the row of each, where each row starts, rows of a minibatch).
+
+        Events of a query stand in runs, and these are shuffled; beyond the last row nothing starts.
+        """
         assert self.group is not None
         group = self.group[listed]
         order = torch.argsort(group, stable=True)
         event, group = listed[order], group[order]
-        place = torch.arange(len(event), device=self.home)
-        fresh = torch.ones_like(place, dtype=torch.bool)
-        fresh[1:] = group[1:] != group[:-1]
-        place = place - torch.where(fresh, place, 0).cummax(0).values
+        place = torch.arange(len(event), device=self.home) - torch.searchsorted(group, group)
         run = (place % self.run == 0).cumsum(0) - 1
         count = int(run[-1]) + 1
         row = torch.randperm(count, generator=generator, device=self.home)[run]
         row, order = torch.sort(row, stable=True)
-        start = torch.searchsorted(row, torch.arange(count + 1, device=self.home))
-        return event[order], row, start
+        most = (
+            int(
+                (
+                    torch.cat([row[size - 1 :: size], row[-1:]])[: len(row[::size])] - row[::size]
+                ).max()
+            )
+            + 1
+        )
+        self.rows = min(max(self.rows, -(-int(most * SPARE) // ROWS_STEP) * ROWS_STEP), size)
+        start = torch.searchsorted(row, torch.arange(count + self.rows + 1, device=self.home))
+        return event[order], row, start, self.rows

@@ -50,7 +50,9 @@ def _exponentials(
     value = tl.where(item[None, :] < items, value, 0.0)
     tl.store(total + row * stripes + tile_item, tl.sum(value, 1), mask=row < rows)
     at = out + row[:, None].to(tl.int64) * wide + item[None, :]
-    tl.store(at, value.to(out.dtype.element_ty), mask=(row < rows)[:, None] & (item < items)[None, :])
+    tl.store(
+        at, value.to(out.dtype.element_ty), mask=(row < rows)[:, None] & (item < items)[None, :]
+    )
 
 
 def exponentials(

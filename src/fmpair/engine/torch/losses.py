@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch.nn.functional import embedding, relu, softplus
 
@@ -15,7 +17,7 @@ def loss_of(
     sides: tuple[torch.Tensor, torch.Tensor],
     chosen: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
     negatives: Negatives,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor | int]:
     """(the sum over the events of a minibatch, how many of them had something to learn).
 
     q: [events, factors]; sides: vectors and constants of all items; chosen: user, item, weight.
@@ -24,8 +26,7 @@ def loss_of(
     vectors, constants = sides
     negatives.order_items(vectors.detach(), constants.detach())
     if settings.loss == "softmax":
-        every = torch.tensor(len(item), device=q.device)
-        return (weight * _over_shared(settings, q, sides, item, negatives)).sum(), every
+        return (weight * _over_shared(settings, q, sides, item, negatives)).sum(), len(item)
     f = scores(q, sides, item[:, None])[:, 0]
     if settings.loss == "warp":
         own, found = _warp(settings, q, sides, (user, item), f, negatives)
@@ -67,7 +68,7 @@ def _warp(
         first = wrong.int().argmax(1, keepdim=True)
         others = len(negatives.candidates) - 1
         rank = torch.div(others, first[:, 0] + 1, rounding_mode="floor").float()
-        strength = torch.log1p(rank) / torch.log1p(rank.new_tensor(float(others)))
+        strength = torch.log1p(rank) / math.log1p(others)
         strength = strength * wrong.any(1)
     other = scores(q, sides, tried.gather(1, first))[:, 0]
     return strength * relu(1 - (f - other)), wrong.any(1)
@@ -87,7 +88,7 @@ def _over_shared(
     """
     vectors, constants = sides
     drawn = negatives.shared(settings.n_negatives)
-    off = negatives.log_chance[drawn] + torch.log(q.new_tensor(float(len(drawn))))
+    off = negatives.log_chance[drawn] + math.log(len(drawn))
     f = scores(q, sides, item[:, None])
     with torch.autocast(q.device.type, torch.bfloat16, enabled=q.device.type == "cuda"):
         others = (q @ embedding(drawn, vectors).T).float()

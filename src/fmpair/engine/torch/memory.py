@@ -22,11 +22,14 @@ MOST_BYTES = 8 << 30  # of scores at once: more is no quicker
 
 
 class Plan(NamedTuple):
-    """rows_at_once: rows of scores that are held; beside: whether events stay in main memory."""
+    """rows_at_once: rows of scores that are held, whole: whether that is all of a minibatch's.
+
+    beside: whether events stay in main memory.
+    """
 
     rows_at_once: int
+    whole: bool
     beside: bool
-    needed: int
 
 
 def free_memory(device: torch.device) -> int:
@@ -58,8 +61,8 @@ def plan_of(
         needed = tables + events + LEAST_ROWS * row
         rows_told = sum(len(table) for table in parameters if table.ndim == 2)
         raise OptionError(
-            f"training on {device.type} needs {needed / 2**30:,.1f} GB for {rows_told:,} vectors of "
-            f"{factors:,} factors and {problem.items:,} items, and {free / 2**30:,.1f} GB of its "
+            f"training on {device.type} needs {needed / 2**30:,.1f} GB for {rows_told:,} vectors "
+            f"of {factors:,} factors and {problem.items:,} items, and {free / 2**30:,.1f} GB of its "
             f"memory are free: lower {named('factors')}, or use {named('device', 'cpu')}"
         )
     needed = tables + events + rows * row
@@ -71,4 +74,4 @@ def plan_of(
         rows,
         ", events stay in main memory" if beside else "",
     )
-    return Plan(int(rows), beside, int(needed))
+    return Plan(int(rows), rows >= batch, beside)

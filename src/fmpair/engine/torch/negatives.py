@@ -17,9 +17,9 @@ ORDERED_EVERY = 16  # minibatches between two orderings of the items, for adapti
 class Negatives:
     """Draws of unchosen items. generator: of the device, which every draw moves on."""
 
-    def __init__(self, problem: Problem, settings: Settings, device: torch.device):
-        self.settings, self.items, self.device = settings, problem.items, device
-        self.generator = torch.Generator(device)
+    def __init__(self, problem: Problem, settings: Settings, generator: torch.Generator):
+        self.settings, self.items, self.device = settings, problem.items, generator.device
+        self.generator = generator
         times = tally(problem.item, problem.items)
         candidates = np.flatnonzero(problem.drawn | (times > 0))
         self.candidates = self._moved(candidates)

@@ -19,7 +19,11 @@ BIASES = {"item_bias": "items", "feature_bias": "features"}  # whose row a bias 
 class Optimizer(Protocol):
     """Moves the tables that have slopes."""
 
-    def step(self, rate: float) -> None:
+    def set_rate(self, rate: float) -> None:
+        """Of the steps to come."""
+        ...
+
+    def step(self) -> None:
         """Down the slopes, which are used up."""
         ...
 
@@ -37,32 +41,36 @@ class Adam:
         self.tables, self.speed = tables, speed
         self.mean = {name: torch.zeros_like(table) for name, table in tables.items()}
         self.square = {name: torch.zeros_like(table) for name, table in tables.items()}
-        self.steps = {
-            name: torch.zeros((), device=table.device) for name, table in tables.items()
-        }
+        device = next((table.device for table in tables.values()), None)
+        self.steps = torch.zeros((), device=device)
+        # on the device, so that a recorded step reads them
+        self.rates = {speed: torch.zeros((), device=device) for speed in set(speed.values())}
 
-    def step(self, rate: float) -> None:
+    def set_rate(self, rate: float) -> None:
+        for speed, own in self.rates.items():
+            own.fill_(rate * ADAM_SHARE * speed)
+
+    def step(self) -> None:
         names = [name for name, table in self.tables.items() if table.grad is not None]
-        for speed in {self.speed[name] for name in names}:
+        self.steps += 1
+        for speed, rate in self.rates.items():
             own = [name for name in names if self.speed[name] == speed]
-            steps = [self.steps[name] for name in own]
-            for count in steps:
-                count += 1
-            torch._fused_adam_(
-                [self.tables[name].detach() for name in own],
-                [self.tables[name].grad for name in own],
-                [self.mean[name] for name in own],
-                [self.square[name] for name in own],
-                [],
-                steps,
-                lr=rate * ADAM_SHARE * speed,
-                beta1=BETAS[0],
-                beta2=BETAS[1],
-                weight_decay=0.0,
-                eps=TINY,
-                amsgrad=False,
-                maximize=False,
-            )
+            if own:
+                torch._fused_adam_(
+                    [self.tables[name].detach() for name in own],
+                    [self.tables[name].grad for name in own],
+                    [self.mean[name] for name in own],
+                    [self.square[name] for name in own],
+                    [],
+                    [self.steps] * len(own),
+                    lr=rate,
+                    beta1=BETAS[0],
+                    beta2=BETAS[1],
+                    weight_decay=0.0,
+                    eps=TINY,
+                    amsgrad=False,
+                    maximize=False,
+                )
         for name in names:
             self.tables[name].grad = None
 
@@ -72,13 +80,18 @@ class AdaGrad:
 
     def __init__(self, tables: dict[str, torch.Tensor], speed: dict[str, float]):
         self.tables, self.speed = tables, speed
+        device = next((table.device for table in tables.values()), None)
+        self.rate = torch.zeros((), device=device)
         self.sums = {
             name: torch.full((len(table),), FIRST, device=table.device)
             for name, table in tables.items()
             if name not in BIASES
         }
 
-    def step(self, rate: float) -> None:
+    def set_rate(self, rate: float) -> None:
+        self.rate.fill_(rate)
+
+    def step(self) -> None:
         slopes = {n: t.grad for n, t in self.tables.items() if t.grad is not None}
         for name, slope in slopes.items():
             home = BIASES.get(name, name)
@@ -89,5 +102,5 @@ class AdaGrad:
             table, home = self.tables[name], BIASES.get(name, name)
             sums = self.sums.get(home, torch.full((len(table),), FIRST, device=table.device))
             root = sums.sqrt().view(-1, *[1] * (table.ndim - 1))
-            table.data.addcdiv_(slope, root, value=-rate * self.speed[name])
+            table.data.sub_(self.rate * self.speed[name] * slope / root)
             table.grad = None

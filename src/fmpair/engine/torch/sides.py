@@ -11,7 +11,15 @@ from torch.nn.functional import embedding, normalize
 from fmpair.engine.contract import History, Parameters, Problem, Triples
 from fmpair.engine.strata.lending import borrowed
 from fmpair.engine.torch.history import DeviceHistory, before, features_before, history_of
-from fmpair.engine.torch.rows import Bags, DeviceRows, on_device, sums, sums_of_squares, taken, whole
+from fmpair.engine.torch.rows import (
+    Bags,
+    DeviceRows,
+    on_device,
+    sums,
+    sums_of_squares,
+    taken,
+    whole,
+)
 from fmpair.engine.torch.second import DeviceMeeting, meeting_of, second
 from fmpair.engine.triples import pair_columns
 

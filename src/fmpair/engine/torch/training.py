@@ -17,7 +17,8 @@ from fmpair.engine.torch.losses import loss_of, scores
 from fmpair.engine.torch.memory import plan_of
 from fmpair.engine.torch.negatives import Negatives
 from fmpair.engine.torch.optimizer import optimizer_of
-from fmpair.engine.torch.sides import item_vectors, lend_items, query_vectors, sides_of, unit
+from fmpair.engine.torch.replay import Replay
+from fmpair.engine.torch.sides import Sides, item_vectors, lend_items, query_vectors, sides_of, unit
 from fmpair.engine.torch.softmax import softmax_slopes
 from fmpair.errors import MachineError, OptionError, named
 from fmpair.rng import stream
@@ -25,6 +26,7 @@ from fmpair.rng import stream
 MOST_EVENTS = 16_384  # of a minibatch
 STEPS = 32  # of an epoch, at least: few events are learned from in small minibatches
 SMALL = 10_000_000  # multiplications of a step on the CPU that one thread does sooner
+MET_POWER = 0.5
 RUN = 8  # events of one query that a minibatch takes together
 
 
@@ -50,25 +52,33 @@ class TorchTraining:
         self.tables = Parameters(
             *(torch.from_numpy(np.array(table, np.float32)).to(device) for table in parameters)
         )
-        speed = _speeds(settings)
+        run = RUN if settings.all_items and problem.history is None else 1
+        home = torch.device("cpu") if plan.beside else device
+        self.events = Events(problem, settings.positives, run, home, device)
+        speed = _speeds(settings, self.events.together)
         for name in speed:
             getattr(self.tables, name).requires_grad_(True)
         self.moves_items = bool(speed.keys() & {"items", "features", "item_bias"})
         self.sides = sides_of(problem, parameters.users.shape[1], device)
-        run = RUN if settings.all_items and problem.history is None else 1
-        home = torch.device("cpu") if plan.beside else device
-        self.events = Events(problem, settings.positives, run, home, device)
+        self.draws = torch.Generator(device)
         self.decay, self.negatives = Decay(problem, settings, device), self._negatives()
         self.optimizer = optimizer_of(settings.optimizer, self.tables, speed)
-        undrawn = torch.from_numpy(~problem.drawn & (np.bincount(problem.item, minlength=problem.items) == 0))
+        undrawn = torch.from_numpy(
+            ~problem.drawn & (np.bincount(problem.item, minlength=problem.items) == 0)
+        )
         self.undrawn = undrawn.to(device) if bool(undrawn.any()) else None
-        self.draws = torch.Generator(device)
+        self.total = torch.zeros((), device=device)
+        self.strength: dict[str, torch.Tensor] = {}
+        self.replay = Replay(self._learn, self.draws, device)
+        self.replay.able &= (
+            settings.negative_sampler != "adaptive" and plan.whole and _even(self.sides)
+        )
         self.work = self.size * problem.items * parameters.users.shape[1]
 
     def _negatives(self) -> Negatives | None:
         if self.settings.all_items:
             return None
-        return Negatives(self.problem, self.settings, self.device)
+        return Negatives(self.problem, self.settings, self.draws)
 
     def epoch(self, number: int, rate: float) -> float:
         """One epoch (counted from 1) at a learning rate; the mean loss of its events.
@@ -93,20 +103,34 @@ class TorchTraining:
         seed = self.settings.seed
         order = torch.Generator(self.events.home).manual_seed(_seed(seed, number, 0))
         self.draws.manual_seed(_seed(seed, number, 1))
-        if self.negatives is not None:
-            self.negatives.generator.manual_seed(_seed(seed, number, 2))
-        strength = self.decay.tables(self.tables)
-        total, events, steps = torch.zeros((), device=self.device), 0, 0
+        self._begin_epoch(rate)
+        events, steps = 0, 0
         while events == 0 or steps < STEPS:  # of a handful of events an epoch is several passes
             for batch in self.events.batches(self.size, order):
-                loss, learned = self._step(batch)
-                total += loss
-                self._finish(strength, learned, rate)
+                self.replay(batch)
                 events, steps = events + batch.size, steps + 1
             if not events:
                 return 0.0
         self._centre()
-        return float(total) / events
+        return float(self.total) / events
+
+    def _begin_epoch(self, rate: float) -> None:
+        """Settle what holds for an epoch, in its place: recorded steps read it there."""
+        self.total.zero_()
+        self.optimizer.set_rate(rate)
+        found = self.decay.tables(self.tables)
+        if not self.strength:
+            self.strength = found
+        for name, rows in found.items():
+            self.strength[name].copy_(rows)
+
+    def _learn(self, batch: Batch) -> None:
+        """One minibatch: its slopes, what regularises, the step."""
+        for table in self.tables:
+            table.grad = None
+        loss, learned = self._step(batch)
+        self.total += loss
+        self._finish(learned)
 
     def _step(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor | int]:
         """(the loss of a minibatch, how many events had something to learn).
@@ -146,22 +170,19 @@ class TorchTraining:
         kept = torch.empty_like(q).bernoulli_(1 - share, generator=self.draws)
         return q * kept.div_(1 - share)
 
-    def _finish(
-        self, strength: dict[str, torch.Tensor], events: torch.Tensor | int, rate: float
-    ) -> None:
+    def _finish(self, events: torch.Tensor | int) -> None:
         """Regularise what moves, and take the step. events: how many are regularised for."""
         for name, table in self.tables._asdict().items():
-            if table.grad is not None and name in strength:
-                table.grad.addcmul_(strength[name] * events, table.detach())
-        self.optimizer.step(rate)
+            if table.grad is not None and name in self.strength:
+                table.grad.addcmul_(self.strength[name] * events, table.detach())
+        self.optimizer.step()
 
     def learn_pairs(self, pairs: Pairs, rate: float) -> float:
         """A BPR step on minibatches of the pairs, in their order; the mean loss."""
         if not len(pairs.user):
             return 0.0
-        strength = self.decay.tables(self.tables)
+        self._begin_epoch(rate)
         moved = [torch.from_numpy(np.array(column)).to(self.device) for column in pairs]
-        total = torch.zeros((), device=self.device)
         size = max(min(len(pairs.user) // STEPS, MOST_EVENTS), 1)
         for user, better, worse, situation, weight in zip(*(m.split(size) for m in moved)):
             q = query_vectors(self.sides, self.tables, user.long(), situation.long(), None)
@@ -169,10 +190,10 @@ class TorchTraining:
             f = scores(q, item_vectors(self.sides, self.tables), both)
             loss = (weight * softplus(f[:, 1] - f[:, 0])).sum()
             loss.backward()
-            total += loss.detach()
-            self._finish(strength, len(user), rate)
+            self.total += loss.detach()
+            self._finish(len(user))
         self._centre()
-        return float(total) / len(pairs.user)
+        return float(self.total) / len(pairs.user)
 
     def largest(self) -> float:
         """The largest number of all tables. NaN counts."""
@@ -187,7 +208,7 @@ class TorchTraining:
 
     def close(self) -> None:
         """Only the tables are kept."""
-        for name in ("optimizer", "events", "negatives", "decay", "sides"):
+        for name in ("optimizer", "events", "negatives", "decay", "replay", "strength"):
             if hasattr(self, name):
                 delattr(self, name)
 
@@ -213,11 +234,21 @@ def limited_threads(device: torch.device, threads: int, work: int) -> Iterator[N
         torch.set_num_threads(before)
 
 
-def _speeds(settings: Settings) -> dict[str, float]:
-    """By table that moves, a multiple of the rate."""
+def _even(sides: Sides) -> bool:
+    """Whether the sizes of all that a step makes are known beforehand."""
+    rows = [sides.user_rows, sides.contexts]
+    return all(one is None or one.width for one in rows)
+
+
+def _speeds(settings: Settings, together: float) -> dict[str, float]:
+    """By table that moves, a multiple of the rate. together: events of a user in a minibatch.
+
+    A user who is met less often for that takes longer steps, by the root: so much less has Adam
+    seen of squared slopes.
+    """
     of_bias = float(settings.has_bias)
     speeds = {
-        "users": settings.user_rate,
+        "users": settings.user_rate * together**MET_POWER,
         "items": settings.item_rate,
         "item_bias": settings.item_rate * of_bias,
         "query": settings.feature_rate,
