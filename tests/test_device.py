@@ -50,7 +50,7 @@ NONE = "Found no NVIDIA driver on your system. Please check that you have an NVI
         ({"error": NONE}, "no GPU is found"),
         ({"error": "No CUDA GPUs are available"}, "no GPU is found"),
         ({"error": OLD}, "the driver of the GPU is too old for PyTorch 2.13.0"),
-        ({"error": "CUDA error: strange\nmore lines"}, "PyTorch cannot start it: CUDA error: strange$"),
+        ({"error": "CUDA error: odd\nmore lines"}, "PyTorch cannot start it: CUDA error: odd$"),
     ],
 )  # fmt: skip
 def test_what_keeps_a_gpu_from_use_is_said_in_one_line(monkeypatch, there, said):
@@ -85,8 +85,14 @@ def test_a_device_that_is_none_is_refused_with_those_there_are():
 
 @pytest.mark.parametrize(
     ("given", "queries", "where"),
-    [("cpu", 100, None), ("cuda", 100, "cuda"), ("cuda", 1, None), ("torch", 100, "cpu"), ("auto", 100, "cuda")],
-)  # fmt: skip
+    [
+        ("cpu", 100, None),
+        ("cuda", 100, "cuda"),
+        ("cuda", 1, None),
+        ("torch", 100, "cpu"),
+        ("auto", 100, "cuda"),
+    ],
+)
 def test_a_model_ranks_where_it_was_learned(monkeypatch, given, queries, where):
     machine(monkeypatch)
     assert device.ranking_device(FMPair(device=given), queries) == where

@@ -1,6 +1,5 @@
 """Ranking by PyTorch gives what the kernels give."""
 
-# ruff: noqa: E402  (what needs PyTorch is imported once it is known to be there)
 
 import numpy as np
 import pytest

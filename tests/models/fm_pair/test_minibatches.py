@@ -1,6 +1,5 @@
 """FM-Pair by minibatches: what the CPU engine learns, to the same quality."""
 
-# ruff: noqa: E402  (what needs PyTorch is imported once it is known to be there)
 
 import numpy as np
 import pytest

@@ -62,8 +62,8 @@ def plan_of(
         rows_told = sum(len(table) for table in parameters if table.ndim == 2)
         raise OptionError(
             f"training on {device.type} needs {needed / 2**30:,.1f} GB for {rows_told:,} vectors "
-            f"of {factors:,} factors and {problem.items:,} items, and {free / 2**30:,.1f} GB of its "
-            f"memory are free: lower {named('factors')}, or use {named('device', 'cpu')}"
+            f"of {factors:,} factors and {problem.items:,} items, and {free / 2**30:,.1f} GB of "
+            f"its memory are free: lower {named('factors')}, or use {named('device', 'cpu')}"
         )
     needed = tables + events + rows * row
     LOG.info(
