@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import torch
@@ -9,9 +10,10 @@ import torch
 from fmpair.engine.contract import Parameters
 from fmpair.engine.strata.accumulators import FIRST
 
-# A fit's usual rate is that of single events. Adam's steps have the length of the rate whatever
-# the slopes are, so they are as much shorter: one option then serves both.
-ADAM_SHARE = 1 / 20
+# A fit's usual rate is that of single events. Adam moves every number by the rate whatever the
+# slopes are, so a vector by the rate times the root of its length: it takes a share of the rate that
+# makes the usual one right for vectors of any length, and one option serves both engines.
+ADAM_SHARE = 0.8
 BETAS, TINY = (0.9, 0.999), 1e-8
 BIASES = {"item_bias": "items", "feature_bias": "features"}  # whose row a bias is a part of
 
@@ -34,6 +36,11 @@ def optimizer_of(kind: str, tables: Parameters, speed: dict[str, float]) -> Opti
     return AdaGrad(moving, speed) if kind == "adagrad" else Adam(moving, speed)
 
 
+def adam_share(factors: int) -> float:
+    """What Adam takes of a learning rate, for vectors so long."""
+    return ADAM_SHARE / math.sqrt(factors)
+
+
 class Adam:
     """Adam (Kingma and Ba 2015), each number by its own slopes."""
 
@@ -41,6 +48,9 @@ class Adam:
         self.tables, self.speed = tables, speed
         self.mean = {name: torch.zeros_like(table) for name, table in tables.items()}
         self.square = {name: torch.zeros_like(table) for name, table in tables.items()}
+        self.factors = max(
+            (table.shape[1] for table in tables.values() if table.ndim > 1), default=1
+        )
         device = next((table.device for table in tables.values()), None)
         self.steps = torch.zeros((), device=device)
         # on the device, so that a recorded step reads them
@@ -48,7 +58,7 @@ class Adam:
 
     def set_rate(self, rate: float) -> None:
         for speed, own in self.rates.items():
-            own.fill_(rate * ADAM_SHARE * speed)
+            own.fill_(rate * adam_share(self.factors) * speed)
 
     def step(self) -> None:
         names = [name for name, table in self.tables.items() if table.grad is not None]
