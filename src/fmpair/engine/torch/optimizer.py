@@ -11,8 +11,8 @@ from fmpair.engine.contract import Parameters
 from fmpair.engine.strata.accumulators import FIRST
 
 # A fit's usual rate is that of single events. Adam moves every number by the rate whatever the
-# slopes are, so a vector by the rate times the root of its length: it takes a share of the rate that
-# makes the usual one right for vectors of any length, and one option serves both engines.
+# slopes are, so a vector by the rate times the root of its length: it takes a share of the rate
+# that makes the usual one right for vectors of any length, and one option serves both engines.
 ADAM_SHARE = 0.8
 BETAS, TINY = (0.9, 0.999), 1e-8
 BIASES = {"item_bias": "items", "feature_bias": "features"}  # whose row a bias is a part of
