@@ -6,11 +6,13 @@ it among so many events: the same in the mean, and the same L2 in the end.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
 from fmpair.arrays import Rows, tally
-from fmpair.engine.contract import History, Parameters, Problem, Settings, TripleL2
+from fmpair.engine.contract import History, Problem, Settings, TripleL2
 from fmpair.engine.strata.lending import borrowed
 from fmpair.engine.strata.regularisation import settled_l2
 from fmpair.engine.triples import pair_columns
@@ -28,13 +30,14 @@ class Decay:
         self.drawn = problem.drawn / max(problem.drawn.sum(), 1)
         self.query, self.feature = self._query(learned), self._feature()
 
-    def tables(self, tables: Parameters) -> dict[str, torch.Tensor]:
+    def tables(self, tables: Any) -> dict[str, torch.Tensor]:
         """The strength for an epoch that begins with these tables: [rows, 1], biases [rows].
 
+        tables: `Parameters` of tensors.
         With terms of order three [rows, columns], since their vectors are held apart.
         """
         given = self.settings
-        thresholds = [given, *([given.triples] if given.triples else [])]
+        thresholds: list[Any] = [given, *([given.triples] if given.triples else [])]
         adapts = any(
             (t.query_threshold > 0).any() or (t.feature_threshold > 0).any() for t in thresholds
         )

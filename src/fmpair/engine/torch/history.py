@@ -12,7 +12,7 @@ from fmpair.engine.torch.rows import Bags, DeviceRows, merged, on_device, taken
 
 
 class DeviceHistory(NamedTuple):
-    """`History` on a device. features: per item its query features; None where the `count` features
+    """`History` on a device. features: per item its query features; None where the features
     from `first` on are the items, one each. shared: they have the items' vectors. repeats: whether
     a time line has an item twice.
     """
@@ -24,7 +24,7 @@ class DeviceHistory(NamedTuple):
     weight: torch.Tensor
     features: DeviceRows | None
     first: int
-    count: int
+    items: int
     shared: bool
     repeats: bool
 

@@ -85,7 +85,7 @@ def _tensors(batch: Batch) -> list[torch.Tensor]:
 
 def _with_tensors(batch: Batch, tensors: list[torch.Tensor]) -> Batch:
     chosen = batch.chosen._replace(**dict(zip(("row", "item", "weight", "start"), tensors[3:])))
-    return Batch(*tensors[:3], chosen)
+    return Batch(tensors[0], tensors[1], tensors[2], chosen)
 
 
 def _alike(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:

@@ -46,8 +46,10 @@ def on_device(rows: Rows, device: torch.device) -> DeviceRows:
     longest = int(lengths.max(initial=0))
     even = longest <= max(NARROW, UNEVEN * float(lengths.mean() if len(lengths) else 0))
     arrays = (rows.start, rows.column.astype(np.int64), rows.value)
-    tensors = (torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays)
-    return DeviceRows(*tensors, longest if even else 0, longest)
+    start, column, value = (
+        torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays
+    )
+    return DeviceRows(start, column, value, longest if even else 0, longest)
 
 
 def whole(rows: DeviceRows) -> Bags:

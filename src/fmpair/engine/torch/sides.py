@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.nn.functional import embedding, normalize
 
-from fmpair.engine.contract import History, Parameters, Problem, Triples
+from fmpair.engine.contract import History, Problem, Triples
 from fmpair.engine.strata.lending import borrowed
 from fmpair.engine.torch.history import DeviceHistory, before, features_before, history_of
 from fmpair.engine.torch.rows import (
@@ -22,6 +22,9 @@ from fmpair.engine.torch.rows import (
 )
 from fmpair.engine.torch.second import DeviceMeeting, meeting_of, second
 from fmpair.engine.triples import pair_columns
+
+
+Tables = Any  # `Parameters` of tensors
 
 
 class Sides(NamedTuple):
@@ -60,7 +63,7 @@ def sides_of(problem: Problem, columns: int, device: torch.device) -> Sides:
 
 def query_vectors(
     sides: Sides,
-    tables: Parameters,
+    tables: Tables,
     user: torch.Tensor,
     situation: torch.Tensor,
     event: torch.Tensor | None,
@@ -97,22 +100,20 @@ def _bags(sides: Sides, user: torch.Tensor, situation: torch.Tensor) -> list[Bag
     return found
 
 
-def _of_history(
-    history: DeviceHistory, tables: Parameters, earlier: Bags, pairs: int
-) -> torch.Tensor:
+def _of_history(history: DeviceHistory, tables: Tables, earlier: Bags, pairs: int) -> torch.Tensor:
     """[queries, columns]: the sum of what came before, by each item's vector as an earlier one."""
     if history.features is None and not history.shared:
         return sums(tables.query, earlier._replace(column=earlier.column + history.first))
     if history.features is not None:
         vectors = sums(tables.query, whole(history.features))
     else:
-        vectors = tables.query[history.first : history.first + history.count]
+        vectors = tables.query[history.first : history.first + history.items]
     if history.shared:  # only the vectors of pairs are
         vectors = torch.cat([tables.items[:, :pairs], vectors[:, pairs:]], 1)
     return sums(vectors, earlier)
 
 
-def item_vectors(sides: Sides, tables: Parameters) -> tuple[torch.Tensor, torch.Tensor]:
+def item_vectors(sides: Sides, tables: Tables) -> tuple[torch.Tensor, torch.Tensor]:
     """(vectors [items, length], constants [items]), as `engine.item_side` defines them."""
     if sides.item_rows is None:
         return tables.items, tables.item_bias
