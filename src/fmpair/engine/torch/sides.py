@@ -23,7 +23,6 @@ from fmpair.engine.torch.rows import (
 from fmpair.engine.torch.second import DeviceMeeting, meeting_of, second
 from fmpair.engine.triples import pair_columns
 
-
 Tables = Any  # `Parameters` of tensors
 
 
