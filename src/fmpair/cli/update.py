@@ -86,7 +86,7 @@ def _located(model: Fitted, device: str | None) -> Fitted:
     """The model that goes on learning there, where the flag says so."""
     if device is None:
         return model
-    recipe = model.recipe
+    recipe: Any = model.recipe
     if not (is_dataclass(recipe) and hasattr(recipe, "device")):
         raise OptionError(f"{named('device', device)} is of models that learn from pairs")
     return model.replaced(recipe=replace(recipe, device=device))

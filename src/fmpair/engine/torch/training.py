@@ -18,7 +18,7 @@ from fmpair.engine.torch.memory import plan_of
 from fmpair.engine.torch.negatives import Negatives
 from fmpair.engine.torch.optimizer import optimizer_of
 from fmpair.engine.torch.replay import Replay
-from fmpair.engine.torch.sides import Sides, item_vectors, lend_items, query_vectors, sides_of, unit
+from fmpair.engine.torch.sides import Sides, Tables, item_vectors, lend_items, query_vectors, sides_of, unit
 from fmpair.engine.torch.softmax import softmax_slopes
 from fmpair.errors import MachineError, OptionError, named
 from fmpair.rng import stream
@@ -49,7 +49,7 @@ class TorchTraining:
         self.size = min(max(learned // STEPS, 1), MOST_EVENTS)
         plan = plan_of(problem, parameters, settings, self.size, device)
         self.rows_at_once = plan.rows_at_once
-        self.tables = Parameters(
+        self.tables: Tables = Parameters(
             *(torch.from_numpy(np.array(table, np.float32)).to(device) for table in parameters)
         )
         run = RUN if settings.all_items and problem.history is None else 1
