@@ -18,7 +18,15 @@ from fmpair.engine.torch.memory import plan_of
 from fmpair.engine.torch.negatives import Negatives
 from fmpair.engine.torch.optimizer import optimizer_of
 from fmpair.engine.torch.replay import Replay
-from fmpair.engine.torch.sides import Sides, Tables, item_vectors, lend_items, query_vectors, sides_of, unit
+from fmpair.engine.torch.sides import (
+    Sides,
+    Tables,
+    item_vectors,
+    lend_items,
+    query_vectors,
+    sides_of,
+    unit,
+)
 from fmpair.engine.torch.softmax import softmax_slopes
 from fmpair.errors import MachineError, OptionError, named
 from fmpair.rng import stream
