@@ -152,8 +152,10 @@ def test_other_mistakes_are_told_before_the_data_are_looked_at(file):
 def test_of_a_model_of_order_three_every_pair_of_fields_is_left_out_too(file):
     found = read(file(FILE), ["models.1.order=3"])
     own = {m.name: dict(m.options) for m in found.models if " x " in m.name}
-    assert own["FM without hour x day"] == {"order": 3, "pairs": [["user", "hour"], ["user", "day"]]}
-    assert set(own) == {f"FM without {couple}" for couple in ("user x hour", "user x day", "hour x day")}
+    left = [["user", "hour"], ["user", "day"]]
+    assert own["FM without hour x day"] == {"order": 3, "pairs": left}
+    couples = ("user x hour", "user x day", "hour x day")
+    assert set(own) == {f"FM without {couple}" for couple in couples}
     assert found.ablations[0].without["user x day"] == "FM without user x day"
 
 

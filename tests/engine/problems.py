@@ -112,7 +112,9 @@ def with_triples(problem, factors=3, apart=False):
         of_items = Meeting(0, np.zeros(items, np.int8), np.ones((1, 1), np.float32))
     if not len(problem.item_rows.column):
         of_items = of_items._replace(meets=of_items.meets * 0)
-    return problem._replace(triples=Triples(factors, Meeting(1 if apart else 0, group, meets), of_items))
+    return problem._replace(
+        triples=Triples(factors, Meeting(1 if apart else 0, group, meets), of_items)
+    )
 
 
 def without_mirror(problem):

@@ -117,9 +117,7 @@ def _told(couple: Couple) -> str:
     return " x ".join(couple)
 
 
-def _apart(
-    model: Candidate, names: Ablation, couple: Couple, every: Sequence[Couple]
-) -> Candidate:
+def _apart(model: Candidate, names: Ablation, couple: Couple, every: Sequence[Couple]) -> Candidate:
     """The model whose every pair of fields meets but one; of no pairs it is of order two."""
     kept = [list(other) for other in every if other != couple]
     options = {name: value for name, value in model.options.items() if name not in TRIPLES}

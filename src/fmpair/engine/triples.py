@@ -61,7 +61,8 @@ def second(own: np.ndarray, rows: Rows, table: np.ndarray, meeting: Meeting) -> 
     meets, group = meeting.meets, meeting.group[rows.column]
     alone = meets[meeting.own, meeting.own] * own * own
     alone += rows._replace(value=rows.value**2 * meets[group, group]).dot(table * table)
-    sums = [rows._replace(value=rows.value * (group == one)).dot(table) for one in range(len(meets))]
-    sums[meeting.own] = sums[meeting.own] + own
-    stack = np.stack(sums)
+    stack = np.stack(
+        [rows._replace(value=rows.value * (group == one)).dot(table) for one in range(len(meets))]
+    )
+    stack[meeting.own] += own
     return 0.5 * ((stack * np.tensordot(meets, stack, 1)).sum(axis=0) - alone)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from fmpair.engine.contract import Meeting, Triples
 from fmpair.features import FeatureSpace, Pairing, Side
 from fmpair.features.pairing import ITEM, USER, meeting_fields

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -42,4 +43,12 @@ def _recipe(saved: Saved) -> Any:
     options = saved.options
     if saved.format < 2:
         options = with_new_names(options, [field.name for field in fields(kind)])
-    return option.recipe(kind, options)
+    return option.recipe(kind, _with_levels(options))
+
+
+def _with_levels(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options, levels by their new name: they were an order, which now is a number."""
+    order = options.get("order", 2)
+    if "level" not in options or isinstance(order, int):
+        return options
+    return {**options, "order": 2, "levels": order}

@@ -28,6 +28,7 @@ ORDERS = 10.0  # "orders of magnitude" is at least this many times
 STRAIGHT = 0.98  # the least R2 of a linear fit
 POINTS, SHORTEST = 10, 0.1  # of a fit that may decide: the fewest, and seconds of the fastest
 GPFM_SETS = ("movielens", "frappe")
+ORDER_THREE = "FM-Pair-Context, order three"
 Word = Literal["holds", "does not hold", "undecided"]
 
 RULES = (
@@ -174,8 +175,13 @@ def _context(found: Found, protocol: str) -> Finding | None:
     made = _differences(found, protocol, "FM-Pair-Context", names, "table3")
     genres = {"movielens": "own genres on MovieLens"}
     beside = _differences(found, protocol, "FM-Pair, own genres", genres, "table3")
-    whole = difference(found.get(f"table3-frappe-{protocol}"), "FM-Pair-Context", FULL)
-    beside |= {"Frappe with full ranking": whole} if whole else {}
+    frappe = found.get(f"table3-frappe-{protocol}")
+    more = {
+        "Frappe with full ranking": difference(frappe, "FM-Pair-Context", FULL),
+        "Frappe with order three, which the paper does not have,": difference(frappe, ORDER_THREE),
+        "and with full ranking": difference(frappe, ORDER_THREE, FULL),
+    }
+    beside |= {name: one for name, one in more.items() if one is not None}
     word = _word(_counted(made, ("better",), ("level", "worse")))
     return _finding(word, "with against without", {**made, **beside})
 

@@ -24,6 +24,16 @@ class L2(NamedTuple):
         """What came before an event is told anew at every event: little is needed."""
         return self.item * HISTORY_SHARE
 
+    @property
+    def user3(self) -> float:
+        """Of users' vectors of triples."""
+        return self.user * USER3_SHARE
+
+    @property
+    def history3(self) -> float:
+        """Of those of what came before."""
+        return self.item * HISTORY3_SHARE
+
 
 class FieldL2(NamedTuple):
     """What fields must pull harder than. free: one that changes from event to event; bound: one
@@ -58,6 +68,9 @@ L2_OF_COSINES = L2(0.001, 0.0005, 0.0)  # a cosine does not grow with the vector
 # Softmax regularises users of more items than this less, by the root of their number.
 BROAD = 50.0
 HISTORY_SHARE = 1 / 75  # of what regularises items, what does histories
+# Of what regularises users and items, what does the vectors of triples of users and histories; of
+# what a field must pull harder than, what its vectors of triples must.
+USER3_SHARE, HISTORY3_SHARE, FIELD3_SHARE = 0.3, 1 / 20, 0.5
 # Users who are less even than this have favourites: they are regularised less, the less even they
 # are, by this power of it.
 EVEN, EVEN_POWER = 0.75, 2.5
@@ -133,6 +146,17 @@ def field_l2_of(options: FMPairOptions, n_negatives: int) -> FieldL2:
         return FieldL2(FREE_OF_PAIRS * pull, FREE_OF_PAIRS * pull, STRONGEST * pull)
     pull = L2_BY_LOSS["softmax"].user * min(n_negatives / NEGATIVES, 1) ** 0.5
     return FieldL2(FREE * pull, BOUND * pull, STRONGEST * pull)
+
+
+def triple_field_l2_of(options: FMPairOptions, of_fields: FieldL2, of_ids: L2) -> FieldL2:
+    """The same of vectors of triples: less where users are held less, since they have favourites.
+
+    There is most to be learned of what one of them wants in one context.
+    """
+    if options.temperature is not None:
+        return of_fields
+    share = FIELD3_SHARE * min(of_ids.user / L2_BY_LOSS[options.loss].user, 1.0)
+    return FieldL2(of_fields.free * share, of_fields.bound * share, of_fields.strongest)
 
 
 def repeat_stats(problem: Problem, seen: Rows | None) -> RepeatStats:

@@ -72,9 +72,7 @@ class Task:
         """The fitted model of what is learned so far."""
         parameters = settle_cold(learned, self.seen)
         if self.options.temperature is not None:
-            parameters = with_unit_sides(
-                parameters, self.problem.item_rows, self.problem.triples
-            )
+            parameters = with_unit_sides(parameters, self.problem.item_rows, self.problem.triples)
         return self.model(parameters)
 
     def model(self, parameters: Parameters) -> Recommender:

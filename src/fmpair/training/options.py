@@ -168,7 +168,8 @@ class FMPairOptions:
             )
 
     def _check_order(self) -> None:
-        checks.one_of("order", self.order, ORDERS)
+        if self.order not in ORDERS:
+            raise OptionError(f"{named('order')} must be 2 or 3, not {self.order!r}")
         pairs_from(self.pairs)
         if self.factors3 is not None:
             checks.whole("factors3", self.factors3, 1)

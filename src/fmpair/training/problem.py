@@ -16,7 +16,14 @@ from fmpair.features.calendar import days_since
 from fmpair.features.history import HISTORY
 from fmpair.fitted.triples import triples_of
 from fmpair.threads import all_threads
-from fmpair.training.defaults import field_l2_of, l2_of, n_negatives_of, own_share_of, repeat_stats
+from fmpair.training.defaults import (
+    field_l2_of,
+    l2_of,
+    n_negatives_of,
+    own_share_of,
+    repeat_stats,
+    triple_field_l2_of,
+)
 from fmpair.training.groups import item_groups, query_groups
 from fmpair.training.history import Past, history_of
 from fmpair.training.options import FMPairOptions
@@ -94,11 +101,8 @@ def initial(options: FMPairOptions, space: FeatureSpace) -> Parameters:
     features = vectors(space.item.size, _starts(space.item, 0.0))
     tables = [users, items, query, features]
     if triples:  # those of the query alone are not small: all small, none would ever move
-        import json, os
-        x = json.loads(os.environ.get("X3", "{}"))
-        starts = (x.get("ustart", TRIPLE_START), options.init_std, x.get("qstart", TRIPLE_START), 0.0)
+        starts = (TRIPLE_START, options.init_std, TRIPLE_START, 0.0)
         own = [vectors(len(table), sd, triples) for table, sd in zip(tables, starts)]
-        if x.get("common"): own[0] = own[0][:1] + 0.1 * own[0]
         tables = [np.hstack(both) for both in zip(tables, own)]
     users, items, query, features = tables
     return Parameters(users, items, zeros(len(items)), query, features, zeros(len(features)))
@@ -148,7 +152,13 @@ def settings_of(
         dropout=options.dropout,
         optimizer=_optimizer(options.optimizer, device),
         l2_scale=l2_scale_of(options.regularization_power, problem, seen),
-        triples=triple_l2(options.regularization, space, problem, of_ids, of_fields),
+        triples=triple_l2(
+            options.regularization,
+            space,
+            problem,
+            of_ids,
+            triple_field_l2_of(options, of_fields, of_ids),
+        ),
         engine=CPU if device == CPU else TORCH,
         all_items=all_items,
         device=CUDA if device == CUDA else CPU,

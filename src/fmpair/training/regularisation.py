@@ -22,7 +22,8 @@ FEW = 25.0
 
 # What a recipe's regularization may name beside fields.
 GROUPS = (
-    "user", "item", "negative", "bias", "context", "user_features", "item_features", "history"
+    "user", "item", "negative", "bias", "context", "user_features", "item_features", "history",
+    "user3", "item3", "fields3",
 )  # fmt: skip
 ROLES = {
     "context": "context", "user": "user_features", "item": "item_features", HISTORY: HISTORY
@@ -73,15 +74,19 @@ def triple_l2(
     usual: L2,
     of_fields: FieldL2,
 ) -> TripleL2 | None:
-    """The same of vectors of triples; None where there are none."""
+    """The same of vectors of triples; None where there are none.
+
+    of_fields: see `defaults.triple_field_l2_of`.
+    """
     if problem.triples is None:
         return None
-    import json, os
-    x = json.loads(os.environ.get("X3", "{}"))
-    def full(v, n): return np.full(n, v, np.float32)
-    q, i = len(problem.query_groups.field), len(problem.item_groups.field)
-    return TripleL2(x.get("user", .001), x.get("item", .001), full(x.get("query", .001), q), full(x.get("features", .001), i),
-        full(x.get("qt", 0), q), full(x.get("it", 0), i))
+    named = given if isinstance(given, Mapping) else {}
+    fields = named.get("fields3")
+    by_role = {HISTORY: usual.history3} if fields is None else dict.fromkeys(ROLES.values(), fields)
+    query, query_threshold = _by_feature(space.query, problem.query_groups, by_role, of_fields)
+    features, feature_threshold = _by_feature(space.item, problem.item_groups, by_role, of_fields)
+    ids = (named.get("user3", usual.user3), named.get("item3", usual.item))
+    return TripleL2(*ids, query, features, query_threshold, feature_threshold)
 
 
 def l2_scale_of(power: float, problem: Problem, seen: Rows | None) -> L2Scale | None:

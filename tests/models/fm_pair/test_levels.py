@@ -10,7 +10,7 @@ from fmpair.models import FMPair, FMPairLevels, load
 from fmpair.models.fm_pair.levels import ladder_of, levels_of
 
 ORDER = ["click", "bookmark", "apply"]
-OPTIONS = {"level": "action", "order": ORDER, "factors": 6, "epochs": 30}
+OPTIONS = {"level": "action", "levels": ORDER, "factors": 6, "epochs": 30}
 
 
 def job_hunt(users=60, seed=0):
@@ -99,9 +99,9 @@ def test_levels_are_numbered_from_the_lowest():
     ("options", "error", "message"),
     [
         ({"level": "acton"}, DataError, "unknown level column 'acton'"),
-        ({"order": ["click", "bookmark"]}, DataError, "unknown level 'apply'"),
-        ({"order": None}, OptionError, "give its levels by order"),
-        ({"order": "click"}, OptionError, "order must list the levels"),
+        ({"levels": ["click", "bookmark"]}, DataError, "unknown level 'apply'"),
+        ({"levels": None}, OptionError, "name them, the lowest first"),
+        ({"levels": "click"}, OptionError, "levels must list the levels"),
         ({"unobserved": 0}, OptionError, "unobserved must be above 0"),
         ({"temperature": 0.1}, OptionError, "leave temperature out"),
     ],

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fmpair.engine.cpu.dropout import drop, drop_anew
-from fmpair.engine.cpu.list_simd import list_dots, list_squares, list_step
+from fmpair.engine.cpu.list_simd import list_step
 from fmpair.engine.cpu.losses import MARGIN, ONE, WARP, ZERO, correct, warp_weight, weigh
 from fmpair.engine.cpu.optimizer import (
     list_norms,
@@ -25,7 +25,6 @@ from fmpair.engine.cpu.optimizer import (
     side_norms,
     turn_sides,
 )
-from fmpair.engine.cpu.pairs import build_item
 from fmpair.engine.cpu.sampling import (
     draw_list,
     draw_shares,
@@ -34,9 +33,9 @@ from fmpair.engine.cpu.sampling import (
     release,
     weigh_factors,
 )
-from fmpair.engine.cpu.simd import aligned, assign, dot, gather, padded
-from fmpair.engine.cpu.triples import bring_up, hold, meet_item, meet_query, turn_triples
-from fmpair.engine.strata.accumulators import Accumulators
+from fmpair.engine.cpu.sides import bring_up, build_query, build_sides, build_user, dots
+from fmpair.engine.cpu.simd import dot
+from fmpair.engine.cpu.triples import hold
 from fmpair.jit import FAST, kernel
 
 SHORTEST = np.float32(1e-12)  # squared length of a vector that cosines divide by
@@ -56,81 +55,6 @@ class Rule(NamedTuple):
     items: int
     shares: tuple[float, float]
     dropped: int
-
-
-class Room(NamedTuple):
-    """A thread's own arrays. One entry per item of a list, the chosen one first.
-
-    scratch: 0 the query, from 1 on the item sides, then their weighted sum, then zeros.
-    places: 1, 2, ...: where the sides stand. constant, square: of the sides, the latter squared
-    lengths; constants make way for corrected scores. coef: of an item's vector in the user's way.
-    along, own: of the query and of the side itself in an item's way. chances: see
-    sampling.weigh_factors. mine, impressions: the items that the user at work has, and those the
-    user was shown, as many as a block has. kept: see `engine.cpu.dropout`.
-    own_rate, own_l2, norm, ways: see `optimizer`; None where all rows of a table go alike.
-    triple_shrink: as shrink, of vectors of triples; None where there are none.
-    """
-
-    scratch: np.ndarray
-    places: np.ndarray
-    member: np.ndarray
-    score: np.ndarray
-    constant: np.ndarray
-    slope: np.ndarray
-    square: np.ndarray
-    coef: np.ndarray
-    along: np.ndarray
-    own: np.ndarray
-    shrink: np.ndarray
-    chances: np.ndarray
-    mine: np.ndarray
-    impressions: np.ndarray
-    kept: np.ndarray
-    own_rate: np.ndarray | None = None
-    own_l2: np.ndarray | None = None
-    norm: np.ndarray | None = None
-    ways: np.ndarray | None = None
-    triple_shrink: np.ndarray | None = None
-
-
-def room_for(candidates: int, factors: int, items: int) -> Room:
-    """A thread's arrays for lists of so many candidates, from blocks of at most so many items."""
-    size = candidates + 1
-    scratch = aligned(np.zeros((size + 3, padded(factors)), np.float32))
-    numbers = (np.ones(size, np.float32) for _ in range(8))
-    places = np.arange(1, size + 1, dtype=np.int32)
-    chances = np.zeros(factors + 1, np.float32)
-    mine, impressions = np.zeros(items, np.int32), np.zeros(items, np.int32)
-    own = (chances, mine, impressions, np.ones(factors, np.float32))
-    return Room(scratch, places, np.zeros(size, np.int32), *numbers, *own)
-
-
-def with_own_rates(room: Room, accumulators: Accumulators) -> Room:
-    """The same with room for every row's own step length, and for gradients where AdaGrad needs."""
-    own_rate, own_l2, norm = (np.ones(len(room.shrink), np.float32) for _ in range(3))
-    room = room._replace(own_rate=own_rate, own_l2=own_l2)
-    if accumulators.features is None:
-        return room
-    ways = aligned(np.zeros((len(accumulators.features), room.scratch.shape[1]), np.float32))
-    return room._replace(norm=norm, ways=ways)
-
-
-@kernel(forceinline=True)
-def build_sides(
-    scratch, items, item_bias, member, constant, table, bias, item_at, start, column, value, third,
-    mirror, here, end, width,
-):
-    """scratch[m + 1], constant[m]: the sides of a list's items with their attributes."""
-    for m in range(here, end):
-        i = np.int64(member[m])
-        a, a_end = start[item_at[i]], start[item_at[i] + 1]
-        constant[m] = build_item(
-            scratch, m + 1, items, i, table, bias, a, a_end, column, value, width
-        )
-        constant[m] += item_bias[i]
-        constant[m] -= meet_item(
-            third, mirror, scratch, m, items, i, table, a, a_end, column, value
-        )
 
 
 @kernel(fastmath=FAST)
@@ -214,17 +138,12 @@ def run_lists(
                     if len(c_column) > 0:
                         at = np.int64(situation[e]) if len(situation) > 0 else e - first
                         c, c_end = c_start[at], c_start[at + 1]
-                    gather(scratch, 0, users, u, q_table, c, c_end, c_column, c_value, width)
-                    gather(scratch, 0, scratch, 0, q_table, p, p_end, p_column, p_value, width)
-                    meet_query(
-                        third, mirror, scratch, users, u, q_table, p, p_end, p_column, p_value, c,
-                        c_end, c_column, c_value
+                    build_query(
+                        scratch, users, u, q_table, p, p_end, p_column, p_value, c, c_end, c_column,
+                        c_value, third, mirror, width
                     )
                 else:
-                    assign(scratch, 0, users, u, width)
-                    meet_query(
-                        third, mirror, scratch, users, u, None, 0, 0, None, None, 0, 0, None, None
-                    )
+                    build_user(scratch, users, u, third, mirror, width)
                 state = drop_anew(state, dropped, kept, scratch)
                 hold(third, mirror, scratch)
                 weigh_factors(scratch, order, spread, chances)
@@ -248,15 +167,11 @@ def run_lists(
                             scratch, items, item_bias, member, constant, a_table, a_bias, item_at,
                             a_start, a_column, a_value, third, mirror, here, end, width
                         )
-                        list_dots(scratch, scratch, places, score, here, end, width)
-                        if sharpness > ZERO:
-                            list_squares(scratch, places, square, here, end, width)
+                        dots(scratch, places, score, square, scratch, sharpness, here, end, width)
                     else:
                         for m in range(here, end):
                             constant[m] = item_bias[member[m]]
-                        list_dots(scratch, items, member, score, here, end, width)
-                        if sharpness > ZERO:
-                            list_squares(items, member, square, here, end, width)
+                        dots(items, member, score, square, scratch, sharpness, here, end, width)
                     finish(sharpness, score, constant, square, query_square, here, end)
                     if n > 0 and score[0] - score[n] < MARGIN and not taken[member[n] - first_item]:
                         tries = n
@@ -266,8 +181,7 @@ def run_lists(
                     if tries == 0:
                         continue
                     size, member[1], score[1], square[1] = 2, member[n], score[n], square[n]
-                    assign(scratch, 2, scratch, tries + 1, width)
-                    bring_up(mirror, tries)
+                    bring_up(scratch, mirror, tries, width)
                     strength = warp_weight(all_items, tries)
                 correct(score, constant, log_chance, member, first_item, size)
                 logs += strength * weigh(loss, constant, slope, size)
@@ -277,8 +191,9 @@ def run_lists(
                     sharpness, score, slope, square, query_square, strength, coef, along, own, size
                 )
                 if attributes is not None:
-                    turn_sides(scratch, places, coef, along, own, lost, size, width)
-                    turn_triples(third, mirror, scratch, twice, size)
+                    turn_sides(
+                        scratch, places, coef, along, own, lost, twice, third, mirror, size, width
+                    )
                     side_norms(scratch, items, member, twice, norm, third, mirror, size, width)
                 else:
                     list_norms(sharpness, score, square, query_square, norm, size)
@@ -311,11 +226,7 @@ def run_lists(
                 if query is not None:
                     move_query(
                         scratch, q_table, q_sums, mean, q_rate, q_shrink, q_moves, p, p_end,
-                        p_column, p_value, third, mirror, width
-                    )
-                    move_query(
-                        scratch, q_table, q_sums, mean, q_rate, q_shrink, q_moves, c, c_end,
-                        c_column, c_value, third, mirror, width
+                        p_column, p_value, c, c_end, c_column, c_value, third, mirror, width
                     )
         release(event_item, start, stop, first_item, taken)
     return logs, steps, state

@@ -25,6 +25,7 @@ from fmpair.engine.cpu.triples import (
     move_item,
     move_row,
     triple_norms,
+    turn_triples,
     without_own,
 )
 from fmpair.jit import FAST, kernel
@@ -44,13 +45,14 @@ def list_norms(sharpness, score, square, query_square, norm, size):
 
 
 @kernel(forceinline=True)
-def turn_sides(scratch, places, coef, along, own, lost, size, width):
+def turn_sides(scratch, places, coef, along, own, lost, twice, third, mirror, size, width):
     """scratch[m + 1] becomes the way of item m, and the last row but one that of the user."""
     user, zeros = len(scratch) - 2, len(scratch) - 1
     gather(scratch, user, scratch, zeros, scratch, 0, size, places, coef, width)
     blend(scratch, user, ONE, scratch, 0, -lost, width)
     for m in range(size):
         blend(scratch, m + 1, own[m], scratch, 0, along[m], width)
+    turn_triples(third, mirror, scratch, twice, size)
 
 
 @kernel(fastmath=FAST, forceinline=True)
@@ -158,6 +160,22 @@ def move_user(scratch, users, u, accumulators, l2_scale, mean, step, third, mirr
 
 @kernel(forceinline=True)
 def move_query(
+    scratch, table, accumulators, mean, rate, shrink, moves, p, p_end, p_column, p_value, c, c_end,
+    c_column, c_value, third, mirror, width,
+):
+    """The user's attributes [p, p_end) and the context [c, c_end) along scratch[0]."""
+    _move_entries(
+        scratch, table, accumulators, mean, rate, shrink, moves, p, p_end, p_column, p_value,
+        third, mirror, width
+    )
+    _move_entries(
+        scratch, table, accumulators, mean, rate, shrink, moves, c, c_end, c_column, c_value,
+        third, mirror, width
+    )
+
+
+@kernel(forceinline=True)
+def _move_entries(
     scratch, table, accumulators, mean, rate, shrink, moves, start, end, column, value, third,
     mirror, width,
 ):

@@ -154,10 +154,9 @@ class CPUTraining:
         """What an epoch works on; everything in it is changed in place."""
         assert self.layout is not None
         tables = Tables(*self.tables[:3])
-        shared = (self.query, self.features, self.accumulators, self.pieces)
-        sizes = (self.factors, self.length)
         return State(
-            self.problem, self.settings, self.layout, *sizes, tables, *shared, self.triple_shrink
+            self.problem, self.settings, self.layout, self.factors, self.length, tables, self.query,
+            self.features, self.accumulators, self.pieces, self.triple_shrink,
         )
 
     def _centre(self) -> None:
@@ -226,9 +225,9 @@ class CPUTraining:
     def _set_rates(self, rate: float) -> None:
         """Settle an epoch's step lengths and shrinking of the shared tables."""
         problem, rate = self.problem, rate * self.settings.feature_rate
-        query, features = (  # a table that nothing refers to is not kept
-            copies[0].table[:, : self.factors] if copies else own
-            for copies, own in ((self.query, self.tables.query), (self.features, self.tables.features))
+        query, features = (
+            copies[0].table[:, : self.factors] if copies else table
+            for copies, table in zip((self.query, self.features), self.tables[3:5])
         )
         l2 = settled_l2(self.settings, query, features, problem)
         of_query = rate * query_rates(problem.query_groups, problem.contexts, problem.user_rows)

@@ -126,28 +126,29 @@ def _meet(sums, square, meets, met, target, row, column):
 
 
 @kernel(fastmath=FAST, forceinline=True)
-def meet_query(
-    third, mirror, scratch, users, u, table, p, p_end, p_column, p_value, c, c_end, c_column,
-    c_value,
-):
-    """scratch[0], the sum of the query's rows, becomes [q | A2 | A1]; table: None for no features.
-
-    [p, p_end), [c, c_end): the entries of the user's attributes and of the context.
-    """
-    if third is None:
-        return
-    first, user, group, meets, sums = third.first, third.user, third.group, third.meets, third.sums
-    square, met = third.square, third.met
+def begin_query(third, mirror, scratch, users, u):
+    """Take up user u; scratch[0], the sum of the query's rows, becomes [q | A1 | A1]."""
     if mirror is not None:
-        for f in range(len(square)):
-            scratch[0, first + len(square) + f] = scratch[0, first + f]
-    _add(sums, square, meets, user, ONE, users, u, first)
-    if table is not None:
-        for e in range(p, p_end):
-            _add(sums, square, meets, group[p_column[e]], p_value[e], table, p_column[e], first)
-        for e in range(c, c_end):
-            _add(sums, square, meets, group[c_column[e]], c_value[e], table, c_column[e], first)
-    _meet(sums, square, meets, met, scratch, 0, first)
+        first, factors = third.first, len(third.square)
+        for f in range(factors):
+            scratch[0, first + factors + f] = scratch[0, first + f]
+    _add(third.sums, third.square, third.meets, third.user, ONE, users, u, third.first)
+
+
+@kernel(fastmath=FAST, forceinline=True)
+def add_features(third, table, start, end, column, value):
+    """Take up the query features [start, end)."""
+    sums, square, meets, group, first = (
+        third.sums, third.square, third.meets, third.group, third.first
+    )
+    for e in range(start, end):
+        _add(sums, square, meets, group[column[e]], value[e], table, column[e], first)
+
+
+@kernel(fastmath=FAST, forceinline=True)
+def end_query(third, scratch):
+    """scratch[0] becomes [q | A2 | A1]."""
+    _meet(third.sums, third.square, third.meets, third.met, scratch, 0, third.first)
 
 
 @kernel(fastmath=FAST, forceinline=True)
@@ -175,19 +176,12 @@ def meet_item(third, mirror, scratch, m, items, i, table, start, end, column, va
             part = x * table[row, first + f]
             lost -= part * part
     if mirror is not None:
-        group, meets, sums = mirror.group, mirror.meets, mirror.sums
-        _add(sums, mirror.square, meets, mirror.item, ONE, items, i, first)
+        group, meets, sums, square = mirror.group, mirror.meets, mirror.sums, mirror.square
+        _add(sums, square, meets, mirror.item, ONE, items, i, first)
         for e in range(start, end):
-            _add(sums, mirror.square, meets, group[column[e]], value[e], table, column[e], first)
-        _meet(sums, mirror.square, meets, mirror.met[m], scratch, m + 1, first + factors)
+            _add(sums, square, meets, group[column[e]], value[e], table, column[e], first)
+        _meet(sums, square, meets, mirror.met[m], scratch, m + 1, first + factors)
     return HALF * lost
-
-
-@kernel(forceinline=True)
-def bring_up(mirror, m):
-    """The item at place m of a list takes place 1."""
-    if mirror is not None:
-        mirror.met[1] = mirror.met[m]
 
 
 @kernel(fastmath=FAST, forceinline=True)
@@ -209,44 +203,51 @@ def turn_triples(third, mirror, scratch, twice, size):
 
 
 @kernel(fastmath=FAST, forceinline=True)
-def _mirrored(mirror, m, group, x, own, f):
-    """What a feature of item m goes along in factor f beside the query's A2."""
-    if mirror is None:
-        return ZERO
-    return mirror.held[f] * (mirror.met[m, group, f] - mirror.meets[group, group] * x * own)
-
-
-@kernel(fastmath=FAST, forceinline=True)
 def triple_norms(third, mirror, scratch, items, member, twice, norm, size):
     """norm[m]: the squared length of d score / d item, of items with attributes."""
     if norm is None:
         return
-    first, factors, group = third.first, len(third.square), np.int64(0)
-    if mirror is not None:
-        group = mirror.item
+    first, factors = third.first, len(third.square)
     for m in range(size):
         i, total = np.int64(member[m]), ZERO
         for f in range(first):
             way = scratch[m + 1, f] - twice * items[i, f]
             total += way * way
-        for f in range(factors):
-            own = items[i, first + f]
-            way = scratch[m + 1, first + f] + _mirrored(mirror, m, group, ONE, own, f)
-            total += way * way
         norm[m] = total
+    if mirror is None:
+        for m in range(size):
+            for f in range(first, first + factors):
+                norm[m] += scratch[m + 1, f] * scratch[m + 1, f]
+        return
+    group, held, met, alone = _of_items(mirror)
+    for m in range(size):
+        i = np.int64(member[m])
+        for f in range(factors):
+            way = held[f] * (met[m, group, f] - alone * items[i, first + f])
+            way += scratch[m + 1, first + f]
+            norm[m] += way * way
+
+
+@kernel(forceinline=True)
+def _of_items(mirror):
+    """(the group of items, A1 of the query, what is met, whether items meet their own group)."""
+    return mirror.item, mirror.held, mirror.met, mirror.meets[mirror.item, mirror.item]
 
 
 @kernel(fastmath=FAST, forceinline=True)
 def move_item(third, mirror, scratch, items, i, m, kept, kept_triples, gain):
     """Item i along its way, where m is its place in the list."""
-    first, group = third.first, np.int64(0)
-    if mirror is not None:
-        group = mirror.item
+    first, factors = third.first, len(third.square)
     for f in range(first):
         items[i, f] = kept * items[i, f] + gain * scratch[m + 1, f]
-    for f in range(len(third.square)):
+    if mirror is None:
+        for f in range(first, first + factors):
+            items[i, f] = kept_triples * items[i, f] + gain * scratch[m + 1, f]
+        return
+    group, held, met, alone = _of_items(mirror)
+    for f in range(factors):
         own = items[i, first + f]
-        way = scratch[m + 1, first + f] + _mirrored(mirror, m, group, ONE, own, f)
+        way = scratch[m + 1, first + f] + held[f] * (met[m, group, f] - alone * own)
         items[i, first + f] = kept_triples * own + gain * way
 
 
@@ -286,27 +287,29 @@ def move_attribute(third, mirror, scratch, table, f, m, gain, up, kept, kept_tri
 
     up: what its own vector counts in all ways of the list, which `kept` is less by already.
     """
-    first, group = third.first, np.int64(0)
-    if mirror is not None:
-        group = np.int64(mirror.group[f])
+    first, factors = third.first, len(third.square)
     for c in range(first):
         table[f, c] = kept * table[f, c] + gain * scratch[m + 1, c]
-    for c in range(len(third.square)):
+    if mirror is None:
+        for c in range(first, first + factors):
+            table[f, c] = kept_triples * table[f, c] + gain * scratch[m + 1, c]
+        return
+    group, held, met = np.int64(mirror.group[f]), mirror.held, mirror.met
+    alone = up * mirror.meets[group, group]
+    for c in range(factors):
         own = table[f, first + c]
-        way = gain * scratch[m + 1, first + c]
-        if mirror is not None:
-            way += gain * mirror.held[c] * mirror.met[m, group, c]
-            way -= up * mirror.held[c] * mirror.meets[group, group] * own
-        table[f, first + c] = kept_triples * own + way
+        way = gain * (scratch[m + 1, first + c] + held[c] * met[m, group, c])
+        table[f, first + c] = (kept_triples - alone * held[c]) * own + way
 
 
 @kernel(fastmath=FAST, forceinline=True)
 def gather_triples(third, mirror, ways, f, m, slope):
     """What AdaGrad gathers of an attribute's way beside scratch[m + 1]: the pairs of the item."""
     if mirror is not None:
-        first, group = third.first, np.int64(mirror.group[f])
-        for c in range(len(third.square)):
-            ways[f, first + c] += slope * mirror.held[c] * mirror.met[m, group, c]
+        first, factors, group = third.first, len(third.square), np.int64(mirror.group[f])
+        held, met = mirror.held, mirror.met
+        for c in range(factors):
+            ways[f, first + c] += slope * held[c] * met[m, group, c]
 
 
 @kernel(fastmath=FAST, forceinline=True)
@@ -316,9 +319,10 @@ def without_own(third, mirror, ways, table, f, up):
     for c in range(first):
         ways[f, c] -= up * table[f, c]
     if mirror is not None:
-        alone = up * mirror.meets[np.int64(mirror.group[f]), np.int64(mirror.group[f])]
-        for c in range(len(third.square)):
-            ways[f, first + c] -= alone * mirror.held[c] * table[f, first + c]
+        group, held, factors = np.int64(mirror.group[f]), mirror.held, len(third.square)
+        alone = up * mirror.meets[group, group]
+        for c in range(factors):
+            ways[f, first + c] -= alone * held[c] * table[f, first + c]
 
 
 @kernel(fastmath=FAST, forceinline=True)

@@ -9,9 +9,10 @@ import numpy as np
 from fmpair.engine.contract import LOSSES, Settings
 from fmpair.engine.cpu.history import own_query, places_for
 from fmpair.engine.cpu.layout import Layout
-from fmpair.engine.cpu.lists import Rule, room_for, run_lists, with_own_rates
+from fmpair.engine.cpu.lists import Rule, run_lists
 from fmpair.engine.cpu.operands import NO_ACCUMULATORS, Attributes, Query, Step
 from fmpair.engine.cpu.pairs import run_cell
+from fmpair.engine.cpu.room import room_for, with_own_rates
 from fmpair.engine.cpu.simd import aligned, padded, width_of
 from fmpair.engine.cpu.state import State
 from fmpair.engine.cpu.triples import Mirror, Third, mirror_for, third_for

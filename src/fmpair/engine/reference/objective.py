@@ -17,8 +17,8 @@ class Choice:
 
     query, sides: (columns, values) of the query, and of each item. weight: of the event;
     warp_weight: what WARP makes of how easily a negative was found. off: of each item, what the
-    logQ correction takes off its score in the loss; empty for nothing. kept: float64 [length of the query's vector], of
-    each factor of it, what dropout makes of it: 0 or somewhat more than 1; None for 1.
+    logQ correction takes off its score in the loss; empty for nothing. kept: float64 [length], of
+    each factor of the query's vector what dropout makes of it: 0 or somewhat more than 1; None: 1.
     """
 
     u: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fmpair.arrays import Rows
@@ -30,7 +32,7 @@ def settled_l2(
 
 def _by_side(
     given: Settings | TripleL2, tables: tuple, groups: tuple[Groups, Groups], strongest: float
-) -> dict[str, np.ndarray]:
+) -> dict[str, Any]:
     """L2 by feature of the query side and of the item side."""
     query = (given.query, given.query_threshold, strongest, tables[0], groups[0])
     features = (given.features, given.feature_threshold, strongest, tables[1], groups[1])

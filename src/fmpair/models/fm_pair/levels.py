@@ -34,7 +34,7 @@ class FMPairLevels(FMPairOptions, TrainableRecipe):
 
     level: the column that says each event's level, which is then no context; None takes the kinds
         of events where their order is given, else the ratings, where there are any.
-    order: its values, the lowest first; None where they are numbers.
+    levels: its values, the lowest first; None where they are numbers.
     unobserved: share of pairs whose lower item is one the user has no event with; in the others
         it is an item of the user on a lower level.
 
@@ -44,12 +44,14 @@ class FMPairLevels(FMPairOptions, TrainableRecipe):
     epochs: int = 60
     loss: str = "bpr"
     level: str | None = None
-    order: Sequence[Any] | None = None
+    levels: Sequence[Any] | None = None
     unobserved: float = UNOBSERVED
 
     def __post_init__(self) -> None:
+        if isinstance(self.order, Sequence):
+            raise OptionError(f"the order of levels is now called {named('levels')}")
         super().__post_init__()
-        check_levels(self, "order", self.order)
+        check_levels(self, "levels", self.levels)
         if not 0 < self.unobserved <= 1:
             raise OptionError(f"unobserved must be above 0 and at most 1, not {self.unobserved!r}")
 
@@ -72,7 +74,7 @@ class FMPairLevels(FMPairOptions, TrainableRecipe):
         """(the events, whose level is no context, how to begin to learn from them)."""
         own = [] if self.level is None or self.level in STANDARD else [self.level]
         events = as_dataset(data, leaks=own)
-        level = levels_of(events, self.level, self.order)
+        level = levels_of(events, self.level, self.levels)
         context = tuple(name for name in events.context if name != self.level)
         return replace(events, context=context), beginning(level, self.seed, self.unobserved)
 
@@ -124,7 +126,10 @@ def levels_of(data: Dataset, level: str | None, order: Sequence[Any] | None) -> 
         raise DataError(f"column {name!r} lacks the level of {values.null_count()} events")
     if order is None:
         if not values.dtype.is_numeric():
-            raise OptionError(f"column {name!r} holds {values.dtype}: give its levels by order")
+            raise OptionError(
+                f"column {name!r} holds {values.dtype}: name them, the lowest first, "
+                f"as {named('levels', ...)}"
+            )
         return values.rank("dense").to_numpy().astype(np.int64) - 1
     place = {str(value): n for n, value in enumerate(order)}
     found = values.cast(pl.String).replace_strict(place, default=-1, return_dtype=pl.Int64)
