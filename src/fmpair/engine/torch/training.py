@@ -35,7 +35,7 @@ MOST_EVENTS = 16_384  # of a minibatch
 STEPS = 32  # of an epoch, at least: few events are learned from in small minibatches
 SMALL = 10_000_000  # multiplications of a step on the CPU that one thread does sooner
 MET_POWER = 0.5
-RUN = 8  # events of one query that a minibatch takes together
+RUN = 4  # events of one query that a minibatch takes together
 
 
 def begin(problem: Problem, parameters: Parameters, settings: Settings) -> TorchTraining:
