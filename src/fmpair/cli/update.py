@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,7 +87,7 @@ def _located(model: Fitted, device: str | None) -> Fitted:
     if device is None:
         return model
     recipe: Any = model.recipe
-    if not (is_dataclass(recipe) and hasattr(recipe, "device")):
+    if not hasattr(recipe, "device"):
         raise OptionError(f"{named('device', device)} is of models that learn from pairs")
     return model.replaced(recipe=replace(recipe, device=device))
 
