@@ -152,7 +152,7 @@ class TripleL2(NamedTuple):
     """L2 regularisation of the vectors of triples.
 
     user, item: of ids. query, features: by row, float32. query_threshold, feature_threshold: by
-    row, as those of `Settings`.
+    row, as those of `Settings`. ramp: epochs until that of fields is in full force.
     """
 
     user: float
@@ -161,6 +161,7 @@ class TripleL2(NamedTuple):
     features: np.ndarray
     query_threshold: np.ndarray
     feature_threshold: np.ndarray
+    ramp: int = 0
 
 
 class Settings(NamedTuple):

@@ -71,6 +71,7 @@ HISTORY_SHARE = 1 / 75  # of what regularises items, what does histories
 # Of what regularises users and items, what does the vectors of triples of users and histories; of
 # what a field must pull harder than, what its vectors of triples must.
 USER3_SHARE, HISTORY3_SHARE, FIELD3_SHARE = 0.3, 1 / 20, 0.5
+RAMP = 8  # epochs until fields' vectors of triples are regularised in full
 # Users who are less even than this have favourites: they are regularised less, the less even they
 # are, by this power of it.
 EVEN, EVEN_POWER = 0.75, 2.5

@@ -13,7 +13,7 @@ from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import Encoder
 from fmpair.features.history import HISTORY
-from fmpair.training.defaults import L2, FieldL2
+from fmpair.training.defaults import L2, RAMP, FieldL2
 
 # A field's regularisation follows its strength, see `engine.strata.regularisation`. A value that
 # few users (items) have repeats what their own vectors say, so its field must pull harder to be
@@ -86,7 +86,7 @@ def triple_l2(
     query, query_threshold = _by_feature(space.query, problem.query_groups, by_role, of_fields)
     features, feature_threshold = _by_feature(space.item, problem.item_groups, by_role, of_fields)
     ids = (named.get("user3", usual.user3), named.get("item3", usual.item))
-    return TripleL2(*ids, query, features, query_threshold, feature_threshold)
+    return TripleL2(*ids, query, features, query_threshold, feature_threshold, RAMP)
 
 
 def l2_scale_of(power: float, problem: Problem, seen: Rows | None) -> L2Scale | None:

@@ -90,7 +90,7 @@ class CPUTraining:
             settings.positives, self.problem, self.events, settings.seed, number
         )
         self.layout = self.layout.visited(visits)
-        self._set_rates(rate)
+        self._set_rates(number, rate)
         state = self._state()
         first, *rest = [worker(state, n, number, rate) for n in range(workers(settings))]
         results = []
@@ -222,14 +222,14 @@ class CPUTraining:
             for _ in range(count)
         ]
 
-    def _set_rates(self, rate: float) -> None:
+    def _set_rates(self, number: int, rate: float) -> None:
         """Settle an epoch's step lengths and shrinking of the shared tables."""
         problem, rate = self.problem, rate * self.settings.feature_rate
         query, features = (
             copies[0].table[:, : self.factors] if copies else table
             for copies, table in zip((self.query, self.features), self.tables[3:5])
         )
-        l2 = settled_l2(self.settings, query, features, problem)
+        l2 = settled_l2(self.settings, query, features, problem, number)
         of_query = rate * query_rates(problem.query_groups, problem.contexts, problem.user_rows)
         of_items = rate * item_rates(problem.item_groups, problem.item_rows)
         self.query = _with_rates(self.query, of_query, l2.query)

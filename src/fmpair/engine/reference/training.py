@@ -52,7 +52,7 @@ class ReferenceTraining:
         blocks = self.settings.blocks
         if self.partition is None or (number - 1) % self.settings.partition_every == 0:
             self.partition = strata.partition(self.events, blocks, self.settings.seed, number)
-        self.settled = self._settled()
+        self.settled = self._settled(number)
         losses: list[float] = []
         for turn in range(blocks):
             copies, accumulators, lent = [], [], self._lend_items()
@@ -131,10 +131,10 @@ class ReferenceTraining:
             moved[1][np.unique(np.concatenate([side[0] for side in choice.sides]))] += 1
         return losses
 
-    def _settled(self) -> Settings:
+    def _settled(self, number: int) -> Settings:
         """The settings with the regularisation of adaptive fields settled for an epoch."""
         own, tables, problem = self.settings, self.tables, self.problem
-        return settled_l2(own, tables.query, tables.features, problem)
+        return settled_l2(own, tables.query, tables.features, problem, number)
 
     def _centre(self) -> None:
         if self.problem.has_query_features:

@@ -11,49 +11,67 @@ from fmpair.engine.contract import Groups, Problem, Settings, TripleL2
 from fmpair.engine.triples import pair_columns
 
 WEAKEST = 0.01
+# There are many more triples than pairs to learn by heart.
+WEAKEST_OF_TRIPLES = 0.05
 
 
 def settled_l2(
-    settings: Settings, query: np.ndarray, features: np.ndarray, problem: Problem
+    settings: Settings, query: np.ndarray, features: np.ndarray, problem: Problem, epoch: int
 ) -> Settings:
-    """The settings with the regularisation of fields settled for an epoch.
+    """The settings with the regularisation of fields settled for an epoch, counted from 1.
 
     query, features: the tables as they are now. Vectors of triples have a strength of their own.
+    Where that counts it comes on in the course of `TripleL2.ramp` epochs: as long as vectors of items
+    are near zero nothing pulls at those of fields, and all would have vanished before they could.
     """
     pairs = pair_columns(query.shape[1], problem.triples)
     groups = (problem.query_groups, problem.item_groups)
     triples, own = settings.triples, settings
     if triples is not None:
         tables = (query[:, pairs:], features[:, pairs:])
-        triples = triples._replace(**_by_side(triples, tables, groups, own.strongest))
-    found = _by_side(own, (query[:, :pairs], features[:, :pairs]), groups, own.strongest)
+        bounds = (WEAKEST_OF_TRIPLES, own.strongest)
+        triples = triples._replace(**_by_side(triples, tables, groups, bounds))
+        share = min((epoch - 1) / max(triples.ramp, 1), 1.0)
+        triples = triples._replace(
+            query=np.where(triples.query_threshold > 0, share, 1) * triples.query,
+            features=np.where(triples.feature_threshold > 0, share, 1) * triples.features,
+        )
+    tables = (query[:, :pairs], features[:, :pairs])
+    found = _by_side(own, tables, groups, (WEAKEST, own.strongest))
     return own._replace(triples=triples, **found)
 
 
 def _by_side(
-    given: Settings | TripleL2, tables: tuple, groups: tuple[Groups, Groups], strongest: float
+    given: Settings | TripleL2,
+    tables: tuple[np.ndarray, np.ndarray],
+    groups: tuple[Groups, Groups],
+    bounds: tuple[float, float],
 ) -> dict[str, Any]:
     """L2 by feature of the query side and of the item side."""
-    query = (given.query, given.query_threshold, strongest, tables[0], groups[0])
-    features = (given.features, given.feature_threshold, strongest, tables[1], groups[1])
+    query = (given.query, given.query_threshold, bounds, tables[0], groups[0])
+    features = (given.features, given.feature_threshold, bounds, tables[1], groups[1])
     return {"query": field_l2(*query), "features": field_l2(*features)}
 
 
 def field_l2(
-    fixed: np.ndarray, threshold: np.ndarray, strongest: float, table: np.ndarray, groups: Groups
+    fixed: np.ndarray,
+    threshold: np.ndarray,
+    bounds: tuple[float, float],
+    table: np.ndarray,
+    groups: Groups,
 ) -> np.ndarray:
     """float32 [rows]: `fixed`, or where there is a threshold, threshold / strength of the field.
 
     The strength is the root mean square of the norms of a field's vectors. The gradient of
     threshold / strength * vector has the same length at any strength: a field whose events do not
     outweigh the threshold falls back to zero, one that does is hardly regularised (a group lasso).
-    strongest: the upper bound.
+    bounds: the least and the most it may be.
     """
     if not (threshold > 0).any():
         return fixed
     squares = (table.astype(np.float64) ** 2).sum(axis=1) * groups.share
     strength = np.sqrt(np.bincount(groups.field, weights=squares))[groups.field]
-    adapted = np.clip(threshold / np.maximum(strength, 1e-9), WEAKEST, strongest)
+    adapted = np.clip(threshold / np.maximum(strength, 1e-9), *bounds)
     return np.where(threshold > 0, adapted, fixed).astype(np.float32)
 
 
