@@ -226,7 +226,7 @@ def test_what_an_event_takes_of_rows_is_what_single_steps_would():
     scale = l2_scale_of(problem)
     settings = settings_of(l2_scale=scale, **EXACT)
     found = Decay(problem, settings, torch.device("cpu")).tables(
-        begin(problem, parameters_of(problem), settings).tables
+        begin(problem, parameters_of(problem), settings).tables, 1
     )
     share = np.bincount(problem.user, minlength=problem.users) / 300
     np.testing.assert_allclose(found["users"][:, 0], 0.01 * scale.users * share, rtol=1e-5)

@@ -30,8 +30,8 @@ class Decay:
         self.drawn = problem.drawn / max(problem.drawn.sum(), 1)
         self.query, self.feature = self._query(learned), self._feature()
 
-    def tables(self, tables: Any) -> dict[str, torch.Tensor]:
-        """The strength for an epoch that begins with these tables: [rows, 1], biases [rows].
+    def tables(self, tables: Any, epoch: int) -> dict[str, torch.Tensor]:
+        """The strength for an epoch (from 1) that begins with these tables: [rows, 1], biases [rows].
 
         tables: `Parameters` of tensors.
         With terms of order three [rows, columns], since their vectors are held apart.
@@ -42,7 +42,7 @@ class Decay:
             (t.query_threshold > 0).any() or (t.feature_threshold > 0).any() for t in thresholds
         )
         query, features = (_host(table, adapts) for table in (tables.query, tables.features))
-        own = settled_l2(given, query, features, self.problem)
+        own = settled_l2(given, query, features, self.problem, epoch)
         held = self._of_pairs(own)
         found = {name: self._moved(rows)[:, None] for name, rows in held.items()}
         if own.triples is not None:

@@ -75,7 +75,7 @@ class TorchTraining:
             ~problem.drawn & (np.bincount(problem.item, minlength=problem.items) == 0)
         )
         self.undrawn = undrawn.to(device) if bool(undrawn.any()) else None
-        self.total = torch.zeros((), device=device)
+        self.total, self.number = torch.zeros((), device=device), 1
         self.strength: dict[str, torch.Tensor] = {}
         self.replay = Replay(self._learn, self.draws, device)
         self.replay.able &= (
@@ -111,7 +111,7 @@ class TorchTraining:
         seed = self.settings.seed
         order = torch.Generator(self.events.home).manual_seed(_seed(seed, number, 0))
         self.draws.manual_seed(_seed(seed, number, 1))
-        self._begin_epoch(rate)
+        self._begin_epoch(number, rate)
         events, steps = 0, 0
         while events == 0 or steps < STEPS:  # of a handful of events an epoch is several passes
             for batch in self.events.batches(self.size, order):
@@ -122,11 +122,11 @@ class TorchTraining:
         self._centre()
         return float(self.total) / events
 
-    def _begin_epoch(self, rate: float) -> None:
+    def _begin_epoch(self, number: int, rate: float) -> None:
         """Settle what holds for an epoch, in its place: recorded steps read it there."""
         self.total.zero_()
         self.optimizer.set_rate(rate)
-        found = self.decay.tables(self.tables)
+        self.number, found = number, self.decay.tables(self.tables, number)
         if not self.strength:
             self.strength = found
         for name, rows in found.items():
@@ -189,7 +189,7 @@ class TorchTraining:
         """A BPR step on minibatches of the pairs, in their order; the mean loss."""
         if not len(pairs.user):
             return 0.0
-        self._begin_epoch(rate)
+        self._begin_epoch(self.number, rate)
         moved = [torch.from_numpy(np.array(column)).to(self.device) for column in pairs]
         size = max(min(len(pairs.user) // STEPS, MOST_EVENTS), 1)
         for user, better, worse, situation, weight in zip(*(m.split(size) for m in moved)):
