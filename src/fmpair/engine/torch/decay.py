@@ -31,7 +31,7 @@ class Decay:
         self.query, self.feature = self._query(learned), self._feature()
 
     def tables(self, tables: Any, epoch: int) -> dict[str, torch.Tensor]:
-        """The strength for an epoch (from 1) that begins with these tables: [rows, 1], biases [rows].
+        """The strength for an epoch that begins with these tables: [rows, 1], biases [rows].
 
         tables: `Parameters` of tensors.
         With terms of order three [rows, columns], since their vectors are held apart.
