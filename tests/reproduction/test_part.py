@@ -64,7 +64,7 @@ def test_what_a_verdict_turns_on_has_six_seeds():
         "table2-frappe-clean": ("BPR-MF", "FM-Pair"),
         "table2-movielens-legacy": ("BPR-MF", "FM-Pair"),
         "table2-xing-legacy": ("BPR-MF", "FM-Pair"),
-        "table3-frappe-clean": ("FM-Pair", "FM-Pair-Context"),
+        "table3-frappe-clean": ("FM-Pair", "FM-Pair-Context", "FM-Pair-Context, order three"),
         "table3-frappe-legacy": ("FM-Pair", "FM-Pair-Context"),
         "table4-books-clean": ("Target only", "All domains", "FM-Pair-CD"),
         "table4-music-legacy": ("Target only", "All domains", "FM-Pair-CD"),

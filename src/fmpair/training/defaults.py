@@ -70,7 +70,7 @@ BROAD = 50.0
 HISTORY_SHARE = 1 / 75  # of what regularises items, what does histories
 # Of what regularises users and items, what does the vectors of triples of users and histories; of
 # what a field must pull harder than, what its vectors of triples must.
-USER3_SHARE, HISTORY3_SHARE, FIELD3_SHARE = 0.3, 1 / 20, 0.5
+USER3_SHARE, HISTORY3_SHARE, FIELD3_SHARE = 0.3, 1 / 20, 1.0
 RAMP = 8  # epochs until fields' vectors of triples are regularised in full
 # Users who are less even than this have favourites: they are regularised less, the less even they
 # are, by this power of it.

@@ -21,7 +21,7 @@ def settled_l2(
     """The settings with the regularisation of fields settled for an epoch, counted from 1.
 
     query, features: the tables as they are now. Vectors of triples have a strength of their own.
-    Where that counts it comes on in the course of `TripleL2.ramp` epochs: as long as vectors of items
+    Where that counts it comes on in the course of `TripleL2.ramp` epochs: as long as those of items
     are near zero nothing pulls at those of fields, and all would have vanished before they could.
     """
     pairs = pair_columns(query.shape[1], problem.triples)
