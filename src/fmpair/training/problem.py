@@ -125,15 +125,12 @@ def settings_of(
 
     seen: the items of each user and how often, None for those of the problem's events.
     """
-    items, device = int(problem.drawn.sum()), settled(options.device)
+    items = int(problem.drawn.sum())
     repeats, n_negatives = repeat_stats(problem, seen), n_negatives_of(options, items)
     length = options.factors + (2 * problem.triples.factors if problem.triples else 0)
     check_negatives(n_negatives, length, all_threads())
     of_ids, of_fields = l2_of(options, repeats), field_l2_of(options, n_negatives)
-    all_items = device != CPU and options.loss == "softmax" and options.n_negatives is None
-    if all_items and items > MOST_ITEMS:
-        all_items, n_negatives = False, SHARED
-    return Settings(
+    found = Settings(
         seed=options.seed,
         positives=options.positives,
         blocks=_blocks(options, problem, items),
@@ -150,7 +147,6 @@ def settings_of(
         impression_share=options.impression_share,
         logq_correction=options.logq_correction,
         dropout=options.dropout,
-        optimizer=_optimizer(options.optimizer, device),
         l2_scale=l2_scale_of(options.regularization_power, problem, seen),
         triples=triple_l2(
             options.regularization,
@@ -159,11 +155,23 @@ def settings_of(
             of_ids,
             triple_field_l2_of(options, of_fields, of_ids),
         ),
-        engine=CPU if device == CPU else TORCH,
-        all_items=all_items,
-        device=CUDA if device == CUDA else CPU,
         **penalties(options.regularization, space, problem, of_ids, of_fields),
     )
+    return _placed(found, options, items)
+
+
+def _placed(found: Settings, options: FMPairOptions, items: int) -> Settings:
+    """The settings with the engine of the device, and what only that one knows."""
+    device = settled(options.device)
+    found = found._replace(optimizer=_optimizer(options.optimizer, device))
+    if device == CPU:
+        return found
+    found = found._replace(engine=TORCH, device=CUDA if device == CUDA else CPU)
+    if options.loss != "softmax" or options.n_negatives is not None:
+        return found
+    if items > MOST_ITEMS:
+        return found._replace(n_negatives=SHARED)
+    return found._replace(all_items=True)
 
 
 def _optimizer(given: str | None, device: str) -> str:
