@@ -23,6 +23,11 @@ def peers() -> Path:
     return _environment("peers", sys.executable, lambda python: _install(python, "peers"))
 
 
+def serving() -> Path:
+    """The Python that has FastAPI and implicit."""
+    return _environment("serving", sys.executable, lambda python: _install(python, "serving"))
+
+
 def buffalo() -> Path:
     """The Python that has Buffalo."""
     base = sys.executable if sys.version_info < (3, 12) else shutil.which("python3.11")

@@ -123,3 +123,16 @@ def test_an_explanation_of_someone_unknown_is_refused_unless_described():
     assert not any(name.startswith("user=") for name in terms["query"])
     with pytest.raises(UnknownError, match="unknown item 99"):
         model.explain(0, 99)
+
+
+@pytest.mark.parametrize("user", [None, 3], ids=["a visitor", "a known user"])
+@given(seed=st.integers(0, 1000), history=st.lists(st.integers(0, ITEMS - 1), max_size=5))
+@settings(max_examples=20)
+def test_what_each_item_of_a_history_adds_is_a_term(user, seed, history):
+    model = with_random_parameters(seed)
+    asked = {"history": history, "context": {"time": "day"}, "exclude_seen": False}
+    answer = model.answer(user, 3, explain=True, **asked)
+    for score, terms in zip(answer.scores, answer.terms):
+        assert sum(value for _, _, value in terms) == pytest.approx(score, abs=1e-4)
+    named = {query for query, _, _ in answer.terms[0] if query.startswith("history=")}
+    assert named == {f"history={item}" for item in history}

@@ -20,6 +20,8 @@ import pytest
 from fmpair.cli import run
 from fmpair.cli.application import VERBS
 from fmpair.config.syntax import parse_yaml
+from fmpair.events.event import Event, Impression
+from fmpair.events.store import open_store
 
 pytestmark = pytest.mark.slow
 
@@ -104,11 +106,21 @@ def test_the_commands_of_the_page_about_them_run(tmp_path, monkeypatch):
     text = (ROOT / "docs" / "commands.md").read_text("utf-8").replace("\\\n", "")
     fences = [fence["text"] for fence in FENCE.finditer(text) if fence["info"] == "sh"]
     lines = [shlex.split(line) for fence in fences for line in fence.splitlines()]
-    own_tests = {"demo", "migrate"}
+    own_tests = {"demo", "migrate", "serve"}
     assert {line[1] for line in lines} == set(VERBS) - own_tests
+    keep_events("model.events.db")
     for program, *arguments in lines:
         assert program == "fmpair"
         assert run(arguments) == 0, arguments
+
+
+def keep_events(path):
+    """A store as a service leaves it, with two models beside each other."""
+    when, arms = 1_750_000_000_000_000, ("current", "candidate")
+    store = open_store(path)
+    store.record([Impression(f"user-{u:03}", ("book-001",), when, arms[u % 2]) for u in range(40)])
+    store.append([Event(f"user-{u:03}", "book-001", when + 1) for u in range(0, 40, 3)])
+    store.close()
 
 
 def test_the_commands_of_daily_use_run(tmp_path, monkeypatch):

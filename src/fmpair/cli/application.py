@@ -16,12 +16,15 @@ from fmpair.cli import (
     demo,
     doctor,
     evaluate,
+    events,
+    export,
     fit,
     migrate,
     models,
     report,
     reproduce,
     running,
+    serve,
     update,
 )
 
@@ -43,6 +46,9 @@ VERBS = (
     "recommend",
     "similar",
     "explain",
+    "export",
+    "serve",
+    "events",
     "data",
     "models",
     "compile",
@@ -99,6 +105,9 @@ def command() -> Any:
     app.command()(ask.recommend_command())
     for asking in (ask.similar, ask.explain):
         app.command()(asking)
+    app.command()(export.export)
+    app.command()(serve.serve)
+    app.add_typer(events.app(), name="events")
     app.add_typer(data.app(), name="data")
     app.add_typer(models.app(), name="models")
     app.command("compile")(compile.compile_kernels)

@@ -109,11 +109,14 @@ EXTRAS = {
     "report": ("matplotlib", "figures in reports"),
     "tune": ("optuna", "search for the best options of a model"),
     "gpu": ("torch", "learning and ranking on a GPU"),
+    "serve": ("uvicorn", "models as services over HTTP"),
     "implicit": ("implicit", "models of the library implicit"),
     "lightfm": ("lightfm", "models of LightFM"),
     "cornac": ("cornac", "models of Cornac"),
     "lenskit": ("lenskit", "models of LensKit"),
     "myfm": ("myfm", "factorization machines of myFM"),
+    "onnx": ("onnx", "models as ONNX graphs"),
+    "usearch": ("usearch", "models as indexes of nearest neighbours"),
 }
 CHECKS: dict[str, Callable[[], str]] = {
     "fmpair": lambda: __version__,

@@ -17,8 +17,13 @@ def load_model(path: str) -> Fitted:
     """The model of a file, or of the folder of a run."""
     from fmpair.models.saved import load
 
-    if Path(path).is_dir():
-        from fmpair.experiment.folder import model_of
+    return load(model_file(path))
 
-        path = str(model_of(path))
-    return load(path)
+
+def model_file(path: str) -> str:
+    """The file of a model: the one named, or that of the folder of a run."""
+    if not Path(path).is_dir():
+        return path
+    from fmpair.experiment.folder import model_of
+
+    return str(model_of(path))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair.cli.flags import with_flags
-from fmpair.cli.model import Model, load_model
+from fmpair.cli.model import Model, load_model, model_file
 from fmpair.cli.show import busy, note, size_of
 from fmpair.cli.source import READING, Events, read_further
 from fmpair.errors import OptionError, named
@@ -38,6 +38,28 @@ Device = Annotated[
         metavar="NAME", help="Where to learn: cpu, cuda, torch or auto, in place of the model's."
     ),
 ]
+File = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[EVENTS]",
+        help="A file (CSV, Parquet, JSON lines, ...; gz and zip too), a folder, the name of a "
+        "public set, or - for standard input.",
+    ),
+]
+Kept = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Learn what a service keeps there, from where the model's own knowledge ends: "
+        "sqlite:PATH, a path, or postgresql://...",
+    ),
+]
+After = Annotated[
+    int | None,
+    typer.Option(
+        metavar="POSITION", min=0, help="With --events: begin after this one, whatever is known."
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
 Unknown = Annotated[
     str,
@@ -47,8 +69,10 @@ Unknown = Annotated[
 
 def update(
     model: Model,
-    events: Events,
     output: Target,
+    file: File = None,
+    events: Kept = None,
+    after: After = None,
     epochs: Epochs = None,
     replay: Replay = None,
     device: Device = None,
@@ -56,12 +80,48 @@ def update(
     reading: Any = None,
 ) -> None:
     """Go on learning from new events, with their new users, items and values."""
-    fitted, data = _both(model, events, output, reading, quiet)
-    fitted = _located(fitted, device)
+    if (file is None) == (events is None):
+        raise OptionError("give either a file of events, or --events URL of those a service keeps")
+    if after is not None and events is None:
+        raise OptionError("--after is a position in a store of events: give --events URL too")
+    learn: dict[str, Any] = {"epochs": epochs, "replay": replay, "quiet": quiet}
+    learn |= {"reading": reading, "device": device}
+    if events is not None:
+        _update_from_store(model, events, output, after, learn)
+        return
+    fitted, data = _both(model, str(file), output, reading, quiet)
+    _put(fitted, _learned(fitted, data, **learn), output, quiet)
+
+
+def _update_from_store(
+    model: str, url: str, output: Path, after: int | None, learn: dict[str, Any]
+) -> None:
+    """Learn what a service kept since the model was made, and note how far the new one knows."""
+    from fmpair.cli.events import opened
+    from fmpair.events.learning import news_for, note_learned
+
+    fitted = load_model(model)
+    check_target(output)
+    with opened(url) as store:
+        news = news_for(store, model_file(model), fitted.space, after)
+        quiet = learn["quiet"]
+        note("" if quiet else f"read {len(news.events):,} events after position {news.after:,}")
+        _put(fitted, _learned(fitted, news.events, **learn), output, quiet)
+        note_learned(store, output, news)
+
+
+def _learned(
+    fitted: Fitted,
+    data: Any,
+    epochs: int | None,
+    replay: str | None,
+    quiet: bool,
+    reading: dict[str, Any],
+    device: str | None,
+) -> Fitted:
     earlier = _earlier(replay, reading, fitted)
     with busy("" if quiet else f"learning from {len(data):,} events"):
-        grown = fitted.update(data, epochs=epochs, replay=earlier)
-    _put(fitted, grown, output, quiet)
+        return _located(fitted, device).update(data, epochs=epochs, replay=earlier)
 
 
 def fold_in(

@@ -115,5 +115,18 @@ def comparable(values: pl.Series, dtype: pl.DataType) -> pl.Series | None:
     whole = values.dtype.is_float() and dtype.is_integer() and (values == values.floor()).all()
     if safe or whole or (values.dtype.is_temporal() and dtype.is_temporal()):
         with suppress(pl.exceptions.PolarsError):  # such as text as a truth value
+            if values.dtype == pl.String and dtype == pl.Date:
+                return values.str.to_date("%Y-%m-%d", strict=False)
+            if values.dtype == pl.String and isinstance(dtype, pl.Datetime):
+                return _datetimes(values, dtype)
             return values.cast(dtype, strict=False)
     return None
+
+
+def _datetimes(values: pl.Series, dtype: pl.Datetime) -> pl.Series:
+    """Text such as 2024-01-31T18:30:00, with a zone where the ids have one."""
+    form = "%Y-%m-%dT%H:%M:%S%.f" + ("%#z" if dtype.time_zone else "")
+    read = values.str.replace(" ", "T", literal=True).str.to_datetime(
+        form, time_unit=dtype.time_unit, strict=False
+    )
+    return read.cast(dtype)

@@ -16,7 +16,15 @@ from fmpair.fitted.recent import Recent, latest, most_recent
 from fmpair.fitted.scorer import Follows
 
 # What was worked out of the tables, which stay as they are.
-STAYS = ("item_ids", "_item_side", "item_norms", "_earlier_items", "triples")
+STAYS = (
+    "known",
+    "item_ids",
+    "_item_side",
+    "item_norms",
+    "_earlier_items",
+    "_history_weights",
+    "triples",
+)
 STAYS_UNDAMPED = ("item_constants", "taken_off", "item_matrix")
 
 

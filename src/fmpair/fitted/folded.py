@@ -17,10 +17,12 @@ from fmpair.engine.contract import Parameters, Triples
 from fmpair.engine.item_side import item_sides
 from fmpair.engine.triples import query_vectors
 from fmpair.features import FeatureSpace
+from fmpair.features.history import history_weights
 from fmpair.fitted.cold_start import mean_user
 from fmpair.fitted.damping import popular_part
+from fmpair.fitted.known import Known
 from fmpair.fitted.query import Queries, queries_of
-from fmpair.fitted.recent import NOTHING, Given, Recent, features_before
+from fmpair.fitted.recent import NOTHING, Given, Recent, features_before, one_before
 from fmpair.fitted.triples import triples_of
 from fmpair.fitted.visitor import Visitors, moves, visitors
 
@@ -43,6 +45,11 @@ class FoldedModel:
     frame_kind: str = "polars"
     damping: float = 0.0
     recent: Recent | None = None
+
+    @cached_property
+    def known(self) -> Known:
+        """The ids and the context values, found without frames."""
+        return Known(self.space)
 
     @cached_property
     def triples(self) -> Triples | None:
@@ -133,7 +140,7 @@ class FoldedModel:
         vectors = self.folded(own, queries.rows)
         if queries.history is None or self.space.history is not None:
             return vectors
-        return vectors + moves(self, queries)
+        return vectors + moves(self, queries.user, queries.history)
 
     def folded(self, own: np.ndarray, rows: Rows) -> np.ndarray:
         """float32 [n, length] of users' rows [n, columns] and of query features."""
@@ -152,6 +159,25 @@ class FoldedModel:
         if self.space.history is None or self.recent is None:
             return None
         return features_before(self.space.history, self.recent, self._earlier_items, user, given)
+
+    @cached_property
+    def _history_weights(self) -> np.ndarray:
+        """float32 [last]: what the latest item counts, the one before it, and so on."""
+        assert self.space.history is not None
+        return history_weights(self.space.history)
+
+    def before_one(
+        self, user: int, told: np.ndarray | None, now: int | None
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """(column, value) of the same features of one query.
+
+        told: the items the question names, oldest first, None where it names none; now: its moment.
+        """
+        field = self.space.history
+        if field is None or self.recent is None:
+            return None
+        items = told if told is not None else self.recent.one(user, field.within, now)
+        return one_before(self._history_weights, items, self._earlier_items)
 
     @cached_property
     def visitors(self) -> Visitors:

@@ -34,10 +34,14 @@ def number_of(what: str, value: Any, known: Vocabulary) -> int:
     number = known.number(value)
     if number >= 0:
         return number
-    ids = known.ids
-    if ids.dtype == pl.String and len(ids) <= MOST_GUESSED:
-        raise UnknownError(unknown_message(what, value, ids.to_list()))
-    raise UnknownError(
+    raise unknown_id(what, value, known.ids)
+
+
+def unknown_id(what: str, value: Any, ids: pl.Series, most: int = MOST_GUESSED) -> UnknownError:
+    """The error of an unknown id, with the nearest known; most: ids to be searched for that."""
+    if ids.dtype == pl.String and len(ids) <= most:
+        return UnknownError(unknown_message(what, value, ids.to_list()))
+    return UnknownError(
         f"unknown {what} {value!r}: the model knows {len(ids):,} {what}s of type {ids.dtype}, "
         f"such as {listing(ids.head(SHOWN))}"
     )

@@ -23,12 +23,17 @@ def asked_at(space: FeatureSpace, frame: pl.DataFrame, time: Any) -> pl.DataFram
     """The questions with the one moment that all are asked at; None leaves them as they are."""
     if time is None:
         return frame
-    if not knows_time(space):
+    check_time(space, time)
+    return frame.with_columns(pl.Series(TIME, [time]).new_from_index(0, len(frame)))
+
+
+def check_time(space: FeatureSpace, time: Any) -> None:
+    """Refuse a time that would play no part."""
+    if time is not None and not knows_time(space):
         raise OptionError(
             f"the model does not know the time: leave out {named('time')}, or fit it with "
             f"{named('fields', {TIME: 'time'})}"
         )
-    return frame.with_columns(pl.Series(TIME, [time]).new_from_index(0, len(frame)))
 
 
 def time_named(space: FeatureSpace, frame: pl.DataFrame) -> pl.DataFrame:

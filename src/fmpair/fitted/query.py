@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from fmpair.features import FeatureSpace
 from fmpair.features.entries import entries_of
 from fmpair.fitted.history import COLUMN as HISTORY
 from fmpair.fitted.history import histories_of, with_history
-from fmpair.fitted.lookup import ids_of, number_of, numbers_of
+from fmpair.fitted.lookup import MOST_GUESSED, ids_of, number_of, numbers_of
 from fmpair.fitted.moment import asked_at, moments_asked, time_named, with_since, with_time
 from fmpair.fitted.recent import Given, Recent
 from fmpair.forked import check_process
@@ -151,7 +151,7 @@ def queries_of(
     asked = with_since(space, asked, model.recent, user, now)
     contexts, unseen = space.context_rows(asked)
     if unknown in REFUSING:
-        _refuse_unseen(model, "context", frame, unseen)
+        refuse_unseen(model.space, "context", frame, unseen)
     before = model.before(user, Given(histories, described, now))
     rows = join_rows([profiles, contexts] + ([] if before is None else [before]))
     bare = nobody if unknown == "popular" else np.zeros(len(nobody), bool)
@@ -213,7 +213,7 @@ def _profiles(
             raise UnknownError(unknown_message("user feature", name, names))
     own, unseen = model.space.query.encode("user", table, len(table), model.space.whole)
     if unknown in REFUSING:
-        _refuse_unseen(model, "user", table, unseen)
+        refuse_unseen(model.space, "user", table, unseen)
     described = place >= 0
     rows = np.where(described, place, own.size + np.arange(len(user)))
     return stack_rows(own, known).take(rows), described
@@ -238,14 +238,24 @@ def _given_table(
     return table.drop(key), Vocabulary(table[key]).numbers(frame[column]).astype(np.int64)
 
 
-def _refuse_unseen(
-    model: Fitted, role: str, frame: pl.DataFrame, unseen: Mapping[str, int]
+def refuse_unseen(
+    space: FeatureSpace,
+    role: str,
+    frame: pl.DataFrame,
+    unseen: Iterable[str],
+    most: int = MOST_GUESSED,
 ) -> None:
-    """Raise for the first value of a column that training did not see, with the nearest it did."""
+    """Raise for the first value of a column that training did not see, with the nearest it did.
+
+    most: values to be searched for the nearest.
+    """
     for name in unseen:
-        encoder = model.space.encoder(role, name)
+        encoder = space.encoder(role, name)
         assert encoder.vocabulary is not None
         members = entries_of(frame[name], encoder.field)[1]
         new = members.filter(pl.Series(encoder.vocabulary.numbers(members) < 0))
         what = f"value of {'user feature' if role == 'user' else role} {name!r}"
-        raise UnknownError(unknown_message(what, new[0], encoder.vocabulary.ids.to_list()))
+        ids = encoder.vocabulary.ids
+        if len(ids) <= most:
+            raise UnknownError(unknown_message(what, new[0], ids.to_list()))
+        raise UnknownError(f"unknown {what} {new[0]!r}: {len(ids):,} others are known")

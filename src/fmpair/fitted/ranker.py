@@ -16,22 +16,25 @@ from fmpair.data import Columns, Dataset, as_dataset
 from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.errors import OptionError, TrainingError, named
 from fmpair.features import FeatureSpace
-from fmpair.fitted import file, listing, similarity
+from fmpair.fitted import explanation, file, listing, similarity
+from fmpair.fitted.answer import Answer, Question, told
+from fmpair.fitted.by_frame import answers_by_frame
 from fmpair.fitted.extension import following
 from fmpair.fitted.further import further_events, of_known_items, updated
+from fmpair.fitted.known import Known
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.named_rows import arrays_of
 from fmpair.fitted.query import Queries, item_column, known_rows, name_of, queries_of, query_frame
 from fmpair.fitted.recent import Given
 from fmpair.fitted.recipe import can_go_on
 from fmpair.fitted.scorer import (
-    MEMBERS,
     ComparesItems,
     ComparesUsers,
     Explains,
     Follows,
     Scorer,
     ScoresHistories,
+    check_scorer,
 )
 from fmpair.fitted.tables import seen_rows
 from fmpair.renamed import known_options_only
@@ -56,11 +59,7 @@ class Ranker:
     frame_kind: str = "polars"
 
     def __post_init__(self) -> None:
-        lacks = [name for name in MEMBERS if not hasattr(self.scorer, name)]
-        if lacks:
-            old = " (strangers in fmpair 0.1)" if "scores_unknown_users" in lacks else ""
-            name = type(self.scorer).__name__
-            raise OptionError(f"{name} is no scorer: it has no {', '.join(lacks)}{old}")
+        check_scorer(self.scorer)
 
     @classmethod
     def of(cls, recipe: Any, data: Dataset, scorer: Scorer) -> Ranker:
@@ -72,6 +71,11 @@ class Ranker:
             f"Ranker({type(self.recipe).__name__}, {len(self.space.users):,} users, "
             f"{len(self.space.items):,} items)"
         )
+
+    @cached_property
+    def known(self) -> Known:
+        """What questions name, found by value."""
+        return Known(self.space)
 
     # Scores of every item
 
@@ -143,6 +147,14 @@ class Ranker:
         limits = listing.Limits(n, exclude_seen, candidates, exclude, unknown == "error")
         out = listing.recommended(self, frame, limits, unknown, None)
         return given_back(out, users, self.frame_kind)
+
+    def answer(self, user: Any = None, n: int = 10, **options: Any) -> Answer:
+        """The n best items of one user or visitor, as lists: see `Recommender.answer`."""
+        return told(self.answers([Question(user, n, **options)])[0])
+
+    def answers(self, questions: Sequence[Question]) -> list[Answer]:
+        """The answer to each of several questions."""
+        return answers_by_frame(self, questions)
 
     def recommend_in_parts(
         self, users: Any = None, n: int = 10, *, size: int = listing.USERS_AT_ONCE, **options: Any
@@ -221,10 +233,8 @@ class Ranker:
             raise self._cannot("tell which items are similar")
         number = self.item_number(item)
         found = similarity.strongest(self.scorer.item_similarity(number), number, n)
-        return from_polars(
-            similarity.as_frame(name_of(self.space, "item"), self.space.items, found),
-            self.frame_kind,
-        )
+        frame = similarity.as_frame(name_of(self.space, "item"), self.space.items, found)
+        return from_polars(frame, self.frame_kind)
 
     @known_options_only
     def similar_users(self, user: Any, n: int = 10) -> Any:
@@ -233,10 +243,8 @@ class Ranker:
             raise self._cannot("tell which users are similar")
         number = self.user_number(user)
         found = similarity.strongest(self.scorer.user_similarity(number), number, n)
-        return from_polars(
-            similarity.as_frame(name_of(self.space, "user"), self.space.users, found),
-            self.frame_kind,
-        )
+        frame = similarity.as_frame(name_of(self.space, "user"), self.space.users, found)
+        return from_polars(frame, self.frame_kind)
 
     @known_options_only
     def explain(
@@ -245,22 +253,15 @@ class Ranker:
         """The score's terms, largest first: a frame (query, item, value) that adds up to it."""
         if not isinstance(self.scorer, Explains):
             raise self._cannot("tell what a score is made of")
-        query_frame(
-            self.space, user, context, time=time
-        )  # a context it has no use for must still exist
+        query_frame(self.space, user, context, time=time)  # of no use, but it must exist
         asks, number = self.user_number(user), self.item_number(item)
         labels, values = self.scorer.terms(asks, number)
         if not (self._active[asks] or self.scorer.scores_unknown_users):
             labels, values = ["a usual user"], self._popular[[number]]
         order = np.argsort(-np.abs(values), kind="stable")
         name = f"item={self.space.items.ids[number]}"
-        columns = {
-            "query": [labels[place] for place in order],
-            "item": [name] * len(order),
-            "value": values[order].astype(np.float64),
-        }
-        schema = {"query": pl.String, "item": pl.String, "value": pl.Float64}
-        return from_polars(pl.DataFrame(columns, schema=schema), self.frame_kind)
+        terms = [(labels[place], name, float(values[place])) for place in order]
+        return from_polars(explanation.as_frame(terms), self.frame_kind)
 
     def _cannot(self, what: str) -> OptionError:
         return OptionError(f"{type(self.recipe).__name__} cannot {what}")

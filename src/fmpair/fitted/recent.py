@@ -37,6 +37,11 @@ class Recent(NamedTuple):
         """The latest moment of all, 0 where there is none."""
         return int(self.moment.max(initial=0))
 
+    def line(self, user: int) -> tuple[np.ndarray, np.ndarray]:
+        """(item, moment) of one user's latest events; none for number -1."""
+        own = slice(self.start[user], self.start[user + 1]) if user >= 0 else slice(0, 0)
+        return self.item[own], self.moment[own]
+
     def take(self, users: np.ndarray) -> Recent:
         """Those of the given users, in that order; none for number -1."""
         users = np.asarray(users, np.int64)
@@ -63,6 +68,15 @@ class Recent(NamedTuple):
         owner = owner[kept]
         count = np.bincount(owner, minlength=own.users)
         return Rows(starts(count), own.item[kept], np.ones(len(owner), np.float32))
+
+    def one(self, user: int, within: str | None = None, now: int | None = None) -> np.ndarray:
+        """int32: the items of one user, as `items` gives them; within: such as 30d."""
+        item, moment = self.line(user)
+        if now is not None:
+            item, moment = item[moment < now], moment[moment < now]
+        if within is not None:
+            item = item[moment >= (self.now if now is None else now) - duration(within)]
+        return item
 
 
 class Given(NamedTuple):
@@ -93,6 +107,17 @@ def features_before(
         place = np.arange(len(user))
         items = stack_rows(items, given.history).take(place + len(user) * given.told)
     return history_rows(items, history_weights(field), features)
+
+
+def one_before(
+    weight: np.ndarray, items: np.ndarray, features: Rows
+) -> tuple[np.ndarray, np.ndarray]:
+    """(column, value) of the features of one query's earlier items, oldest first: `history_rows`
+    of one row, for which somebody waits.
+    """
+    weight = weight[: len(items)]
+    own = features.take(items[len(items) - len(weight) :])
+    return own.column, np.repeat(weight[::-1], np.diff(own.start)) * own.value
 
 
 def latest(lines: Timelines, last: int, first: np.ndarray | None = None) -> Recent:

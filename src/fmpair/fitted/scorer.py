@@ -9,6 +9,7 @@ import polars as pl
 
 from fmpair.arrays import Rows
 from fmpair.data.timelines import Timelines
+from fmpair.errors import OptionError
 
 MEMBERS = ("scores_unknown_users", "scores", "arrays")  # of a Scorer
 
@@ -36,6 +37,15 @@ class Scorer(Protocol):
     def arrays(self) -> dict[str, np.ndarray]:
         """All that `recipe.restore(arrays, space, seen)` needs to make the scorer again."""
         ...
+
+
+def check_scorer(scorer: object) -> None:
+    """Refuse what lacks a part that every scorer has."""
+    lacks = [name for name in MEMBERS if not hasattr(scorer, name)]
+    if lacks:
+        old = " (strangers in fmpair 0.1)" if "scores_unknown_users" in lacks else ""
+        name = type(scorer).__name__
+        raise OptionError(f"{name} is no scorer: it has no {', '.join(lacks)}{old}")
 
 
 @runtime_checkable

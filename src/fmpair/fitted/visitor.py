@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fmpair.arrays import Rows, empty_rows
+from fmpair.arrays import Rows
 from fmpair.engine.contract import Parameters
 from fmpair.fitted.cold_start import mean_user
-from fmpair.fitted.query import Queries, known_rows
+from fmpair.fitted.query import known_rows
 
 MOST_USERS = 1 << 14  # whose vectors say how users differ
 MOST_SCORES = 1 << 20  # by which the scale is found
@@ -74,18 +74,38 @@ class Known(Protocol):
     def folded(self, own: np.ndarray, rows: Rows) -> np.ndarray: ...
 
 
-def moves(model: Known, queries: Queries) -> np.ndarray:
-    """float32 [queries, k]: how far the histories of queries move their vectors."""
-    common, user = model.visitors, queries.user
-    history = queries.history or empty_rows(len(user))
+def moves(model: Known, user: np.ndarray, history: Rows) -> np.ndarray:
+    """float32 [queries, k]: how far the histories of queries move their vectors.
+
+    user: int32 [queries], -1 where unknown.
+    """
+    return moved(model.visitors, model.item_vectors, history, *_known(model, user))
+
+
+def moves_of_items(model: Known, user: int, items: np.ndarray) -> np.ndarray:
+    """float32 [items, k]: what each item of one history adds to how far it moves its query.
+
+    user: -1 for a visitor. All that such a move divides by is how much was told in all.
+    """
+    one_each = Rows(np.arange(len(items) + 1), items, np.ones(len(items), np.float32))
+    place, events = _known(model, np.full(len(items), user, np.int32))
+    events = np.zeros(len(items)) if events is None else events
+    return moved(model.visitors, model.item_vectors, one_each, place, events + len(items) - 1)
+
+
+def _known(model: Known, user: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """(where users stand [queries, k], less the mean; how many events they were learned from).
+
+    None where all are visitors.
+    """
     if (user < 0).all():
-        return moved(common, model.item_vectors, history)
+        return None, None
     place = model.folded(model.parameters.users[user], known_rows(model.user_rows, user))
-    place = place - common.mean
+    place = place - model.visitors.mean
     place[user < 0] = 0
     start = model.seen.start
     events = np.where(user < 0, 0, start[np.maximum(user, 0) + 1] - start[np.maximum(user, 0)])
-    return moved(common, model.item_vectors, history, place, events)
+    return place, events
 
 
 def moved(

@@ -14,6 +14,7 @@ from fmpair.threads import side_by_side
 
 ON_DEVICE = "fmpair.ranking.gpu"
 SCORES_AT_ONCE = 1 << 20  # float32 scores of one batch: 4 MB a thread, which stay in cache
+LEAST_ROWS = 8  # however many the items: to read them all takes longer than to multiply
 
 
 def item_matrix(vectors: np.ndarray, constants: np.ndarray) -> np.ndarray:
@@ -82,12 +83,13 @@ def _in_batches(
     threads: int | None,
 ) -> None:
     """Call work(first query, scores [batch, items]) for batches of queries, side by side."""
-    rows = int(np.clip(SCORES_AT_ONCE // max(items.shape[1], 1), 1, 1024))
+    rows = min(max(SCORES_AT_ONCE // max(items.shape[1], 1), LEAST_ROWS), 1024)
 
     def run(first: int) -> None:
         part = queries[first : first + rows]
-        ones = np.ones((len(part), 1), np.float32)
-        work(first, np.hstack([part, ones]).astype(np.float32) @ items)
+        full = np.ones((len(part), queries.shape[1] + 1), np.float32)
+        full[:, :-1] = part
+        work(first, full @ items)
 
     side_by_side(run, range(0, len(queries), rows), threads)
 

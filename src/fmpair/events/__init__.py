@@ -1,0 +1,1 @@
+"""Events that a service takes in: kept by a database, exported, learned from, compared."""

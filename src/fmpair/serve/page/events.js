@@ -1,0 +1,59 @@
+// Events as they come in, whoever sends them.
+
+import { eventsAfter } from "./api.js";
+import { make, shown } from "./element.js";
+
+const EVERY = 2000; // ms
+const AT_ONCE = 100;
+const KEPT = 12;
+const NOT_KEPT = 501; // a service without a store
+
+function clock(time) {
+  const seconds = typeof time === "number" ? 1000 * time : Date.parse(time);
+  return Number.isFinite(seconds) ? new Date(seconds).toLocaleTimeString([], { hour12: false }) : "";
+}
+
+function entry(event) {
+  const context = Object.values(event.context ?? {}).map(shown).join(", ");
+  return make("li", {},
+    make("span", { class: "who" }, shown(event.user)), " ",
+    make("span", { class: "what" }, shown(event.item)),
+    make("span", { class: "when" }, [clock(event.time), context].filter(Boolean).join(" · ")));
+}
+
+/**
+ * Ask every two seconds while the page is looked at. told(events) hears of new ones, reached(true or
+ * false) whether the service answers.
+ */
+export function liveEvents(list, state, told, reached) {
+  let position = null;
+  let timer = 0;
+
+  async function look() {
+    clearTimeout(timer);
+    if (document.hidden) return;
+    try {
+      const found = await eventsAfter(position, AT_ONCE);
+      const first = position === null;
+      position = found.position;
+      show(found.events);
+      reached(true);
+      if (!first && found.events.length) told(found.events);
+    } catch (problem) {
+      reached(problem.status !== 0);
+      state.textContent = problem.status === NOT_KEPT ? "not kept" : "cannot be read now";
+      if (problem.status === NOT_KEPT) return;
+    }
+    timer = setTimeout(look, EVERY);
+  }
+
+  function show(events) {
+    list.prepend(...events.map(entry).reverse());
+    while (list.children.length > KEPT) list.lastChild.remove();
+    state.textContent = list.children.length ? "" : "none yet";
+  }
+
+  document.addEventListener("visibilitychange", look);
+  look();
+  return look;
+}

@@ -1,0 +1,70 @@
+// The question that the page asks, and how it stands in the address: a list can be shared.
+
+import { shown } from "./element.js";
+
+export const START = Object.freeze({
+  kind: "user",
+  user: null,
+  history: Object.freeze([]),
+  context: Object.freeze({}),
+  time: null,
+  n: 10,
+});
+
+/** What the service is asked. */
+export function asked(question) {
+  const { kind, user, history, context, time, n } = question;
+  const who = kind === "user" ? { user } : { history };
+  return { ...who, context, time, n, explain: true };
+}
+
+/** The context in words; what does not speak for itself is named. */
+export const situation = ({ context }) =>
+  Object.entries(context).map(([name, value]) => (typeof value === "string" ? value : `${name} ${shown(value)}`)).join(", ");
+
+/** Whether there is enough to ask. */
+export const complete = ({ kind, user }) => kind === "visitor" || user !== null;
+
+/** Ids and values may be texts, numbers or lists; in the address they are JSON where text would lie. */
+function written(id) {
+  if (typeof id !== "string") return JSON.stringify(id);
+  return read(id) === id ? id : JSON.stringify(id);
+}
+
+function read(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/** `#user=ann&context.daytime=evening`. */
+export function toAddress({ kind, user, history, context, time, n }) {
+  const parts = new URLSearchParams();
+  if (kind === "visitor") parts.set("visitor", "");
+  else if (user !== null) parts.set("user", written(user));
+  if (kind === "visitor") history.forEach((item) => parts.append("item", written(item)));
+  for (const [name, value] of Object.entries(context)) parts.set(`context.${name}`, written(value));
+  if (time !== null) parts.set("time", time);
+  if (n !== START.n) parts.set("n", n);
+  return `#${parts}`;
+}
+
+export function fromAddress(address) {
+  const parts = new URLSearchParams(address.replace(/^#/, ""));
+  const context = {};
+  for (const [name, value] of parts) {
+    if (name.startsWith("context.")) context[name.slice("context.".length)] = read(value);
+  }
+  const user = parts.get("user");
+  const n = Number(parts.get("n"));
+  return {
+    kind: parts.has("visitor") ? "visitor" : "user",
+    user: user === null ? null : read(user),
+    history: parts.getAll("item").map(read),
+    context,
+    time: parts.get("time"),
+    n: [5, 10, 20, 50].includes(n) ? n : START.n,
+  };
+}

@@ -1,0 +1,131 @@
+"""Stores whose disk is full, or whose database goes away: clear errors, nothing lost."""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+from postgres_server import emptied
+
+from fmpair.errors import MachineError
+from fmpair.events.event import Event
+from fmpair.events.store import open_store
+
+T = 1_700_000_000_000_000
+
+
+def click(number):
+    return Event("ann", number, T + number, {"note": "x" * 200})
+
+
+def fill(store):
+    """Append until there is no room; how many were kept, and what was said."""
+    for number in range(1_000_000):
+        try:
+            store.append([click(number)])
+        except MachineError as error:
+            return number, str(error)
+    raise AssertionError("there was room for a million")
+
+
+FILL = """
+import sys
+sys.path.insert(0, {folder!r})
+from test_store_faults import fill
+from fmpair.events.store import open_store
+store = open_store({path!r})
+print(*fill(store), sep="|")
+print(len(store.after(0, 10_000_000)), store.trouble() is not None, sep="|")
+"""
+
+
+def test_a_file_that_must_not_grow_is_told_and_what_was_kept_is_there(tmp_path):
+    path = tmp_path / "events.db"
+    code = FILL.format(folder=os.path.dirname(__file__), path=str(path))
+    limit = (300_000, 300_000)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    count, said = first.split("|")
+    assert int(count) > 10 and said.startswith(f"the store of events {path} fails: ")
+    assert second == f"{count}|True"  # reading goes on
+    store = open_store(path)
+    assert [event.item for event in store.after(0, 10_000)] == list(range(int(count)))
+    assert store.append([click(0)]) > int(count)
+    store.close()
+
+
+def mounted(place, size):
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(place)]
+    done = shutil.which("mount") and subprocess.run(command, capture_output=True)
+    if not done or done.returncode:
+        pytest.skip("we may not mount")
+    return place
+
+
+@pytest.mark.faults
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can mount")
+def test_a_full_disk_is_told_and_with_room_again_events_are_kept(tmp_path):
+    disk = mounted(tmp_path / "disk", 400)
+    try:
+        store = open_store(disk / "events.db")
+        count, said = fill(store)
+        assert "full" in said and "make room on its disk" in said and store.trouble() == said
+        assert len(store.after(0, 10_000_000)) == count == store.position()
+        subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
+        assert store.append([click(count)]) > count - 1 and store.trouble() is None
+        store.close()
+        again = open_store(disk / "events.db")
+        assert [event.item for event in again.after(0, 10_000_000)] == list(range(count + 1))
+        again.close()
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_file_that_was_removed_is_told_and_nothing_is_kept_for_nobody(tmp_path):
+    path = tmp_path / "events.db"
+    store = open_store(path)
+    store.append([click(0)])
+    assert store.position() == 1
+    path.rename(tmp_path / "elsewhere.db")
+    with pytest.raises(MachineError, match=r"events\.db was removed or replaced: put it back"):
+        store.append([click(1)])
+    assert [event.item for event in store.after(0, 10)] == [0] and not path.exists()
+    (tmp_path / "elsewhere.db").rename(path)
+    assert store.append([click(1)]) == 2
+    store.close()
+
+
+def test_a_database_that_goes_away_and_comes_back_is_used_again(postgres):
+    store = open_store(emptied(postgres))
+    other = open_store(postgres.url)
+    last = store.append([click(0)])
+    postgres.stop()
+    try:
+        with pytest.raises(MachineError, match="the store of events postgresql:///postgres fails"):
+            store.append([click(1)])
+        with pytest.raises(MachineError, match="fails"):
+            store.after(0, 10)
+        assert store.position() == last  # the last that is known, and nobody waits for more
+        assert store.trouble()
+    finally:
+        postgres.start()
+    last = store.append([click(2)])
+    assert [event.item for event in store.after(0, 10)] == [0, 2]
+    for _ in range(500):  # the other one hears of it again, by itself
+        if other.position() == last:
+            break
+        time.sleep(0.02)
+    assert other.position() == last and store.trouble() is None
+    for own in (store, other):
+        own.close()

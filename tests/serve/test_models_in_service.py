@@ -1,0 +1,259 @@
+"""Models in service know all events, and are swapped without anyone noticing."""
+
+import logging
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fmpair import load
+from fmpair.errors import MachineError, ModelFileError
+from fmpair.events.event import Event
+from fmpair.events.store import open_store
+from fmpair.models import FMPair
+from fmpair.serve.arms import CANDIDATE, CURRENT
+from fmpair.serve.models import DIGITS, Models
+from fmpair.serve.watch import Watch
+
+ITEMS, START = 20, 1_600_000_000
+
+
+def walks(users=60, steps=8):
+    start = np.random.default_rng(0).integers(0, ITEMS, users)
+    return pl.DataFrame(
+        {
+            "user": [f"u{u}" for u in range(users) for _ in range(steps)],
+            "item": [f"i{(start[u] + t) % ITEMS}" for u in range(users) for t in range(steps)],
+            "timestamp": [START + 60 * t for _ in range(users) for t in range(steps)],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """Two model files, the second of which has learned a little longer."""
+    folder = tmp_path_factory.mktemp("fitted")
+    for name, epochs in (("first", 8), ("second", 9)):
+        recipe = FMPair(factors=8, history=3, epochs=epochs, seed=1)
+        recipe.fit(walks()).save(folder / f"{name}.fmpair")
+    return folder
+
+
+@pytest.fixture
+def path(fitted, tmp_path):
+    return Path(shutil.copy(fitted / "first.fmpair", tmp_path / "model.fmpair"))
+
+
+@pytest.fixture
+def store(tmp_path):
+    own = open_store(tmp_path / "events.db")
+    yield own
+    own.close()
+
+
+def put(source, target):
+    """A new file in the place of another, as whoever deploys one should."""
+    shutil.copy(source, f"{target}.new")
+    os.replace(f"{target}.new", target)
+
+
+def click(user, item, minute=100):
+    return Event(user, item, (START + 60 * minute) * 1_000_000)
+
+
+def best(models, user, n=5):
+    return models.of(user)[1].recommend(user, n)["item"].to_list()
+
+
+def test_a_model_is_named_by_its_checksum(path):
+    models = Models(path)
+    arm, _, name = models.of("u0")
+    (serving,) = models.serving()
+    assert (arm, name) == (CURRENT, serving.checksum[:DIGITS])
+    assert len(serving.checksum) == 64 and serving.checksum.encode() in path.read_bytes()
+    assert best(models, "u0") == load(path).recommend("u0", 5)["item"].to_list()
+    assert not models.behind()
+
+
+def test_what_was_kept_before_is_known_at_the_start(path, store):
+    news = [click("u3", "i1"), click("u3", "i2", 101), click("u5", "i9")]
+    store.append(news)
+    models = Models(path, store)
+    expected = load(path).extended(
+        pl.DataFrame({"user": ["u3", "u3", "u5"], "item": ["i1", "i2", "i9"],
+                      "timestamp": [START + 6000, START + 6060, START + 6000]})
+    )  # fmt: skip
+    for user in ("u3", "u5", "u7"):
+        assert best(models, user) == expected.recommend(user, 5)["item"].to_list()
+    assert models.position == 3 and not models.behind()
+
+
+def test_the_next_answer_knows_what_another_process_kept(path, store, tmp_path):
+    models, other = Models(path, store), open_store(tmp_path / "events.db")
+    first = best(models, "u3", 1)[0]
+    other.append([click("u3", first)])
+    assert models.behind()
+    models.follow()
+    assert not models.behind() and first not in best(models, "u3", ITEMS)
+    other.close()
+
+
+def test_events_a_model_has_learned_are_not_told_again(path, store):
+    store.append([click("u3", "i1")])
+    store.remember(Models(path).serving()[0].checksum, 1)
+    models = Models(path, store)
+    assert models.position == 1
+    assert best(models, "u3") == load(path).recommend("u3", 5)["item"].to_list()
+
+
+def test_a_user_nobody_knows_is_known_by_what_they_did(path, store):
+    store.append([click("new", "i4", 7), click("new", "i3", 6), click("new", "nothing", 8)])
+    models = Models(path, store)
+    model = models.of("new")[1]
+    assert models.history_of("new", model) == ["i3", "i4"]
+    store.append([click("new", "i5", 9), click("new", "i5", 9)])
+    models.follow()
+    assert models.history_of("new", model) == ["i3", "i4", "i5"]
+    assert models.history_of("u0", model) is None and models.history_of("other", model) is None
+
+
+def test_a_share_of_the_users_is_answered_by_the_candidate(fitted, path, store):
+    models = Models(path, store, fitted / "second.fmpair", 0.5)
+    users = load(path).user_ids.tolist()
+    arms = {user: models.of(user) for user in users}
+    assert {arm for arm, _, _ in arms.values()} == {CURRENT, CANDIDATE}
+    assert len({name for _, _, name in arms.values()}) == 2
+    assert models.of(None)[0] == CURRENT
+    store.append([click(user, "i1") for user in users])
+    models.follow()
+    assert all("i1" not in best(models, user, ITEMS) for user in users)
+
+
+def test_a_new_file_takes_the_place_of_the_old_with_all_events_known(fitted, path, store):
+    models = Models(path, store)
+    store.append([click("u3", "i1"), click("u4", "i2")])
+    models.follow()
+    before = models.of("u3")
+    put(fitted / "second.fmpair", path)
+    assert models.reload() and models.swaps == 1
+    after = models.of("u3")
+    assert before[2] != after[2] and before[1] is not after[1]
+    assert before[1].recommend("u3", 3).height == 3  # a question in flight goes on with it
+    assert "i1" not in best(models, "u3", ITEMS) and "i2" not in best(models, "u4", ITEMS)
+    assert models.position == 2 and not models.behind()
+
+
+def test_a_broken_file_is_refused_and_reported_once(fitted, path, caplog):
+    models = Models(path)
+    name = models.of(None)[2]
+    content = bytearray((fitted / "second.fmpair").read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(content)
+    with caplog.at_level(logging.ERROR, "fmpair"):
+        assert not models.reload() and not models.reload()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"current stays as it is, {path} is refused: {str(path)!r} is damaged: its checksum does "
+        "not match. Restore it from a copy or fit again"
+    ]
+    assert "checksum does not match" in models.refused[CURRENT].why and models.refusals == 2
+    assert models.of(None)[2] == name and best(models, "u0")
+    put(fitted / "second.fmpair", path)
+    assert models.reload() and not models.refused
+
+
+def test_a_broken_file_at_the_start_is_an_error(tmp_path):
+    (tmp_path / "model.fmpair").write_bytes(b"nothing")
+    with pytest.raises(ModelFileError, match="damaged, or not an fmpair model"):
+        Models(tmp_path / "model.fmpair")
+    with pytest.raises(ModelFileError, match="cannot read model"):
+        Models(tmp_path / "other.fmpair")
+
+
+def test_a_file_is_taken_once_it_has_changed_and_a_refused_one_when_it_changes_again(fitted, path):
+    models = Models(path)
+    watch = Watch(models, every=3600)
+    watch.look()
+    assert (models.swaps, models.refusals) == (0, 0)
+    os.unlink(path)
+    watch.look()
+    watch.look()
+    assert (models.swaps, models.refusals) == (0, 1) and "cannot read" in models.refused[
+        CURRENT
+    ].why
+    put(fitted / "second.fmpair", path)
+    watch.look()
+    watch.look()
+    assert (models.swaps, models.refusals) == (1, 1) and not models.refused
+    watch.close()
+
+
+def test_what_fails_for_the_store_is_tried_again(fitted, path, store, monkeypatch):
+    models = Models(path, store)
+    watch = Watch(models, every=3600)
+    put(fitted / "second.fmpair", path)
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "learned", lambda _: (_ for _ in ()).throw(MachineError("gone")))
+        watch.look()
+    assert models.refused[CURRENT].why == "gone" and models.swaps == 0
+    watch.look()
+    assert models.swaps == 1 and not models.refused
+    watch.close()
+
+
+def test_a_store_that_does_not_answer_keeps_nobody_from_answers(path, store, monkeypatch, caplog):
+    models = Models(path, store)
+    store.append([click("u3", "i1")])
+
+    def gone(*_):
+        raise MachineError("the database is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "after", gone)
+        models.follow()
+        models.follow()
+        assert models.trouble == "the database is gone" and best(models, "u3")
+        assert not models.behind()  # nobody waits for it again at once
+        patched.setattr(store, "position", gone)
+        monkeypatch.setattr(models, "_pause", 0.0)
+        assert not models.behind()
+    assert len(caplog.records) == 1
+    models.follow()
+    assert models.trouble is None and models.position == 1
+
+
+@pytest.mark.slow
+def test_swaps_and_events_and_questions_get_on_together(fitted, path, store):
+    models, stop, errors = Models(path, store), threading.Event(), []
+    counted = []
+
+    def ask():
+        try:
+            while not stop.is_set():
+                if models.behind():
+                    models.follow()
+                counted.append(len(best(models, "u7", 3)))
+        except Exception as error:
+            errors.append(error)
+
+    def write():
+        for number in range(200):
+            store.append([click(f"u{number % 50}", f"i{number % ITEMS}", 100 + number)])
+
+    threads = [threading.Thread(target=ask), threading.Thread(target=write)]
+    for thread in threads:
+        thread.start()
+    for number in range(20):
+        put(fitted / f"{('second', 'first')[number % 2]}.fmpair", path)
+        assert models.reload()
+    threads[1].join()
+    stop.set()
+    threads[0].join()
+    models.follow()
+    assert not errors and set(counted) == {3} and models.position == 200
+    whole = Models(path, store)
+    for user in (f"u{number}" for number in range(50)):
+        assert best(models, user) == best(whole, user)

@@ -1,0 +1,371 @@
+"""The page at `/` in a real browser, in front of a real service."""
+
+import json
+from urllib.parse import quote
+
+import polars as pl
+import pytest
+from browser import browser, program
+from running import service
+
+from fmpair import FMPair
+from fmpair.models import ItemKNN
+from fmpair.testing import day_and_night
+
+for needed in ("websockets", "starlette", "uvicorn", "msgspec"):
+    pytest.importorskip(needed)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(program() is None, reason="Chromium is not installed"),
+]
+
+SCRIPT = "<script>alert(1)</script>"  # an item of the day
+IMAGE = '"><img src=x onerror=alert(2)>'  # a user
+WIDTHS = (1280, 390)
+
+
+def events():
+    """`day_and_night` with names: `day 2`, `night 3`; two names that some pages would run."""
+    frame = day_and_night().frame().rename({"time": "daytime"})
+    named = pl.col("daytime") + " " + pl.col("item").cast(pl.String)
+    item = pl.when(pl.col("item") == 0).then(pl.lit(SCRIPT)).otherwise(named)
+    user = pl.when(pl.col("user") == "u0").then(pl.lit(IMAGE)).otherwise(pl.col("user"))
+    return frame.with_columns(item=item, user=user)
+
+
+EVENTS = events()
+SEEN = {user: set(rows["item"]) for (user,), rows in EVENTS.group_by("user")}
+ANN = next(user for user in sorted(SEEN) if user != IMAGE and SCRIPT not in SEEN[user])
+DAY = [name for name in EVENTS["item"].unique() if not name.startswith("night")]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    path = tmp_path_factory.mktemp("service") / "model.fmpair"
+    FMPair(factors=4, epochs=40, seed=1).fit(EVENTS).save(path)
+    with service(path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def tab():
+    with browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(tab, address):
+    """The page of nobody yet, on a wide screen; nothing may go wrong on it."""
+    tab.look(1280)
+    tab.errors.clear()
+    tab.requests.clear()
+    tab.open(address)
+    tab.wait("document.querySelector('#service').textContent === 'in service'")
+    yield tab
+    assert tab.errors == []
+    assert [url for url in tab.requests if not url.startswith((address, "about:"))] == []
+
+
+def ask(page, address, **question):
+    """Open the page at a question, and wait for the list."""
+    parts = "&".join(f"{name}={quote(value)}" for name, value in question.items())
+    page.open(f"{address}#{parts}")
+    return names(page)
+
+
+def names(page):
+    """The items listed, once nothing is asked any more."""
+    page.wait("document.querySelector('#list .row') && !document.querySelector('.waiting')")
+    return page.texts("#list .head .name")
+
+
+def number(text):
+    return float(text.replace("−", "-"))
+
+
+def changed(page, before):
+    page.wait(
+        "JSON.stringify([...document.querySelectorAll('#list .head .name')].map(e => "
+        f"e.textContent)) !== JSON.stringify({json.dumps(before)})"
+    )
+    return names(page)
+
+
+def test_a_user_is_found_by_search_and_the_list_follows_the_context(page):
+    assert "Choose a user" in page.text("#summary")
+    page.click("#user")
+    page.press(ANN)
+    page.wait(f"document.querySelector('#user-options [role=option]')?.textContent === '{ANN}'")
+    page.click("#user-options [role=option]")
+    anywhen = names(page)
+    assert len(anywhen) == 10 and not set(anywhen) & SEEN[ANN]
+    page.click("#context-0")
+    page.press("Home", "ArrowDown", "Enter")
+    for value in ("day", "night"):
+        page.run(
+            "(() => { const s = document.querySelector('#context-0');"
+            f"s.value = [...s.options].find(o => o.text === '{value}').value;"
+            "s.dispatchEvent(new Event('change')); })()"
+        )
+        page.wait(f"document.querySelector('#summary').textContent.includes('· {value}')")
+        ours = {name for name in names(page) if (name in DAY) == (value == "day")}
+        assert set(names(page)[: len(ours)]) == ours
+        assert f"context.daytime={value}" in page.run("location.hash")
+
+
+def test_the_bars_of_a_row_add_up_to_its_score(page, address):
+    ask(page, address, user=ANN, **{"context.daytime": "day"})
+    rows = page.run("""[...document.querySelectorAll('#list .head')].map((head) => {
+        const x = (e) => e.getBoundingClientRect();
+        const zero = x(head.querySelector('.zero')).left;
+        const pieces = [...head.querySelectorAll('.piece')].map(x);
+        const sum = pieces.reduce((s, p) => s + (p.left < zero - 0.5 ? -p.width : p.width), 0);
+        const total = x(head.querySelector('.total'));
+        return [sum, (total.left + total.right) / 2 - zero, head.querySelector('.score').innerText];
+    })""")
+    assert len(rows) == 10
+    for drawn, marked, _ in rows:
+        assert drawn == pytest.approx(marked, abs=2.5)  # pixels
+    scores = [number(score) for _, _, score in rows]
+    assert scores == sorted(scores, reverse=True)
+    widths = [marked for _, marked, _ in rows]
+    assert widths[0] / widths[-1] == pytest.approx(scores[0] / scores[-1], abs=0.1)
+
+
+def test_the_terms_of_a_row_add_up_and_end_where_the_score_ends(page, address):
+    ask(page, address, user=ANN, **{"context.daytime": "day"})
+    page.click("#list .head")
+    page.wait("document.querySelector('.terms')")
+    values = [number(text) for text in page.texts(".terms tbody .value")]
+    assert sum(values) == pytest.approx(number(page.text(".terms tfoot .value")), abs=0.006)
+    assert page.text(".terms tfoot .value") == page.text("#list .score")
+    ends = page.run("""(() => {
+        const of = (part) => [...document.querySelectorAll(`.terms ${part}`)]
+          .map((e) => e.getBoundingClientRect());
+        const last = of('tbody .piece').at(-1), sum = of('tfoot .piece')[0], zero = of('.zero')[0];
+        return [last.left, last.right, sum.left, sum.right, zero.left];
+    })()""")
+    assert min(abs(ends[3] - end) for end in ends[:2]) < 2  # the score stands right of zero here
+    assert ends[2] == pytest.approx(ends[4], abs=2)
+    assert any("day" in label for label in page.texts(".terms tbody th"))
+
+
+def test_terms_are_told_apart_by_what_they_are_about(page):
+    labels = {
+        f"user={ANN}": "user",
+        "a usual user": "user",
+        "history=day 2": "history",
+        "history.kind=calm": "history",
+        "daytime=day": "daytime",
+        "timestamp.hour=3": "timestamp",
+        "age in (20, 30]": "user’s attributes",
+        f"user={ANN} x daytime=day": "user × daytime",
+        "": "item alone",
+    }
+    asked = json.dumps(list(labels))
+    found = page.run(
+        f"import('./page/terms.js').then((terms) => {asked}.map((query) => "
+        "terms.groupOf({ query, item: 'item=day 2' }, ['daytime', 'timestamp'])))"
+    )
+    assert dict(zip(labels, found)) == labels
+
+
+def test_names_that_are_code_stay_text(page, address):
+    listed = ask(page, address, user=ANN, **{"context.daytime": "day"})
+    assert SCRIPT in listed
+    place = listed.index(SCRIPT) + 1
+    page.click(f"#list .row:nth-child({place}) .head")
+    page.wait("document.querySelector('.alike-item')")
+    page.click(f"#list .row:nth-child({place}) .act")
+    page.wait("document.querySelector('#events .what')")
+    assert page.texts("#events .what")[0] == SCRIPT
+    ask(page, address, user=IMAGE)
+    assert f"for {IMAGE}" in page.text("#summary")
+    assert page.run("document.querySelector('#user').value") == IMAGE
+    ask(page, address, visitor="", item=SCRIPT)
+    assert page.texts("#chips span") == [SCRIPT]
+    page.click("#history")
+    page.press("<scr")
+    page.wait("document.querySelectorAll('#history-options [role=option]').length === 1")
+    assert page.texts("#history-options [role=option]") == [SCRIPT]
+    page.open(f"{address}#user={quote(SCRIPT)}")
+    page.wait("!document.querySelector('#problem').hidden")
+    assert SCRIPT in page.text("#problem")
+    page.errors = [text for text in page.errors if "404" not in text]  # of the user not known
+    assert page.run("document.querySelectorAll('script, main img').length") == 1
+
+
+def test_everything_can_be_done_by_keyboard(page):
+    visible = (
+        "(() => { const s = getComputedStyle(document.activeElement); const l = getComputedStyle("
+        "document.activeElement.nextElementSibling ?? document.body);"
+        "return s.outlineStyle !== 'none' || l.outlineStyle !== 'none'; })()"
+    )
+    focused = "document.activeElement.id || document.activeElement.className"
+    met = []
+    for _ in range(3):
+        page.press("Tab")
+        met.append(page.run(focused))
+        assert page.run(visible), met
+    assert met == ["skip", "kind-user", "user"]
+    page.press(ANN)
+    page.wait("document.querySelector('#user-options [role=option]')")
+    page.press("ArrowDown")
+    active = page.run("document.activeElement.getAttribute('aria-activedescendant')")
+    assert page.text(f"#{active}") == ANN
+    page.press("Enter")
+    before = names(page)
+    page.press("Tab", "ArrowDown")
+    assert page.run(focused) == "context-0"
+    listed = changed(page, before)
+    page.press("Tab", "Tab", "Tab")
+    assert page.run(focused) == "head" and page.run(visible)
+    page.press("Enter")
+    page.wait("document.querySelector('.terms') && document.querySelector('.alike-item')")
+    assert page.run("document.activeElement.getAttribute('aria-expanded')") == "true"
+    page.press("Tab", "Enter")
+    page.wait("!document.querySelector('.alike .quiet').hidden")
+    page.press("Escape")
+    assert names(page) == listed
+
+
+def test_a_visitor_is_known_by_a_history(page):
+    page.click("label[for=kind-visitor]")
+    usual = names(page)
+    assert page.text("#summary").startswith("10 items for a visitor")
+    page.click("#history")
+    page.press("night 1")
+    page.wait("document.querySelectorAll('#history-options [role=option]').length === 6")
+    page.press("ArrowDown", "Enter")
+    [chosen] = page.texts("#chips span")
+    assert chosen.startswith("night 1")
+    listed = changed(page, usual)
+    assert chosen not in listed
+    page.click("#list .head")
+    page.wait("document.querySelector('.terms')")
+    assert f"history {chosen}" in page.texts(".terms th")
+    values = [number(text) for text in page.texts(".terms tbody .value")]
+    assert sum(values) == pytest.approx(number(page.text(".terms tfoot .value")), abs=0.006)
+    page.click("#chips button")
+    assert changed(page, listed) == usual and page.texts("#chips span") == []
+
+
+def test_an_event_shows_up_and_the_next_answer_knows_it(page, address):
+    listed = ask(page, address, user=ANN, **{"context.daytime": "night"})
+    page.click("#list .row:nth-child(2) .head")
+    page.wait("document.querySelector('.alike-item')")
+    page.click("#list .row:nth-child(2) .act")
+    page.wait(f"document.querySelector('#events .what')?.textContent === {json.dumps(listed[1])}")
+    assert page.texts("#events .who")[0] == ANN
+    assert "night" in page.texts("#events .when")[0]
+    assert listed[1] not in changed(page, listed)
+
+
+def test_what_the_service_refuses_is_said_in_its_words(page, address):
+    page.open(f"{address}#user=nobody")
+    page.wait("!document.querySelector('#problem').hidden")
+    assert "unknown user 'nobody'" in page.text("#problem")
+    assert page.texts("#list .row") == []
+    page.errors = [text for text in page.errors if "404" not in text]
+    ask(page, address, user=ANN)
+    assert page.run("document.querySelector('#problem').hidden")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_it_fits_the_screen_and_can_be_read(page, address, width, scheme):
+    page.look(width, scheme=scheme)
+    ask(page, address, user=ANN, **{"context.daytime": "day"})
+    page.click("#list .head")
+    page.wait("document.querySelector('.alike-item')")
+    assert page.run("document.documentElement.scrollWidth") <= width
+    assert page.run(CONTRAST) == []
+
+
+# Texts below 4.5 : 1 against what lies behind them, and pieces of bars below 3 : 1 (WCAG).
+CONTRAST = """(() => {
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (colour) => colour.slice(0, 3).map((c) => c / 255)
+    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, c, n) => sum + c * [0.2126, 0.7152, 0.0722][n], 0);
+  const ratio = (a, b) => {
+    const [high, low] = [light(a), light(b)].sort((x, y) => y - x);
+    return (high + 0.05) / (low + 0.05);
+  };
+  const behind = (e) => {
+    for (; e; e = e.parentElement) {
+      const c = rgb(getComputedStyle(e).backgroundColor);
+      if (c.length === 3 || c[3] === 1) return c;
+    }
+  };
+  const bad = [];
+  for (const e of document.querySelectorAll('body *')) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    const style = getComputedStyle(e);
+    const text = own && e.checkVisibility() && ratio(rgb(style.color), behind(e));
+    if (text && text < 4.5) bad.push([text, e.outerHTML]);
+    const drawn = e.matches('.piece:not(.rest), .total') &&
+      ratio(rgb(style.backgroundColor), behind(e.closest('.row')));
+    if (drawn && drawn < 3) bad.push([drawn, e.outerHTML]);
+  }
+  return bad;
+})()"""
+
+
+def test_a_screen_reader_finds_a_name_for_all_that_can_be_used(page, address):
+    ask(page, address, visitor="", item="day 2")
+    page.click("#list .head")
+    page.wait("document.querySelector('.alike-item')")
+    page.send("Accessibility.enable")
+    nodes = page.send("Accessibility.getFullAXTree")["nodes"]
+    used = {"button", "combobox", "radio", "textbox", "link", "table", "list", "main", "form"}
+    named = [
+        (node["role"]["value"], node.get("name", {}).get("value", ""))
+        for node in nodes
+        if not node["ignored"] and node["role"]["value"] in used - {"list", "main"}
+    ]
+    assert [role for role, name in named if not name.strip()] == []
+    assert {"button", "combobox", "radio", "table", "form"} <= {role for role, _ in named}
+    assert ("button", "Remove day 2") in named
+    assert page.run("document.querySelector('#summary').getAttribute('aria-live')") == "polite"
+
+
+def test_a_question_in_the_address_is_asked_again(page, address):
+    listed = ask(page, address, visitor="", item="day 2", **{"context.daytime": "day", "n": "5"})
+    assert len(listed) == 5
+    page.click("#reset")
+    page.wait("document.querySelector('#summary').textContent.startsWith('Choose')")
+    assert page.run("location.hash") in ("", "#")
+
+
+def test_a_key_opens_a_locked_service_and_a_new_model_shows(tab, tmp_path):
+    path, key = tmp_path / "model.fmpair", "0123456789abcdef"
+    (tmp_path / "keys").write_text(key)
+    recipe = FMPair(factors=4, epochs=2, seed=1)
+    recipe.fit(EVENTS).save(path)
+    with service(path, "--watch", "--api-key-file", tmp_path / "keys") as address:
+        tab.open(f"{address}#user={ANN}")
+        tab.wait("!document.querySelector('#key-form').hidden")
+        assert "Bearer" in tab.text("#problem") and tab.text("#service") == "locked"
+        tab.click("#key")
+        tab.press(key, "Enter")
+        before, first = names(tab), tab.text("#model-name")
+        assert len(before) == 10 and tab.run("document.querySelector('#key-form').hidden")
+        recipe.fit(EVENTS.filter(pl.col("daytime") == "day")).save(path)
+        tab.wait(
+            "(document.querySelector('#n').dispatchEvent(new Event('change')), "
+            f"document.querySelector('#model-name').textContent !== '{first}')"
+        )
+        assert len(tab.texts(".model-card")) == 1
+
+
+def test_a_model_that_cannot_say_why_is_shown_all_the_same(tab, tmp_path):
+    ItemKNN().fit(EVENTS).save(tmp_path / "model.fmpair")
+    with service(tmp_path / "model.fmpair") as address:
+        tab.look(390)
+        assert len(ask(tab, address, visitor="", item="day 2")) == 10
+        tab.click("#list .head")
+        tab.wait("document.querySelector('.alike-item')")
+        assert "does not take its scores apart" in tab.text(".detail")
+        assert len(tab.texts("#list .head .piece")) == 10
+        assert tab.run("document.documentElement.scrollWidth") <= 390

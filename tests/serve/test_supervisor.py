@@ -1,0 +1,104 @@
+"""A service as people start it: processes that share a port."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from running import service
+
+pytestmark = pytest.mark.slow
+
+ANN = "ann/3 <é🎈>"
+
+
+def ask(address, path, body=None, **headers):
+    content = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"{address}{path}", content, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+@pytest.fixture(scope="module")
+def own_file(model_file, tmp_path_factory):
+    """A copy, so that its events lie in a folder of its own."""
+    path = tmp_path_factory.mktemp("own") / "model.fmpair"
+    shutil.copy(model_file, path)
+    return path
+
+
+def test_several_workers_answer_and_count_together(own_file):
+    with service(own_file, "--workers", "2") as address:
+        for _ in range(30):
+            status, body = ask(address, "v1/recommend", {"user": ANN, "n": 2})
+            assert status == 200 and len(json.loads(body)["items"]) == 2
+        counted = [
+            line
+            for line in ask(address, "metrics")[1].decode().splitlines()
+            if line.startswith('fmpair_requests_total{path="/v1/recommend"')
+        ]
+        assert counted == ['fmpair_requests_total{path="/v1/recommend",status="200"} 30']
+        assert ask(address, "live")[0] == ask(address, "ready")[0] == 200
+
+
+def test_what_one_worker_is_told_all_of_them_know(own_file):
+    with service(own_file, "--workers", "2") as address:
+        first = json.loads(ask(address, "v1/recommend", {"user": ANN, "n": 1})[1])
+        item = first["items"][0]["item"]
+        assert ask(address, "v1/events", {"events": [{"user": ANN, "item": item}]})[0] == 200
+        for _ in range(20):  # of either worker
+            found = json.loads(ask(address, "v1/recommend", {"user": ANN, "n": 20})[1])
+            assert item not in [one["item"] for one in found["items"]]
+
+
+def test_a_key_is_asked_for(own_file, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("0123456789abcdef0123\n")
+    with service(own_file, "--api-key-file", str(keys)) as address:
+        assert ask(address, "v1/model")[0] == 401
+        own = {"Authorization": "Bearer 0123456789abcdef0123"}
+        assert ask(address, "v1/model", **own)[0] == 200
+
+
+def test_workers_end_with_the_process_that_started_them(own_file):
+    command = [sys.executable, "-m", "fmpair", "serve", str(own_file), "--port", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process.stderr.readline()
+    workers = [int(one) for one in Path(f"/proc/{process.pid}/task/{process.pid}/children")
+               .read_text().split()]  # fmt: skip
+    process.send_signal(signal.SIGKILL)
+    process.wait(10)
+    limit = time.monotonic() + 15
+    while any(map(_alive, workers)):
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+    process.stderr.close()
+
+
+def _alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+
+
+def test_a_damaged_model_is_told_in_one_line(own_file, tmp_path):
+    broken = tmp_path / "broken.fmpair"
+    content = bytearray(own_file.read_bytes())
+    content[-1] ^= 1
+    broken.write_bytes(content)
+    command = [sys.executable, "-m", "fmpair", "serve", str(broken), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "its checksum does not match" in done.stderr and done.stderr.count("\n") == 1
