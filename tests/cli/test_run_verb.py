@@ -47,6 +47,19 @@ def test_values_on_the_command_line_win_over_the_files(fmpair, file, monkeypatch
     assert told["command"] == "fmpair run tiny.yaml"
 
 
+def test_a_device_is_that_of_all_models_that_have_one(fmpair, file):
+    pytest.importorskip("torch")
+    assert fmpair("run", "tiny.yaml", "--device", "torch", "-q").code == 0
+    told = json.loads((file.parent / "runs" / "tiny" / "manifest.json").read_text())
+    options = [model["options"].get("device") for model in told["experiment"]["models"]]
+    assert options == [None, "torch"]
+
+
+def test_a_device_that_is_none_is_refused(fmpair, file):
+    answer = fmpair("run", "tiny.yaml", "--device", "gpu", "-q")
+    assert answer.code == 1 and "device" in answer.err and "'gpu'" in answer.err
+
+
 def test_an_ablation_needs_no_change_of_the_file(fmpair, file):
     done = fmpair("run", "tiny.yaml", "models.1.ablation=without", "-q")
     assert done.code == 0

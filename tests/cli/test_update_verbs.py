@@ -72,3 +72,10 @@ def test_a_mistake_is_one_clear_line(fmpair, model, new, monkeypatch, tmp_path, 
     assert result.code in (1, 2)
     assert words in result.err.splitlines()[-1]
     assert not list(tmp_path.glob("*.fmpair"))
+
+
+def test_an_update_may_learn_elsewhere(fmpair, model, new, tmp_path):
+    pytest.importorskip("torch")
+    target = tmp_path / "next.fmpair"
+    assert fmpair("update", model, new, "-o", target, "--epochs", 2, "--device", "torch").code == 0
+    assert load(target).recipe.device == "torch"

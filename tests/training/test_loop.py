@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fmpair import FMPair
+from fmpair.engine import engine
 from fmpair.errors import TrainingError
 from fmpair.testing import cold_items, day_and_night, two_tastes
 from fmpair.training import loop
@@ -65,7 +66,7 @@ def test_numbers_without_bound_end_it_with_what_would_help(size):
 
 def test_the_same_loop_runs_over_the_reference_engine(monkeypatch):
     fast = list(train(RECIPE, RECIPE, cold_items()))
-    monkeypatch.setattr(loop, "ENGINE", "reference")
+    monkeypatch.setattr(loop, "engine", lambda name: engine("reference"))
     plain = list(train(RECIPE, RECIPE, cold_items()))
     assert [e.loss for e in fast] == pytest.approx([e.loss for e in plain], abs=1e-4)
     for one, other in zip(fast[-1].recommender().parameters, plain[-1].recommender().parameters):

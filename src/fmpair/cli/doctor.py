@@ -90,6 +90,12 @@ def _data() -> str:
     )
 
 
+def _gpu() -> str:
+    from fmpair.device import cards, obstacle
+
+    return obstacle() or "; ".join(cards())
+
+
 def _fit() -> str:
     from fmpair.models.fm_pair.recipe import FMPair
     from fmpair.testing import day_and_night
@@ -102,6 +108,7 @@ def _fit() -> str:
 EXTRAS = {
     "report": ("matplotlib", "figures in reports"),
     "tune": ("optuna", "search for the best options of a model"),
+    "gpu": ("torch", "learning and ranking on a GPU"),
     "serve": ("uvicorn", "models as services over HTTP"),
     "implicit": ("implicit", "models of the library implicit"),
     "lightfm": ("lightfm", "models of LightFM"),
@@ -120,6 +127,7 @@ CHECKS: dict[str, Callable[[], str]] = {
     "cores": _cores,
     "BLAS": _blas,
     "compiled code": _compiled,
+    "GPU": _gpu,
     "public data": _data,
     "a small fit": _fit,
 }

@@ -32,6 +32,13 @@ Workers = Annotated[
     typer.Option(min=1, max=256, help="Processes in parallel, in place of the file's number."),
 ]
 
+Device = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Where models learn: cpu, cuda, torch or auto, in place of the file's."
+    ),
+]
+
 AllowCode = Annotated[
     bool,
     typer.Option("--allow-code", help="Run models that the file names as package.module:Class."),
@@ -45,11 +52,12 @@ def run(
         Path | None, typer.Option("--folder", "-f", metavar="DIR", help="Where results go.")
     ] = None,
     workers: Workers = None,
+    device: Device = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     allow_code: AllowCode = False,
 ) -> None:
     """Run an experiment; the same command resumes an interrupted run."""
-    experiment = _experiment(file, overrides, folder, workers, allow_code)
+    experiment = _experiment(file, _with_device(overrides, device), folder, workers, allow_code)
     note_no_figures()
     results = carried_out(experiment, progress=not quiet)
     show(comparison(results))
@@ -109,12 +117,13 @@ def estimate(
     file: File,
     overrides: Overrides = None,
     workers: Workers = None,
+    device: Device = None,
     allow_code: AllowCode = False,
 ) -> None:
     """How long an experiment will take, and how much memory."""
     from fmpair.experiment.estimate import estimate as estimated
 
-    experiment = _experiment(file, overrides, None, workers, allow_code)
+    experiment = _experiment(file, _with_device(overrides, device), None, workers, allow_code)
     with busy("trying each model briefly"):
         found = estimated(experiment)
     show(_estimates(found.models), str(found))
@@ -134,9 +143,14 @@ def _estimates(models: pl.DataFrame) -> Any:
     return rich_table(Sheet("estimate", "", columns, tuple(rows), models))
 
 
+def _with_device(overrides: list[str] | None, device: str | None) -> list[str]:
+    """The overrides, with the flag's device among them."""
+    return [*(overrides or []), *([] if device is None else [f"run.device={device}"])]
+
+
 def _experiment(
     file: str,
-    overrides: list[str] | None,
+    overrides: list[str],
     folder: Path | None,
     workers: int | None,
     allow_code: bool,
@@ -144,7 +158,7 @@ def _experiment(
     """The file's experiment, with what the flags say in place of its own."""
     from fmpair.config.read import read
 
-    experiment = read(file, overrides or [], allow_code)
+    experiment = read(file, overrides, allow_code)
     if folder is not None:
         output = replace(experiment.output, folder=str(folder.absolute()))
         experiment = replace(experiment, output=output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from fmpair.cli.flags import with_flags
 from fmpair.cli.model import Model, load_model, model_file
 from fmpair.cli.show import busy, note, size_of
 from fmpair.cli.source import READING, Events, read_further
-from fmpair.errors import OptionError
+from fmpair.errors import OptionError, named
 
 if TYPE_CHECKING:
     from fmpair.data import Dataset
@@ -29,6 +30,12 @@ Replay = Annotated[
     typer.Option(
         metavar="FILE|N",
         help="Earlier events to learn again: a file of them, or how many for each new one.",
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Where to learn: cpu, cuda, torch or auto, in place of the model's."
     ),
 ]
 File = Annotated[
@@ -68,6 +75,7 @@ def update(
     after: After = None,
     epochs: Epochs = None,
     replay: Replay = None,
+    device: Device = None,
     quiet: Quiet = False,
     reading: Any = None,
 ) -> None:
@@ -76,7 +84,8 @@ def update(
         raise OptionError("give either a file of events, or --events URL of those a service keeps")
     if after is not None and events is None:
         raise OptionError("--after is a position in a store of events: give --events URL too")
-    learn = {"epochs": epochs, "replay": replay, "quiet": quiet, "reading": reading}
+    learn: dict[str, Any] = {"epochs": epochs, "replay": replay, "quiet": quiet}
+    learn |= {"reading": reading, "device": device}
     if events is not None:
         _update_from_store(model, events, output, after, learn)
         return
@@ -108,10 +117,11 @@ def _learned(
     replay: str | None,
     quiet: bool,
     reading: dict[str, Any],
+    device: str | None,
 ) -> Fitted:
     earlier = _earlier(replay, reading, fitted)
     with busy("" if quiet else f"learning from {len(data):,} events"):
-        return fitted.update(data, epochs=epochs, replay=earlier)
+        return _located(fitted, device).update(data, epochs=epochs, replay=earlier)
 
 
 def fold_in(
@@ -120,14 +130,26 @@ def fold_in(
     output: Target,
     epochs: Epochs = None,
     unknown: Unknown = "ignore",
+    device: Device = None,
     quiet: Quiet = False,
     reading: Any = None,
 ) -> None:
     """Add new users from a few events of theirs; nothing else in the model changes."""
     fitted, data = _both(model, events, output, reading, quiet)
+    fitted = _located(fitted, device)
     with busy("" if quiet else f"folding in {len(data.compact().users):,} users"):
         grown = fitted.fold_in(data, epochs=epochs, unknown=unknown)
     _put(fitted, grown, output, quiet)
+
+
+def _located(model: Fitted, device: str | None) -> Fitted:
+    """The model that goes on learning there, where the flag says so."""
+    if device is None:
+        return model
+    recipe: Any = model.recipe
+    if not hasattr(recipe, "device"):
+        raise OptionError(f"{named('device', device)} is of models that learn from pairs")
+    return model.replaced(recipe=replace(recipe, device=device))
 
 
 def commands() -> dict[str, Any]:

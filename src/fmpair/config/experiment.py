@@ -121,12 +121,15 @@ class Comparison:
 class Running:
     """workers: processes in parallel; threads: of each, None divides the cores among them.
 
+    device: where models learn that may learn elsewhere and do not say themselves: cpu, cuda, torch
+    or auto. Results depend on it, so cells are named by it; auto is settled when a run begins.
     curve: every so many epochs a trainable model is evaluated (0: never): on the validation set
     where it stops early and so is not trained on it, else on the test set.
     """
 
     workers: int = 1
     threads: int | None = None
+    device: Literal["cpu", "torch", "cuda", "auto"] = "cpu"
     curve: int = 0
 
 

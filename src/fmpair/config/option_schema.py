@@ -50,7 +50,7 @@ TEXTS = {
     "seeds": "Every model is fitted once with each.",
     "tune": "Hyper-parameter search of options given as {search: ...}, on the validation set.",
     "compare": "How models are compared in the report.",
-    "run": "Processes and threads; no result depends on them.",
+    "run": "Processes, threads and device; of these, results depend on the device alone.",
     "output": "What is kept, and where.",
 }
 

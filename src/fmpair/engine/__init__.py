@@ -8,7 +8,11 @@ from typing import cast
 from fmpair.engine.contract import Engine
 from fmpair.errors import OptionError, listing
 
-ENGINES = {"cpu": "fmpair.engine.cpu", "reference": "fmpair.engine.reference"}
+ENGINES = {
+    "cpu": "fmpair.engine.cpu",
+    "reference": "fmpair.engine.reference",
+    "torch": "fmpair.engine.torch",
+}
 
 
 def engine(name: str) -> Engine:

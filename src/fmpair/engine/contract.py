@@ -15,7 +15,7 @@ from fmpair.arrays import Rows
 POSITIVES = ("permutation", "bootstrap", "user")
 NEGATIVE_SAMPLERS = ("uniform", "popularity", "batch", "adaptive")
 LOSSES = ("bpr", "hinge", "logistic", "softmax", "warp")
-OPTIMIZERS = ("sgd", "adagrad")
+OPTIMIZERS = ("sgd", "adagrad", "adam")
 LISTED = ("softmax", "warp")  # losses that look at several candidates for each chosen item
 
 
@@ -181,6 +181,9 @@ class Settings(NamedTuple):
     items are drawn. dropout: share of the query's factors that a step leaves out, of products
     only: of nothing there is no cosine.
     optimizer: one of OPTIMIZERS. l2_scale: None where all are 1. triples: where there are any.
+    engine: which one learns. all_items: softmax is over all items, not over n_negatives that are
+    drawn; device: where the engine works, `cpu` or `cuda`. Both, and the optimizer adam, are of
+    the engine of minibatches alone.
     """
 
     seed: int
@@ -214,6 +217,9 @@ class Settings(NamedTuple):
     optimizer: str = "sgd"
     l2_scale: L2Scale | None = None
     triples: TripleL2 | None = None
+    engine: str = "cpu"
+    all_items: bool = False
+    device: str = "cpu"
 
     @property
     def in_plain_pairs(self) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from fmpair.data import Columns, Dataset, as_dataset, columns_of
+from fmpair.device import ranking_device
 from fmpair.errors import OptionError
 from fmpair.evaluation.candidates import candidates_of
 from fmpair.evaluation.correction import ESTIMATOR, corrected
@@ -17,12 +19,14 @@ from fmpair.evaluation.future import check_future, tell_of_histories
 from fmpair.evaluation.lists import list_values
 from fmpair.evaluation.protocol import Protocol, preset
 from fmpair.evaluation.repeats import usual_protocol
-from fmpair.evaluation.scoring import goes_by_time, scores_of
+from fmpair.evaluation.scoring import folded_arrays, goes_by_time, scores_of
 from fmpair.evaluation.units import Units, units_of
+from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import Metric, Placement
 from fmpair.metrics.metric import ERRORS, LISTS
 from fmpair.ranking.ranks import SCORES_AT_ONCE, Ranks, judge
 from fmpair.ranking.task import Pool
+from fmpair.ranking.top import ON_DEVICE
 
 CALLED_AT_ONCE = 8  # a function that scores is given this many times larger batches
 
@@ -80,16 +84,36 @@ def evaluate(
     tell_of_histories(model, train, test)
     units = units_of(train, test, protocol, goes_by_time(model))
     candidates = candidates_of(train, test, protocol, units)
+    top = min(max((m.cutoff for m in wanted if m.name in LISTS), default=0), len(train.items))
+    judged = _judged(model, train, units, candidates, top, threads)
+    return _gathered(wanted, (train, test), protocol, units, candidates, judged)
+
+
+def _judged(
+    model: Any,
+    train: Dataset,
+    units: Units,
+    candidates: Pool | np.ndarray,
+    top: int,
+    threads: int | None,
+) -> Ranks:
+    """Where the relevant items stand; whole lists of a model on a GPU are judged there."""
+    device = None
+    if isinstance(model, Recommender) and not isinstance(candidates, Pool):
+        device = ranking_device(model.recipe, len(units.task.query))
+    if device is not None:
+        queries, items = folded_arrays(model, train, units.queries)
+        gpu = import_module(ON_DEVICE)
+        return gpu.judge(queries, items, units.task, candidates, top, device)
     at_once = SCORES_AT_ONCE * (CALLED_AT_ONCE if callable(model) else 1)
-    judged = judge(
+    return judge(
         scores_of(model, train, units.queries),
         units.task,
         candidates,
-        top=min(max((m.cutoff for m in wanted if m.name in LISTS), default=0), len(train.items)),
+        top=top,
         batch=int(np.clip(at_once // len(train.items), 1, 1024)),
         threads=threads,
     )
-    return _gathered(wanted, (train, test), protocol, units, candidates, judged)
 
 
 def _training(model: Any, train: Any) -> Dataset:

@@ -34,6 +34,18 @@ def goes_by_time(model: Any) -> bool:
 
 
 def _folded(model: Recommender, train: Dataset, queries: Dataset) -> Scores:
+    vectors, turned = folded_arrays(model, train, queries)
+    vectors = np.column_stack([vectors, np.ones(len(vectors))]).astype(np.float32)
+    return lambda asked: vectors[asked] @ turned
+
+
+def folded_arrays(
+    model: Recommender, train: Dataset, queries: Dataset
+) -> tuple[np.ndarray, np.ndarray]:
+    """(query vectors [queries, factors], items of train [factors + 1, items]): the products rank.
+
+    The last row holds the items' constants, -inf for an item that the model lacks.
+    """
     known = [name for name in queries.columns.columns if name in model.space.context]
     vectors = model.query_vectors(queries.frame().select("user", *known))
     matrix = np.column_stack([model.item_vectors, model.item_constants]).astype(np.float32)
@@ -42,9 +54,7 @@ def _folded(model: Recommender, train: Dataset, queries: Dataset) -> Scores:
         none = np.zeros((1, matrix.shape[1]), np.float32)
         none[0, -1] = -np.inf
         matrix = np.vstack([matrix, none])[number]  # -1, unknown, is the last row
-    vectors = np.column_stack([vectors, np.ones(len(vectors))]).astype(np.float32)
-    turned = np.ascontiguousarray(matrix.T)
-    return lambda asked: vectors[asked] @ turned
+    return vectors, np.ascontiguousarray(matrix.T)
 
 
 def _over(model: Ranker, train: Dataset) -> Callable[[Dataset], np.ndarray]:

@@ -21,6 +21,7 @@ from fmpair.experiment import plan
 from fmpair.experiment.cell import Cell
 from fmpair.experiment.fitting import Parts, parts_of, recipe_of, visible
 from fmpair.experiment.job_context import threads_of
+from fmpair.experiment.location import located
 from fmpair.experiment.memory import peak_mb, reset_peak
 from fmpair.experiment.prepare import PreparedData, prepare
 from fmpair.experiment.progress import duration
@@ -69,7 +70,7 @@ def estimate(experiment: Experiment) -> Estimate:
     """Time and memory of a run that starts from nothing."""
     code.check(experiment)
     bench = prepare(experiment.data, experiment.filters, experiment.split)
-    experiment = settled(experiment, bench.data)
+    experiment = located(settled(experiment, bench.data))
     plan.check(experiment, bench)
     rows = [_row(experiment, bench, model) for model in experiment.models]
     frame = pl.DataFrame(rows, SCHEMA, orient="row")

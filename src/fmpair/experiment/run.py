@@ -27,6 +27,7 @@ from fmpair.experiment.folder import (
     write_json,
 )
 from fmpair.experiment.job_context import JobContext, workplace_of
+from fmpair.experiment.location import located
 from fmpair.experiment.manifest import manifest, now
 from fmpair.experiment.pool import Execute, executor
 from fmpair.experiment.prepare import PreparedData
@@ -107,7 +108,7 @@ def run(experiment: Experiment, progress: Show = False) -> Results:
         work = workplace_of(experiment, folder.path)
         bench = work.bench()
         reason = "" if (folder.path / PLAN).exists() else why(experiment, bench.data)
-        experiment = settled(experiment, bench.data)
+        experiment = located(settled(experiment, bench.data))
         plan.check(experiment, bench)
         began = _begin(experiment, bench, folder)
         total = plan.size(experiment, len(bench.splits))

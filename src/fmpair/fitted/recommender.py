@@ -14,6 +14,7 @@ from fmpair import checks
 from fmpair.arrays import Rows
 from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.data.vocabulary import Vocabulary
+from fmpair.device import ranking_device
 from fmpair.engine.contract import Parameters
 from fmpair.features import FeatureSpace
 from fmpair.fitted import file, listing, similarity, tables
@@ -127,7 +128,8 @@ class Recommender(FoldedModel):
         items = self.item_matrix
         if len(chosen) < items.shape[1]:
             items = np.take(items, chosen, axis=1)
-        return top(self.vectors(queries), items, hidden, n)
+        device = ranking_device(self.recipe, len(queries.user))
+        return top(self.vectors(queries), items, hidden, n, device=device)
 
     @known_options_only
     def recommend_users(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from fmpair.jit import inline, kernel
 from fmpair.ranking import plain
 from fmpair.threads import side_by_side
 
+ON_DEVICE = "fmpair.ranking.gpu"
 SCORES_AT_ONCE = 1 << 20  # float32 scores of one batch: 4 MB a thread, which stay in cache
 LEAST_ROWS = 8  # however many the items: to read them all takes longer than to multiply
 
@@ -24,13 +26,20 @@ def item_matrix(vectors: np.ndarray, constants: np.ndarray) -> np.ndarray:
 
 
 def top(
-    queries: np.ndarray, items: np.ndarray, hidden: Rows, n: int, threads: int | None = None
+    queries: np.ndarray,
+    items: np.ndarray,
+    hidden: Rows,
+    n: int,
+    threads: int | None = None,
+    device: str | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The n best items of each query: (item int32 [q, n], score float32 [q, n], how many int [q]).
 
     items: an `item_matrix`; hidden: per query the items (its columns) left out. Ties go to the
-    lower item number.
+    lower item number. device: of PyTorch, where it ranks; None for the kernels.
     """
+    if device is not None:
+        return import_module(ON_DEVICE).top(queries, items, hidden, n, device)
     count = len(queries)
     n = min(n, items.shape[1])
     best = np.full((count, n), -1, np.int32)
@@ -50,11 +59,14 @@ def ranks(
     hidden: Rows,
     target: np.ndarray,
     threads: int | None = None,
+    device: str | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Per query how many items stand above its target item, and how many level: int64 [q] each.
 
-    items: an `item_matrix`.
+    items: an `item_matrix`; device: as in `top`.
     """
+    if device is not None:
+        return import_module(ON_DEVICE).ranks(queries, items, hidden, target, device)
     above, level = np.zeros(len(queries), np.int64), np.zeros(len(queries), np.int64)
 
     def work(first: int, scores: np.ndarray) -> None:

@@ -14,12 +14,21 @@ from fmpair.checks import whole
 from fmpair.data import Dataset, as_dataset, columns_of
 from fmpair.data.split import holdout, per_user
 from fmpair.data.times import has_times
+from fmpair.device import ranking_device
 from fmpair.errors import DataError, OptionError, named
 from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import Metric
 from fmpair.training.epoch import Epoch
 
 MOST_EVENTS = 10_000  # more held-out events than this are sampled: enough to tell epochs apart
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training that was stopped by hand. model: what was learned until then, in `epochs` epochs."""
+
+    def __init__(self, model: Any, epochs: int):
+        super().__init__(f"after {epochs} epochs")
+        self.model, self.epochs = model, epochs
 
 
 def validation_parts(
@@ -106,6 +115,7 @@ class Validation:
             hidden.take(known),
             target[known],
             self.threads,
+            ranking_device(model.recipe, len(known)),
         )
         return self.formula.values(1 + above + level / 2)
 
@@ -137,13 +147,19 @@ def best_epoch(
     """The usual policy over a training loop: run it, show it, keep the best epoch's model."""
     best, best_value, best_number = None, -np.inf, 0
     last = None
-    for last in _announced(_judged(epochs, judge), progress, total):
-        if judge is None or last.value is None:
-            continue
-        if last.value > best_value:
-            best, best_value, best_number = last.recommender(), last.value, last.number
-        elif last.number - best_number >= judge.patience:
-            break
+    try:
+        for last in _announced(_judged(epochs, judge), progress, total):
+            if judge is None or last.value is None:
+                continue
+            if last.value > best_value:
+                best, best_value, best_number = last.recommender(), last.value, last.number
+            elif last.number - best_number >= judge.patience:
+                break
+    except KeyboardInterrupt:
+        if last is None:
+            raise
+        number = last.number if best is None else best_number
+        raise Interrupted(best or last.recommender(), number) from None
     assert last is not None
     return best if best is not None else last.recommender()
 

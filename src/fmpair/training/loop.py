@@ -26,7 +26,6 @@ from fmpair.training.history import kept, past_of
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import check_trainable, initial, problem_of, settings_of
 
-ENGINE = "cpu"
 LOST = 100.0  # a number no sane run has in its tables: scores are a few units apart
 LARGE = 3.0  # a feature's value from which on it may be what makes a run diverge
 
@@ -99,7 +98,7 @@ def begin(task: Task, first: Parameters, frozen: Collection[str] = ()) -> Traini
 
 def start(problem: Problem, first: Parameters, settings: Settings) -> Training:
     """Training under way: the one place that says which engine."""
-    return engine(ENGINE).begin(problem, first, settings)
+    return engine(settings.engine).begin(problem, first, settings)
 
 
 def train(

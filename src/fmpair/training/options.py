@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fmpair import checks
+from fmpair.device import CPU, DEVICES
 from fmpair.engine.contract import LOSSES, NEGATIVE_SAMPLERS, OPTIMIZERS, POSITIVES
 from fmpair.errors import OptionError, named
 from fmpair.features.field import Field
@@ -83,7 +84,10 @@ class FMPairOptions:
     Engine
     ------
     optimizer: plain steps (sgd), or those of every user, item and value divided by the root of
-        its squared gradients so far (adagrad), so that what is rare goes farther.
+        its squared gradients so far (adagrad), so that what is rare goes farther; minibatches
+        also take adam. None: sgd on the cpu, adam elsewhere, at a twentieth of the learning rate.
+    device: where to learn: cpu, cuda (a GPU, by minibatches and, with softmax, against all items
+        rather than some negatives), torch (the same on the CPU), or auto: a GPU if there is one.
     final_rate_share: share of the learning rate left in the last epoch; 1 keeps it as it is. None:
         0.1, and 0.01 where histories are learned from.
     positives: how events are visited: each once (permutation), drawn (bootstrap), or a user
@@ -95,7 +99,7 @@ class FMPairOptions:
     epochs: int = 25
     learning_rate: float = 0.1
     final_rate_share: float | None = None
-    optimizer: str = "sgd"
+    optimizer: str | None = None
     regularization: float | Mapping[str, float] | None = None
     regularization_power: float = 1.0
     init_std: float = 0.01
@@ -123,6 +127,7 @@ class FMPairOptions:
     threads: int | None = None
     seed: int = 0
     blocks: int | None = None
+    device: str = CPU
 
     def __post_init__(self) -> None:
         checks.whole("factors", self.factors, 1)
@@ -130,7 +135,9 @@ class FMPairOptions:
         checks.positive("learning_rate", self.learning_rate)
         if self.final_rate_share is not None:
             checks.not_negative("final_rate_share", self.final_rate_share)
-        checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
+        if self.optimizer is not None:
+            checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
+        checks.one_of("device", self.device, DEVICES)
         checks.not_negative("regularization_power", self.regularization_power)
         checks.not_negative("init_std", self.init_std)
         checks.one_of("positives", self.positives, POSITIVES)

@@ -8,6 +8,7 @@ from fmpair.arrays import Rows, tally
 from fmpair.capacity import check_negatives, check_vectors
 from fmpair.data import Dataset
 from fmpair.data.impressions import impression_rows
+from fmpair.device import CPU, CUDA, TORCH, settled
 from fmpair.engine.contract import LISTED, Parameters, Problem, Settings
 from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace, Side, situations
@@ -30,6 +31,8 @@ from fmpair.training.regularisation import l2_scale_of, penalties, triple_l2
 from fmpair.training.weights import event_weights
 
 TRIPLE_START = 0.3  # standard deviation of the first vectors of triples, of the query side
+# Minibatches score all items up to so many; above, so many negatives that their events share.
+MOST_ITEMS, SHARED = 1_000_000, 8192
 PARTITION_EVERY = 5  # epochs between two partitions of the strata plan
 
 
@@ -127,7 +130,7 @@ def settings_of(
     length = options.factors + (2 * problem.triples.factors if problem.triples else 0)
     check_negatives(n_negatives, length, all_threads())
     of_ids, of_fields = l2_of(options, repeats), field_l2_of(options, n_negatives)
-    return Settings(
+    found = Settings(
         seed=options.seed,
         positives=options.positives,
         blocks=_blocks(options, problem, items),
@@ -144,7 +147,6 @@ def settings_of(
         impression_share=options.impression_share,
         logq_correction=options.logq_correction,
         dropout=options.dropout,
-        optimizer=options.optimizer,
         l2_scale=l2_scale_of(options.regularization_power, problem, seen),
         triples=triple_l2(
             options.regularization,
@@ -155,6 +157,33 @@ def settings_of(
         ),
         **penalties(options.regularization, space, problem, of_ids, of_fields),
     )
+    return _placed(found, options, items)
+
+
+def _placed(found: Settings, options: FMPairOptions, items: int) -> Settings:
+    """The settings with the engine of the device, and what only that one knows."""
+    device = settled(options.device)
+    found = found._replace(optimizer=_optimizer(options.optimizer, device))
+    if device == CPU:
+        return found
+    found = found._replace(engine=TORCH, device=CUDA if device == CUDA else CPU)
+    if options.loss != "softmax" or options.n_negatives is not None:
+        return found
+    if items > MOST_ITEMS:
+        return found._replace(n_negatives=SHARED)
+    return found._replace(all_items=True)
+
+
+def _optimizer(given: str | None, device: str) -> str:
+    """What takes the steps: single ones on the CPU, those of minibatches elsewhere."""
+    if given is None:
+        return "sgd" if device == CPU else "adam"
+    if (given == "adam") is (device == CPU) and given != "adagrad":
+        allowed = "sgd or adagrad" if device == CPU else "adam or adagrad"
+        raise OptionError(
+            f"{named('optimizer')} must be {allowed} with {named('device', device)}, not {given!r}"
+        )
+    return given
 
 
 def _blocks(options: FMPairOptions, problem: Problem, items: int) -> int:

@@ -84,7 +84,7 @@ def check_levels(options: FMPairOptions, name: str, order: Sequence[Any] | None)
     refuse_cosines(options)
     refuse_histories(options)
     refuse_triples(options)
-    if options.optimizer != "sgd" or options.regularization_power != 1:
+    if options.optimizer not in (None, "sgd") or options.regularization_power != 1:
         raise OptionError(
             f"{type(options).__name__} takes plain steps with levels: leave optimizer and "
             "regularization_power out"

@@ -1,0 +1,68 @@
+"""One Triton kernel: a matrix product whose tiles become exponentials before they are written."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from fmpair.engine.torch.softmax import empty_chunk
+
+# The best of those tried on an H200, for 64 and 256 factors. Fixed, and not tuned at run time:
+# other tiles add up in another order, and bits would differ from run to run.
+ROWS, ITEMS, DEPTH, WARPS, STAGES = 128, 128, 64, 8, 3
+NEAR = 8  # tiles of rows that are worked on together, so that items stay in the cache
+
+
+@triton.jit
+def _exponentials(
+    q, p, constant, offset, out, total, rows, items, wide, stripes,
+    factors: tl.constexpr, even: tl.constexpr, NEAR: tl.constexpr,
+    ROWS: tl.constexpr, ITEMS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """out[r, i] = exp(q[r] . p[i] + constant[i] - offset[r]); total[r, tile]: sums by tile."""
+    number = tl.program_id(0)
+    down, across = tl.cdiv(rows, ROWS), tl.cdiv(items, ITEMS)
+    group = number // (NEAR * across)
+    height = min(down - group * NEAR, NEAR)
+    tile_row = group * NEAR + (number % (NEAR * across)) % height
+    tile_item = (number % (NEAR * across)) // height
+    row = tile_row * ROWS + tl.arange(0, ROWS)
+    item = tile_item * ITEMS + tl.arange(0, ITEMS)
+    safe_row, safe_item = row % rows, item % items
+    depth = tl.arange(0, DEPTH)
+    q_at = q + safe_row[:, None] * factors + depth[None, :]
+    p_at = p + safe_item[None, :] * factors + depth[:, None]
+    score = tl.zeros((ROWS, ITEMS), tl.float32)
+    for k in range(0, factors, DEPTH):
+        if even:
+            a = tl.load(q_at + k)
+            b = tl.load(p_at + k)
+        else:
+            inside = depth + k < factors
+            a = tl.load(q_at + k, mask=inside[None, :], other=0.0)
+            b = tl.load(p_at + k, mask=inside[:, None], other=0.0)
+        score = tl.dot(a, b, score)
+    score += tl.load(constant + safe_item)[None, :] - tl.load(offset + safe_row)[:, None]
+    value = tl.exp(tl.minimum(score, 80.0))
+    value = tl.where(item[None, :] < items, value, 0.0)
+    tl.store(total + row * stripes + tile_item, tl.sum(value, 1), mask=row < rows)
+    at = out + row[:, None].to(tl.int64) * wide + item[None, :]
+    inner = (row < rows)[:, None] & (item < items)[None, :]
+    tl.store(at, value.to(out.dtype.element_ty), mask=inner)
+
+
+def exponentials(
+    q: torch.Tensor, p: torch.Tensor, constants: torch.Tensor, offset: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(E [rows, items], its sums float32 [rows]), see `softmax.exponentials`."""
+    (rows, factors), items = q.shape, len(p)
+    down, across = triton.cdiv(rows, ROWS), triton.cdiv(items, ITEMS)
+    E = empty_chunk(rows, items, q)
+    total = torch.empty((rows, across), dtype=torch.float32, device=q.device)
+    _exponentials[(down * across,)](
+        q.contiguous(), p.contiguous(), constants, offset, E, total,
+        rows, items, E.stride(0), across, factors=factors, even=factors % DEPTH == 0,
+        NEAR=NEAR, ROWS=ROWS, ITEMS=ITEMS, DEPTH=DEPTH, num_warps=WARPS, num_stages=STAGES,
+    )  # fmt: skip
+    return E, total.sum(1)
