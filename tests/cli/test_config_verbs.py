@@ -44,7 +44,7 @@ def test_validate_lists_all_mistakes_and_fails(fmpair, experiment):
     assert result.err.splitlines() == [
         "error: command line: seeds.0: a seed must be a whole number of at least 0, not 'x'",
         "error: command line: run.worker: unknown option 'worker'. Did you mean 'workers'? Known: "
-        "workers, threads, curve",
+        "workers, threads, device, curve",
     ]
 
 

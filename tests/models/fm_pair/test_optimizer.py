@@ -40,8 +40,13 @@ def test_an_update_goes_on_from_what_was_learned():
 
 
 def test_an_unknown_optimizer_is_refused():
-    with pytest.raises(OptionError, match="optimizer must be one of sgd, adagrad"):
-        FMPair(optimizer="adam")
+    with pytest.raises(OptionError, match="optimizer must be one of sgd, adagrad, adam"):
+        FMPair(optimizer="magic")
+
+
+def test_adam_is_of_minibatches_and_refused_on_the_cpu():
+    with pytest.raises(OptionError, match="optimizer must be sgd or adagrad with device='cpu'"):
+        FMPair(optimizer="adam").fit(two_tastes())
 
 
 @pytest.mark.parametrize("option", [{"optimizer": "adagrad"}, {"regularization_power": 0.5}])
