@@ -209,19 +209,3 @@ def test_help_puts_the_options_that_most_people_need_in_front(fmpair):
     places = [text.index(panel) for panel in panels]
     assert places == sorted(places)
     assert places[0] < text.index("--factors") < places[1] < text.index("--n-negatives")
-
-
-def test_a_fit_that_is_interrupted_writes_what_was_learned(fmpair, files, tmp_path, monkeypatch):
-    epoch = CPUTraining.epoch
-
-    def interrupted(training, number, rate):
-        if number == 3:
-            raise KeyboardInterrupt
-        return epoch(training, number, rate)
-
-    monkeypatch.setattr(CPUTraining, "epoch", interrupted)
-    target = tmp_path / "m.fmpair"
-    result = fmpair("fit", files / "events.csv", "-o", target, "--factors", "2", "--epochs", "9")
-    assert result.code == 130
-    assert "interrupted: the model of 2 epochs is kept" in result.err
-    assert load(target).recipe.epochs == 9

@@ -10,7 +10,7 @@ from fmpair import FMPair
 from fmpair.data.split import holdout
 from fmpair.errors import DataError, OptionError
 from fmpair.testing import day_and_night, two_tastes
-from fmpair.training.early_stopping import Interrupted, Validation, best_epoch, validation_parts
+from fmpair.training.early_stopping import Validation, best_epoch, validation_parts
 from fmpair.training.epoch import Epoch
 
 
@@ -125,24 +125,3 @@ def test_the_sample_of_many_held_out_events_is_the_same_each_time(monkeypatch):
     ]
     assert len(judges[0].events) == 20
     np.testing.assert_array_equal(judges[0].events.item, judges[1].events.item)
-
-
-@pytest.mark.parametrize(("judge", "wanted"), [(None, (2, 2)), (Scripted([0.5, 0.3], 5), (1, 1))])
-def test_training_that_is_interrupted_tells_what_was_learned_until_then(judge, wanted):
-    def epochs():
-        yield from (Epoch(n, 0.0, 0.5, lambda n=n: n) for n in (1, 2))
-        raise KeyboardInterrupt
-
-    with pytest.raises(Interrupted) as stop:
-        best_epoch(epochs(), judge, False, 9)
-    assert (stop.value.model, stop.value.epochs) == wanted
-
-
-def test_training_that_is_interrupted_at_once_has_learned_nothing():
-    def epochs():
-        raise KeyboardInterrupt
-        yield
-
-    with pytest.raises(KeyboardInterrupt) as stop:
-        best_epoch(epochs(), None, False, 9)
-    assert not isinstance(stop.value, Interrupted)

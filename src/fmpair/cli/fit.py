@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from fmpair.cli.failure import INTERRUPTED
 from fmpair.cli.flags import with_flags
 from fmpair.cli.show import note, only_errors, size_of
 from fmpair.cli.source import READING, Events, opened
@@ -57,7 +56,6 @@ def fit(
 ) -> None:
     """Train on a file of events and write a model."""
     from fmpair.cli.recipe import recipe_from
-    from fmpair.training.early_stopping import Interrupted
 
     model = recipe_from(recipe)
     if not dry_run:
@@ -70,20 +68,13 @@ def fit(
     note("" if quiet else "\n".join(found.lines()))
     note("" if quiet else f"read {data!r}"[:-1].replace("Dataset(", ""))
     began = time.perf_counter()
-    stopped = ""
     with only_errors(quiet):
-        try:
-            fitted = model.fit(
-                data, validation=validation, metric=metric, patience=patience, progress=not quiet
-            )
-        except Interrupted as stop:
-            fitted, stopped = stop.model, f"interrupted: the model of {stop.epochs} epochs is kept"
+        fitted = model.fit(
+            data, validation=validation, metric=metric, patience=patience, progress=not quiet
+        )
     fitted.save(output)
     seconds = time.perf_counter() - began
     note("" if quiet else f"wrote {output} ({size_of(output)}) after {seconds:.1f} s")
-    if stopped:
-        note(stopped)
-        raise typer.Exit(INTERRUPTED)
 
 
 def command() -> Any:

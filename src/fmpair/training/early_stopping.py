@@ -23,14 +23,6 @@ from fmpair.training.epoch import Epoch
 MOST_EVENTS = 10_000  # more held-out events than this are sampled: enough to tell epochs apart
 
 
-class Interrupted(KeyboardInterrupt):
-    """Training that was stopped by hand. model: what was learned until then, in `epochs` epochs."""
-
-    def __init__(self, model: Any, epochs: int):
-        super().__init__(f"after {epochs} epochs")
-        self.model, self.epochs = model, epochs
-
-
 def validation_parts(
     data: Dataset, validation: Any, seed: int, in_time: bool = False
 ) -> tuple[Dataset, Dataset | None]:
@@ -147,19 +139,13 @@ def best_epoch(
     """The usual policy over a training loop: run it, show it, keep the best epoch's model."""
     best, best_value, best_number = None, -np.inf, 0
     last = None
-    try:
-        for last in _announced(_judged(epochs, judge), progress, total):
-            if judge is None or last.value is None:
-                continue
-            if last.value > best_value:
-                best, best_value, best_number = last.recommender(), last.value, last.number
-            elif last.number - best_number >= judge.patience:
-                break
-    except KeyboardInterrupt:
-        if last is None:
-            raise
-        number = last.number if best is None else best_number
-        raise Interrupted(best or last.recommender(), number) from None
+    for last in _announced(_judged(epochs, judge), progress, total):
+        if judge is None or last.value is None:
+            continue
+        if last.value > best_value:
+            best, best_value, best_number = last.recommender(), last.value, last.number
+        elif last.number - best_number >= judge.patience:
+            break
     assert last is not None
     return best if best is not None else last.recommender()
 

@@ -39,9 +39,8 @@ def epochs(count: int, learn: Callable[[int], float], fitted: Callable[[], Any])
         return fitted()
 
     for number in range(1, count + 1):
-        began = CLOCK.now()
+        reached, began = number, CLOCK.now()
         loss = learn(number)
-        reached = number  # only now: of an epoch that is interrupted the one before is kept
         yield Epoch(number, CLOCK.now() - began, loss, partial(make, number))
 
 
