@@ -3,7 +3,6 @@ import json
 import pytest
 
 from fmpair import FMPair, load
-from fmpair.engine.cpu.training import CPUTraining
 
 
 def assert_refused(result, *words, code=1):
