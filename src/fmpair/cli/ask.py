@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fmpair.cli.flags import pairs, with_flags
+from fmpair.cli.flags import On, pairs, with_flags
 from fmpair.cli.model import Model, load_model
 from fmpair.cli.show import Output, OutputFormat, emit, note, on_a_bar, show, table
 from fmpair.cli.source import FILES, read_plain
@@ -85,10 +85,13 @@ def recommend(
     damping: Damping = None,
     output: Output = None,
     output_format: OutputFormat = None,
+    on: On = None,
     files: Any = None,
 ) -> None:
     """The best items for one user, several, a visitor, or all."""
     _check_asked({"--user": user, "--all": everyone, "--users-file": users_file}, history)
+    if on is not None:
+        _check_folder(bool(user or users_file or history), output, output_format)
     fitted = _load(model, damping)
     options: dict[str, Any] = {
         "context": _context(context),
@@ -99,6 +102,9 @@ def recommend(
         "user_features": read_plain(user_features, files, "user") if user_features else None,
         "unknown": unknown,
     }
+    if on is not None and output is not None:
+        _write_folder(fitted, output, on, n, options)
+        return
     asked: Any = _asking(users_file, files) if users_file else user or None
     if history is not None:
         ids = [item.strip() for item in history.split(",") if item.strip()]
@@ -122,6 +128,27 @@ def _check_asked(who: dict[str, Any], history: str | None) -> None:
         given = ["--history", *(flag for flag in given if flag != "--user")]
     if len(given) > 1:
         raise OptionError(f"{given[0]} and {given[1]} exclude each other")
+
+
+def _check_folder(some: bool, output: str | None, format: str | None) -> None:
+    """On a cluster lists are those of everyone, and go to a folder."""
+    if some or output in (None, "-") or format not in (None, "parquet"):
+        raise OptionError(
+            "--on writes the lists of everyone as Parquet parts: give --all and --output FOLDER"
+        )
+
+
+def _write_folder(
+    fitted: Fitted, folder: str, on: str | None, n: int, options: dict[str, Any]
+) -> None:
+    """A Parquet part for some users at a time; the same command goes on where one stopped."""
+    from fmpair.fitted.batch import recommend_to_folder
+    from fmpair.fitted.listing import USERS_AT_ONCE
+
+    made = recommend_to_folder(fitted, folder, n, on=on, **options)
+    users = len(fitted.user_ids)
+    parts = sum(1 for _ in on_a_bar(made, "recommending", users, USERS_AT_ONCE))
+    note(f"wrote {parts:,} parts to {folder}")
 
 
 def _write_parts(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from inspect import signature
 from typing import Any, Protocol, runtime_checkable
 
+from fmpair.errors import OptionError, named
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
 from fmpair.renamed import known_options_only
@@ -35,6 +37,7 @@ class TrainableRecipe(Recipe, Trainable, Protocol):
         patience: int = 5,
         seed: int | None = None,
         progress: bool | Callable[[Epoch], None] = False,
+        on: str | None = None,
     ) -> Recommender:
         """Learn from a Dataset or a frame (user, item, every other column context).
 
@@ -42,8 +45,18 @@ class TrainableRecipe(Recipe, Trainable, Protocol):
         user's latest, where histories may be learned from); the epoch best by `metric` on them is
         kept, and training stops `patience` epochs after it.
         progress: True shows a bar; a function is called with every epoch.
+        on: ray, or ray://host:port: the machines of that cluster learn the same model.
         """
-        return best_fit(self, data, seed, progress, validation, metric, patience)
+        return best_fit(placed_on(self, on), data, seed, progress, validation, metric, patience)
+
+
+def placed_on(recipe: Any, on: str | None) -> Any:
+    """The recipe with the cluster that it learns on; OptionError where it knows of none."""
+    if on is None:
+        return recipe
+    if "on" not in (field.name for field in fields(recipe)):
+        raise OptionError(f"{type(recipe).__name__} learns on one machine: leave {named('on')} out")
+    return replace(recipe, on=on)
 
 
 def can_stop_early(recipe: Any) -> bool:

@@ -38,17 +38,21 @@ def workers(settings: Settings) -> int:
 
 def worker(state: State, number: int, epoch: int, rate: float) -> Callable[[int], list[Result]]:
     """The number-th thread's part as a function of the round: (cell, loss, steps) of each cell."""
-    layout, settings = state.layout, state.settings
+    settings, work = state.settings, cells(state, epoch, rate)
     blocks = settings.blocks
-    taken = np.zeros(int(np.diff(layout.partition.item_edge).max(initial=0)), np.uint8)
-    cell = _pairs if settings.in_plain_pairs else _lists
-    work = cell(state, epoch, rate, taken)
 
     def run(turn: int) -> list[Result]:
         mine = range(number, blocks, workers(settings))
         return [(t, *work(t, (t + turn) % blocks)) for t in mine]
 
     return run
+
+
+def cells(state: State, epoch: int, rate: float) -> Cell:
+    """A cell of any kind, as a function of its two blocks: (loss, steps)."""
+    taken = np.zeros(int(np.diff(state.layout.partition.item_edge).max(initial=0)), np.uint8)
+    cell = _pairs if state.settings.in_plain_pairs else _lists
+    return cell(state, epoch, rate, taken)
 
 
 def _pairs(state: State, epoch: int, rate: float, taken: np.ndarray) -> Cell:

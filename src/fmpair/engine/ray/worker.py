@@ -1,0 +1,185 @@
+"""What a process of the cluster does: the cells of its user blocks, round by round."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from fmpair.engine.cpu.operands import Shared, Tables
+from fmpair.engine.cpu.simd import aligned
+from fmpair.engine.cpu.state import State
+from fmpair.engine.cpu.worker import cells
+from fmpair.engine.ray.messages import Block, Done, Kept, Moved, Start, Turn, writable
+from fmpair.engine.ray.part import Own, read
+from fmpair.engine.ray.shard import NO_WEIGHT, Piece
+from fmpair.engine.strata.accumulators import Accumulators
+
+
+class Worker:
+    """One process. The rows of its users stay with it, blocks of items come and go.
+
+    part: its users' events. tables: in the order of the assignment; of the items those blocks are
+    true that it has at the moment. sums: accumulators of users and items. run: a cell of the epoch.
+    """
+
+    def ready(self) -> bool:
+        return True
+
+    def load(self, users: int, own: Own, *pieces: Piece) -> None:
+        """Take over user blocks and the events of their users, out of so many users in all."""
+        self.part = None  # the old events go before the new ones come
+        self.part = read(writable(own), pieces, users)
+
+    def place(self, users: Block, items: dict[int, Block]) -> None:
+        """Take over the rows of its users, and the blocks of items of the round to come."""
+        assert self.part is not None
+        count = (len(self.part.own.users), len(self.part.own.times))
+        tables = [aligned(np.zeros((n, users.rows.shape[1]), np.float32)) for n in count]
+        self.tables = Tables(*tables, np.zeros(count[1], np.float32))
+        self.sums = [np.zeros(n if len(users.sums) else 0, np.float32) for n in count]
+        self.tables.users[:], self.sums[0][:] = users.rows, users.sums
+        for column, block in items.items():
+            self._put(column, block)
+
+    def begin(self, start: Start) -> None:
+        """Begin an epoch, or go on with one, from the shared tables as they are."""
+        assert self.part is not None
+        own, problem, layout, number = self.part
+        start, blocks = writable(start), own.settings.blocks
+        visits = start.visits[number] if len(start.visits) else start.visits
+        of_query = 1 if problem.history is not None else blocks
+        self.state = State(
+            problem, own.settings, layout.visited(visits), start.factors, start.length, self.tables,
+            self._copies(start.query, of_query), self._copies(start.features, blocks),
+            self._accumulators(start.sums), [None] * blocks, start.triple_shrink,
+        )  # fmt: skip
+        self.run = cells(self.state, start.number, start.rate)
+
+    def round(self, turn: Turn, came: Block | None) -> tuple[Block, Done, Kept | None]:
+        """(the block of items that goes on to another worker, what was done, all else it has).
+
+        came: the block that another worker had in the round before; None where it has all it needs.
+        """
+        assert self.part is not None
+        rows, blocks = self.part.own.rows, self.part.own.settings.blocks
+        if came is not None:
+            self._put((rows[-1] + turn.number) % blocks, came)
+        self._bring_in(turn)
+        began = time.perf_counter()
+        results = [(row, *self.run(row, (row + turn.number) % blocks)) for row in rows]
+        seconds = time.perf_counter() - began
+        done = Done(results, self._moved_query(), self._moved_features(), seconds)
+        first, *rest = [(row + turn.number) % blocks for row in rows]
+        kept = None
+        if turn.keep:
+            users = Block(self.tables.users, NO_WEIGHT, self.sums[0])
+            kept = Kept(users, {column: self._block(column) for column in rest})
+        return self._block(first), done, kept
+
+    def _span(self, column: int) -> slice:
+        assert self.part is not None
+        edge = self.part.own.assignment.item_edge
+        return slice(int(edge[column]), int(edge[column + 1]))
+
+    def _put(self, column: int, block: Block) -> None:
+        span = self._span(column)
+        self.tables.items[span], self.tables.bias[span] = block.rows, block.bias
+        if len(block.sums):
+            self.sums[1][span] = block.sums
+
+    def _block(self, column: int) -> Block:
+        span = self._span(column)
+        return Block(self.tables.items[span], self.tables.bias[span], self.sums[1][span])
+
+    def _copies(self, shared: Shared | None, count: int) -> list[Shared]:
+        """A copy for each of the worker's user blocks, in a list of all blocks; or one for all."""
+        if shared is None:
+            return []
+
+        def copy() -> Shared:
+            table, moves = aligned(shared.table), np.zeros(len(shared.table), np.int32)
+            return shared._replace(table=table, bias=shared.bias.copy(), moves=moves)
+
+        assert self.part is not None
+        if count == 1:
+            return [copy()]
+        own = {row: copy() for row in self.part.own.rows}
+        first = own[self.part.own.rows[0]]
+        return [own.get(row, first) for row in range(count)]
+
+    def _accumulators(self, sums: Accumulators | None) -> list[Accumulators]:
+        """The same of accumulators; with histories there is one of the query for all blocks."""
+        if sums is None:
+            return []
+        assert self.part is not None
+        whole = self.part.problem.history is not None
+        users, items = self.sums
+        own = {
+            row: sums._replace(
+                users=users,
+                items=items,
+                query=sums.query if whole else sums.query.copy(),
+                features=sums.features.copy(),
+            )
+            for row in self.part.own.rows
+        }
+        first = own[self.part.own.rows[0]]
+        return [own.get(row, first) for row in range(self.part.own.settings.blocks)]
+
+    def _bring_in(self, turn: Turn) -> None:
+        """What all workers made of the shared tables in the round before."""
+        assert self.part is not None
+        state, rows = self.state, self.part.own.rows
+        if turn.query is not None:
+            for row in rows if len(state.query) > 1 else [0]:
+                sums = state.accumulators[row].query if state.accumulators else None
+                _take_over(state.query[row], sums, turn.query)
+        if turn.features is not None:
+            for row in rows:
+                sums = state.accumulators[row].features if state.accumulators else None
+                _take_over(state.features[row], sums, turn.features)
+
+    def _moved_query(self) -> list[Moved]:
+        assert self.part is not None
+        state, rows = self.state, self.part.own.rows
+        if not state.query:
+            return []
+        if self.part.problem.history is None:
+            return [
+                _moved(state.query[r], state.accumulators[r].query if state.accumulators else None)
+                for r in rows
+            ]
+        found = []
+        for row in rows:
+            piece = state.pieces[row]
+            own = _moved(piece.shared, piece.accumulators)
+            found.append(own._replace(feature=piece.feature[own.feature]))
+        return found
+
+    def _moved_features(self) -> list[Moved]:
+        assert self.part is not None
+        state = self.state
+        if not state.features:
+            return []
+        return [
+            _moved(state.features[r], state.accumulators[r].features if state.accumulators else None)
+            for r in self.part.own.rows
+        ]
+
+
+def _moved(copy: Shared, sums: np.ndarray | None) -> Moved:
+    """The rows that a cell moved."""
+    feature = np.flatnonzero(copy.moves).astype(np.int32)
+    bias = copy.bias[feature] if len(copy.bias) else NO_WEIGHT
+    own = NO_WEIGHT if sums is None else sums[feature]
+    return Moved(feature, copy.table[feature], bias, own, copy.moves[feature])
+
+
+def _take_over(copy: Shared, sums: np.ndarray | None, moved: Moved) -> None:
+    copy.table[moved.feature] = moved.rows
+    if len(copy.bias):
+        copy.bias[moved.feature] = moved.bias
+    if sums is not None:
+        sums[moved.feature] = moved.sums
+    copy.moves[:] = 0
