@@ -3,9 +3,9 @@
 import logging
 import os
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 
@@ -32,10 +32,12 @@ from fmpair.config.experiment import Experiment, Output, Step, Tuning
 from fmpair.data import catalog
 from fmpair.data.synthetic import make
 from fmpair.engine import engine
+from fmpair.engine.ray.crew import Crew
 from fmpair.engine.ray.merge import Merging
 from fmpair.errors import DataError, MachineError, OptionError
 from fmpair.experiment.run import run
 from fmpair.fitted.batch import recommend_to_folder
+from fmpair.training.shards import fit_parts
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 NODE = {"num_cpus": 1, "object_store_memory": 100 << 20}
@@ -50,6 +52,7 @@ RATE = 0.05
 
 @pytest.fixture(scope="module")
 def cluster():
+    os.environ["RAY_worker_niceness"] = "0"  # else its processes stand behind all other tests
     made = Cluster(
         initialize_head=True,
         head_node_args={**NODE, "include_dashboard": False, "_system_config": SOON},
@@ -75,8 +78,44 @@ def other(cluster):
     return kill
 
 
+@pytest.fixture
+def kept(cluster, spare, monkeypatch):
+    """Processes that stay for the next test: to start them takes longer than most tests."""
+    begun = Crew.start
+
+    def start(crew):
+        if spare:
+            crew.workers, spare[:] = list(spare), []
+        else:
+            begun(crew)
+
+    def dismiss(crew):
+        spare[:], crew.workers = crew.workers or spare, []
+
+    monkeypatch.setattr(Crew, "start", start)
+    monkeypatch.setattr(Crew, "dismiss", dismiss)
+
+
+@pytest.fixture(scope="module")
+def spare():
+    return []
+
+
+@pytest.fixture
+def free(spare):
+    """No process of an earlier test has a core."""
+    for worker in spare:
+        ray.kill(worker)
+    spare.clear()
+
+
 def bits(training):
-    return b"".join(table.tobytes() for table in training.snapshot())
+    return sha256(b"".join(table.tobytes() for table in training.snapshot())).hexdigest()
+
+
+def same_files(folder):
+    """Whether a model that was learned here and one learned there are the same bytes."""
+    return (folder / "here").read_bytes() == (folder / "there").read_bytes()
 
 
 def learned(name, problem, settings, epochs=3):
@@ -111,33 +150,33 @@ def assert_same(problem, settings, epochs=3):
         ("dropout, softmax", ""),
     ],
 )
-def test_the_same_bits_are_learned_as_on_threads(cluster, kind, parts):
+def test_the_same_bits_are_learned_as_on_threads(kept, kind, parts):
     problem = problem_of(parts, users=30, items=40, events=600, weights=True, known=True)
     assert_same(problem, settings_of(blocks=5, **KINDS[kind]))
 
 
 @pytest.mark.parametrize("positives", ["bootstrap", "user"])
-def test_events_are_visited_as_often_as_on_threads(cluster, positives):
+def test_events_are_visited_as_often_as_on_threads(kept, positives):
     problem = problem_of("", users=30, items=40, events=600)
     assert_same(problem, settings_of(blocks=4, positives=positives))
 
 
 @pytest.mark.parametrize(("shared", "since"), [(False, True), (True, False)])
 @pytest.mark.parametrize("kind", ["softmax", "softmax by adagrad"])
-def test_histories_are_learned_as_on_threads(cluster, kind, shared, since):
+def test_histories_are_learned_as_on_threads(kept, kind, shared, since):
     problem = problem_of("cua", users=30, items=40, events=400)
     problem = with_histories(problem, since=since, shared=shared)
     histories = len(problem.query_groups.field) - 9
     assert_same(problem, settings_of(blocks=4, histories=histories, **KINDS[kind]))
 
 
-def test_order_three_is_learned_as_on_threads(cluster):
+def test_order_three_is_learned_as_on_threads(kept):
     problem = with_triples(problem_of("cua", users=30, items=40, events=400))
     own = {"triples": triple_l2_of(problem), "l2_scale": l2_scale_of(problem)}
     assert_same(problem, settings_of(blocks=3, **own, **KINDS["softmax"]))
 
 
-def test_given_pairs_are_learned_as_on_threads(cluster):
+def test_given_pairs_are_learned_as_on_threads(kept):
     problem, found = problem_of("cua", users=30, items=40, events=400), []
     for name in ("cpu", "ray"):
         settings = settings_of(blocks=4, on="ray")
@@ -152,7 +191,7 @@ def test_given_pairs_are_learned_as_on_threads(cluster):
 
 @pytest.mark.parametrize(("parts", "turn"), [("", 5), ("cua", 2)])
 def test_a_node_that_is_killed_costs_no_more_than_a_round(
-    cluster, other, monkeypatch, caplog, parts, turn
+    free, other, monkeypatch, caplog, parts, turn
 ):
     problem = problem_of(parts, users=60, items=80, events=3000)
     settings = settings_of(blocks=16)
@@ -171,24 +210,59 @@ def test_a_node_that_is_killed_costs_no_more_than_a_round(
     assert 0 < again <= 2
 
 
-def test_a_fit_on_a_cluster_gives_the_same_file(cluster, tmp_path):
+def test_a_fit_on_a_cluster_gives_the_same_file(kept, tmp_path):
     data = make(users=200, items=60, events=4000, seed=1).data
     recipe = FMPair(factors=8, epochs=3, history=3, n_negatives=8, blocks=4)
     recipe.fit(data).save(tmp_path / "here")
     recipe.fit(data, on="ray").save(tmp_path / "there")
-    assert (tmp_path / "here").read_bytes() == (tmp_path / "there").read_bytes()
+    assert same_files(tmp_path)
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """(the events, the folder of their Parquet parts)"""
+    data = make(users=200, items=60, events=4000, seed=1).data
+    events = data.frame().select("user", "item")
+    for number in range(3):  # a user's events are in all of them
+        events[number * 1400 : (number + 1) * 1400].write_parquet(tmp_path / f"{number}.parquet")
+    return events, tmp_path
+
+
+@pytest.mark.parametrize("loss", ["bpr", "softmax"])
+def test_parts_that_nobody_reads_in_full_give_the_same_file(cluster, free, parts, loss):
+    events, folder = parts
+    recipe = FMPair(factors=8, epochs=6, loss=loss, blocks=4)  # blocks change before the last
+    recipe.fit(events).save(folder / "here")
+    fit_parts(recipe, folder).save(folder / "there")
+    assert same_files(folder)
+
+
+def test_a_model_of_parts_need_not_know_what_everyone_has(cluster, free, parts):
+    events, folder = parts
+    recipe = FMPair.fast(epochs=1)
+    model, whole = fit_parts(recipe, folder, seen=False), recipe.fit(events)
+    assert len(model.seen.column) == 0
+    there, here = (m.recommend("user1", exclude_seen=False) for m in (model, whole))
+    assert there.equals(here)
+
+
+def test_parts_have_no_more_than_users_and_items(parts):
+    with pytest.raises(OptionError, match="by users and items alone: leave history out"):
+        fit_parts(FMPair(history=5), parts[1])
+    with pytest.raises(DataError, match="there is no Parquet file"):
+        fit_parts(FMPair(), parts[1] / "nowhere")
 
 
 @pytest.mark.realdata
-@pytest.mark.parametrize(("name", "kept"), [("ml-100k", True), ("ml-1m", False)])
-def test_public_sets_give_the_same_file(cluster, tmp_path, name, kept):
+@pytest.mark.parametrize(("name", "context"), [("ml-100k", True), ("ml-1m", False)])
+def test_public_sets_give_the_same_file(kept, tmp_path, name, context):
     data = catalog.load(name)
-    if not kept:
+    if not context:
         data = replace(data, context=(), columns=data.columns.drop(data.context))
-    recipe = FMPair(factors=16, epochs=2, history=0, loss="bpr" if not kept else "softmax")
+    recipe = FMPair(factors=16, epochs=2, history=0, loss="softmax" if context else "bpr")
     recipe.fit(data).save(tmp_path / "here")
     recipe.fit(data, on="ray").save(tmp_path / "there")
-    assert (tmp_path / "here").read_bytes() == (tmp_path / "there").read_bytes()
+    assert same_files(tmp_path)
 
 
 def experiment_in(folder, **changes):
@@ -205,10 +279,10 @@ def experiment_in(folder, **changes):
 
 def figures(results):
     cells = results.cells.drop(MEASURED, strict=False)
-    return cells.sort("id").to_dicts(), results.metrics.sort(pl.all()).to_dicts()
+    return cells.sort("cell").to_dicts(), results.metrics.sort(pl.all()).to_dicts()
 
 
-def test_an_experiment_survives_a_node_that_is_killed(cluster, other, tmp_path):
+def test_an_experiment_survives_a_node_that_is_killed(cluster, free, other, tmp_path):
     lines = []
 
     def watch(line):
@@ -222,10 +296,10 @@ def test_an_experiment_survives_a_node_that_is_killed(cluster, other, tmp_path):
     assert len([line for line in lines if " of 6: " in line]) == 6
     models = [sorted((tmp_path / place / "cells").glob("*.fmpair")) for place in ("there", "here")]
     assert [m.name for m in models[0]] == [m.name for m in models[1]]
-    assert [m.read_bytes() for m in models[0]] == [m.read_bytes() for m in models[1]]
+    assert all(a.read_bytes() == b.read_bytes() for a, b in zip(*models))
 
 
-def test_a_run_is_resumed_on_a_cluster_and_back(cluster, tmp_path):
+def test_a_run_is_resumed_on_a_cluster_and_back(cluster, free, tmp_path):
     first = experiment_in(tmp_path, models=(POPULARITY,))
     run(first)
     lines = []
@@ -236,7 +310,7 @@ def test_a_run_is_resumed_on_a_cluster_and_back(cluster, tmp_path):
     assert lines == []
 
 
-def test_trials_run_side_by_side_and_choose_the_same(cluster, tmp_path):
+def test_trials_run_side_by_side_and_choose_the_same(cluster, free, tmp_path):
     own = {"models": (TUNED,), "seeds": (0,), "tune": Tuning(trials=4, parallel=2)}
     there = run(experiment_in(tmp_path / "there", **own), on="ray")
     here = run(experiment_in(tmp_path / "here", **own))
@@ -254,14 +328,14 @@ def lists(folder):
     return pl.concat(pl.read_parquet(path) for path in sorted(Path(folder).glob("part-*.parquet")))
 
 
-def test_lists_of_everyone_survive_a_node_that_is_killed(cluster, other, model, tmp_path):
+def test_lists_of_everyone_survive_a_node_that_is_killed(cluster, free, other, model, tmp_path):
     for part in recommend_to_folder(model, tmp_path / "lists", 5, on="ray", size=25):
         if part == 2:
             other()
     assert lists(tmp_path / "lists").equals(model.recommend(None, 5))
 
 
-def test_lists_are_resumed_and_those_of_others_refused(cluster, model, tmp_path):
+def test_lists_are_resumed_and_those_of_others_refused(cluster, free, model, tmp_path):
     made = recommend_to_folder(model, tmp_path / "lists", 5, on="ray", size=50)
     next(made)
     made.close()

@@ -23,7 +23,7 @@ def check_on(on: str) -> None:
 
 
 def address_of(on: str) -> tuple[str, int] | None:
-    """(host, port) of the cluster's head; None for the one at hand, or a new one here."""
+    """(host, port) of the cluster's head; None for the one connected, or a new one here."""
     found = FORM.fullmatch(on) if isinstance(on, str) else None
     if found is None or int(found[2] or PORT) > 65_535:
         raise OptionError(f"{named('on')} must be ray or ray://HOST:PORT, not {on!r}")

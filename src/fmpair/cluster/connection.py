@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import platform
 import socket
 import warnings
@@ -20,18 +21,27 @@ _checked: set[str] = set()  # ids of machines that were found to run the same ve
 
 
 def connect(on: str) -> Any:
-    """The module ray, connected: to the cluster at an address, the one at hand, or a new one here.
+    """The module ray, connected: to the cluster at an address, or to a new one on this machine.
 
     What is connected already stays so. A cluster that is started here ends with this process.
     """
     check_on(on)
-    ray, address = library(), address_of(on)
+    ray, address = library(), address_of(on) or _usual()
     if not ray.is_initialized():
         _start(ray, on, address)
     elif address is not None:
         _check_same(ray, on, address)
     _check_versions(ray, on)
     return ray
+
+
+def _usual() -> tuple[str, int] | None:
+    """The cluster that the environment names, as for all programs of Ray; None where it does not.
+
+    Ray itself would look for one on this machine, and wait for minutes for one that has ended.
+    """
+    given = os.environ.get("RAY_ADDRESS", "").strip()
+    return address_of(given if "://" in given else f"ray://{given}") if given else None
 
 
 def cores(ray: Any) -> int:
@@ -43,13 +53,13 @@ def cores(ray: Any) -> int:
 
 
 def _start(ray: Any, on: str, address: tuple[str, int] | None) -> None:
-    where = {} if address is None else {"address": f"{address[0]}:{address[1]}"}
+    where = "local" if address is None else f"{address[0]}:{address[1]}"
     if address is not None:
         _reach(on, address)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Ray about its own future
-            ray.init(**where, **QUIET)
+            ray.init(where, **QUIET)
     except RuntimeError as error:
         if "ersion mismatch" in str(error):
             raise OptionError(_mismatch(on, str(error))) from error

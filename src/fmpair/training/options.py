@@ -94,7 +94,7 @@ class FMPairOptions:
     positives: how events are visited: each once (permutation), drawn (bootstrap), or a user
         drawn and then one of their events (user).
     blocks: B of the strata plan, None chooses by the size of the data.
-    on: a cluster to learn on: ray (the one at hand, or one of this machine), or ray://host:port.
+    on: a cluster to learn on: ray (that of RAY_ADDRESS, else of this machine), or ray://host:port.
         None: this process. The model does not depend on it.
     """
 

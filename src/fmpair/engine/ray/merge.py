@@ -14,7 +14,7 @@ from fmpair.engine.cpu.merge import merge
 from fmpair.engine.cpu.operands import Shared
 from fmpair.engine.cpu.training import CPUTraining
 from fmpair.engine.ray.messages import Done, Moved, Start, Turn, writable
-from fmpair.engine.ray.shard import NO_NUMBERS, NO_WEIGHT
+from fmpair.engine.shard import NO_NUMBERS, NO_WEIGHT
 from fmpair.engine.strata.accumulators import Accumulators
 from fmpair.engine.strata.partition import Events, Partition
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmpair.engine.cpu.operands import Shared
-from fmpair.engine.ray.shard import NO_NUMBERS
+from fmpair.engine.shard import NO_NUMBERS
 from fmpair.engine.strata.accumulators import Accumulators
 
 

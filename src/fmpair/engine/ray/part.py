@@ -10,7 +10,8 @@ import numpy as np
 from fmpair.arrays import Rows, starts
 from fmpair.engine.contract import History, Problem, Settings
 from fmpair.engine.cpu.layout import Layout, laid_out
-from fmpair.engine.ray.shard import NO_NUMBERS, NO_WEIGHT, Piece, Shard, shards_in
+from fmpair.engine.ray.shard import Piece, shards_in
+from fmpair.engine.shard import NO_NUMBERS, NO_WEIGHT, Shard
 from fmpair.engine.strata.assignment import Assignment
 from fmpair.engine.strata.partition import Events, placed
 from fmpair.jit import kernel

@@ -2,53 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterator
 
 import numpy as np
 
 from fmpair.arrays import tally
 from fmpair.engine.contract import Problem
+from fmpair.engine.shard import NO_NUMBERS, Maker, Shard
 
 SHARD = 1 << 22  # events that are cut from a problem at a time
-NO_NUMBERS, NO_WEIGHT = np.zeros(0, np.int32), np.zeros(0, np.float32)
-
-
-class Shard(NamedTuple):
-    """Some events, in their order. user, item: int32 [events], by the problem's numbers.
-
-    All others are empty where nothing goes by them. number: int32, of each among all events.
-    weight, situation: as in Problem. until, since: as in History, but counted from the first place
-    of the user's own time line.
-    """
-
-    user: np.ndarray
-    item: np.ndarray
-    number: np.ndarray = NO_NUMBERS
-    weight: np.ndarray = NO_WEIGHT
-    situation: np.ndarray = NO_NUMBERS
-    until: np.ndarray = NO_NUMBERS
-    since: np.ndarray = NO_NUMBERS
-
-
-# What a worker is handed: shards of its users' events, or functions that make such shards there
-# when they are given the numbers of these users.
-Piece = Shard | Callable[[np.ndarray], Iterator[Shard]]
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where workers find their events, which no process need ever have all of.
-
-    activity: int64 [users], times: int64 [items]: how many events each has. pieces: from the worker
-    of each user (int16 [users]) and the number of workers, what each worker is handed: pieces, or
-    refs of them. A user's events must come in their order.
-    """
-
-    activity: np.ndarray
-    times: np.ndarray
-    pieces: Callable[[np.ndarray, int], list[list[Any]]]
+Piece = Shard | Maker  # what a worker is handed
 
 
 def shards_of(problem: Problem, numbered: bool) -> Iterator[Shard]:

@@ -15,7 +15,8 @@ from fmpair.engine.ray.crew import Crew
 from fmpair.engine.ray.merge import Merging
 from fmpair.engine.ray.messages import Block, Done, Kept
 from fmpair.engine.ray.part import own_part, without_events
-from fmpair.engine.ray.shard import NO_WEIGHT, Source, counts_of, shards_of, split
+from fmpair.engine.ray.shard import counts_of, shards_of, split
+from fmpair.engine.shard import NO_WEIGHT, Source
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.assignment import Assignment, assigned
 from fmpair.errors import MachineError
@@ -26,29 +27,34 @@ CHECKPOINTS = 8  # an epoch, at least, where no shared table asks for one after 
 TRIES = 5  # of a round that is lost each time
 
 
-def begin(problem: Problem, parameters: Parameters, settings: Settings) -> RayTraining:
-    """Training that starts from the given parameters, on the cluster that the settings name."""
+def begin(
+    problem: Problem, parameters: Parameters, settings: Settings, source: Source | None = None
+) -> RayTraining:
+    """Training that starts from the given parameters, on the cluster that the settings name.
+
+    source: where the events are that the problem has not.
+    """
     check_process()
     ray, problem = connect(settings.on), strata.with_unchosen(problem)
     with telling():
-        return RayTraining(ray, problem, parameters, settings, source_of(ray, problem, settings))
+        source = source or _stored(ray, problem, settings)
+        return RayTraining(ray, problem, parameters, settings, source)
 
 
-def source_of(ray: Any, problem: Problem, settings: Settings) -> Source:
+def _stored(ray: Any, problem: Problem, settings: Settings) -> Source:
     """The events of a problem that this process has, in the object store."""
     numbered = settings.positives != "permutation" or bool(problem.known.any())
-    refs = [ray.put(shard) for shard in shards_of(problem, numbered)]
-    return Source(*counts_of(problem), lambda owner, count: dealt(ray, refs, owner, count))
+    return Source(*counts_of(problem), [ray.put(one) for one in shards_of(problem, numbered)])
 
 
-def dealt(ray: Any, refs: list[Any], owner: np.ndarray, workers: int) -> list[list[Any]]:
-    """Shards of any events as shards of each worker's; refs in, refs out."""
+def _dealt(ray: Any, source: Source, owner: np.ndarray, workers: int) -> list[list[Any]]:
+    """What each worker is handed: refs of shards of its users' events, and what makes such."""
     if workers == 1:
-        return [refs]
+        return [[*source.shards, *source.made]]
     task = ray.remote(num_cpus=0)(split).options(num_returns=workers)
     of_users = ray.put(owner)
-    parts = [task.remote(ref, of_users, workers) for ref in refs]
-    return [[part[worker] for part in parts] for worker in range(workers)]
+    parts = [task.remote(ref, of_users, workers) for ref in source.shards]
+    return [[*(part[worker] for part in parts), *source.made] for worker in range(workers)]
 
 
 class RayTraining:
@@ -150,7 +156,7 @@ class RayTraining:
         owner = np.zeros(count, np.int16)
         for worker, own in enumerate(rows):
             owner[user_at[edge[own.start] : edge[own.stop]]] = worker
-        pieces = self.source.pieces(owner, len(rows))
+        pieces = _dealt(self.ray, self.source, owner, len(rows))
         known = (self.source.times, self.source.activity)
         told = [
             own_part(self.problem, self.settings, self.assignment, own, *known) for own in rows

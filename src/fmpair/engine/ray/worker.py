@@ -12,7 +12,8 @@ from fmpair.engine.cpu.state import State
 from fmpair.engine.cpu.worker import cells
 from fmpair.engine.ray.messages import Block, Done, Kept, Moved, Start, Turn, writable
 from fmpair.engine.ray.part import Own, read
-from fmpair.engine.ray.shard import NO_WEIGHT, Piece
+from fmpair.engine.ray.shard import Piece
+from fmpair.engine.shard import NO_WEIGHT
 from fmpair.engine.strata.accumulators import Accumulators
 
 
