@@ -66,9 +66,7 @@ def run(
     conclude(results, quiet)
 
 
-def carried_out(
-    experiment: Experiment, progress: bool = True, on: str | None = None
-) -> Results:
+def carried_out(experiment: Experiment, progress: bool = True, on: str | None = None) -> Results:
     """The results; interrupted, what is done is kept and one line says so."""
     from fmpair.experiment.run import Stopped, run
 

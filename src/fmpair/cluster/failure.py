@@ -43,7 +43,9 @@ def told(error: BaseException) -> FmpairError | None:
                 "folder"
             )
         if isinstance(one, kinds.OutOfMemoryError):
-            return MachineError(f"a machine of the Ray cluster ran out of memory: {first_line(one)}")
+            return MachineError(
+                f"a machine of the Ray cluster ran out of memory: {first_line(one)}"
+            )
     if isinstance(error, kinds.RayError) and not isinstance(error, kinds.RayTaskError):
         return MachineError(f"Ray gave up: {first_line(error)}")
     return None

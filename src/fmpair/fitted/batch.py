@@ -25,6 +25,7 @@ from fmpair.fitted.recipe import Recipe
 
 PLAN = "lists.json"  # what the parts of the folder are of
 
+
 def recommend_to_folder(
     model: Any,
     folder: str | Path,

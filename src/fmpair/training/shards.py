@@ -23,7 +23,7 @@ from fmpair.engine.shard import Shard, Source
 from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace
 from fmpair.fitted.recommender import Recommender
-from fmpair.training.defaults import SAMPLE
+from fmpair.training.defaults import SAMPLE, factors_of
 from fmpair.training.loop import Task, learn
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import initial, problem_of, settings_of
@@ -67,6 +67,8 @@ def fit_parts(
     ray = connect(on)
     with telling():
         found = _numbered(ray, paths, columns)
+        events = int(found.counted.activity.sum())
+        options = replace(options, factors=factors_of(options, events))
         task, settings = _task(recipe, options, found)
         source = Source(found.counted.activity, found.counted.times, found.shards)
         begin: Any = engine(RAY).begin  # which also takes the source
@@ -162,7 +164,7 @@ def _events(path: str, columns: tuple[str, str]) -> pl.DataFrame:
 
 def _task(recipe: Any, options: FMPairOptions, found: _Numbered) -> tuple[Task, Settings]:
     """What is to be learned, with no events in it, and by which settings."""
-    from fmpair.engine.strata.partition import choose_blocks
+    from fmpair.engine.strata.partition import choose_blocks  # which compiles kernels
 
     none = np.zeros(0, np.int32)
     data = Dataset(found.users, found.items, none, none, pl.DataFrame())
@@ -172,11 +174,12 @@ def _task(recipe: Any, options: FMPairOptions, found: _Numbered) -> tuple[Task, 
     sizes = (int((activity > 0).sum()), int((times > 0).sum()), int(activity.sum()))
     if sizes[1] < 2:
         raise DataError("the events name only one item: ranking needs at least two")
-    blocks = options.blocks or choose_blocks(*sizes, options.factors)
     sample = found.counted.sample
     sampled = problem._replace(user=sample.user, item=sample.item)
-    settings = settings_of(replace(options, blocks=blocks), space, sampled)
-    return Task(recipe, options, space, problem, data.frame_kind), settings
+    settings = settings_of(replace(options, blocks=options.blocks or 1), space, sampled)
+    blocks = options.blocks or choose_blocks(*sizes, settings.n_negatives)
+    task = Task(recipe, options, space, problem, data.frame_kind)
+    return task, settings._replace(blocks=blocks)
 
 
 def _seen(ray: Any, found: _Numbered) -> Rows:

@@ -10,8 +10,7 @@ import numpy as np
 
 from fmpair.engine.cpu.history import Piece
 from fmpair.engine.cpu.layout import Layout, laid_out
-from fmpair.engine.cpu.merge import merge
-from fmpair.engine.cpu.operands import Shared
+from fmpair.engine.cpu.operands import Copies, Shared
 from fmpair.engine.cpu.training import CPUTraining
 from fmpair.engine.ray.messages import Done, Moved, Start, Turn, writable
 from fmpair.engine.shard import NO_NUMBERS, NO_WEIGHT
@@ -41,7 +40,8 @@ class Merging:
     @property
     def sums(self) -> Accumulators | None:
         """The accumulators of users and items, by the problem's numbers."""
-        return self.whole.accumulators[0] if self.whole.accumulators else None
+        sums = self.whole.accumulators
+        return None if sums.users is None else sums
 
     def lend(self) -> None:
         self.whole._lend_items()
@@ -51,9 +51,10 @@ class Merging:
         whole, sums = self.whole, self.sums
         self.query = self.features = None  # all of it is said here
         if sums is not None:
-            sums = sums._replace(users=NO_WEIGHT, items=NO_WEIGHT)
-        query = whole.query[0] if whole.query else None
-        features = whole.features[0] if whole.features else None
+            own = {"query": sums.query[0], "features": sums.features[0]}
+            sums = sums._replace(users=NO_WEIGHT, items=NO_WEIGHT, **own)
+        query = whole.query.of(0) if whole.query else None
+        features = whole.features.of(0) if whole.features else None
         return Start(
             number, rate, whole.factors, whole.length, query, features, sums, visits,
             whole.triple_shrink,
@@ -66,20 +67,16 @@ class Merging:
         """The copies of a round, of all workers in their order, merged."""
         query = [writable(moved) for done in found for moved in done.query]
         features = [writable(moved) for done in found for moved in done.features]
-        whole = self.whole
-        if query and whole.problem.history is not None:
+        whole, sums = self.whole, self.whole.accumulators
+        if whole.problem.history is not None:
             whole.pieces[:] = [_piece(moved, self.sums is not None) for moved in query]
-            whole._merge_query()
-        elif query:
-            _written(whole.query, [own.query for own in whole.accumulators], query)
-            whole._merge_query()
-        if features:
-            sums = [own.features for own in whole.accumulators]
-            _written(whole.features, sums, features)
-            merge(whole.features, sums)
-        first = self.sums
-        self.query = _together(whole.query, first and first.query, query)
-        self.features = _together(whole.features, first and first.features, features)
+        elif whole.query is not None:
+            _write(whole.query, sums.query, query)
+        if whole.features is not None:
+            _write(whole.features, sums.features, features)
+        whole._merge()
+        self.query = _together(whole.query, sums.query, query)
+        self.features = _together(whole.features, sums.features, features)
 
     def plain_layout(self) -> Layout:
         """The layout in which users and items stand by their numbers, without events."""
@@ -98,23 +95,24 @@ def _piece(moved: Moved, has_sums: bool) -> Piece:
     return Piece(moved.feature, shared, moved.sums if has_sums else None)
 
 
-def _written(copies: list[Shared], sums: list[np.ndarray], moved: list[Moved]) -> None:
+def _write(copies: Copies, sums: np.ndarray | None, moved: list[Moved]) -> None:
     """What each cell moved, in its copy."""
-    for number, (copy, own) in enumerate(zip(copies, moved)):
+    for number, own in enumerate(moved):
+        copy = copies.of(number)
         copy.table[own.feature], copy.moves[own.feature] = own.rows, own.moves
         if len(copy.bias):
             copy.bias[own.feature] = own.bias
-        if sums:
+        if sums is not None:
             sums[number][own.feature] = own.sums
 
 
-def _together(
-    copies: list[Shared], sums: np.ndarray | None, moved: list[Moved]
-) -> Moved | None:
+def _together(copies: Copies | None, sums: np.ndarray | None, moved: list[Moved]) -> Moved | None:
     """What the rows that any cell moved are now."""
-    if not moved:
+    if copies is None:
         return None
     feature = np.unique(np.concatenate([own.feature for own in moved]))
-    copy = copies[0]
+    copy = copies.of(0)
     bias = copy.bias[feature] if len(copy.bias) else NO_WEIGHT
-    return Moved(feature, copy.table[feature], bias, NO_WEIGHT if sums is None else sums[feature])
+    return Moved(
+        feature, copy.table[feature], bias, NO_WEIGHT if sums is None else sums[0][feature]
+    )

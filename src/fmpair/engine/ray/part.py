@@ -87,9 +87,7 @@ def _lines_of(history: History, users: np.ndarray) -> History:
     """The time lines of some users."""
     rows = Rows(history.start, history.item, np.broadcast_to(np.float32(1), len(history.item)))
     mine = rows.take(users)
-    return history._replace(
-        start=mine.start, item=mine.column, until=NO_NUMBERS, since=NO_NUMBERS
-    )
+    return history._replace(start=mine.start, item=mine.column, until=NO_NUMBERS, since=NO_NUMBERS)
 
 
 def read(own: Own, pieces: tuple[Piece, ...], users: int) -> Part:

@@ -86,9 +86,7 @@ class RayTraining:
         settings, results = self.settings, []
         if self.assignment is None or (number - 1) % settings.partition_every == 0:
             self._assign(number)
-        visits = strata.visits(
-            settings.positives, self.problem, self.events, settings.seed, number
-        )
+        visits = strata.visits(settings.positives, self.problem, self.events, settings.seed, number)
         self.whole._set_rates(number, rate)
         turn, tries, begun = 0, 0, False
         with telling():
@@ -158,9 +156,7 @@ class RayTraining:
             owner[user_at[edge[own.start] : edge[own.stop]]] = worker
         pieces = _dealt(self.ray, self.source, owner, len(rows))
         known = (self.source.times, self.source.activity)
-        told = [
-            own_part(self.problem, self.settings, self.assignment, own, *known) for own in rows
-        ]
+        told = [own_part(self.problem, self.settings, self.assignment, own, *known) for own in rows]
         self.crew.all("load", [(count, own, *given) for own, given in zip(told, pieces)])
 
     def _rows_of(self, rows: range, turn: int) -> tuple[Block, dict[int, Block]]:

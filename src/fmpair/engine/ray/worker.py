@@ -6,8 +6,8 @@ import time
 
 import numpy as np
 
-from fmpair.engine.cpu.operands import Shared, Tables
-from fmpair.engine.cpu.simd import aligned
+from fmpair.engine.cpu.operands import NO_ACCUMULATORS, Copies, Shared, Tables
+from fmpair.engine.cpu.simd import blank
 from fmpair.engine.cpu.state import State
 from fmpair.engine.cpu.worker import cells
 from fmpair.engine.ray.messages import Block, Done, Kept, Moved, Start, Turn, writable
@@ -36,7 +36,7 @@ class Worker:
         """Take over the rows of its users, and the blocks of items of the round to come."""
         assert self.part is not None
         count = (len(self.part.own.users), len(self.part.own.times))
-        tables = [aligned(np.zeros((n, users.rows.shape[1]), np.float32)) for n in count]
+        tables = [blank(n, users.rows.shape[1]) for n in count]
         self.tables = Tables(*tables, np.zeros(count[1], np.float32))
         self.sums = [np.zeros(n if len(users.sums) else 0, np.float32) for n in count]
         self.tables.users[:], self.sums[0][:] = users.rows, users.sums
@@ -53,9 +53,9 @@ class Worker:
         self.state = State(
             problem, own.settings, layout.visited(visits), start.factors, start.length, self.tables,
             self._copies(start.query, of_query), self._copies(start.features, blocks),
-            self._accumulators(start.sums), [None] * blocks, start.triple_shrink,
+            self._accumulators(start.sums, of_query), [None] * blocks, start.triple_shrink,
         )  # fmt: skip
-        self.run = cells(self.state, start.number, start.rate)
+        self.run = cells(self.state, start.number, start.rate, np.zeros(1, np.int64))
 
     def round(self, turn: Turn, came: Block | None) -> tuple[Block, Done, Kept | None]:
         """(the block of items that goes on to another worker, what was done, all else it has).
@@ -70,7 +70,9 @@ class Worker:
         began = time.perf_counter()
         results = [(row, *self.run(row, (row + turn.number) % blocks)) for row in rows]
         seconds = time.perf_counter() - began
-        done = Done(results, self._moved_query(), self._moved_features(), seconds)
+        state = self.state
+        of_items = self._moved(state.features, state.accumulators.features)
+        done = Done(results, self._moved_query(), of_items, seconds)
         first, *rest = [(row + turn.number) % blocks for row in rows]
         kept = None
         if turn.keep:
@@ -93,80 +95,64 @@ class Worker:
         span = self._span(column)
         return Block(self.tables.items[span], self.tables.bias[span], self.sums[1][span])
 
-    def _copies(self, shared: Shared | None, count: int) -> list[Shared]:
-        """A copy for each of the worker's user blocks, in a list of all blocks; or one for all."""
+    def _copies(self, shared: Shared | None, count: int) -> Copies | None:
+        """So many copies of a shared table, of which those of the worker's own blocks are true."""
         if shared is None:
-            return []
+            return None
+        rows, columns = shared.table.shape
+        table = blank(count * rows, columns).reshape(count, rows, columns)
+        bias = np.zeros((count, len(shared.bias)), np.float32)
+        for row in self._rows(count):
+            table[row], bias[row] = shared.table, shared.bias
+        moves = np.zeros((count, rows), np.int32)
+        return Copies(table, bias, moves, shared.rate, shared.shrink)
 
-        def copy() -> Shared:
-            table, moves = aligned(shared.table), np.zeros(len(shared.table), np.int32)
-            return shared._replace(table=table, bias=shared.bias.copy(), moves=moves)
-
-        assert self.part is not None
-        if count == 1:
-            return [copy()]
-        own = {row: copy() for row in self.part.own.rows}
-        first = own[self.part.own.rows[0]]
-        return [own.get(row, first) for row in range(count)]
-
-    def _accumulators(self, sums: Accumulators | None) -> list[Accumulators]:
-        """The same of accumulators; with histories there is one of the query for all blocks."""
+    def _accumulators(self, sums: Accumulators | None, of_query: int) -> Accumulators:
+        """The same of accumulators."""
         if sums is None:
-            return []
+            return NO_ACCUMULATORS
         assert self.part is not None
-        whole = self.part.problem.history is not None
-        users, items = self.sums
-        own = {
-            row: sums._replace(
-                users=users,
-                items=items,
-                query=sums.query if whole else sums.query.copy(),
-                features=sums.features.copy(),
-            )
-            for row in self.part.own.rows
-        }
-        first = own[self.part.own.rows[0]]
-        return [own.get(row, first) for row in range(self.part.own.settings.blocks)]
+        counts = {"query": of_query, "features": self.part.own.settings.blocks}
+        own = {}
+        for name, count in counts.items():
+            whole = getattr(sums, name)
+            own[name] = np.zeros((count, len(whole)), np.float32)
+            own[name][self._rows(count)] = whole
+        return sums._replace(users=self.sums[0], items=self.sums[1], **own)
+
+    def _rows(self, count: int) -> list[int]:
+        """The worker's own of so many copies: those of its user blocks, or one for all of them."""
+        assert self.part is not None
+        return [0] if count == 1 else list(self.part.own.rows)
 
     def _bring_in(self, turn: Turn) -> None:
         """What all workers made of the shared tables in the round before."""
-        assert self.part is not None
-        state, rows = self.state, self.part.own.rows
-        if turn.query is not None:
-            for row in rows if len(state.query) > 1 else [0]:
-                sums = state.accumulators[row].query if state.accumulators else None
-                _take_over(state.query[row], sums, turn.query)
-        if turn.features is not None:
-            for row in rows:
-                sums = state.accumulators[row].features if state.accumulators else None
-                _take_over(state.features[row], sums, turn.features)
+        state = self.state
+        for copies, sums, moved in (
+            (state.query, state.accumulators.query, turn.query),
+            (state.features, state.accumulators.features, turn.features),
+        ):
+            if moved is not None and copies is not None:
+                for row in self._rows(len(copies.table)):
+                    _take_over(copies.of(row), None if sums is None else sums[row], moved)
 
     def _moved_query(self) -> list[Moved]:
         assert self.part is not None
-        state, rows = self.state, self.part.own.rows
-        if not state.query:
-            return []
+        state = self.state
         if self.part.problem.history is None:
-            return [
-                _moved(state.query[r], state.accumulators[r].query if state.accumulators else None)
-                for r in rows
-            ]
+            return self._moved(state.query, state.accumulators.query)
         found = []
-        for row in rows:
+        for row in self.part.own.rows:
             piece = state.pieces[row]
             own = _moved(piece.shared, piece.accumulators)
             found.append(own._replace(feature=piece.feature[own.feature]))
         return found
 
-    def _moved_features(self) -> list[Moved]:
-        assert self.part is not None
-        state = self.state
-        if not state.features:
+    def _moved(self, copies: Copies | None, sums: np.ndarray | None) -> list[Moved]:
+        if copies is None:
             return []
-        return [
-            _moved(state.features[r], state.accumulators[r].features if state.accumulators else None)
-            for r in self.part.own.rows
-        ]
+        rows = self._rows(len(copies.table))
+        return [_moved(copies.of(row), None if sums is None else sums[row]) for row in rows]
 
 
 def _moved(copy: Shared, sums: np.ndarray | None) -> Moved:
