@@ -1,4 +1,4 @@
-"""Addresses of clusters are checked before anything is read or learned; Ray is never needed for it."""
+"""Addresses of clusters are checked before anything is read or learned, without Ray."""
 
 import subprocess
 import sys

@@ -2,6 +2,9 @@
 
 import logging
 import os
+import re
+import subprocess
+import sys
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -27,6 +30,7 @@ from ray.cluster_utils import Cluster
 
 import fmpair
 from fmpair import FMPair
+from fmpair.cli import run as main
 from fmpair.cluster import connection
 from fmpair.config.experiment import Experiment, Output, Step, Tuning
 from fmpair.data import catalog
@@ -52,7 +56,7 @@ RATE = 0.05
 
 @pytest.fixture(scope="module")
 def cluster():
-    os.environ["RAY_worker_niceness"] = "0"  # else its processes stand behind all other tests
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - else other tests come first
     made = Cluster(
         initialize_head=True,
         head_node_args={**NODE, "include_dashboard": False, "_system_config": SOON},
@@ -121,7 +125,7 @@ def same_files(folder):
 def learned(name, problem, settings, epochs=3):
     training = engine(name).begin(problem, parameters_of(problem), settings._replace(on="ray"))
     try:
-        losses = [training.epoch(number, RATE) for number in range(1, epochs + 1)]
+        losses = [round(training.epoch(number, RATE), 9) for number in range(1, epochs + 1)]
         return losses, bits(training)
     finally:
         training.close()
@@ -351,6 +355,55 @@ def test_a_machine_with_another_fmpair_is_named(cluster, monkeypatch):
     monkeypatch.setattr(connection, "_checked", set())
     with pytest.raises(OptionError, match=r"runs fmpair 0\..* this process fmpair 9\.9 on Python"):
         connection.connect("ray")
+
+
+def test_another_version_of_ray_is_named(cluster):
+    code = (
+        "import ray; ray.__version__ = '0.0.1'; from fmpair.cluster.connection import connect; "
+        f"connect('ray://{cluster.address}')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    [line] = [line for line in done.stderr.splitlines() if "OptionError" in line]
+    assert "runs another Ray or Python than this process" in line
+    assert "0.0.1" in line and ray.__version__ in line
+
+
+def test_a_full_object_store_is_named(cluster, monkeypatch):
+    def full(value):
+        raise ray.exceptions.ObjectStoreFullError("The object store is full\nand so on")
+
+    monkeypatch.setattr(ray, "put", full)
+    problem = problem_of("", users=30, items=40, events=600)
+    with pytest.raises(
+        MachineError, match=r"object store .* is full: start Ray with a larger"
+    ) as e:
+        learned("ray", problem, settings_of(blocks=4))
+    assert len(str(e.value).splitlines()) == 1
+
+
+def test_the_commands_take_the_flag(cluster, free, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    data = make(users=60, items=40, events=1000, seed=1).data
+    data.frame().select("user", "item").write_csv("clicks.csv")
+    options = ["--factors", "4", "--epochs", "2", "--quiet"]
+    assert main(["fit", "clicks.csv", "-o", "here", *options]) == 0
+    assert main(["fit", "clicks.csv", "-o", "there", *options, "--on", "ray"]) == 0
+    assert same_files(tmp_path)
+    assert main(["recommend", "there", "--all", "--on", "ray", "-o", "lists"]) == 0
+    assert lists("lists").equals(fmpair.load("here").recommend(None))
+    assert main(["recommend", "there", "--on", "ray"]) == 1
+    assert "give --all and --output FOLDER" in capsys.readouterr().err
+
+
+def test_the_code_of_the_page_on_scale_runs(cluster, free, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "scale.md").read_text("utf-8")
+    found = re.findall(r"^```python no-run\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(found) == 3
+    events = make(users=50, items=30, events=600, seed=1).data.frame().select("user", "item")
+    events = events.with_columns(user=pl.col("user").replace("user-001", "ann"))
+    exec("\n".join(found), {"events": events})
+    assert len(lists("lists")) == 5 * events["user"].n_unique()
 
 
 def test_a_cluster_that_is_not_there_is_named():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, TypeVar
 
 from fmpair.cluster.connection import cores
@@ -26,14 +27,12 @@ def each(
     again. No more is held than what is under way.
     """
     remote = ray.remote(num_cpus=threads, max_retries=RETRIES)(function)
-    waiting, running = iter(asked), {}
+    waiting = iter(asked)
+    running: dict[Any, Asked] = {}
     try:
         while True:
-            while len(running) < max(AHEAD * (cores(ray) // threads), 1):
-                one = next(waiting, running)  # which nobody asks for
-                if one is running:
-                    break
-                running[remote.remote(*shared, one)] = one
+            room = max(AHEAD * (cores(ray) // threads), 1) - len(running)
+            running |= {remote.remote(*shared, one): one for one in islice(waiting, max(room, 0))}
             if not running:
                 return
             done, _ = ray.wait(list(running), num_returns=1)

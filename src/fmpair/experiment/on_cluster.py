@@ -22,7 +22,7 @@ def on_cluster(ray: Any) -> Execute:
     The prepared data lie in the object store; outcomes come back and are kept by this process. A
     cell whose machine is lost runs on another; one that is lost again and again gives None.
     """
-    return partial(_by_tasks, ray, [])  # type: ignore[arg-type]
+    return partial(_by_tasks, ray, [])
 
 
 def _by_tasks(

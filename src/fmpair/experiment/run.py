@@ -32,9 +32,9 @@ from fmpair.experiment.folder import (
 from fmpair.experiment.job_context import JobContext, workplace_of
 from fmpair.experiment.location import located
 from fmpair.experiment.manifest import manifest, now
+from fmpair.experiment.on_cluster import on_cluster
 from fmpair.experiment.pool import Execute, executor
 from fmpair.experiment.prepare import PreparedData
-from fmpair.experiment.on_cluster import on_cluster
 from fmpair.experiment.progress import Progress, Show, shown
 from fmpair.experiment.results import Results
 from fmpair.experiment.tuning import require_optuna, tune

@@ -1,9 +1,10 @@
 """Hyper-parameter search on the validation set: equal budgets, in a fixed order, resumable.
 
 Optuna proposes settings from the values so far. All studies go ahead by as many trials at a time
-as the experiment says, and a trial is a cell like any other: a stored one is not run again, so going through the same
-proposals is all that resuming takes. No setting is tried twice. A trial that its model gives up
-counts as the worst; one that a fault of the machine ended decides nothing: the run ends.
+as the experiment says, and a trial is a cell like any other: a stored one is not run again, so
+going through the same proposals is all that resuming takes. No setting is tried twice. A trial that
+its model gives up counts as the worst; one that a fault of the machine ended decides nothing: the
+run ends.
 """
 
 from __future__ import annotations

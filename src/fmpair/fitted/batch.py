@@ -37,7 +37,7 @@ def recommend_to_folder(
 ) -> Iterator[int]:
     """Write what model.recommend(None, n, **options) gives; yields the number of each part written.
 
-    A part holds the lists of `size` users, as a Parquet file of its own. What a folder holds already
+    A part holds the lists of `size` users, as a Parquet file of its own. What a folder has already
     is not made again, so that the same call resumes. on: a cluster whose machines make the lists.
     """
     whole("size", size, 1)
@@ -108,7 +108,7 @@ def _check_plan(folder: Path, plan: Mapping[str, Any]) -> None:
         before = {}
     if before is not None and before != plan:
         raise DataError(
-            f"{shown(folder)} holds the lists of another model, or of other options: choose another "
+            f"{shown(folder)} holds the lists of another model, or of other options: choose a new "
             f"folder as {named('output')}"
         )
     if before is None and any(folder.iterdir()):

@@ -137,8 +137,12 @@ def _numbered(ray: Any, paths: list[str], columns: tuple[str, str]) -> _Numbered
     refs = [encoded.remote(path, columns, known) for path in paths]
     counted: list[_Counted] = ray.get([ref[1] for ref in refs])
     sample = Shard(*(np.concatenate([c.sample[n] for c in counted]) for n in (0, 1)))
-    activity, times = (sum(c[n] for c in counted) for n in (0, 1))
-    return _Numbered(users, items, [ref[0] for ref in refs], _Counted(activity, times, sample))
+    counts = _Counted(
+        np.sum([c.activity for c in counted], axis=0),
+        np.sum([c.times for c in counted], axis=0),
+        sample,
+    )
+    return _Numbered(users, items, [ref[0] for ref in refs], counts)
 
 
 def _distinct(path: str, columns: tuple[str, str]) -> tuple[pl.Series, pl.Series, int]:

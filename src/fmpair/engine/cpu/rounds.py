@@ -30,7 +30,8 @@ class Part(NamedTuple):
 class Plan(NamedTuple):
     """An epoch's cells. cell, item_edge: see `Partition`; state: uint64, of each cell's draws.
 
-    loss: float64, steps: int64: of each cell, written when it is done.
+    loss: float64, steps: int64: of each cell, written when it is done. turns: int64 [3], from which
+    round to which, and 1 where shared tables are merged after each, else 0.
     """
 
     cell: np.ndarray
@@ -38,6 +39,7 @@ class Plan(NamedTuple):
     state: np.ndarray
     loss: np.ndarray
     steps: np.ndarray
+    turns: np.ndarray
 
 
 @kernel
@@ -129,10 +131,10 @@ def run_pair_rounds(
     part, plan, flow, work, tables, query, attributes, step, taken, scratch, width
 ):
     """The cells of plain pairs, see `run_cell`; query, attributes: with all copies of tables."""
-    cell, edge, state, loss, steps = plan
+    cell, edge, state, loss, steps, turns = plan
     blocks = len(edge) - 1
     own = _share(blocks, part)
-    for turn in range(blocks):
+    for turn in range(turns[0], turns[1]):
         for row in range(own[0], own[1]):
             if not wait_for_cell(flow, row, turn):
                 return
@@ -143,7 +145,7 @@ def run_pair_rounds(
                 _query(query, row), _attributes(attributes, row), step, taken, scratch, width,
             )
             tell(flow.done, row * LINE, turn + 1)
-        if not _merge_round(flow, part, turn, query, attributes, None, None):
+        if turns[2] and not _merge_round(flow, part, turn, query, attributes, None, None):
             return
 
 
@@ -153,11 +155,11 @@ def run_list_rounds(
     third, mirror, border, taken, room, width,
 ):
     """The cells of lists, see `run_lists`; sampler: that of all blocks. As run_pair_rounds."""
-    cell, edge, state, losses, steps = plan
+    cell, edge, state, losses, steps, turns = plan
     user_sums, item_sums, q_sums, a_sums, mean, bias = accumulators
     blocks = len(edge) - 1
     own = _share(blocks, part)
-    for turn in range(blocks):
+    for turn in range(turns[0], turns[1]):
         for row in range(own[0], own[1]):
             if not wait_for_cell(flow, row, turn):
                 return
@@ -177,5 +179,5 @@ def run_list_rounds(
                 rule, third, mirror, border, taken, room, width,
             )
             tell(flow.done, row * LINE, turn + 1)
-        if not _merge_round(flow, part, turn, query, attributes, q_sums, a_sums):
+        if turns[2] and not _merge_round(flow, part, turn, query, attributes, q_sums, a_sums):
             return

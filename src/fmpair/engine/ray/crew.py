@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fmpair.cluster.connection import cores
+from fmpair.engine.ray.part import rows_of
 from fmpair.engine.ray.worker import Worker
 from fmpair.errors import MachineError
 
@@ -13,7 +14,7 @@ OTHERS = 20.0  # seconds that the others have after it; a machine may just have 
 
 
 class Crew:
-    """Worker processes, each with the user blocks from its place in `edges` on."""
+    """Worker processes; most: how many there may be, None for as many as there are cores."""
 
     def __init__(self, ray: Any, blocks: int, most: int | None = None) -> None:
         self.ray, self.blocks, self.most = ray, blocks, most
@@ -21,10 +22,9 @@ class Crew:
 
     @property
     def rows(self) -> list[range]:
-        """The user blocks of each worker: neighbours, so that most blocks of items stay."""
+        """The user blocks of each worker."""
         count = len(self.workers)
-        edges = [n * self.blocks // count for n in range(count + 1)]
-        return [range(*pair) for pair in zip(edges, edges[1:])]
+        return [rows_of(self.blocks, (number, count)) for number in range(count)]
 
     def start(self) -> None:
         """Start as many as there are cores, or user blocks."""

@@ -86,7 +86,8 @@ class Merging:
         cell = np.zeros(2, np.int64)
         partition = Partition(users, items, edge, cell, NO_NUMBERS, none, NO_NUMBERS, NO_NUMBERS)
         times = np.ones(len(items), np.int64)
-        events = Events(np.zeros(len(users) + 1, np.int64), *[NO_NUMBERS] * 2, times, problem.drawn)
+        start = np.zeros(len(users) + 1, np.int64)
+        events = Events(start, NO_NUMBERS, NO_NUMBERS, times, problem.drawn)
         return laid_out(problem._replace(impressions=None), settings, events, partition)
 
 

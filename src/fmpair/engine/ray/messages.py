@@ -67,7 +67,8 @@ class Turn(NamedTuple):
 class Done(NamedTuple):
     """What a worker did in a round: (cell, loss, steps) of each, and what it moved, by user block.
 
-    query, features: empty where there are no such tables. seconds: of the cells alone.
+    query, features: empty where there are no such tables. seconds: of a core, for the cells
+    alone.
     """
 
     results: list[tuple[int, float, int]]

@@ -11,7 +11,7 @@ from fmpair.arrays import Rows, starts
 from fmpair.engine.contract import History, Problem, Settings
 from fmpair.engine.cpu.layout import Layout, laid_out
 from fmpair.engine.ray.shard import Piece, shards_in
-from fmpair.engine.shard import NO_NUMBERS, NO_WEIGHT, Shard
+from fmpair.engine.shard import NO_NUMBERS, NO_WEIGHT, Shard, Source
 from fmpair.engine.strata.assignment import Assignment
 from fmpair.engine.strata.partition import Events, placed
 from fmpair.jit import kernel
@@ -20,19 +20,29 @@ from fmpair.jit import kernel
 class Own(NamedTuple):
     """What a worker is told of its part.
 
-    rows: its user blocks, one after the other. users: int32, the numbers of their users in the
-    order of the assignment; activity: int64, how many events each has. assignment: of these users,
-    by their places here, and of all items. times: int64 [items]. frame: the problem without events,
-    with the rows of these users only. settings: with scales of these users only.
+    place: which of how many workers it is. users: int32, the numbers of its users in the order of
+    the assignment; activity: int64, how many events each has. assignment: of these users, by their
+    places here, and of all items. times: int64 [items]. frame: the problem without events, with the
+    rows of these users only. settings: with scales of these users only.
     """
 
-    rows: range
+    place: tuple[int, int]
     users: np.ndarray
     activity: np.ndarray
     assignment: Assignment
     times: np.ndarray
     frame: Problem
     settings: Settings
+
+    @property
+    def rows(self) -> range:
+        """Its user blocks."""
+        return rows_of(self.settings.blocks, self.place)
+
+
+def rows_of(blocks: int, place: tuple[int, int]) -> range:
+    """The user blocks of one of so many workers: neighbours, so that most blocks of items stay."""
+    return range(*(blocks * number // place[1] for number in (place[0], place[0] + 1)))
 
 
 class Part(NamedTuple):
@@ -45,11 +55,14 @@ class Part(NamedTuple):
 
 
 def own_part(
-    problem: Problem, settings: Settings, assignment: Assignment, rows: range, times: np.ndarray,
-    activity: np.ndarray,
-) -> Own:  # fmt: skip
-    """What the worker of these user blocks is told. activity, times: of all users and items."""
-    edge = assignment.user_edge
+    problem: Problem,
+    settings: Settings,
+    assignment: Assignment,
+    source: Source,
+    place: tuple[int, int],
+) -> Own:
+    """What a worker is told of its part."""
+    edge, rows = assignment.user_edge, rows_of(settings.blocks, place)
     first, last = int(edge[rows.start]), int(edge[rows.stop])
     users = assignment.user_at[first:last]
     local = assignment._replace(
@@ -65,7 +78,7 @@ def own_part(
     if settings.l2_scale:
         scale = settings.l2_scale
         settings = settings._replace(l2_scale=scale._replace(users=scale.users[users]))
-    return Own(rows, users, activity[users], local, times, frame, settings)
+    return Own(place, users, source.activity[users], local, source.times, frame, settings)
 
 
 def without_events(problem: Problem) -> Problem:

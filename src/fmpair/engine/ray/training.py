@@ -57,6 +57,11 @@ def _dealt(ray: Any, source: Source, owner: np.ndarray, workers: int) -> list[li
     return [[*(part[worker] for part in parts), *source.made] for worker in range(workers)]
 
 
+def rounds_between_checkpoints(blocks: int) -> int:
+    """Where no tables are shared: those have one after every round."""
+    return max(blocks // CHECKPOINTS, 1)
+
+
 class RayTraining:
     """Training under way; the driver has no events to learn from, and all that was learned.
 
@@ -73,12 +78,12 @@ class RayTraining:
         frame = without_events(problem)
         self.whole = CPUTraining(frame, parameters, settings._replace(threads=1))
         self.merging = Merging(self.whole)
-        self.events = strata.by_user(problem, True) if settings.positives == "user" else None
+        self.events = strata.by_user(problem if settings.positives == "user" else frame, True)
         self.crew = Crew(ray, settings.blocks)
         self.assignment: Assignment | None = None
         self.stage = 0
         self.passed: list[Any] | None = None
-        self.every = 1 if self.merging.needed else max(settings.blocks // CHECKPOINTS, 1)
+        self.every = 1 if self.merging.needed else rounds_between_checkpoints(settings.blocks)
 
     def epoch(self, number: int, rate: float) -> float:
         """One epoch (counted from 1) at a learning rate; the mean loss of its steps."""
@@ -155,8 +160,10 @@ class RayTraining:
         for worker, own in enumerate(rows):
             owner[user_at[edge[own.start] : edge[own.stop]]] = worker
         pieces = _dealt(self.ray, self.source, owner, len(rows))
-        known = (self.source.times, self.source.activity)
-        told = [own_part(self.problem, self.settings, self.assignment, own, *known) for own in rows]
+        told = [
+            own_part(self.problem, self.settings, self.assignment, self.source, (n, len(rows)))
+            for n in range(len(rows))
+        ]
         self.crew.all("load", [(count, own, *given) for own, given in zip(told, pieces)])
 
     def _rows_of(self, rows: range, turn: int) -> tuple[Block, dict[int, Block]]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
+from fmpair.engine.cpu.epoch import compiled_part, in_compiled_rounds
 from fmpair.engine.cpu.operands import NO_ACCUMULATORS, Copies, Shared, Tables
+from fmpair.engine.cpu.rounds import Part as CPUPart
 from fmpair.engine.cpu.simd import blank
 from fmpair.engine.cpu.state import State
-from fmpair.engine.cpu.worker import cells
+from fmpair.engine.cpu.worker import Result, cells
 from fmpair.engine.ray.messages import Block, Done, Kept, Moved, Start, Turn, writable
-from fmpair.engine.ray.part import Own, read
+from fmpair.engine.ray.part import Own, read, rows_of
 from fmpair.engine.ray.shard import Piece
 from fmpair.engine.shard import NO_WEIGHT
 from fmpair.engine.strata.accumulators import Accumulators
@@ -21,7 +24,7 @@ class Worker:
     """One process. The rows of its users stay with it, blocks of items come and go.
 
     part: its users' events. tables: in the order of the assignment; of the items those blocks are
-    true that it has at the moment. sums: accumulators of users and items. run: a cell of the epoch.
+    true that it has at the moment. sums: accumulators of users and items. run: a round of its own.
     """
 
     def ready(self) -> bool:
@@ -36,8 +39,8 @@ class Worker:
         """Take over the rows of its users, and the blocks of items of the round to come."""
         assert self.part is not None
         count = (len(self.part.own.users), len(self.part.own.times))
-        tables = [blank(n, users.rows.shape[1]) for n in count]
-        self.tables = Tables(*tables, np.zeros(count[1], np.float32))
+        own, items_of_all = (blank(n, users.rows.shape[1]) for n in count)
+        self.tables = Tables(own, items_of_all, np.zeros(count[1], np.float32))
         self.sums = [np.zeros(n if len(users.sums) else 0, np.float32) for n in count]
         self.tables.users[:], self.sums[0][:] = users.rows, users.sums
         for column, block in items.items():
@@ -55,7 +58,8 @@ class Worker:
             self._copies(start.query, of_query), self._copies(start.features, blocks),
             self._accumulators(start.sums, of_query), [None] * blocks, start.triple_shrink,
         )  # fmt: skip
-        self.run = cells(self.state, start.number, start.rate, np.zeros(1, np.int64))
+        rounds = compiled_part if in_compiled_rounds(self.state) else _cell_by_cell
+        self.run = rounds(self.state, start.number, start.rate, CPUPart(*own.place))
 
     def round(self, turn: Turn, came: Block | None) -> tuple[Block, Done, Kept | None]:
         """(the block of items that goes on to another worker, what was done, all else it has).
@@ -67,9 +71,9 @@ class Worker:
         if came is not None:
             self._put((rows[-1] + turn.number) % blocks, came)
         self._bring_in(turn)
-        began = time.perf_counter()
-        results = [(row, *self.run(row, (row + turn.number) % blocks)) for row in rows]
-        seconds = time.perf_counter() - began
+        began = time.process_time()
+        results = self.run(turn.number)
+        seconds = time.process_time() - began
         state = self.state
         of_items = self._moved(state.features, state.accumulators.features)
         done = Done(results, self._moved_query(), of_items, seconds)
@@ -112,13 +116,12 @@ class Worker:
         if sums is None:
             return NO_ACCUMULATORS
         assert self.part is not None
-        counts = {"query": of_query, "features": self.part.own.settings.blocks}
-        own = {}
-        for name, count in counts.items():
-            whole = getattr(sums, name)
-            own[name] = np.zeros((count, len(whole)), np.float32)
-            own[name][self._rows(count)] = whole
-        return sums._replace(users=self.sums[0], items=self.sums[1], **own)
+        query = np.zeros((of_query, len(sums.query)), np.float32)
+        features = np.zeros((self.part.own.settings.blocks, len(sums.features)), np.float32)
+        query[self._rows(of_query)] = sums.query
+        features[list(self.part.own.rows)] = sums.features
+        users, items = self.sums
+        return sums._replace(users=users, items=items, query=query, features=features)
 
     def _rows(self, count: int) -> list[int]:
         """The worker's own of so many copies: those of its user blocks, or one for all of them."""
@@ -153,6 +156,15 @@ class Worker:
             return []
         rows = self._rows(len(copies.table))
         return [_moved(copies.of(row), None if sums is None else sums[row]) for row in rows]
+
+
+def _cell_by_cell(
+    state: State, epoch: int, rate: float, part: CPUPart
+) -> Callable[[int], list[Result]]:
+    """The cells of a round one after the other, where compiled code cannot do a round by itself."""
+    run, blocks = cells(state, epoch, rate, np.zeros(1, np.int64)), state.settings.blocks
+    rows = rows_of(blocks, part)
+    return lambda turn: [(row, *run(row, (row + turn) % blocks)) for row in rows]
 
 
 def _moved(copy: Shared, sums: np.ndarray | None) -> Moved:
