@@ -7,9 +7,9 @@ import os
 import platform
 import socket
 import warnings
+from importlib import import_module
 from typing import Any
 
-import fmpair
 from fmpair.cluster.address import address_of, check_on, library
 from fmpair.cluster.failure import first_line, telling
 from fmpair.errors import MachineError, OptionError, named
@@ -111,7 +111,8 @@ def _check_same(ray: Any, on: str, address: tuple[str, int]) -> None:
 
 def versions() -> tuple[str, str]:
     """What must be the same everywhere, so that results are."""
-    return f"fmpair {fmpair.__version__}", f"Python {platform.python_version()}"
+    package = import_module("fmpair")  # by name: it names what stands on this
+    return f"fmpair {package.__version__}", f"Python {platform.python_version()}"
 
 
 def _check_versions(ray: Any, on: str) -> None:

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-import fmpair
 from fmpair.checks import whole
-from fmpair.cluster.connection import connect
+from fmpair.cluster.connection import connect, versions
 from fmpair.cluster.failure import telling
 from fmpair.cluster.tasks import each
 from fmpair.errors import DataError, MachineError, named
@@ -81,7 +80,7 @@ def _part(asked: tuple[Any, int, int, Mapping[str, Any]], number: int) -> bytes:
 
 def _plan(model: Any, n: int, size: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """All that the lists depend on."""
-    told = {"fmpair": fmpair.__version__, "model": _digest(model), "n": n, "size": size}
+    told = {"made by": versions()[0], "model": _digest(model), "n": n, "size": size}
     given = {name: value for name, value in options.items() if value is not None}
     return json.loads(json.dumps({**told, "options": given}, default=str))
 
