@@ -246,7 +246,7 @@ def test_a_model_of_parts_need_not_know_what_everyone_has(cluster, free, parts):
     recipe = FMPair.fast(epochs=1)
     model, whole = fit_parts(recipe, folder, seen=False), recipe.fit(events)
     assert len(model.seen.column) == 0
-    there, here = (m.recommend("user1", exclude_seen=False) for m in (model, whole))
+    there, here = (m.recommend("user-001", exclude_seen=False) for m in (model, whole))
     assert there.equals(here)
 
 
@@ -283,7 +283,7 @@ def experiment_in(folder, **changes):
 
 def figures(results):
     cells = results.cells.drop(MEASURED, strict=False)
-    return cells.sort("cell").to_dicts(), results.metrics.sort(pl.all()).to_dicts()
+    return cells.sort("cell").to_dicts(), results.values.sort(pl.all()).to_dicts()
 
 
 def test_an_experiment_survives_a_node_that_is_killed(cluster, free, other, tmp_path):
@@ -363,7 +363,7 @@ def test_another_version_of_ray_is_named(cluster):
         f"connect('ray://{cluster.address}')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    [line] = [line for line in done.stderr.splitlines() if "OptionError" in line]
+    line = done.stderr.splitlines()[-1]
     assert "runs another Ray or Python than this process" in line
     assert "0.0.1" in line and ray.__version__ in line
 

@@ -12,6 +12,7 @@ from fmpair.cli.flags import On, pairs, with_flags
 from fmpair.cli.model import Model, load_model
 from fmpair.cli.show import Output, OutputFormat, emit, note, on_a_bar, show, table
 from fmpair.cli.source import FILES, read_plain
+from fmpair.cluster.address import check_on
 from fmpair.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -90,10 +91,12 @@ def recommend(
 ) -> None:
     """The best items for one user, several, a visitor, or all."""
     _check_asked({"--user": user, "--all": everyone, "--users-file": users_file}, history)
-    if on is not None:
-        _check_folder(bool(user or users_file or history), output, output_format)
+    _check_folder(on, bool(user or users_file or history), output, output_format)
     fitted = _load(model, damping)
     options: dict[str, Any] = {
+        "history": None
+        if history is None
+        else [i.strip() for i in history.split(",") if i.strip()],
         "context": _context(context),
         "time": time,
         "exclude_seen": not include_seen,
@@ -102,18 +105,15 @@ def recommend(
         "user_features": read_plain(user_features, files, "user") if user_features else None,
         "unknown": unknown,
     }
+    asked: Any = _asking(users_file, files) if users_file else user or None
     if on is not None and output is not None:
         _write_folder(fitted, output, on, n, options)
-        return
-    asked: Any = _asking(users_file, files) if users_file else user or None
-    if history is not None:
-        ids = [item.strip() for item in history.split(",") if item.strip()]
-        emit(fitted.recommend(asked, n, history=ids, **options), output, output_format)
-    elif output in (None, "-") or (user and not users_file):
+    elif output in (None, "-") or history is not None or (user and not users_file):
         emit(fitted.recommend(asked, n, **options), output, output_format)
     else:
+        parts = fitted.recommend_in_parts(asked, n, **options)
         count = len(fitted.user_ids if asked is None else asked)
-        _write_parts(fitted.recommend_in_parts(asked, n, **options), count, output, output_format)
+        _write_parts(parts, count, output, output_format)
 
 
 def recommend_command() -> Any:
@@ -130,8 +130,11 @@ def _check_asked(who: dict[str, Any], history: str | None) -> None:
         raise OptionError(f"{given[0]} and {given[1]} exclude each other")
 
 
-def _check_folder(some: bool, output: str | None, format: str | None) -> None:
+def _check_folder(on: str | None, some: bool, output: str | None, format: str | None) -> None:
     """On a cluster lists are those of everyone, and go to a folder."""
+    if on is None:
+        return
+    check_on(on)
     if some or output in (None, "-") or format not in (None, "parquet"):
         raise OptionError(
             "--on writes the lists of everyone as Parquet parts: give --all and --output FOLDER"

@@ -112,7 +112,7 @@ def _paths(parts: str | Path | Sequence[str | Path]) -> list[str]:
     missing = [path for path in found if not Path(path).is_file()]
     if missing or not found:
         raise DataError(f"there is no Parquet file {missing[0] if missing else parts}")
-    return found
+    return [str(Path(path).absolute()) for path in found]  # workers stand in other folders
 
 
 def _columns(path: str, user: str | None, item: str | None) -> tuple[str, str]:
