@@ -91,12 +91,10 @@ def recommend(
 ) -> None:
     """The best items for one user, several, a visitor, or all."""
     _check_asked({"--user": user, "--all": everyone, "--users-file": users_file}, history)
-    _check_folder(on, bool(user or users_file or history), output, output_format)
+    _check_folder(on, bool(user or users_file or history), output)
     fitted = _load(model, damping)
     options: dict[str, Any] = {
-        "history": None
-        if history is None
-        else [i.strip() for i in history.split(",") if i.strip()],
+        "history": _ids(history),
         "context": _context(context),
         "time": time,
         "exclude_seen": not include_seen,
@@ -106,19 +104,22 @@ def recommend(
         "unknown": unknown,
     }
     asked: Any = _asking(users_file, files) if users_file else user or None
-    if on is not None and output is not None:
-        _write_folder(fitted, output, on, n, options)
+    if on is not None:
+        _write_folder(fitted, str(output), on, n, options)
     elif output in (None, "-") or history is not None or (user and not users_file):
         emit(fitted.recommend(asked, n, **options), output, output_format)
     else:
-        parts = fitted.recommend_in_parts(asked, n, **options)
-        count = len(fitted.user_ids if asked is None else asked)
-        _write_parts(parts, count, output, output_format)
+        _write_parts(fitted, asked, n, options, str(output), output_format)
 
 
 def recommend_command() -> Any:
     """The verb with all its flags."""
     return with_flags(recommend, files=FILES)
+
+
+def _ids(given: str | None) -> list[str] | None:
+    """Items of one text, with commas between them."""
+    return None if given is None else [i.strip() for i in given.split(",") if i.strip()]
 
 
 def _check_asked(who: dict[str, Any], history: str | None) -> None:
@@ -130,12 +131,12 @@ def _check_asked(who: dict[str, Any], history: str | None) -> None:
         raise OptionError(f"{given[0]} and {given[1]} exclude each other")
 
 
-def _check_folder(on: str | None, some: bool, output: str | None, format: str | None) -> None:
+def _check_folder(on: str | None, some: bool, output: str | None) -> None:
     """On a cluster lists are those of everyone, and go to a folder."""
     if on is None:
         return
     check_on(on)
-    if some or output in (None, "-") or format not in (None, "parquet"):
+    if some or output in (None, "-"):
         raise OptionError(
             "--on writes the lists of everyone as Parquet parts: give --all and --output FOLDER"
         )
@@ -155,12 +156,14 @@ def _write_folder(
 
 
 def _write_parts(
-    parts: Iterator[pl.DataFrame], users: int, output: str, format: str | None
+    fitted: Fitted, asked: Any, n: int, options: dict[str, Any], output: str, format: str | None
 ) -> None:
     """Lists as they are made, a part of the users at a time."""
     from fmpair.data.write import write_parts
     from fmpair.fitted.listing import USERS_AT_ONCE
 
+    users = len(fitted.user_ids if asked is None else asked)
+    parts: Iterator[pl.DataFrame] = fitted.recommend_in_parts(asked, n, **options)
     rows = write_parts(on_a_bar(parts, "recommending", users, USERS_AT_ONCE), output, format)
     note(f"wrote {rows:,} rows to {output}")
 
