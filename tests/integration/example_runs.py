@@ -1,6 +1,7 @@
 """Examples, run as they stand."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from fmpair.config.read import read
 from fmpair.errors import ConfigError
 from fmpair.experiment.run import run
+from fmpair.models import catalog
 from fmpair.report.write import write
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
@@ -16,15 +18,27 @@ OF_PUBLIC_DATA = [
 ]
 
 
-def run_of(path, folder):
-    """The results of an example; skips where what it needs is not installed."""
+def run_of(path, folder, epochs=None):
+    """The results of an example; skips where what it needs is not installed.
+
+    epochs: of every model that has such an option, in place of its own.
+    """
     try:
         experiment = read(path, [f"output.folder={folder}"])
     except ConfigError as error:
         if all("pip install" in mistake for mistake in error.mistakes):
             pytest.skip(error.mistakes[0])
         raise
+    if epochs:
+        models = tuple(shortened(model, epochs) for model in experiment.models)
+        experiment = replace(experiment, models=models)
     return run(experiment)
+
+
+def shortened(model, epochs):
+    if "epochs" not in catalog.options(model.kind)["option"]:
+        return model
+    return replace(model, options={**model.options, "epochs": epochs})
 
 
 def assert_reported(results, folder):
