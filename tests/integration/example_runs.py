@@ -18,13 +18,13 @@ OF_PUBLIC_DATA = [
 ]
 
 
-def run_of(path, folder, epochs=None):
+def run_of(path, folder, overrides=(), epochs=None):
     """The results of an example; skips where what it needs is not installed.
 
-    epochs: of every model that has such an option, in place of its own.
+    overrides: as on the command line. epochs: of every model that has such an option.
     """
     try:
-        experiment = read(path, [f"output.folder={folder}"])
+        experiment = read(path, [f"output.folder={folder}", *overrides])
     except ConfigError as error:
         if all("pip install" in mistake for mistake in error.mistakes):
             pytest.skip(error.mistakes[0])
