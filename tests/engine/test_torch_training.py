@@ -27,6 +27,7 @@ from fmpair.engine.torch import begin, memory, training
 from fmpair.engine.torch.decay import Decay
 from fmpair.errors import MachineError, OptionError
 
+torch.set_num_threads(1)  # tables are tiny: more threads would only wait for each other
 EXACT = {"loss": "softmax", "all_items": True, "optimizer": "adam"}
 RATE = 0.1
 
