@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -49,7 +51,7 @@ class Replay:
         graph = torch.cuda.CUDAGraph()
         try:
             graph.register_generator_state(self.generator)
-            with torch.cuda.graph(graph):
+            with _nothing_collected(), torch.cuda.graph(graph):
                 self.step(own)
         except RuntimeError as error:  # a part that cannot be recorded
             LOG.info("steps are taken one by one: %s", str(error).splitlines()[0])
@@ -59,6 +61,18 @@ class Replay:
             return
         self.graph = graph
         graph.replay()
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """No garbage is collected meanwhile: an older graph among it would end the recording."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _apart(step: Callable[[], None]) -> None:
