@@ -12,7 +12,7 @@ import numpy as np
 from fmpair.arrays import Rows, distinct_pairs
 from fmpair.data import Dataset
 from fmpair.engine import engine
-from fmpair.engine.contract import Parameters, Problem, Settings, Training
+from fmpair.engine.contract import Parameters, Problem, Resumable, Settings, Training
 from fmpair.engine.item_side import with_unit_sides
 from fmpair.errors import named
 from fmpair.features import FeatureSpace
@@ -86,7 +86,7 @@ class Task:
 Begin = Callable[[Task, Parameters, Collection[str]], Training]
 
 
-def begin(task: Task, first: Parameters, frozen: Collection[str] = ()) -> Training:
+def begin(task: Task, first: Parameters, frozen: Collection[str] = ()) -> Resumable:
     """Training of the task by the engine; frozen: any of users, items, features, which stay."""
     settings = task.settings._replace(
         user_rate=float("users" not in frozen),
@@ -96,7 +96,7 @@ def begin(task: Task, first: Parameters, frozen: Collection[str] = ()) -> Traini
     return start(task.problem, first, settings)
 
 
-def start(problem: Problem, first: Parameters, settings: Settings) -> Training:
+def start(problem: Problem, first: Parameters, settings: Settings) -> Resumable:
     """Training under way: the one place that says which engine."""
     return engine(settings.engine).begin(problem, first, settings)
 

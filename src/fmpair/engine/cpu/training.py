@@ -28,6 +28,7 @@ from fmpair.forked import check_process
 
 LOG = logging.getLogger("fmpair")
 NO_BIAS = np.zeros(0, np.float32)
+SUMS = ("users", "items", "query", "features")  # of `Accumulators`, those that change
 
 
 def begin(problem: Problem, parameters: Parameters, settings: Settings) -> CPUTraining:
@@ -62,6 +63,7 @@ class CPUTraining:
         )
         self.order: strata.Order | None = None
         self.layout: Layout | None = None
+        self.partitioned = 0  # in which epoch
         copies, adagrad = settings.blocks, settings.optimizer == "adagrad"
         of_query = 1 if problem.history is not None else copies
         self.query = self._copies(
@@ -143,6 +145,26 @@ class CPUTraining:
             feature_bias = self.features[0].bias.copy()
         return Parameters(users, items, bias, query, features, feature_bias)
 
+    def state(self) -> dict[str, np.ndarray]:
+        """What further epochs depend on beside the parameters: the partition, the accumulators."""
+        found = {"partitioned": np.array(self.partitioned)}
+        if self.accumulators:
+            own, users = self.accumulators[0], np.arange(len(self.tables.users))
+            if self.order is not None:
+                users = strata.places(self.order.user_at)
+            sums = (own.users[users], own.items[self._item_places()], own.query, own.features)
+            found |= {name: np.array(rows) for name, rows in zip(SUMS, sums)}
+        return found
+
+    def resume(self, state: dict[str, np.ndarray]) -> None:
+        """Go on as after the epoch of that state; begun with the parameters of that epoch."""
+        self.accumulators = [
+            own._replace(**{name: state[name].copy() for name in SUMS})
+            for own in self.accumulators
+        ]
+        if state["partitioned"]:
+            self._partition(int(state["partitioned"]))
+
     def close(self) -> None:
         """Let go of the threads and of what only further epochs would need."""
         if self.pool is not None:
@@ -195,7 +217,7 @@ class CPUTraining:
         # the old events go before the new ones come: with many they are most of the memory
         old, self.layout = self.order, None
         each = self.pool.map if self.pool else map
-        settings = self.settings
+        settings, self.partitioned = self.settings, number
         new = strata.partition(self.events, settings.blocks, settings.seed, number, each)
         self.order = strata.Order(new.user_at, new.item_at)
         user_from, item_from = self.order

@@ -144,6 +144,8 @@ class TorchTraining:
     def _begin_epoch(self, number: int, rate: float) -> None:
         """Settle what holds for an epoch, in its place: recorded steps read it there."""
         self.total.zero_()
+        if self.negatives is not None:
+            self.negatives.steps = 0
         self.optimizer.set_rate(rate)
         self.number, found = number, self.decay.tables(self.tables, number)
         if not self.strength:
@@ -257,6 +259,17 @@ class TorchTraining:
         arrays = Parameters(*(table.detach().cpu().numpy().copy() for table in self.tables))
         lend_items(arrays.query, arrays.items, self.problem.history, self.problem.triples)
         return arrays
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What further epochs depend on beside the parameters: the optimizer, rows of scores."""
+        found = {name: own.cpu().numpy().copy() for name, own in self.optimizer.state().items()}
+        return found | {"rows": np.array(self.events.rows)}
+
+    def resume(self, state: dict[str, np.ndarray]) -> None:
+        """Go on as after the epoch of that state; begun with the parameters of that epoch."""
+        for name, own in self.optimizer.state().items():
+            own.copy_(torch.from_numpy(state[name]))
+        self.events.rows = int(state["rows"])
 
     def close(self) -> None:
         """Only the tables are kept."""
