@@ -158,10 +158,9 @@ class CPUTraining:
 
     def resume(self, state: dict[str, np.ndarray]) -> None:
         """Go on as after the epoch of that state; begun with the parameters of that epoch."""
-        self.accumulators = [
-            own._replace(**{name: state[name].copy() for name in SUMS})
-            for own in self.accumulators
-        ]
+        for number, own in enumerate(self.accumulators):
+            sums: Any = {name: state[name].copy() for name in SUMS}
+            self.accumulators[number] = own._replace(**sums)
         if state["partitioned"]:
             self._partition(int(state["partitioned"]))
 

@@ -128,8 +128,8 @@ class ReferenceTraining:
         """Go on as after the epoch of that state."""
         self.tables = Parameters(*(state[f"table_{name}"].copy() for name in self.tables._fields))
         if self.accumulators:
-            names = self.accumulators._fields
-            self.accumulators = Accumulators(*(state[f"sum_{name}"].copy() for name in names))
+            sums: Any = {n: state[f"sum_{n}"].copy() for n in self.accumulators._fields}
+            self.accumulators = Accumulators(**sums)
         if state["partitioned"]:
             self._partition(int(state["partitioned"]))
 

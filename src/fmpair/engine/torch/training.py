@@ -96,10 +96,9 @@ class TorchTraining:
         longer Adam's steps are; in one go they must not be too long.
         """
         together, users = self.events.together, np.count_nonzero(tally(problem.user, problem.users))
-        steps, visits = learned / self.size, learned / together / max(users, 1)
-        return min(
-            together**MET_POWER, max(LONGEST / max(steps / max(visits, 1e-9), 1) ** 0.5, 0.1)
-        )
+        rows = max(learned / together, 1.0)
+        between = max(learned / self.size * int(users) / rows, 1.0)  # steps from one to the next
+        return float(min(together**MET_POWER, LONGEST / between**0.5))
 
     def _negatives(self) -> Negatives | None:
         if self.settings.all_items:
