@@ -68,7 +68,7 @@ def fit(
     """Train on a file of events and write a model."""
     from fmpair.cli.recipe import recipe_from
 
-    model = recipe_from(recipe)
+    model, kept = recipe_from(recipe), _kept_in(checkpoint, output)
     if not dry_run:
         check_target(output)
     found = opened(events, reading)
@@ -78,19 +78,12 @@ def fit(
     data = found.dataset()
     note("" if quiet else "\n".join(found.lines()))
     note("" if quiet else f"read {data!r}"[:-1].replace("Dataset(", ""))
+    if checkpoint is not None and checkpoint.exists() and not quiet:
+        note(f"going on from {shown(checkpoint)}")
     began = time.perf_counter()
-    kept = _kept_in(checkpoint, output)
-    if checkpoint is not None and checkpoint.exists():
-        note("" if quiet else f"going on from {shown(checkpoint)}")
+    told = {"validation": validation, "metric": metric, "patience": patience, **kept}
     with only_errors(quiet):
-        fitted = model.fit(
-            data,
-            validation=validation,
-            metric=metric,
-            patience=patience,
-            progress=not quiet,
-            **kept,
-        )
+        fitted = model.fit(data, progress=not quiet, **told)
     fitted.save(output)
     for place in kept.values():
         place.remove()
@@ -100,12 +93,12 @@ def fit(
 
 def _kept_in(path: Path | None, output: Path) -> dict[str, Any]:
     """What `fit` is told of a checkpoint: it stays until the model is written."""
-    from fmpair.training.checkpoint import Checkpoint
-
     if path is None:
         return {}
     if path.absolute() == output.absolute():
         raise OptionError(f"{named('checkpoint')} and {named('output')} must be two files")
+    from fmpair.training.checkpoint import Checkpoint
+
     return {"checkpoint": Checkpoint(path, stays=True)}
 
 
