@@ -31,6 +31,7 @@ from fmpair.engine.torch.optimizer import optimizer_of
 from fmpair.engine.torch.softmax import Chosen
 from fmpair.errors import MachineError, OptionError
 
+torch.set_num_threads(1)  # tables are tiny: more threads would only wait for each other
 EXACT = {"loss": "softmax", "all_items": True, "optimizer": "adam"}
 RATE = 0.1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from fmpair.features.history import history_field
 from fmpair.fitted.cold_start import settle_cold
 from fmpair.fitted.recent import Recent
 from fmpair.fitted.recommender import Recommender
-from fmpair.training.defaults import FINAL_RATE_SHARE, final_rate_share_of
+from fmpair.training.defaults import FINAL_RATE_SHARE, factors_of, final_rate_share_of
 from fmpair.training.epoch import Epoch, diverged, epochs
 from fmpair.training.history import kept, past_of
 from fmpair.training.options import FMPairOptions
@@ -108,6 +108,7 @@ def train(
 
     recipe: the one that the fitted models keep.
     """
+    options = replace(options, factors=factors_of(options, len(data)))
     task = Task.of(recipe, options, data)
     return Learning(_Course(task, begin(task, initial(options, task.space), ()), begin))
 
