@@ -12,13 +12,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import numpy as safetensors
 
-from fmpair import __version__
 from fmpair.data import Dataset, as_dataset, columns_of
 from fmpair.data.fingerprint import fingerprint
 from fmpair.device import CPU, settled
@@ -172,7 +172,7 @@ def _begun_with(recipe: Any, data: Dataset, judged: tuple[Any, str, int]) -> dic
     if validation is not None and not isinstance(validation, int | float):
         validation = fingerprint(as_dataset(validation, columns_of(data)))
     found = {
-        "fmpair": __version__,
+        "version of fmpair": _version(),
         "recipe": name_of(type(recipe)),
         "options": recipe.options(),
         "device": settled(getattr(recipe, "device", CPU)),
@@ -182,6 +182,13 @@ def _begun_with(recipe: Any, data: Dataset, judged: tuple[Any, str, int]) -> dic
         "patience": patience,
     }
     return json.loads(json.dumps(found, default=np.generic.item))
+
+
+def _version() -> str:
+    """That of the package; another may learn other bits. Empty where it is not installed."""
+    with suppress(PackageNotFoundError):
+        return version("fmpair")
+    return ""
 
 
 def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
