@@ -308,6 +308,27 @@ def test_a_frozen_table_does_not_move(name, kind):
         np.testing.assert_array_equal(getattr(after, table), getattr(start, table))
 
 
+@pytest.mark.parametrize(("histories", "done"), [(True, 1), (True, 3), (False, 3)])
+@pytest.mark.parametrize("kind", ["bpr", "softmax by adagrad", "adaptive"])
+@pytest.mark.parametrize("name", HERE)
+def test_training_that_goes_on_from_its_state_gives_the_same_bits(name, kind, histories, done):
+    problem, more = problem_of("cua", events=200), 0
+    if histories:
+        problem = with_histories(problem, shared=kind == "bpr")
+        more = problem.items if kind == "bpr" else 4
+    settings = settings_of(histories=more, blocks=2, partition_every=2, **KINDS[kind])
+    whole, part = (begun(name, problem, settings) for _ in range(2))
+    for number in range(1, 6):
+        whole.epoch(number, RATE)
+    for number in range(1, done + 1):
+        part.epoch(number, RATE)
+    again = engine(name).begin(problem, part.snapshot(), suited(name, settings))
+    again.resume(part.state())
+    for number in range(done + 1, 6):
+        again.epoch(number, RATE)
+    assert bits(again) == bits(whole)
+
+
 @pytest.mark.parametrize("name", HERE)
 def test_an_engine_leaves_what_it_is_given_as_it_was(name):
     problem = problem_of("cuas", events=60)
