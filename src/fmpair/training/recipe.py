@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from inspect import signature
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from fmpair.errors import OptionError, named
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
 from fmpair.renamed import known_options_only
+from fmpair.training.checkpoint import Checkpoint, fit_kept
 from fmpair.training.early_stopping import best_fit
 from fmpair.training.epoch import Epoch
 
@@ -37,6 +39,7 @@ class TrainableRecipe(Recipe, Trainable, Protocol):
         patience: int = 5,
         seed: int | None = None,
         progress: bool | Callable[[Epoch], None] = False,
+        checkpoint: str | Path | Checkpoint | None = None,
         on: str | None = None,
     ) -> Recommender:
         """Learn from a Dataset or a frame (user, item, every other column context).
@@ -45,9 +48,14 @@ class TrainableRecipe(Recipe, Trainable, Protocol):
         user's latest, where histories may be learned from); the epoch best by `metric` on them is
         kept, and training stops `patience` epochs after it.
         progress: True shows a bar; a function is called with every epoch.
+        checkpoint: a file that what is learned so far is written to, every few seconds; the same
+        fit goes on from there after an interruption, to the same model. Removed in the end.
         on: ray, or ray://host:port: the machines of that cluster learn the same model.
         """
-        return best_fit(placed_on(self, on), data, seed, progress, validation, metric, patience)
+        recipe, judged = placed_on(self, on), (validation, metric, patience)
+        if checkpoint is not None:
+            return fit_kept(recipe, data, seed, progress, *judged, checkpoint)
+        return best_fit(recipe, data, seed, progress, *judged)
 
 
 def placed_on(recipe: Any, on: str | None) -> Any:

@@ -81,6 +81,7 @@ class RayTraining:
         self.events = strata.by_user(problem if settings.positives == "user" else frame, True)
         self.crew = Crew(ray, settings.blocks)
         self.assignment: Assignment | None = None
+        self.partitioned = 0  # in which epoch
         self.stage = 0
         self.passed: list[Any] | None = None
         self.every = 1 if self.merging.needed else rounds_between_checkpoints(settings.blocks)
@@ -124,6 +125,16 @@ class RayTraining:
         """The parameters as they are now, by the problem's numbers."""
         return self.whole.snapshot()
 
+    def state(self) -> dict[str, np.ndarray]:
+        """What further epochs depend on beside the parameters: the partition, the accumulators."""
+        return {**self.whole.state(), "partitioned": np.array(self.partitioned)}
+
+    def resume(self, state: dict[str, np.ndarray]) -> None:
+        """Go on as after the epoch of that state; begun with the parameters of that epoch."""
+        self.whole.resume({**state, "partitioned": np.array(0)})
+        if state["partitioned"]:
+            self._assign(int(state["partitioned"]))
+
     def close(self) -> None:
         """End the workers, and let go of what only further epochs would need."""
         self.crew.dismiss()
@@ -134,7 +145,7 @@ class RayTraining:
         source, settings = self.source, self.settings
         counts = (source.activity, source.times, self.problem.drawn)
         self.assignment = assigned(*counts, settings.blocks, (settings.seed, number))
-        self.stage = 0
+        self.partitioned, self.stage = number, 0
 
     def _make_ready(self, number: int, rate: float, visits: np.ndarray, turn: int) -> None:
         """Workers that have all they need for the round."""
