@@ -17,10 +17,10 @@ from fmpair.ranking.top import item_matrix, ranks
 from fmpair.ranking.top import top as best_items
 
 
-def train(folder, factors, threads, epochs, user_columns=0, item_columns=0, context_columns=0):
-    """Seconds and effective updates of each epoch, with so many attributes and contexts."""
-    data = _dataset(folder, user_columns, item_columns, context_columns)
-    recipe = FMPair(loss="bpr", factors=factors, epochs=epochs, threads=threads)
+def train(folder, factors, threads, epochs, loss="bpr", **columns):
+    """Seconds and effective updates of each epoch; columns: see _dataset."""
+    data = _dataset(folder, **columns)
+    recipe = FMPair(loss=loss, factors=factors, epochs=epochs, threads=threads)
     seconds = [epoch.seconds for epoch in recipe.train(data)]
     return {"seconds": seconds, "updates": [len(data)] * epochs}
 
@@ -81,6 +81,7 @@ def _fitted(folder, factors):
 
 @lru_cache(maxsize=1)
 def _dataset(folder, user_columns=0, item_columns=0, context_columns=0):
+    """The events of a folder with so many attributes and contexts."""
     size = json.loads((Path(folder) / "size.json").read_text())
     data = _numbered(_array(folder, "user"), _array(folder, "item"), size["users"], size["items"])
     context = _frame(folder, "context_codes", context_columns)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fmpair.engine.cpu.dropout import drop, drop_anew
+from fmpair.engine.cpu.folding import note, refold
 from fmpair.engine.cpu.list_simd import list_step
 from fmpair.engine.cpu.losses import MARGIN, ONE, WARP, ZERO, correct, warp_weight, weigh
 from fmpair.engine.cpu.optimizer import (
@@ -36,6 +37,7 @@ from fmpair.engine.cpu.sampling import (
 from fmpair.engine.cpu.sides import bring_up, build_query, build_sides, build_user, dots
 from fmpair.engine.cpu.simd import dot
 from fmpair.engine.cpu.triples import hold
+from fmpair.engine.strata.folding import steps_between
 from fmpair.jit import FAST, kernel
 
 SHORTEST = np.float32(1e-12)  # squared length of a vector that cosines divide by
@@ -89,12 +91,13 @@ def settle(sharpness, score, slope, square, query_square, strength, coef, along,
 
 @kernel(fastmath=FAST)
 def run_lists(
-    span, walk, block, state, work, tables, query, attributes, sampler, step, l2_scale,
+    span, walk, block, state, work, tables, query, attributes, folding, sampler, step, l2_scale,
     accumulators, rule, third, mirror, border, taken, room, width,
 ):
     """Learn from runs of [span[0], span[1]) with the items [block[0], block[1]).
 
     walk: from which run to which, counted round and round from the first. taken: as in run_cell.
+    attributes: of items, where they move in every step; folding: where they do not; or None.
     l2_scale, accumulators: in the order of the partition, or operands.NO_L2_SCALE and
     NO_ACCUMULATORS. third, mirror: of triples, or None; border: as long as vectors of pairs.
     Returns (sum of losses, steps, the state of the random stream).
@@ -122,8 +125,16 @@ def run_lists(
         gather_bias = np.zeros(len(a_shrink), np.float32)
     twice = ZERO if sharpness > ZERO else ONE
     first_item, count = block[0], block[1] - block[0]
-    query_square, logs, steps = ONE, 0.0, 0
-    for r in range(walk[0], walk[1]):
+    query_square, logs, steps, folded = ONE, 0.0, 0, 0
+    for r in range(walk[0], walk[1] + 1):
+        if r == walk[0] or r == walk[1] or steps - folded >= steps_between(count, most):
+            refold(
+                folding, scratch, items, item_bias, item_sums, item_scale, a_sums, block,
+                steps - folded, twice, r > walk[0], r == walk[1], width
+            )
+            folded = steps
+        if r == walk[1]:
+            break
         run = span[0] + r % (span[1] - span[0])
         start, stop = np.int64(run_start[run]), np.int64(run_start[run + 1])
         had = list_own(event_item, start, stop, first_item, taken, mine)
@@ -147,7 +158,7 @@ def run_lists(
                 state = drop_anew(state, dropped, kept, scratch)
                 hold(third, mirror, scratch)
                 weigh_factors(scratch, order, spread, chances)
-                if sharpness > ZERO or item_sums is not None:
+                if sharpness > ZERO or item_sums is not None or folding is not None:
                     query_square = dot(scratch, 0, scratch, 0, width) + SHORTEST
                 member[0], fresh, known = event_item[e], 1, 1
                 if shares[1] > 0:
@@ -189,6 +200,9 @@ def run_lists(
                     strength *= weight[e]
                 lost = settle(
                     sharpness, score, slope, square, query_square, strength, coef, along, own, size
+                )
+                note(
+                    folding, member, slope, score, square, query_square, sharpness, first_item, size
                 )
                 if attributes is not None:
                     turn_sides(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fmpair.engine.contract import LOSSES, Settings
+from fmpair.engine.cpu.folding import folding_for, without_item_l2
 from fmpair.engine.cpu.history import own_query, places_for
 from fmpair.engine.cpu.layout import Layout
 from fmpair.engine.cpu.lists import Rule, run_lists
@@ -20,6 +21,7 @@ from fmpair.engine.item_side import item_sides
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.accumulators import Accumulators
 from fmpair.engine.strata.dropout import dropped_parts
+from fmpair.engine.strata.folding import folds
 from fmpair.engine.strata.sampling import Sampler, ordering, pieces
 from fmpair.rng import GOLDEN, MASK, mixed, stream
 from fmpair.threads import all_threads
@@ -82,6 +84,10 @@ def _lists(state: State, epoch: int, rate: float, taken: np.ndarray) -> Cell:
     every, mirror, border = _triples(state, rate)
     if every is not None:
         room = room._replace(triple_shrink=np.ones_like(room.shrink))
+    folding = None
+    if folds(state.problem, settings):
+        folding = folding_for(_attributes(state, 0), step, len(taken))
+        step = without_item_l2(step)
 
     def run(row: int, column: int) -> tuple[float, int]:
         cell = row * settings.blocks + column
@@ -91,12 +97,14 @@ def _lists(state: State, epoch: int, rate: float, taken: np.ndarray) -> Cell:
         offset = (mixed(draws) >> 32) * (last - first) >> 32
         edges = _edges(layout, settings, first, last, int(block[1] - block[0]))
         query, accumulators = queries(row, (first, last))
-        third = _own_triples(state, every, row)
+        third, attributes, own = _own_triples(state, every, row), _attributes(state, row), None
+        if folding is not None:
+            attributes, own = None, folding._replace(attributes=attributes)
         loss, steps = 0.0, 0
         for a, b in zip(edges[:-1] + offset, edges[1:] + offset) if first < last else ():
             more, done, draws = run_lists(
                 (first, last), (a, b), block, np.uint64(draws), layout.work, tables,
-                query, _attributes(state, row), _sampler(state, row, column), step,
+                query, attributes, own, _sampler(state, row, column), step,
                 layout.l2_scale, accumulators, rule, third, mirror, border, taken, room, width,
             )
             loss, steps = loss + more, steps + done
