@@ -1,14 +1,14 @@
-"""Attributes that learn from sums: one step of theirs, and many summed up."""
+"""Attributes that learn from sums: where a sum is of one step, it is that step."""
 
 import numpy as np
 import pytest
 from engine.problems import parameters_of, problem_of, settings_of
 
-from fmpair.arrays import group_rows
 from fmpair.engine import reference
 from fmpair.engine.reference.draws import choices
 from fmpair.engine.reference.folding import Folding
 from fmpair.engine.reference.objective import ascent
+from fmpair.engine.reference.step import take_step
 from fmpair.engine.strata.partition import partition
 
 RATE = 0.05
@@ -34,7 +34,7 @@ def test_one_step_moves_attributes_along_their_gradients(kind):
     assert folded.items == choice.items
     folding.steps = 1
     folding.note(folded)
-    reference.training.take_step(folding.tables, folded, folding.settings, RATE, {})
+    take_step(folding.tables, folded, folding.settings, RATE, {})
     folding.pass_on()
 
     for f in range(len(features)):
@@ -51,16 +51,3 @@ def test_one_step_moves_attributes_along_their_gradients(kind):
         if settings.has_bias:
             pull = wanted["feature_bias", f] - settings.features[f] * due * bias[f]
             assert own.feature_bias[f] - bias[f] == pytest.approx(length * pull)
-
-
-def test_many_steps_summed_up_hold_each_other_back():
-    """Half of all items have the attribute, and every user likes these: all steps go one way."""
-    problem = problem_of("a", users=60, items=80, events=2000)
-    owner = np.arange(40)
-    rows = group_rows(owner, np.zeros(40, np.int32), 80, np.ones(40, np.float32))
-    problem = problem._replace(item_rows=rows, item=(problem.item % 40).astype(np.int32))
-    settings = settings_of(loss="softmax", n_negatives=32)
-    training = reference.begin(problem, parameters_of(problem), settings)
-    first, *_, last = [training.epoch(number, 0.3) for number in (1, 2, 3)]
-    assert last < 0.9 * first
-    assert training.largest() < 20

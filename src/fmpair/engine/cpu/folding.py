@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fmpair.engine.cpu.list_simd import add_four
 from fmpair.engine.cpu.operands import Attributes, Step
 from fmpair.engine.cpu.pairs import build_item
 from fmpair.engine.cpu.simd import aligned, assign, blend
 from fmpair.jit import FAST, kernel
 
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
+EIGHT = (0, 0)  # the width of rows of `tally` and `sums`; the first four columns go together
 SLOPE, STEEP, CHOSEN, OTHERS, BIAS, CONSTANT, SQUARES = range(7)  # columns of `tally`
 UP, PULL, HELD, DUE, SQUARE = range(5)  # columns of `sums`
 
@@ -28,7 +30,7 @@ class Folding(NamedTuple):
     own, start: float32 [items of a block, columns], their own rows, and their sides when folded.
     tally: float32 [items of a block, 8]: since then the sum of slopes, that of their sizes times
     squared lengths of d score / d side, how often the item was chosen, and what it was due of the
-    regularisation of candidates; when folded its own bias, its constant, its accumulator.
+    regularisation of candidates; when folded, its own bias, its constant, its accumulator.
     ways: float32 [attributes, columns], sums: [attributes, 8], touched: int32 [attributes]: what is
     passed on: zeros in between.
     """
@@ -46,13 +48,9 @@ class Folding(NamedTuple):
 def folding_for(attributes: Attributes, step: Step, items: int) -> Folding:
     """A thread's arrays for blocks of at most so many items."""
     features, columns = attributes.shared.table.shape
-    own, start, ways = (
-        aligned(np.zeros((rows, columns), np.float32)) for rows in (items, items, features)
-    )
-    tally, sums = (np.zeros((rows, 8), np.float32) for rows in (items, features))
-    return Folding(
-        attributes, step, own, start, tally, ways, sums, np.zeros(features, np.int32)
-    )
+    shapes = ((items, columns), (items, columns), (items, 8), (features, columns), (features, 8))
+    rows = (aligned(np.zeros(shape, np.float32)) for shape in shapes)
+    return Folding(attributes, step, *rows, np.zeros(features, np.int32))
 
 
 def without_item_l2(step: Step) -> Step:
@@ -71,12 +69,8 @@ def note(folding, member, slope, score, square, query_square, sharpness, first_i
         j, norm = member[m] - first_item, query_square
         if sharpness > ZERO:
             norm = max(sharpness * sharpness - score[m] * score[m], ZERO) / square[m]
-        tally[j, SLOPE] += slope[m]
-        tally[j, STEEP] += abs(slope[m]) * norm
-        tally[j, OTHERS] += share
-    j = member[0] - first_item
-    tally[j, CHOSEN] += ONE
-    tally[j, OTHERS] -= share
+        chosen, other = (ONE, ZERO) if m == 0 else (ZERO, share)
+        add_four(tally, j, slope[m], abs(slope[m]) * norm, chosen, other, EIGHT)
 
 
 @kernel(forceinline=True)
@@ -156,11 +150,12 @@ def _unfold(folding, scratch, items, item_bias, item_sums, item_scale, block, tw
                         touched[count] = f
                         count += 1
                     blend(ways, f, ONE, scratch, way, x, width)
-                    sums[f, UP] += twice * x * x * slope
-                    sums[f, PULL] += x * slope
-                    sums[f, HELD] += x * x * tally[j, STEEP]
-                    sums[f, DUE] += chosen + others
-                    sums[f, SQUARE] += x * x * square
+                    add_four(
+                        sums, f, twice * x * x * slope, x * slope, x * x * tally[j, STEEP],
+                        chosen + others, EIGHT
+                    )
+                    if item_sums is not None:
+                        sums[f, SQUARE] += x * x * square
                     shared.moves[f] += 1 + np.int32(chosen)
             gain = twice * rate * slope
             blend(own, j, max(ONE - lost, ZERO) - gain, items, i, ONE, width)
