@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fmpair.engine.cpu.list_simd import add_four
-from fmpair.engine.cpu.operands import Attributes, Step
+from fmpair.engine.cpu.operands import Attributes, Copies, Step
 from fmpair.engine.cpu.pairs import build_item
 from fmpair.engine.cpu.simd import aligned, assign, blend
 from fmpair.jit import FAST, kernel
@@ -26,7 +26,8 @@ UP, PULL, HELD, DUE, SQUARE = range(5)  # columns of `sums`
 class Folding(NamedTuple):
     """What a thread needs to fold the items of a block, and to pass on what they were moved by.
 
-    step: with the regularisation of items, which is settled when sums are passed on.
+    attributes: those of the cell at work, or None. step: with the regularisation of items, which is
+    settled when sums are passed on.
     own, start: float32 [items of a block, columns], their own rows, and their sides when folded.
     tally: float32 [items of a block, 8]: since then the sum of slopes, that of their sizes times
     squared lengths of d score / d side, how often the item was chosen, and what it was due of the
@@ -35,7 +36,7 @@ class Folding(NamedTuple):
     passed on: zeros in between.
     """
 
-    attributes: Attributes
+    attributes: Attributes | None
     step: Step
     own: np.ndarray
     start: np.ndarray
@@ -45,12 +46,12 @@ class Folding(NamedTuple):
     touched: np.ndarray
 
 
-def folding_for(attributes: Attributes, step: Step, items: int) -> Folding:
-    """A thread's arrays for blocks of at most so many items."""
-    features, columns = attributes.shared.table.shape
+def folding_for(copies: Copies, step: Step, items: int) -> Folding:
+    """A thread's arrays for blocks of at most so many items; copies: of the attributes' table."""
+    _, features, columns = copies.table.shape
     shapes = ((items, columns), (items, columns), (items, 8), (features, columns), (features, 8))
     rows = (aligned(np.zeros(shape, np.float32)) for shape in shapes)
-    return Folding(attributes, step, *rows, np.zeros(features, np.int32))
+    return Folding(None, step, *rows, np.zeros(features, np.int32))
 
 
 def without_item_l2(step: Step) -> Step:
