@@ -15,6 +15,7 @@ from fmpair.engine.cpu.list_simd import add_four
 from fmpair.engine.cpu.operands import Attributes, Copies, Step
 from fmpair.engine.cpu.pairs import build_item
 from fmpair.engine.cpu.simd import aligned, assign, blend
+from fmpair.engine.strata.folding import steps_between
 from fmpair.jit import FAST, kernel
 
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
@@ -61,13 +62,13 @@ def without_item_l2(step: Step) -> Step:
 
 
 @kernel(fastmath=FAST, forceinline=True)
-def note(folding, member, slope, score, square, query_square, sharpness, first_item, size):
+def note(folding, member, slope, score, square, query_square, sharpness, block, size):
     """Sum up what a step moves its items by, before it does."""
     if folding is None:
         return
     tally, share = folding.tally, ONE / np.float32(max(size - 1, 1))
     for m in range(size):
-        j, norm = member[m] - first_item, query_square
+        j, norm = member[m] - block[0], query_square
         if sharpness > ZERO:
             norm = max(sharpness * sharpness - score[m] * score[m], ZERO) / square[m]
         chosen, other = (ONE, ZERO) if m == 0 else (ZERO, share)
@@ -76,20 +77,27 @@ def note(folding, member, slope, score, square, query_square, sharpness, first_i
 
 @kernel(forceinline=True)
 def refold(
-    folding, scratch, items, item_bias, item_sums, item_scale, a_sums, block, steps, twice, begun,
-    over, width,
+    folding, r, walk, folded, steps, most, scratch, items, item_bias, item_sums, item_scale, a_sums,
+    block, twice, width,
 ):
-    """Where a cell has begun, pass on what was summed up in so many steps; fold unless it is over.
+    """Before run r of a walk and after its last: where it is time, pass on what was summed up.
+
+    Then fold anew, unless it is over. folded: after how many steps that was done before; returns
+    the same of now.
     """
     if folding is None:
-        return
+        return folded
+    begun, over = r > walk[0], r == walk[1]
+    if begun and not over and steps - folded < steps_between(block[1] - block[0], most):
+        return folded
     if begun:
         count = _unfold(
             folding, scratch, items, item_bias, item_sums, item_scale, block, twice, width
         )
-        _move(folding, count, a_sums, np.float32(steps), width)
+        _move(folding, count, a_sums, np.float32(steps - folded), width)
     if not over:
         _fold(folding, items, item_bias, item_sums, block, width)
+    return steps
 
 
 @kernel(forceinline=True)

@@ -17,15 +17,12 @@ from fmpair.engine.cpu.folding import note, refold
 from fmpair.engine.cpu.list_simd import list_step
 from fmpair.engine.cpu.losses import MARGIN, ONE, WARP, ZERO, correct, warp_weight, weigh
 from fmpair.engine.cpu.optimizer import (
-    list_norms,
     move_listed,
     move_query,
     move_sides,
     move_user,
-    rate_list,
     shrink_list,
-    side_norms,
-    turn_sides,
+    turn_list,
 )
 from fmpair.engine.cpu.sampling import (
     draw_list,
@@ -35,10 +32,16 @@ from fmpair.engine.cpu.sampling import (
     release,
     weigh_factors,
 )
-from fmpair.engine.cpu.sides import bring_up, build_query, build_sides, build_user, dots
+from fmpair.engine.cpu.sides import (
+    bring_up,
+    build_query,
+    build_sides,
+    build_user,
+    dots,
+    take_constants,
+)
 from fmpair.engine.cpu.simd import dot
 from fmpair.engine.cpu.triples import hold
-from fmpair.engine.strata.folding import steps_between
 from fmpair.jit import FAST, kernel
 
 SHORTEST = np.float32(1e-12)  # squared length of a vector that cosines divide by
@@ -128,12 +131,10 @@ def run_lists(
     first_item, count = block[0], block[1] - block[0]
     query_square, logs, steps, folded = ONE, 0.0, 0, 0
     for r in range(walk[0], walk[1] + 1):
-        if r == walk[0] or r == walk[1] or steps - folded >= steps_between(count, most):
-            refold(
-                folding, scratch, items, item_bias, item_sums, item_scale, a_sums, block,
-                steps - folded, twice, r > walk[0], r == walk[1], width
-            )
-            folded = steps
+        folded = refold(
+            folding, r, walk, folded, steps, most, scratch, items, item_bias, item_sums, item_scale,
+            a_sums, block, twice, width
+        )
         if r == walk[1]:
             break
         run = span[0] + r % (span[1] - span[0])
@@ -181,8 +182,7 @@ def run_lists(
                         )
                         dots(scratch, places, score, square, scratch, sharpness, here, end, width)
                     else:
-                        for m in range(here, end):
-                            constant[m] = item_bias[member[m]]
+                        take_constants(item_bias, member, constant, here, end)
                         dots(items, member, score, square, scratch, sharpness, here, end, width)
                     finish(sharpness, score, constant, square, query_square, here, end)
                     if n > 0 and score[0] - score[n] < MARGIN and not taken[member[n] - first_item]:
@@ -202,22 +202,14 @@ def run_lists(
                 lost = settle(
                     sharpness, score, slope, square, query_square, strength, coef, along, own, size
                 )
-                note(
-                    folding, member, slope, score, square, query_square, sharpness, first_item, size
-                )
-                if attributes is not None:
-                    turn_sides(
-                        scratch, places, coef, along, own, lost, twice, third, mirror, size, width
-                    )
-                    side_norms(scratch, items, member, twice, norm, third, mirror, size, width)
-                else:
-                    list_norms(sharpness, score, square, query_square, norm, size)
-                rate_list(
-                    item_sums, item_scale, mean, bias, member, slope, norm, own_rate, own_l2, size
+                note(folding, member, slope, score, square, query_square, sharpness, block, size)
+                turn_list(
+                    attributes, scratch, places, items, member, coef, along, own, lost, twice,
+                    third, mirror, sharpness, score, square, query_square, norm, size, width
                 )
                 shrink_list(
-                    step, member, slope, own, twice, own_rate, own_l2, item_bias, shrink,
-                    attributes is None, third, triple_shrink, size
+                    item_sums, item_scale, mean, bias, step, member, slope, norm, own, own_rate,
+                    own_l2, twice, item_bias, shrink, attributes is None, third, triple_shrink, size
                 )
                 if attributes is not None:
                     move_sides(
