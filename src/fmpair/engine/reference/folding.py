@@ -55,7 +55,7 @@ class Folding:
                 self.own, i, row(self.rows, i)
             )
         self.start = (self.tables.items.copy(), self.tables.item_bias.copy())
-        self.squares = self.accumulators.items.copy() if self.accumulators else None
+        self.squares = self.accumulators.items.copy() if self.accumulators else np.zeros(0)
         count, self.steps = len(self.tables.items), 0
         self.slope, self.steepness, self.chosen, self.others = np.zeros((4, count))
 
@@ -73,7 +73,7 @@ class Folding:
         """Items are their own again, moved and shrunk; attributes learn from what moved them."""
         meets = 0.0 if self.full.temperature else 1.0  # cosines have no terms within an item
         sums: dict[int, Sums] = {}
-        for i in np.flatnonzero(self.chosen + self.others):
+        for i in map(int, np.flatnonzero(self.chosen + self.others)):
             rate, square = self.rate * self.full.item_rate, 0.0
             if self.accumulators:
                 rate /= math.sqrt(self.accumulators.items[i])
