@@ -2,14 +2,16 @@
 PYTHON ?= python3
 # Processes that share the tests: one a core, or as many as WORKERS says, 0 for none.
 WORKERS ?= auto
-# Every test is in one of three parts; tests that share what takes long are of one file or group.
-FAULTS := faults
-SLOW := (slow or realdata) and not faults
-QUICK := not (slow or realdata or faults)
+# Tests of a file share what takes long, so a file is one process's; tests/conftest.py says in which
+# order files come. One run collects once and leaves no core idle between its parts.
+# Which tests `make test` runs, by their marks; empty for every test there is, faults too.
+PART ?= not faults
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
+# What is never imported need not be compiled to bytecode: of PyTorch and its like that is most.
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install -q --no-compile -c constraints.txt
 # Stamps: set-up is done again only when the requirements have changed.
 CORE := $(VENV)/.installed
 TEST := $(VENV)/.installed-test
@@ -23,14 +25,14 @@ help:  ## list what can be made
 demo: $(CORE)  ## set up, run an experiment on generated data, and end with the path of its report
 	$(BIN)/fmpair demo
 
-test: quick  ## set up, then run every check and every test but faults, the quick ones first
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(SLOW)"
+test: check  ## set up, then run every check and every test but faults, the quick ones first
+	$(PYTEST) -m "$(PART)"
 
 quick: check  ## what to run before a commit: every check, and the quick tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "$(QUICK)"
+	$(PYTEST) -m "not (slow or realdata or faults)"
 
 faults: $(TEST)  ## kill runs, break files: nothing finished may be lost
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "$(FAULTS)"
+	$(PYTEST) -m faults
 
 # Into an empty cache: what writes the kernels runs only when they are compiled.
 coverage: $(TEST)  ## measure which lines the tests run; build/coverage.txt lists those they do not

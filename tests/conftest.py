@@ -27,7 +27,28 @@ def device(tmp_path_factory):
     return path
 
 
+# Files that take longest, of each of the three parts: they begin first, so that none is left over
+# at the end for one core alone.
+LONG = (
+    "test_contract_of_engines.py", "test_contract.py", "test_torch_training.py",
+    "test_demo_example.py", "test_examples.py", "test_real_examples.py", "test_docs.py",
+    "test_resume.py", "test_swaps.py", "test_kills.py",
+)  # fmt: skip
+LATER = ("slow", "realdata", "faults")
+
+
+def in_turn(items):
+    """The tests file by file: files of quick tests, then of slow ones, then those with faults."""
+    parts = {}
+    for item in items:
+        own = [LATER.index(mark.name) for mark in item.iter_markers() if mark.name in LATER]
+        parts.setdefault(item.path, []).append(max(own, default=-1))
+    return {path: (min(part), path.name not in LONG) for path, part in parts.items()}
+
+
 def pytest_collection_modifyitems(items):
+    turn = in_turn(items)
+    items.sort(key=lambda item: turn[item.path])
     if os.environ.get("FMPAIR_DATA"):
         return
     for item in items:

@@ -50,15 +50,14 @@ def said(code):
     return done.stdout.split("\n")[:-1]
 
 
-@pytest.mark.parametrize("before", [
-    "pass",
-    "import fmpair; fmpair.FMPair, fmpair.read, fmpair.load, fmpair.evaluate",
-    "import polars, numba, numpy; numpy.ones((900, 900)) @ numpy.ones((900, 900))",
+@pytest.mark.parametrize(("before", "after"), [
+    ("pass", "all_of_it()"),
+    ("import fmpair; fmpair.FMPair, fmpair.read, fmpair.load, fmpair.evaluate",
+     "print(forked(all_of_it))"),
+    ("import polars, numba, numpy; numpy.ones((900, 900)) @ numpy.ones((900, 900))", "pass"),
 ])  # fmt: skip
-def test_a_process_forked_before_polars_ran_can_do_everything(before):
-    assert said(f"{before}\nprint(forked(all_of_it), forked(all_of_it))\nall_of_it()") == [
-        "works works"
-    ]
+def test_a_process_forked_before_polars_ran_can_do_everything(before, after):
+    assert set(said(f"{before}\nprint(forked(all_of_it))\n{after}")) == {"works"}
 
 
 @pytest.mark.parametrize("before", [

@@ -17,10 +17,16 @@ from fmpair.ranking.top import item_matrix, ranks
 from fmpair.ranking.top import top as best_items
 
 
-def train(folder, factors, threads, epochs, loss="bpr", **columns):
-    """Seconds and effective updates of each epoch; columns: see _dataset."""
-    data = _dataset(folder, **columns)
-    recipe = FMPair(loss=loss, factors=factors, epochs=epochs, threads=threads)
+def train(
+    folder, factors, threads, epochs, user_columns=0, item_columns=0, context_columns=0, loss="bpr"
+):
+    """Seconds and effective updates of each epoch, with so many attributes and contexts.
+
+    factors: None for as many as FMPair takes by itself.
+    """
+    data = _dataset(folder, user_columns, item_columns, context_columns)
+    given = {} if factors is None else {"factors": factors}
+    recipe = FMPair(loss=loss, epochs=epochs, threads=threads, **given)
     seconds = [epoch.seconds for epoch in recipe.train(data)]
     return {"seconds": seconds, "updates": [len(data)] * epochs}
 
@@ -81,7 +87,6 @@ def _fitted(folder, factors):
 
 @lru_cache(maxsize=1)
 def _dataset(folder, user_columns=0, item_columns=0, context_columns=0):
-    """The events of a folder with so many attributes and contexts."""
     size = json.loads((Path(folder) / "size.json").read_text())
     data = _numbered(_array(folder, "user"), _array(folder, "item"), size["users"], size["items"])
     context = _frame(folder, "context_codes", context_columns)

@@ -88,9 +88,13 @@ def bits(training):
     return b"".join(table.tobytes() for table in training.snapshot())
 
 
-@pytest.mark.parametrize("positives", ["permutation", "bootstrap", "user"])
-@pytest.mark.parametrize("parts", ["", "c", "u", "a", "cua"])
-@pytest.mark.parametrize("blocks", [1, 3])
+# Of combinations, every two values that can meet do so: all of them would say no more. What
+# makes another kernel (features of either side, a sampler, AdaGrad, triples) costs seconds each.
+@pytest.mark.parametrize(("parts", "blocks", "positives"), [
+    ("", 1, "permutation"), ("", 3, "user"), ("c", 1, "bootstrap"), ("c", 3, "permutation"),
+    ("u", 1, "user"), ("u", 3, "bootstrap"), ("a", 1, "permutation"), ("a", 3, "bootstrap"),
+    ("cua", 1, "user"), ("cua", 3, "permutation"), ("", 3, "bootstrap"), ("cua", 3, "bootstrap"),
+])  # fmt: skip
 @pytest.mark.parametrize("name", FAST)
 def test_plain_pairs_are_learned_as_the_reference_learns_them(name, parts, blocks, positives):
     problem = problem_of(parts, weights=True, known=blocks == 3)
@@ -98,9 +102,16 @@ def test_plain_pairs_are_learned_as_the_reference_learns_them(name, parts, block
     assert_alike(*learn_with_both(name, problem, settings), atol=2e-5)
 
 
-@pytest.mark.parametrize("parts", ["s", "cuas"])
-@pytest.mark.parametrize("blocks", [1, 3])
-@pytest.mark.parametrize("kind", KINDS)
+# How candidates are drawn does not depend on features, but for adaptive ones.
+BARE = [kind for kind in KINDS if not kind.startswith("popularity")]
+WHOLE = [kind for kind in KINDS if not kind.startswith("batch")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "blocks", "parts"),
+    [*((kind, 3, "s") for kind in BARE), *((kind, 1 + 2 * (n % 2), "cuas") for n, kind in
+     enumerate(WHOLE)), *((kind, 1, "s") for kind in (*LOSS, "adaptive", "batch"))],
+)  # fmt: skip
 @pytest.mark.parametrize("name", FAST)
 def test_an_engine_learns_what_the_reference_learns(name, kind, blocks, parts):
     problem = problem_of(parts, events=60, weights=True, known=blocks == 3)
@@ -168,9 +179,10 @@ def test_triples_give_the_same_bits_on_any_number_of_threads(name, kind):
 @pytest.mark.parametrize(
     "kind", [*LOSS, "softmax of cosines", "softmax by adagrad", "dropout, softmax", "adaptive"]
 )
-@pytest.mark.parametrize("blocks", [1, 3])
-@pytest.mark.parametrize("since", [False, True])
-@pytest.mark.parametrize("parts", ["", "cua"])
+@pytest.mark.parametrize(
+    ("blocks", "since", "parts"),
+    [(1, False, ""), (3, True, ""), (1, True, "cua"), (3, False, "cua")],
+)
 @pytest.mark.parametrize("name", FAST)
 def test_histories_are_learned_as_the_reference_learns_them(name, parts, since, blocks, kind):
     problem = with_histories(problem_of(parts, events=60, weights=True), since=since)
@@ -181,8 +193,7 @@ def test_histories_are_learned_as_the_reference_learns_them(name, parts, since, 
 
 
 @pytest.mark.parametrize("kind", ["bpr", "softmax", "softmax by adagrad"])
-@pytest.mark.parametrize("blocks", [1, 3])
-@pytest.mark.parametrize("parts", ["", "cua"])
+@pytest.mark.parametrize(("blocks", "parts"), [(3, ""), (1, "cua"), (3, "cua")])
 @pytest.mark.parametrize("name", FAST)
 def test_histories_may_share_the_vectors_of_items(name, parts, blocks, kind):
     problem = with_histories(problem_of(parts, events=60, weights=True), shared=True)
@@ -206,8 +217,10 @@ def test_histories_give_the_same_bits_on_any_number_of_threads(name, kind):
     assert len(results) == 1
 
 
-@pytest.mark.parametrize("parts", ["", "cua"])
-@pytest.mark.parametrize("kind", ["bpr", "softmax", "softmax of cosines", "softmax by adagrad"])
+@pytest.mark.parametrize(("kind", "parts"), [
+    ("bpr", "cua"), ("softmax", ""), ("softmax", "cua"), ("softmax of cosines", ""),
+    ("softmax of cosines", "cua"), ("softmax by adagrad", "cua"),
+])  # fmt: skip
 @pytest.mark.parametrize("name", FAST)
 def test_l2_of_every_rows_own_strength_is_that_of_the_reference(name, kind, parts):
     problem = problem_of(parts, events=60, weights=True)
@@ -252,9 +265,12 @@ def test_steps_on_given_pairs_are_those_of_the_reference(name, parts, blocks):
     assert_alike(*trainings)
 
 
-@pytest.mark.parametrize("parts", ["", "cua"])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", [n for n in HERE if n != "reference"])
+@pytest.mark.parametrize(
+    ("name", "kind", "parts"),
+    [(name, kind, "") for name in FAST for kind in BARE]
+    + [(name, kind, "cua") for name in FAST for kind in WHOLE]
+    + [("torch", kind, ("", "cua")[n % 2]) for n, kind in enumerate(KINDS) if "torch" in HERE],
+)  # fmt: skip
 def test_any_number_of_threads_gives_the_same_bits(name, kind, parts, monkeypatch):
     monkeypatch.setattr(worker, "all_threads", lambda: 16)  # more than there are cores, too
     problem = problem_of(parts + "s", users=60, items=80, events=2000)
@@ -290,6 +306,27 @@ def test_a_frozen_table_does_not_move(name, kind):
     assert not np.array_equal(after.users, start.users)
     for table in ("items", "item_bias", "query", "features", "feature_bias"):
         np.testing.assert_array_equal(getattr(after, table), getattr(start, table))
+
+
+@pytest.mark.parametrize(("histories", "done"), [(True, 1), (True, 3), (False, 3)])
+@pytest.mark.parametrize("kind", ["bpr", "softmax by adagrad", "adaptive"])
+@pytest.mark.parametrize("name", HERE)
+def test_training_that_goes_on_from_its_state_gives_the_same_bits(name, kind, histories, done):
+    problem, more = problem_of("cua", events=200), 0
+    if histories:
+        problem = with_histories(problem, shared=kind == "bpr")
+        more = problem.items if kind == "bpr" else 4
+    settings = settings_of(histories=more, blocks=2, partition_every=2, **KINDS[kind])
+    whole, part = (begun(name, problem, settings) for _ in range(2))
+    for number in range(1, 6):
+        whole.epoch(number, RATE)
+    for number in range(1, done + 1):
+        part.epoch(number, RATE)
+    again = engine(name).begin(problem, part.snapshot(), suited(name, settings))
+    again.resume(part.state())
+    for number in range(done + 1, 6):
+        again.epoch(number, RATE)
+    assert bits(again) == bits(whole)
 
 
 @pytest.mark.parametrize("name", HERE)

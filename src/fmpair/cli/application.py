@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -85,8 +86,9 @@ def _start(
     """Recommendations in context, from a table of clicks."""
 
 
+@cache
 def command() -> Any:
-    """The whole command line as one command."""
+    """The whole command line as one command; made once, since that takes longer than most verbs."""
     app = typer.Typer(cls=Verbs, add_completion=False)
     app.callback()(_start)
     app.command()(demo.demo)

@@ -29,6 +29,7 @@ from fmpair.forked import check_process
 
 LOG = logging.getLogger("fmpair")
 NO_BIAS = np.zeros(0, np.float32)
+SUMS = ("users", "items", "query", "features")  # of `Accumulators`, those that change
 
 
 def begin(problem: Problem, parameters: Parameters, settings: Settings) -> CPUTraining:
@@ -63,6 +64,7 @@ class CPUTraining:
         )
         self.order: strata.Order | None = None
         self.layout: Layout | None = None
+        self.partitioned = 0  # in which epoch
         copies, adagrad = settings.blocks, settings.optimizer == "adagrad"
         of_query = 1 if problem.history is not None else copies
         self.query = self._copies(
@@ -126,9 +128,7 @@ class CPUTraining:
     def snapshot(self) -> Parameters:
         """The parameters as they are now, by the problem's numbers."""
         k, tables = self.factors, self.tables
-        user_from, item_from = np.arange(len(tables.users)), self._item_places()
-        if self.order is not None:
-            user_from = strata.places(self.order.user_at)
+        user_from, item_from = self._user_places(), self._item_places()
         users, items = tables.users[user_from, :k], tables.items[item_from, :k]
         bias = tables.item_bias[item_from]
         query, features, feature_bias = tables.query, tables.features, tables.feature_bias
@@ -139,6 +139,26 @@ class CPUTraining:
             features = self.features.table[0, :, :k].copy()
             feature_bias = self.features.bias[0].copy()
         return Parameters(users, items, bias, query, features, feature_bias)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What further epochs depend on beside the parameters: the partition, the accumulators."""
+        found, sums = {"partitioned": np.array(self.partitioned)}, self.accumulators
+        if sums.users is not None:
+            own = (sums.users[self._user_places()], sums.items[self._item_places()])
+            rows = (*own, sums.query[0], sums.features[0])
+            found |= {name: np.array(own) for name, own in zip(SUMS, rows)}
+        return found
+
+    def resume(self, state: dict[str, np.ndarray]) -> None:
+        """Go on as after the epoch of that state; begun with the parameters of that epoch."""
+        sums = self.accumulators
+        if sums.users is not None:
+            own: Any = {name: state[name].copy() for name in SUMS}
+            self.accumulators = _by_copy(
+                sums._replace(**own), len(sums.query), len(sums.features)
+            )
+        if state["partitioned"]:
+            self._partition(int(state["partitioned"]))
 
     def close(self) -> None:
         """Let go of the threads and of what only further epochs would need."""
@@ -192,6 +212,12 @@ class CPUTraining:
             assert self.query is not None
             lend(self.query.table[0, :, : self.pairs], rows, self.lent)
 
+    def _user_places(self) -> np.ndarray:
+        """int [users]: where each stands in the tables."""
+        if self.order is None:
+            return np.arange(len(self.tables.users))
+        return strata.places(self.order.user_at)
+
     def _item_places(self) -> np.ndarray:
         """int [items]: where each stands in the tables."""
         if self.order is None:
@@ -203,7 +229,7 @@ class CPUTraining:
         # the old events go before the new ones come: with many they are most of the memory
         old, self.layout = self.order, None
         each = self._threads().map if workers(self.settings) > 1 else map
-        settings = self.settings
+        settings, self.partitioned = self.settings, number
         new = strata.partition(self.events, settings.blocks, settings.seed, number, each)
         self.order = strata.Order(new.user_at, new.item_at)
         user_from, item_from = self.order
