@@ -50,7 +50,7 @@ class TrainableRecipe(Recipe, Trainable, Protocol):
         """
         if checkpoint is not None:
             judged = (validation, metric, patience)
-            return fit_kept(self, data, seed, progress, *judged, checkpoint)
+            return fit_kept(self, data, seed, progress, judged, checkpoint)
         return best_fit(self, data, seed, progress, validation, metric, patience)
 
 
