@@ -54,7 +54,7 @@ class TrainableRecipe(Recipe, Trainable, Protocol):
         """
         recipe, judged = placed_on(self, on), (validation, metric, patience)
         if checkpoint is not None:
-            return fit_kept(recipe, data, seed, progress, *judged, checkpoint)
+            return fit_kept(recipe, data, seed, progress, judged, checkpoint)
         return best_fit(recipe, data, seed, progress, *judged)
 
 

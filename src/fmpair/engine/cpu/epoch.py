@@ -21,6 +21,7 @@ from fmpair.engine.cpu.state import State
 from fmpair.engine.cpu.worker import (
     Result,
     list_room,
+    list_step_of,
     rule_of,
     scratch_for,
     step_of,
@@ -136,9 +137,10 @@ def _list_rounds(
     """A thread's part of lists."""
     layout, taken = state.layout, taken_for(state.layout)
     room = list_room(state, len(taken), flow.stopped)
+    step, folding = list_step_of(state, rate, len(taken))
     return partial(
-        run_list_rounds, part, plan, flow, layout.work, state.tables, *_sides(state),
-        layout.sampler, step_of(state.settings, rate), layout.l2_scale, state.accumulators,
+        run_list_rounds, part, plan, flow, layout.work, state.tables, *_sides(state), folding,
+        layout.sampler, step, layout.l2_scale, state.accumulators,
         rule_of(state), *triples_of(state, rate), taken, room, width_of(state.length),
     )
 

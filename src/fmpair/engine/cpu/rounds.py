@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fmpair.engine.cpu.flow import LINE, meet, tell, wait_for_cell
+from fmpair.engine.cpu.folding import Folding
 from fmpair.engine.cpu.lists import run_lists
 from fmpair.engine.cpu.merge import merge
 from fmpair.engine.cpu.operands import Attributes, Query, Shared
@@ -63,6 +64,23 @@ def _attributes(attributes, n):
         return None
     copies, item_at, rows, bias_share = attributes
     return Attributes(_shared(copies, n), item_at, rows, bias_share)
+
+
+@kernel
+def _in_steps(attributes, folding):
+    """The attributes of a cell where they move in every step, else None."""
+    if folding is None:
+        return attributes
+    return None
+
+
+@kernel
+def _folding(folding, attributes):
+    """The folding of a cell with these attributes, or None."""
+    if folding is None:
+        return None
+    _, step, own, start, tally, ways, sums, touched = folding
+    return Folding(attributes, step, own, start, tally, ways, sums, touched)
 
 
 @kernel
@@ -151,8 +169,8 @@ def run_pair_rounds(
 
 @kernel
 def run_list_rounds(
-    part, plan, flow, work, tables, query, attributes, sampler, step, l2_scale, accumulators, rule,
-    third, mirror, border, taken, room, width,
+    part, plan, flow, work, tables, query, attributes, folding, sampler, step, l2_scale,
+    accumulators, rule, third, mirror, border, taken, room, width,
 ):
     """The cells of lists, see `run_lists`; sampler: that of all blocks. As run_pair_rounds."""
     cell, edge, state, losses, steps, turns = plan
@@ -169,9 +187,10 @@ def run_list_rounds(
             block = (edge[column], edge[column + 1])
             events = (work.run_start[first], work.run_start[end])
             offset = high(scramble(draws), np.uint64(end - first))
+            of_items = _attributes(attributes, row)
             losses[at], steps[at], _ = run_lists(
                 (first, end), (offset, offset + end - first), block, draws, work, tables,
-                _query(query, row), _attributes(attributes, row),
+                _query(query, row), _in_steps(of_items, folding), _folding(folding, of_items),
                 _sampler(sampler, block, events), step, l2_scale,
                 Accumulators(
                     user_sums, item_sums, _row(q_sums, row), _row(a_sums, row), mean, bias
