@@ -37,7 +37,10 @@ def main() -> None:
 
 def row(label: str, events: int, contexts: int, history: int) -> dict[int, float]:
     """Seconds of an epoch by order, printed as a row."""
-    data, options = events_of(events, contexts), {"history": history, "n_negatives": CANDIDATES}
+    data, options = (
+        events_of(events, contexts),
+        {"history": history, "n_negatives": CANDIDATES, "factors": 64},
+    )
     runs = {n: FMPair(order=n, epochs=REPEATS + 1, **options).train(data) for n in (2, 3)}
     seconds: dict[int, list[float]] = {order: [] for order in runs}
     for _ in range(REPEATS + 1):

@@ -43,7 +43,7 @@ def test_what_ci_makes_can_be_made():
     jobs = loaded(".github/workflows/ci.yml")["jobs"].values()
     made = [step["run"].split()[1:] for job in jobs for step in job["steps"]
             if step.get("run", "").startswith("make ")]  # fmt: skip
-    assert made and {name for names in made for name in names} <= targets
+    assert made and {name for names in made for name in names if "=" not in name} <= targets
 
 
 @pytest.mark.parametrize("form", sorted(ROOT.glob(".github/ISSUE_TEMPLATE/[!c]*.yml")))

@@ -17,10 +17,16 @@ from fmpair.ranking.top import item_matrix, ranks
 from fmpair.ranking.top import top as best_items
 
 
-def train(folder, factors, threads, epochs, user_columns=0, item_columns=0, context_columns=0):
-    """Seconds and effective updates of each epoch, with so many attributes and contexts."""
+def train(
+    folder, factors, threads, epochs, user_columns=0, item_columns=0, context_columns=0, loss="bpr"
+):
+    """Seconds and effective updates of each epoch, with so many attributes and contexts.
+
+    factors: None for as many as FMPair takes by itself.
+    """
     data = _dataset(folder, user_columns, item_columns, context_columns)
-    recipe = FMPair(loss="bpr", factors=factors, epochs=epochs, threads=threads)
+    given = {} if factors is None else {"factors": factors}
+    recipe = FMPair(loss=loss, epochs=epochs, threads=threads, **given)
     seconds = [epoch.seconds for epoch in recipe.train(data)]
     return {"seconds": seconds, "updates": [len(data)] * epochs}
 

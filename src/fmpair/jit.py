@@ -110,7 +110,7 @@ class OnDisk:
     def __init__(self, function: Callable) -> None:
         self.function = function
 
-    @property
+    @functools.cached_property  # Numba asks for it whenever it is asked what it compiled
     def cache_path(self) -> str:
         return str(kernel_cache.folders()[0].path)
 

@@ -27,6 +27,13 @@ def stream(seed: int, *place: int) -> int:
     return state
 
 
+def streams(count: int, seed: int, *place: int) -> np.ndarray:
+    """uint64 [count]: those of the places (*place, 0), (*place, 1), ..."""
+    with np.errstate(over="ignore"):
+        numbers = np.arange(1, count + 1, dtype=np.uint64)
+        return scrambled(np.uint64(stream(seed, *place)) + STEP * numbers)
+
+
 def scrambled(value):
     """`mixed` of uint64 numbers: uint64 in, uint64 out."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

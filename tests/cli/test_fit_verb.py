@@ -3,6 +3,8 @@ import json
 import pytest
 
 from fmpair import FMPair, load
+from fmpair.training import checkpoint
+from fmpair.training.loop import _Course
 
 
 def assert_refused(result, *words, code=1):
@@ -146,6 +148,39 @@ def test_validation_keeps_the_best_epoch(fmpair, files, tmp_path):
     flags = ["--validation", "0.2", "--metric", "recall@5", "--patience", "1"]
     result = fmpair("fit", files / "events.csv", "-o", tmp_path / "m", "-q", *flags, *QUICK)
     assert result.code == 0, result.err
+
+
+def test_an_interrupted_fit_goes_on_from_its_checkpoint(fmpair, files, tmp_path, monkeypatch):
+    kept, model, whole = (tmp_path / name for name in ("kept", "m.fmpair", "whole.fmpair"))
+    command = ["fit", files / "events.csv", "--history", 0, *QUICK, "--epochs", 4]
+    assert fmpair(*command, "-o", whole, "-q").code == 0
+    make, stops = _Course.make, [3]
+
+    def interrupted(self, number):
+        if number in stops:
+            raise KeyboardInterrupt
+        return make(self, number)
+
+    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
+    monkeypatch.setattr(_Course, "make", interrupted)
+    result = fmpair(*command, "-o", model, "--checkpoint", kept)
+    assert (result.code, result.err.splitlines()[-1]) == (
+        130,
+        f"interrupted: {kept} holds what was learned up to epoch 2 of 4; the same fit goes on "
+        "from there",
+    )
+    assert sorted(tmp_path.iterdir()) == [kept, whole]
+    stops.clear()
+    result = fmpair(*command, "-o", model, "--checkpoint", kept)
+    assert f"going on from {kept}\nepoch 3 of 4" in result.err
+    assert model.read_bytes() == whole.read_bytes()
+    assert sorted(tmp_path.iterdir()) == [model, whole]
+
+
+def test_a_checkpoint_is_no_model_file(fmpair, files, tmp_path):
+    target = tmp_path / "m.fmpair"
+    result = fmpair("fit", files / "events.csv", "-o", target, "--checkpoint", target)
+    assert (result.code, result.err) == (1, "error: --checkpoint and --output must be two files\n")
 
 
 def test_a_missing_file_is_named_with_the_nearest(fmpair, files, tmp_path):

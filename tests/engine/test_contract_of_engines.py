@@ -17,6 +17,7 @@ from engine.problems import (
 
 from fmpair.engine import ENGINES, engine
 from fmpair.engine.contract import LISTED, LOSSES, Pairs, Parameters
+from fmpair.engine.cpu import worker
 from fmpair.errors import OptionError
 
 # Engines that take the reference's own steps; that of minibatches takes others.
@@ -270,11 +271,12 @@ def test_steps_on_given_pairs_are_those_of_the_reference(name, parts, blocks):
     + [(name, kind, "cua") for name in FAST for kind in WHOLE]
     + [("torch", kind, ("", "cua")[n % 2]) for n, kind in enumerate(KINDS) if "torch" in HERE],
 )  # fmt: skip
-def test_any_number_of_threads_gives_the_same_bits(name, kind, parts):
+def test_any_number_of_threads_gives_the_same_bits(name, kind, parts, monkeypatch):
+    monkeypatch.setattr(worker, "all_threads", lambda: 16)  # more than there are cores, too
     problem = problem_of(parts + "s", users=60, items=80, events=2000)
     results = set()
-    for threads in (1, 2, 4):
-        training = begun(name, problem, settings_of(blocks=4, threads=threads, **KINDS[kind]))
+    for threads in (1, 2, 3, 8, 16):
+        training = begun(name, problem, settings_of(blocks=16, threads=threads, **KINDS[kind]))
         for number in (1, 2, 3):
             training.epoch(number, RATE)
         training.close()
@@ -304,6 +306,27 @@ def test_a_frozen_table_does_not_move(name, kind):
     assert not np.array_equal(after.users, start.users)
     for table in ("items", "item_bias", "query", "features", "feature_bias"):
         np.testing.assert_array_equal(getattr(after, table), getattr(start, table))
+
+
+@pytest.mark.parametrize(("histories", "done"), [(True, 1), (True, 3), (False, 3)])
+@pytest.mark.parametrize("kind", ["bpr", "softmax by adagrad", "adaptive"])
+@pytest.mark.parametrize("name", HERE)
+def test_training_that_goes_on_from_its_state_gives_the_same_bits(name, kind, histories, done):
+    problem, more = problem_of("cua", events=200), 0
+    if histories:
+        problem = with_histories(problem, shared=kind == "bpr")
+        more = problem.items if kind == "bpr" else 4
+    settings = settings_of(histories=more, blocks=2, partition_every=2, **KINDS[kind])
+    whole, part = (begun(name, problem, settings) for _ in range(2))
+    for number in range(1, 6):
+        whole.epoch(number, RATE)
+    for number in range(1, done + 1):
+        part.epoch(number, RATE)
+    again = engine(name).begin(problem, part.snapshot(), suited(name, settings))
+    again.resume(part.state())
+    for number in range(done + 1, 6):
+        again.epoch(number, RATE)
+    assert bits(again) == bits(whole)
 
 
 @pytest.mark.parametrize("name", HERE)

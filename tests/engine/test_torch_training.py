@@ -23,8 +23,12 @@ from engine.problems import (
 from fmpair.engine.contract import Pairs
 from fmpair.engine.reference.draws import choice_of, row, with_history
 from fmpair.engine.reference.objective import ascent, loss
-from fmpair.engine.torch import begin, memory, training
+from fmpair.engine.torch import begin, memory, replay, training
 from fmpair.engine.torch.decay import Decay
+from fmpair.engine.torch.events import Batch
+from fmpair.engine.torch.met import Met, met_of
+from fmpair.engine.torch.optimizer import optimizer_of
+from fmpair.engine.torch.softmax import Chosen
 from fmpair.errors import MachineError, OptionError
 
 torch.set_num_threads(1)  # tables are tiny: more threads would only wait for each other
@@ -48,8 +52,10 @@ def slopes_of(begun):
     begun.size = 10**9
     order = torch.Generator().manual_seed(0)
     (batch,) = begun.events.batches(begun.size, order)
-    loss = float(begun._step(batch)[0])
+    own = begun._users(batch.user)
+    loss = float(begun._step(batch, own)[0])
     found = {name: table.grad for name, table in begun.tables._asdict().items()}
+    found["users"] = torch.zeros_like(begun.tables.users).index_add(0, batch.user, own.grad)
     return loss, {name: slope.numpy() for name, slope in found.items() if slope is not None}
 
 
@@ -229,8 +235,7 @@ def test_what_an_event_takes_of_rows_is_what_single_steps_would():
     found = Decay(problem, settings, torch.device("cpu")).tables(
         begin(problem, parameters_of(problem), settings).tables, 1
     )
-    share = np.bincount(problem.user, minlength=problem.users) / 300
-    np.testing.assert_allclose(found["users"][:, 0], 0.01 * scale.users * share, rtol=1e-5)
+    np.testing.assert_allclose(found["users"][:, 0], 0.01 * scale.users, rtol=1e-5)
     item = np.bincount(problem.item, minlength=problem.items) / 300
     drawn = problem.drawn / problem.drawn.sum()
     np.testing.assert_allclose(
@@ -283,7 +288,7 @@ def test_an_interrupted_epoch_leaves_what_was_learned_before(monkeypatch):
 def test_memory_that_runs_out_is_one_line(monkeypatch):
     begun = begin(*(p := problem_of(""), parameters_of(p)), settings_of(**EXACT))
 
-    def no_memory(batch):
+    def no_memory(batch, own):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate\nmany lines")
 
     monkeypatch.setattr(begun, "_step", no_memory)
@@ -315,3 +320,65 @@ def test_single_steps_are_refused():
     problem = problem_of("")
     with pytest.raises(OptionError, match="optimizer='sgd' takes single steps"):
         begin(problem, parameters_of(problem), settings_of(all_items=True, loss="softmax"))
+
+
+def test_a_step_is_recorded_anew_when_minibatches_grow_and_their_last_is_not_recorded(monkeypatch):
+    done = []
+    own = replay.Replay(lambda batch: done.append("taken"), torch.Generator(), torch.device("cpu"))
+    own.able = True
+
+    class Graph:
+        def replay(self):
+            done.append("played")
+
+    def record(batch):
+        done.append("recorded")
+        own.graph, own.given = Graph(), [tensor.clone() for tensor in replay._tensors(batch)]
+
+    monkeypatch.setattr(replay, "_apart", lambda step: step())
+    monkeypatch.setattr(own, "_record", record)
+
+    def batch(rows, events):
+        row, item = torch.zeros(rows, dtype=torch.long), torch.zeros(events, dtype=torch.long)
+        chosen = Chosen(item, item, item.float(), torch.zeros(rows + 1), True)
+        return Batch(row, row, row, chosen)
+
+    for rows, events in [(4, 8)] * 5 + [(2, 3)] + [(5, 8)] * 5 + [(3, 3), (5, 8)]:
+        own(batch(rows, events))
+    once = ["taken"] * 3 + ["recorded"] + ["played"]
+    assert done == [*once, "taken", *once, "taken", "played"]
+
+
+def test_slopes_are_summed_by_user():
+    user = torch.tensor([3, 1, 3, 0])
+    met = met_of(user, torch.tensor([[1.0], [10.0], [100.0], [0.0]]), torch.tensor([1.0, 2, 4, 0]))
+    assert met.slope[:, 0].tolist() == [101, 10, 101, 0]
+    assert met.events.tolist() == [5, 2, 5, 0]
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+def test_only_users_who_are_met_move(optimizer):
+    tables = parameters_of(problem_of(""))._replace(users=np.ones((4, 2), np.float32))
+    tables = type(tables)(*map(torch.from_numpy, tables))
+    own = optimizer_of(optimizer, tables, {"users": 1.0})
+    own.set_rate(0.1)
+    for events in (torch.tensor([1.0, 0.0]), torch.tensor([2.0, 0.0])):
+        own.step()
+        own.step_users(Met(torch.tensor([2, 1]), torch.tensor([[1.0, -1.0], [0.0, 0.0]]), events))
+    assert tables.users[[0, 1, 3]].tolist() == [[1, 1]] * 3
+    assert tables.users[2, 0] < 1 < tables.users[2, 1]
+
+
+def test_a_user_met_after_long_goes_farther():
+    """Adam's mean of squares fades meanwhile, as it does where nothing is met."""
+    moves = []
+    for idle in (0, 20):
+        tables = parameters_of(problem_of(""))._replace(users=np.zeros((1, 1), np.float32))
+        tables = type(tables)(*map(torch.from_numpy, tables))
+        own = optimizer_of("adam", tables, {"users": 1.0})
+        own.set_rate(0.1)
+        for _ in range(idle + 1):
+            own.step()
+        own.step_users(Met(torch.tensor([0]), torch.ones(1, 1), torch.ones(1)))
+        moves.append(-float(tables.users))
+    assert moves[1] == pytest.approx(moves[0] * 21**0.5, rel=0.02)

@@ -37,7 +37,7 @@ def compile_kernels(
         typer.Option(
             metavar="NUMBER",
             min=1,
-            help="How many factors the models will have, repeat for several; 64 if not given.",
+            help="Of the models; repeat for several. 64 and 128 if not given.",
         ),
     ] = None,
     clean: Annotated[
@@ -47,11 +47,12 @@ def compile_kernels(
     """Compile ahead what fit, recommend and evaluate need: for images, clusters, quick starts."""
     from fmpair import kernel_cache
     from fmpair.jit import require_compiler
-    from fmpair.models.fm_pair.recipe import FMPair
+    from fmpair.training.defaults import FACTORS_OF_MANY
+    from fmpair.training.options import FACTORS
 
     require_compiler()
     folder, began = _target(into), time.perf_counter()
-    jobs = [job for number in factors or [FMPair().factors] for job in _fits(number)]
+    jobs = [job for number in factors or (FACTORS, FACTORS_OF_MANY) for job in _fits(number)]
     with kernel_cache.filled(folder.path), only_errors():
         for job in _shown([*jobs, *_judging()]):
             job()

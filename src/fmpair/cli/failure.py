@@ -28,7 +28,7 @@ def described(error: BaseException, spell: Spell) -> tuple[int, str]:
     if isinstance(error, typer.Exit):
         return error.exit_code, ""
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        return INTERRUPTED, "interrupted"
+        return INTERRUPTED, _one_line(error) or "interrupted"
     if isinstance(error, BrokenPipeError):
         _close_output()
         return BROKEN_PIPE, ""

@@ -6,7 +6,7 @@ An engine is a module with `begin(problem, parameters, settings) -> Training`, r
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -276,9 +276,22 @@ class Training(Protocol):
         ...
 
 
+@runtime_checkable
+class Resumable(Training, Protocol):
+    """Training that can be kept and gone on with: to the same bits as if it never had stopped."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What further epochs depend on beside the parameters, by name: copies."""
+        ...
+
+    def resume(self, state: dict[str, np.ndarray]) -> None:
+        """Go on as after the epoch of that state; begun with the parameters of that epoch."""
+        ...
+
+
 class Engine(Protocol):
     """Where training runs."""
 
-    def begin(self, problem: Problem, parameters: Parameters, settings: Settings) -> Training:
+    def begin(self, problem: Problem, parameters: Parameters, settings: Settings) -> Resumable:
         """Training that starts from the given parameters, which stay as they are."""
         ...

@@ -9,7 +9,7 @@ import numpy as np
 from fmpair.arrays import Rows, distinct_pairs
 from fmpair.engine.contract import Problem
 from fmpair.features import FeatureSpace
-from fmpair.training.options import FMPairOptions
+from fmpair.training.options import FACTORS, FMPairOptions
 
 
 class L2(NamedTuple):
@@ -76,6 +76,9 @@ RAMP = 8  # epochs until fields' vectors of triples are regularised in full
 # are, by this power of it.
 EVEN, EVEN_POWER = 0.75, 2.5
 
+# More factors rank better where there are events to learn them from, and cost as many times more.
+MANY_EVENTS, FACTORS_OF_MANY = 100_000, 128
+
 NEGATIVES = 32
 # Softmax takes a negative for so many items, within bounds.
 ITEMS_EACH, LEAST, MOST = 64, 8, 256
@@ -100,6 +103,13 @@ def final_rate_share_of(options: FMPairOptions, space: FeatureSpace) -> float:
     if options.final_rate_share is not None:
         return float(options.final_rate_share)
     return FINAL_RATE_SHARE if space.history is None else FINAL_OF_HISTORIES
+
+
+def factors_of(options: FMPairOptions, events: int) -> int:
+    """The length of the vectors, with so many events to learn them from."""
+    if options.factors is not None:
+        return options.factors
+    return FACTORS_OF_MANY if events >= MANY_EVENTS else FACTORS
 
 
 def n_negatives_of(options: FMPairOptions, items: int) -> int:

@@ -122,12 +122,41 @@ def best_fit(
     patience: int = 5,
 ) -> Any:
     """What a trainable recipe gives in the end; the parameters are those of `FMPair.fit`."""
+    recipe, events, judge = prepared(recipe, data, seed, validation, metric, patience)
+    return best_epoch(recipe.train(events), judge, progress, recipe.epochs)
+
+
+def prepared(
+    recipe: Any, data: Any, seed: int | None, validation: Any, metric: str, patience: int
+) -> tuple[Any, Dataset, Validation | None]:
+    """(the recipe with its seed, the events to learn from, how epochs are judged)."""
     recipe = recipe if seed is None else replace(recipe, seed=seed)
     data = as_dataset(data)
     in_time = bool(getattr(recipe, "history", 0)) and has_times(data)
     events, held_out = validation_parts(data, validation, recipe.seed, in_time)
-    judge = None if held_out is None else Validation(events, held_out, metric, patience)
-    return best_epoch(recipe.train(events), judge, progress, recipe.epochs)
+    return (
+        recipe,
+        events,
+        None if held_out is None else Validation(events, held_out, metric, patience),
+    )
+
+
+@dataclass
+class Standing:
+    """How far a fit is. number: of the last epoch; model: of that one, where no more are made.
+
+    best: the model of the epoch with the best value on held-out events, where there are any.
+    """
+
+    number: int = 0
+    model: Any = None
+    best: Any = None
+    best_number: int = 0
+    best_value: float = -np.inf
+
+    def stops(self, judge: Validation | None) -> bool:
+        """Whether no better epoch is to be expected."""
+        return judge is not None and self.number - self.best_number >= judge.patience
 
 
 def best_epoch(
@@ -135,19 +164,30 @@ def best_epoch(
     judge: Validation | None,
     progress: bool | Callable[[Epoch], None],
     total: int,
+    standing: Standing | None = None,
+    keep: Callable[[Standing], None] = lambda standing: None,
 ) -> Any:
-    """The usual policy over a training loop: run it, show it, keep the best epoch's model."""
-    best, best_value, best_number = None, -np.inf, 0
-    last = None
-    for last in _announced(_judged(epochs, judge), progress, total):
-        if judge is None or last.value is None:
-            continue
-        if last.value > best_value:
-            best, best_value, best_number = last.recommender(), last.value, last.number
-        elif last.number - best_number >= judge.patience:
+    """The usual policy over a training loop: run it, show it, keep the best epoch's model.
+
+    standing: of a fit that goes on; keep: is told how far it is after every epoch.
+    """
+    found, last = standing or Standing(), None
+    for last in _announced(_judged(_left(epochs, found, judge), judge), progress, total):
+        found.number = last.number
+        if last.value is not None and last.value > found.best_value:
+            found.best, found.best_value = last.recommender(), last.value
+            found.best_number = last.number
+        keep(found)
+        if found.stops(judge):
             break
-    assert last is not None
-    return best if best is not None else last.recommender()
+    if found.best is not None:
+        return found.best
+    return found.model if last is None else last.recommender()
+
+
+def _left(epochs: Iterator[Epoch], found: Standing, judge: Validation | None) -> Iterator[Epoch]:
+    """The epochs that are left: none where a fit had stopped before it was done."""
+    return iter(()) if found.number and found.stops(judge) else epochs
 
 
 def _judged(epochs: Iterator[Epoch], judge: Validation | None) -> Iterator[Epoch]:

@@ -29,8 +29,10 @@ class Epoch:
         return self._make()
 
 
-def epochs(count: int, learn: Callable[[int], float], fitted: Callable[[], Any]) -> Iterator[Epoch]:
-    """Epochs 1 to count. learn: makes one of them and gives its loss; fitted: the model so far."""
+def epochs(
+    count: int, learn: Callable[[int], float], fitted: Callable[[], Any], first: int = 1
+) -> Iterator[Epoch]:
+    """Epochs up to count. learn: makes one of them and gives its loss; fitted: the model so far."""
     reached = 0
 
     def make(number: int) -> Any:
@@ -38,7 +40,7 @@ def epochs(count: int, learn: Callable[[int], float], fitted: Callable[[], Any])
             raise TrainingError(f"epoch {number} is past: ask for its recommender before the next")
         return fitted()
 
-    for number in range(1, count + 1):
+    for number in range(first, count + 1):
         reached, began = number, CLOCK.now()
         loss = learn(number)
         yield Epoch(number, CLOCK.now() - began, loss, partial(make, number))

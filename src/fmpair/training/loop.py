@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fmpair.arrays import Rows, distinct_pairs
 from fmpair.data import Dataset
 from fmpair.engine import engine
-from fmpair.engine.contract import Parameters, Problem, Settings, Training
+from fmpair.engine.contract import Parameters, Problem, Resumable, Settings, Training
 from fmpair.engine.item_side import with_unit_sides
 from fmpair.errors import named
 from fmpair.features import FeatureSpace
@@ -20,7 +20,7 @@ from fmpair.features.history import history_field
 from fmpair.fitted.cold_start import settle_cold
 from fmpair.fitted.recent import Recent
 from fmpair.fitted.recommender import Recommender
-from fmpair.training.defaults import FINAL_RATE_SHARE, final_rate_share_of
+from fmpair.training.defaults import FINAL_RATE_SHARE, factors_of, final_rate_share_of
 from fmpair.training.epoch import Epoch, diverged, epochs
 from fmpair.training.history import kept, past_of
 from fmpair.training.options import FMPairOptions
@@ -86,7 +86,7 @@ class Task:
 Begin = Callable[[Task, Parameters, Collection[str]], Training]
 
 
-def begin(task: Task, first: Parameters, frozen: Collection[str] = ()) -> Training:
+def begin(task: Task, first: Parameters, frozen: Collection[str] = ()) -> Resumable:
     """Training of the task by the engine; frozen: any of users, items, features, which stay."""
     settings = task.settings._replace(
         user_rate=float("users" not in frozen),
@@ -96,7 +96,7 @@ def begin(task: Task, first: Parameters, frozen: Collection[str] = ()) -> Traini
     return start(task.problem, first, settings)
 
 
-def start(problem: Problem, first: Parameters, settings: Settings) -> Training:
+def start(problem: Problem, first: Parameters, settings: Settings) -> Resumable:
     """Training under way: the one place that says which engine."""
     return engine(settings.engine).begin(problem, first, settings)
 
@@ -108,26 +108,95 @@ def train(
 
     recipe: the one that the fitted models keep.
     """
+    options = replace(options, factors=factors_of(options, len(data)))
     task = Task.of(recipe, options, data)
-    return learn(task, begin(task, initial(options, task.space), ()))
+    return Learning(_Course(task, begin(task, initial(options, task.space), ()), begin))
 
 
 def learn(task: Task, training: Training) -> Iterator[Epoch]:
     """The epochs of a training under way, however it makes them."""
-    options, final_share = task.options, final_rate_share_of(task.options, task.space)
+    return Learning(_Course(task, training))
 
-    def make(number: int) -> float:
-        loss = training.epoch(number, learning_rate(options, number, final_share))
+
+class Kept(NamedTuple):
+    """Training as it stood after an epoch; state: what more the engine needs to go on."""
+
+    number: int
+    parameters: Parameters
+    state: dict[str, np.ndarray]
+
+
+@dataclass
+class _Course:
+    """Training under way. begin: how it starts, None where it must go on as it is.
+
+    number: of the epochs that are done.
+    """
+
+    task: Task
+    training: Training
+    begin: Begin | None = None
+    number: int = 0
+
+    def make(self, number: int) -> float:
+        task, training = self.task, self.training
+        rate = learning_rate(task.options, number, final_rate_share_of(task.options, task.space))
+        loss = training.epoch(number, rate)
         if not training.largest() < LOST:
             raise diverged(number, _remedy(task))
-        if number == options.epochs:
+        self.number = number
+        if number == task.options.epochs:
             training.close()  # what follows needs the memory
         return loss
 
+    def model(self) -> Recommender:
+        return self.task.recommender(self.training.snapshot())
+
+
+class Learning(Iterator[Epoch]):
+    """The epochs of training, each made when it is asked for; it can be kept and gone on with."""
+
+    def __init__(self, course: _Course):
+        self._course, self._epochs = course, _epochs(course)
+
+    def __next__(self) -> Epoch:
+        return next(self._epochs)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether it can be kept."""
+        own = self._course
+        return own.begin is not None and isinstance(own.training, Resumable)
+
+    def kept(self) -> Kept:
+        """Training as it stands after an epoch."""
+        own = self._course
+        assert isinstance(own.training, Resumable)
+        over = own.number == own.task.options.epochs
+        return Kept(own.number, own.training.snapshot(), {} if over else own.training.state())
+
+    def resume(self, kept: Kept) -> None:
+        """Go on after that epoch. To be told before any epoch is asked for."""
+        own = self._course
+        assert own.begin is not None
+        own.training.close()
+        training = own.begin(own.task, kept.parameters, ())
+        assert isinstance(training, Resumable)
+        if kept.state:
+            training.resume(kept.state)
+        own.training, own.number = training, kept.number
+
+    def recommender(self, parameters: Parameters) -> Recommender:
+        """The fitted model of parameters that were kept."""
+        return self._course.task.recommender(parameters)
+
+
+def _epochs(course: _Course) -> Iterator[Epoch]:
     try:
-        yield from epochs(options.epochs, make, lambda: task.recommender(training.snapshot()))
+        count = course.task.options.epochs
+        yield from epochs(count, course.make, course.model, course.number + 1)
     finally:
-        training.close()
+        course.training.close()
 
 
 def learning_rate(recipe: Any, number: int, final_rate_share: float = FINAL_RATE_SHARE) -> float:

@@ -16,14 +16,15 @@ from fmpair.features.pairing import Pairing, pairs_from
 from fmpair.training.weights import WEIGHTS
 
 ORDERS = (2, 3)
+FACTORS = 64  # unless there are many events, see `training.defaults`
 
 
 @dataclass(frozen=True)
 class FMPairOptions:
     """How FM-Pair learns. Recipes of the family add options of their own, and other defaults.
 
-    factors: length of the vectors. epochs: passes over the events.
-    learning_rate: step length; it falls in a straight line.
+    factors: length of the vectors. None: 64, and 128 from 100,000 events on.
+    epochs: passes over the events. learning_rate: step length; it falls in a straight line.
     loss: what is learned from: pairs (bpr, hinge), each item for itself (logistic), the chosen
         item among several (softmax), the first of several that ranks too high (warp).
     regularization: one number for user and item vectors, or a mapping with any of user, item,
@@ -95,7 +96,7 @@ class FMPairOptions:
     blocks: B of the strata plan, None chooses by the size of the data.
     """
 
-    factors: int = 64
+    factors: int | None = None
     epochs: int = 25
     learning_rate: float = 0.1
     final_rate_share: float | None = None
@@ -130,7 +131,8 @@ class FMPairOptions:
     device: str = CPU
 
     def __post_init__(self) -> None:
-        checks.whole("factors", self.factors, 1)
+        if self.factors is not None:
+            checks.whole("factors", self.factors, 1)
         checks.whole("epochs", self.epochs, 1)
         checks.positive("learning_rate", self.learning_rate)
         if self.final_rate_share is not None:
@@ -182,7 +184,7 @@ class FMPairOptions:
         """What the terms of order three are to be; None for order two."""
         if self.order == 2:
             return None
-        factors = self.factors3 or max(self.factors // 2, 1)
+        factors = self.factors3 or max((self.factors or FACTORS) // 2, 1)
         return Pairing(factors, pairs_from(self.pairs), items=self.temperature is None)
 
     def _check_negatives(self) -> None:

@@ -17,6 +17,7 @@ from fmpair.features.history import HISTORY
 from fmpair.fitted.triples import triples_of
 from fmpair.threads import all_threads
 from fmpair.training.defaults import (
+    factors_of,
     field_l2_of,
     l2_of,
     n_negatives_of,
@@ -26,14 +27,16 @@ from fmpair.training.defaults import (
 )
 from fmpair.training.groups import item_groups, query_groups
 from fmpair.training.history import Past, history_of
-from fmpair.training.options import FMPairOptions
+from fmpair.training.options import FACTORS, FMPairOptions
 from fmpair.training.regularisation import l2_scale_of, penalties, triple_l2
 from fmpair.training.weights import event_weights
 
 TRIPLE_START = 0.3  # standard deviation of the first vectors of triples, of the query side
 # Minibatches score all items up to so many; above, so many negatives that their events share.
 MOST_ITEMS, SHARED = 1_000_000, 8192
-PARTITION_EVERY = 5  # epochs between two partitions of the strata plan
+# Epochs between two partitions of the strata plan: of lists every time, since more of the items
+# then meet (and it is little beside an epoch of them); of pairs, where nothing is gained, rarely.
+PARTITION_EVERY, PARTITION_PAIRS_EVERY = 1, 5
 
 
 def check_trainable(data: Dataset) -> None:
@@ -86,10 +89,11 @@ def initial(options: FMPairOptions, space: FeatureSpace) -> Parameters:
     """First values: ids random, fields as their options say (zero unless told otherwise)."""
     rows = len(space.users) + len(space.items) + space.query.size + space.item.size
     triples = space.pairing.factors if space.pairing else 0
-    check_vectors(rows, options.factors + triples)
+    length = options.factors or FACTORS
+    check_vectors(rows, length + triples)
     rng = np.random.default_rng([options.seed, 0])
 
-    def vectors(count: int, sd: float | np.ndarray, factors: int = options.factors) -> np.ndarray:
+    def vectors(count: int, sd: float | np.ndarray, factors: int = length) -> np.ndarray:
         return (rng.standard_normal((count, factors), np.float32) * sd).astype(np.float32)
 
     def zeros(count: int) -> np.ndarray:
@@ -127,18 +131,20 @@ def settings_of(
     """
     items = int(problem.drawn.sum())
     repeats, n_negatives = repeat_stats(problem, seen), n_negatives_of(options, items)
-    length = options.factors + (2 * problem.triples.factors if problem.triples else 0)
+    length = factors_of(options, len(problem.user))
+    length += 2 * problem.triples.factors if problem.triples else 0
     check_negatives(n_negatives, length, all_threads())
+    candidates = n_negatives if options.loss in LISTED else 1
     of_ids, of_fields = l2_of(options, repeats), field_l2_of(options, n_negatives)
     found = Settings(
         seed=options.seed,
         positives=options.positives,
-        blocks=_blocks(options, problem, items),
-        partition_every=PARTITION_EVERY,
+        blocks=_blocks(options, problem, items, candidates),
+        partition_every=PARTITION_EVERY if candidates > 1 else PARTITION_PAIRS_EVERY,
         threads=options.threads or all_threads(),
         learn_bias=options.item_bias,
         loss=options.loss,
-        n_negatives=n_negatives if options.loss in LISTED else 1,
+        n_negatives=candidates,
         temperature=options.temperature or 0.0,
         negative_sampler=options.negative_sampler,
         popularity_power=options.popularity_power,
@@ -186,12 +192,14 @@ def _optimizer(given: str | None, device: str) -> str:
     return given
 
 
-def _blocks(options: FMPairOptions, problem: Problem, items: int) -> int:
-    """B of the strata plan, for so many items that may be drawn."""
+def _blocks(options: FMPairOptions, problem: Problem, items: int, candidates: int) -> int:
+    """B of the strata plan, for so many items that may be drawn, and so many of a step."""
     from fmpair.engine.strata.partition import choose_blocks  # which compiles kernels
 
     users = int(np.count_nonzero(tally(problem.user, problem.users)))
-    blocks = options.blocks or choose_blocks(users, items, len(problem.user), options.factors)
+    features = problem.has_query_features or len(problem.item_rows.column) > 0
+    shared = "histories" if problem.history is not None else "features" if features else ""
+    blocks = options.blocks or choose_blocks(users, items, len(problem.user), candidates, shared)
     if blocks > max(items // 2, 1):
         raise OptionError(
             f"{named('blocks')} ({blocks}) must leave two items a block: of {items} items at most "

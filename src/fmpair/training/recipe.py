@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from inspect import signature
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
 from fmpair.renamed import known_options_only
+from fmpair.training.checkpoint import Checkpoint, fit_kept
 from fmpair.training.early_stopping import best_fit
 from fmpair.training.epoch import Epoch
 
@@ -35,6 +37,7 @@ class TrainableRecipe(Recipe, Trainable, Protocol):
         patience: int = 5,
         seed: int | None = None,
         progress: bool | Callable[[Epoch], None] = False,
+        checkpoint: str | Path | Checkpoint | None = None,
     ) -> Recommender:
         """Learn from a Dataset or a frame (user, item, every other column context).
 
@@ -42,7 +45,12 @@ class TrainableRecipe(Recipe, Trainable, Protocol):
         user's latest, where histories may be learned from); the epoch best by `metric` on them is
         kept, and training stops `patience` epochs after it.
         progress: True shows a bar; a function is called with every epoch.
+        checkpoint: a file that what is learned so far is written to, every few seconds; the same
+        fit goes on from there after an interruption, to the same model. Removed in the end.
         """
+        if checkpoint is not None:
+            judged = (validation, metric, patience)
+            return fit_kept(self, data, seed, progress, *judged, checkpoint)
         return best_fit(self, data, seed, progress, validation, metric, patience)
 
 

@@ -136,11 +136,12 @@ def _continued(
     if epochs is not None:
         whole("epochs", epochs, 1)
     factors = pair_columns(model.parameters.users.shape[1], model.triples)
-    if options.factors != factors:  # only a file that was tampered with says so
+    if options.factors not in (None, factors):  # only a file that was tampered with says so
         raise OptionError(f"the recipe has {options.factors} factors, its vectors {factors}")
     _check_columns(model, data)
     options = replace(
         options,
+        factors=factors,
         epochs=epochs or options.epochs,
         damping=model.damping,
         history=model.space.history,

@@ -212,8 +212,19 @@ def test_items_that_may_not_be_drawn_are_not_drawn():
     assert {pair.items[1] for pair in pairs} == set(range(6))
 
 
-@given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 10**8), st.integers(1, 512))
-def test_blocks_are_a_power_of_two_that_leaves_items_in_each(users, items, events, factors):
-    blocks = plan.choose_blocks(users, items, events, factors)
+@given(
+    st.integers(1, 10**6),
+    st.integers(1, 10**6),
+    st.integers(1, 10**8),
+    st.integers(1, 512),
+    st.sampled_from(["", "features", "histories"]),
+)
+def test_blocks_are_a_power_of_two_that_leaves_items_in_each(users, items, events, size, shared):
+    blocks = plan.choose_blocks(users, items, events, size, shared)
     assert blocks & (blocks - 1) == 0 and 1 <= blocks <= plan.MOST_BLOCKS
-    assert blocks == 1 or items // blocks >= plan.LEAST_ITEMS
+    assert blocks == 1 or items // blocks >= max(plan.LEAST_ITEMS, size)
+
+
+def test_a_million_events_keep_sixteen_cores_busy_whatever_is_learned():
+    for candidates, shared in ((1, ""), (1, "features"), (57, ""), (57, "features")):
+        assert plan.choose_blocks(6_040, 3_706, 1_000_209, candidates, shared) >= 16

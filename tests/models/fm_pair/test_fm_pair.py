@@ -12,7 +12,7 @@ from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.features import FeatureSpace
 from fmpair.testing import cold_items, day_and_night, two_tastes
 from fmpair.testing.toys import left_out
-from fmpair.training.problem import PARTITION_EVERY, initial, problem_of, settings_of
+from fmpair.training.problem import PARTITION_PAIRS_EVERY, initial, problem_of, settings_of
 from fmpair.training.weights import event_weights
 
 
@@ -69,7 +69,7 @@ def hand_written_bpr_mf(recipe, data):
     users, items = start.users.astype(float), start.items.astype(float)
     state = engine("reference").begin(problem, start, settings_of(recipe, space, problem))
     for number in range(1, recipe.epochs + 1):
-        if (number - 1) % PARTITION_EVERY == 0:
+        if (number - 1) % PARTITION_PAIRS_EVERY == 0:
             state.partition = plan.partition(state.events, 1, recipe.seed, number)
         rate = recipe.learning_rate * (1 - 0.9 * (number - 1) / max(recipe.epochs - 1, 1))
         for pair in choices(state.cell(0, 0), number, state.tables):

@@ -54,8 +54,9 @@ def own_query(
     accumulators: those of all query features, or operands.NO_ACCUMULATORS.
     """
     problem, partition = state.problem, state.layout.partition
-    history, whole = problem.history, state.query[0]
-    assert history is not None
+    history = problem.history
+    assert history is not None and state.query is not None
+    whole = state.query.of(0)
     head = first_feature(history, len(whole.table))
     events = partition.event[span[0] : span[1]]
     rows, touched = history_rows(problem, history, events, head, places)

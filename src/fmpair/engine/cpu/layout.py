@@ -10,7 +10,7 @@ from fmpair.arrays import Rows, empty_rows
 from fmpair.engine.contract import L2Scale, Problem, Settings
 from fmpair.engine.cpu.operands import NO_L2_SCALE, Work
 from fmpair.engine.strata.partition import Events, Partition, impressions_by_run
-from fmpair.engine.strata.sampling import Sampler, samplers
+from fmpair.engine.strata.sampling import Sampler, sampler_of
 
 NEAR_BYTES = 128 * 1024  # contexts beyond this are laid out in the order of the events
 
@@ -21,7 +21,7 @@ class Layout:
 
     work: the cells' events. situation: int32 [events], each one's row of `contexts`, or empty where
     every event has its own.
-    samplers: one per item block. impressions: see impressions_by_run. l2_scale: in this order.
+    sampler: of all item blocks, in their order. l2_scale: in this order.
     """
 
     partition: Partition
@@ -29,8 +29,7 @@ class Layout:
     work: Work
     situation: np.ndarray
     contexts: Rows
-    samplers: list[Sampler]
-    impressions: Rows
+    sampler: Sampler
     l2_scale: L2Scale
 
     def visited(self, times: np.ndarray) -> Layout:
@@ -50,13 +49,15 @@ def laid_out(problem: Problem, settings: Settings, events: Events, partition: Pa
     if settings.l2_scale:
         users, items = settings.l2_scale
         l2_scale = L2Scale(users[partition.user_at], items[partition.item_at])
+    shown = impressions_by_run(partition, problem.impressions)
     return Layout(
         partition,
         events,
         work,
         *_contexts(problem, partition),
-        samplers(partition, events.times, settings),
-        impressions_by_run(partition, problem.impressions),
+        sampler_of(partition, events.times, settings)._replace(
+            impression_start=shown.start, impression_item=shown.column
+        ),
         l2_scale,
     )
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fmpair.engine.cpu.dropout import drop, drop_anew
+from fmpair.engine.cpu.flow import seen
 from fmpair.engine.cpu.list_simd import list_step
 from fmpair.engine.cpu.losses import MARGIN, ONE, WARP, ZERO, correct, warp_weight, weigh
 from fmpair.engine.cpu.optimizer import (
@@ -105,7 +106,7 @@ def run_lists(
     accept, other, order, spread, depth, log_chance, impression_start, impression_item = sampler
     (
         scratch, places, member, score, constant, slope, square, coef, along, own, shrink, chances,
-        mine, impressions, kept, own_rate, own_l2, norm, ways, triple_shrink
+        mine, impressions, kept, own_rate, own_l2, norm, ways, triple_shrink, stopped
     ) = room
     loss, most, sharpness, all_items, shares, dropped = rule
     user_scale, item_scale = l2_scale
@@ -128,7 +129,7 @@ def run_lists(
         start, stop = np.int64(run_start[run]), np.int64(run_start[run + 1])
         had = list_own(event_item, start, stop, first_item, taken, mine)
         offered = list_impressions(impression_start, impression_item, run, impressions)
-        free, u = count - had, np.int64(run_user[run])
+        free, u = 0 if seen(stopped, 0) else count - had, np.int64(run_user[run])
         for e in range(start, stop if free > 0 else start):
             for _ in range(1 if len(visits) == 0 else np.int64(visits[e])):
                 if query is not None:

@@ -45,15 +45,29 @@ class Shared(NamedTuple):
     shrink: np.ndarray
 
 
+class Copies(NamedTuple):
+    """The cells' copies of a shared table, one a block: as `Shared`, with the copy first."""
+
+    table: np.ndarray
+    bias: np.ndarray
+    moves: np.ndarray
+    rate: np.ndarray
+    shrink: np.ndarray
+
+    def of(self, copy: int) -> Shared:
+        """One of them, to be changed in place."""
+        return Shared(self.table[copy], self.bias[copy], self.moves[copy], self.rate, self.shrink)
+
+
 class Query(NamedTuple):
     """Features of the query side: contexts by event (or none), profiles by user.
 
     situation: int32 [events] in the order of the partition, each one's row of contexts, or empty
     where every event has a row of its own, that of event `first` first. user_at: the user of a
-    position.
+    position. shared: a cell's own copy of the table, or all of them.
     """
 
-    shared: Shared
+    shared: Shared | Copies
     situation: np.ndarray
     first: np.int64
     contexts: Rows
@@ -64,10 +78,10 @@ class Query(NamedTuple):
 class Attributes(NamedTuple):
     """Features of the item side; item_at: the item of a position.
 
-    bias_share: 1 where attributes have a bias, else 0.
+    shared: as in `Query`. bias_share: 1 where attributes have a bias, else 0.
     """
 
-    shared: Shared
+    shared: Shared | Copies
     item_at: np.ndarray
     rows: Rows
     bias_share: np.float32

@@ -9,7 +9,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, empty_rows
 from fmpair.engine.contract import Pairs
-from fmpair.engine.cpu.operands import Shared
+from fmpair.engine.cpu.operands import Copies, Shared
 from fmpair.engine.cpu.pairs import build_item, move_attributes, move_features
 from fmpair.engine.cpu.sigmoid import SIGMOID, TINY, sigmoid_of_minus
 from fmpair.engine.cpu.simd import aligned, dot_difference, gather, padded, side_step, width_of
@@ -55,10 +55,10 @@ def run_ordered(state: State, pairs: Pairs, rate: float) -> float:
     )
 
 
-def _one_copy(copies: list[Shared], factors: int) -> Shared:
+def _one_copy(copies: Copies | None, factors: int) -> Shared:
     """The first copy of a shared table, or one without rows."""
-    if copies:
-        return copies[0]
+    if copies is not None:
+        return copies.of(0)
     return Shared(
         aligned(np.zeros((1, factors), np.float32)),
         NOTHING,

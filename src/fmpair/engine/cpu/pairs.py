@@ -111,24 +111,37 @@ def mark(item, start, end, first_item, taken):
 
 
 @kernel
-def draw_ahead(visits, event, end, left, state, count, taken, ahead):
-    """Fill ahead[n] = (event, negative) with the next steps of a run.
+def draw_ahead(at, runs, state, work, first_item, count, taken, ahead):
+    """Fill ahead[n] = (event, negative, user) with the next steps of a cell, over its runs.
 
-    left: visits still due to the event. Returns (event, left, state, steps filled).
+    at: (run, event, left): the run at work; its event, below 0 before it is begun; visits still due
+    to that. runs: (from, to), walked once round. Returns (at, state, steps filled).
     """
+    run_user, run_start, item, visits, _ = work
+    run, event, left = at
     filled = 0
-    while event < end and filled < AHEAD:
-        if left == 0:
+    while run < runs[1]:
+        start, end = np.int64(run_start[run]), np.int64(run_start[run + 1])
+        if event < 0:
+            event = start if mark(item, start, end, first_item, taken) < count else end
+            left = 1 if len(visits) == 0 else np.int64(visits[start])
+        while event < end:
+            while left > 0:
+                if filled == AHEAD:
+                    return (run, event, left), state, filled
+                state, j = draw_negative(state, np.uint64(count), taken)
+                ahead[filled, 0] = event
+                ahead[filled, 1] = j + first_item
+                ahead[filled, 2] = run_user[run]
+                filled += 1
+                left -= 1
             event += 1
             if event < end:
                 left = 1 if len(visits) == 0 else np.int64(visits[event])
-        else:
-            state, j = draw_negative(state, count, taken)
-            ahead[filled, 0] = event
-            ahead[filled, 1] = j
-            filled += 1
-            left -= 1
-    return event, left, state, filled
+        for e in range(start, end):
+            taken[item[e] - first_item] = 0
+        run, event = run + 1, -1
+    return (run, event, left), state, filled
 
 
 @kernel(fastmath=FAST)
@@ -153,37 +166,27 @@ def run_cell(span, block, state, work, tables, query, attributes, step, taken, s
         other = np.zeros(len(a_shrink), np.float32)
     shrink = (step.shrink_user, step.shrink_positive, step.shrink_negative)
     shrink_bias = step.shrink_bias
-    ahead = np.empty((AHEAD, 2), np.int64)
+    ahead = np.empty((AHEAD, 3), np.int64)
     first_item, count = block[0], block[1] - block[0]
-    runs = span[1] - span[0]
-    logs, steps = 0.0, 0
-    if runs == 0 or count == 0:
+    logs, steps, product = 0.0, 0, 1.0
+    if span[0] == span[1] or count == 0:
         return logs, steps
     state += STEP
-    offset = high(scramble(state), np.uint64(runs))
-    for r in range(runs):
-        run = span[0] + (r + offset) % runs
-        start, end = np.int64(run_start[run]), np.int64(run_start[run + 1])
-        event = end
-        if mark(event_item, start, end, first_item, taken) < count:
-            event = start - 1
-        left = 0
-        u = np.int64(run_user[run])
-        if query is not None:
-            p, p_end = np.int64(0), np.int64(0)
-            if len(p_column) > 0:
-                p, p_end = p_start[user_at[u]], p_start[user_at[u] + 1]
-        while event < end:
-            event, left, state, filled = draw_ahead(
-                visits, event, end, left, state, np.uint64(count), taken, ahead
+    middle = span[0] + high(scramble(state), np.uint64(span[1] - span[0]))
+    for runs in ((middle, span[1]), (span[0], middle)):
+        next_step = (runs[0], np.int64(-1), np.int64(0))
+        while next_step[0] < runs[1]:
+            next_step, state, filled = draw_ahead(
+                next_step, runs, state, work, first_item, count, taken, ahead
             )
-            product = 1.0
             for n in range(filled):
-                e = ahead[n, 0]
-                i, j = np.int64(event_item[e]), ahead[n, 1] + first_item
+                e, u = ahead[n, 0], ahead[n, 2]
+                i, j = np.int64(event_item[e]), ahead[n, 1]
                 g = item_bias[i] - item_bias[j]
                 if query is not None:
-                    c, c_end = np.int64(0), np.int64(0)
+                    p, p_end, c, c_end = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+                    if len(p_column) > 0:
+                        p, p_end = p_start[user_at[u]], p_start[user_at[u] + 1]
                     if len(c_column) > 0:
                         at = np.int64(situation[e]) if len(situation) > 0 else e - first
                         c, c_end = c_start[at], c_start[at + 1]
@@ -252,8 +255,5 @@ def run_cell(span, block, state, work, tables, query, attributes, step, taken, s
                     )
                 item_bias[i] = shrink_bias * item_bias[i] + step.bias_rate * s
                 item_bias[j] = shrink_bias * item_bias[j] - step.bias_rate * s
-            logs -= math.log(product + TINY)
             steps += filled
-        for e in range(start, end):
-            taken[event_item[e] - first_item] = 0
-    return logs, steps
+    return logs - math.log(product + TINY), steps

@@ -21,6 +21,7 @@ class Room(NamedTuple):
     user was shown, as many as a block has. kept: see `engine.cpu.dropout`.
     own_rate, own_l2, norm, ways: see `optimizer`; None where all rows of a table go alike.
     triple_shrink: as shrink, of vectors of triples; None where there are none.
+    stopped: int64, not the thread's own: above 0 where all shall end as soon as they can.
     """
 
     scratch: np.ndarray
@@ -43,6 +44,7 @@ class Room(NamedTuple):
     norm: np.ndarray | None = None
     ways: np.ndarray | None = None
     triple_shrink: np.ndarray | None = None
+    stopped: np.ndarray = np.zeros(1, np.int64)
 
 
 def room_for(candidates: int, factors: int, items: int) -> Room:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fmpair.engine.contract import Problem, Settings
 from fmpair.engine.cpu.layout import Layout
-from fmpair.engine.cpu.operands import Shared, Tables
+from fmpair.engine.cpu.operands import Copies, Tables
 from fmpair.engine.strata.accumulators import Accumulators
 
 
@@ -30,8 +30,8 @@ class State(NamedTuple):
     factors: int
     length: int
     tables: Tables
-    query: list[Shared]
-    features: list[Shared]
-    accumulators: list[Accumulators]
+    query: Copies | None
+    features: Copies | None
+    accumulators: Accumulators
     pieces: list[Any]
     triple_shrink: tuple[np.ndarray, np.ndarray]

@@ -10,15 +10,16 @@ import numpy as np
 
 from fmpair import kernel_cache
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
+from fmpair.engine.cpu.epoch import in_compiled_rounds, run_cells, run_compiled
 from fmpair.engine.cpu.layout import Layout, laid_out
 from fmpair.engine.cpu.lists import run_lists
 from fmpair.engine.cpu.merge import merge, merge_pieces
-from fmpair.engine.cpu.operands import Shared, Tables
+from fmpair.engine.cpu.operands import NO_ACCUMULATORS, Copies, Tables
 from fmpair.engine.cpu.ordered import run_ordered
 from fmpair.engine.cpu.pairs import run_cell
 from fmpair.engine.cpu.simd import aligned, taken
 from fmpair.engine.cpu.state import State
-from fmpair.engine.cpu.worker import worker, workers
+from fmpair.engine.cpu.worker import workers
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.accumulators import Accumulators, first_accumulators
 from fmpair.engine.strata.lending import borrowed, lend, returned
@@ -28,6 +29,7 @@ from fmpair.forked import check_process
 
 LOG = logging.getLogger("fmpair")
 NO_BIAS = np.zeros(0, np.float32)
+SUMS = ("users", "items", "query", "features")  # of `Accumulators`, those that change
 
 
 def begin(problem: Problem, parameters: Parameters, settings: Settings) -> CPUTraining:
@@ -62,6 +64,7 @@ class CPUTraining:
         )
         self.order: strata.Order | None = None
         self.layout: Layout | None = None
+        self.partitioned = 0  # in which epoch
         copies, adagrad = settings.blocks, settings.optimizer == "adagrad"
         of_query = 1 if problem.history is not None else copies
         self.query = self._copies(
@@ -73,11 +76,12 @@ class CPUTraining:
         self.features = self._copies(
             parameters.features, parameters.feature_bias, has_attributes * copies
         )
-        self.accumulators: list[Accumulators] = [
-            first_accumulators(parameters, settings) for _ in range(copies * adagrad)
-        ]
-        threads = workers(settings)
-        self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self.accumulators = NO_ACCUMULATORS
+        if adagrad:
+            self.accumulators = _by_copy(
+                first_accumulators(parameters, settings), of_query, copies
+            )
+        self.pool: ThreadPoolExecutor | None = None
 
     def epoch(self, number: int, rate: float) -> float:
         """One epoch (counted from 1) at a learning rate; the mean loss of its steps."""
@@ -92,16 +96,12 @@ class CPUTraining:
         self.layout = self.layout.visited(visits)
         self._set_rates(number, rate)
         state = self._state()
-        first, *rest = [worker(state, n, number, rate) for n in range(workers(settings))]
-        results = []
-        for turn in range(settings.blocks):
-            self._lend_items()
-            others = [self.pool.submit(other, turn) for other in rest] if self.pool else []
-            done = first(turn) + [result for other in others for result in other.result()]
-            results += sorted(done)
-            self._merge_query()
-            merge(self.features, [own.features for own in self.accumulators])
-        loss, steps = sum(r[1] for r in results), sum(r[2] for r in results)
+        if in_compiled_rounds(state):
+            loss, steps = run_compiled(state, number, rate, self._threads())
+        else:
+            loss, steps = run_cells(
+                state, number, rate, self._threads(), self._lend_items, self._merge
+            )
         self._centre()
         if _compilations() > compiled and not kernel_cache.lost():
             LOG.warning(
@@ -113,42 +113,65 @@ class CPUTraining:
         """A step on each pair in their order, after an epoch at that rate; the mean loss."""
         loss = run_ordered(self._state(), pairs, rate)
         for copies in (self.query, self.features):
-            for copy in copies[1:]:  # the cells of the next round start from the same tables
-                copy.table[:], copy.bias[:] = copies[0].table, copies[0].bias
-            for copy in copies:
-                copy.moves[:] = 0
+            if copies is not None:  # the cells of the next round start from the same tables
+                copies.table[1:], copies.bias[1:] = copies.table[0], copies.bias[0]
+                copies.moves[:] = 0
         self._centre()
         return loss / max(len(pairs.user), 1)
 
     def largest(self) -> float:
         """The largest number of all tables: a run that diverges shows here first. NaN counts."""
-        shared = [copy.table for copy in (*self.query[:1], *self.features[:1])]
+        shared = [copies.table[0] for copies in (self.query, self.features) if copies]
         tables = [t for t in (*self.tables[:3], *shared) if t.size]
         return float(np.max([max(-t.min(), t.max()) for t in tables]))
 
     def snapshot(self) -> Parameters:
         """The parameters as they are now, by the problem's numbers."""
         k, tables = self.factors, self.tables
-        user_from, item_from = np.arange(len(tables.users)), self._item_places()
-        if self.order is not None:
-            user_from = strata.places(self.order.user_at)
+        user_from, item_from = self._user_places(), self._item_places()
         users, items = tables.users[user_from, :k], tables.items[item_from, :k]
         bias = tables.item_bias[item_from]
         query, features, feature_bias = tables.query, tables.features, tables.feature_bias
         if self.query:
             self._lend_items()
-            query = self.query[0].table[:, :k].copy()
+            query = self.query.table[0, :, :k].copy()
         if self.features:
-            features = self.features[0].table[:, :k].copy()
-            feature_bias = self.features[0].bias.copy()
+            features = self.features.table[0, :, :k].copy()
+            feature_bias = self.features.bias[0].copy()
         return Parameters(users, items, bias, query, features, feature_bias)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What further epochs depend on beside the parameters: the partition, the accumulators."""
+        found, sums = {"partitioned": np.array(self.partitioned)}, self.accumulators
+        if sums.users is not None:
+            own = (sums.users[self._user_places()], sums.items[self._item_places()])
+            rows = (*own, sums.query[0], sums.features[0])
+            found |= {name: np.array(own) for name, own in zip(SUMS, rows)}
+        return found
+
+    def resume(self, state: dict[str, np.ndarray]) -> None:
+        """Go on as after the epoch of that state; begun with the parameters of that epoch."""
+        sums = self.accumulators
+        if sums.users is not None:
+            own: Any = {name: state[name].copy() for name in SUMS}
+            self.accumulators = _by_copy(
+                sums._replace(**own), len(sums.query), len(sums.features)
+            )
+        if state["partitioned"]:
+            self._partition(int(state["partitioned"]))
 
     def close(self) -> None:
         """Let go of the threads and of what only further epochs would need."""
         if self.pool is not None:
             self.pool.shutdown()
             self.pool = None
-        self.layout, self.accumulators = None, []
+        self.layout, self.accumulators = None, NO_ACCUMULATORS
+
+    def _threads(self) -> ThreadPoolExecutor:
+        """Those that work; this one only waits for them, and so can be interrupted."""
+        if self.pool is None:
+            self.pool = ThreadPoolExecutor(workers(self.settings))
+        return self.pool
 
     def _state(self) -> State:
         """What an epoch works on; everything in it is changed in place."""
@@ -160,17 +183,21 @@ class CPUTraining:
         )
 
     def _centre(self) -> None:
-        for copy in self.query:
-            centre(copy.table[:, : self.pairs], self.problem.query_groups)
+        for table in self.query.table if self.query else ():
+            centre(table[:, : self.pairs], self.problem.query_groups)
 
-    def _merge_query(self) -> None:
-        """Bring together what the cells of a round made of the query table."""
-        if self.problem.history is None:
-            merge(self.query, [own.query for own in self.accumulators])
+    def _merge(self) -> None:
+        """Bring together what the cells of a round made of the shared tables."""
+        sums, history = self.accumulators, self.problem.history
+        if self.features:
+            merge(self.features, sums.features, 0, self.features.table.shape[1])
+        if history is None:
+            if self.query:
+                merge(self.query, sums.query, 0, self.query.table.shape[1])
             return
-        sums = self.accumulators[0].query if self.accumulators else None
-        whole, history = self.query[0], self.problem.history
-        merge_pieces(whole, sums, self.pieces)
+        assert self.query is not None
+        whole = self.query.of(0)
+        merge_pieces(whole, None if sums.query is None else sums.query[0], self.pieces)
         if history.shared:
             rows = borrowed(history, self.problem.items)
             moved = returned(whole.table[:, : self.pairs], rows, self.lent)
@@ -182,7 +209,14 @@ class CPUTraining:
         if history is not None and history.shared:
             self.lent = self.tables.items[self._item_places(), : self.pairs]
             rows = borrowed(history, self.problem.items)
-            lend(self.query[0].table[:, : self.pairs], rows, self.lent)
+            assert self.query is not None
+            lend(self.query.table[0, :, : self.pairs], rows, self.lent)
+
+    def _user_places(self) -> np.ndarray:
+        """int [users]: where each stands in the tables."""
+        if self.order is None:
+            return np.arange(len(self.tables.users))
+        return strata.places(self.order.user_at)
 
     def _item_places(self) -> np.ndarray:
         """int [items]: where each stands in the tables."""
@@ -194,8 +228,8 @@ class CPUTraining:
         """Partition anew, and bring tables and events into the new order."""
         # the old events go before the new ones come: with many they are most of the memory
         old, self.layout = self.order, None
-        each = self.pool.map if self.pool else map
-        settings = self.settings
+        each = self._threads().map if workers(self.settings) > 1 else map
+        settings, self.partitioned = self.settings, number
         new = strata.partition(self.events, settings.blocks, settings.seed, number, each)
         self.order = strata.Order(new.user_at, new.item_at)
         user_from, item_from = self.order
@@ -206,27 +240,28 @@ class CPUTraining:
         self.tables = self.tables._replace(
             users=taken(users, user_from), items=taken(items, item_from), item_bias=bias[item_from]
         )
-        if self.accumulators:
-            first = self.accumulators[0]
-            users, items = first.users[user_from], first.items[item_from]
-            self.accumulators = [
-                own._replace(users=users, items=items) for own in self.accumulators
-            ]
+        sums = self.accumulators
+        if sums.users is not None:
+            self.accumulators = sums._replace(
+                users=sums.users[user_from], items=sums.items[item_from]
+            )
         self.layout = laid_out(self.problem, settings, self.events, new)
 
-    def _copies(self, table: np.ndarray, bias: np.ndarray, count: int) -> list[Shared]:
-        """A cell's own copy of a shared table, `count` times; rates are set by `_set_rates`."""
-        return [
-            Shared(aligned(table, self.length), bias.astype(np.float32),
-                   np.zeros(len(table), np.int32), NO_BIAS, NO_BIAS)
-            for _ in range(count)
-        ]
+    def _copies(self, table: np.ndarray, bias: np.ndarray, count: int) -> Copies | None:
+        """A shared table `count` times, None for no times; rates are set by `_set_rates`."""
+        if count == 0:
+            return None
+        rows = aligned(np.tile(table, (count, 1)), self.length)
+        return Copies(
+            rows.reshape(count, len(table), -1), np.tile(bias.astype(np.float32), (count, 1)),
+            np.zeros((count, len(table)), np.int32), NO_BIAS, NO_BIAS,
+        )
 
     def _set_rates(self, number: int, rate: float) -> None:
         """Settle an epoch's step lengths and shrinking of the shared tables."""
         problem, rate = self.problem, rate * self.settings.feature_rate
         query, features = (
-            copies[0].table[:, : self.factors] if copies else table
+            copies.table[0, :, : self.factors] if copies else table
             for copies, table in zip((self.query, self.features), self.tables[3:5])
         )
         l2 = settled_l2(self.settings, query, features, problem, number)
@@ -256,9 +291,17 @@ def _compilations() -> int:
     return sum(sum(kernel.stats.cache_misses.values()) for kernel in (run_cell, run_lists))
 
 
-def _with_rates(copies: list[Shared], rates: np.ndarray, l2: np.ndarray) -> list[Shared]:
-    shrink = _shares(rates, l2)
-    return [copy._replace(rate=rates.astype(np.float32), shrink=shrink) for copy in copies]
+def _with_rates(copies: Copies | None, rates: np.ndarray, l2: np.ndarray) -> Copies | None:
+    if copies is None:
+        return None
+    return copies._replace(rate=rates.astype(np.float32), shrink=_shares(rates, l2))
+
+
+def _by_copy(sums: Accumulators, of_query: int, of_features: int) -> Accumulators:
+    """With so many copies of those of the shared tables: [copies, rows]."""
+    return sums._replace(
+        query=np.tile(sums.query, (of_query, 1)), features=np.tile(sums.features, (of_features, 1))
+    )
 
 
 def _shares(rates: np.ndarray, l2: np.ndarray) -> np.ndarray:

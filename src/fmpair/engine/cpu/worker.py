@@ -1,4 +1,4 @@
-"""What one thread does in a round: its cells, one after the other."""
+"""What one thread does in a round, cell by cell from here: its cells, one after the other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fmpair.engine.cpu.layout import Layout
 from fmpair.engine.cpu.lists import Rule, run_lists
 from fmpair.engine.cpu.operands import NO_ACCUMULATORS, Attributes, Query, Step
 from fmpair.engine.cpu.pairs import run_cell
-from fmpair.engine.cpu.room import room_for, with_own_rates
+from fmpair.engine.cpu.room import Room, room_for, with_own_rates
 from fmpair.engine.cpu.simd import aligned, padded, width_of
 from fmpair.engine.cpu.state import State
 from fmpair.engine.cpu.triples import Mirror, Third, mirror_for, third_for
@@ -36,13 +36,16 @@ def workers(settings: Settings) -> int:
     return min(settings.threads, settings.blocks, all_threads())
 
 
-def worker(state: State, number: int, epoch: int, rate: float) -> Callable[[int], list[Result]]:
-    """The number-th thread's part as a function of the round: (cell, loss, steps) of each cell."""
-    layout, settings = state.layout, state.settings
-    blocks = settings.blocks
-    taken = np.zeros(int(np.diff(layout.partition.item_edge).max(initial=0)), np.uint8)
+def worker(
+    state: State, number: int, epoch: int, rate: float, stopped: np.ndarray
+) -> Callable[[int], list[Result]]:
+    """The number-th thread's part as a function of the round: (cell, loss, steps) of each cell.
+
+    stopped: see `Room`.
+    """
+    settings, blocks = state.settings, state.settings.blocks
     cell = _pairs if settings.in_plain_pairs else _lists
-    work = cell(state, epoch, rate, taken)
+    work = cell(state, epoch, rate, stopped)
 
     def run(turn: int) -> list[Result]:
         mine = range(number, blocks, workers(settings))
@@ -51,12 +54,33 @@ def worker(state: State, number: int, epoch: int, rate: float) -> Callable[[int]
     return run
 
 
-def _pairs(state: State, epoch: int, rate: float, taken: np.ndarray) -> Cell:
+def taken_for(layout: Layout) -> np.ndarray:
+    """A thread's marks on the items of a block: uint8 zeros."""
+    return np.zeros(int(np.diff(layout.partition.item_edge).max(initial=0)), np.uint8)
+
+
+def scratch_for(state: State) -> np.ndarray:
+    """A thread's rows in the kernel of pairs."""
+    return aligned(np.zeros((SCRATCH_ROWS, padded(state.factors)), np.float32))
+
+
+def list_room(state: State, items: int, stopped: np.ndarray) -> Room:
+    """A thread's arrays in the kernel of lists, with blocks of at most so many items."""
+    settings = state.settings
+    room = room_for(settings.n_negatives, state.length, items)._replace(stopped=stopped)
+    if state.accumulators.users is not None or settings.l2_scale:
+        room = with_own_rates(room, _accumulators(state, 0))
+    if state.problem.triples is not None:
+        room = room._replace(triple_shrink=np.ones_like(room.shrink))
+    return room
+
+
+def _pairs(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
     """A cell of plain pairs, as a function of its two blocks: (loss, steps)."""
     settings, layout, tables = state.settings, state.layout, state.tables
     partition, step = layout.partition, step_of(settings, rate)
-    scratch = aligned(np.zeros((SCRATCH_ROWS, padded(state.factors)), np.float32))
-    width, queries = width_of(state.factors), _queries(state)
+    width, scratch, queries = width_of(state.factors), scratch_for(state), _queries(state)
+    taken = taken_for(layout)
 
     def run(row: int, column: int) -> tuple[float, int]:
         cell = row * settings.blocks + column
@@ -71,17 +95,13 @@ def _pairs(state: State, epoch: int, rate: float, taken: np.ndarray) -> Cell:
     return run
 
 
-def _lists(state: State, epoch: int, rate: float, taken: np.ndarray) -> Cell:
+def _lists(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
     """A cell of lists, the same way. Adaptive negatives are ordered anew at every piece."""
     settings, layout, tables = state.settings, state.layout, state.tables
-    partition, step, rule = layout.partition, step_of(settings, rate), _rule(state)
-    room = room_for(settings.n_negatives, state.length, len(taken))
-    if state.accumulators or settings.l2_scale:
-        room = with_own_rates(room, _accumulators(state, 0))
-    width, queries = width_of(state.length), _queries(state)
-    every, mirror, border = _triples(state, rate)
-    if every is not None:
-        room = room._replace(triple_shrink=np.ones_like(room.shrink))
+    partition, step, rule = layout.partition, step_of(settings, rate), rule_of(state)
+    taken, width, queries = taken_for(layout), width_of(state.length), _queries(state)
+    room = list_room(state, len(taken), stopped)
+    every, mirror, border = triples_of(state, rate)
 
     def run(row: int, column: int) -> tuple[float, int]:
         cell = row * settings.blocks + column
@@ -94,6 +114,8 @@ def _lists(state: State, epoch: int, rate: float, taken: np.ndarray) -> Cell:
         third = _own_triples(state, every, row)
         loss, steps = 0.0, 0
         for a, b in zip(edges[:-1] + offset, edges[1:] + offset) if first < last else ():
+            if stopped[0]:
+                break
             more, done, draws = run_lists(
                 (first, last), (a, b), block, np.uint64(draws), layout.work, tables,
                 query, _attributes(state, row), _sampler(state, row, column), step,
@@ -105,7 +127,7 @@ def _lists(state: State, epoch: int, rate: float, taken: np.ndarray) -> Cell:
     return run
 
 
-def _triples(state: State, rate: float) -> tuple[Third | None, Mirror | None, tuple[int, ...]]:
+def triples_of(state: State, rate: float) -> tuple[Third | None, Mirror | None, tuple[int, ...]]:
     """(a thread's own of triples, of those with two features of an item, columns of pairs)."""
     settings, triples = state.settings, state.problem.triples
     if triples is None or settings.triples is None:
@@ -134,7 +156,7 @@ def _edges(layout: Layout, settings: Settings, first: int, last: int, items: int
     return pieces(last - first, int(start[last] - start[first]), items)
 
 
-def _rule(state: State) -> Rule:
+def rule_of(state: State) -> Rule:
     settings = state.settings
     sharpness = 1 / settings.temperature if settings.temperature else 0.0
     items = int((state.problem.drawn | (state.layout.events.times > 0)).sum())
@@ -149,22 +171,24 @@ def _sampler(state: State, copy: int, column: int) -> Sampler:
     """The negatives of an item block, as seen with a cell's copy of the shared tables."""
     layout, tables, kind = state.layout, state.tables, state.settings.negative_sampler
     partition = layout.partition
-    sampler = layout.samplers[column]
+    block = slice(partition.item_edge[column], partition.item_edge[column + 1])
+    sampler = layout.sampler._replace(log_chance=layout.sampler.log_chance[block])
+    if sampler.accept is not None and sampler.other is not None:
+        sampler = sampler._replace(accept=sampler.accept[block], other=sampler.other[block])
     if kind == "batch":
         sampler = sampler._replace(other=strata.batch(partition, copy, column))
     if kind == "adaptive":
-        block = slice(partition.item_edge[column], partition.item_edge[column + 1])
         k, triples = state.factors, state.problem.triples
         vectors, constants = tables.items[block, :k], tables.bias[block]
         if state.features:
             rows = state.problem.item_rows.take(partition.item_at[block])
-            shared = state.features[copy]
+            shared = state.features.of(copy)
             vectors, constants = item_sides(
                 vectors, constants, rows, shared.table[:, :k], shared.bias, triples
             )
-        sampler = ordering(vectors, constants, state.settings)
-    shown = layout.impressions
-    return sampler._replace(impression_start=shown.start, impression_item=shown.column)
+        order = ordering(vectors, constants, state.settings)
+        sampler = sampler._replace(order=order.order, spread=order.spread, depth=order.depth)
+    return sampler
 
 
 def step_of(settings: Settings, rate: float) -> Step:
@@ -181,7 +205,8 @@ def _queries(state: State) -> Queries:
     """The query sides of a thread's cells, one after the other."""
     if state.problem.history is None:
         return lambda row, runs: (_query(state, row), _accumulators(state, row))
-    places = places_for(state.problem, len(state.query[0].table))
+    assert state.query is not None
+    places = places_for(state.problem, state.query.table.shape[1])
 
     def made(row: int, runs: tuple[int, int]) -> tuple[Query, Accumulators]:
         start = state.layout.partition.run_start
@@ -197,12 +222,16 @@ def _query(state: State, copy: int) -> Query | None:
     if not state.query:
         return None
     layout = state.layout
-    return Query(state.query[copy], layout.situation, np.int64(0), layout.contexts,
+    return Query(state.query.of(copy), layout.situation, np.int64(0), layout.contexts,
                  layout.partition.user_at, state.problem.user_rows)
 
 
 def _accumulators(state: State, copy: int) -> Accumulators:
-    return state.accumulators[copy] if state.accumulators else NO_ACCUMULATORS
+    sums = state.accumulators
+    if sums.users is None:
+        return NO_ACCUMULATORS
+    query = sums.query[0 if state.problem.history is not None else copy]
+    return sums._replace(query=query, features=sums.features[copy])
 
 
 def _attributes(state: State, copy: int) -> Attributes | None:
@@ -210,4 +239,4 @@ def _attributes(state: State, copy: int) -> Attributes | None:
         return None
     bias_share = np.float32(state.settings.has_bias)
     item_at, rows = state.layout.partition.item_at, state.problem.item_rows
-    return Attributes(state.features[copy], item_at, rows, bias_share)
+    return Attributes(state.features.of(copy), item_at, rows, bias_share)

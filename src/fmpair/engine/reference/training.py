@@ -42,6 +42,7 @@ class ReferenceTraining:
         if settings.optimizer == "adagrad":
             self.accumulators = first_accumulators(self.tables, settings, np.float64)
         self.partition: strata.Partition | None = None
+        self.partitioned = 0  # in which epoch
         self.feature_rates = {
             "query": query_rates(problem.query_groups, problem.contexts, problem.user_rows),
             "features": item_rates(problem.item_groups, problem.item_rows),
@@ -51,7 +52,7 @@ class ReferenceTraining:
         """One epoch (counted from 1) at a learning rate; the mean loss of its steps."""
         blocks = self.settings.blocks
         if self.partition is None or (number - 1) % self.settings.partition_every == 0:
-            self.partition = strata.partition(self.events, blocks, self.settings.seed, number)
+            self._partition(number)
         self.settled = self._settled(number)
         losses: list[float] = []
         for turn in range(blocks):
@@ -69,6 +70,10 @@ class ReferenceTraining:
                 _merge(self.accumulators, accumulators, moves)
         self._centre()
         return float(np.mean(losses)) if losses else 0.0
+
+    def _partition(self, number: int) -> None:
+        settings, self.partitioned = self.settings, number
+        self.partition = strata.partition(self.events, settings.blocks, settings.seed, number)
 
     def cell(self, user_block: int, item_block: int) -> Cell:
         """A cell of the partition at hand."""
@@ -111,6 +116,22 @@ class ReferenceTraining:
         """The parameters as they are now."""
         self._lend_items()
         return Parameters(*(table.astype(np.float32) for table in self.tables))
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What further epochs depend on; the tables too, since parameters are shorter numbers."""
+        found = {f"table_{name}": table.copy() for name, table in self.tables._asdict().items()}
+        sums = self.accumulators._asdict() if self.accumulators else {}
+        found |= {f"sum_{name}": np.array(rows) for name, rows in sums.items()}
+        return found | {"partitioned": np.array(self.partitioned)}
+
+    def resume(self, state: dict[str, np.ndarray]) -> None:
+        """Go on as after the epoch of that state."""
+        self.tables = Parameters(*(state[f"table_{name}"].copy() for name in self.tables._fields))
+        if self.accumulators:
+            sums: Any = {n: state[f"sum_{n}"].copy() for n in self.accumulators._fields}
+            self.accumulators = Accumulators(**sums)
+        if state["partitioned"]:
+            self._partition(int(state["partitioned"]))
 
     def close(self) -> None:
         """There is nothing to let go of."""

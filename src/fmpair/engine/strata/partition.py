@@ -17,11 +17,12 @@ from fmpair.engine.contract import Problem
 from fmpair.jit import kernel
 from fmpair.rng import STEP, high, low, scramble, stream
 
-CACHE_BYTES = 512 * 1024  # the item rows of one block should fit a core's cache, with room to spare
 LEAST_ITEMS = 64  # a block must leave a choice of negatives
-LEAST_EVENTS = 16_000  # a cell must outweigh the cost of starting it
-LEAST_RUN = 2  # events of a user in a cell, on average, beyond the first blocks
-FIRST_BLOCKS, MOST_BLOCKS = 8, 64
+# Events of a cell, which must outweigh the cost of starting it, and of merging what cells share:
+# lists and shared tables are learned as well from few, histories (of all items) are not.
+LEAST_EVENTS, LEAST_OF_MANY, LEAST_OF_HISTORIES = 800, 1_200, 16_000
+LEAST_RUN = 1  # events of a user in a cell, on average
+MOST_BLOCKS = 64
 NO_IMPRESSIONS = Rows(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 
@@ -70,20 +71,21 @@ class Partition(NamedTuple):
         return len(self.item_edge) - 1
 
 
-def choose_blocks(users: int, items: int, events: int, factors: int) -> int:
-    """B for a problem's size: a power of two, never a matter of the number of threads."""
-    wanted = 1
+def choose_blocks(users: int, items: int, events: int, candidates: int, shared: str = "") -> int:
+    """B for a problem's size: a power of two, never a matter of the number of threads.
+
+    candidates: of a step, 1 for pairs; shared: by cells, `features`, `histories` or nothing.
+    """
+    wanted, least_items = 1, max(LEAST_ITEMS, candidates)
+    least_events = LEAST_OF_MANY if shared or candidates > 1 else LEAST_EVENTS
+    if shared == "histories":
+        least_events = LEAST_OF_HISTORIES
     while (
         wanted < MOST_BLOCKS
-        and min(items, users) // (2 * wanted) >= LEAST_ITEMS
-        and events // (4 * wanted * wanted) >= LEAST_EVENTS
-        and (
-            wanted < FIRST_BLOCKS
-            or (
-                items * factors * 4 // wanted > CACHE_BYTES
-                and events // (2 * wanted * users) >= LEAST_RUN
-            )
-        )
+        and items // (2 * wanted) >= least_items
+        and users // (2 * wanted) >= LEAST_ITEMS
+        and events // (4 * wanted * wanted) >= least_events
+        and events // (2 * wanted * users) >= LEAST_RUN
     ):
         wanted *= 2
     return wanted

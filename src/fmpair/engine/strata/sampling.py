@@ -18,7 +18,7 @@ from fmpair.jit import kernel
 
 
 class Sampler(NamedTuple):
-    """The negatives of one block; all None: uniform.
+    """The negatives of one block, or of all in their order; all None: uniform.
 
     accept: uint32, other: int32 [items]: an alias table; other alone: the items of a cell's events,
     one of which is drawn. order: int32 [factors + 1, items], the items by each factor, lowest
@@ -49,17 +49,24 @@ def alias_table(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return accept, other
 
 
-def samplers(partition: Partition, times: np.ndarray, settings: Settings) -> list[Sampler]:
-    """The sampler of every item block as it stands until the next partition; times: [items]."""
-    found, edges = [], partition.item_edge
-    for a, b in zip(edges[:-1], edges[1:]):
-        own, sampler = times[partition.item_at[a:b]], Sampler()
-        if settings.negative_sampler == "popularity":
-            sampler = Sampler(*alias_table(own**settings.drawn_power))
-        if settings.logq_correction:
-            sampler = sampler._replace(log_chance=log_chances(own, settings))
-        found.append(sampler)
-    return found
+def sampler_of(partition: Partition, times: np.ndarray, settings: Settings) -> Sampler:
+    """The samplers of all item blocks, one after the other, until the next partition.
+
+    times: [items]. Of batch negatives, other has an entry per event of the partition instead.
+    """
+    edges, sampler = partition.item_edge, Sampler()
+    own = times[partition.item_at[: edges[-1]]]
+    if settings.negative_sampler == "popularity":
+        weight = own**settings.drawn_power
+        tables = [alias_table(weight[a:b]) for a, b in zip(edges[:-1], edges[1:])]
+        accept, other = (np.concatenate(parts) for parts in zip(*tables))
+        sampler = Sampler(accept, other)
+    if settings.negative_sampler == "batch":
+        block = np.searchsorted(edges, partition.item, side="right") - 1
+        sampler = Sampler(other=partition.item - edges[block].astype(np.int32))
+    if settings.logq_correction:
+        sampler = sampler._replace(log_chance=log_chances(own, settings))
+    return sampler
 
 
 def log_chances(times: np.ndarray, settings: Settings) -> np.ndarray:

@@ -19,13 +19,15 @@ from fmpair.engine.triples import pair_columns
 
 
 class Decay:
-    """By table, float32 [rows]: what one event's regularisation is of each row."""
+    """By table, float32 [rows]: what one event's regularisation is of each row.
+
+    Of users it is that of their own events, and they are regularised where they are met.
+    """
 
     def __init__(self, problem: Problem, settings: Settings, device: torch.device):
         self.problem, self.settings, self.device = problem, settings, device
         learned = np.flatnonzero(~problem.known)
         self.events = max(len(learned), 1)
-        self.user = tally(problem.user[learned], problem.users) / self.events
         self.item = tally(problem.item[learned], problem.items) / self.events
         self.drawn = problem.drawn / max(problem.drawn.sum(), 1)
         self.query, self.feature = self._query(learned), self._feature()
@@ -34,7 +36,8 @@ class Decay:
         """The strength for an epoch that begins with these tables: [rows, 1], biases [rows].
 
         tables: `Parameters` of tensors.
-        With terms of order three [rows, columns], since their vectors are held apart.
+        With terms of order three [rows, columns], since their vectors are held apart. Of users one
+        row where all are held alike.
         """
         given = self.settings
         thresholds: list[Any] = [given, *([given.triples] if given.triples else [])]
@@ -48,10 +51,10 @@ class Decay:
         if own.triples is not None:
             pairs = pair_columns(tables.users.shape[1], self.problem.triples)
             for name, rows in self._of_triples(own, own.triples).items():
-                table = getattr(tables, name)
+                more = getattr(tables, name).shape[1] - pairs
                 wide = (
                     found[name].expand(-1, pairs),
-                    self._moved(rows)[:, None].expand(len(table), table.shape[1] - pairs),
+                    self._moved(rows)[:, None].expand(-1, more),
                 )
                 found[name] = torch.cat(wide, 1)
         biases = {
@@ -64,7 +67,7 @@ class Decay:
         """By table, what holds vectors of pairs."""
         users, items = own.l2_scale if own.l2_scale else (1.0, 1.0)
         held = {
-            "users": own.user * users * self.user,
+            "users": np.atleast_1d(own.user * users),
             "items": items * (own.positive * self.item + own.negative * self.drawn),
             "query": own.query * self.query,
             "features": own.features * self.feature,
@@ -78,7 +81,7 @@ class Decay:
         """By table, what holds vectors of triples."""
         users, items = own.l2_scale if own.l2_scale else (1.0, 1.0)
         return {
-            "users": triples.user * users * self.user,
+            "users": np.atleast_1d(triples.user * users),
             "items": triples.item * items * (self.item + self.drawn),
             "query": triples.query * self.query,
             "features": triples.features * self.feature,

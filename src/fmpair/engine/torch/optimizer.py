@@ -1,4 +1,4 @@
-"""Steps down the slopes of a minibatch: Adam, or AdaGrad by row."""
+"""Steps down the slopes of a minibatch: Adam, or AdaGrad by row; users move where they are met."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 
 from fmpair.engine.contract import Parameters
 from fmpair.engine.strata.accumulators import FIRST
+from fmpair.engine.torch.met import Met
 
 # A fit's usual rate is that of single events. Adam moves every number by the rate whatever the
 # slopes are, so a vector by the rate times the root of its length: it takes a share of the rate
@@ -29,6 +30,14 @@ class Optimizer(Protocol):
         """Down the slopes, which are used up."""
         ...
 
+    def step_users(self, met: Met) -> None:
+        """The same of the users that are met; all others stay as they are."""
+        ...
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """What further steps depend on, by name, in its place."""
+        ...
+
 
 def optimizer_of(kind: str, tables: Parameters, speed: dict[str, float]) -> Optimizer:
     """The optimizer of a name; speed: of each table that moves, a multiple of the rate."""
@@ -42,11 +51,17 @@ def adam_share(factors: int) -> float:
 
 
 class Adam:
-    """Adam (Kingma and Ba 2015), each number by its own slopes."""
+    """Adam (Kingma and Ba 2015), each number by its own slopes.
+
+    A user is met in few steps of many. Theirs go at once as far as Adam would carry them until it
+    has forgotten the slope, and squares fade with time as they do elsewhere; so those who are not
+    met cost nothing. last: float32 [users], in which step each was met.
+    """
 
     def __init__(self, tables: dict[str, torch.Tensor], speed: dict[str, float]):
         self.tables, self.speed = tables, speed
-        self.mean = {name: torch.zeros_like(table) for name, table in tables.items()}
+        others = {name: table for name, table in tables.items() if name != "users"}
+        self.mean = {name: torch.zeros_like(table) for name, table in others.items()}
         self.square = {name: torch.zeros_like(table) for name, table in tables.items()}
         self.factors = max(
             (table.shape[1] for table in tables.values() if table.ndim > 1), default=1
@@ -55,6 +70,7 @@ class Adam:
         self.steps = torch.zeros((), device=device)
         # on the device, so that a recorded step reads them
         self.rates = {speed: torch.zeros((), device=device) for speed in set(speed.values())}
+        self.last = torch.zeros(len(tables["users"]) if "users" in tables else 0, device=device)
 
     def set_rate(self, rate: float) -> None:
         for speed, own in self.rates.items():
@@ -83,6 +99,24 @@ class Adam:
                 )
         for name in names:
             self.tables[name].grad = None
+
+    def step_users(self, met: Met) -> None:
+        user, there = met.user, met.events > 0
+        square, last = self.square["users"], self.last
+        old, before, beta = square[user], last[user], BETAS[1]
+        faded = old * torch.pow(beta, self.steps - before)[:, None]
+        own = torch.lerp(faded, met.slope.square(), 1 - beta)
+        root = (own / (1 - torch.pow(beta, self.steps))).sqrt_().add_(TINY)
+        rows = self.tables["users"][user]
+        new = rows - self.rates[self.speed["users"]] * met.slope / root
+        self.tables["users"][user] = torch.where(there[:, None], new, rows)
+        square[user] = torch.where(there[:, None], own, old)
+        last[user] = torch.where(there, self.steps, before)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        found = {f"mean_{name}": own for name, own in self.mean.items()}
+        found |= {f"square_{name}": own for name, own in self.square.items()}
+        return found | {"steps": self.steps, "last": self.last}
 
 
 class AdaGrad:
@@ -114,3 +148,13 @@ class AdaGrad:
             root = sums.sqrt().view(-1, *[1] * (table.ndim - 1))
             table.data.sub_(self.rate * self.speed[name] * slope / root)
             table.grad = None
+
+    def step_users(self, met: Met) -> None:
+        user, sums, table = met.user, self.sums["users"], self.tables["users"]
+        own = sums[user] + met.slope.square().sum(1) / table.shape[1]
+        sums[user] = own  # where nobody is met the slope is 0
+        step = self.rate * self.speed["users"] * met.slope / own.sqrt()[:, None]
+        table[user] = table[user] - step
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return {f"sums_{name}": own for name, own in self.sums.items()}

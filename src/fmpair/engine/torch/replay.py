@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -17,7 +19,8 @@ class Replay:
     """A step, played where minibatches are alike in size, and taken one by one where they are not.
 
     step: moves the tables, and adds its loss to a total of its own. What it reads must stay in its
-    place between epochs. generator: of the draws within it.
+    place between epochs. generator: of the draws within it. shapes, size: of what is recorded, or
+    is to be after some steps; one that grows is recorded anew.
     """
 
     def __init__(
@@ -26,17 +29,28 @@ class Replay:
         self.step, self.generator = step, generator
         self.graph: torch.cuda.CUDAGraph | None = None
         self.given: list[torch.Tensor] = []
-        self.warm, self.able = 0, device.type == "cuda"
+        self.shapes: list[torch.Size] = []
+        self.size, self.warm, self.able = 0, 0, device.type == "cuda"
 
     def __call__(self, batch: Batch) -> None:
         tensors = _tensors(batch)
+        shapes = [tensor.shape for tensor in tensors]
         if not self.able:
             self.step(batch)
-        elif self.graph is not None and _alike(self.given, tensors):
+        elif batch.size < self.size:  # the last of an epoch
+            _apart(lambda: self.step(batch))
+        elif self.graph is not None and shapes == self.shapes:
             for own, new in zip(self.given, tensors):
                 own.copy_(new)
             self.graph.replay()
-        elif self.graph is not None or self.warm < WARM:
+        else:
+            self._prepare(batch, shapes)
+
+    def _prepare(self, batch: Batch, shapes: list[torch.Size]) -> None:
+        """Take a step that is not recorded yet; after some of these sizes, record it."""
+        if shapes != self.shapes:
+            self.shapes, self.size, self.warm, self.graph = shapes, batch.size, 0, None
+        if self.warm < WARM:
             self.warm += 1
             _apart(lambda: self.step(batch))
         else:
@@ -49,7 +63,7 @@ class Replay:
         graph = torch.cuda.CUDAGraph()
         try:
             graph.register_generator_state(self.generator)
-            with torch.cuda.graph(graph):
+            with _nothing_collected(), torch.cuda.graph(graph):
                 self.step(own)
         except RuntimeError as error:  # a part that cannot be recorded
             LOG.info("steps are taken one by one: %s", str(error).splitlines()[0])
@@ -59,6 +73,18 @@ class Replay:
             return
         self.graph = graph
         graph.replay()
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """No garbage is collected meanwhile: an older graph among it would end the recording."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _apart(step: Callable[[], None]) -> None:
@@ -86,7 +112,3 @@ def _tensors(batch: Batch) -> list[torch.Tensor]:
 def _with_tensors(batch: Batch, tensors: list[torch.Tensor]) -> Batch:
     chosen = batch.chosen._replace(**dict(zip(("row", "item", "weight", "start"), tensors[3:])))
     return Batch(tensors[0], tensors[1], tensors[2], chosen)
-
-
-def _alike(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
-    return all(a.shape == b.shape for a, b in zip(one, other))

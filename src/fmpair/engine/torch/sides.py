@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.nn.functional import embedding, normalize
+from torch.nn.functional import normalize
 
 from fmpair.engine.contract import History, Problem, Triples
 from fmpair.engine.strata.lending import borrowed
@@ -63,16 +63,17 @@ def sides_of(problem: Problem, columns: int, device: torch.device) -> Sides:
 def query_vectors(
     sides: Sides,
     tables: Tables,
+    own: torch.Tensor,
     user: torch.Tensor,
     situation: torch.Tensor,
     event: torch.Tensor | None,
 ) -> torch.Tensor:
     """[queries, length]: what meets the items' vectors; event: whose history it is, None for none.
 
-    With terms of order three [q | A2 | A1], see `engine.triples`.
+    own: [queries, columns], the rows of the users. With terms of order three [q | A2 | A1], see
+    `engine.triples`.
     """
-    own, bags = embedding(user, tables.users), _bags(sides, user, situation)
-    total = own
+    total, bags = own, _bags(sides, user, situation)
     for bag in bags:
         total = total + sums(tables.query, bag)
     history = sides.history if event is not None else None

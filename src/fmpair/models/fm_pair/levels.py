@@ -11,7 +11,7 @@ import polars as pl
 
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.roles import STANDARD, find_column
-from fmpair.engine.contract import Pairs, Parameters, Problem, Training
+from fmpair.engine.contract import Pairs, Parameters, Problem, Resumable, Training
 from fmpair.errors import DataError, OptionError, named, unknown
 from fmpair.fitted.recommender import Recommender
 from fmpair.training import loop, update
@@ -177,7 +177,7 @@ class _LevelTraining:
     unobserved: share of the pairs whose lower item is one left alone.
     """
 
-    inner: Training
+    inner: Resumable
     problem: Problem
     ladder: Ladder
     unobserved: float
@@ -215,6 +215,12 @@ class _LevelTraining:
 
     def snapshot(self) -> Parameters:
         return self.inner.snapshot()
+
+    def state(self) -> dict[str, np.ndarray]:
+        return self.inner.state()
+
+    def resume(self, state: dict[str, np.ndarray]) -> None:
+        self.inner.resume(state)
 
     def close(self) -> None:
         self.inner.close()

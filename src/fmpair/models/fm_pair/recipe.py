@@ -37,7 +37,7 @@ FAST = {
     "learning_rate": 0.2,
     "regularization": {"user": 0.02, "item": 0.01},
 }
-BEST = {"factors": 128}
+BEST = {"factors": 256}
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class FMPair(FMPairOptions, TrainableRecipe):
 
     @classmethod
     def best(cls, **changes: Any) -> Self:
-        """Often better rankings, at twice the cost or more: twice as many factors."""
+        """Often better rankings, at twice the cost or more: twice as many factors, or more."""
         return cls(**{**BEST, **changes})
 
     def train(self, data: Any) -> Iterator[Epoch]:

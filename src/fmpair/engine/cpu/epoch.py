@@ -1,0 +1,133 @@
+"""An epoch: all rounds on all threads, each by one call of compiled code.
+
+What that cannot do by itself, making histories and ordering items for adaptive negatives, is done
+cell by cell from here instead, and after each round all threads wait for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fmpair.engine.cpu.flow import Flow, flow_for
+from fmpair.engine.cpu.operands import Attributes, Query
+from fmpair.engine.cpu.rounds import Part, Plan, run_list_rounds, run_pair_rounds
+from fmpair.engine.cpu.simd import width_of
+from fmpair.engine.cpu.state import State
+from fmpair.engine.cpu.worker import (
+    list_room,
+    rule_of,
+    scratch_for,
+    step_of,
+    taken_for,
+    triples_of,
+    worker,
+    workers,
+)
+from fmpair.rng import streams
+
+WAIT = 1.0  # seconds; some systems deliver an interrupt only when such a wait is over
+
+
+def in_compiled_rounds(state: State) -> bool:
+    """Whether compiled code can do an epoch by itself."""
+    return state.problem.history is None and state.settings.negative_sampler != "adaptive"
+
+
+def run_compiled(
+    state: State, epoch: int, rate: float, pool: ThreadPoolExecutor
+) -> tuple[float, int]:
+    """An epoch by compiled code: (sum of losses, steps)."""
+    partition, blocks = state.layout.partition, state.settings.blocks
+    flow, cells = flow_for(blocks), blocks * blocks
+    plan = Plan(
+        partition.cell, partition.item_edge, streams(cells, state.settings.seed, epoch),
+        np.zeros(cells), np.zeros(cells, np.int64),
+    )
+    threads = workers(state.settings)
+    made = _pair_rounds if state.settings.in_plain_pairs else _list_rounds
+    parts = [made(state, plan, flow, rate, Part(n, threads)) for n in range(threads)]
+    _finish([pool.submit(_run, part, flow.stopped) for part in parts], flow.stopped)
+    return float(plan.loss.sum()), int(plan.steps.sum())
+
+
+def run_cells(
+    state: State, epoch: int, rate: float, pool: ThreadPoolExecutor,
+    before: Callable[[], None], after: Callable[[], None],
+) -> tuple[float, int]:
+    """The same cell by cell; before, after: what is done before and after every round."""
+    stopped = flow_for(1).stopped
+    parts = [worker(state, n, epoch, rate, stopped) for n in range(workers(state.settings))]
+    results = []
+    for turn in range(state.settings.blocks):
+        before()
+        done = _finish([pool.submit(part, turn) for part in parts], stopped)
+        results += sorted(result for some in done for result in some)
+        after()
+    return sum(r[1] for r in results), sum(r[2] for r in results)
+
+
+def _finish(parts: list[Future[Any]], stopped: np.ndarray) -> list[Any]:
+    """What the threads' parts give; an interrupt, which comes here, ends them all first."""
+    try:
+        while wait(parts, timeout=WAIT).not_done:
+            pass
+    except BaseException:
+        stopped[0] = 1
+        wait(parts)
+        raise
+    return [part.result() for part in parts]
+
+
+def _run(part: Callable[[], None], stopped: np.ndarray) -> None:
+    """A thread's part; where it fails, the others end too instead of waiting for it."""
+    try:
+        part()
+    except BaseException:
+        stopped[0] = 1
+        raise
+
+
+def _pair_rounds(
+    state: State, plan: Plan, flow: Flow, rate: float, part: Part
+) -> Callable[[], None]:
+    """A thread's part of plain pairs."""
+    own = (step_of(state.settings, rate), taken_for(state.layout), scratch_for(state))
+    return partial(
+        run_pair_rounds, part, plan, flow, state.layout.work, state.tables, *_sides(state), *own,
+        width_of(state.factors),
+    )
+
+
+def _list_rounds(
+    state: State, plan: Plan, flow: Flow, rate: float, part: Part
+) -> Callable[[], None]:
+    """A thread's part of lists."""
+    layout, taken = state.layout, taken_for(state.layout)
+    room = list_room(state, len(taken), flow.stopped)
+    return partial(
+        run_list_rounds, part, plan, flow, layout.work, state.tables, *_sides(state),
+        layout.sampler, step_of(state.settings, rate), layout.l2_scale, state.accumulators,
+        rule_of(state), *triples_of(state, rate), taken, room, width_of(state.length),
+    )
+
+
+def _sides(state: State) -> tuple[Query | None, Attributes | None]:
+    """Both sides' features with all copies of their tables."""
+    layout, problem = state.layout, state.problem
+    query, attributes = None, None
+    if state.query is not None:
+        query = Query(
+            state.query, layout.situation, np.int64(0), layout.contexts,
+            layout.partition.user_at, problem.user_rows,
+        )
+    if state.features is not None:
+        bias_share = np.float32(state.settings.has_bias)
+        attributes = Attributes(
+            state.features, layout.partition.item_at, problem.item_rows, bias_share
+        )
+    return query, attributes

@@ -1,0 +1,181 @@
+"""A thread's part of an epoch, without the interpreter: its cells of every round in their order."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fmpair.engine.cpu.flow import LINE, meet, tell, wait_for_cell
+from fmpair.engine.cpu.lists import run_lists
+from fmpair.engine.cpu.merge import merge
+from fmpair.engine.cpu.operands import Attributes, Query, Shared
+from fmpair.engine.cpu.pairs import run_cell
+from fmpair.engine.strata.accumulators import Accumulators
+from fmpair.engine.strata.sampling import Sampler
+from fmpair.jit import kernel
+from fmpair.rng import STEP, high, scramble
+
+
+class Part(NamedTuple):
+    """A thread's part of a round: its share of the user blocks, one of so many.
+
+    They are neighbours, so that an item block mostly goes on to a cell of the same thread.
+    """
+
+    number: int
+    threads: int
+
+
+class Plan(NamedTuple):
+    """An epoch's cells. cell, item_edge: see `Partition`; state: uint64, of each cell's draws.
+
+    loss: float64, steps: int64: of each cell, written when it is done.
+    """
+
+    cell: np.ndarray
+    item_edge: np.ndarray
+    state: np.ndarray
+    loss: np.ndarray
+    steps: np.ndarray
+
+
+@kernel
+def _shared(copies, n):
+    return Shared(copies.table[n], copies.bias[n], copies.moves[n], copies.rate, copies.shrink)
+
+
+@kernel
+def _query(query, n):
+    """The query side of a cell, from one that has all copies of its table."""
+    if query is None:
+        return None
+    copies, situation, first, contexts, user_at, profiles = query
+    return Query(_shared(copies, n), situation, first, contexts, user_at, profiles)
+
+
+@kernel
+def _attributes(attributes, n):
+    """The same of the item side."""
+    if attributes is None:
+        return None
+    copies, item_at, rows, bias_share = attributes
+    return Attributes(_shared(copies, n), item_at, rows, bias_share)
+
+
+@kernel
+def _row(table, n):
+    """table[n], or None of none."""
+    if table is None:
+        return None
+    return table[n]
+
+
+@kernel
+def _between(numbers, first, end):
+    """numbers[first:end], or None of none."""
+    if numbers is None:
+        return None
+    return numbers[first:end]
+
+
+@kernel
+def _others(sampler, block, events):
+    """An alias table goes by the items of a block; without one, events of the cell are drawn."""
+    if sampler.accept is None:
+        return _between(sampler.other, events[0], events[1])
+    return _between(sampler.other, block[0], block[1])
+
+
+@kernel
+def _sampler(sampler, block, events):
+    """The negatives of a cell, from those of all; events: of the cell, from which to which."""
+    accept, _, _, _, depth, log_chance, impression_start, impression_item = sampler
+    return Sampler(
+        _between(accept, block[0], block[1]), _others(sampler, block, events), None, None, depth,
+        log_chance[block[0] : block[1]], impression_start, impression_item,
+    )
+
+
+@kernel
+def _share(count, part):
+    """A thread's share of so many: from which to which."""
+    return count * part.number // part.threads, count * (part.number + 1) // part.threads
+
+
+@kernel
+def _merge(side, sums, part):
+    """A thread's share of the rows of a shared table, if there is one."""
+    if side is not None:
+        rows = _share(side.shared.table.shape[1], part)
+        merge(side.shared, sums, rows[0], rows[1])
+
+
+@kernel
+def _merge_round(flow, part, turn, query, attributes, q_sums, a_sums):
+    """Merge the shared tables after a round, all threads together; False where all shall stop."""
+    if query is None:
+        if attributes is None:
+            return True
+    if not meet(flow, part.threads, 2 * turn + 1):
+        return False
+    _merge(query, q_sums, part)
+    _merge(attributes, a_sums, part)
+    return meet(flow, part.threads, 2 * turn + 2)
+
+
+@kernel
+def run_pair_rounds(
+    part, plan, flow, work, tables, query, attributes, step, taken, scratch, width
+):
+    """The cells of plain pairs, see `run_cell`; query, attributes: with all copies of tables."""
+    cell, edge, state, loss, steps = plan
+    blocks = len(edge) - 1
+    own = _share(blocks, part)
+    for turn in range(blocks):
+        for row in range(own[0], own[1]):
+            if not wait_for_cell(flow, row, turn):
+                return
+            column = (row + turn) % blocks
+            at = row * blocks + column
+            loss[at], steps[at] = run_cell(
+                (cell[at], cell[at + 1]), (edge[column], edge[column + 1]), state[at], work, tables,
+                _query(query, row), _attributes(attributes, row), step, taken, scratch, width,
+            )
+            tell(flow.done, row * LINE, turn + 1)
+        if not _merge_round(flow, part, turn, query, attributes, None, None):
+            return
+
+
+@kernel
+def run_list_rounds(
+    part, plan, flow, work, tables, query, attributes, sampler, step, l2_scale, accumulators, rule,
+    third, mirror, border, taken, room, width,
+):
+    """The cells of lists, see `run_lists`; sampler: that of all blocks. As run_pair_rounds."""
+    cell, edge, state, losses, steps = plan
+    user_sums, item_sums, q_sums, a_sums, mean, bias = accumulators
+    blocks = len(edge) - 1
+    own = _share(blocks, part)
+    for turn in range(blocks):
+        for row in range(own[0], own[1]):
+            if not wait_for_cell(flow, row, turn):
+                return
+            column = (row + turn) % blocks
+            at = row * blocks + column
+            first, end, draws = cell[at], cell[at + 1], state[at] + STEP
+            block = (edge[column], edge[column + 1])
+            events = (work.run_start[first], work.run_start[end])
+            offset = high(scramble(draws), np.uint64(end - first))
+            losses[at], steps[at], _ = run_lists(
+                (first, end), (offset, offset + end - first), block, draws, work, tables,
+                _query(query, row), _attributes(attributes, row),
+                _sampler(sampler, block, events), step, l2_scale,
+                Accumulators(
+                    user_sums, item_sums, _row(q_sums, row), _row(a_sums, row), mean, bias
+                ),
+                rule, third, mirror, border, taken, room, width,
+            )
+            tell(flow.done, row * LINE, turn + 1)
+        if not _merge_round(flow, part, turn, query, attributes, q_sums, a_sums):
+            return

@@ -1,0 +1,81 @@
+"""An epoch of compiled rounds: threads that are stopped, that fail, that are interrupted."""
+
+import _thread
+import threading
+import time
+
+import numpy as np
+import pytest
+from engine.problems import parameters_of, problem_of, settings_of
+
+from fmpair.engine import cpu
+from fmpair.engine.cpu import epoch as epochs
+from fmpair.engine.cpu import worker
+from fmpair.engine.cpu.flow import LINE, flow_for, meet, wait_for_cell
+from fmpair.engine.strata import partition as strata
+
+
+@pytest.fixture
+def four_cores(monkeypatch):
+    monkeypatch.setattr(worker, "all_threads", lambda: 4)
+
+
+def begun(**options):
+    problem = problem_of("", users=600, items=800, events=2000)
+    return cpu.begin(problem, parameters_of(problem), settings_of(blocks=4, threads=4, **options))
+
+
+def test_a_cell_waits_for_its_own_user_block_and_for_the_next_one():
+    flow = flow_for(3)
+    flow.done[::LINE] = [2, 1, 2]
+    flow.stopped[0] = 1  # so that what would wait says so at once
+    assert not wait_for_cell(flow, 0, 2)
+    flow.stopped[0] = 0
+    assert wait_for_cell(flow, 0, 1) and wait_for_cell(flow, 2, 2)
+
+
+def test_threads_meet_before_any_of_them_goes_on():
+    flow, seen = flow_for(1), []
+
+    def come(number):
+        time.sleep(0.01 * number)
+        seen.append(number)
+        assert meet(flow, 3, 1)
+        assert len(seen) == 3
+
+    threads = [threading.Thread(target=come, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert flow.arrived[0] == 3
+
+
+def test_a_thread_that_fails_ends_the_epoch_with_its_error(four_cores, monkeypatch):
+    training, made = begun(), epochs._pair_rounds
+
+    def fail():
+        raise MemoryError("no room")
+
+    def failing(state, plan, flow, rate, part):
+        return fail if part.number == 2 else made(state, plan, flow, rate, part)
+
+    monkeypatch.setattr(epochs, "_pair_rounds", failing)
+    with pytest.raises(MemoryError, match="no room"):
+        training.epoch(1, 0.05)
+    training.close()
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "adaptive"])  # by compiled rounds, and by cells
+def test_an_interrupt_ends_an_epoch_and_leaves_no_thread_behind(four_cores, monkeypatch, sampler):
+    options = {"loss": "softmax", "n_negatives": 40, "positives": "bootstrap"}
+    before = threading.active_count()
+    training = begun(negative_sampler=sampler, **options)
+    training.epoch(1, 0.05)  # which compiles
+    visits = np.full(2_000, 100_000, np.uint32)  # an epoch of many minutes
+    monkeypatch.setattr(strata, "visits", lambda *_: visits)
+    threading.Timer(0.2, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        training.epoch(2, 0.05)
+    training.close()
+    assert threading.active_count() == before
