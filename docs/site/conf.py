@@ -14,7 +14,7 @@ author = "the authors of fmpair"
 copyright = "the authors of fmpair, MIT licence"
 release = version = fmpair.__version__
 
-extensions = ["sphinx.ext.autodoc", "myst_nb", "sphinx_design", "pages", "docstrings"]
+extensions = ["sphinx.ext.autodoc", "myst_nb", "sphinx_design", "pages", "docstrings", "names"]
 exclude_patterns = ["site"]
 root_doc = "index"
 nitpicky = True
