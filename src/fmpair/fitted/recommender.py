@@ -70,7 +70,7 @@ class Recommender(FoldedModel):
         history: the items of a visitor without an id, or of one user lately; for several visitors
         a column `history` of lists in a frame.
         context: the situation, by column name; missing ones are left open.
-        time: when it is asked, for models that go by the time: a date, a datetime, text or seconds
+        time: when it is asked, for models that go by it: a date, a datetime, text or seconds
         since 1970; now unless given. A frame of users may have a column of times in its place.
         candidates: only these items; exclude: none of these.
         user_features: attributes of a new user (a mapping), or a table keyed by user.
