@@ -22,6 +22,8 @@ SERIES = {
 USER_CODES = (7, 2, 21, 100)  # values of each generated attribute: age, gender, job, region
 ITEM_CODES = (20,) * 11
 CONTEXT_CODES = (4,) * 8
+BOOKS = (70_679, 24_915, 652_514)  # the size of Amazon-book
+BOOK_CODES = (20,) * 12
 
 
 def movielens(folder: Path, name: str) -> str:
@@ -37,6 +39,11 @@ def zipf(folder: Path) -> str:
 def series(folder: Path, name: str) -> str:
     """A generated set of the series; pairs may repeat."""
     return _made(folder / f"zipf-{name}", partial(_generated, *SERIES[name]))
+
+
+def books(folder: Path) -> str:
+    """Generated events with twelve attributes an item, as many as Amazon-book has."""
+    return _made(folder / "books", _books)
 
 
 def held_out(folder: Path) -> tuple[str, str]:
@@ -82,6 +89,12 @@ def _codes(rows: int, sizes: tuple[int, ...], rng: np.random.Generator) -> np.nd
 def _generated(users: int, items: int, events: int):
     user, item = zipf_events(users, items, events)
     return {"user": user, "item": item}, users, items
+
+
+def _books():
+    arrays, users, items = _generated(*BOOKS)
+    arrays["item_codes"] = _codes(items, BOOK_CODES, np.random.default_rng(0))
+    return arrays, users, items
 
 
 def _distinct(users: int, items: int, events: int):

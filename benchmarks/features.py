@@ -23,6 +23,8 @@ USER_COLUMNS, ITEM_COLUMNS = 4, 11
 SIZES = (8, 16, 32, 64, 96, 128)
 COUNTS = (0, 1, 2, 4, 6, 8)
 EPOCHS = 6
+LIST_COUNTS = (0, 4, 12)
+LIST_EPOCHS = 2  # of lists: the first may compile
 LEAST_R2 = 0.98
 
 
@@ -44,7 +46,28 @@ def run(bench: Bench) -> Answer:
         if name == "contexts":
             cost = ratio(seconds[1], seconds[0])
             checks.append(Check("one context field: x ids only", cost, 1.4, at_most=True))
-    return Answer(tables, checks)
+    tables["cost of item attributes in lists"], promise = _in_lists(bench)
+    return Answer(tables, [*checks, promise])
+
+
+def _in_lists(bench: Bench) -> tuple[list[dict[str, Any]], Check]:
+    """Softmax over 256 negatives, events and items as many as of Amazon-book, two threads."""
+    folder = data.books(bench.folder)
+
+    def measure(columns: int) -> float:
+        answer = bench.workers["fmpair"].ask(
+            "train", folder=folder, factors=FACTORS, threads=2, epochs=LIST_EPOCHS, loss="softmax",
+            item_columns=columns,
+        )  # fmt: skip
+        return median(answer["seconds"][1:])
+
+    seconds = in_turn({n: partial(measure, n) for n in LIST_COUNTS}, bench.repeats)
+    rows = [
+        {"item attributes": n, "seconds": median(took), "x ids only": ratio(took, seconds[0])}
+        for n, took in seconds.items()
+    ]
+    cost = ratio(seconds[LIST_COUNTS[-1]], seconds[0])
+    return rows, Check("softmax, 12 item attributes: x ids only", cost, 2.5, at_most=True)
 
 
 def _beside_lightfm(bench: Bench, folder: str) -> tuple[list[dict[str, Any]], Check]:

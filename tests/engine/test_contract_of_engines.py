@@ -21,8 +21,9 @@ from fmpair.engine.cpu import worker
 from fmpair.errors import OptionError
 
 # Engines that take the reference's own steps; that of minibatches takes others.
-FAST = [name for name in ENGINES if name not in ("reference", "torch")]
-HERE = [name for name in ENGINES if name != "torch" or find_spec("torch")]
+# That of a cluster is held to the CPU engine, bit by bit, where there is a cluster: test_ray.py.
+FAST = [name for name in ENGINES if name not in ("reference", "torch", "ray")]
+HERE = [name for name in ENGINES if name != "ray" and (name != "torch" or find_spec("torch"))]
 RATE = 0.05
 
 # Name -> settings.

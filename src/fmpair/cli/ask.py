@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fmpair.cli.flags import pairs, with_flags
+from fmpair.cli.flags import On, pairs, with_flags
 from fmpair.cli.model import Model, load_model
 from fmpair.cli.show import Output, OutputFormat, emit, note, on_a_bar, show, table
 from fmpair.cli.source import FILES, read_plain
+from fmpair.cluster.address import check_on
 from fmpair.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -85,12 +86,15 @@ def recommend(
     damping: Damping = None,
     output: Output = None,
     output_format: OutputFormat = None,
+    on: On = None,
     files: Any = None,
 ) -> None:
     """The best items for one user, several, a visitor, or all."""
     _check_asked({"--user": user, "--all": everyone, "--users-file": users_file}, history)
+    _check_folder(on, bool(user or users_file or history), output)
     fitted = _load(model, damping)
     options: dict[str, Any] = {
+        "history": _ids(history),
         "context": _context(context),
         "time": time,
         "exclude_seen": not include_seen,
@@ -100,19 +104,22 @@ def recommend(
         "unknown": unknown,
     }
     asked: Any = _asking(users_file, files) if users_file else user or None
-    if history is not None:
-        ids = [item.strip() for item in history.split(",") if item.strip()]
-        emit(fitted.recommend(asked, n, history=ids, **options), output, output_format)
-    elif output in (None, "-") or (user and not users_file):
+    if on is not None:
+        _write_folder(fitted, str(output), on, n, options)
+    elif output in (None, "-") or history is not None or (user and not users_file):
         emit(fitted.recommend(asked, n, **options), output, output_format)
     else:
-        count = len(fitted.user_ids if asked is None else asked)
-        _write_parts(fitted.recommend_in_parts(asked, n, **options), count, output, output_format)
+        _write_parts(fitted, asked, n, options, str(output), output_format)
 
 
 def recommend_command() -> Any:
     """The verb with all its flags."""
     return with_flags(recommend, files=FILES)
+
+
+def _ids(given: str | None) -> list[str] | None:
+    """Items of one text, with commas between them."""
+    return None if given is None else [i.strip() for i in given.split(",") if i.strip()]
 
 
 def _check_asked(who: dict[str, Any], history: str | None) -> None:
@@ -124,13 +131,39 @@ def _check_asked(who: dict[str, Any], history: str | None) -> None:
         raise OptionError(f"{given[0]} and {given[1]} exclude each other")
 
 
+def _check_folder(on: str | None, some: bool, output: str | None) -> None:
+    """On a cluster lists are those of everyone, and go to a folder."""
+    if on is None:
+        return
+    check_on(on)
+    if some or output in (None, "-"):
+        raise OptionError(
+            "--on writes the lists of everyone as Parquet parts: give --all and --output FOLDER"
+        )
+
+
+def _write_folder(
+    fitted: Fitted, folder: str, on: str | None, n: int, options: dict[str, Any]
+) -> None:
+    """A Parquet part for some users at a time; the same command goes on where one stopped."""
+    from fmpair.fitted.batch import recommend_to_folder
+    from fmpair.fitted.listing import USERS_AT_ONCE
+
+    made = recommend_to_folder(fitted, folder, n, on=on, **options)
+    users = len(fitted.user_ids)
+    parts = sum(1 for _ in on_a_bar(made, "recommending", users, USERS_AT_ONCE))
+    note(f"wrote {parts:,} parts to {folder}")
+
+
 def _write_parts(
-    parts: Iterator[pl.DataFrame], users: int, output: str, format: str | None
+    fitted: Fitted, asked: Any, n: int, options: dict[str, Any], output: str, format: str | None
 ) -> None:
     """Lists as they are made, a part of the users at a time."""
     from fmpair.data.write import write_parts
     from fmpair.fitted.listing import USERS_AT_ONCE
 
+    users = len(fitted.user_ids if asked is None else asked)
+    parts: Iterator[pl.DataFrame] = fitted.recommend_in_parts(asked, n, **options)
     rows = write_parts(on_a_bar(parts, "recommending", users, USERS_AT_ONCE), output, format)
     note(f"wrote {rows:,} rows to {output}")
 

@@ -12,6 +12,11 @@ from fmpair.errors import OptionError
 
 Flag = inspect.Parameter
 
+On = Annotated[
+    str | None,
+    typer.Option(metavar="CLUSTER", help="A cluster to work on: ray, or ray://HOST:PORT."),
+]
+
 
 def flag(name: str, kind: Any, default: Any, *spellings: str, **settings: Any) -> Flag:
     """A parameter with what typer wants to know of it."""

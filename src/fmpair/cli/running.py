@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair.cli.failure import INTERRUPTED, USER_MISTAKE
+from fmpair.cli.flags import On
 from fmpair.cli.show import busy, note, note_no_figures, show
 
 if TYPE_CHECKING:
@@ -53,23 +54,24 @@ def run(
     ] = None,
     workers: Workers = None,
     device: Device = None,
+    on: On = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     allow_code: AllowCode = False,
 ) -> None:
     """Run an experiment; the same command resumes an interrupted run."""
     experiment = _experiment(file, _with_device(overrides, device), folder, workers, allow_code)
     note_no_figures()
-    results = carried_out(experiment, progress=not quiet)
+    results = carried_out(experiment, progress=not quiet, on=on)
     show(comparison(results))
     conclude(results, quiet)
 
 
-def carried_out(experiment: Experiment, progress: bool = True) -> Results:
+def carried_out(experiment: Experiment, progress: bool = True, on: str | None = None) -> Results:
     """The results; interrupted, what is done is kept and one line says so."""
     from fmpair.experiment.run import Stopped, run
 
     try:
-        return run(experiment, progress=progress)
+        return run(experiment, progress=progress, on=on)
     except Stopped as stop:
         note(str(stop))
         raise typer.Exit(INTERRUPTED) from None

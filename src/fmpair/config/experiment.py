@@ -91,11 +91,14 @@ class Tuning:
     """trials: of the hyper-parameter search per model, on the validation set; equal for all.
 
     metric: what the search optimises, under the first protocol; None: the first metric.
+    parallel: trials of a model that are proposed together, so that they can run side by side; the
+    later of them know nothing of the earlier.
     """
 
     trials: int = 20
     metric: str | None = None
     seed: int = 0
+    parallel: int = 1
 
 
 TESTS = ("randomisation", "t", "wilcoxon")

@@ -33,7 +33,7 @@ __all__ = ["Reading", "as_plain", "from_plain", "read", "reading"]
 
 MOST_CELLS = 100_000  # models x folds x seeds
 # The least and the most that a number of a section may be.
-LEAST = {"trials": 1, "seed": 0, "workers": 1, "threads": 1, "curve": 0}
+LEAST = {"trials": 1, "parallel": 1, "seed": 0, "workers": 1, "threads": 1, "curve": 0}
 MOST = {"trials": 100_000, "workers": 256}
 
 

@@ -10,6 +10,7 @@ from fmpair.errors import OptionError, listing
 
 ENGINES = {
     "cpu": "fmpair.engine.cpu",
+    "ray": "fmpair.engine.ray",
     "reference": "fmpair.engine.reference",
     "torch": "fmpair.engine.torch",
 }

@@ -183,7 +183,7 @@ class Settings(NamedTuple):
     optimizer: one of OPTIMIZERS. l2_scale: None where all are 1. triples: where there are any.
     engine: which one learns. all_items: softmax is over all items, not over n_negatives that are
     drawn; device: where the engine works, `cpu` or `cuda`. Both, and the optimizer adam, are of
-    the engine of minibatches alone.
+    the engine of minibatches alone. on: the cluster that the engine of many machines works on.
     """
 
     seed: int
@@ -220,6 +220,7 @@ class Settings(NamedTuple):
     engine: str = "cpu"
     all_items: bool = False
     device: str = "cpu"
+    on: str = ""
 
     @property
     def in_plain_pairs(self) -> bool:

@@ -11,7 +11,7 @@ from fmpair.errors import DataError
 from fmpair.experiment.cell import Cell
 from fmpair.experiment.folder import RunFolder
 from fmpair.experiment.prepare import PreparedData, prepare
-from fmpair.experiment.work import run_cell
+from fmpair.experiment.work import Outcome, run_cell
 from fmpair.threads import all_threads
 
 
@@ -30,10 +30,16 @@ class JobContext:
         return prepare(self.source, self.filters, self.split)
 
     def __call__(self, cell: Cell) -> dict[str, Any]:
-        bench = self.bench()
+        return self.keep(cell, self.outcome(self.bench(), cell))
+
+    def outcome(self, bench: PreparedData, cell: Cell) -> Outcome:
+        """The cell carried out on the prepared data."""
         if (cell.data, cell.split) != (bench.fingerprint, bench.hashes[cell.fold]):
             raise DataError("the data changed during the run: start it again")
-        outcome = run_cell(cell, *bench.fold(cell.fold), self.threads)
+        return run_cell(cell, *bench.fold(cell.fold), self.threads)
+
+    def keep(self, cell: Cell, outcome: Outcome) -> dict[str, Any]:
+        """What is kept of an outcome; its record."""
         return RunFolder(self.folder).save(cell, outcome, self.keep_models)
 
 

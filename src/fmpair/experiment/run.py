@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
+from fmpair.cluster.address import check_on
+from fmpair.cluster.connection import connect
 from fmpair.config import code
 from fmpair.config.experiment import Experiment
 from fmpair.config.node import line_of
@@ -29,6 +32,7 @@ from fmpair.experiment.folder import (
 from fmpair.experiment.job_context import JobContext, workplace_of
 from fmpair.experiment.location import located
 from fmpair.experiment.manifest import manifest, now
+from fmpair.experiment.on_cluster import on_cluster
 from fmpair.experiment.pool import Execute, executor
 from fmpair.experiment.prepare import PreparedData
 from fmpair.experiment.progress import Progress, Show, shown
@@ -96,16 +100,21 @@ class _Runner:
             yield cell
 
 
-def run(experiment: Experiment, progress: Show = False) -> Results:
+def run(experiment: Experiment, progress: Show = False, on: str | None = None) -> Results:
     """Carry out the experiment, or what is left of it, in its folder.
 
     progress: True for a bar or lines on standard error; or a function that is given each line.
+    on: a cluster whose machines carry out the cells, see `fmpair.cluster`; the folder stays here.
     Interrupted by hand it raises Stopped; all that was finished stays.
     """
+    if on is not None:
+        check_on(on)
     code.check(experiment)
     require_optuna(experiment)
     with opened(experiment.output.folder) as folder:
         work = workplace_of(experiment, folder.path)
+        if on is not None:
+            work = replace(work, threads=experiment.run.threads or 1)
         bench = work.bench()
         reason = "" if (folder.path / PLAN).exists() else why(experiment, bench.data)
         experiment = located(settled(experiment, bench.data))
@@ -113,7 +122,7 @@ def run(experiment: Experiment, progress: Show = False) -> Results:
         began = _begin(experiment, bench, folder)
         total = plan.size(experiment, len(bench.splits))
         with (
-            executor(experiment.run.workers, work.threads or all_threads()) as execute,
+            _executor(experiment, work, on) as execute,
             shown(progress, total) as counter,
         ):
             desk = _Runner(folder, work, execute, counter, {})
@@ -127,6 +136,15 @@ def run(experiment: Experiment, progress: Show = False) -> Results:
                     "from there"
                 ) from None
         return store.results(folder.path)
+
+
+def _executor(
+    experiment: Experiment, work: JobContext, on: str | None
+) -> AbstractContextManager[Execute]:
+    """Who carries out cells: this process, several, or a cluster."""
+    if on is not None:
+        return nullcontext(on_cluster(connect(on)))
+    return executor(experiment.run.workers, work.threads or all_threads())
 
 
 def _carry_out(experiment: Experiment, bench: PreparedData, desk: _Runner, began: str) -> None:

@@ -1,9 +1,10 @@
 """Hyper-parameter search on the validation set: equal budgets, in a fixed order, resumable.
 
-Optuna proposes settings from the values so far. All studies go ahead by one trial at a time, and
-a trial is a cell like any other: a stored one is not run again, so going through the same
-proposals is all that resuming takes. No setting is tried twice. A trial that its model gives up
-counts as the worst; one that a fault of the machine ended decides nothing: the run ends.
+Optuna proposes settings from the values so far. All studies go ahead by as many trials at a time
+as the experiment says, and a trial is a cell like any other: a stored one is not run again, so
+going through the same proposals is all that resuming takes. No setting is tried twice. A trial that
+its model gives up counts as the worst; one that a fault of the machine ended decides nothing: the
+run ends.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Asked:
     """A setting that Optuna (trial) wants to know the worth of."""
 
     study: Study
+    number: int
     trial: Any
     options: dict[str, Any]
     cell: Cell
@@ -76,22 +78,33 @@ def tune(
         if model.search
         for fold in range(len(bench.splits))
     ]
-    budget = experiment.tune.trials
-    for number in range(budget):
-        asked = []
-        for study in (study for study in studies if not study.over):
-            one = _ask(study, experiment, bench, number)
-            if one is None:
-                study.over = True
-                say(f"{study}: all {number} settings are tried, {budget - number} of {budget} "
-                    "trials are not needed")  # fmt: skip
-            else:
-                asked.append(one)
+    budget, at_once = experiment.tune.trials, experiment.tune.parallel
+    for first in range(0, budget, at_once):
+        numbers = range(first, min(first + at_once, budget))
+        asked = [
+            one
+            for number in numbers
+            for study in studies
+            if (one := _next(study, experiment, bench, number, say)) is not None
+        ]
         records = carry_out([one.cell for one in asked])
         for one in asked:
             _tell(experiment, one, records[one.cell.id])
     chosen = {(s.model.name, s.fold): s.best[1] for s in studies if s.best is not None}
     return chosen, [trial for study in studies for trial in study.trials]
+
+
+def _next(
+    study: Study, experiment: Experiment, bench: PreparedData, number: int,
+    say: Callable[[str], None],
+) -> Asked | None:  # fmt: skip
+    """The next setting of a study; None where it is over, of which a line is said once."""
+    one = None if study.over else _ask(study, experiment, bench, number)
+    if one is None and not study.over:
+        study.over, budget = True, experiment.tune.trials
+        say(f"{study}: all {number} settings are tried, {budget - number} of {budget} trials are "
+            "not needed")  # fmt: skip
+    return one
 
 
 def _study(experiment: Experiment, space: Space) -> Any:
@@ -114,7 +127,7 @@ def _ask(study: Study, experiment: Experiment, bench: PreparedData, number: int)
     cell = cell_of(experiment, bench, model, study.fold, experiment.seeds[0], VALIDATION)
     study.tried.add(canonical(options))
     study.trials.append(Trial(number, cell))
-    return Asked(study, trial, options, cell)
+    return Asked(study, number, trial, options, cell)
 
 
 def _new(study: Study) -> tuple[Any, dict[str, Any]] | None:
@@ -144,7 +157,7 @@ def _tell(experiment: Experiment, asked: Asked, record: Mapping[str, Any]) -> No
     if record["error"] is not None and not record["by_model"]:
         told = ", ".join(f"{name} {value}" for name, value in asked.options.items())
         raise MachineError(
-            f"{study}: trial {study.trials[-1].number} ({told}) was not finished: "
+            f"{study}: trial {asked.number} ({told}) was not finished: "
             f"{record['error']}; no setting is chosen by a fault: the same command goes on"
         )
     value = value_of(experiment, record)

@@ -10,6 +10,7 @@ from fmpair.errors import OptionError
 from fmpair.renamed import unknown_option
 
 Made = TypeVar("Made")
+NO_RESULT = ("threads", "on")  # they say where and how quickly something is learned, not what
 BY_COLUMN = ("fields", "regularization")  # options that may name columns
 
 
@@ -28,8 +29,9 @@ def check_names(kind: Any, given: tuple[Any, ...], options: Mapping[str, Any]) -
 
 
 def plain(recipe: Any) -> dict[str, Any]:
-    """A recipe's options as plain values; threads are left out: no result depends on them."""
-    return {f.name: _plain(getattr(recipe, f.name)) for f in fields(recipe) if f.name != "threads"}
+    """A recipe's options as plain values, less those that no result depends on."""
+    kept = [f.name for f in fields(recipe) if f.name not in NO_RESULT]
+    return {name: _plain(getattr(recipe, name)) for name in kept}
 
 
 def recipe(kind: type[Made], options: Mapping[str, Any]) -> Made:

@@ -67,17 +67,18 @@ def fit_kept(
     data: Any,
     seed: int | None,
     progress: bool | Callable[[Epoch], None],
-    validation: Any,
-    metric: str,
-    patience: int,
+    judged: tuple[Any, str, int],
     checkpoint: Any,
 ) -> Any:
-    """As `early_stopping.best_fit`, with a checkpoint: a path, or a `Checkpoint`."""
+    """As `early_stopping.best_fit`, with a checkpoint: a path, or a `Checkpoint`.
+
+    judged: validation, metric and patience.
+    """
     place = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(Path(checkpoint))
     check_writable(place.path)
     data = as_dataset(data)
-    recipe, events, judge = prepared(recipe, data, seed, validation, metric, patience)
-    begun = _begun_with(recipe, data, (validation, metric, patience))
+    recipe, events, judge = prepared(recipe, data, seed, *judged)
+    begun = _begun_with(recipe, data, judged)
     stored = read(place.path, begun) if place.path.exists() else None
     learning = recipe.train(events)
     if not (isinstance(learning, Learning) and learning.resumable):
@@ -142,7 +143,7 @@ class _Keeper:
         """After an epoch: write it, unless one was written a moment ago."""
         self.standing = standing
         if standing.best_number == standing.number:
-            self.best = self.learning.kept().parameters
+            self.best = self.learning.parameters()
         if time.monotonic() - self.last >= EVERY:
             self.write()
 

@@ -168,12 +168,16 @@ class Learning(Iterator[Epoch]):
         own = self._course
         return own.begin is not None and isinstance(own.training, Resumable)
 
+    def parameters(self) -> Parameters:
+        """What is learned so far."""
+        return self._course.training.snapshot()
+
     def kept(self) -> Kept:
         """Training as it stands after an epoch."""
         own = self._course
         assert isinstance(own.training, Resumable)
         over = own.number == own.task.options.epochs
-        return Kept(own.number, own.training.snapshot(), {} if over else own.training.state())
+        return Kept(own.number, self.parameters(), {} if over else own.training.state())
 
     def resume(self, kept: Kept) -> None:
         """Go on after that epoch. To be told before any epoch is asked for."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fmpair import checks
+from fmpair.cluster.address import check_on
 from fmpair.device import CPU, DEVICES
 from fmpair.engine.contract import LOSSES, NEGATIVE_SAMPLERS, OPTIMIZERS, POSITIVES
 from fmpair.errors import OptionError, named
@@ -94,6 +95,8 @@ class FMPairOptions:
     positives: how events are visited: each once (permutation), drawn (bootstrap), or a user
         drawn and then one of their events (user).
     blocks: B of the strata plan, None chooses by the size of the data.
+    on: a cluster to learn on: ray (that of RAY_ADDRESS, else of this machine), or ray://host:port.
+        None: this process. The model does not depend on it.
     """
 
     factors: int | None = None
@@ -129,6 +132,7 @@ class FMPairOptions:
     seed: int = 0
     blocks: int | None = None
     device: str = CPU
+    on: str | None = None
 
     def __post_init__(self) -> None:
         if self.factors is not None:
@@ -140,6 +144,7 @@ class FMPairOptions:
         if self.optimizer is not None:
             checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
         checks.one_of("device", self.device, DEVICES)
+        self._check_on()
         checks.not_negative("regularization_power", self.regularization_power)
         checks.not_negative("init_std", self.init_std)
         checks.one_of("positives", self.positives, POSITIVES)
@@ -158,6 +163,16 @@ class FMPairOptions:
             if getattr(self, name) is not None:
                 checks.whole(name, getattr(self, name), 1)
         checks.regularization(self.regularization)
+
+    def _check_on(self) -> None:
+        if self.on is None:
+            return
+        check_on(self.on)
+        if self.device != CPU:
+            raise OptionError(
+                f"{named('on', self.on)} learns on CPUs: leave {named('device')} out, or learn on "
+                "one machine"
+            )
 
     def _check_query(self) -> None:
         history_field(self.history)

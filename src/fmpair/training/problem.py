@@ -6,6 +6,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, tally
 from fmpair.capacity import check_negatives, check_vectors
+from fmpair.cluster.address import RAY
 from fmpair.data import Dataset
 from fmpair.data.impressions import impression_rows
 from fmpair.device import CPU, CUDA, TORCH, settled
@@ -171,7 +172,7 @@ def _placed(found: Settings, options: FMPairOptions, items: int) -> Settings:
     device = settled(options.device)
     found = found._replace(optimizer=_optimizer(options.optimizer, device))
     if device == CPU:
-        return found
+        return found if options.on is None else found._replace(engine=RAY, on=options.on)
     found = found._replace(engine=TORCH, device=CUDA if device == CUDA else CPU)
     if options.loss != "softmax" or options.n_negatives is not None:
         return found

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from fmpair.errors import OptionError, named
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
 from fmpair.renamed import known_options_only
@@ -38,6 +40,7 @@ class TrainableRecipe(Recipe, Trainable, Protocol):
         seed: int | None = None,
         progress: bool | Callable[[Epoch], None] = False,
         checkpoint: str | Path | Checkpoint | None = None,
+        on: str | None = None,
     ) -> Recommender:
         """Learn from a Dataset or a frame (user, item, every other column context).
 
@@ -47,11 +50,21 @@ class TrainableRecipe(Recipe, Trainable, Protocol):
         progress: True shows a bar; a function is called with every epoch.
         checkpoint: a file that what is learned so far is written to, every few seconds; the same
         fit goes on from there after an interruption, to the same model. Removed in the end.
+        on: ray, or ray://host:port: the machines of that cluster learn the same model.
         """
+        recipe, judged = placed_on(self, on), (validation, metric, patience)
         if checkpoint is not None:
-            judged = (validation, metric, patience)
-            return fit_kept(self, data, seed, progress, *judged, checkpoint)
-        return best_fit(self, data, seed, progress, validation, metric, patience)
+            return fit_kept(recipe, data, seed, progress, judged, checkpoint)
+        return best_fit(recipe, data, seed, progress, *judged)
+
+
+def placed_on(recipe: Any, on: str | None) -> Any:
+    """The recipe with the cluster that it learns on; OptionError where it knows of none."""
+    if on is None:
+        return recipe
+    if "on" not in (field.name for field in fields(recipe)):
+        raise OptionError(f"{type(recipe).__name__} learns on one machine: leave {named('on')} out")
+    return replace(recipe, on=on)
 
 
 def can_stop_early(recipe: Any) -> bool:

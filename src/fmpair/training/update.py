@@ -145,6 +145,7 @@ def _continued(
         epochs=epochs or options.epochs,
         damping=model.damping,
         history=model.space.history,
+        on=None,  # little is learned: no cluster is waited for
     )
     if not len(data.impressions):  # what was shown before need not be said again
         options = replace(options, impression_share=0.0)

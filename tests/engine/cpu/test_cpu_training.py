@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from engine.problems import parameters_of, problem_of, settings_of
 
+from fmpair.arrays import group_rows
 from fmpair.engine import cpu, reference
 from fmpair.engine.contract import L2Scale
+from fmpair.engine.strata.folding import folds, steps_between
 
 SOFTMAX = {"loss": "softmax", "n_negatives": 4}
 
@@ -48,3 +50,33 @@ def test_all_copies_of_a_shared_table_are_equal_between_rounds(parts):
     for copies in (training.query, training.features):
         for table in copies.table[1:] if copies else ():
             np.testing.assert_array_equal(table, copies.table[0])
+
+
+def test_many_steps_summed_up_hold_each_other_back():
+    """Half of all items have the attribute, and every user likes these: all steps go one way."""
+    problem = problem_of("cua", users=60, items=80, events=2000)
+    half = np.arange(40)
+    rows = group_rows(half, np.zeros(40, np.int32), 80, np.ones(40, np.float32))
+    problem = problem._replace(item_rows=rows, item=(problem.item % 40).astype(np.int32))
+    settings = settings_of(loss="softmax", n_negatives=4)
+    training = cpu.begin(problem, parameters_of(problem), settings)
+    first, *_, last = [training.epoch(number, 0.3) for number in (1, 2, 3)]
+    assert last < 0.9 * first
+    assert np.abs(training.snapshot().features[0]).max() < 2
+
+
+FOLDED = {"by sgd": {}, "by adagrad": {"optimizer": "adagrad"}}
+NOT_FOLDED = {"of frozen items": {"item_rate": 0.0}}
+
+
+@pytest.mark.parametrize("kind", [*FOLDED, *NOT_FOLDED])
+def test_attributes_in_lists_are_learned_as_the_reference_learns_them(kind):
+    problem = problem_of("cua", events=300, weights=True)
+    settings = settings_of(**SOFTMAX, **{**FOLDED, **NOT_FOLDED}[kind])
+    assert folds(problem, settings) == (kind in FOLDED)
+    assert steps_between(problem.items, settings.n_negatives) < 300 / 4  # many times in a cell
+    slow, fast = (e.begin(problem, parameters_of(problem), settings) for e in (reference, cpu))
+    for number in (1, 2):
+        assert slow.epoch(number, 0.05) == pytest.approx(fast.epoch(number, 0.05), rel=1e-4)
+    for wanted, got in zip(slow.snapshot(), fast.snapshot()):
+        np.testing.assert_allclose(got, wanted, atol=3e-5)

@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from fmpair.engine.cpu.flow import Flow, flow_for
+from fmpair.engine.cpu.flow import LINE, Flow, flow_for
 from fmpair.engine.cpu.operands import Attributes, Query
 from fmpair.engine.cpu.rounds import Part, Plan, run_list_rounds, run_pair_rounds
 from fmpair.engine.cpu.simd import width_of
 from fmpair.engine.cpu.state import State
 from fmpair.engine.cpu.worker import (
+    Result,
     list_room,
+    list_step_of,
     rule_of,
     scratch_for,
     step_of,
@@ -42,17 +44,43 @@ def run_compiled(
     state: State, epoch: int, rate: float, pool: ThreadPoolExecutor
 ) -> tuple[float, int]:
     """An epoch by compiled code: (sum of losses, steps)."""
-    partition, blocks = state.layout.partition, state.settings.blocks
-    flow, cells = flow_for(blocks), blocks * blocks
-    plan = Plan(
-        partition.cell, partition.item_edge, streams(cells, state.settings.seed, epoch),
-        np.zeros(cells), np.zeros(cells, np.int64),
-    )
+    blocks = state.settings.blocks
+    flow, plan = flow_for(blocks), _plan(state, epoch, (0, blocks, 1))
     threads = workers(state.settings)
     made = _pair_rounds if state.settings.in_plain_pairs else _list_rounds
     parts = [made(state, plan, flow, rate, Part(n, threads)) for n in range(threads)]
     _finish([pool.submit(_run, part, flow.stopped) for part in parts], flow.stopped)
     return float(plan.loss.sum()), int(plan.steps.sum())
+
+
+def compiled_part(
+    state: State, epoch: int, rate: float, part: Part
+) -> Callable[[int], list[Result]]:
+    """A part of a round by the same code, as a function of the round; nothing is merged.
+
+    (user block, loss, steps) of each cell. For who has but a part of the users.
+    """
+    blocks = state.settings.blocks
+    flow, plan = flow_for(blocks), _plan(state, epoch, (0, 0, 0))
+    made = _pair_rounds if state.settings.in_plain_pairs else _list_rounds
+    rounds = made(state, plan, flow, rate, part)
+    rows = range(*(blocks * n // part.threads for n in (part.number, part.number + 1)))
+
+    def run(turn: int) -> list[Result]:
+        flow.done[::LINE], plan.turns[:2] = turn, (turn, turn + 1)
+        rounds()
+        cells = [(row, row * blocks + (row + turn) % blocks) for row in rows]
+        return [(row, float(plan.loss[at]), int(plan.steps[at])) for row, at in cells]
+
+    return run
+
+
+def _plan(state: State, epoch: int, turns: tuple[int, int, int]) -> Plan:
+    partition, cells = state.layout.partition, state.settings.blocks**2
+    return Plan(
+        partition.cell, partition.item_edge, streams(cells, state.settings.seed, epoch),
+        np.zeros(cells), np.zeros(cells, np.int64), np.array(turns),
+    )
 
 
 def run_cells(
@@ -109,9 +137,10 @@ def _list_rounds(
     """A thread's part of lists."""
     layout, taken = state.layout, taken_for(state.layout)
     room = list_room(state, len(taken), flow.stopped)
+    step, folding = list_step_of(state, rate, len(taken))
     return partial(
-        run_list_rounds, part, plan, flow, layout.work, state.tables, *_sides(state),
-        layout.sampler, step_of(state.settings, rate), layout.l2_scale, state.accumulators,
+        run_list_rounds, part, plan, flow, layout.work, state.tables, *_sides(state), folding,
+        layout.sampler, step, layout.l2_scale, state.accumulators,
         rule_of(state), *triples_of(state, rate), taken, room, width_of(state.length),
     )
 

@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from fmpair.engine.cpu.llvm import FLOAT, INT64, WIDE, Emitter
+from fmpair.engine.cpu.llvm import FLOAT, INT32, INT64, LANES, WIDE, Emitter
 
 
 @contextmanager
@@ -91,6 +91,23 @@ def list_step(
                     step = builder.fmul(step, builder.load(builder.gep(e.data(4), [m])))
                 e.store(e.fma(e.splat(step, n), x, e.scaled(kept, v, n), n), row, o, n)
             e.store(builder.load(total), query, o, n)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def add_four(typing, table, row, a, b, c, d, width):
+    """table[row, :4] += a, b, c, d"""
+    real = types.float32
+    signature = types.void(table, types.int64, real, real, real, real, width)
+
+    def generate(context, builder, signature, arguments):
+        e = Emitter(context, builder, signature, arguments)
+        total, place = ir.Constant(ir.VectorType(FLOAT, LANES), ir.Undefined), e.row(0, 1)
+        for n, value in enumerate(arguments[2:6]):
+            total = builder.insert_element(total, value, ir.Constant(INT32, n))
+        e.store(builder.fadd(e.load(place, 0, LANES), total), place, 0, LANES)
         return context.get_dummy_value()
 
     return signature, generate

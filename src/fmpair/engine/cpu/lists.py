@@ -13,18 +13,16 @@ import numpy as np
 
 from fmpair.engine.cpu.dropout import drop, drop_anew
 from fmpair.engine.cpu.flow import seen
+from fmpair.engine.cpu.folding import note, refold
 from fmpair.engine.cpu.list_simd import list_step
 from fmpair.engine.cpu.losses import MARGIN, ONE, WARP, ZERO, correct, warp_weight, weigh
 from fmpair.engine.cpu.optimizer import (
-    list_norms,
     move_listed,
     move_query,
     move_sides,
     move_user,
-    rate_list,
     shrink_list,
-    side_norms,
-    turn_sides,
+    turn_list,
 )
 from fmpair.engine.cpu.sampling import (
     draw_list,
@@ -34,7 +32,14 @@ from fmpair.engine.cpu.sampling import (
     release,
     weigh_factors,
 )
-from fmpair.engine.cpu.sides import bring_up, build_query, build_sides, build_user, dots
+from fmpair.engine.cpu.sides import (
+    bring_up,
+    build_query,
+    build_sides,
+    build_user,
+    dots,
+    take_constants,
+)
 from fmpair.engine.cpu.simd import dot
 from fmpair.engine.cpu.triples import hold
 from fmpair.jit import FAST, kernel
@@ -90,12 +95,13 @@ def settle(sharpness, score, slope, square, query_square, strength, coef, along,
 
 @kernel(fastmath=FAST)
 def run_lists(
-    span, walk, block, state, work, tables, query, attributes, sampler, step, l2_scale,
+    span, walk, block, state, work, tables, query, attributes, folding, sampler, step, l2_scale,
     accumulators, rule, third, mirror, border, taken, room, width,
 ):
     """Learn from runs of [span[0], span[1]) with the items [block[0], block[1]).
 
     walk: from which run to which, counted round and round from the first. taken: as in run_cell.
+    attributes: of items, where they move in every step; folding: where they do not; or None.
     l2_scale, accumulators: in the order of the partition, or operands.NO_L2_SCALE and
     NO_ACCUMULATORS. third, mirror: of triples, or None; border: as long as vectors of pairs.
     Returns (sum of losses, steps, the state of the random stream).
@@ -123,8 +129,14 @@ def run_lists(
         gather_bias = np.zeros(len(a_shrink), np.float32)
     twice = ZERO if sharpness > ZERO else ONE
     first_item, count = block[0], block[1] - block[0]
-    query_square, logs, steps = ONE, 0.0, 0
-    for r in range(walk[0], walk[1]):
+    query_square, logs, steps, folded = ONE, 0.0, 0, 0
+    for r in range(walk[0], walk[1] + 1):
+        folded = refold(
+            folding, r, walk, folded, steps, most, scratch, items, item_bias, item_sums, item_scale,
+            a_sums, block, twice, width
+        )
+        if r == walk[1]:
+            break
         run = span[0] + r % (span[1] - span[0])
         start, stop = np.int64(run_start[run]), np.int64(run_start[run + 1])
         had = list_own(event_item, start, stop, first_item, taken, mine)
@@ -148,7 +160,7 @@ def run_lists(
                 state = drop_anew(state, dropped, kept, scratch)
                 hold(third, mirror, scratch)
                 weigh_factors(scratch, order, spread, chances)
-                if sharpness > ZERO or item_sums is not None:
+                if sharpness > ZERO or item_sums is not None or folding is not None:
                     query_square = dot(scratch, 0, scratch, 0, width) + SHORTEST
                 member[0], fresh, known = event_item[e], 1, 1
                 if shares[1] > 0:
@@ -170,8 +182,7 @@ def run_lists(
                         )
                         dots(scratch, places, score, square, scratch, sharpness, here, end, width)
                     else:
-                        for m in range(here, end):
-                            constant[m] = item_bias[member[m]]
+                        take_constants(item_bias, member, constant, here, end)
                         dots(items, member, score, square, scratch, sharpness, here, end, width)
                     finish(sharpness, score, constant, square, query_square, here, end)
                     if n > 0 and score[0] - score[n] < MARGIN and not taken[member[n] - first_item]:
@@ -191,19 +202,14 @@ def run_lists(
                 lost = settle(
                     sharpness, score, slope, square, query_square, strength, coef, along, own, size
                 )
-                if attributes is not None:
-                    turn_sides(
-                        scratch, places, coef, along, own, lost, twice, third, mirror, size, width
-                    )
-                    side_norms(scratch, items, member, twice, norm, third, mirror, size, width)
-                else:
-                    list_norms(sharpness, score, square, query_square, norm, size)
-                rate_list(
-                    item_sums, item_scale, mean, bias, member, slope, norm, own_rate, own_l2, size
+                note(folding, member, slope, score, square, query_square, sharpness, block, size)
+                turn_list(
+                    attributes, scratch, places, items, member, coef, along, own, lost, twice,
+                    third, mirror, sharpness, score, square, query_square, norm, size, width
                 )
                 shrink_list(
-                    step, member, slope, own, twice, own_rate, own_l2, item_bias, shrink,
-                    attributes is None, third, triple_shrink, size
+                    item_sums, item_scale, mean, bias, step, member, slope, norm, own, own_rate,
+                    own_l2, twice, item_bias, shrink, attributes is None, third, triple_shrink, size
                 )
                 if attributes is not None:
                     move_sides(

@@ -74,8 +74,21 @@ def side_norms(scratch, items, member, twice, norm, third, mirror, size, width):
         norm[m] = max(norm[m], ZERO)
 
 
+@kernel(forceinline=True)
+def turn_list(
+    attributes, scratch, places, items, member, coef, along, own, lost, twice, third, mirror,
+    sharpness, score, square, query_square, norm, size, width,
+):
+    """The ways of items whose attributes move with them; norm[m] of all."""
+    if attributes is None:
+        list_norms(sharpness, score, square, query_square, norm, size)
+        return
+    turn_sides(scratch, places, coef, along, own, lost, twice, third, mirror, size, width)
+    side_norms(scratch, items, member, twice, norm, third, mirror, size, width)
+
+
 @kernel(fastmath=FAST, forceinline=True)
-def rate_list(accumulators, l2_scale, mean, bias, member, slope, norm, own_rate, own_l2, size):
+def _rate_list(accumulators, l2_scale, mean, bias, member, slope, norm, own_rate, own_l2, size):
     """own_rate[m], own_l2[m]: multiples of step length and L2; ones where not asked for."""
     if accumulators is not None:
         for m in range(size):
@@ -90,14 +103,15 @@ def rate_list(accumulators, l2_scale, mean, bias, member, slope, norm, own_rate,
 
 @kernel(fastmath=FAST, forceinline=True)
 def shrink_list(
-    step, member, slope, own, twice, own_rate, own_l2, item_bias, shrink, alone, third,
-    triple_shrink, size,
+    accumulators, l2_scale, mean, bias, step, member, slope, norm, own, own_rate, own_l2, twice,
+    item_bias, shrink, alone, third, triple_shrink, size,
 ):
     """shrink[m]: every item's kept share, triple_shrink[m] of its triples; its bias moves.
 
     The candidates share the regularisation of one. alone: there are no attributes, and an item's
     own vector is not yet in its way.
     """
+    _rate_list(accumulators, l2_scale, mean, bias, member, slope, norm, own_rate, own_l2, size)
     share = ONE / np.float32(size - 1)
     negative = ONE - (ONE - step.shrink_negative) * share
     negative_bias = ONE - (ONE - step.shrink_bias) * share

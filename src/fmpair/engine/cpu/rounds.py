@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fmpair.engine.cpu.flow import LINE, meet, tell, wait_for_cell
+from fmpair.engine.cpu.folding import Folding
 from fmpair.engine.cpu.lists import run_lists
 from fmpair.engine.cpu.merge import merge
 from fmpair.engine.cpu.operands import Attributes, Query, Shared
@@ -30,7 +31,8 @@ class Part(NamedTuple):
 class Plan(NamedTuple):
     """An epoch's cells. cell, item_edge: see `Partition`; state: uint64, of each cell's draws.
 
-    loss: float64, steps: int64: of each cell, written when it is done.
+    loss: float64, steps: int64: of each cell, written when it is done. turns: int64 [3], from which
+    round to which, and 1 where shared tables are merged after each, else 0.
     """
 
     cell: np.ndarray
@@ -38,6 +40,7 @@ class Plan(NamedTuple):
     state: np.ndarray
     loss: np.ndarray
     steps: np.ndarray
+    turns: np.ndarray
 
 
 @kernel
@@ -61,6 +64,23 @@ def _attributes(attributes, n):
         return None
     copies, item_at, rows, bias_share = attributes
     return Attributes(_shared(copies, n), item_at, rows, bias_share)
+
+
+@kernel
+def _in_steps(attributes, folding):
+    """The attributes of a cell where they move in every step, else None."""
+    if folding is None:
+        return attributes
+    return None
+
+
+@kernel
+def _folding(folding, attributes):
+    """The folding of a cell with these attributes, or None."""
+    if folding is None:
+        return None
+    _, step, own, start, tally, ways, sums, touched = folding
+    return Folding(attributes, step, own, start, tally, ways, sums, touched)
 
 
 @kernel
@@ -129,10 +149,10 @@ def run_pair_rounds(
     part, plan, flow, work, tables, query, attributes, step, taken, scratch, width
 ):
     """The cells of plain pairs, see `run_cell`; query, attributes: with all copies of tables."""
-    cell, edge, state, loss, steps = plan
+    cell, edge, state, loss, steps, turns = plan
     blocks = len(edge) - 1
     own = _share(blocks, part)
-    for turn in range(blocks):
+    for turn in range(turns[0], turns[1]):
         for row in range(own[0], own[1]):
             if not wait_for_cell(flow, row, turn):
                 return
@@ -143,21 +163,21 @@ def run_pair_rounds(
                 _query(query, row), _attributes(attributes, row), step, taken, scratch, width,
             )
             tell(flow.done, row * LINE, turn + 1)
-        if not _merge_round(flow, part, turn, query, attributes, None, None):
+        if turns[2] and not _merge_round(flow, part, turn, query, attributes, None, None):
             return
 
 
 @kernel
 def run_list_rounds(
-    part, plan, flow, work, tables, query, attributes, sampler, step, l2_scale, accumulators, rule,
-    third, mirror, border, taken, room, width,
+    part, plan, flow, work, tables, query, attributes, folding, sampler, step, l2_scale,
+    accumulators, rule, third, mirror, border, taken, room, width,
 ):
     """The cells of lists, see `run_lists`; sampler: that of all blocks. As run_pair_rounds."""
-    cell, edge, state, losses, steps = plan
+    cell, edge, state, losses, steps, turns = plan
     user_sums, item_sums, q_sums, a_sums, mean, bias = accumulators
     blocks = len(edge) - 1
     own = _share(blocks, part)
-    for turn in range(blocks):
+    for turn in range(turns[0], turns[1]):
         for row in range(own[0], own[1]):
             if not wait_for_cell(flow, row, turn):
                 return
@@ -167,9 +187,10 @@ def run_list_rounds(
             block = (edge[column], edge[column + 1])
             events = (work.run_start[first], work.run_start[end])
             offset = high(scramble(draws), np.uint64(end - first))
+            of_items = _attributes(attributes, row)
             losses[at], steps[at], _ = run_lists(
                 (first, end), (offset, offset + end - first), block, draws, work, tables,
-                _query(query, row), _attributes(attributes, row),
+                _query(query, row), _in_steps(of_items, folding), _folding(folding, of_items),
                 _sampler(sampler, block, events), step, l2_scale,
                 Accumulators(
                     user_sums, item_sums, _row(q_sums, row), _row(a_sums, row), mean, bias
@@ -177,5 +198,5 @@ def run_list_rounds(
                 rule, third, mirror, border, taken, room, width,
             )
             tell(flow.done, row * LINE, turn + 1)
-        if not _merge_round(flow, part, turn, query, attributes, q_sums, a_sums):
+        if turns[2] and not _merge_round(flow, part, turn, query, attributes, q_sums, a_sums):
             return

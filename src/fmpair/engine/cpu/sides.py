@@ -35,6 +35,13 @@ def build_sides(
 
 
 @kernel(forceinline=True)
+def take_constants(item_bias, member, constant, here, end):
+    """constant[m]: those of a list's items that have no attributes, or are folded with them."""
+    for m in range(here, end):
+        constant[m] = item_bias[member[m]]
+
+
+@kernel(forceinline=True)
 def build_query(
     scratch, users, u, table, p, p_end, p_column, p_value, c, c_end, c_column, c_value, third,
     mirror, width,

@@ -40,6 +40,11 @@ def taken(table: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.take(table, rows, axis=0, out=_room(len(rows), table.shape[1]), mode="clip")
 
 
+def blank(rows: int, columns: int) -> np.ndarray:
+    """A float32 table of zeros on a cache line's boundary; memory is taken as it is written to."""
+    return _room(rows, columns)
+
+
 def _room(rows: int, columns: int) -> np.ndarray:
     raw = np.zeros(rows * columns + CHUNK, np.float32)
     skip = (-raw.ctypes.data % 64) // 4

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fmpair.engine.contract import LOSSES, Settings
+from fmpair.engine.cpu.folding import Folding, folding_for, without_item_l2
 from fmpair.engine.cpu.history import own_query, places_for
 from fmpair.engine.cpu.layout import Layout
 from fmpair.engine.cpu.lists import Rule, run_lists
@@ -20,6 +21,7 @@ from fmpair.engine.item_side import item_sides
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.accumulators import Accumulators
 from fmpair.engine.strata.dropout import dropped_parts
+from fmpair.engine.strata.folding import folds
 from fmpair.engine.strata.sampling import Sampler, ordering, pieces
 from fmpair.rng import GOLDEN, MASK, mixed, stream
 from fmpair.threads import all_threads
@@ -44,14 +46,19 @@ def worker(
     stopped: see `Room`.
     """
     settings, blocks = state.settings, state.settings.blocks
-    cell = _pairs if settings.in_plain_pairs else _lists
-    work = cell(state, epoch, rate, stopped)
+    work = cells(state, epoch, rate, stopped)
 
     def run(turn: int) -> list[Result]:
         mine = range(number, blocks, workers(settings))
         return [(t, *work(t, (t + turn) % blocks)) for t in mine]
 
     return run
+
+
+def cells(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
+    """A cell of any kind, as a function of its two blocks: (loss, steps)."""
+    cell = _pairs if state.settings.in_plain_pairs else _lists
+    return cell(state, epoch, rate, stopped)
 
 
 def taken_for(layout: Layout) -> np.ndarray:
@@ -73,6 +80,14 @@ def list_room(state: State, items: int, stopped: np.ndarray) -> Room:
     if state.problem.triples is not None:
         room = room._replace(triple_shrink=np.ones_like(room.shrink))
     return room
+
+
+def list_step_of(state: State, rate: float, items: int) -> tuple[Step, Folding | None]:
+    """Step lengths in lists; where items are folded with their attributes, a thread's arrays."""
+    step = step_of(state.settings, rate)
+    if state.features is None or not folds(state.problem, state.settings):
+        return step, None
+    return without_item_l2(step), folding_for(state.features, step, items)
 
 
 def _pairs(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
@@ -98,9 +113,10 @@ def _pairs(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
 def _lists(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
     """A cell of lists, the same way. Adaptive negatives are ordered anew at every piece."""
     settings, layout, tables = state.settings, state.layout, state.tables
-    partition, step, rule = layout.partition, step_of(settings, rate), rule_of(state)
-    taken, width, queries = taken_for(layout), width_of(state.length), _queries(state)
+    partition, rule, taken = layout.partition, rule_of(state), taken_for(layout)
+    width, queries = width_of(state.length), _queries(state)
     room = list_room(state, len(taken), stopped)
+    step, folding = list_step_of(state, rate, len(taken))
     every, mirror, border = triples_of(state, rate)
 
     def run(row: int, column: int) -> tuple[float, int]:
@@ -111,14 +127,16 @@ def _lists(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
         offset = (mixed(draws) >> 32) * (last - first) >> 32
         edges = _edges(layout, settings, first, last, int(block[1] - block[0]))
         query, accumulators = queries(row, (first, last))
-        third = _own_triples(state, every, row)
+        third, attributes, own = _own_triples(state, every, row), _attributes(state, row), None
+        if folding is not None:
+            attributes, own = None, folding._replace(attributes=attributes)
         loss, steps = 0.0, 0
         for a, b in zip(edges[:-1] + offset, edges[1:] + offset) if first < last else ():
             if stopped[0]:
                 break
             more, done, draws = run_lists(
                 (first, last), (a, b), block, np.uint64(draws), layout.work, tables,
-                query, _attributes(state, row), _sampler(state, row, column), step,
+                query, attributes, own, _sampler(state, row, column), step,
                 layout.l2_scale, accumulators, rule, third, mirror, border, taken, room, width,
             )
             loss, steps = loss + more, steps + done

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,8 +56,13 @@ class Cell:
         return strata.batch(self.partition, self.user_block, self.item_block)
 
 
-def choices(cell: Cell, epoch: int, tables: Parameters) -> Iterator[Choice]:
-    """The steps of a cell in order, with their negatives drawn; tables: the cell's own."""
+def choices(
+    cell: Cell, epoch: int, tables: Parameters, at_run: Callable[[bool], None] | None = None
+) -> Iterator[Choice]:
+    """The steps of a cell in order, with their negatives drawn; tables: the cell's own.
+
+    at_run: called before every run, and told whether its items are about to be ordered anew.
+    """
     partition, settings, problem = cell.partition, cell.settings, cell.problem
     (first, last), (edge, end) = cell.runs, cell.edges
     visits = strata.visits(settings.positives, problem, cell.events, settings.seed, epoch)
@@ -70,6 +75,8 @@ def choices(cell: Cell, epoch: int, tables: Parameters) -> Iterator[Choice]:
     events = int(partition.run_start[last] - partition.run_start[first])
     fresh = set(sampling.pieces(last - first, events, end - edge)[:-1].tolist())
     for r in range(last - first):
+        if at_run:
+            at_run(r in fresh and settings.negative_sampler == "adaptive")
         if r in fresh:
             draws.order(tables)
         run = first + (r + offset) % (last - first)

@@ -148,6 +148,17 @@ def ascent(
     return out
 
 
+def item_slopes(
+    parameters: Parameters, choice: Choice, settings: Settings
+) -> list[tuple[float, np.ndarray]]:
+    """Of every item (-d loss / d score, d score / d (the item's vector)), of order two."""
+    f = scores(parameters, choice, settings) - np.array(choice.off or 0.0)
+    q, cosine = query_side(parameters, choice), settings.temperature > 0
+    sides = [item_side(parameters, *member)[0] for member in zip(choice.items, choice.sides)]
+    ways = [_cosine_slope(q, p, settings.temperature) if cosine else q for p in sides]
+    return list(zip(slopes(f, settings.loss), ways))
+
+
 Ways = list[tuple[str, int, float, np.ndarray]]  # (table, row, value, d score / d (x v))
 
 

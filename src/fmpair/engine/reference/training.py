@@ -12,10 +12,12 @@ import numpy as np
 
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
 from fmpair.engine.reference.draws import Cell, choice_of, choices
+from fmpair.engine.reference.folding import Folding
 from fmpair.engine.reference.objective import loss
 from fmpair.engine.reference.step import take_step
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.accumulators import Accumulators, first_accumulators
+from fmpair.engine.strata.folding import folds
 from fmpair.engine.strata.lending import borrowed, lend, returned
 from fmpair.engine.strata.regularisation import centre, item_rates, query_rates, settled_l2
 from fmpair.engine.triples import pair_columns
@@ -142,6 +144,10 @@ class ReferenceTraining:
         """The losses of a cell's steps, which change its own tables; how often each row moved."""
         moved = (np.zeros(len(own.query)), np.zeros(len(own.features)))
         moves.append(moved)
+        if folds(self.problem, self.settings):
+            rates = (rate, self.feature_rates["features"])
+            folding = Folding(cell, own, self.settled, rates, accumulators)
+            return self._run_folded(folding, epoch, accumulators, moved)
         losses, triples = [], self.problem.triples
         for choice in choices(cell, epoch, own):
             losses.append(choice.warp_weight * loss(own, choice, self.settled, triples))
@@ -150,6 +156,23 @@ class ReferenceTraining:
             take_step(own, choice, self.settled, rate, self.feature_rates, accumulators, triples)
             moved[0][choice.query[0]] += 1
             moved[1][np.unique(np.concatenate([side[0] for side in choice.sides]))] += 1
+        return losses
+
+    def _run_folded(
+        self, folding: Folding, epoch: int, accumulators: Any, moved: tuple
+    ) -> list[float]:
+        """The same where items are folded with their attributes."""
+        losses, tables, settings = [], folding.tables, folding.settings
+        for choice in choices(folding.cell, epoch, tables, folding.at_run):
+            folding.steps += 1
+            losses.append(choice.warp_weight * loss(tables, choice, settings))
+            if len(choice.items) == 1:
+                continue
+            folding.note(choice)
+            take_step(tables, choice, settings, folding.rate, self.feature_rates, accumulators)
+            moved[0][choice.query[0]] += 1
+        folding.pass_on()
+        moved[1][:] = folding.moved
         return losses
 
     def _settled(self, number: int) -> Settings:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, group_rows, starts, tally
 from fmpair.engine.contract import Problem
+from fmpair.engine.strata.assignment import Assignment, assigned
 from fmpair.jit import kernel
 from fmpair.rng import STEP, high, low, scramble, stream
 
@@ -156,13 +157,16 @@ def partition(
     events: Events, blocks: int, seed: int, number: int, each: Callable[..., Iterable] = map
 ) -> Partition:
     """The number-th partition: a pure function of seed and number. each: a map, as of threads."""
-    rng = np.random.default_rng([seed, 2, number])
-    activity = np.diff(events.start)
-    user_at, user_block = _blocks_of(activity, activity > 0, blocks, rng)
-    item_at, item_block = _blocks_of(events.times, events.drawn | (events.times > 0), blocks, rng)
-    position = places(item_at)
-    item_edge = np.searchsorted(item_block[item_at], np.arange(blocks + 1))
-    user_edge = np.searchsorted(user_block[user_at], np.arange(blocks + 1))
+    counts = (np.diff(events.start), events.times)
+    return placed(events, assigned(*counts, events.drawn, blocks, (seed, number)), each)
+
+
+def placed(
+    events: Events, assignment: Assignment, each: Callable[..., Iterable] = map
+) -> Partition:
+    """The events in their cells; those of some users only, where the other blocks are empty."""
+    user_at, item_at, user_edge, item_edge, item_block = assignment
+    blocks, position = len(item_edge) - 1, places(item_at)
     counts = np.zeros((2, blocks * blocks), np.int64)
 
     def count(block: int) -> None:
@@ -242,23 +246,6 @@ def impressions_by_run(partition: Partition, impressions: Rows | None) -> Rows:
     run = order[np.minimum(np.searchsorted(key, wanted, sorter=order), len(key) - 1)]
     found = (block < partition.blocks) & (key[run] == wanted)
     return group_rows(run[found], position[found], len(key))
-
-
-def _blocks_of(
-    times: np.ndarray, active: np.ndarray, blocks: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """(ids in order of blocks int32, block of each id int16): blocks alike in size and in times.
-
-    Ids that are not active come last, in block B.
-    """
-    # the fractions break ties at random; one sort of one key is much quicker than a lexsort
-    ranked = np.argsort(np.where(active, rng.random(len(times)) - times, np.inf))
-    count = int(active.sum())
-    rows = -(-count // blocks)
-    shuffled = rng.permuted(np.tile(np.arange(blocks, dtype=np.int16), (rows, 1)), axis=1)
-    block = np.full(len(times), blocks, np.int16)
-    block[ranked[:count]] = shuffled.ravel()[:count]
-    return np.argsort(block + rng.random(len(times))).astype(np.int32), block
 
 
 @kernel

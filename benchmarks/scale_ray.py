@@ -1,0 +1,300 @@
+"""Ray beside threads on this machine, and the cost model of docs/scale.md.
+
+    python benchmarks/scale_ray.py overhead        an epoch on Ray over one on threads, in turns
+    python benchmarks/scale_ray.py workers         a round by 1, 2 and 4 workers beside the model
+    python benchmarks/scale_ray.py billion         a round of a billion events beside the model
+
+Each prints a table in Markdown, with the load of the machine while it was measured. Needs the extra
+`ray`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+os.environ.setdefault("RAY_worker_niceness", "0")  # else load decides, not the work
+
+import numba
+import numpy as np
+import ray
+
+from fmpair.arrays import empty_rows
+from fmpair.engine import engine
+from fmpair.engine.contract import Groups, Parameters, Problem, Settings
+from fmpair.engine.ray.cost import Size, Speed, cost_of_round
+from fmpair.engine.shard import Shard, Source
+
+RATE, SEED = 0.05, 1
+CHUNK = 10_000  # users whose events are made at a time
+NONE = np.zeros(0, np.float32)
+
+
+@numba.njit(nogil=True)
+def _draw(users, each, items, out):
+    """Items of each user's events, the first ones often, the last ones rarely."""
+    for n in range(len(users)):
+        for e in range(each):
+            x = np.uint64(users[n]) * np.uint64(each) + np.uint64(e + 1)
+            x *= np.uint64(0x9E3779B97F4A7C15)
+            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            share = np.float64((x ^ (x >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
+            out[n * each + e] = np.int32(items * share * share)
+
+
+class Generated:
+    """Events that are made where they are learned from: `each` for every user."""
+
+    def __init__(self, each: int, items: int) -> None:
+        self.each, self.items = each, items
+
+    def __call__(self, users: np.ndarray) -> Iterator[Shard]:
+        for first in range(0, len(users), CHUNK):
+            some = users[first : first + CHUNK].astype(np.int32)
+            item = np.empty(len(some) * self.each, np.int32)
+            _draw(some, self.each, self.items, item)
+            yield Shard(np.repeat(some, self.each), item)
+
+    def times(self, first: int, last: int) -> np.ndarray:
+        """How often each item occurs among the events of some users."""
+        out = np.zeros(self.items, np.int64)
+        for shard in self(np.arange(first, last)):
+            out += np.bincount(shard.item, minlength=self.items)
+        return out
+
+
+def counted(made: Generated, users: int) -> Source:
+    """The source of all events; the workers count them."""
+    parts = np.linspace(0, users, 17).astype(int)
+    count = ray.remote(num_cpus=1)(Generated.times)
+    refs = [count.remote(made, a, b) for a, b in pairwise(parts)]
+    times = np.sum(ray.get(refs), axis=0)
+    return Source(np.full(users, made.each, np.int64), times, made=(made,))
+
+
+def problem_of(users: int, items: int, user: Any = None, item: Any = None) -> Problem:
+    none, no = np.zeros(0, np.int32), np.zeros(0, bool)
+    groups = Groups(none, NONE, NONE, NONE, no)
+    user, item = (none if a is None else a for a in (user, item))
+    return Problem(
+        user, item, np.ones(len(user), np.float32), np.broadcast_to(False, len(user)),
+        np.ones(items, bool), np.zeros(len(user), np.int32), empty_rows(1), empty_rows(users),
+        empty_rows(items), groups, groups,
+    )  # fmt: skip
+
+
+def settings_of(blocks: int, **changes: Any) -> Settings:
+    base = Settings(
+        SEED, "permutation", blocks, 1000, os.cpu_count() or 1, 0.01, 0.005, 0.005, 0.0, NONE, NONE,
+        NONE, NONE, on="ray",
+    )  # fmt: skip
+    return base._replace(**changes)
+
+
+def parameters_of(users: int, items: int, factors: int) -> Parameters:
+    rng = np.random.default_rng(0)
+    vectors = [
+        rng.standard_normal((n, factors), np.float32) * np.float32(0.1) for n in (users, items)
+    ]
+    empty = np.zeros((0, factors), np.float32)
+    return Parameters(*vectors, np.zeros(items, np.float32), empty, empty, NONE)
+
+
+class Rounds:
+    """Training on generated events, round by round."""
+
+    def __init__(self, size: Size, workers: int) -> None:
+        self.size = size
+        made = Generated(size.events // size.users, size.items)
+        began = time.perf_counter()
+        source = counted(made, size.users)
+        first = parameters_of(size.users, size.items, size.factors)
+        problem = problem_of(size.users, size.items)
+        self.training = engine("ray").begin(problem, first, settings_of(size.blocks), source)
+        self.training.crew.most = workers
+        self.training._assign(1)
+        self.training.whole._set_rates(1, RATE)
+        self.training._make_ready(1, RATE, np.zeros(0, np.uint32), 0)
+        self.ready = time.perf_counter() - began
+
+    def run(self, first: int, last: int) -> tuple[float, float, int]:
+        """(seconds of time, seconds of cores, steps) a round, checkpoint and all."""
+        began, done = time.perf_counter(), []
+        found = self.training.ray.get
+
+        def watched(refs: Any, **options: Any) -> Any:
+            answers = found(refs, **options)
+            done.extend(one for one in answers if hasattr(one, "seconds"))
+            return answers
+
+        self.training.ray = type("Watched", (), {"get": staticmethod(watched), "put": ray.put})
+        results = self.training._rounds(first, last)
+        self.training.ray = ray
+        rounds = last - first
+        cores = sum(one.seconds for one in done) / rounds
+        steps = sum(result[2] for result in results) // rounds
+        return (time.perf_counter() - began) / rounds, cores, steps
+
+    def close(self) -> None:
+        self.training.close()
+
+
+def bytes_a_second() -> float:
+    """How quickly arrays go from a worker to the driver, which copies them."""
+
+    @ray.remote
+    def table() -> np.ndarray:
+        return np.zeros(16 << 20, np.float32)
+
+    out, best = np.empty(16 << 20, np.float32), np.inf
+    for _ in range(5):
+        began = time.perf_counter()
+        out[:] = ray.get(table.remote())
+        best = min(best, time.perf_counter() - began)
+    return out.nbytes / best
+
+
+def seconds_a_call(workers: int) -> float:
+    """What a round takes where there is next to nothing to learn."""
+    rounds = Rounds(Size(2_000, 640, 20_000, 8, 64), workers)
+    rounds.run(0, 8)
+    best = min(rounds.run(a, a + 8)[0] for a in range(8, 64, 8))
+    rounds.close()
+    return best
+
+
+def speed_of(size: Size, workers: int, byte: float) -> Speed:
+    """Measured on a problem whose cells have the same size."""
+    rounds = Rounds(size, workers)
+    rounds.run(0, 1)
+    found = [rounds.run(turn, turn + 1) for turn in range(1, 6)]
+    rounds.close()
+    step = float(np.median([cores / steps for _, cores, steps in found]))
+    return Speed(step, byte, seconds_a_call(workers))
+
+
+def table(head: list[str], rows: list[list[Any]]) -> None:
+    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for row in rows:
+        print("| " + " | ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row) + " |")
+    print(f"\nload of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
+
+
+def overhead(repeats: int) -> None:
+    """Epochs of both engines in turns, on events of the size of MovieLens 1M."""
+    users, items, each = 6_040, 3_706, 165
+    (shard,) = Generated(each, items)(np.arange(users))
+    problem, rows = problem_of(users, items, shard.user, shard.item), []
+    for loss, factors, own in (("bpr", 32, {}), ("softmax", 64, {"n_negatives": 57})):
+        settings = settings_of(32, loss=loss, **own)
+        first, taken = parameters_of(users, items, factors), {"cpu": [], "ray": []}
+        trainings = {name: engine(name).begin(problem, first, settings) for name in taken}
+        for number in range(1, repeats + 2):
+            for name, training in trainings.items():
+                began = time.perf_counter()
+                training.epoch(number, RATE)
+                taken[name].append(time.perf_counter() - began)
+        for training in trainings.values():
+            training.close()
+        cpu, on_ray = (np.array(taken[name][1:]) for name in ("cpu", "ray"))
+        rows.append(
+            [loss, factors, float(np.median(cpu)), float(np.median(on_ray)),
+             float(np.median(on_ray / cpu))]
+        )  # fmt: skip
+    table(["loss", "factors", "s an epoch on threads", "on Ray", "ratio"], rows)
+
+
+def workers_beside_model(byte: float) -> None:
+    size, rows = Size(100_000, 20_000, 10_000_000, 32, 32), []
+    for count in (1, 2, 4):
+        speed = speed_of(
+            size._replace(users=25_000, items=5_000, events=625_000, blocks=8), count, byte
+        )
+        cost = cost_of_round(size, speed, count, os.cpu_count())
+        rounds = Rounds(size, count)
+        rounds.run(0, 4)
+        taken = np.median([rounds.run(turn, turn + 4) for turn in range(4, 28, 4)], axis=0)
+        rounds.close()
+        rows.append(
+            [count, cost.passed / 1e6, cost.kept / 1e6, cost.seconds, float(taken[0]),
+             cost.learning * min(count, os.cpu_count() or 1), float(taken[1])]
+        )  # fmt: skip
+    table(
+        [
+            "workers",
+            "MB passed",
+            "MB kept",
+            "s a round, model",
+            "measured",
+            "core s, model",
+            "measured",
+        ],
+        rows,
+    )
+
+
+def billion(events: int, byte: float) -> None:
+    size = Size(events // 500, events // 2000, events, 32, 64)
+    small = size._replace(
+        users=size.users // 8, items=size.items // 8, events=size.events // 64, blocks=8
+    )
+    before = speed_of(small, 2, byte)
+    rounds = Rounds(size, 2)
+    taken = rounds.run(0, 1)
+    memory = sum(_resident(name) for name in ("ray::", "scale_ray"))
+    rounds.close()
+    after = speed_of(small, 2, byte)
+    speed = Speed((before.step + after.step) / 2, byte, (before.call + after.call) / 2)
+    cost = cost_of_round(size, speed, 2, os.cpu_count())
+    kept = cost.kept * 8 * byte  # the one round that is run has a whole checkpoint
+    seconds = cost.learning + cost.passed / 2 * byte + kept + speed.call
+    table(
+        ["events", "users", "items", "s to make ready", "GB in memory", "core s, model", "measured",
+         "s a round, model", "measured"],
+        [[events, size.users, size.items, rounds.ready, memory / 2**30, cost.learning * 2, taken[1],
+          seconds, taken[0]]],
+    )  # fmt: skip
+
+
+def _resident(name: str) -> int:
+    """Bytes of memory of the processes whose command has the name."""
+    found = 0
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{process}/cmdline") as file:
+                mine = name in file.read()
+            with open(f"/proc/{process}/statm") as file:
+                found += mine * int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except OSError:  # it has just ended
+            continue
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("question", choices=["overhead", "workers", "billion"])
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--events", type=int, default=1_000_000_000)
+    options = parser.parse_args()
+    cores = {"overhead": 2, "workers": 4, "billion": 2}[options.question]
+    ray.init(
+        "local", num_cpus=cores, include_dashboard=False, log_to_driver=False,
+        logging_level="ERROR", object_store_memory=2 << 30,
+    )  # fmt: skip
+    if options.question == "overhead":
+        overhead(options.repeats)
+        return
+    byte = 1 / bytes_a_second()
+    if options.question == "workers":
+        workers_beside_model(byte)
+    else:
+        billion(options.events, byte)
+
+
+if __name__ == "__main__":
+    main()
