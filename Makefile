@@ -12,12 +12,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 # What is never imported need not be compiled to bytecode: of PyTorch and its like that is most.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install -q --no-compile -c constraints.txt
+SITE := $(BIN)/python -m sphinx -W --keep-going -n -q -b html -c docs/site -d build/site-trees docs build/site
 # Stamps: set-up is done again only when the requirements have changed.
 CORE := $(VENV)/.installed
 TEST := $(VENV)/.installed-test
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick faults coverage check format tree bench bridges clean
+.PHONY: help demo test quick faults coverage check format tree docs release bench bridges clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*## +/\t/' | expand -t 10
@@ -54,6 +55,27 @@ format: $(TEST)  ## rewrite the sources in the common format
 tree:  ## every module, with the first line of its docstring
 	@grep -m1 -H '^"""' $$(git ls-files 'src/*.py') | sed -E 's/^src\/([^:]*):"""(.*)/\1\t\2/; s/"""$$//' | expand -t 44
 
+docs: $(TEST)  ## the site of docs/ into build/site: no network, and no warning
+	$(SITE)
+	@echo build/site/index.html
+
+# Built apart from the checkout's environment, installed into one with nothing else, and listed.
+release: .venv-release/.installed  ## build and check dist/: source archive, wheel, the core's parts
+	rm -rf dist build/release
+	.venv-release/bin/python -m build -q
+	.venv-release/bin/python release/check.py dist
+	.venv-release/bin/python -m twine check --strict dist/*
+	$(PYTHON) -m venv build/release
+	build/release/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt dist/*.whl
+	build/release/bin/fmpair --version
+	$(PYTHON) release/sbom.py build/release/bin/python > dist/fmpair.cdx.json
+	@ls dist
+
+.venv-release/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt build twine
+	@touch $@
+
 bench: $(CORE)  ## time training and ranking on this machine
 	$(BIN)/python benchmarks/run.py
 
@@ -67,7 +89,7 @@ bridges: .venv-bridges/.installed  ## set up the bridged libraries apart, and ho
 	@touch $@
 
 clean:  ## back to a fresh checkout: the environment and all caches go
-	rm -rf $(VENV) .venv-bridges build dist .pytest_cache .coverage .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-bridges .venv-release build dist .pytest_cache .coverage .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip comes last into a new environment, so its presence says that the environment is whole.

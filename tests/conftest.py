@@ -31,7 +31,7 @@ def device(tmp_path_factory):
 # at the end for one core alone.
 LONG = (
     "test_contract_of_engines.py", "test_contract.py", "test_torch_training.py",
-    "test_demo_example.py", "test_examples.py", "test_real_examples.py", "test_docs.py",
+    "test_examples.py", "test_real_examples.py", "test_docs.py", "test_page.py",
     "test_resume.py", "test_swaps.py", "test_kills.py",
 )  # fmt: skip
 LATER = ("slow", "realdata", "faults")

@@ -3,7 +3,9 @@
 The blocks of a page run in order, in one namespace and in one folder. A fence ``python no-run``
 is left alone. A fence ``output`` right after a block must be what the block prints; figures that
 training makes stand in a fence ``text``, which is not compared: they may differ by machine.
-The commands in fences ``sh`` of docs/commands.md and docs/daily.md run too, and none may fail.
+The commands in fences ``sh`` of docs/commands.md and docs/daily.md run too, and none may fail; in
+tutorials and how-tos they run in their place between the blocks. Pages that start a service are run
+by tests/serve/test_commands.py.
 """
 
 import contextlib
@@ -26,6 +28,8 @@ from fmpair.events.store import open_store
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
+WITH_COMMANDS = ("tutorials", "howto")  # folders of pages whose commands run among the blocks
+SERVING = ("service.md",)
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 USERS = ("ann", "bob", "cem", "dee", "eve", "fay", "gus", "hal")
@@ -33,21 +37,27 @@ ITEMS = ("spotify", "maps", "mail", "chess", "news", "camera", "clock", "notes",
 
 
 class Block(NamedTuple):
-    """lines_above: where in the page it stands; output: None where none is printed."""
+    """lines_above: where in the page it stands; output: None where none is printed.
+
+    commands: whether it is for a shell.
+    """
 
     lines_above: int
     code: str
     output: str | None
+    commands: bool = False
 
 
 def blocks_of(page):
     text = page.read_text("utf-8")
     fences = list(FENCE.finditer(text))
+    kinds = ("python", "sh") if page.parent.name in WITH_COMMANDS else ("python",)
     found = []
     for fence, after in zip(fences, [*fences[1:], None]):
-        if fence["info"] == "python":
+        if fence["info"] in kinds:
             output = after["text"] if after and after["info"] == "output" else None
-            found.append(Block(text.count("\n", 0, fence.start("text")), fence["text"], output))
+            lines_above = text.count("\n", 0, fence.start("text"))
+            found.append(Block(lines_above, fence["text"], output, fence["info"] == "sh"))
     return found
 
 
@@ -81,16 +91,20 @@ def without_trailing_blanks(text):
 
 
 EVERY = (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")))
-PAGES = [page for page in EVERY if blocks_of(page)]
+PAGES = [page for page in EVERY if page.name not in SERVING and blocks_of(page)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     clicks().write_csv("clicks.csv")
     namespace = {"__name__": "__main__", **frames()}
     with pl.Config(tbl_width_chars=100):  # on any terminal; a page's own settings end with it
         for block in blocks_of(page):
+            if block.commands:
+                for line in block.code.splitlines():
+                    assert run(shlex.split(line)[1:]) == 0, line
+                continue
             # Lines are counted from the top of the page, so that an error names the page's line.
             code = compile("\n" * block.lines_above + block.code, str(page), "exec")
             printed = io.StringIO()

@@ -1,5 +1,6 @@
-"""The commands of docs/serving.md run as they are printed, against a service that they start."""
+"""Commands of pages about serving run as they are printed, against a service that they start."""
 
+import json
 import re
 import shlex
 import shutil
@@ -18,18 +19,16 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed"),
 ]
 
-PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
+DOCS = Path(__file__).parents[2] / "docs"
 FENCE = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = "localhost:8000/"
 
 
-def test_the_commands_of_the_page_about_serving_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    pytest.importorskip("onnx")
-    pytest.importorskip("usearch")
+def answers_of(page):
+    """What the programs print that are no fmpair; the commands of a page run in their order."""
     address, answers = None, []
     with ExitStack() as running:
-        for line in "".join(FENCE.findall(PAGE.read_text("utf-8"))).splitlines():
+        for line in "".join(FENCE.findall(page.read_text("utf-8"))).splitlines():
             program, *arguments = shlex.split(line)
             if arguments[:1] == ["serve"]:
                 address = running.enter_context(service(arguments[1], *arguments[2:]))
@@ -39,8 +38,29 @@ def test_the_commands_of_the_page_about_serving_run(tmp_path, monkeypatch):
                 command = line.replace("curl -s", "curl -sSf").replace(ADDRESS, address or ADDRESS)
                 answers.append(subprocess.run(command, shell=True, check=True, text=True,
                                               stdout=subprocess.PIPE).stdout)  # fmt: skip
+    return answers
+
+
+def test_the_commands_of_the_page_about_serving_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pytest.importorskip("onnx")
+    pytest.importorskip("usearch")
+    answers = answers_of(DOCS / "serving.md")
     lists = [answer for answer in answers if "book-001" in answer]
     assert (
         len(lists) == 1 and '"taken":1' in answers[2]
     )  # once it was chosen, it is not shown again
     assert {"today.parquet", "model.fmpair", "ranking.onnx"} <= {p.name for p in tmp_path.iterdir()}
+
+
+def test_a_log_becomes_a_service_as_the_tutorial_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = DOCS / "tutorials" / "service.md"
+    [code] = re.findall(
+        r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    exec(code, {})
+    user, visitor, taken, _ = answers_of(page)
+    assert [json.loads(answer)["items"][0]["rank"] for answer in (user, visitor)] == [1, 1]
+    assert json.loads(taken)["taken"] == 1
+    assert Path("runs/shop/report.html").exists() and not Path("next.fmpair").exists()

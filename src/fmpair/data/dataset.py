@@ -319,6 +319,7 @@ def _ordered(data: Dataset, roles: dict[str, str], order: str | None) -> Dataset
 
 
 def columns_of(data: Dataset) -> Columns:
+    """The names of the context columns and of the attributes of items."""
     return Columns(data.context, data.item_table.columns)
 
 

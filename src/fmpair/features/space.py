@@ -34,6 +34,7 @@ class Side:
 
     @property
     def size(self) -> int:
+        """How many features there are."""
         return int(self.offsets[-1])
 
     def of_role(self, role: str) -> list[tuple[int, Encoder]]:
@@ -53,6 +54,7 @@ class Side:
         return self.encoders[place].label(int(feature - self.offsets[place]))
 
     def labels(self) -> list[str]:
+        """The readable names of all features."""
         return [label for e in self.encoders for label in e.labels()]
 
     def encode(

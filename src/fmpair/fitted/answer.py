@@ -25,6 +25,7 @@ from fmpair.fitted.known import Known
 from fmpair.fitted.listing import Folded
 from fmpair.fitted.lookup import unknown_id
 from fmpair.fitted.moment import check_time
+from fmpair.fitted.notebook import answer_html
 from fmpair.fitted.query import REFUSING, UNKNOWN, Queries, refuse_unseen
 from fmpair.forked import check_process
 
@@ -46,6 +47,9 @@ class Answer(NamedTuple):
     terms: list[list[Term]] | None = None
     passed_over: int = 0
     stranger: bool = False
+
+    def _repr_html_(self) -> str:
+        return answer_html(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from fmpair.fitted.further import further_events, of_known_items, updated
 from fmpair.fitted.known import Known
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.named_rows import arrays_of
+from fmpair.fitted.notebook import model_html
 from fmpair.fitted.query import Queries, item_column, known_rows, name_of, queries_of, query_frame
 from fmpair.fitted.recent import Given
 from fmpair.fitted.recipe import can_go_on
@@ -67,10 +68,10 @@ class Ranker:
         return cls(FeatureSpace.fit(data), scorer, data.seen, recipe, data.frame_kind)
 
     def __repr__(self) -> str:
-        return (
-            f"Ranker({type(self.recipe).__name__}, {len(self.space.users):,} users, "
-            f"{len(self.space.items):,} items)"
-        )
+        users, items = len(self.space.users), len(self.space.items)
+        return f"Ranker({type(self.recipe).__name__}, {users:,} users, {items:,} items)"
+
+    _repr_html_ = model_html
 
     @cached_property
     def known(self) -> Known:
@@ -100,10 +101,9 @@ class Ranker:
 
     def _checked(self, scores: np.ndarray) -> np.ndarray:
         if np.isnan(scores).any():
-            raise TrainingError(
-                f"{type(self.recipe).__name__} gives scores that are not numbers: fit it again "
-                "with other options"
-            )
+            name = type(self.recipe).__name__
+            wrong = f"{name} gives scores that are not numbers: fit it again with other options"
+            raise TrainingError(wrong)
         return np.asarray(scores, np.float32)
 
     @cached_property
@@ -139,10 +139,8 @@ class Ranker:
         (user_features) are of no use here.
         """
         if user_features is not None:
-            name = type(self.recipe).__name__
-            raise OptionError(
-                f"{name} cannot go by {named('user_features')}: it knows users by their events"
-            )
+            why = f"cannot go by {named('user_features')}: it knows users by their events"
+            raise OptionError(f"{type(self.recipe).__name__} {why}")
         frame = query_frame(self.space, users, context, history, time)
         limits = listing.Limits(n, exclude_seen, candidates, exclude, unknown == "error")
         out = listing.recommended(self, frame, limits, unknown, None)
@@ -164,6 +162,7 @@ class Ranker:
 
     @property
     def at_once(self) -> int:
+        """How many queries are ranked together."""
         return int(np.clip(SCORES_AT_ONCE // max(len(self.space.items), 1), 1, MOST_AT_ONCE))
 
     @cached_property
@@ -268,6 +267,7 @@ class Ranker:
 
     @property
     def damping(self) -> float:
+        """None."""
         return 0.0
 
     def damped(self, damping: float) -> Ranker:
@@ -290,9 +290,11 @@ class Ranker:
         return self.space.items.ids.to_numpy()
 
     def user_number(self, user: Any) -> int:
+        """The place of a user in the arrays of users."""
         return number_of("user", user, self.space.users)
 
     def item_number(self, item: Any) -> int:
+        """The place of an item in the arrays of items."""
         return number_of("item", item, self.space.items)
 
     def extended(self, events: Any) -> Ranker:

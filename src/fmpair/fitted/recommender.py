@@ -25,6 +25,7 @@ from fmpair.fitted.folded import FoldedModel
 from fmpair.fitted.further import further_events, of_known_items, updated
 from fmpair.fitted.lookup import number_of
 from fmpair.fitted.named_rows import arrays_of
+from fmpair.fitted.notebook import model_html
 from fmpair.fitted.query import Queries, item_column, name_of, queries_of, query_frame
 from fmpair.fitted.recipe import can_go_on
 from fmpair.renamed import known_options_only, no_attribute
@@ -44,6 +45,8 @@ class Recommender(FoldedModel):
             f"Recommender({type(self.recipe).__name__}, {len(self.space.users):,} users, "
             f"{len(self.space.items):,} items{context})"
         )
+
+    _repr_html_ = model_html
 
     # Rankings
 
@@ -67,7 +70,7 @@ class Recommender(FoldedModel):
         history: the items of a visitor without an id, or of one user lately; for several visitors
         a column `history` of lists in a frame.
         context: the situation, by column name; missing ones are left open.
-        time: when it is asked, for models that go by the time: a date, a datetime, text or seconds
+        time: when it is asked, for models that go by it: a date, a datetime, text or seconds
         since 1970; now unless given. A frame of users may have a column of times in its place.
         candidates: only these items; exclude: none of these.
         user_features: attributes of a new user (a mapping), or a table keyed by user.
@@ -119,6 +122,7 @@ class Recommender(FoldedModel):
 
     @property
     def at_once(self) -> int:
+        """How many queries are ranked together."""
         return QUERIES_AT_ONCE
 
     def best(self, queries: Queries, chosen: np.ndarray, hidden: Rows, n: int) -> listing.Best:
@@ -261,9 +265,11 @@ class Recommender(FoldedModel):
     # Ids
 
     def user_number(self, user: Any) -> int:
+        """The place of a user in the arrays of users."""
         return number_of("user", user, self.space.users)
 
     def item_number(self, item: Any) -> int:
+        """The place of an item in the arrays of items."""
         return number_of("item", item, self.space.items)
 
     if not TYPE_CHECKING:  # which would take any name for an attribute

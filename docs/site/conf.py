@@ -1,0 +1,68 @@
+"""The site, made by Sphinx from the pages of docs/: `make docs`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import fmpair
+
+project = "fmpair"
+author = "the authors of fmpair"
+copyright = "the authors of fmpair, MIT licence"
+release = version = fmpair.__version__
+
+extensions = ["sphinx.ext.autodoc", "myst_nb", "sphinx_design", "pages", "docstrings", "names"]
+exclude_patterns = ["site"]
+root_doc = "index"
+nitpicky = True
+suppress_warnings = ["config.cache"]  # of functions among these settings
+
+# Pages are Markdown as they are read on their own: links to headings, fences, tables.
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 4
+myst_links_external_new_tab = False
+highlight_language = "none"  # of code that says nothing of its language, such as commands
+pygments_style = "a11y-high-contrast-light"
+
+# Notebooks run when the site is built; what fails in one fails the build.
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120
+nb_merge_streams = True
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_class_signature = "separated"
+python_use_unqualified_type_names = True
+default_role = "code"
+# Types of others, whose sites cannot be asked: the site is built without a network.
+nitpick_ignore_regex = [
+    (r"py:.*", r"(np|numpy|pl|polars|typing|collections|pathlib|datetime|numba|os)\..*"),
+    (r"py:.*", r"(Any|Callable|Iterable|Iterator|Mapping|Sequence|Path|NDArray|TypeVar|Self)"),
+]
+
+html_theme = "pydata_sphinx_theme"
+html_title = "fmpair"
+html_static_path = ["static"]
+templates_path = ["templates"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "fmpair"},
+    "navbar_end": ["theme-switcher"],
+    "navbar_align": "left",
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "show_prev_next": True,
+    "navigation_with_keys": False,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_context = {"default_mode": "auto"}
+html_sidebars = {"index": [], "search": []}

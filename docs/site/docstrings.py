@@ -1,0 +1,67 @@
+"""Docstrings of the house as autodoc wants them: `name: text` becomes a field of its own.
+
+They say of an argument what it is for, several in a line, and what a function gives in a line that
+begins with "Gives"; sections of options are underlined headings.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+from fmpair.docstring import HEADING, descriptions
+
+RESULT = re.compile(r"^ *(?=Gives )", re.MULTILINE)
+CODE = re.compile(r"(?<!`)(`{1,2})([^`]+)\1(?!`)")
+
+
+def arguments_of(thing: Any) -> list[str]:
+    """Names of what a function takes, or of the fields of a class; none where nobody tells."""
+    try:
+        return [name for name in inspect.signature(thing).parameters if name != "self"]
+    except (TypeError, ValueError):
+        return []
+
+
+def as_code(text: str) -> str:
+    """Text as reStructuredText: code between two backticks, all else without any markup."""
+    parts = CODE.split(text)
+    said = [re.sub(r"([*|`\\]|_\b)", r"\\\1", part) for part in parts[::3]]
+    code = [f"\\ ``{' '.join(part.split())}``\\ " for part in parts[2::3]]
+    return "".join(one for pair in zip(said, [*code, ""]) for one in pair)
+
+
+def rewritten(text: str, names: list[str]) -> list[str]:
+    """Lines of reStructuredText: what is said of all, then a field for every argument."""
+    text = RESULT.sub("\n\n", inspect.cleandoc(text))
+    said = descriptions(text, names)
+    lines = []
+    for paragraph in re.split(r"\n[^\S\n]*\n", text):
+        if paragraph and all(line.startswith("    ") for line in paragraph.splitlines()):  # code
+            lines += ["::", "", *paragraph.splitlines(), ""]
+            continue
+        prose = _before_arguments(paragraph, names)
+        lines += [*as_code(prose).splitlines(), ""] if prose.strip() else []
+    fields = [f":param {name}: {as_code(one)}" for name, one in said.items()]
+    return [*lines, *fields, ""]
+
+
+def _before_arguments(paragraph: str, names: list[str]) -> str:
+    """What a paragraph says before it comes to an argument; "" of a heading alone."""
+    paragraph = HEADING.sub("", paragraph)
+    known = "|".join(map(re.escape, names)) or "(?!)"
+    start = re.search(rf"(?:^|(?<=\s))(?:{known})(?:, (?:{known}))*: ", paragraph)
+    return paragraph[: start.start()] if start else paragraph
+
+
+def processed(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    if what in ("class", "exception", "function", "method"):
+        lines[:] = rewritten("\n".join(lines), arguments_of(thing))
+    else:
+        lines[:] = as_code("\n".join(lines)).splitlines()
+
+
+def setup(app: Any) -> dict[str, bool]:
+    app.connect("autodoc-process-docstring", processed)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

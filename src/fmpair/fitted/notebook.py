@@ -1,0 +1,76 @@
+"""Models and lists as HTML, for notebooks: plain tables that stand on light and dark pages."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from html import escape
+from typing import Any
+
+TERMS = 4  # of a score that are told in words; the bar has them all
+WIDTH = 160  # pixels of the longest bar
+UP, DOWN = "#2a78b5", "#c4572b"  # terms that raise a score, and that lower it
+
+
+def model_html(model: Any) -> str:
+    """A fitted model: what it is, what it knows, and the options that are not the default."""
+    space = model.space
+    rows = {
+        "users": f"{len(space.users):,}",
+        "items": f"{len(space.items):,}",
+        "context": ", ".join(space.context),
+        "history": f"the last {space.history.last} items" if space.history else "",
+        "options": ", ".join(f"{name}={value!r}" for name, value in _chosen(model.recipe)),
+    }
+    title = f"{type(model).__name__} of {type(model.recipe).__name__}"
+    body = "".join(_row(escape(name), escape(text)) for name, text in rows.items() if text)
+    return _table(escape(title), body)
+
+
+def answer_html(answer: Any) -> str:
+    """An `Answer`: rank, item and score; where asked for, the terms of each score as a bar."""
+    terms = answer.terms or [[] for _ in answer.items]
+    longest = max((_length(one) for one in terms), default=0.0) or 1.0
+    body = "".join(
+        _row(str(rank), escape(str(item)), f"{score:.3f}", *_told(own, longest))
+        for rank, (item, score, own) in enumerate(zip(answer.items, answer.scores, terms), 1)
+    )
+    return _table(f"{len(answer.items)} items", body)
+
+
+def _told(terms: list[tuple[str, str, float]], longest: float) -> list[str]:
+    """Cells about the terms of one score: a bar of them all, and the largest in words."""
+    if not terms:
+        return []
+    parts = "".join(
+        f'<span style="display:inline-block;height:.8em;background:{UP if value > 0 else DOWN};'
+        f'width:{WIDTH * abs(value) / longest:.1f}px;margin-right:1px"></span>'
+        for _, _, value in terms
+        if WIDTH * abs(value) / longest >= 0.5
+    )
+    words = "; ".join(
+        f"{escape(' x '.join(filter(None, (query, item))))} {value:+.2f}"
+        for query, item, value in terms[:TERMS]
+    )
+    return [f'<span style="white-space:nowrap">{parts}</span>', f"<small>{words}</small>"]
+
+
+def _length(terms: list[tuple[str, str, float]]) -> float:
+    return sum(abs(value) for _, _, value in terms)
+
+
+def _chosen(recipe: Any) -> list[tuple[str, Any]]:
+    """Options whose values are not those of a recipe that was given none."""
+    if not is_dataclass(recipe):
+        return []
+    given = ((field, getattr(recipe, field.name)) for field in fields(recipe) if field.repr)
+    return [(f.name, value) for f, value in given if f.default is not value and f.default != value]
+
+
+def _row(*cells: str) -> str:
+    inner = "".join(f'<td style="text-align:left">{cell}</td>' for cell in cells)
+    return f"<tr>{inner}</tr>"
+
+
+def _table(caption: str, body: str) -> str:
+    style = "caption-side:top;color:inherit;text-align:left;font-weight:bold"
+    return f'<table><caption style="{style}">{caption}</caption><tbody>{body}</tbody></table>'

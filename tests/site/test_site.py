@@ -1,0 +1,150 @@
+"""The site of docs/: it builds without a warning, finds what there is, and can be read."""
+
+import json
+import re
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from browser import browser, program
+
+from fmpair.cli.application import command
+from fmpair.evaluation.protocol import PRESETS
+from fmpair.metrics.metric import NAMES
+from fmpair.models import catalog
+
+pytest.importorskip("myst_nb")
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+# What others import by name: each with a place in docs/api.
+FACES = (
+    "fmpair", "fmpair.models", "fmpair.data", "fmpair.evaluation", "fmpair.export",
+    "fmpair.features", "fmpair.metrics", "fmpair.testing",
+)  # fmt: skip
+CLASSES = ("Dataset", "Recommender", "Ranker", "Field", "Protocol")
+
+
+def public_names():
+    """(module, name) of all that others are to import."""
+    return [(face, name) for face in FACES for name in import_module(face).__all__]
+
+
+def members():
+    """Public methods and properties of the classes that people work with."""
+    for name in CLASSES:
+        kind = getattr(import_module("fmpair"), name)
+        yield from (f"{name}.{member}" for member in dir(kind) if not member.startswith("_"))
+
+
+def verbs(context, group):
+    """(words, command) of every verb, those of groups too."""
+    for name in group.list_commands(context):
+        _, found, _ = group.resolve_command(context, [name])
+        yield name, found
+        if hasattr(found, "list_commands"):
+            yield from verbs(found.context_class(found, info_name=name, parent=context), found)
+
+
+def searched():
+    """Everything that a reader may look for, as it is typed into the search box."""
+    program = command()
+    every = dict(verbs(program.context_class(program, info_name="fmpair"), program))
+    flags = {flag for one in every.values() for option in one.params for flag in option.opts}
+    options = {name for kind in catalog.MODELS for name in catalog.options(kind)["option"]}
+    names = {name for _, name in public_names()}
+    return sorted(names | set(every) | {f for f in flags if f.startswith("--")} | options
+                  | set(NAMES) | set(PRESETS) | set(catalog.MODELS))  # fmt: skip
+
+
+def documented(thing):
+    """Whether a public thing says what it is; a constant cannot."""
+    return not callable(thing) or bool((thing.__doc__ or "").strip())
+
+
+def test_every_public_name_says_what_it_is():
+    silent = [n for face, n in public_names() if not documented(getattr(import_module(face), n))]
+    for name in CLASSES:
+        kind = getattr(import_module("fmpair"), name)
+        own = {key: one for key, one in vars(kind).items() if not key.startswith("_")}
+        things = {
+            key: getattr(one, "__func__", getattr(one, "fget", one)) for key, one in own.items()
+        }
+        silent += [f"{name}.{key}" for key, one in things.items() if not documented(one)]
+    assert silent == []
+
+
+def test_every_public_name_has_an_example_that_runs():
+    pages = "".join(page.read_text("utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
+    code = "".join(re.findall(r"^```python\n(.*?)^```$", pages, re.MULTILINE | re.DOTALL))
+    assert [name for _, name in public_names() if not re.search(rf"\b{name}\b", code)] == []
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    """The site as a server shows it."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site))
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def tab(site):
+    if program() is None:
+        pytest.skip("Chromium is not installed")
+    with browser() as opened:
+        yield opened
+
+
+SEARCH = """
+(words) => words.filter((word) => !Search._performSearch(...Search._parseQuery(word)).length)
+"""
+
+
+def test_the_search_of_the_site_finds_every_name_verb_option_metric_and_model(address, tab):
+    tab.look(1280)
+    tab.open(f"{address}search.html?q=fmpair")
+    tab.wait("typeof Search !== 'undefined' && Search.hasIndex()")
+    words = searched()
+    assert len(words) > 250
+    assert tab.run(f"({SEARCH})({json.dumps([*words, 'no such thing anywhere'])})") == [
+        "no such thing anywhere"
+    ]
+
+
+PAGES = ("index", "tutorials/service", "reference/command_line", "api/models", "benchmarks")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_fit_the_screen_and_take_nothing_from_elsewhere(address, tab, width, scheme):
+    tab.look(width, scheme=scheme)
+    for name in PAGES:
+        tab.errors.clear()
+        tab.requests.clear()
+        tab.open(f"{address}{name}.html")
+        assert tab.errors == [], name
+        assert [
+            one for one in tab.requests if not one.startswith((address, "data:", "about:"))
+        ] == []
+        wide = tab.run("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, (name, wide)
+        shade = tab.run("document.documentElement.dataset.theme")
+        assert shade == scheme
+
+
+def test_no_page_names_an_address_that_is_fetched_from_outside(site):
+    outside = re.compile(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"(?:https?:)?//")
+    assert [
+        page.name for page in site.rglob("*.html") if outside.search(page.read_text("utf-8"))
+    ] == []
