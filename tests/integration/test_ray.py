@@ -175,9 +175,13 @@ def test_histories_are_learned_as_on_threads(kept, kind, shared, since):
 
 
 def test_order_three_is_learned_as_on_threads(kept):
-    problem = with_triples(problem_of("cua", users=30, items=40, events=400))
-    own = {"triples": triple_l2_of(problem), "l2_scale": l2_scale_of(problem)}
-    assert_same(problem, settings_of(blocks=3, **own, **KINDS["softmax"]))
+    problem = with_triples(problem_of("cua", users=30, items=40, events=400, weights=True))
+    assert_same(problem, settings_of(blocks=3, triples=triple_l2_of(problem), **KINDS["softmax"]))
+
+
+def test_l2_of_every_rows_own_strength_is_that_on_threads(kept):
+    problem = problem_of("", users=30, items=40, events=400, weights=True)
+    assert_same(problem, settings_of(blocks=3, l2_scale=l2_scale_of(problem), **KINDS["softmax"]))
 
 
 def test_given_pairs_are_learned_as_on_threads(kept):
