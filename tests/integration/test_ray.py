@@ -193,6 +193,22 @@ def test_given_pairs_are_learned_as_on_threads(kept):
     assert found[0] == found[1]
 
 
+def test_training_that_is_kept_goes_on_to_the_same_bits(kept):
+    problem, settings = problem_of("", users=30, items=40, events=600), settings_of(blocks=4)
+    settings, begin = settings._replace(on="ray", partition_every=2), engine("ray").begin
+    training = begin(problem, parameters_of(problem), settings)
+    for number in (1, 2, 3):
+        training.epoch(number, RATE)
+    first, state = training.snapshot(), training.state()
+    training.close()
+    training = begin(problem, first, settings)
+    training.resume(state)
+    training.epoch(4, RATE)
+    found = bits(training)
+    training.close()
+    assert found == learned("cpu", problem, settings, epochs=4)[1]
+
+
 @pytest.mark.parametrize(("parts", "turn"), [("", 5), ("cua", 2)])
 def test_a_node_that_is_killed_costs_no_more_than_a_round(
     free, other, monkeypatch, caplog, parts, turn
