@@ -110,6 +110,7 @@ EXTRAS = {
     "tune": ("optuna", "search for the best options of a model"),
     "gpu": ("torch", "learning and ranking on a GPU"),
     "serve": ("uvicorn", "models as services over HTTP"),
+    "ray": ("ray", "fits and experiments on a cluster of machines"),
     "implicit": ("implicit", "models of the library implicit"),
     "lightfm": ("lightfm", "models of LightFM"),
     "cornac": ("cornac", "models of Cornac"),
