@@ -137,5 +137,5 @@ def test_options_are_described_and_have_their_defaults():
     forms = SCHEMA["properties"]["models"]["items"]["anyOf"]
     [own] = [f["properties"] for f in forms
              if f.get("properties", {}).get("kind") == {"const": "fm-pair"}]  # fmt: skip
-    assert own["factors"]["description"] == "Length of the vectors."
-    assert own["factors"]["default"] == 64
+    assert own["epochs"]["description"] == "Passes over the events."
+    assert own["epochs"]["default"] == 25
