@@ -81,6 +81,8 @@ def test_an_update_takes_a_file_or_a_store_and_not_both(fmpair, model, url, file
         assert result.code == 1 and "give either a file of events, or --events URL" in result.err
     result = fmpair("update", model, files / "events.csv", "--after", 3, *target)
     assert result.code == 1 and "--after is a position" in result.err
+    result = fmpair("update", model, "--events", url, "--event-type", "kind", *target)
+    assert "--event-type says how a file is read, and --events has none" in result.err
 
 
 def test_two_models_are_compared(fmpair, tmp_path):

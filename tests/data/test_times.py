@@ -34,6 +34,8 @@ def events(times, name="timestamp"):
         "2024-03-01T00:00:00Z",
         "2024-03-01 00:00:00 UTC",
         "2024/03/01 00:00:00",
+        "01.03.2024 00:00",
+        "1.3.2024",
     ],
 )
 def test_text_in_any_usual_form_is_a_time(text):

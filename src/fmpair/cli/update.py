@@ -12,7 +12,7 @@ import typer
 from fmpair.cli.flags import with_flags
 from fmpair.cli.model import Model, load_model, model_file
 from fmpair.cli.show import busy, note, size_of
-from fmpair.cli.source import READING, Events, read_further
+from fmpair.cli.source import READING, Events, read_further, reading_options
 from fmpair.errors import OptionError, named
 
 if TYPE_CHECKING:
@@ -84,6 +84,12 @@ def update(
         raise OptionError("give either a file of events, or --events URL of those a service keeps")
     if after is not None and events is None:
         raise OptionError("--after is a position in a store of events: give --events URL too")
+    of_files = [] if events is None or replay is not None else list(reading_options(reading))
+    if of_files:
+        raise OptionError(
+            f"{named(of_files[0])} says how a file is read, and --events has none: "
+            "fmpair events export writes one"
+        )
     learn: dict[str, Any] = {"epochs": epochs, "replay": replay, "quiet": quiet}
     learn |= {"reading": reading, "device": device}
     if events is not None:

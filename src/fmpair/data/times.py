@@ -210,6 +210,7 @@ def _normal(text: pl.Series) -> pl.Series:
         text.str.strip_chars()
         .str.replace(r"(?i)\s*(?:utc|gmt|z)$", UTC)
         .str.replace(r"^(\d{4})/(\d{1,2})/", "$1-$2-")
+        .str.replace(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})", "$3-$2-$1")
         .str.replace(r"^(\d{4}-\d{1,2}-\d{1,2})[Tt]", "$1 ")
         .str.replace(r"(:\d\d(?:\.\d+)?)\s+([+-]\d\d)", "$1$2")
     )
