@@ -227,7 +227,7 @@ models:
 @pytest.mark.parametrize(
     ("search", "said"),
     [
-        ("{low: 0.5, high: 8}", "search: must be a whole number, not 0.5"),
+        ("{low: 0.5, high: 8}", "search: must be a whole number or null, not 0.5"),
         ("{low: 0, high: 8}", "factors must be a whole number of at least 1, not 0"),
         ("{low: 0, high: 8, log: true}", "search: low must be above 0 where log is true, not 0"),
         ("{low: 1}", "search needs both low and high"),

@@ -380,5 +380,7 @@ def test_numbers_that_diverge_are_seen_in_every_table(name, table, wrong):
 
 
 def test_an_unknown_engine_is_refused_with_the_names_of_those_there_are():
-    with pytest.raises(OptionError, match="engine must be one of cpu, reference, torch, not 'gpu'"):
+    with pytest.raises(
+        OptionError, match="engine must be one of cpu, ray, reference, torch, not 'gpu'"
+    ):
         engine("gpu")

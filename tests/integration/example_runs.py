@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from fmpair.config.read import read
@@ -45,3 +46,11 @@ def assert_reported(results, folder):
     assert results.cells["error"].drop_nulls().to_list() == []
     text = write(results, folder).read_text("utf-8")
     assert all(model.name in text for model in results.experiment.models)
+
+
+def means(results):
+    """(model, metric) -> mean over folds and seeds, under the first protocol."""
+    first = next(iter(results.experiment.protocols))
+    found = results.values.filter(protocol=first)
+    frame = found.group_by("model", "metric").agg(pl.col("value").mean())
+    return {(row["model"], row["metric"]): row["value"] for row in frame.iter_rows(named=True)}

@@ -2,24 +2,15 @@
 
 import re
 
-import polars as pl
 import pytest
-from example_runs import EXAMPLES, OF_PUBLIC_DATA, assert_reported, run_of
+from example_runs import EXAMPLES, OF_PUBLIC_DATA, assert_reported, means, run_of
 
-from fmpair.cli import run as fmpair
 from fmpair.report.comparison import comparison
 
 # Repeats that nothing is asked about.
 FEWER = {"noise": ["seeds=[0, 1]", "split.count=2"]}
-GENERATED = {path.stem: path for path in EXAMPLES if path not in OF_PUBLIC_DATA}
-
-
-def means(results):
-    """(model, metric) -> mean over folds and seeds, under the first protocol."""
-    first = next(iter(results.experiment.protocols))
-    found = results.values.filter(protocol=first)
-    frame = found.group_by("model", "metric").agg(pl.col("value").mean())
-    return {(row["model"], row["metric"]): row["value"] for row in frame.iter_rows(named=True)}
+# That of the demo takes as long as the others together, and has a file of its own.
+GENERATED = {p.stem: p for p in EXAMPLES if p not in OF_PUBLIC_DATA and p.stem != "demo"}
 
 
 @pytest.fixture(scope="module")
@@ -47,32 +38,6 @@ def test_an_example_says_how_to_run_it(path):
     head = path.read_text("utf-8").splitlines()[:4]
     assert any(f"fmpair run examples/{path.name}" in line for line in head)
     assert any(re.search(r"\?|\.", line) for line in head)
-
-
-@pytest.mark.slow
-def test_context_is_worth_something_in_the_demo(ran):
-    found = means(ran("demo")[0])
-    blind, seeing = (found[f"FM-Pair {how} context", "ndcg@10"] for how in ("without", "with"))
-    assert found["Popularity", "ndcg@10"] < blind < seeing
-
-
-@pytest.mark.slow
-def test_the_demo_is_the_example_with_lists_and_ends_with_the_report(ran, monkeypatch, capsys):
-    results, folder = ran("demo")
-    monkeypatch.chdir(folder.parents[1])
-    before = {path: path.stat().st_mtime_ns for path in folder.glob("*/*.json")}
-    assert fmpair(["demo"]) == 0
-    assert len(before) >= len(results.cells), "what the example has made is not made again"
-    assert before == {path: path.stat().st_mtime_ns for path in folder.glob("*/*.json")}
-    shown = capsys.readouterr().out
-    for words in (
-        "Popularity", "without", "with", "is best", "The oracle that generated the data", "NDCG@10",
-        "in the morning", "at night", "comes first", "score", "fmpair init",
-    ):  # fmt: skip
-        assert words in shown
-    page = shown.strip().splitlines()[-1]
-    assert page == "runs/demo/report.html"
-    assert "FM-Pair with context is best" in (folder / "report.html").read_text("utf-8")
 
 
 @pytest.mark.slow
