@@ -152,7 +152,7 @@ def _write_folder(
     made = recommend_to_folder(fitted, folder, n, on=on, **options)
     users = len(fitted.user_ids)
     parts = sum(1 for _ in on_a_bar(made, "recommending", users, USERS_AT_ONCE))
-    note(f"wrote {parts:,} parts to {folder}")
+    note(f"wrote {parts:,} {'part' if parts == 1 else 'parts'} to {folder}")
 
 
 def _write_parts(
