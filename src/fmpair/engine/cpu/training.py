@@ -47,7 +47,8 @@ class CPUTraining:
     all that goes with their order, until the next partition; None before the first epoch and after
     the last. lent: the items' vectors as histories that share them had them before a round.
     factors: columns of the tables, pairs: those of them that are of pairs; length: of the vectors
-    of queries and items. triple_shrink: see `State`.
+    of queries and items. triple_shrink: see `State`. shares: step lengths of query and item
+    features as shares of an id's; they ask every context of the data, so they are settled once.
     """
 
     def __init__(self, problem: Problem, parameters: Parameters, settings: Settings):
@@ -57,6 +58,10 @@ class CPUTraining:
         self.length = vector_length(self.factors, problem.triples)
         self.pairs = pair_columns(self.factors, problem.triples)
         self.triple_shrink = (NO_BIAS, NO_BIAS)
+        self.shares = (
+            query_rates(problem.query_groups, problem.contexts, problem.user_rows),
+            item_rates(problem.item_groups, problem.item_rows),
+        )
         self.tables = parameters._replace(
             users=aligned(parameters.users, self.length),
             items=aligned(parameters.items, self.length),
@@ -265,8 +270,7 @@ class CPUTraining:
             for copies, table in zip((self.query, self.features), self.tables[3:5])
         )
         l2 = settled_l2(self.settings, query, features, problem, number)
-        of_query = rate * query_rates(problem.query_groups, problem.contexts, problem.user_rows)
-        of_items = rate * item_rates(problem.item_groups, problem.item_rows)
+        of_query, of_items = (rate * share for share in self.shares)
         self.query = _with_rates(self.query, of_query, l2.query)
         self.features = _with_rates(self.features, of_items, l2.features)
         if l2.triples is not None:
