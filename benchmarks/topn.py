@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ FACTORS = (32, 128)
 LENGTH = 10
 LEAST = 3.0
 MOST_SECONDS = 1.0
+RANKED = {"kernel": "top-10", "ranks": "ranks", "evaluate": "evaluate"}
 
 
 def run(bench: Bench) -> Answer:
@@ -33,7 +35,28 @@ def run(bench: Bench) -> Answer:
         checks.append(Check(name, gain, LEAST))
         name = f"full ranking of all users, {factors} factors: seconds"
         checks.append(Check(name, row["fmpair ranks of all users"], MOST_SECONDS, True))
-    return Answer({"topn": rows}, checks)
+    return Answer({"topn": rows, "topn by threads": _by_threads(bench, folder)}, checks)
+
+
+def _by_threads(bench: Bench, folder: str) -> list[dict[str, Any]]:
+    """Seconds on more and more threads, and how many times as fast as on one."""
+    counts = [n for n in (1, 2, 4, 8, 16) if n <= (os.cpu_count() or 1)]
+    rows = []
+    for factors in FACTORS:
+
+        def ask(threads: int) -> dict[str, float]:
+            options = {"factors": factors, "n": LENGTH, "threads": threads}
+            return bench.workers["fmpair"].ask("rank", folder=folder, **options)
+
+        ask(1)  # fits
+        took: dict[int, list[Any]] = in_turn({n: partial(ask, n) for n in counts}, bench.repeats)  # type: ignore[arg-type,assignment]
+        for n in counts:
+            row: dict[str, Any] = {"factors": factors, "threads": n}
+            for key, name in RANKED.items():
+                ours, one = ([answer[key] for answer in took[count]] for count in (n, 1))
+                row |= {f"{name} s": median(ours), f"{name} x one": ratio(one, ours)}
+            rows.append(row)
+    return rows
 
 
 def _seconds(bench: Bench, folder: str, factors: int) -> dict[str, list[float]]:

@@ -13,6 +13,7 @@ from serve import serve
 from fmpair import Dataset, FMPair
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.data.zipf import zipf_events
+from fmpair.evaluation import evaluate
 from fmpair.ranking.top import item_matrix, ranks
 from fmpair.ranking.top import top as best_items
 
@@ -51,20 +52,29 @@ def curve(folder, factors, threads, epochs, rate, penalty, out):
 def top(folder, factors, n):
     """Seconds to list the n best unseen items of every user, on all threads.
 
-    recommend: the public call, which makes a frame; kernel: arrays only;
-    ranks: the rank of one item of every user among all items.
+    recommend: the public call, which makes a frame; for the others see `rank`.
     """
     model = _fitted(folder, factors)
-    queries = model.parameters.users
+    return {"recommend": _seconds(lambda: model.recommend(n=n)), **rank(folder, factors, n, None)}
+
+
+def rank(folder, factors, n, threads):
+    """Seconds of the lists as arrays only, of ranks, and of an evaluation.
+
+    ranks: that of one item of every user among all; evaluate: of a held-out event of every user,
+    from the events to the means.
+    """
+    model = _fitted(folder, factors)
+    queries, target = model.parameters.users, model.seen.column[model.seen.start[:-1]]
+    train, test = _parts(folder)
 
     def items():
         return item_matrix(model.item_vectors, model.item_constants)
 
-    target = model.seen.column[model.seen.start[:-1]]
     return {
-        "recommend": _seconds(lambda: model.recommend(n=n)),
-        "kernel": _seconds(lambda: best_items(queries, items(), model.seen, n)),
-        "ranks": _seconds(lambda: ranks(queries, items(), model.seen, target)),
+        "kernel": _seconds(lambda: best_items(queries, items(), model.seen, n, threads)),
+        "ranks": _seconds(lambda: ranks(queries, items(), model.seen, target, threads)),
+        "evaluate": _seconds(lambda: evaluate(model, train, test, threads=threads)),
     }
 
 
@@ -83,6 +93,15 @@ def grow(folder, factors, threads, epochs):
 @lru_cache(maxsize=1)
 def _fitted(folder, factors):
     return FMPair(loss="bpr", factors=factors, epochs=3).fit(_dataset(folder))
+
+
+@lru_cache(maxsize=1)
+def _parts(folder):
+    """(all events but the last of every user in the table, those)."""
+    data = _dataset(folder)
+    last = np.zeros(len(data), bool)
+    last[len(data) - 1 - np.unique(data.user[::-1], return_index=True)[1]] = True
+    return data.take(np.flatnonzero(~last)), data.take(np.flatnonzero(last))
 
 
 @lru_cache(maxsize=1)
@@ -120,4 +139,4 @@ def _seconds(work):
     return time.perf_counter() - began
 
 
-serve(train=train, curve=curve, top=top, grow=grow)
+serve(train=train, curve=curve, top=top, rank=rank, grow=grow)

@@ -251,7 +251,7 @@ def test_results_do_not_depend_on_threads_or_batches(world, monkeypatch):
     model, train, test = world
     protocol = Protocol(candidates="uniform", n=5, seen="train+test")
     one = evaluate(model, train, test, protocol, NAMES, threads=1)
-    monkeypatch.setattr(sys.modules[evaluate.__module__], "SCORES_AT_ONCE", 200)
+    monkeypatch.setattr(sys.modules[evaluate.__module__], "rows_at_once", lambda *_: 7)
     two = evaluate(model, train, test, protocol, NAMES, threads=2)
     assert one.units.equals(two.units)
 

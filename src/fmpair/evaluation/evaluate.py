@@ -24,11 +24,11 @@ from fmpair.evaluation.units import Units, units_of
 from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import Metric, Placement
 from fmpair.metrics.metric import ERRORS, LISTS
-from fmpair.ranking.ranks import SCORES_AT_ONCE, Ranks, judge
+from fmpair.ranking.ranks import Ranks, judge
 from fmpair.ranking.task import Pool
-from fmpair.ranking.top import ON_DEVICE
+from fmpair.ranking.top import ON_DEVICE, rows_at_once
 
-CALLED_AT_ONCE = 8  # a function that scores is given this many times larger batches
+CALLED_AT_ONCE = 1 << 24  # scores that a function is asked for together: calls cost time
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +105,15 @@ def _judged(
         queries, items = folded_arrays(model, train, units.queries)
         gpu = import_module(ON_DEVICE)
         return gpu.judge(queries, items, units.task, candidates, top, device)
-    at_once = SCORES_AT_ONCE * (CALLED_AT_ONCE if callable(model) else 1)
+    batch = rows_at_once(len(units.task.query), len(train.items))
+    if callable(model):
+        batch = int(np.clip(CALLED_AT_ONCE // len(train.items), 1, 1024))
     return judge(
         scores_of(model, train, units.queries),
         units.task,
         candidates,
         top=top,
-        batch=int(np.clip(at_once // len(train.items), 1, 1024)),
+        batch=batch,
         threads=threads,
     )
 

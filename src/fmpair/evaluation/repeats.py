@@ -22,7 +22,7 @@ def repeat_share(*parts: Dataset) -> float:
         user, item = (
             np.concatenate([getattr(p, side) for p in parts]) for side in ("user", "item")
         )
-        distinct = len(np.unique(user.astype(np.int64) << 32 | item))
+        distinct = pl.Series(user.astype(np.int64) << 32 | item).n_unique()
     else:
         ids = [part.frame().select("user", "item") for part in parts]
         distinct = pl.concat(ids, how="vertical_relaxed").n_unique()

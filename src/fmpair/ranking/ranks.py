@@ -14,8 +14,6 @@ from fmpair.ranking.top import select
 from fmpair.rng import GOLDEN, high, scramble
 from fmpair.threads import side_by_side
 
-SCORES_AT_ONCE = 1 << 21  # float32 scores of one batch: 8 MB a thread
-
 
 class Ranks(NamedTuple):
     """above, level: int64 [relevant entries], see Placement; score: float32 [relevant entries].

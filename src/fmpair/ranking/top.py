@@ -14,6 +14,8 @@ from fmpair.threads import side_by_side
 
 ON_DEVICE = "fmpair.ranking.gpu"
 SCORES_AT_ONCE = 1 << 20  # float32 scores of one batch: 4 MB a thread, which stay in cache
+BATCHES = 32  # at least, so that many threads have work: more would multiply in small pieces
+FEW_ROWS = 32  # that are not divided further for it
 LEAST_ROWS = 8  # however many the items: to read them all takes longer than to multiply
 
 
@@ -76,6 +78,12 @@ def ranks(
     return above, level
 
 
+def rows_at_once(queries: int, items: int) -> int:
+    """Of how many queries the scores are made at a time; the number of threads has no say in it."""
+    rows = min(max(SCORES_AT_ONCE // max(items, 1), LEAST_ROWS), 1024)
+    return min(rows, max(-(-queries // BATCHES), FEW_ROWS))
+
+
 def _in_batches(
     queries: np.ndarray,
     items: np.ndarray,
@@ -83,13 +91,16 @@ def _in_batches(
     threads: int | None,
 ) -> None:
     """Call work(first query, scores [batch, items]) for batches of queries, side by side."""
-    rows = min(max(SCORES_AT_ONCE // max(items.shape[1], 1), LEAST_ROWS), 1024)
+    rows = rows_at_once(len(queries), items.shape[1])
+    idle: list[np.ndarray] = []  # room for scores, one a thread: fresh memory is slow to write to
 
     def run(first: int) -> None:
         part = queries[first : first + rows]
         full = np.ones((len(part), queries.shape[1] + 1), np.float32)
         full[:, :-1] = part
-        work(first, full @ items)
+        room = idle.pop() if idle else np.empty((rows, items.shape[1]), np.float32)
+        work(first, np.matmul(full, items, out=room[: len(part)]))
+        idle.append(room)
 
     side_by_side(run, range(0, len(queries), rows), threads)
 
