@@ -43,13 +43,12 @@ def _by_threads(bench: Bench, folder: str) -> list[dict[str, Any]]:
     counts = [n for n in (1, 2, 4, 8, 16) if n <= (os.cpu_count() or 1)]
     rows = []
     for factors in FACTORS:
-
-        def ask(threads: int) -> dict[str, float]:
-            options = {"factors": factors, "n": LENGTH, "threads": threads}
-            return bench.workers["fmpair"].ask("rank", folder=folder, **options)
-
-        ask(1)  # fits
-        took: dict[int, list[Any]] = in_turn({n: partial(ask, n) for n in counts}, bench.repeats)  # type: ignore[arg-type,assignment]
+        ask = partial(bench.workers["fmpair"].ask, "rank", folder=folder, factors=factors, n=LENGTH)
+        ask(threads=1)  # fits
+        took: dict[int, list[Any]] = in_turn(
+            {n: partial(ask, threads=n) for n in counts},  # type: ignore[misc]
+            bench.repeats,
+        )
         for n in counts:
             row: dict[str, Any] = {"factors": factors, "threads": n}
             for key, name in RANKED.items():
