@@ -84,6 +84,11 @@ def tally(numbers: np.ndarray, size: int, weights: np.ndarray | None = None) -> 
     return out
 
 
+def all_are(values: np.ndarray, one: float) -> bool:
+    """Whether every value is that one; of a number broadcast over all, the number is asked."""
+    return bool((values[: 1 if values.strides == (0,) else None] == one).all())
+
+
 def empty_rows(count: int) -> Rows:
     """`count` rows without entries."""
     return Rows(np.zeros(count + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))

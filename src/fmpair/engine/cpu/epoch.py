@@ -48,7 +48,8 @@ def run_compiled(
     flow, plan = flow_for(blocks), _plan(state, epoch, (0, blocks, 1))
     threads = workers(state.settings)
     made = _pair_rounds if state.settings.in_plain_pairs else _list_rounds
-    parts = [made(state, plan, flow, rate, Part(n, threads)) for n in range(threads)]
+    part = made(state, plan, flow, rate)
+    parts = [part(Part(n, threads)) for n in range(threads)]
     _finish([pool.submit(_run, part, flow.stopped) for part in parts], flow.stopped)
     return float(plan.loss.sum()), int(plan.steps.sum())
 
@@ -63,7 +64,7 @@ def compiled_part(
     blocks = state.settings.blocks
     flow, plan = flow_for(blocks), _plan(state, epoch, (0, 0, 0))
     made = _pair_rounds if state.settings.in_plain_pairs else _list_rounds
-    rounds = made(state, plan, flow, rate, part)
+    rounds = made(state, plan, flow, rate)(part)
     rows = range(*(blocks * n // part.threads for n in (part.number, part.number + 1)))
 
     def run(turn: int) -> list[Result]:
@@ -121,28 +122,36 @@ def _run(part: Callable[[], None], stopped: np.ndarray) -> None:
 
 
 def _pair_rounds(
-    state: State, plan: Plan, flow: Flow, rate: float, part: Part
-) -> Callable[[], None]:
+    state: State, plan: Plan, flow: Flow, rate: float
+) -> Callable[[Part], Callable[[], None]]:
     """A thread's part of plain pairs."""
-    own = (step_of(state.settings, rate), taken_for(state.layout), scratch_for(state))
-    return partial(
-        run_pair_rounds, part, plan, flow, state.layout.work, state.tables, *_sides(state), *own,
-        width_of(state.factors),
-    )
+    given = (plan, flow, state.layout.work, state.tables, *_sides(state),
+             step_of(state.settings, rate))  # fmt: skip
+
+    def of(part: Part) -> Callable[[], None]:
+        own = (taken_for(state.layout), scratch_for(state))
+        return partial(run_pair_rounds, part, *given, *own, width_of(state.factors))
+
+    return of
 
 
 def _list_rounds(
-    state: State, plan: Plan, flow: Flow, rate: float, part: Part
-) -> Callable[[], None]:
+    state: State, plan: Plan, flow: Flow, rate: float
+) -> Callable[[Part], Callable[[], None]]:
     """A thread's part of lists."""
-    layout, taken = state.layout, taken_for(state.layout)
-    room = list_room(state, len(taken), flow.stopped)
-    step, folding = list_step_of(state, rate, len(taken))
-    return partial(
-        run_list_rounds, part, plan, flow, layout.work, state.tables, *_sides(state), folding,
-        layout.sampler, step, layout.l2_scale, state.accumulators,
-        rule_of(state), *triples_of(state, rate), taken, room, width_of(state.length),
-    )
+    layout, sides = state.layout, _sides(state)
+
+    def of(part: Part) -> Callable[[], None]:
+        taken = taken_for(layout)
+        room = list_room(state, len(taken), flow.stopped)
+        step, folding = list_step_of(state, rate, len(taken))
+        return partial(
+            run_list_rounds, part, plan, flow, layout.work, state.tables, *sides, folding,
+            layout.sampler, step, layout.l2_scale, state.accumulators,
+            rule_of(state), *triples_of(state, rate), taken, room, width_of(state.length),
+        )
+
+    return of
 
 
 def _sides(state: State) -> tuple[Query | None, Attributes | None]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fmpair.arrays import Rows, empty_rows
+from fmpair.arrays import Rows, all_are, empty_rows
 from fmpair.engine.contract import L2Scale, Problem, Settings
 from fmpair.engine.cpu.operands import NO_L2_SCALE, Work
 from fmpair.engine.strata.partition import Events, Partition, impressions_by_run
@@ -41,7 +41,7 @@ class Layout:
 def laid_out(problem: Problem, settings: Settings, events: Events, partition: Partition) -> Layout:
     """The problem's events in the order of a partition."""
     weight = np.zeros(0, np.float32)
-    if (problem.weight != 1).any():
+    if not all_are(problem.weight, 1):
         weight = problem.weight[partition.event]
     once = np.zeros(0, np.uint16)
     work = Work(partition.run_user, partition.run_start, partition.item, once, weight)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fmpair import kernel_cache
+from fmpair.arrays import all_are
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
 from fmpair.engine.cpu.epoch import in_compiled_rounds, run_cells, run_compiled
 from fmpair.engine.cpu.layout import Layout, laid_out
@@ -285,8 +286,8 @@ def _needs_numbers(problem: Problem, settings: Settings) -> bool:
         len(problem.contexts.column) > 0
         or problem.history is not None
         or settings.positives != "permutation"
-        or bool(problem.known.any())
-        or bool((problem.weight != 1).any())
+        or not all_are(problem.known, False)
+        or not all_are(problem.weight, 1)
     )
 
 

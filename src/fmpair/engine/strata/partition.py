@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmpair.arrays import Rows, group_rows, starts, tally
+from fmpair.arrays import Rows, all_are, group_rows, starts, tally
 from fmpair.engine.contract import Problem
 from fmpair.engine.strata.assignment import Assignment, assigned
 from fmpair.jit import kernel
@@ -294,9 +294,11 @@ def _place(
 
 def visits(kind: str, problem: Problem, events: Events, seed: int, epoch: int) -> np.ndarray:
     """How often each event is learned from in an epoch: uint32 [events], empty for once each."""
+    if kind == "permutation" and all_are(problem.known, False):
+        return np.zeros(0, np.uint32)
     learned = ~problem.known
     if kind == "permutation":
-        return np.zeros(0, np.uint32) if learned.all() else learned.astype(np.uint32)
+        return learned.astype(np.uint32)
     out = np.zeros(len(problem.user), np.uint32)
     count = int(learned.sum())
     state = np.uint64(stream(seed, 3, epoch))
