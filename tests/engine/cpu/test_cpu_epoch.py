@@ -9,7 +9,6 @@ import pytest
 from engine.problems import parameters_of, problem_of, settings_of
 
 from fmpair.engine import cpu
-from fmpair.engine.cpu import epoch as epochs
 from fmpair.engine.cpu import worker
 from fmpair.engine.cpu.flow import LINE, flow_for, meet, wait_for_cell
 from fmpair.engine.strata import partition as strata
@@ -49,21 +48,6 @@ def test_threads_meet_before_any_of_them_goes_on():
     for thread in threads:
         thread.join(10)
     assert flow.arrived[0] == 3
-
-
-def test_a_thread_that_fails_ends_the_epoch_with_its_error(four_cores, monkeypatch):
-    training, made = begun(), epochs._pair_rounds
-
-    def fail():
-        raise MemoryError("no room")
-
-    def failing(state, plan, flow, rate, part):
-        return fail if part.number == 2 else made(state, plan, flow, rate, part)
-
-    monkeypatch.setattr(epochs, "_pair_rounds", failing)
-    with pytest.raises(MemoryError, match="no room"):
-        training.epoch(1, 0.05)
-    training.close()
 
 
 @pytest.mark.parametrize("sampler", ["uniform", "adaptive"])  # by compiled rounds, and by cells

@@ -15,7 +15,7 @@ import numpy as np
 
 from fmpair.engine.cpu.flow import LINE, Flow, flow_for
 from fmpair.engine.cpu.operands import Attributes, Query
-from fmpair.engine.cpu.rounds import Part, Plan, run_list_rounds, run_pair_rounds
+from fmpair.engine.cpu.rounds import Part, Plan, run_list_rounds, run_pair_epochs
 from fmpair.engine.cpu.simd import width_of
 from fmpair.engine.cpu.state import State
 from fmpair.engine.cpu.worker import (
@@ -43,14 +43,11 @@ def in_compiled_rounds(state: State) -> bool:
 def run_compiled(
     state: State, epoch: int, rate: float, pool: ThreadPoolExecutor
 ) -> tuple[float, int]:
-    """An epoch by compiled code: (sum of losses, steps)."""
-    blocks = state.settings.blocks
-    flow, plan = flow_for(blocks), _plan(state, epoch, (0, blocks, 1))
-    threads = workers(state.settings)
-    made = _pair_rounds if state.settings.in_plain_pairs else _list_rounds
-    part = made(state, plan, flow, rate)
+    """An epoch of lists by compiled code: (sum of losses, steps); of pairs see `Crew`."""
+    flow, plan = flow_for(state.settings.blocks), plan_for(state, epoch)
+    threads, part = workers(state.settings), _list_rounds(state, plan, flow, rate)
     parts = [part(Part(n, threads)) for n in range(threads)]
-    _finish([pool.submit(_run, part, flow.stopped) for part in parts], flow.stopped)
+    _finish([pool.submit(run_part, part, flow.stopped) for part in parts], flow.stopped)
     return float(plan.loss.sum()), int(plan.steps.sum())
 
 
@@ -62,9 +59,14 @@ def compiled_part(
     (user block, loss, steps) of each cell. For who has but a part of the users.
     """
     blocks = state.settings.blocks
-    flow, plan = flow_for(blocks), _plan(state, epoch, (0, 0, 0))
-    made = _pair_rounds if state.settings.in_plain_pairs else _list_rounds
-    rounds = made(state, plan, flow, rate)(part)
+    flow, plan = flow_for(blocks, part.threads), plan_for(state, epoch)
+    plan.turns[2] = 0
+    rounds: Callable[[], None]
+    if state.settings.in_plain_pairs:
+        rates = np.array(step_of(state.settings, rate))
+        rounds = partial(pair_epochs(state, plan, flow, rates)(part), 1)
+    else:
+        rounds = _list_rounds(state, plan, flow, rate)(part)
     rows = range(*(blocks * n // part.threads for n in (part.number, part.number + 1)))
 
     def run(turn: int) -> list[Result]:
@@ -76,11 +78,13 @@ def compiled_part(
     return run
 
 
-def _plan(state: State, epoch: int, turns: tuple[int, int, int]) -> Plan:
-    partition, cells = state.layout.partition, state.settings.blocks**2
+def plan_for(state: State, epoch: int) -> Plan:
+    """All rounds of an epoch."""
+    blocks, partition = state.settings.blocks, state.layout.partition
+    cells = blocks**2
     return Plan(
         partition.cell, partition.item_edge, streams(cells, state.settings.seed, epoch),
-        np.zeros(cells), np.zeros(cells, np.int64), np.array(turns),
+        np.zeros(cells), np.zeros(cells, np.int64), np.array((0, blocks, 1)),
     )
 
 
@@ -112,7 +116,7 @@ def _finish(parts: list[Future[Any]], stopped: np.ndarray) -> list[Any]:
     return [part.result() for part in parts]
 
 
-def _run(part: Callable[[], None], stopped: np.ndarray) -> None:
+def run_part(part: Callable[[], None], stopped: np.ndarray) -> None:
     """A thread's part; where it fails, the others end too instead of waiting for it."""
     try:
         part()
@@ -121,16 +125,15 @@ def _run(part: Callable[[], None], stopped: np.ndarray) -> None:
         raise
 
 
-def _pair_rounds(
-    state: State, plan: Plan, flow: Flow, rate: float
-) -> Callable[[Part], Callable[[], None]]:
-    """A thread's part of plain pairs."""
-    given = (plan, flow, state.layout.work, state.tables, *_sides(state),
-             step_of(state.settings, rate))  # fmt: skip
+def pair_epochs(
+    state: State, plan: Plan, flow: Flow, rates: np.ndarray
+) -> Callable[[Part], Callable[[int], None]]:
+    """A thread's part of plain pairs, as a function of the epoch from which on it is called."""
+    given = (plan, flow, state.layout.work, state.tables, *_sides(state), rates)
 
-    def of(part: Part) -> Callable[[], None]:
-        own = (taken_for(state.layout), scratch_for(state))
-        return partial(run_pair_rounds, part, *given, *own, width_of(state.factors))
+    def of(part: Part) -> Callable[[int], None]:
+        own = (taken_for(state.layout), scratch_for(state), width_of(state.factors))
+        return lambda epoch: run_pair_epochs(part, epoch, *given, *own)
 
     return of
 

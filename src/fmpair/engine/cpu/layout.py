@@ -34,6 +34,8 @@ class Layout:
 
     def visited(self, times: np.ndarray) -> Layout:
         """With how often each event is learned from, by original numbers; empty for once each."""
+        if not len(times) and not len(self.work.visits):
+            return self
         visits = times[self.partition.event] if len(times) else times
         return replace(self, work=self.work._replace(visits=visits))
 

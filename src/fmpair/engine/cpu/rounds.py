@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmpair.engine.cpu.flow import LINE, meet, tell, wait_for_cell
+from fmpair.engine.cpu.flow import LINE, goes_on, meet, tell, wait_for_cell
 from fmpair.engine.cpu.folding import Folding
 from fmpair.engine.cpu.lists import run_lists
 from fmpair.engine.cpu.merge import merge
-from fmpair.engine.cpu.operands import Attributes, Query, Shared
+from fmpair.engine.cpu.operands import Attributes, Query, Shared, Step
 from fmpair.engine.cpu.pairs import run_cell
 from fmpair.engine.strata.accumulators import Accumulators
 from fmpair.engine.strata.sampling import Sampler
@@ -145,14 +145,37 @@ def _merge_round(flow, part, turn, query, attributes, q_sums, a_sums):
 
 
 @kernel
-def run_pair_rounds(
-    part, plan, flow, work, tables, query, attributes, step, taken, scratch, width
+def run_pair_epochs(
+    part, epoch, plan, flow, work, tables, query, attributes, rates, taken, scratch, width
 ):
-    """The cells of plain pairs, see `run_cell`; query, attributes: with all copies of tables."""
+    """The cells of plain pairs, epoch after epoch as they are called, from the given one on.
+
+    rates: float32, the numbers of a `Step`, other ones in every epoch.
+    """
+    going = True
+    while going:
+        step = Step(
+            rates[0], rates[1], rates[2], rates[3], rates[4], rates[5], rates[6]
+        )
+        _run_pair_rounds(
+            part, epoch, plan, flow, work, tables, query, attributes, step, taken, scratch, width
+        )
+        going = goes_on(flow, part.number, epoch)
+        epoch += 1
+
+
+@kernel
+def _run_pair_rounds(
+    part, epoch, plan, flow, work, tables, query, attributes, step, taken, scratch, width
+):
+    """An epoch's, see `run_cell`; query, attributes: with all copies of tables.
+
+    Rounds are counted on from epoch to epoch, so that no counter need be set back.
+    """
     cell, edge, state, loss, steps, turns = plan
     blocks = len(edge) - 1
-    own = _share(blocks, part)
-    for turn in range(turns[0], turns[1]):
+    own, before = _share(blocks, part), (epoch - 1) * blocks
+    for turn in range(before + turns[0], before + turns[1]):
         for row in range(own[0], own[1]):
             if not wait_for_cell(flow, row, turn):
                 return

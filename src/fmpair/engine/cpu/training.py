@@ -11,6 +11,7 @@ import numpy as np
 from fmpair import kernel_cache
 from fmpair.arrays import all_are
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
+from fmpair.engine.cpu.crew import Crew
 from fmpair.engine.cpu.epoch import in_compiled_rounds, run_cells, run_compiled
 from fmpair.engine.cpu.layout import Layout, laid_out
 from fmpair.engine.cpu.lists import run_lists
@@ -88,6 +89,7 @@ class CPUTraining:
                 first_accumulators(parameters, settings), of_query, copies
             )
         self.pool: ThreadPoolExecutor | None = None
+        self.crew: Crew | None = None
 
     def epoch(self, number: int, rate: float) -> float:
         """One epoch (counted from 1) at a learning rate; the mean loss of its steps."""
@@ -102,7 +104,9 @@ class CPUTraining:
         self.layout = self.layout.visited(visits)
         self._set_rates(number, rate)
         state = self._state()
-        if in_compiled_rounds(state):
+        if in_compiled_rounds(state) and settings.in_plain_pairs:
+            loss, steps = self._crew(state).epoch(number, rate)
+        elif in_compiled_rounds(state):
             loss, steps = run_compiled(state, number, rate, self._threads())
         else:
             loss, steps = run_cells(
@@ -168,6 +172,7 @@ class CPUTraining:
 
     def close(self) -> None:
         """Let go of the threads and of what only further epochs would need."""
+        self._dismiss()
         if self.pool is not None:
             self.pool.shutdown()
             self.pool = None
@@ -178,6 +183,18 @@ class CPUTraining:
         if self.pool is None:
             self.pool = ThreadPoolExecutor(workers(self.settings))
         return self.pool
+
+    def _crew(self, state: State) -> Crew:
+        """The threads of the layout at hand."""
+        if self.crew is None or self.crew.layout is not state.layout:
+            self._dismiss()
+            self.crew = Crew(state, self._threads())
+        return self.crew
+
+    def _dismiss(self) -> None:
+        if self.crew is not None:
+            self.crew.dismiss()
+            self.crew = None
 
     def _state(self) -> State:
         """What an epoch works on; everything in it is changed in place."""
@@ -233,10 +250,13 @@ class CPUTraining:
     def _partition(self, number: int) -> None:
         """Partition anew, and bring tables and events into the new order."""
         # the old events go before the new ones come: with many they are most of the memory
+        self._dismiss()
         old, self.layout = self.order, None
-        each = self._threads().map if workers(self.settings) > 1 else map
-        settings, self.partitioned = self.settings, number
-        new = strata.partition(self.events, settings.blocks, settings.seed, number, each)
+        settings, self.partitioned, threads = self.settings, number, workers(self.settings)
+        each = self._threads().map if threads > 1 else map
+        new = strata.partition(
+            self.events, settings.blocks, settings.seed, number, threads, each
+        )
         self.order = strata.Order(new.user_at, new.item_at)
         user_from, item_from = self.order
         if old is not None:
@@ -260,7 +280,7 @@ class CPUTraining:
         rows = aligned(np.tile(table, (count, 1)), self.length)
         return Copies(
             rows.reshape(count, len(table), -1), np.tile(bias.astype(np.float32), (count, 1)),
-            np.zeros((count, len(table)), np.int32), NO_BIAS, NO_BIAS,
+            np.zeros((count, len(table)), np.int32), *np.zeros((2, len(table)), np.float32),
         )
 
     def _set_rates(self, number: int, rate: float) -> None:
@@ -272,8 +292,8 @@ class CPUTraining:
         )
         l2 = settled_l2(self.settings, query, features, problem, number)
         of_query, of_items = (rate * share for share in self.shares)
-        self.query = _with_rates(self.query, of_query, l2.query)
-        self.features = _with_rates(self.features, of_items, l2.features)
+        _set(self.query, of_query, l2.query)
+        _set(self.features, of_items, l2.features)
         if l2.triples is not None:
             self.triple_shrink = (
                 _shares(of_query, l2.triples.query), _shares(of_items, l2.triples.features)
@@ -296,10 +316,10 @@ def _compilations() -> int:
     return sum(sum(kernel.stats.cache_misses.values()) for kernel in (run_cell, run_lists))
 
 
-def _with_rates(copies: Copies | None, rates: np.ndarray, l2: np.ndarray) -> Copies | None:
-    if copies is None:
-        return None
-    return copies._replace(rate=rates.astype(np.float32), shrink=_shares(rates, l2))
+def _set(copies: Copies | None, rates: np.ndarray, l2: np.ndarray) -> None:
+    """Step lengths and shrinking of a shared table, in place: threads that wait have the arrays."""
+    if copies is not None:
+        copies.rate[:], copies.shrink[:] = rates, _shares(rates, l2)
 
 
 def _by_copy(sums: Accumulators, of_query: int, of_features: int) -> Accumulators:

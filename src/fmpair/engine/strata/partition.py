@@ -154,50 +154,49 @@ def _gather_distinct(start, item, rows):
 
 
 def partition(
-    events: Events, blocks: int, seed: int, number: int, each: Callable[..., Iterable] = map
+    events: Events,
+    blocks: int,
+    seed: int,
+    number: int,
+    parts: int = 1,
+    each: Callable[..., Iterable] = map,
 ) -> Partition:
-    """The number-th partition: a pure function of seed and number. each: a map, as of threads."""
+    """The number-th partition: a pure function of seed and number.
+
+    parts: into how many the work is divided; each: a map that does them, as of threads.
+    """
     counts = (np.diff(events.start), events.times)
-    return placed(events, assigned(*counts, events.drawn, blocks, (seed, number)), each)
+    return placed(
+        events, assigned(*counts, events.drawn, blocks, (seed, number)), min(parts, blocks), each
+    )
 
 
 def placed(
-    events: Events, assignment: Assignment, each: Callable[..., Iterable] = map
+    events: Events, assignment: Assignment, parts: int = 1, each: Callable[..., Iterable] = map
 ) -> Partition:
     """The events in their cells; those of some users only, where the other blocks are empty."""
     user_at, item_at, user_edge, item_edge, item_block = assignment
     blocks, position = len(item_edge) - 1, places(item_at)
     counts = np.zeros((2, blocks * blocks), np.int64)
 
-    def count(block: int) -> None:
-        span = user_at[user_edge[block] : user_edge[block + 1]]
-        _count(events, span, block * blocks, item_block, counts)
+    def share(part: int) -> tuple[int, int]:
+        return blocks * part // parts, blocks * (part + 1) // parts
 
-    list(each(count, range(blocks)))
+    def count(part: int) -> None:
+        _count(events, user_at, user_edge, share(part), item_block, counts)
+
+    list(each(count, range(parts)))
     cell, first = starts(counts[0]), starts(counts[1])
     run_user, run_start = np.empty(cell[-1], np.int32), np.empty(cell[-1] + 1, np.int32)
     run_start[-1] = first[-1]
     item, event = np.empty(first[-1], np.int32), np.empty(len(events.event), np.int32)
     run, slot = cell[:-1].copy(), first[:-1].copy()
 
-    def place(block: int) -> None:
-        span = user_at[user_edge[block] : user_edge[block + 1]]
-        _place(
-            events,
-            span,
-            user_edge[block],
-            block * blocks,
-            item_block,
-            position,
-            run,
-            slot,
-            run_user,
-            run_start,
-            item,
-            event,
-        )
+    def place(part: int) -> None:
+        own, out = share(part), (run, slot, run_user, run_start, item, event)
+        _place(events, user_at, user_edge, own, item_block, position, *out)
 
-    list(each(place, range(blocks)))
+    list(each(place, range(parts)))
     return Partition(user_at, item_at, item_edge, cell, run_user, run_start, item, event)
 
 
@@ -249,24 +248,26 @@ def impressions_by_run(partition: Partition, impressions: Rows | None) -> Rows:
 
 
 @kernel
-def _count(events, users, first_cell, item_block, counts):
-    """counts[0]: runs, counts[1]: events of each cell, for the users of one block."""
-    last = np.full(counts.shape[1], -1, np.int64)
-    for p in range(len(users)):
-        for e in range(events.start[users[p]], events.start[users[p] + 1]):
-            cell = first_cell + item_block[events.item[e]]
-            counts[1, cell] += 1
-            if last[cell] != p:
-                last[cell] = p
-                counts[0, cell] += 1
+def _count(events, user_at, user_edge, share, item_block, counts):
+    """counts[0]: runs, counts[1]: events of each cell, for a share of the user blocks."""
+    blocks = len(user_edge) - 1
+    last = np.full(blocks, -1, np.int64)
+    for block in range(share[0], share[1]):
+        for p in range(user_edge[block], user_edge[block + 1]):
+            for e in range(events.start[user_at[p]], events.start[user_at[p] + 1]):
+                column = item_block[events.item[e]]
+                counts[1, block * blocks + column] += 1
+                if last[column] != p:
+                    last[column] = p
+                    counts[0, block * blocks + column] += 1
 
 
 @kernel
 def _place(
     events,
-    users,
-    first_user,
-    first_cell,
+    user_at,
+    user_edge,
+    share,
     item_block,
     position,
     run,
@@ -276,20 +277,23 @@ def _place(
     item,
     event,
 ):
-    """Write the events of a block's users into their cells, opening a run for each user."""
-    last = np.full(len(run), -1, np.int64)
-    for p in range(len(users)):
-        for e in range(events.start[users[p]], events.start[users[p] + 1]):
-            cell = first_cell + item_block[events.item[e]]
-            if last[cell] != p:
-                last[cell] = p
-                run_user[run[cell]] = first_user + p
-                run_start[run[cell]] = slot[cell]
-                run[cell] += 1
-            item[slot[cell]] = position[events.item[e]]
-            if len(event):
-                event[slot[cell]] = events.event[e]
-            slot[cell] += 1
+    """Write the events of a share of the user blocks into their cells, a run for each user."""
+    blocks = len(user_edge) - 1
+    last = np.full(blocks, -1, np.int64)
+    for block in range(share[0], share[1]):
+        for p in range(user_edge[block], user_edge[block + 1]):
+            for e in range(events.start[user_at[p]], events.start[user_at[p] + 1]):
+                column = item_block[events.item[e]]
+                cell = block * blocks + column
+                if last[column] != p:
+                    last[column] = p
+                    run_user[run[cell]] = p
+                    run_start[run[cell]] = slot[cell]
+                    run[cell] += 1
+                item[slot[cell]] = position[events.item[e]]
+                if len(event):
+                    event[slot[cell]] = events.event[e]
+                slot[cell] += 1
 
 
 def visits(kind: str, problem: Problem, events: Events, seed: int, epoch: int) -> np.ndarray:
