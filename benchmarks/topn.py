@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from itertools import product
 from typing import Any
 
 import data
@@ -13,6 +14,7 @@ FACTORS = (32, 128)
 LENGTH = 10
 LEAST = 3.0
 MOST_SECONDS = 1.0
+MANY = 20_000  # users of a larger set, on more and more threads
 RANKED = {"kernel": "top-10", "ranks": "ranks", "evaluate": "evaluate"}
 
 
@@ -41,19 +43,21 @@ def run(bench: Bench) -> Answer:
 def _by_threads(bench: Bench, folder: str) -> list[dict[str, Any]]:
     """Seconds on more and more threads, and how many times as fast as on one."""
     counts = [n for n in (1, 2, 4, 8, 16) if n <= (os.cpu_count() or 1)]
+    sets = {"ML-1M": (folder, None), f"{MANY:,} x 50,000": (data.zipf(bench.folder), MANY)}
     rows = []
-    for factors in FACTORS:
-        ask = partial(bench.workers["fmpair"].ask, "rank", folder=folder, factors=factors, n=LENGTH)
+    for (name, (place, users)), factors in product(sets.items(), FACTORS):
+        options = {"folder": place, "factors": factors, "n": LENGTH, "users": users}
+        ask = partial(bench.workers["fmpair"].ask, "rank", **options)
         ask(threads=1)  # fits
         took: dict[int, list[Any]] = in_turn(
             {n: partial(ask, threads=n) for n in counts},  # type: ignore[misc]
             bench.repeats,
         )
         for n in counts:
-            row: dict[str, Any] = {"factors": factors, "threads": n}
-            for key, name in RANKED.items():
+            row: dict[str, Any] = {"users x items": name, "factors": factors, "threads": n}
+            for key, work in RANKED.items():
                 ours, one = ([answer[key] for answer in took[count]] for count in (n, 1))
-                row |= {f"{name} s": median(ours), f"{name} x one": ratio(one, ours)}
+                row |= {f"{work} s": median(ours), f"{work} x one": ratio(one, ours)}
             rows.append(row)
     return rows
 

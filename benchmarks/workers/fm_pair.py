@@ -58,22 +58,24 @@ def top(folder, factors, n):
     return {"recommend": _seconds(lambda: model.recommend(n=n)), **rank(folder, factors, n, None)}
 
 
-def rank(folder, factors, n, threads):
-    """Seconds of the lists as arrays only, of ranks, and of an evaluation.
+def rank(folder, factors, n, threads, users=None):
+    """Seconds of the lists as arrays only, of ranks, and of an evaluation, of so many users.
 
     ranks: that of one item of every user among all; evaluate: of a held-out event of every user,
     from the events to the means.
     """
     model = _fitted(folder, factors)
-    queries, target = model.parameters.users, model.seen.column[model.seen.start[:-1]]
+    seen = model.seen.take(np.arange(users)) if users else model.seen
+    queries, target = model.parameters.users[:users], seen.column[seen.start[:-1]]
     train, test = _parts(folder)
+    test = test.take(np.flatnonzero(test.user < users)) if users else test
 
     def items():
         return item_matrix(model.item_vectors, model.item_constants)
 
     return {
-        "kernel": _seconds(lambda: best_items(queries, items(), model.seen, n, threads)),
-        "ranks": _seconds(lambda: ranks(queries, items(), model.seen, target, threads)),
+        "kernel": _seconds(lambda: best_items(queries, items(), seen, n, threads)),
+        "ranks": _seconds(lambda: ranks(queries, items(), seen, target, threads)),
         "evaluate": _seconds(lambda: evaluate(model, train, test, threads=threads)),
     }
 
