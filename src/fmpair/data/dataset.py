@@ -24,7 +24,7 @@ from fmpair.data.roles import STANDARD
 from fmpair.data.table import align_table
 from fmpair.data.times import read_times
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError, in_python, named, spelled
+from fmpair.errors import DataError, Notice, named
 from fmpair.forked import check_process
 from fmpair.renamed import known_options_only, no_attribute
 
@@ -280,7 +280,7 @@ def as_dataset(data: Any, like: Columns | None = None, **options: Any) -> Datase
 
 def _log(text: str) -> None:
     if text:
-        LOG.warning("%s", spelled(text, in_python))
+        LOG.warning("%s", Notice(text))  # spelled by whoever shows the log
 
 
 class Columns(NamedTuple):
