@@ -51,9 +51,57 @@ def test_the_flag_of_every_line_works_when_typed(fmpair, shop):
             continue
         again = fmpair("fit", shop, "--dry-run", *flag.split())
         assert again.code == 0, again.err
-        name = flag.split()[-1]
-        expected = None if flag.startswith("--ignore") else "context"
+        option, name = flag.split()
+        expected = {"--ignore": None, "--leak": "context", "--timestamp": "timestamp"}[option]
         assert roles(again.out.splitlines()).get(name) == expected
+
+
+def test_a_role_is_changed_by_its_own_flag_and_an_attribute_left_out(fmpair, shop):
+    lines = fmpair("fit", shop, "--dry-run").out.splitlines()
+    place = lines[0].index("otherwise")
+    assert {line.split()[0]: line[place:] for line in lines[1:]} == {
+        "event_time": "--timestamp COLUMN",
+        "event_type": "--event-type COLUMN",
+        "user_id": "--user COLUMN",
+        "product_id": "--item COLUMN",
+        "price": "--ignore price",
+        "session_id": "--session COLUMN",
+        "device": "--ignore device",
+        "daytime": "--ignore daytime",
+        "shop": "--leak shop",
+        "logged_ms": "--timestamp logged_ms",
+    }
+
+
+def test_a_dry_run_counts_rows_without_a_user_or_item(fmpair, shop):
+    row = pl.int_range(pl.len())
+    user = pl.when(row < 7).then(None).otherwise("user_id")
+    pl.read_csv(shop).with_columns(user_id=user).write_csv("gaps.csv")
+    said = fmpair("fit", "gaps.csv", "--dry-run").err
+    assert said == (
+        "note: left out 7 of 900 rows without a user or item (7 in 'user_id'); --missing error "
+        "refuses them\n"
+    )
+
+
+def test_numbers_with_a_decimal_comma_are_named_with_what_to_do(fmpair, shop):
+    comma = pl.col("price").cast(pl.String).str.replace(".", ",", literal=True)
+    pl.read_csv(shop).with_columns(comma).write_csv("comma.csv", separator=";")
+    result = fmpair("fit", "comma.csv", "--dry-run")
+    assert "note: column 'price' has numbers with a decimal comma, such as '" in result.err
+    assert "to have numbers, or leave it out with --ignore price" in result.err
+    assert "text: numbers with a decimal comma" in result.out
+
+
+def test_a_run_says_it_in_the_words_of_the_file(fmpair, shop, caplog):
+    text = "data: {path: shop.csv}\nmodels: [popularity]\nsplit: {kind: by_time, test: 0.2}\n"
+    with open("bare.yaml", "w") as file:
+        file.write(text)
+    result = fmpair("run", "bare.yaml", "--quiet")
+    assert result.code == 0, result.err
+    said = caplog.text
+    assert 'say leaks: ["event_time", "event_type", "price", "session_id", "shop"' in said
+    assert "leaks=[" not in said
 
 
 def test_the_file_of_init_has_every_decision(fmpair, shop):
@@ -63,6 +111,14 @@ def test_the_file_of_init_has_every_decision(fmpair, shop):
     assert options["session"] == "session_id"
     assert options["context"] == ["device", "daytime"]
     assert options["item_columns"] == ["price"]
+
+
+def test_init_keeps_weights_of_kinds_and_columns_that_are_context_by_your_word(fmpair, shop):
+    weights = ["--event-weight", "view=1", "--event-weight", "cart=3", "--event-weight", "buy=5"]
+    assert fmpair("init", shop, "-o", "a.yaml", *weights, "--leak", "price").code == 0
+    options = validate("a.yaml").data.options
+    assert options["event_weights"] == {"view": 1, "cart": 3, "buy": 5}
+    assert options["leaks"] == ["price"] and "price" in options["context"]
 
 
 def test_other_verbs_say_it_in_one_line_with_their_flags(fmpair, shop):

@@ -21,6 +21,16 @@ def test_what_is_broken_is_named_and_the_exit_code_is_1(fmpair, monkeypatch, tmp
     assert "broken" in result.out and "which is no folder" in " ".join(result.out.split())
 
 
+def test_a_machine_without_a_gpu_is_not_said_to_have_one(fmpair, monkeypatch):
+    built = "PyTorch 9.9+cpu is built without CUDA"
+    monkeypatch.setattr("fmpair.device.obstacle", lambda: built)
+    monkeypatch.setattr(doctor, "CHECKS", {"GPU": doctor.CHECKS["GPU"]})
+    result = fmpair("doctor")
+    assert result.code == 0
+    said = " ".join(result.out.split())
+    assert f"GPU none no GPU is used: {built}" in said
+
+
 def test_extras_are_listed_with_what_each_is_for(fmpair, monkeypatch):
     monkeypatch.delenv("FMPAIR_DATA", raising=False)
     monkeypatch.setattr(doctor, "CHECKS", {})

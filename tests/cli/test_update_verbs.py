@@ -79,3 +79,25 @@ def test_an_update_may_learn_elsewhere(fmpair, model, new, tmp_path):
     target = tmp_path / "next.fmpair"
     assert fmpair("update", model, new, "-o", target, "--epochs", 2, "--device", "torch").code == 0
     assert load(target).recipe.device == "torch"
+
+
+def test_an_update_keeps_the_weights_of_kinds_unless_flags_say_otherwise(fmpair, files, tmp_path):
+    log, model, new = tmp_path / "log.csv", tmp_path / "m.fmpair", tmp_path / "n.fmpair"
+    events = pl.read_csv(files / "events.csv").select("user", "item")
+    kinds = ["buy" if n % 4 else "view" for n in range(len(events))]
+    events.with_columns(did=pl.Series(kinds)).write_csv(log)
+    weights = ["--event-weight", "view=1", "--event-weight", "buy=5"]
+    fitted = fmpair("fit", log, "-o", model, "--event-type", "did", *weights, "--epochs", 1,
+                    "--factors", 2, "--quiet")  # fmt: skip
+    assert fitted.code == 0, fitted.err
+
+    def vectors(*flags):
+        result = fmpair("update", model, log, "-o", new, "--epochs", 1, *flags)
+        assert result.code == 0, result.err
+        return load(new).item_vectors
+
+    kept = vectors()
+    np.testing.assert_array_equal(kept, vectors("--event-type", "did", *weights))
+    alike = ["--event-weight", "view=1", "--event-weight", "buy=1"]
+    assert not np.array_equal(kept, vectors(*alike))
+    assert not np.array_equal(kept, vectors("--ignore", "did"))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.data.delimited import guess_separator, read_delimited
-from fmpair.data.infer import with_types
+from fmpair.data.infer import decimal_commas, with_types
 from fmpair.errors import DataError, Notice, OptionError
 
 ROWS = [("ann", 7, "day"), ("bob", 8, "night")]
@@ -207,3 +207,19 @@ def test_the_wrong_number_of_names_is_an_error(tmp_path):
         read_delimited(path, header=False, columns=["a", "b", "c"])
     with pytest.raises(OptionError, match="separator must not be empty"):
         read_delimited(path, separator="")
+
+
+def test_numbers_with_a_decimal_comma_stay_text_and_are_named(tmp_path):
+    path = tmp_path / "prices.csv"
+    path.write_text("user;item;price\n1;2;3,50\n1;3;1.234,5\n2;3;7\n")
+    with pytest.warns(
+        Notice, match=r"column 'price' has .* such as '3,50', .* write 3\.50 to"
+    ) as w:
+        frame = read_delimited(path)
+    assert frame["price"].dtype == pl.String and len(w) == 1
+
+
+@pytest.mark.parametrize("values", [["a,b", "c,d"], ["1,2,3", "4,5"], ["7", "8", "9", "3,5"], [""]])
+def test_other_text_with_commas_is_not_taken_for_numbers(values):
+    assert decimal_commas(pl.Series(values)) is None
+    assert decimal_commas(pl.Series([1, 2])) is None

@@ -5,7 +5,14 @@ import pytest
 
 from fmpair import Dataset, Popularity, Protocol, evaluate
 from fmpair.config.starter import starter
-from fmpair.evaluation.repeats import meaning, repeat_share, usual_protocol, why_usual
+from fmpair.evaluation.repeats import (
+    meaning,
+    misleading,
+    repeat_share,
+    repeated,
+    usual_protocol,
+    why_usual,
+)
 
 
 def events(user, item):
@@ -54,7 +61,16 @@ def test_init_chooses_the_same(tmp_path):
 )
 def test_what_a_number_means_is_said_where_users_repeat(options, words):
     test = events([1, 2, 9], ["a", "a", "a"])
-    told = meaning(AGAIN, test, Protocol(**options))
+    told = meaning(repeated(AGAIN, test), len(test), Protocol(**options))
     assert "1 of 3 test events (33%) repeat an item that their user had in training" in told
     assert words in told
-    assert meaning(ONCE, events([1], ["c"]), Protocol(**options)) == ""
+    assert repeated(ONCE, events([1], ["c"])) == 0
+    assert meaning(0, 1, Protocol(**options)) == ""
+
+
+@pytest.mark.parametrize("seen", ["train", "train+test"])
+def test_a_number_misleads_where_many_repeat_and_other_seen_items_are_left_out(seen):
+    assert misleading(11, 100, Protocol(seen=seen))
+    assert not misleading(10, 100, Protocol(seen=seen))
+    assert not misleading(90, 100, Protocol(seen=seen, relevant="new"))
+    assert not misleading(90, 100, Protocol(seen="none"))

@@ -135,6 +135,11 @@ HEADER = {
         ({}, "user", ["a"], ["a", "a"], ["a", 1], ["a", "b", "c"]),
         "'id_columns' must be a list of two names",
     ),
+    "event_weights": (
+        ({}, "view", ["a"], ["a", {}], [1, []], ["a", [["view"]]], ["a", [["view", -1]]],
+         ["a", [["view", HUGE]]], ["a", [[1, 1]]], ["a", [], []]),
+        "'event_weights' must be a column and weights by kind of event",
+    ),
     "fields": (({}, None, [1]), "'fields' must be a list of fields"),
 }  # fmt: skip
 

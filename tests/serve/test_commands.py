@@ -47,19 +47,24 @@ def test_the_commands_of_the_page_about_serving_run(tmp_path, monkeypatch):
     pytest.importorskip("usearch")
     answers = answers_of(DOCS / "serving.md")
     lists = [answer for answer in answers if "book-001" in answer]
-    assert (
-        len(lists) == 1 and '"taken":1' in answers[2]
-    )  # once it was chosen, it is not shown again
+    assert len(lists) == 1  # once it was chosen, it is not shown again
+    [ids] = [json.loads(answer)["ids"] for answer in answers if '"ids"' in answer]
+    assert len(ids) == 3 and all(one.startswith("film-0") for one in ids)
+    assert sum('"taken":1' in answer for answer in answers) == 1
     assert {"today.parquet", "model.fmpair", "ranking.onnx"} <= {p.name for p in tmp_path.iterdir()}
 
 
-def test_a_log_becomes_a_service_as_the_tutorial_says(tmp_path, monkeypatch):
+def test_a_log_becomes_a_service_as_the_tutorial_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     page = DOCS / "tutorials" / "service.md"
     [code] = re.findall(
         r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
     )
     exec(code, {})
+    [table] = re.findall(
+        r"^```output\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert run(["fit", "shop.csv", "--dry-run"]) == 0 and capsys.readouterr().out == table
     user, visitor, taken, _ = answers_of(page)
     assert [json.loads(answer)["items"][0]["rank"] for answer in (user, visitor)] == [1, 1]
     assert json.loads(taken)["taken"] == 1

@@ -143,6 +143,30 @@ def test_pages_fit_the_screen_and_take_nothing_from_elsewhere(address, tab, widt
         assert shade == scheme
 
 
+# Of the long ones none but the command line: axe looks at every element, which takes its time.
+LOOKED_AT = (
+    "index",
+    "tutorials/service",
+    "reference/command_line",
+    "api/export",
+    "howto/coming_from",
+)
+AXE = """
+axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations
+  .filter((one) => ["serious", "critical"].includes(one.impact))
+  .map((one) => `${one.id}: ${one.nodes[0].html.slice(0, 200)}`))
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_axe_finds_no_serious_violation(address, tab, axe, name, scheme):
+    tab.look(1280, scheme=scheme)
+    tab.open(f"{address}{name}.html")
+    tab.run(axe)
+    assert tab.run(AXE) == []
+
+
 def test_no_page_names_an_address_that_is_fetched_from_outside(site):
     outside = re.compile(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"(?:https?:)?//")
     assert [

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Flags of `init`: what the file it writes says again.
 SAID_AGAIN = (
     *("user", "item", "rating", "weight", "timestamp", "domain", "session", "event_type"),
-    *("context", "ignore", "item_columns", "order", "missing"),
+    *("event_weights", "context", "leaks", "ignore", "item_columns", "order", "missing"),
     *("format", "separator", "encoding", "header", "columns", "ragged"),
 )
 UNSAID = "full ranking, seen items by how often users repeat them"  # protocols a file leaves out

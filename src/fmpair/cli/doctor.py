@@ -16,12 +16,17 @@ from fmpair.cli.show import show, table
 from fmpair.errors import DataError, FmpairError
 
 
+class Absent(str):
+    """A finding about what is not there and need not be."""
+
+
 def doctor() -> None:
     """Check that this machine has everything fmpair needs; exit code 1 if something is broken."""
     rows, healthy = [], True
     for name, check in CHECKS.items():
         try:
-            finding, state = check(), "ok"
+            finding = check()
+            state = "none" if isinstance(finding, Absent) else "ok"
         except Exception as error:  # whatever a broken installation throws is the finding
             kind = "" if isinstance(error, FmpairError) else f"{type(error).__name__}: "
             finding, state, healthy = f"{kind}{error}", "broken", False
@@ -93,7 +98,8 @@ def _data() -> str:
 def _gpu() -> str:
     from fmpair.device import cards, obstacle
 
-    return obstacle() or "; ".join(cards())
+    why = obstacle()
+    return Absent(f"no GPU is used: {why}") if why else "; ".join(cards())
 
 
 def _fit() -> str:

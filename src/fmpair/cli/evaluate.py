@@ -116,9 +116,12 @@ def command() -> Any:
 
 def _told(parts: tuple[Dataset, Dataset], how: Protocol, chosen: bool) -> list[str]:
     """Why the protocol was chosen, where it was, and what numbers mean where users repeat."""
-    from fmpair.evaluation.repeats import meaning, why_usual
+    from fmpair.evaluation.repeats import meaning, misleading, repeated, why_usual
 
-    said = [f"by default: {why_usual(*parts)}" if chosen else "", meaning(*parts, how)]
+    again, events = repeated(*parts), len(parts[1])
+    warning = "warning: " if misleading(again, events, how) else ""
+    told = meaning(again, events, how)
+    said = [f"by default: {why_usual(*parts)}" if chosen else "", f"{warning}{told}"]
     return [spelled(line, in_flags(PROTOCOL)) for line in said if line]
 
 

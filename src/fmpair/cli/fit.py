@@ -74,6 +74,8 @@ def fit(
     found = opened(events, reading)
     if dry_run:
         typer.echo(harmless("\n".join(found.lines())))
+        if found.decisions is not None:
+            found.dataset()  # which says what rows it leaves out
         return
     data = found.dataset()
     note("" if quiet else "\n".join(found.lines()))

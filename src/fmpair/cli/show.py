@@ -66,10 +66,21 @@ def noting(spell: Spell) -> Iterator[None]:
         else:
             usual(message, category, *place, **more)
 
-    with warnings.catch_warnings():
-        usual, warnings.showwarning = warnings.showwarning, tell
-        warnings.simplefilter("default", Notice)
-        yield
+    def respelled(record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            told = (one.told(spell) if isinstance(one, Notice) else one for one in record.args)
+            record.args = tuple(told)
+        return True
+
+    log = logging.getLogger("fmpair")
+    log.addFilter(respelled)
+    try:
+        with warnings.catch_warnings():
+            usual, warnings.showwarning = warnings.showwarning, tell
+            warnings.simplefilter("default", Notice)
+            yield
+    finally:
+        log.removeFilter(respelled)
 
 
 def note_no_figures() -> None:

@@ -181,7 +181,9 @@ def read_further(source: str, reading: dict[str, Any], model: Fitted) -> Dataset
 
     given = reading_options(reading)
     contents = read_contents(source, **given)
-    learned = roles_as_learned(model.space, contents.events.columns)
+    ignored = given.get("ignore", ())
+    columns = [name for name in contents.events.columns if name not in ignored]
+    learned = roles_as_learned(model.space, columns, given.get("event_type"))
     with parsing(source):
         return contents.dataset(**{k: v for k, v in learned.items() if k not in given})
 

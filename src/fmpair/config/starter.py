@@ -25,6 +25,8 @@ from fmpair.evaluation.repeats import usual_protocol, why_usual
 SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*")
 # Options that say how the file is read, and not what its columns are.
 READING = ("format", "separator", "encoding", "header", "columns", "ragged", "missing", "order")
+# And those that change what is made of columns, whatever they look like.
+SAID = ("leaks",)
 SPECIAL = ("true", "false", "null", "nan", "inf")
 
 
@@ -83,7 +85,7 @@ def findings(path: str | Path, **options: Any) -> Findings:
         contents = replace(contents, roles={**contents.roles, "ignore": ignored})
         found = contents.decisions()
         data = contents.dataset(**found.options)
-        reading = {name: options[name] for name in READING if name in options}
+        reading = {name: options[name] for name in (*READING, *SAID) if name in options}
         return Findings(found, gaps, data, _has_ratings(data), reading)
 
 
@@ -172,8 +174,11 @@ def _data(found: Findings, path: str, name: str) -> list[str]:
 
 
 def _kind_weights(found: Findings) -> list[str]:
-    """A proposal for kinds of events: purchases count for more than views."""
-    kinds = found.kinds
+    """Weights of kinds as given, else a proposal: purchases count for more than views."""
+    kinds, given = found.kinds, found.data.event_weights
+    if given is not None:
+        told = ", ".join(f"{scalar(kind)}: {weight:g}" for kind, weight in given.weights)
+        return [f"  event_weights: {{{told}}}"]
     if len(kinds) < 2:
         return []
     known = ordered_kinds(found.data.columns["event_type"]) is not None

@@ -6,12 +6,14 @@ import re
 
 import polars as pl
 
+from fmpair.data.infer import decimal_commas
 from fmpair.data.kinds import MOST_KINDS
 from fmpair.data.times import time_form
 
 FEW_ROWS = 20  # so few events prove nothing about a column
 NEARLY_ALL = 0.5  # share of distinct values among the events, from which hardly any repeats
 ID_SHARE = 0.02  # the same for a column that is named like an id
+COMMAS = "text: numbers with a decimal comma"
 WORDS = 4  # on average, from which text is free
 
 ID_NAME = re.compile(r"(^|_)(id|ids|uuid|guid|hash|key|token|ip|index|row|nr|no|number)$|Id$|ID$")
@@ -26,6 +28,8 @@ def described(values: pl.Series) -> str:
     """The values in short."""
     if values.dtype.is_nested():
         return "lists"
+    if decimal_commas(values) is not None:
+        return COMMAS
     return "numbers" if values.dtype.is_float() else f"{values.drop_nulls().n_unique():,} values"
 
 

@@ -18,13 +18,13 @@ from fmpair.data.decision import CONTEXT, decide, without
 from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.impressions import add_impressions
 from fmpair.data.item_columns import item_table
-from fmpair.data.kinds import kind_weights
+from fmpair.data.kinds import EventWeights, kind_weights
 from fmpair.data.missing import with_ids
 from fmpair.data.roles import STANDARD
 from fmpair.data.table import align_table
 from fmpair.data.times import read_times
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError, in_python, named, spelled
+from fmpair.errors import DataError, Notice, named
 from fmpair.forked import check_process
 from fmpair.renamed import known_options_only, no_attribute
 
@@ -49,6 +49,7 @@ class Dataset:
     order: None where `timestamp` holds times. Else it holds numbers of rows: their order is that of
     time, among all events ('rows'), or among those of one user only ('per-user').
     id_columns: what the columns of users and items were called where the events come from.
+    event_weights: those by kind of event, which `weight` has; None where kinds have none.
     """
 
     users: Vocabulary
@@ -64,6 +65,7 @@ class Dataset:
     order: str | None = None
     gaps: bool = False
     id_columns: tuple[str, str] = ("user", "item")
+    event_weights: EventWeights | None = None
 
     @classmethod
     @known_options_only
@@ -109,7 +111,7 @@ class Dataset:
         events = with_ids(events, roles, missing)
         check_events(events, roles, names)
         data = _ordered(cls._numbered(events, roles, names), roles, order)
-        data = replace(_weighted(data, event_weights), frame_kind=kind_of(frame))
+        data = replace(_weighted(data, roles, event_weights), frame_kind=kind_of(frame))
         if users is not None:
             data = data.with_users(users, key=user)
         table = item_table(events, found, items, leaks)
@@ -278,7 +280,7 @@ def as_dataset(data: Any, like: Columns | None = None, **options: Any) -> Datase
 
 def _log(text: str) -> None:
     if text:
-        LOG.warning("%s", spelled(text, in_python))
+        LOG.warning("%s", Notice(text))  # spelled by whoever shows the log
 
 
 class Columns(NamedTuple):
@@ -288,7 +290,7 @@ class Columns(NamedTuple):
     item: Sequence[str] = ()
 
 
-def _weighted(data: Dataset, weights: Mapping[str, float] | None) -> Dataset:
+def _weighted(data: Dataset, roles: dict[str, str], weights: Mapping[str, float] | None) -> Dataset:
     """With weights by kind of event."""
     if weights is None:
         return data
@@ -298,7 +300,9 @@ def _weighted(data: Dataset, weights: Mapping[str, float] | None) -> Dataset:
             f"with {named('event_type', ...)}"
         )
     weight = kind_weights(data.columns["event_type"], weights) * data.weight.astype(np.float64)
-    return replace(data, columns=data.columns.with_columns(weight.alias("weight")))
+    kept = EventWeights(roles["event_type"], tuple((str(k), float(w)) for k, w in weights.items()))
+    columns = data.columns.with_columns(weight.alias("weight"))
+    return replace(data, columns=columns, event_weights=kept)
 
 
 def _ordered(data: Dataset, roles: dict[str, str], order: str | None) -> Dataset:

@@ -12,6 +12,7 @@ import polars as pl
 
 from fmpair.data.check import check_types, leak
 from fmpair.data.contents import (
+    COMMAS,
     FEW_ROWS,
     described,
     has_one_each,
@@ -192,7 +193,7 @@ def _why(
     events: pl.DataFrame, role: str, name: str, given: Mapping[str, str | None]
 ) -> tuple[str, str, bool]:
     """(reason, the option that changes it, whether the caller or its name said so)."""
-    other, as_context = named(role, ...), named("leaks", [name])
+    other = named(role, ...)
     if given.get(role) is not None:
         return "as asked", "", True
     if role == "timestamp":
@@ -200,11 +201,11 @@ def _why(
         form = time_form(events[name]) or "its name"
         dated = by_name and not has_dates(parse_times(events[name]))
         order = "; numbers in order, no dates" if dated else ""
-        return f"{form}{order}", other if by_name else as_context, by_name
+        return f"{form}{order}", other, by_name
     if role == "event_type":
-        return f"kinds: {', '.join(event_kinds(events[name])[:6])}", as_context, False
+        return f"kinds: {', '.join(event_kinds(events[name])[:6])}", other, False
     if role == "session":
-        return f"{events[name].n_unique():,} sessions", as_context, False
+        return f"{events[name].n_unique():,} sessions", other, False
     if role == "user" and find_column("session", [name], None):
         return "there are no users: each session is one", other, False
     return "its name", other, True
@@ -252,7 +253,9 @@ def _free(
             continue
         why = why_left_out(events[name], user, timed="timestamp" in roles)
         if why is not None:
-            found.append(Decision(name, LEFT_OUT, why, named("leaks", [name])))
+            timed = time_form(events[name]) is not None
+            other = named("timestamp", name) if timed else named("leaks", [name])
+            found.append(Decision(name, LEFT_OUT, why, other))
     done = {decision.column for decision in found}
     rest = [name for name in names if name not in done]
     priced = [name for name in rest if is_price(name) and len(events) > FEW_EVENTS]
@@ -262,23 +265,21 @@ def _free(
 
 def _of_item_or_context(values: pl.Series, told: Information | None) -> Decision:
     """By how much the column and the item tell of each other; a price is the item's by its name."""
+    ignored = named("ignore", [values.name])
     if told is None or told.degree in ("none", "suspect"):
         if (
             is_price(values.name)
             and len(values) > FEW_ROWS
             and (told is None or told.of_column > 0.2)
         ):
-            return Decision(
-                values.name, ATTRIBUTE, "a price is the item's", named("leaks", [values.name])
-            )
+            return Decision(values.name, ATTRIBUTE, "a price is the item's", ignored)
         figure = f"; {told.line}" if told is not None and told.degree == "suspect" else ""
-        return Decision(
-            values.name, CONTEXT, f"{described(values)}{figure}", named("ignore", [values.name])
-        )
-    change = named("leaks", [values.name])
+        return Decision(values.name, CONTEXT, f"{described(values)}{figure}", ignored)
     if values.dtype == pl.String and min(told.of_item, told.of_column) >= 0.9:
-        return Decision(values.name, LEFT_OUT, "another name of the item", change)
-    return Decision(values.name, ATTRIBUTE, told.line, change)
+        moved = named("item_columns", [values.name])
+        why = COMMAS if described(values) == COMMAS else "another name of the item"
+        return Decision(values.name, LEFT_OUT, why, moved)
+    return Decision(values.name, ATTRIBUTE, told.line, ignored)
 
 
 def _refuse_leaks(told: Mapping[str, Information], names: Sequence[str]) -> None:

@@ -10,10 +10,10 @@ import polars as pl
 
 from fmpair.checks import one_of
 from fmpair.data.border import reason
-from fmpair.data.infer import id_columns, with_types
+from fmpair.data.infer import decimal_commas, id_columns, with_types
 from fmpair.data.ragged import RAGGED, ragged_rows, refuse, tell, without
 from fmpair.data.source import check_table, read_text
-from fmpair.errors import DataError, OptionError, listing, named
+from fmpair.errors import DataError, OptionError, listing, named, notice
 
 SEPARATORS = (",", "\t", ";", "|", "::")
 RARE_SEPARATORS = (" ", ":", "-")  # never guessed, as text holds them; only suggested
@@ -47,7 +47,22 @@ def read_delimited(
     text = read_text(path, encoding, member)
     frame = read_columns(text, str(path), separator, header, nulls, ragged)
     frame = with_names(frame, str(path), columns)
-    return with_types(frame, id_columns(frame.columns, ids))
+    found = with_types(frame, id_columns(frame.columns, ids))
+    _tell_commas(found)
+    return found
+
+
+def _tell_commas(frame: pl.DataFrame) -> None:
+    """Say which columns are text only because their numbers have a decimal comma."""
+    for column in frame.iter_columns():
+        shown = decimal_commas(column)
+        if shown is not None:
+            point = shown.replace(".", "").replace(",", ".")
+            notice(
+                f"column {column.name!r} has numbers with a decimal comma, such as {shown!r}, and "
+                f"is read as text: write {point} to have numbers, or leave it out with "
+                f"{named('ignore', [column.name])}"
+            )
 
 
 def read_columns(

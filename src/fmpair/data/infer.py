@@ -10,6 +10,9 @@ from fmpair.data.roles import find_column
 
 # Digits a float cannot be trusted with: a leading zero ('007'), or more than 15 of them.
 INEXACT = r"^[+-]?(0\d|\d{16})"
+# Numbers as many countries write them: 3,50 and 1.234,5, among them perhaps 3.
+WITH_COMMA = r"^[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?$"
+NEARLY_ALL, SAMPLE = 0.9, 10_000
 
 
 def with_types(frame: pl.DataFrame, ids: Collection[str] = ()) -> pl.DataFrame:
@@ -19,6 +22,17 @@ def with_types(frame: pl.DataFrame, ids: Collection[str] = ()) -> pl.DataFrame:
     """
     text = [column for column in frame.iter_columns() if column.dtype == pl.String]
     return frame.with_columns(_typed(column, column.name in ids) for column in text)
+
+
+def decimal_commas(values: pl.Series) -> str | None:
+    """One of the values of a text column that are numbers with a decimal comma; None for others."""
+    if values.dtype != pl.String:
+        return None
+    known = values.drop_nulls().head(SAMPLE)
+    commas = known.filter(known.str.contains(",", literal=True))
+    numbers = int(known.str.contains(WITH_COMMA).sum())
+    nearly_all = numbers >= NEARLY_ALL * len(known) and 2 * len(commas) >= len(known)
+    return commas[0] if len(commas) and nearly_all else None
 
 
 def id_columns(columns: Sequence[str], given: Sequence[str] = ()) -> list[str]:

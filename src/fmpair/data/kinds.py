@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -22,6 +22,13 @@ SIGNS: tuple[tuple[str, ...], ...] = (
     ("buy", "purchase", "transaction", "order", "book", "apply", "subscribe", "conversion"),
 )
 PLACE = {name: place for place, names in enumerate(SIGNS) for name in names}
+
+
+class EventWeights(NamedTuple):
+    """How much events of each kind count, and the column that tells their kinds."""
+
+    column: str
+    weights: tuple[tuple[str, float], ...]
 
 
 def event_kinds(values: pl.Series, named_so: bool = True) -> list[str]:

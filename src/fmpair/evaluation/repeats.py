@@ -43,16 +43,26 @@ def why_usual(*parts: Dataset) -> str:
     return f"{told}, so seen items are left out of the ranking ({named('seen', 'train')})"
 
 
-def meaning(train: Dataset, test: Dataset, protocol: Protocol) -> str:
-    """What a number means where test events repeat those of training; empty where none do."""
+def repeated(train: Dataset, test: Dataset) -> int:
+    """How many test events have an item that their user had in training."""
     user = train.users.numbers(test.users.ids)[test.user]
     item = train.items.numbers(test.items.ids)[test.item]
     key = np.where((user >= 0) & (item >= 0), user.astype(np.int64) << 32 | item, -1)
-    again = np.isin(key, train.user.astype(np.int64) << 32 | train.item).sum()
+    return int(np.isin(key, train.user.astype(np.int64) << 32 | train.item).sum())
+
+
+def meaning(again: int, events: int, protocol: Protocol) -> str:
+    """What a number means where so many test events repeat those of training; empty for none."""
     if not again:
         return ""
-    told = f"{again:,} of {len(test):,} test events ({again / len(test):.0%}) repeat an item that "
-    return f"{told}their user had in training. {_means(protocol)}"
+    told = f"{again:,} of {events:,} test events ({again / events:.0%}) repeat an item that their "
+    return f"{told}user had in training. {_means(protocol)}"
+
+
+def misleading(again: int, events: int, protocol: Protocol) -> bool:
+    """Whether so many repeats make a number higher than what a user meets, by much."""
+    left_out = protocol.seen in ("train", "train+test") and protocol.relevant != "new"
+    return left_out and again > MANY * events
 
 
 def _means(protocol: Protocol) -> str:
@@ -65,6 +75,6 @@ def _means(protocol: Protocol) -> str:
         )
     return (
         "Of a user's seen items only the repeated one is ranked, which makes it easy to find: the "
-        f"number is higher than what a user meets. {named('seen', 'none')} ranks all items, "
-        f"{named('relevant', 'new')} asks for new ones only."
+        f"number is higher than what a user meets. Write {named('seen', 'none')} instead, which "
+        f"ranks all items, or {named('relevant', 'new')}, which asks for new ones only."
     )

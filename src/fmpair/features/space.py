@@ -11,6 +11,7 @@ import polars as pl
 
 from fmpair.arrays import Rows, empty_rows, join_rows, starts
 from fmpair.data import Dataset
+from fmpair.data.kinds import EventWeights
 from fmpair.data.times import is_calendar
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import OptionError, named, unknown
@@ -88,6 +89,7 @@ class FeatureSpace:
     id_columns: what the columns of users and items are called, in answers as in the events.
     history: what users did before as features, whose fields come last on the query side.
     pairing: which fields meet in terms of order three; None for a machine of order two.
+    event_weights: by kind of event, which further events have too.
     """
 
     users: Vocabulary
@@ -98,6 +100,7 @@ class FeatureSpace:
     id_columns: tuple[str, str] = ("user", "item")
     history: Field | None = None
     pairing: Pairing | None = None
+    event_weights: EventWeights | None = None
 
     @classmethod
     def fit(
@@ -125,6 +128,7 @@ class FeatureSpace:
         query = Side(tuple(e for e in encoders if e.role != "item"))
         item = Side(tuple(e for e in encoders if e.role == "item"))
         space = cls(data.users, data.items, query, item, whole, data.id_columns)
+        space = replace(space, event_weights=data.event_weights)
         return space.with_history(history)
 
     def with_history(self, history: Field | None) -> FeatureSpace:

@@ -23,6 +23,7 @@ import numpy as np
 import polars as pl
 from safetensors import numpy as safetensors
 
+from fmpair.data.kinds import EventWeights
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import ModelFileError, nearest
 from fmpair.features import FeatureSpace, Pairing, Side
@@ -97,6 +98,7 @@ def save(model: Savable, path: str | Path) -> None:
         "fields": [_described(encoder) for encoder in encoders],
         "history": None if space.history is None else asdict(space.history),
         "pairing": None if space.pairing is None else asdict(space.pairing),
+        "event_weights": space.event_weights and list(space.event_weights),
     }
     text = json.dumps(header, sort_keys=True, default=np.generic.item)
     arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
@@ -231,12 +233,19 @@ def _space(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> FeatureSpa
         Side(tuple(e for e in encoders if e.role == "item")),
         header["whole"],
         tuple(header.get("id_columns") or ("user", "item")),
+        event_weights=_event_weights(header.get("event_weights")),
     )
     if ids:
         raise ModelFileError(f"there are ids {min(ids)!r}, which no field has")
     history = header.get("history")
     space = space if history is None else space.with_history(history_field(history))
     return space.with_pairing(_pairing(header.get("pairing")))
+
+
+def _event_weights(text: list[Any] | None) -> EventWeights | None:
+    if text is None:
+        return None
+    return EventWeights(text[0], tuple((kind, float(weight)) for kind, weight in text[1]))
 
 
 def _pairing(text: dict[str, Any] | None) -> Pairing | None:

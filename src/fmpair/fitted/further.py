@@ -10,7 +10,7 @@ import numpy as np
 from fmpair import checks
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.frame import to_polars
-from fmpair.data.roles import STANDARD
+from fmpair.data.roles import STANDARD, find_column
 from fmpair.errors import UnknownError, named, notice
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME
@@ -51,20 +51,41 @@ def updated(model: Known, data: Any, epochs: int | None, replay: Any) -> Any:
         options["replay"] = further_events(model, replay)
     elif replay:
         options["replay"] = replay
-    return can_go_on(model.recipe).update(model, further_events(model, data), epochs, **options)
+    news = further_events(model, data)
+    if model.space.event_weights is not None and "weight" not in news.columns.columns:
+        column = model.space.event_weights.column
+        notice(
+            f"the model was fitted with weights by kind of event ({column!r}), and the new events "
+            f"tell no kinds: all count alike; {named('event_type', ...)} names their column"
+        )
+    return can_go_on(model.recipe).update(model, news, epochs, **options)
 
 
-def roles_as_learned(space: FeatureSpace, columns: Sequence[str]) -> dict[str, Any]:
+def roles_as_learned(
+    space: FeatureSpace, columns: Sequence[str], event_type: str | None = None
+) -> dict[str, Any]:
     """The options of `Dataset.from_frame` by which columns play the parts they played before.
 
-    Those that played none are left out.
+    Those that played none are left out. event_type: the column of kinds of events, where another.
     """
     user, item = (column_of(space, role, columns) for role in ("user", "item"))
     check_columns(space, columns, user)
     context = [name for name in space.context if name in columns and name != TIME]
     described = list(dict.fromkeys(encoder.source for encoder in space.item.encoders))
     own = [name for name in described if name in columns and name not in context]
-    return {"user": user, "item": item, "context": context, "item_columns": own, "leaks": context}
+    roles = {"user": user, "item": item, "context": context, "item_columns": own, "leaks": context}
+    return roles | _weights_as_learned(space, columns, event_type)
+
+
+def _weights_as_learned(
+    space: FeatureSpace, columns: Sequence[str], event_type: str | None
+) -> dict[str, Any]:
+    """Kinds of events and what each weighs, where the model has weights and a column has kinds."""
+    if space.event_weights is None:
+        return {}
+    own, weights = space.event_weights
+    kinds = event_type or (own if own in columns else find_column("event_type", columns, None))
+    return {} if kinds is None else {"event_type": kinds, "event_weights": dict(weights)}
 
 
 def of_known_items(model: Known, data: Dataset, unknown: str) -> Dataset:

@@ -112,6 +112,15 @@ def _is_scaled(options: Any) -> bool:
     return _is_number(scale) and scale <= LARGEST_SCALE
 
 
+def _is_event_weights(value: Any) -> bool:
+    """Whether it is the name of a column, and a list of (kind, weight)."""
+    if not isinstance(value, list) or [type(one) for one in value] != [str, list]:
+        return False
+    pairs = [one for one in value[1] if isinstance(one, list) and len(one) == 2]
+    fit = all(isinstance(kind, str) and _is_number(w) and w >= 0 for kind, w in pairs)
+    return fit and len(pairs) == len(value[1])
+
+
 def _is_pairing(value: Any) -> bool:
     """Whether it says which fields meet, in vectors of which length."""
     if not isinstance(value, dict) or set(value) != {"factors", "pairs", "items"}:
@@ -137,6 +146,10 @@ ENTRIES: Entries = {
     "whole": (lambda value: isinstance(value, bool), "true or false"),
     "history": (lambda value: value is None or _is_scaled(value), "options by name"),
     "pairing": (lambda value: value is None or _is_pairing(value), "options of order three"),
+    "event_weights": (
+        lambda value: value is None or _is_event_weights(value),
+        "a column and weights by kind of event",
+    ),
     "id_columns": (lambda value: value is None or _is_two_names(value), "a list of two names"),
     "fields": (
         lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),

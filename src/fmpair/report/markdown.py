@@ -22,10 +22,15 @@ def markdown(sheet: Sheet) -> str:
 
 
 def markdown_report(
-    title: str, verdict: str, sections: Sequence[Section], images: str = "figures"
+    title: str,
+    verdict: str,
+    sections: Sequence[Section],
+    images: str = "figures",
+    warnings: Sequence[str] = (),
 ) -> str:
-    """The whole report; images: the folder of its figures."""
+    """The whole report; images: the folder of its figures; warnings: said below the verdict."""
     parts = [f"# {_plain(title)}", f"**{_plain(verdict)}**"]
+    parts += ["\n".join(f"- Warning: {_plain(text)}" for text in warnings)] if warnings else []
     for section in sections:
         parts.append(f"## {_plain(section.title)}")
         parts += [_plain(text) for text in section.text]

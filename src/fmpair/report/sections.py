@@ -14,6 +14,7 @@ from fmpair.errors import listing
 from fmpair.experiment.results import Results
 from fmpair.report import figures, style, tables
 from fmpair.report import run_tables as run_tables
+from fmpair.report.caution import cautions
 from fmpair.report.comparison import Table
 from fmpair.report.facts import facts
 from fmpair.report.fields import fields_sheets
@@ -62,7 +63,7 @@ def _told_apart(parts: list[Section]) -> list[Section]:
 
 def warnings(results: Results, found: list[Table]) -> list[str]:
     """What a reader must know before believing the numbers."""
-    told = []
+    told = cautions(results)
     failed = results.cells["error"].is_not_null().sum()
     if failed:
         told.append(f"{failed} of {len(results.cells)} repeats failed: see Failures.")

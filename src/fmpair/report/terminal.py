@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from fmpair.experiment.results import Results
+from fmpair.report.caution import cautions
 from fmpair.report.comparison import Table, comparison
 from fmpair.report.fields import fields_sheets
 from fmpair.report.giveaway import headline
@@ -16,7 +17,10 @@ from fmpair.text import harmless, isolated
 
 
 def terminal(results: Results) -> Any:
-    """A table per protocol with the training time of each model, those of fields, the verdict."""
+    """A table per protocol with the training time of each model, those of fields, the verdict.
+
+    Below the verdict stand warnings of what makes its numbers too good.
+    """
     from rich.console import Group
     from rich.text import Text
 
@@ -25,6 +29,7 @@ def terminal(results: Results) -> Any:
     shown = [_table(table, times) for table in found if len(table.rows)]
     shown += [_fields(sheet) for table in found for sheet in fields_sheets(table)]
     lines = [Text(headline(results, found[0]))] if found else []
+    lines += [Text(f"Warning: {told}", "yellow") for told in cautions(results)]
     return Group(*shown, *lines)
 
 

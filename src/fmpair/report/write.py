@@ -36,13 +36,13 @@ def write(results: Results, folder: str | Path, exact: bool = False) -> Path:
     place = Path(folder)
     found = [comparison(results, label) for label in results.experiment.protocols]
     told = headline(results, found[0]) if found else ""
-    parts = sections(results, found)
+    parts, doubts = sections(results, found), warnings(results, found)
     title = results.experiment.name
     files = {
         **{name: data for part in parts for name, data in _files(part, exact)},
         **_values(results, exact),
-        "report.md": markdown_report(title, told, parts).encode(),
-        "report.html": page(title, told, warnings(results, found), parts).encode(),
+        "report.md": markdown_report(title, told, parts, warnings=doubts).encode(),
+        "report.html": page(title, told, doubts, parts).encode(),
     }
     for name in FOLDERS:
         make_folder(place / name)

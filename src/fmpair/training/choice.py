@@ -35,6 +35,12 @@ def settled(options: FMPairOptions, data: Dataset) -> FMPairOptions:
     some = _some_users(data)
     if some is None:
         return replace(options, history=0)
+    LOG.warning(
+        "history: trying whether the last %d items help, on %s events of %s users ...",
+        LAST,
+        f"{len(some):,}",
+        f"{len(some.users):,}",
+    )
     without, with_one = (_values(replace(options, history=last), some) for last in (0, LAST))
     gain = with_one - without
     error = gain.std(ddof=1) / np.sqrt(len(gain))
