@@ -2,10 +2,11 @@
 
     python benchmarks/scale_ray.py overhead        an epoch on Ray over one on threads, in turns
     python benchmarks/scale_ray.py workers         a round by 1, 2 and 4 workers beside the model
-    python benchmarks/scale_ray.py billion         a round of a billion events beside the model
+    python benchmarks/scale_ray.py billion         rounds of a billion events beside the model
 
-Each prints a table in Markdown, with the load of the machine while it was measured. Needs the extra
-`ray`.
+Each prints a table in Markdown, with the load of the machine while it was measured. What a step, a
+byte and a call cost is measured by rounds of a smaller problem, right before each prediction: so
+other work on the machine slows both down. Needs the extra `ray`.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ import ray
 from fmpair.arrays import empty_rows
 from fmpair.engine import engine
 from fmpair.engine.contract import Groups, Parameters, Problem, Settings
-from fmpair.engine.ray.cost import Size, Speed, cost_of_round
+from fmpair.engine.ray.cost import Cost, Size, Speed, cost_of_round, speed_seen
 from fmpair.engine.shard import Shard, Source
 
 RATE, SEED = 0.05, 1
 CHUNK = 10_000  # users whose events are made at a time
 NONE = np.zeros(0, np.float32)
+CORES = os.cpu_count() or 1
+TINY = Size(2_000, 640, 20_000, 8, 64)  # next to nothing to learn, or to move
 
 
 @numba.njit(nogil=True)
@@ -121,61 +124,80 @@ class Rounds:
         self.training.whole._set_rates(1, RATE)
         self.training._make_ready(1, RATE, np.zeros(0, np.uint32), 0)
         self.ready = time.perf_counter() - began
+        self.turn = 0
+        self.run(self.rounds)  # kernels come from the disk, and memory is taken
 
-    def run(self, first: int, last: int) -> tuple[float, float, int]:
-        """(seconds of time, seconds of cores, steps) a round, checkpoint and all."""
-        began, done = time.perf_counter(), []
-        found = self.training.ray.get
+    @property
+    def rounds(self) -> int:
+        """Rounds between two checkpoints."""
+        return self.training.every
+
+    def run(self, rounds: int) -> tuple[float, float]:
+        """Rounds and the checkpoint after them: (seconds of time, seconds of cores for cells)."""
+        done = []
 
         def watched(refs: Any, **options: Any) -> Any:
-            answers = found(refs, **options)
+            answers = ray.get(refs, **options)
             done.extend(one for one in answers if hasattr(one, "seconds"))
             return answers
 
         self.training.ray = type("Watched", (), {"get": staticmethod(watched), "put": ray.put})
-        results = self.training._rounds(first, last)
-        self.training.ray = ray
-        rounds = last - first
-        cores = sum(one.seconds for one in done) / rounds
-        steps = sum(result[2] for result in results) // rounds
-        return (time.perf_counter() - began) / rounds, cores, steps
+        began = time.perf_counter()
+        self.training._rounds(self.turn, self.turn + rounds)
+        taken = time.perf_counter() - began
+        self.training.ray, self.turn = ray, self.turn + rounds
+        return taken, sum(one.seconds for one in done)
 
     def close(self) -> None:
         self.training.close()
 
 
-def bytes_a_second() -> float:
-    """How quickly arrays go from a worker to the driver, which copies them."""
+class Calibration:
+    """Smaller problems with cells of the same size, by the same number of workers."""
 
-    @ray.remote
-    def table() -> np.ndarray:
-        return np.zeros(16 << 20, np.float32)
+    def __init__(self, small: Size, workers: int) -> None:
+        self.small, self.workers = Rounds(small, workers), workers
+        self.tiny = Rounds(TINY, workers)
 
-    out, best = np.empty(16 << 20, np.float32), np.inf
-    for _ in range(5):
+    def speed(self, repeats: int = 5) -> tuple[Speed, float]:
+        """(what explains its rounds, seconds of cores for an event), as they are now."""
+        rounds, size = 8, self.small.size
+        call = _median([self.tiny.run(rounds)[0] / rounds for _ in range(repeats)])
+        single, many = [], []
+        for _ in range(repeats):
+            single += [self.small.run(1)[0] for _ in range(3)]
+            many.append(self.small.run(1 + rounds))
+        both = _median(single)
+        bare = (_median([taken for taken, _ in many]) - both) / rounds
+        cores = _median([cores for _, cores in many]) / (1 + rounds)
+        found = Speed(0.0, seconds_a_byte(), 0.0, call)
+        speed = speed_seen(size, found, bare, both, self.workers, CORES)
+        return speed, cores / (size.events / size.blocks)
+
+    def close(self) -> None:
+        self.small.close()
+        self.tiny.close()
+
+
+def _median(values: list[float]) -> float:
+    return float(np.median(values))
+
+
+def seconds_a_byte() -> float:
+    """Of an array on its way from a worker to the driver, which copies it."""
+
+    @ray.remote(num_cpus=0)  # the workers have all cores
+    def array() -> np.ndarray:
+        return np.zeros(1 << 20, np.float32)
+
+    out, taken = np.empty(1 << 20, np.float32), []
+    for _ in range(7):
+        ref = array.remote()
+        ray.wait([ref], fetch_local=False)
         began = time.perf_counter()
-        out[:] = ray.get(table.remote())
-        best = min(best, time.perf_counter() - began)
-    return out.nbytes / best
-
-
-def seconds_a_call(workers: int) -> float:
-    """What a round takes where there is next to nothing to learn."""
-    rounds = Rounds(Size(2_000, 640, 20_000, 8, 64), workers)
-    rounds.run(0, 8)
-    best = min(rounds.run(a, a + 8)[0] for a in range(8, 64, 8))
-    rounds.close()
-    return best
-
-
-def speed_of(size: Size, workers: int, byte: float) -> Speed:
-    """Measured on a problem whose cells have the same size."""
-    rounds = Rounds(size, workers)
-    rounds.run(0, 1)
-    found = [rounds.run(turn, turn + 1) for turn in range(1, 6)]
-    rounds.close()
-    step = float(np.median([cores / steps for _, cores, steps in found]))
-    return Speed(step, byte, seconds_a_call(workers))
+        out[:] = ray.get(ref)
+        taken.append(time.perf_counter() - began)
+    return 2 * _median(taken) / out.nbytes  # written as it is read
 
 
 def table(head: list[str], rows: list[list[Any]]) -> None:
@@ -209,56 +231,58 @@ def overhead(repeats: int) -> None:
     table(["loss", "factors", "s an epoch on threads", "on Ray", "ratio"], rows)
 
 
-def workers_beside_model(byte: float) -> None:
+def workers_beside_model() -> None:
+    """Rounds by 1, 2 and 4 workers, with their share of the checkpoints."""
     size, rows = Size(100_000, 20_000, 10_000_000, 32, 32), []
     for count in (1, 2, 4):
-        speed = speed_of(
-            size._replace(users=25_000, items=5_000, events=625_000, blocks=8), count, byte
-        )
-        cost = cost_of_round(size, speed, count, os.cpu_count())
-        rounds = Rounds(size, count)
-        rounds.run(0, 4)
-        taken = np.median([rounds.run(turn, turn + 4) for turn in range(4, 28, 4)], axis=0)
-        rounds.close()
-        rows.append(
-            [count, cost.passed / 1e6, cost.kept / 1e6, cost.seconds, float(taken[0]),
-             cost.learning * min(count, os.cpu_count() or 1), float(taken[1])]
-        )  # fmt: skip
+        part = size._replace(users=25_000, items=5_000, events=625_000, blocks=8)
+        small, whole = Calibration(part, count), Rounds(size, count)
+        found = []
+        for _ in range(6):
+            speed, step = small.speed()
+            cost, (taken, cores) = cost_of_round(size, speed, count, CORES), whole.run(4)
+            found.append([cost.seconds, taken / 4, step * size.events / size.blocks, cores / 4])
+        rows.append([count, cost.passed / 1e6, cost.kept / 1e6, *np.median(found, axis=0).tolist()])
+        small.close()
+        whole.close()
     table(
-        [
-            "workers",
-            "MB passed",
-            "MB kept",
-            "s a round, model",
-            "measured",
-            "core s, model",
-            "measured",
-        ],
+        ["workers", "MB passed", "MB of a checkpoint", "s a round, model", "measured",
+         "core s, model", "measured"],
         rows,
-    )
-
-
-def billion(events: int, byte: float) -> None:
-    size = Size(events // 500, events // 2000, events, 32, 64)
-    small = size._replace(
-        users=size.users // 8, items=size.items // 8, events=size.events // 64, blocks=8
-    )
-    before = speed_of(small, 2, byte)
-    rounds = Rounds(size, 2)
-    taken = rounds.run(0, 1)
-    memory = sum(_resident(name) for name in ("ray::", "scale_ray"))
-    rounds.close()
-    after = speed_of(small, 2, byte)
-    speed = Speed((before.step + after.step) / 2, byte, (before.call + after.call) / 2)
-    cost = cost_of_round(size, speed, 2, os.cpu_count())
-    kept = cost.kept * 8 * byte  # the one round that is run has a whole checkpoint
-    seconds = cost.learning + cost.passed / 2 * byte + kept + speed.call
-    table(
-        ["events", "users", "items", "s to make ready", "GB in memory", "core s, model", "measured",
-         "s a round, model", "measured"],
-        [[events, size.users, size.items, rounds.ready, memory / 2**30, cost.learning * 2, taken[1],
-          seconds, taken[0]]],
     )  # fmt: skip
+
+
+def billion(events: int, repeats: int) -> None:
+    """Rounds with a checkpoint, and as many as an epoch has between two, each foretold first."""
+    size, rows = Size(events // 500, events // 2000, events, 32, 64), []
+    part = size._replace(
+        users=size.users // 4, items=size.items // 4, events=size.events // 16, blocks=16
+    )
+    small, whole = Calibration(part, 2), Rounds(size, 2)
+    memory = sum(_resident(name) for name in ("ray::", "scale_ray"))
+    print(f"{events:,} events, {size.users:,} users, {size.items:,} items: ready after "
+          f"{whole.ready:.0f} s, {memory / 2**30:.1f} GB of memory", flush=True)  # fmt: skip
+    for rounds in (1, whole.rounds) * repeats:
+        speed, step = small.speed()
+        cost = cost_of_round(size, speed, 2, CORES)
+        print(f"rounds: {rounds}; foretold with a checkpoint: {told(cost, rounds)}", flush=True)
+        taken, cores = whole.run(rounds)
+        print(f"measured: {taken:.3f} s", flush=True)
+        foretold, load = cost.bare * rounds + cost.keeping, os.getloadavg()[0]
+        wanted = step * size.events / size.blocks * rounds
+        rows.append([rounds, wanted, cores, foretold, taken, 100 * (foretold / taken - 1), load])
+    small.close()
+    whole.close()
+    table(
+        ["rounds", "core s, model", "measured", "s with a checkpoint, model", "measured",
+         "model is more by %", "load"],
+        sorted(rows, key=lambda row: row[0]),
+    )  # fmt: skip
+
+
+def told(cost: Cost, rounds: int) -> str:
+    return (f"{cost.bare * rounds + cost.keeping:.3f} s; a round {cost.bare:.3f} s, of it learning "
+            f"{cost.learning:.3f}; a checkpoint {cost.keeping:.3f} s")  # fmt: skip
 
 
 def _resident(name: str) -> int:
@@ -281,19 +305,17 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--events", type=int, default=1_000_000_000)
     options = parser.parse_args()
-    cores = {"overhead": 2, "workers": 4, "billion": 2}[options.question]
+    cores = {"overhead": 2, "workers": 12, "billion": 6}[options.question]
     ray.init(
         "local", num_cpus=cores, include_dashboard=False, log_to_driver=False,
         logging_level="ERROR", object_store_memory=2 << 30,
     )  # fmt: skip
     if options.question == "overhead":
         overhead(options.repeats)
-        return
-    byte = 1 / bytes_a_second()
-    if options.question == "workers":
-        workers_beside_model(byte)
+    elif options.question == "workers":
+        workers_beside_model()
     else:
-        billion(options.events, byte)
+        billion(options.events, options.repeats)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import pytest
 
 from fmpair import load
 from fmpair.data.read import read_frame
-from fmpair.fitted import listing
+from fmpair.fitted import batch, listing
 from fmpair.fitted.recommender import Recommender
 
 
@@ -98,6 +98,37 @@ def test_lists_of_all_are_written_part_by_part(fmpair, model, tmp_path, monkeypa
     found = read_frame(tmp_path / f"lists.{suffix}")
     assert found.drop("score").equals(own.drop("score"))
     assert [path.name for path in tmp_path.iterdir()] == [f"lists.{suffix}"]
+
+
+def test_lists_of_all_go_to_a_folder_part_by_part_and_are_resumed(
+    fmpair, model, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(listing, "USERS_AT_ONCE", 7)
+    monkeypatch.setitem(batch.recommend_to_folder.__kwdefaults__, "size", 7)
+    folder, own = tmp_path / "lists", load(model).recommend()
+    count = -(-own["user"].n_unique() // 7)
+    result = fmpair("recommend", model, "--all", "-o", folder)
+    assert result.err == f"wrote {count} parts to {folder}\n"
+    parts = sorted(folder.glob("*.parquet"))
+    assert len(parts) == count and pl.read_parquet(parts).equals(own)
+    kept = parts[0].stat().st_mtime_ns
+    parts[1].unlink()
+    result = fmpair("recommend", model, "--all", "-o", folder)
+    assert result.err == f"wrote 1 part to {folder}\n"
+    assert pl.read_parquet(parts).equals(own) and parts[0].stat().st_mtime_ns == kept
+    result = fmpair("recommend", model, "--all", "-n", 3, "-o", folder)
+    assert result.code == 1
+    assert result.err == (
+        f"error: {folder} holds the lists of another model, or of other options: choose a new "
+        "folder as --output\n"
+    )
+
+
+def test_a_file_without_a_suffix_is_one_whose_format_is_named(fmpair, model, tmp_path):
+    fmpair("recommend", model, "--all", "--format", "csv", "-o", tmp_path / "lists")
+    assert (tmp_path / "lists").read_text().startswith("user,item,score,rank")
+    result = fmpair("recommend", model, "--all", "-o", tmp_path / "lists")
+    assert result.err == f"error: cannot make the folder {tmp_path}/lists: File exists\n"
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

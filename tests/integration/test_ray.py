@@ -125,7 +125,7 @@ def same_files(folder):
 def learned(name, problem, settings, epochs=3):
     training = engine(name).begin(problem, parameters_of(problem), settings._replace(on="ray"))
     try:
-        losses = [round(training.epoch(number, RATE), 9) for number in range(1, epochs + 1)]
+        losses = [training.epoch(number, RATE) for number in range(1, epochs + 1)]
         return losses, bits(training)
     finally:
         training.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -64,6 +65,16 @@ Unknown = Annotated[
         "values; error: refuse all; features or popular: answer all the same.",
     ),
 ]
+Lists = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Where to write: .csv, .tsv, .parquet or .jsonl by its suffix; - is standard output; "
+        "with --all also a folder, of Parquet parts.",
+    ),
+]
 UserFeatures = Annotated[
     str | None, typer.Option(metavar="TABLE", help="A file of attributes of new users.")
 ]
@@ -84,7 +95,7 @@ def recommend(
     unknown: Unknown = "ignore",
     user_features: UserFeatures = None,
     damping: Damping = None,
-    output: Output = None,
+    output: Lists = None,
     output_format: OutputFormat = None,
     on: On = None,
     files: Any = None,
@@ -104,7 +115,7 @@ def recommend(
         "unknown": unknown,
     }
     asked: Any = _asking(users_file, files) if users_file else user or None
-    if on is not None:
+    if on is not None or (everyone and output_format is None and _is_folder(output)):
         _write_folder(fitted, str(output), on, n, options)
     elif output in (None, "-") or history is not None or (user and not users_file):
         emit(fitted.recommend(asked, n, **options), output, output_format)
@@ -140,6 +151,13 @@ def _check_folder(on: str | None, some: bool, output: str | None) -> None:
         raise OptionError(
             "--on writes the lists of everyone as Parquet parts: give --all and --output FOLDER"
         )
+
+
+def _is_folder(output: str | None) -> bool:
+    """Whether lists go there as parts: a file has a suffix, which tells its format."""
+    if output in (None, "-"):
+        return False
+    return Path(output).is_dir() or not Path(output).suffix
 
 
 def _write_folder(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
+from math import fsum
 
 import numpy as np
 
@@ -55,7 +56,7 @@ class Crew:
         except BaseException:
             self.dismiss()
             raise
-        return float(self.plan.loss.sum()), int(self.plan.steps.sum())
+        return fsum(self.plan.loss), int(self.plan.steps.sum())
 
     def _await(self) -> None:
         """Until all threads have done the epoch; an interrupt comes here."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
+from math import fsum
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def run_compiled(
     threads, part = workers(state.settings), _list_rounds(state, plan, flow, rate)
     parts = [part(Part(n, threads)) for n in range(threads)]
     _finish([pool.submit(run_part, part, flow.stopped) for part in parts], flow.stopped)
-    return float(plan.loss.sum()), int(plan.steps.sum())
+    return fsum(plan.loss), int(plan.steps.sum())  # to the bit, in whichever order
 
 
 def compiled_part(
@@ -101,7 +102,7 @@ def run_cells(
         done = _finish([pool.submit(part, turn) for part in parts], stopped)
         results += sorted(result for some in done for result in some)
         after()
-    return sum(r[1] for r in results), sum(r[2] for r in results)
+    return fsum(r[1] for r in results), sum(r[2] for r in results)
 
 
 def _finish(parts: list[Future[Any]], stopped: np.ndarray) -> list[Any]:

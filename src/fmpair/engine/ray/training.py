@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from math import fsum
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from fmpair.cluster.connection import connect
 from fmpair.cluster.failure import first_line, is_lost, telling
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
 from fmpair.engine.cpu.training import CPUTraining
+from fmpair.engine.ray.checkpoint import rounds_between_checkpoints, take_over
 from fmpair.engine.ray.crew import Crew
 from fmpair.engine.ray.merge import Merging
 from fmpair.engine.ray.messages import Block, Done, Kept
@@ -23,7 +25,6 @@ from fmpair.errors import MachineError
 from fmpair.forked import check_process
 
 LOG = logging.getLogger("fmpair")
-CHECKPOINTS = 8  # an epoch, at least, where no shared table asks for one after every round
 TRIES = 5  # of a round that is lost each time
 
 
@@ -55,11 +56,6 @@ def _dealt(ray: Any, source: Source, owner: np.ndarray, workers: int) -> list[li
     of_users = ray.put(owner)
     parts = [task.remote(ref, of_users, workers) for ref in source.shards]
     return [[*(part[worker] for part in parts), *source.made] for worker in range(workers)]
-
-
-def rounds_between_checkpoints(blocks: int) -> int:
-    """Where no tables are shared: those have one after every round."""
-    return max(blocks // CHECKPOINTS, 1)
 
 
 class RayTraining:
@@ -109,7 +105,7 @@ class RayTraining:
                     turn, tries = last, 0
                     results += done
         self.whole._centre()
-        return sum(r[1] for r in results) / max(sum(r[2] for r in results), 1)
+        return fsum(r[1] for r in results) / max(sum(r[2] for r in results), 1)
 
     def learn_pairs(self, pairs: Pairs, rate: float) -> float:
         """A step on each pair in their order, after an epoch at that rate: by the driver."""
@@ -223,18 +219,10 @@ class RayTraining:
     def _keep(self, kept: list[Kept], out: list[Block], turn: int) -> None:
         """The checkpoint: all that the workers have at the end of a round."""
         assert self.assignment is not None
-        user_at, edge = self.assignment.user_at, self.assignment.user_edge
         for rows, own, passed in zip(self.crew.rows, kept, out):
-            users, sums = user_at[edge[rows.start] : edge[rows.stop]], self.merging.sums
-            self.whole.tables.users[users] = own.users.rows
-            if sums:
-                sums.users[users] = own.users.sums
             column = (rows.start + turn) % self.settings.blocks
-            for number, block in {column: passed, **own.items}.items():
-                items, tables = self._items_in(number), self.whole.tables
-                tables.items[items], tables.item_bias[items] = block.rows, block.bias
-                if sums:
-                    sums.items[items] = block.sums
+            have = own._replace(items={column: passed, **own.items})
+            take_over(self.whole.tables, self.merging.sums, self.assignment, rows, have)
 
     def _start_over(self, error: Exception, tries: int) -> None:
         """Back to the last checkpoint, on what is left of the cluster."""
