@@ -21,19 +21,20 @@ from fmpair.engine.cpu.worker import step_of, workers
 from fmpair.rng import streams
 
 LEAST_PAUSE, MOST_PAUSE = 5e-5, 0.05  # seconds between two looks whether an epoch is done
-SHARE = 1 / 500  # of the time that it has taken so far
+SHARE = 0.01  # of the time that it has taken so far: who looks more often takes time from threads
+SURE = 0.9  # of the time that the epoch before took: not done sooner
 
 
 class Crew:
     """The threads of one layout, whose arrays all epochs change in place.
 
-    epochs: how many they were called to. parts: each one's work from an epoch on, as a function of
-    that epoch.
+    epochs: how many they were called to; took: the seconds of the last. parts: each one's work from
+    an epoch on, as a function of that epoch.
     """
 
     def __init__(self, state: State, pool: ThreadPoolExecutor):
         self.layout, self.settings, self.pool = state.layout, state.settings, pool
-        self.epochs, self.running = 0, set[Future[None]]()
+        self.epochs, self.took, self.running = 0, 0.0, set[Future[None]]()
         self.plan, self.rates = plan_for(state, 0), np.array(step_of(state.settings, 0))
         threads = workers(state.settings)
         self.flow = flow_for(state.settings.blocks, threads, LEFT)
@@ -60,14 +61,16 @@ class Crew:
 
     def _await(self) -> None:
         """Until all threads have done the epoch; an interrupt comes here."""
-        began, wanted = time.perf_counter(), self.epochs * len(self.parts)
+        began, took, wanted = time.perf_counter(), 0.0, self.epochs * len(self.parts)
         while finished(self.flow) < wanted:
             if self.flow.stopped[0]:
                 for future in self.running:
                     future.result()  # one of them says why
                 return
-            pause = SHARE * (time.perf_counter() - began)
-            time.sleep(min(max(pause, LEAST_PAUSE), MOST_PAUSE))
+            took = time.perf_counter() - began
+            pause = max(SHARE * took, SURE * self.took - took, LEAST_PAUSE)
+            time.sleep(min(pause, MOST_PAUSE))
+        self.took = took
 
     def dismiss(self) -> None:
         """End all threads' work; they stop within an epoch."""
