@@ -81,6 +81,7 @@ bench: $(CORE)  ## time training and ranking on this machine
 
 bridges: .venv-bridges/.installed  ## set up the bridged libraries apart, and hold their models to the tests
 	.venv-bridges/bin/python -m pytest tests/bridges tests/models/test_contract.py tests/integration/test_agreement.py
+	.venv-bridges/bin/python -m pytest tests/integration/test_docs.py -k "coming_from or bridges"
 
 .venv-bridges/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-bridges

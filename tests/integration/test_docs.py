@@ -1,8 +1,10 @@
 """The Python of the README and of docs/ runs as it is printed, page by page.
 
 The blocks of a page run in order, in one namespace and in one folder. A fence ``python no-run``
-is left alone. A fence ``output`` right after a block must be what the block prints; figures that
-training makes stand in a fence ``text``, which is not compared: they may differ by machine.
+is left alone, and one ``python of LIBRARY`` too where it is not installed (`make bridges`
+installs those that can be had). A fence ``output`` right after a block must be what the block
+prints; figures that training makes stand in a fence ``text``, which is not compared: they may
+differ by machine.
 The commands in fences ``sh`` of docs/commands.md and docs/daily.md run too, and none may fail; in
 tutorials and how-tos they run in their place between the blocks. Pages that start a service are run
 by tests/serve/test_commands.py.
@@ -13,6 +15,7 @@ import io
 import re
 import shlex
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,7 +57,8 @@ def blocks_of(page):
     kinds = ("python", "sh") if page.parent.name in WITH_COMMANDS else ("python",)
     found = []
     for fence, after in zip(fences, [*fences[1:], None]):
-        if fence["info"] in kinds:
+        kind, _, libraries = fence["info"].partition(" of ")
+        if kind in kinds and all(map(find_spec, libraries.split())):
             output = after["text"] if after and after["info"] == "output" else None
             lines_above = text.count("\n", 0, fence.start("text"))
             found.append(Block(lines_above, fence["text"], output, fence["info"] == "sh"))
@@ -168,6 +172,12 @@ def test_the_experiment_of_the_readme_is_what_init_writes_and_runs(tmp_path, mon
 def test_every_page_that_the_readme_names_is_there():
     named = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text("utf-8"))
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_a_block_of_a_library_runs_where_it_is_installed(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python of numpy\n1\n```\n\n```python of no_such_library\n2\n```\n")
+    assert [block.code for block in blocks_of(page)] == ["1\n"]
 
 
 def test_a_block_marked_no_run_is_left_alone(tmp_path):
