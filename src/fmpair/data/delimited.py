@@ -60,8 +60,7 @@ def _tell_commas(frame: pl.DataFrame) -> None:
             point = shown.replace(".", "").replace(",", ".")
             notice(
                 f"column {column.name!r} has numbers with a decimal comma, such as {shown!r}, and "
-                f"is read as text: write {point} to have numbers, or leave it out with "
-                f"{named('ignore', [column.name])}"
+                f"is read as text: write {point} to have numbers"
             )
 
 
