@@ -15,6 +15,7 @@ import numpy as np
 from fmpair.arrays import Rows, all_are, group_rows, starts, tally
 from fmpair.engine.contract import Problem
 from fmpair.engine.strata.assignment import Assignment, assigned
+from fmpair.engine.strata.cells import begin_cells, count_events, place_events
 from fmpair.jit import kernel
 from fmpair.rng import STEP, high, low, scramble, stream
 
@@ -177,24 +178,25 @@ def placed(
     """The events in their cells; those of some users only, where the other blocks are empty."""
     user_at, item_at, user_edge, item_edge, item_block = assignment
     blocks, position = len(item_edge) - 1, places(item_at)
-    counts = np.zeros((2, blocks * blocks), np.int64)
+    counts, at = np.zeros((2, 2, blocks, blocks), np.int64)
+    users = (user_at, user_edge)
 
     def share(part: int) -> tuple[int, int]:
         return blocks * part // parts, blocks * (part + 1) // parts
 
     def count(part: int) -> None:
-        _count(events, user_at, user_edge, share(part), item_block, counts)
+        count_events(events, users, share(part), item_block, counts)
 
     list(each(count, range(parts)))
-    cell, first = starts(counts[0]), starts(counts[1])
-    run_user, run_start = np.empty(cell[-1], np.int32), np.empty(cell[-1] + 1, np.int32)
-    run_start[-1] = first[-1]
-    item, event = np.empty(first[-1], np.int32), np.empty(len(events.event), np.int32)
-    run, slot = cell[:-1].copy(), first[:-1].copy()
+    runs, found = counts.sum(axis=(1, 2))
+    cell, run_start = np.empty(blocks * blocks + 1, np.int64), np.empty(runs + 1, np.int32)
+    begin_cells(counts, (0, blocks), at, cell, run_start)
+    run_user, item = np.empty(runs, np.int32), np.empty(found, np.int32)
+    event = np.empty(len(events.event), np.int32)
 
     def place(part: int) -> None:
-        own, out = share(part), (run, slot, run_user, run_start, item, event)
-        _place(events, user_at, user_edge, own, item_block, position, *out)
+        out = (run_user, run_start, item, event)
+        place_events(events, users, share(part), item_block, position, at, *out)
 
     list(each(place, range(parts)))
     return Partition(user_at, item_at, item_edge, cell, run_user, run_start, item, event)
@@ -245,55 +247,6 @@ def impressions_by_run(partition: Partition, impressions: Rows | None) -> Rows:
     run = order[np.minimum(np.searchsorted(key, wanted, sorter=order), len(key) - 1)]
     found = (block < partition.blocks) & (key[run] == wanted)
     return group_rows(run[found], position[found], len(key))
-
-
-@kernel
-def _count(events, user_at, user_edge, share, item_block, counts):
-    """counts[0]: runs, counts[1]: events of each cell, for a share of the user blocks."""
-    blocks = len(user_edge) - 1
-    last = np.full(blocks, -1, np.int64)
-    for block in range(share[0], share[1]):
-        for p in range(user_edge[block], user_edge[block + 1]):
-            for e in range(events.start[user_at[p]], events.start[user_at[p] + 1]):
-                column = item_block[events.item[e]]
-                counts[1, block * blocks + column] += 1
-                if last[column] != p:
-                    last[column] = p
-                    counts[0, block * blocks + column] += 1
-
-
-@kernel
-def _place(
-    events,
-    user_at,
-    user_edge,
-    share,
-    item_block,
-    position,
-    run,
-    slot,
-    run_user,
-    run_start,
-    item,
-    event,
-):
-    """Write the events of a share of the user blocks into their cells, a run for each user."""
-    blocks = len(user_edge) - 1
-    last = np.full(blocks, -1, np.int64)
-    for block in range(share[0], share[1]):
-        for p in range(user_edge[block], user_edge[block + 1]):
-            for e in range(events.start[user_at[p]], events.start[user_at[p] + 1]):
-                column = item_block[events.item[e]]
-                cell = block * blocks + column
-                if last[column] != p:
-                    last[column] = p
-                    run_user[run[cell]] = p
-                    run_start[run[cell]] = slot[cell]
-                    run[cell] += 1
-                item[slot[cell]] = position[events.item[e]]
-                if len(event):
-                    event[slot[cell]] = events.event[e]
-                slot[cell] += 1
 
 
 def visits(kind: str, problem: Problem, events: Events, seed: int, epoch: int) -> np.ndarray:
