@@ -39,7 +39,7 @@ def test_threads_meet_before_any_of_them_goes_on():
     def come(number):
         time.sleep(0.01 * number)
         seen.append(number)
-        assert meet(flow, 3, 1)
+        assert meet(flow.arrived, flow.stopped, 3, 1)
         assert len(seen) == 3
 
     threads = [threading.Thread(target=come, args=(n,)) for n in range(3)]

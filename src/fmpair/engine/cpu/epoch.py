@@ -130,10 +130,11 @@ def pair_epochs(
     state: State, plan: Plan, flow: Flow, rates: np.ndarray
 ) -> Callable[[Part], Callable[[int], None]]:
     """A thread's part of plain pairs, as a function of the epoch from which on it is called."""
-    given = (plan, flow, state.layout.work, state.tables, *_sides(state), rates)
+    layout, sides = state.layout, _sides(state)
+    given = (plan, flow, state.dealing, layout.work, state.tables, *sides, rates)
 
     def of(part: Part) -> Callable[[int], None]:
-        own = (taken_for(state.layout), scratch_for(state), width_of(state.factors))
+        own = (taken_for(layout), scratch_for(state), width_of(state.factors))
         return lambda epoch: run_pair_epochs(part, epoch, *given, *own)
 
     return of

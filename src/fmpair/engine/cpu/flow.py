@@ -172,9 +172,8 @@ def wait_for_cell(flow, block, turn):
 
 
 @kernel
-def meet(flow, threads, times):
+def meet(arrived, stopped, threads, times):
     """Wait until all threads are here for the given time: True, or False where all shall stop."""
-    _, arrived, _, stopped, _ = flow
     count_up(arrived, 0)
     return wait(arrived, 0, threads * times, stopped)
 

@@ -40,6 +40,17 @@ class Layout:
         return replace(self, work=self.work._replace(visits=visits))
 
 
+def needs_numbers(problem: Problem, settings: Settings) -> bool:
+    """Whether the number of an event must be known where it is learned from."""
+    return (
+        len(problem.contexts.column) > 0
+        or problem.history is not None
+        or settings.positives != "permutation"
+        or not all_are(problem.known, False)
+        or not all_are(problem.weight, 1)
+    )
+
+
 def laid_out(problem: Problem, settings: Settings, events: Events, partition: Partition) -> Layout:
     """The problem's events in the order of a partition."""
     weight = np.zeros(0, np.float32)

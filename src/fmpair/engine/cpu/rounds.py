@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fmpair.engine.cpu.dealing import deal, share_of
 from fmpair.engine.cpu.flow import LINE, goes_on, meet, tell, wait_for_cell
 from fmpair.engine.cpu.folding import Folding
 from fmpair.engine.cpu.lists import run_lists
@@ -118,16 +119,10 @@ def _sampler(sampler, block, events):
 
 
 @kernel
-def _share(count, part):
-    """A thread's share of so many: from which to which."""
-    return count * part.number // part.threads, count * (part.number + 1) // part.threads
-
-
-@kernel
 def _merge(side, sums, part):
     """A thread's share of the rows of a shared table, if there is one."""
     if side is not None:
-        rows = _share(side.shared.table.shape[1], part)
+        rows = share_of(side.shared.table.shape[1], part)
         merge(side.shared, sums, rows[0], rows[1])
 
 
@@ -137,23 +132,26 @@ def _merge_round(flow, part, turn, query, attributes, q_sums, a_sums):
     if query is None:
         if attributes is None:
             return True
-    if not meet(flow, part.threads, 2 * turn + 1):
+    if not meet(flow.arrived, flow.stopped, part.threads, 2 * turn + 1):
         return False
     _merge(query, q_sums, part)
     _merge(attributes, a_sums, part)
-    return meet(flow, part.threads, 2 * turn + 2)
+    return meet(flow.arrived, flow.stopped, part.threads, 2 * turn + 2)
 
 
 @kernel
 def run_pair_epochs(
-    part, epoch, plan, flow, work, tables, query, attributes, rates, taken, scratch, width
+    part, epoch, plan, flow, dealing, work, tables, query, attributes, rates, taken, scratch, width
 ):
     """The cells of plain pairs, epoch after epoch as they are called, from the given one on.
 
-    rates: float32, the numbers of a `Step`, other ones in every epoch.
+    dealing: of the partitions that are made here, None where there are none. rates: float32, the
+    numbers of a `Step`, other ones in every epoch.
     """
     going = True
     while going:
+        if dealing is not None:
+            deal(part, flow.stopped, dealing, tables)
         step = Step(
             rates[0], rates[1], rates[2], rates[3], rates[4], rates[5], rates[6]
         )
@@ -174,7 +172,7 @@ def _run_pair_rounds(
     """
     cell, edge, state, loss, steps, turns = plan
     blocks = len(edge) - 1
-    own, before = _share(blocks, part), (epoch - 1) * blocks
+    own, before = share_of(blocks, part), (epoch - 1) * blocks
     for turn in range(before + turns[0], before + turns[1]):
         for row in range(own[0], own[1]):
             if not wait_for_cell(flow, row, turn):
@@ -199,7 +197,7 @@ def run_list_rounds(
     cell, edge, state, losses, steps, turns = plan
     user_sums, item_sums, q_sums, a_sums, mean, bias = accumulators
     blocks = len(edge) - 1
-    own = _share(blocks, part)
+    own = share_of(blocks, part)
     for turn in range(turns[0], turns[1]):
         for row in range(own[0], own[1]):
             if not wait_for_cell(flow, row, turn):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmpair.engine.contract import Problem, Settings
+from fmpair.engine.cpu.dealing import Dealing
 from fmpair.engine.cpu.layout import Layout
 from fmpair.engine.cpu.operands import Copies, Tables
 from fmpair.engine.strata.accumulators import Accumulators
@@ -21,7 +22,8 @@ class State(NamedTuple):
     one a block, or none where plain SGD needs none. pieces: with histories, the cells' own parts of
     the query table in the round at hand, one a block, see `engine.cpu.history`. factors: columns of
     the tables; length: of the vectors of queries and items. triple_shrink: by query feature and by
-    item feature, what a step keeps of their vectors of triples.
+    item feature, what a step keeps of their vectors of triples. dealing: where threads make the
+    partitions themselves.
     """
 
     problem: Problem
@@ -35,3 +37,4 @@ class State(NamedTuple):
     accumulators: Accumulators
     pieces: list[Any]
     triple_shrink: tuple[np.ndarray, np.ndarray]
+    dealing: Dealing | None = None

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from fmpair import kernel_cache
-from fmpair.arrays import all_are
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
 from fmpair.engine.cpu.crew import Crew
+from fmpair.engine.cpu.dealing import Dealer
 from fmpair.engine.cpu.epoch import in_compiled_rounds, run_cells, run_compiled
-from fmpair.engine.cpu.layout import Layout, laid_out
+from fmpair.engine.cpu.largest import largest
+from fmpair.engine.cpu.layout import Layout, laid_out, needs_numbers
 from fmpair.engine.cpu.lists import run_lists
 from fmpair.engine.cpu.merge import merge, merge_pieces
 from fmpair.engine.cpu.operands import NO_ACCUMULATORS, Copies, Tables
@@ -56,7 +57,8 @@ class CPUTraining:
     def __init__(self, problem: Problem, parameters: Parameters, settings: Settings):
         self.problem, self.settings = problem, settings
         self.factors = parameters.users.shape[1]
-        self.events = strata.by_user(problem, _needs_numbers(problem, settings))
+        self.numbered = needs_numbers(problem, settings)
+        self.events = strata.by_user(problem, self.numbered)
         self.length = vector_length(self.factors, problem.triples)
         self.pairs = pair_columns(self.factors, problem.triples)
         self.triple_shrink = (NO_BIAS, NO_BIAS)
@@ -88,6 +90,7 @@ class CPUTraining:
             self.accumulators = _by_copy(
                 first_accumulators(parameters, settings), of_query, copies
             )
+        self.dealer: Dealer | None = None
         self.pool: ThreadPoolExecutor | None = None
         self.crew: Crew | None = None
 
@@ -105,7 +108,7 @@ class CPUTraining:
         self._set_rates(number, rate)
         state = self._state()
         if in_compiled_rounds(state) and settings.in_plain_pairs:
-            loss, steps = self._crew(state).epoch(number, rate)
+            loss, steps = self._crew(state).epoch(number, rate, self.dealer)
         elif in_compiled_rounds(state):
             loss, steps = run_compiled(state, number, rate, self._threads())
         else:
@@ -132,8 +135,7 @@ class CPUTraining:
     def largest(self) -> float:
         """The largest number of all tables: a run that diverges shows here first. NaN counts."""
         shared = [copies.table[0] for copies in (self.query, self.features) if copies]
-        tables = [t for t in (*self.tables[:3], *shared) if t.size]
-        return float(np.max([max(-t.min(), t.max()) for t in tables]))
+        return float(np.max([largest(table) for table in (*self.tables[:3], *shared)]))
 
     def snapshot(self) -> Parameters:
         """The parameters as they are now, by the problem's numbers."""
@@ -176,7 +178,7 @@ class CPUTraining:
         if self.pool is not None:
             self.pool.shutdown()
             self.pool = None
-        self.layout, self.accumulators = None, NO_ACCUMULATORS
+        self.layout, self.dealer, self.accumulators = None, None, NO_ACCUMULATORS
 
     def _threads(self) -> ThreadPoolExecutor:
         """Those that work; this one only waits for them, and so can be interrupted."""
@@ -203,6 +205,7 @@ class CPUTraining:
         return State(
             self.problem, self.settings, self.layout, self.factors, self.length, tables, self.query,
             self.features, self.accumulators, self.pieces, self.triple_shrink,
+            self.dealer.dealing if self.dealer else None,
         )
 
     def _centre(self) -> None:
@@ -249,10 +252,14 @@ class CPUTraining:
 
     def _partition(self, number: int) -> None:
         """Partition anew, and bring tables and events into the new order."""
+        self.partitioned = number
+        if self.settings.in_plain_pairs and not self.numbered:
+            self._deal(number)
+            return
         # the old events go before the new ones come: with many they are most of the memory
         self._dismiss()
         old, self.layout = self.order, None
-        settings, self.partitioned, threads = self.settings, number, workers(self.settings)
+        settings, threads = self.settings, workers(self.settings)
         each = self._threads().map if threads > 1 else map
         new = strata.partition(
             self.events, settings.blocks, settings.seed, number, threads, each
@@ -273,6 +280,18 @@ class CPUTraining:
             )
         self.layout = laid_out(self.problem, settings, self.events, new)
 
+    def _deal(self, number: int) -> None:
+        """Have the next epoch's threads do the same, in the arrays that they have."""
+        if self.dealer is None:
+            tables, order = Tables(*self.tables[:3]), (self._user_places(), self._item_places())
+            self.dealer = Dealer(self.events, tables, order, self.settings)
+            partition = self.dealer.dealing.partition
+            self.order = strata.Order(partition.user_at, partition.item_at)
+            self.layout = laid_out(
+                self.problem._replace(impressions=None), self.settings, self.events, partition
+            )
+        self.dealer.ask(number)
+
     def _copies(self, table: np.ndarray, bias: np.ndarray, count: int) -> Copies | None:
         """A shared table `count` times, None for no times; rates are set by `_set_rates`."""
         if count == 0:
@@ -284,7 +303,9 @@ class CPUTraining:
         )
 
     def _set_rates(self, number: int, rate: float) -> None:
-        """Settle an epoch's step lengths and shrinking of the shared tables."""
+        """Settle an epoch's step lengths and shrinking of the shared tables, if there are any."""
+        if self.query is None and self.features is None:
+            return
         problem, rate = self.problem, rate * self.settings.feature_rate
         query, features = (
             copies.table[0, :, : self.factors] if copies else table
@@ -298,17 +319,6 @@ class CPUTraining:
             self.triple_shrink = (
                 _shares(of_query, l2.triples.query), _shares(of_items, l2.triples.features)
             )
-
-
-def _needs_numbers(problem: Problem, settings: Settings) -> bool:
-    """Whether the number of an event must be known where it is learned from."""
-    return (
-        len(problem.contexts.column) > 0
-        or problem.history is not None
-        or settings.positives != "permutation"
-        or not all_are(problem.known, False)
-        or not all_are(problem.weight, 1)
-    )
 
 
 def _compilations() -> int:
