@@ -12,6 +12,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # What is never imported need not be compiled to bytecode: of PyTorch and its like that is most.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install -q --no-compile -c constraints.txt
+# What is imported is compiled once, whatever the machine says: tests start hundreds of processes,
+# and without bytecode each spends seconds on reading sources.
+unexport PYTHONDONTWRITEBYTECODE
 SITE := $(BIN)/python -m sphinx -W --keep-going -n -q -b html -c docs/site -d build/site-trees docs build/site
 # Stamps: set-up is done again only when the requirements have changed.
 CORE := $(VENV)/.installed

@@ -27,23 +27,30 @@ def device(tmp_path_factory):
     return path
 
 
-# Files that take longest, of each of the three parts: they begin first, so that none is left over
-# at the end for one core alone.
+# Files that take longest, the longest first: they begin before the others of their part. A process
+# is given its next file while its last two tests still run, so what comes last must be short: else
+# one core waits for the other.
 LONG = (
-    "test_contract_of_engines.py", "test_contract.py", "test_torch_training.py",
-    "test_examples.py", "test_real_examples.py", "test_docs.py", "test_page.py",
-    "test_resume.py", "test_swaps.py", "test_kills.py",
+    "test_ray.py", "test_contract_of_engines.py", "test_jit.py", "test_kills.py",
+    "test_resume.py", "test_docs_site.py", "test_examples.py", "test_docs.py",
+    "test_service_kills.py", "test_full_store.py", "test_real_examples.py", "test_swaps.py",
+    "test_forked.py", "test_full_disk.py", "test_tuning.py", "test_run_verb.py",
+    "test_supervisor.py", "test_page.py", "test_torch_training.py", "test_contract.py",
 )  # fmt: skip
 LATER = ("slow", "realdata", "faults")
 
 
 def in_turn(items):
-    """The tests file by file: files of quick tests, then of slow ones, then those with faults."""
+    """The tests file by file: files with quick tests, then long ones, then slow ones and faults."""
     parts = {}
     for item in items:
         own = [LATER.index(mark.name) for mark in item.iter_markers() if mark.name in LATER]
         parts.setdefault(item.path, []).append(max(own, default=-1))
-    return {path: (min(part), path.name not in LONG) for path, part in parts.items()}
+    return {path: _place(path.name, min(part)) for path, part in parts.items()}
+
+
+def _place(name, part):
+    return part >= 0, LONG.index(name) if name in LONG else len(LONG), part
 
 
 def pytest_collection_modifyitems(items):

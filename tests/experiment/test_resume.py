@@ -2,10 +2,12 @@
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from multiprocessing import get_context
 
 import pytest
@@ -41,10 +43,6 @@ PRELOADED = [
     "ruamel.yaml", "optuna.samplers", "fmpair.experiment.run", "fmpair.models.fm_pair.recipe",
     "fmpair.engine.cpu.pairs", "fmpair.ranking.ranks",
 ]  # fmt: skip
-
-
-class Crash(BaseException):
-    """The end of a process, as far as one process can play it."""
 
 
 def started(file, folder):
@@ -103,34 +101,29 @@ def test_a_run_killed_twenty_times_comes_to_the_same_tables(tmp_path):
 
 
 def test_a_crash_at_any_write_costs_at_most_the_work_under_way(tmp_path, monkeypatch):
+    plain = replace(TUNED, context=())
+
     def asked(folder):
-        return experiment(folder, POPULARITY, TUNED, output=Output(str(folder), models=True))
+        return experiment(folder, POPULARITY, plain, output=Output(str(folder), models=True))
 
-    uninterrupted = run(asked(tmp_path / "whole"))
-    replace, count, crashes = os.replace, 0, 0
+    whole, put, crashes = tmp_path / "whole", os.replace, []
 
-    def failing(source, target):
-        nonlocal count
-        count += 1
-        if count == crashes:
-            raise Crash
-        replace(source, target)
+    def seen(source, target):
+        """What a process that ends now leaves behind, then the write."""
+        crashes.append(tmp_path / f"crash-{len(crashes)}")
+        shutil.copytree(whole, crashes[-1])
+        put(source, target)
 
-    monkeypatch.setattr(os, "replace", failing)
-    while True:
-        count, crashes = 0, crashes + 1
-        folder = tmp_path / str(crashes)
-        try:
-            run(asked(folder))
-            break
-        except Crash:
-            before = {path: path.stat().st_mtime_ns for path in folder.glob("*/*.json")}
+    monkeypatch.setattr(os, "replace", seen)
+    uninterrupted = run(asked(whole))
+    monkeypatch.undo()
+    assert len(crashes) > 20
+    for folder in crashes:
+        before = {path: path.stat().st_mtime_ns for path in folder.glob("*/*.json")}
         assert same(run(asked(folder)), uninterrupted)
         assert all(path.stat().st_mtime_ns == time for path, time in before.items())
-        assert (folder / "model.fmpair").read_bytes() == (
-            tmp_path / "whole" / "model.fmpair"
-        ).read_bytes()
-    assert crashes > 20
+        model = (folder / "model.fmpair").read_bytes()
+        assert model == (whole / "model.fmpair").read_bytes()
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=["interrupt", "kill"])

@@ -1,6 +1,7 @@
 """An object store that is really full: Ray may neither spill nor take memory from the disk."""
 
 import logging
+import time
 
 import numpy as np
 import pytest
@@ -56,9 +57,20 @@ def epoch_of(factors, users):
         training.close()
 
 
+def epoch_once_there_is_room(factors, users, patience=60):
+    """An epoch; Ray lets go of what nobody holds any more a moment after its last holder did."""
+    limit = time.monotonic() + patience
+    while time.monotonic() < limit:
+        try:
+            return epoch_of(factors, users)
+        except MachineError:
+            time.sleep(0.1)
+    return epoch_of(factors, users)
+
+
 def test_tables_that_have_no_room_are_told_in_one_line(small):
     with pytest.raises(MachineError) as e:
-        epoch_of(factors=256, users=90_000)
+        epoch_of(factors=256, users=180_000)  # the half of one of two workers has no room
     assert str(e.value) == FULL
 
 
@@ -77,4 +89,4 @@ def test_a_worker_that_finds_the_store_full_is_told_in_the_same_line(small, monk
     assert str(e.value) == FULL
     monkeypatch.undo()
     held.clear()
-    assert epoch_of(factors=5, users=200_000) > 0  # there is room again
+    assert epoch_once_there_is_room(factors=5, users=200_000) > 0

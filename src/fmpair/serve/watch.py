@@ -6,7 +6,7 @@ import threading
 
 from fmpair.serve.models import Models, Stamp, stamp
 
-EVERY = 0.5  # seconds
+EVERY = 0.2  # seconds; a look costs no more than asking the system for a time
 
 
 class Watch:
