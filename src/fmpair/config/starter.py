@@ -229,7 +229,10 @@ def _models(found: Findings) -> list[str]:
             "    context: []",
         ]
     name = "FM-Pair with context" if found.data.context else "FM-Pair"
-    worth = ["    # ablation: without   # a table of which fields help"]
+    worth = [
+        "    # ablation: without   # a table of which fields help",
+        "    # order: 3   # what this user wants in this context; slower (docs/context.md)",
+    ]
     return [
         *lines,
         "  - kind: fm-pair",

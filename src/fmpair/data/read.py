@@ -76,7 +76,7 @@ def read_contents(path: str | Path, format: str | None = None, **options: Any) -
         contents = FORMATS[format](path, **own)
         if isinstance(contents, pl.DataFrame):
             contents = Contents(contents)
-        shared = {name: own[name] for name in ("encoding", "nulls") if name in own}
+        shared = {name: value for name, value in own.items() if name in ("encoding", "nulls")}
         return _with_tables(contents, roles, shared)
 
 

@@ -19,8 +19,8 @@ def align_table(
     column = ids.name
     if ids.null_count():
         count = ids.null_count()
-        rows = f"{count:,} rows" if count > 1 else "a row"
-        raise DataError(f"the {role} table has {rows} without an id in {column!r}")
+        how_many = f"{count:,} rows" if count > 1 else "a row"
+        raise DataError(f"the {role} table has {how_many} without an id in {column!r}")
     if ids.n_unique() < len(ids):
         twice = ids.filter(ids.is_duplicated())[0]
         raise DataError(
