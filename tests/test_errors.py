@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from fmpair.data import Dataset
 from fmpair.errors import (
     LONGEST,
     ConfigError,
     DataError,
+    Notice,
     OptionError,
     UnknownError,
     in_file,
@@ -93,3 +95,9 @@ def test_errors_keep_their_options_from_one_process_to_another():
 def test_a_name_from_the_data_that_looks_like_an_option_breaks_nothing(column):
     assert str(DataError(f"unknown column {column}")) == f"unknown column {ascii(column)[1:-1]}"
     assert str(DataError(named("ignore", [column]))) == one_line(in_python("ignore", [column]))
+
+
+def test_a_notice_stands_at_the_line_of_the_caller():
+    with pytest.warns(Notice) as told:
+        Dataset.from_frame({"user": ["a", None, "b"], "item": ["x", "y", "z"]})
+    assert told[0].filename == __file__

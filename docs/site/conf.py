@@ -48,6 +48,7 @@ nitpick_ignore_regex = [
 html_theme = "pydata_sphinx_theme"
 html_title = "fmpair"
 html_static_path = ["static"]
+html_favicon = "../../src/fmpair/serve/page/icon.svg"  # the one of the page of a service
 templates_path = ["templates"]
 html_css_files = ["site.css"]
 html_copy_source = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
@@ -90,8 +91,15 @@ class Notice(UserWarning):
 
 
 def notice(text: str) -> None:
-    """Tell the caller, as a warning that can be filtered by its class."""
-    warnings.warn(Notice(text), stacklevel=3)
+    """Tell the caller, as a warning at the caller's own line that can be filtered by its class."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(Notice(text), stacklevel=level)
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == __name__.partition(".")[0]
 
 
 class DataError(FmpairError):

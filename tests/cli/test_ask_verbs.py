@@ -72,6 +72,18 @@ def test_a_visitor_is_answered_by_the_items_looked_at(fmpair, model):
     assert [line[0] for line in rows(result.out)] == ["item", *own["item"]]
 
 
+def test_an_item_with_a_comma_stands_in_quotes(fmpair, model):
+    asked = ["--history", '"Hammer, 300 g", book-000', "-n", 3]
+    assert (
+        "unknown item 'Hammer, 300 g'"
+        in fmpair("recommend", model, *asked, "--unknown", "error").err
+    )
+    result = fmpair("recommend", model, *asked)
+    assert "1 of 2 items" in result.err
+    own = load(model).recommend(history=["book-000"], n=3)
+    assert [line[0] for line in rows(result.out)] == ["item", *own["item"]]
+
+
 def test_visitors_come_from_a_file(fmpair, model):
     csv = b"request,history\nr1,book-000|film-000\nr2,book-001\n"
     result = fmpair("recommend", model, "--users-file", "-", "-n", 1, stdin=csv)

@@ -144,7 +144,9 @@ def test_weights_by_kind_of_event(fmpair, shop):
     given = ["--event-weight", "view=1", "--event-weight", "cart=3", "--event-weight", "buy=5"]
     assert fmpair("fit", shop, "-o", "m", "-q", *QUICK, *given).code == 0
     short = fmpair("fit", shop, "-o", "m", "-q", *QUICK, *given[:2])
-    assert "--event-weight have no weight for buy, cart: give each kind one" in short.err
+    assert "--event-weight: no weight for buy, cart: give each kind one" in short.err
+    other = fmpair("fit", shop, "-o", "m", "-q", *QUICK, *given[:4], "--event-weight", "bought=5")
+    assert "no weight for buy, and no event is of kind 'bought': give each" in other.err
     wrong = fmpair("fit", shop, "-o", "m", "-q", *QUICK, "--event-weight", "view=much")
     assert wrong.err == "error: --event-weight view takes a number, not 'much'\n"
 

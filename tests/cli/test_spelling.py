@@ -52,6 +52,16 @@ def test_letters_of_another_encoding_are_read_by_the_flag_that_the_message_names
     assert fmpair("data", "describe", path, "--encoding", "latin-1").code == 0
 
 
+def test_an_id_that_reads_as_missing_is_kept_by_the_flag_that_the_note_names(fmpair, tmp_path):
+    path = saved(tmp_path, "events.csv", "user,item\nann,NA\nbob,x\n")
+    table = saved(tmp_path, "items.csv", "item,colour\nNA,red\nx,NaN\n")
+    refused = fmpair("data", "describe", path, "--items", table)
+    assert "'item' has 'NA' in 1 row, read as missing: --null '' keeps it as an id" in refused.err
+    assert refused.code == 1 and "has a row without an id in 'item'" in refused.err
+    kept = fmpair("data", "describe", path, "--items", table, "--null", "")
+    assert kept.code == 0 and "\nitems,2\n" in kept.out
+
+
 @pytest.mark.parametrize("arguments, told", [
     (["recommend", "--unknown", "x"], "error: --unknown must be one of"),
     (["recommend", "-n", "0"], "error: -n must be a whole number of at least 1"),

@@ -98,6 +98,24 @@ def test_nulls_can_be_chosen(tmp_path):
     assert read_delimited(path, nulls=["?"])["time"].to_list() == ["NA", None, None]
 
 
+def test_a_word_that_may_be_an_id_is_not_taken_for_missing_in_silence(tmp_path):
+    path = saved(tmp_path, "user,item,time\nann,NA,NA\nbob,x,day\nann,NA,\n,x,day\n")
+    with pytest.warns(Notice, match="'item' has 'NA' in 2 rows, read as missing: nulls=") as told:
+        assert read_delimited(path)["item"].to_list() == [None, "x", None, "x"]
+    assert len(told) == 1  # neither the empty user nor the time
+    assert read_delimited(path, nulls=[""])["item"].to_list() == ["NA", "x", "NA", "x"]
+
+
+def test_rows_left_out_are_told_once_where_ids_are_read_again(tmp_path):
+    path = saved(tmp_path, "user,item,time\nann,NA,day\nbob,x,day,more\n")
+    with pytest.warns(Notice) as told:
+        read_delimited(path, ragged="drop")
+    assert [str(one.message).partition(" has ")[0][-13:] for one in told] == [
+        "rows (line 3)",
+        "column 'item'",
+    ]
+
+
 def test_truth_values_are_recognised(tmp_path):
     path = saved(tmp_path, "user,item,home\n1,2,True\n1,3,false\n1,4,\n")
     assert read_delimited(path)["home"].to_list() == [True, False, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,7 +44,9 @@ Everyone = Annotated[bool, typer.Option("--all", help="For every user of the mod
 History = Annotated[
     str | None,
     typer.Option(
-        metavar="ID,ID", help="For a visitor who looked at these items; no user is needed."
+        metavar="ID,ID",
+        help="For a visitor who looked at these items; no user is needed. An id with a comma "
+        "stands in double quotes.",
     ),
 ]
 UsersFile = Annotated[
@@ -129,8 +132,11 @@ def recommend_command() -> Any:
 
 
 def _ids(given: str | None) -> list[str] | None:
-    """Items of one text, with commas between them."""
-    return None if given is None else [i.strip() for i in given.split(",") if i.strip()]
+    """Items of one text with commas between them; an id with a comma is quoted, as in CSV."""
+    if given is None:
+        return None
+    rows = csv.reader([given], skipinitialspace=True)
+    return [item.strip() for row in rows for item in row if item.strip()]
 
 
 def _check_asked(who: dict[str, Any], history: str | None) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SAID_AGAIN = (
     *("user", "item", "rating", "weight", "timestamp", "domain", "session", "event_type"),
     *("event_weights", "context", "leaks", "ignore", "item_columns", "order", "missing"),
-    *("format", "separator", "encoding", "header", "columns", "ragged"),
+    *("format", "separator", "encoding", "header", "columns", "ragged", "nulls"),
 )
 UNSAID = "full ranking, seen items by how often users repeat them"  # protocols a file leaves out
 

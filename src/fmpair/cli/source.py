@@ -33,9 +33,11 @@ Events = Annotated[
     ),
 ]
 
+REPEATED = ("context", "ignore", "item_columns", "columns", "leaks", "event_weights", "nulls")
+
 
 def _reading(name: str, metavar: str, help: str, *spellings: str) -> Flag:
-    many = name in ("context", "ignore", "item_columns", "columns", "leaks", "event_weights")
+    many = name in REPEATED
     kind: Any = list[str] if many else str | None
     default: Any = [] if many else None
     return flag(name, kind, default, *spellings, metavar=metavar, help=help, rich_help_panel=PANEL)
@@ -89,13 +91,21 @@ READING = (
     _switch("header", True, "Whether the first line names the columns.", "--header/--no-header"),
     _reading("missing", "drop|error", "Rows without a user or item: left out, or refused."),
     _reading("ragged", "error|drop|fill", "Rows with more or fewer columns than the first line."),
+    _reading(
+        "nulls",
+        "TEXT",
+        "A text that means missing (repeat), in place of NA, NaN and null; empty cells always do.",
+        "--null",
+    ),
     _reading("columns", "NAME", "The name of the next column (repeat).", "--column"),
 )
 
 
 # Those that say how a plain table is read, whatever it holds.
 FILES = tuple(
-    one for one in READING if one.name in ("separator", "encoding", "header", "columns", "ragged")
+    one
+    for one in READING
+    if one.name in ("separator", "encoding", "header", "columns", "ragged", "nulls")
 )
 
 

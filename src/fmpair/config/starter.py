@@ -24,7 +24,10 @@ from fmpair.evaluation.repeats import usual_protocol, why_usual
 
 SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*")
 # Options that say how the file is read, and not what its columns are.
-READING = ("format", "separator", "encoding", "header", "columns", "ragged", "missing", "order")
+READING = (
+    *("format", "separator", "encoding", "header", "columns", "ragged", "nulls"),
+    *("missing", "order"),
+)
 # And those that change what is made of columns, whatever they look like.
 SAID = ("leaks",)
 SPECIAL = ("true", "false", "null", "nan", "inf")
@@ -226,7 +229,10 @@ def _models(found: Findings) -> list[str]:
             "    context: []",
         ]
     name = "FM-Pair with context" if found.data.context else "FM-Pair"
-    worth = ["    # ablation: without   # a table of which fields help"]
+    worth = [
+        "    # ablation: without   # a table of which fields help",
+        "    # order: 3   # what this user wants in this context; slower (docs/context.md)",
+    ]
     return [
         *lines,
         "  - kind: fm-pair",

@@ -96,9 +96,9 @@ class Decisions:
         others = [d for d in self.columns if d.role != CONTEXT and not d.expected]
         told = "; ".join(f"{d.column!r} ({d.role}: {d.reason})" for d in others)
         wish = named("leaks", [d.column for d in others])
-        return (
-            f"no context: {told}. To have them as context all the same say {wish}" if told else ""
-        )
+        if not told:
+            return ""
+        return f"not taken as context: {told}. To have them as context all the same say {wish}"
 
 
 def without(events: pl.DataFrame, ignored: Sequence[str]) -> pl.DataFrame:

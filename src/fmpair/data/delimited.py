@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -39,17 +40,47 @@ def read_delimited(
 
     separator: guessed among comma, tab, ; | and :: when not given.
     columns: the names of the columns, in place of the header's or where there is none.
+    nulls: texts that mean missing; an empty cell always does.
     ids: columns that are kept as text unless all are whole numbers; user and item always are.
     ragged: rows with more or fewer columns than the first line are refused (error), left out and
     counted (drop), or, where they are too short, filled up with missing values (fill).
     """
     one_of("ragged", ragged, RAGGED)
     text = read_text(path, encoding, member)
-    frame = read_columns(text, str(path), separator, header, nulls, ragged)
-    frame = with_names(frame, str(path), columns)
-    found = with_types(frame, id_columns(frame.columns, ids))
+
+    def again(nulls: Sequence[str] = ("",)) -> pl.DataFrame:
+        frame = read_columns(text, str(path), separator, header, nulls, ragged)
+        return with_names(frame, str(path), columns)
+
+    frame = again(nulls)
+    keys = id_columns(frame.columns, ids)
+    _tell_words(frame.select(n for n in frame.columns if n in keys), text, nulls, again)
+    found = with_types(frame, keys)
     _tell_commas(found)
     return found
+
+
+def _tell_words(
+    keys: pl.DataFrame, text: str, nulls: Sequence[str], again: Callable[[], pl.DataFrame]
+) -> None:
+    """Say which words among the ids were read as missing: 'NA' may be somebody's id.
+
+    again: reads the file once more, with those words; only asked where ids are missing.
+    """
+    words = [word for word in nulls if word and word in text]
+    absent = [name for name in keys.columns if keys[name].null_count()]
+    if not words or not absent:
+        return
+    with warnings.catch_warnings(action="ignore"):  # what it says of the file has been said
+        raw = again()
+    for name in absent:
+        for word in words:
+            count = int((raw[name] == word).sum())
+            if count:
+                notice(
+                    f"column {name!r} has {word!r} in {count:,} row{'s' * (count > 1)}, read as "
+                    f"missing: {named('nulls', [''])} keeps it as an id"
+                )
 
 
 def _tell_commas(frame: pl.DataFrame) -> None:

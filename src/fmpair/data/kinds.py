@@ -72,9 +72,11 @@ def kind_weights(kinds: pl.Series, weights: Mapping[str, Any]) -> pl.Series:
     lacking = found.filter(~found.is_in(list(by_kind)).fill_null(False)).unique().sort()
     if len(lacking):
         names = ["(missing)" if kind is None else kind for kind in lacking]
+        strange = [kind for kind in by_kind if kind not in found]
+        beside = f", and no event is of kind {listing(map(repr, strange))}" if strange else ""
         raise DataError(
-            f"{named('event_weights')} have no weight for {listing(names)}: give each kind one, "
-            "0 for those that do not count"
+            f"{named('event_weights')}: no weight for {listing(names)}{beside}: give each kind "
+            "one, 0 for those that do not count"
         )
     return found.replace_strict(by_kind, return_dtype=pl.Float64)
 

@@ -76,21 +76,22 @@ def read_contents(path: str | Path, format: str | None = None, **options: Any) -
         contents = FORMATS[format](path, **own)
         if isinstance(contents, pl.DataFrame):
             contents = Contents(contents)
-        return _with_tables(contents, roles, own.get("encoding"))
+        shared = {name: value for name, value in own.items() if name in ("encoding", "nulls")}
+        return _with_tables(contents, roles, shared)
 
 
-def _with_tables(contents: Contents, roles: dict[str, Any], encoding: str | None) -> Contents:
+def _with_tables(contents: Contents, roles: dict[str, Any], shared: dict[str, Any]) -> Contents:
     """The contents with the caller's options, and the tables among these read.
 
-    encoding: of the events; tables without one of their own are taken to share it.
+    shared: how the text of the events is read; tables given by their path alone are read alike.
     """
     events = contents.events
     for role in ("user", "item"):
-        given = _file(roles.get(f"{role}s"), encoding)
+        given = _file(roles.get(f"{role}s"), shared)
         if given is not None:
             table = read_table(role=role, key=roles.get(role), **given)
             roles[f"{role}s"] = _keyed_alike(table, events, role, roles.get(role))
-    impressions = _file(roles.get("impressions"), encoding)
+    impressions = _file(roles.get("impressions"), shared)
     if impressions is not None:
         ids = {role: roles.get(role) for role in ("user", "item")}
         roles["impressions"] = read_frame(**{**ids, **impressions})
@@ -155,12 +156,12 @@ def _split_options(
     return mine, rest
 
 
-def _file(given: Any, encoding: str | None) -> Mapping[str, Any] | None:
+def _file(given: Any, shared: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """A table's path and reading options, None where it is given otherwise or not at all."""
     if isinstance(given, str | Path):
         given = {"path": given}
-        if encoding is not None and FORMATS[guess_format(given["path"])] is read_delimited:
-            given["encoding"] = encoding
+        if FORMATS[guess_format(given["path"])] is read_delimited:
+            given |= shared
     return given if isinstance(given, Mapping) else None
 
 

@@ -18,7 +18,9 @@ def align_table(
     ids = ids_of(table, vocabulary.ids.dtype, role, key)
     column = ids.name
     if ids.null_count():
-        raise DataError(f"the {role} table has {ids.null_count()} rows without an id in {column!r}")
+        count = ids.null_count()
+        how_many = f"{count:,} rows" if count > 1 else "a row"
+        raise DataError(f"the {role} table has {how_many} without an id in {column!r}")
     if ids.n_unique() < len(ids):
         twice = ids.filter(ids.is_duplicated())[0]
         raise DataError(
