@@ -125,6 +125,13 @@ def _take_numbers(numbers, place, at, share, out):
 
 
 @kernel
+def _put(numbers, share, out):
+    """A loop: to assign one slice to another takes Numba five seconds to compile."""
+    for p in range(share[0], share[1]):
+        out[p] = numbers[p]
+
+
+@kernel
 def _settle(spare, table, new_at, at, place, share):
     """The share's rows are where they belong: the table itself, who is where, where is who."""
     for p in range(share[0], share[1]):
@@ -155,7 +162,7 @@ def deal(part, stopped, dealing, tables):
         return
     _settle(spare.users, tables.users, user_at, partition.user_at, dealing.user_place, users)
     _settle(spare.items, tables.items, item_at, partition.item_at, place, items)
-    tables.bias[items[0] : items[1]] = spare.bias[items[0] : items[1]]
+    _put(spare.bias, items, tables.bias)
     begin_cells(dealing.counts, own, dealing.at, partition.cell, partition.run_start)
     if meet(dealing.arrived, stopped, part.threads, 2 * number):
         place_events(

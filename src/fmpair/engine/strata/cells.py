@@ -22,7 +22,8 @@ def count_events(events, users, share, item_block, counts):
     last = np.full(len(user_edge) - 1, -1, np.int64)
     for block in range(share[0], share[1]):
         runs, found = counts[0, block], counts[1, block]
-        runs[:], found[:] = 0, 0
+        for column in range(len(found)):
+            runs[column], found[column] = 0, 0
         for p in range(user_edge[block], user_edge[block + 1]):
             for e in range(start[user_at[p]], start[user_at[p] + 1]):
                 column = item_block[items[e]]
