@@ -84,6 +84,14 @@ def test_an_item_with_a_comma_stands_in_quotes(fmpair, model):
     assert [line[0] for line in rows(result.out)] == ["item", *own["item"]]
 
 
+def test_items_may_stand_on_lines_of_their_own(fmpair, model):
+    lines, commas = (
+        fmpair("recommend", model, "--history", text, "-n", 3).out
+        for text in ("book-000\nfilm-000", "book-000,film-000")
+    )
+    assert lines == commas
+
+
 def test_visitors_come_from_a_file(fmpair, model):
     csv = b"request,history\nr1,book-000|film-000\nr2,book-001\n"
     result = fmpair("recommend", model, "--users-file", "-", "-n", 1, stdin=csv)

@@ -135,7 +135,7 @@ def _ids(given: str | None) -> list[str] | None:
     """Items of one text with commas between them; an id with a comma is quoted, as in CSV."""
     if given is None:
         return None
-    rows = csv.reader([given], skipinitialspace=True)
+    rows = csv.reader(given.splitlines(), skipinitialspace=True)
     return [item.strip() for row in rows for item in row if item.strip()]
 
 
