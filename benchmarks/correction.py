@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fmpair.evaluation.correction import STEPS, possible_ranks, sampled_chances, true_ranks
+from fmpair.evaluation.derived_metrics import STEPS, possible_ranks, sampled_chances, true_ranks
 from fmpair.metrics import Metric
 
 PAGE = Path(__file__).parent.parent / "docs" / "evaluation.md"

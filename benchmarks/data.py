@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from fmpair.arrays import distinct_pairs
-from fmpair.data import catalog
-from fmpair.data.zipf import zipf_events
+from fmpair.data import public_sets
+from fmpair.data.synthetic import zipf_events
 
 # Name -> users, items, events of generated sets. The series has the shape of MovieLens.
 SERIES = {
@@ -68,7 +68,7 @@ def _made(folder: Path, make) -> str:
 
 
 def _movielens(name: str):
-    data = catalog.load(name)
+    data = public_sets.load(name)
     users, items = len(data.users), len(data.items)
     rng = np.random.default_rng(0)
     arrays = {

@@ -19,10 +19,10 @@ from typing import Any
 import polars as pl
 
 from fmpair import FMPair, Popularity
-from fmpair.data import Dataset, catalog
-from fmpair.data.filter import above_mean, core
-from fmpair.data.split import holdout
-from fmpair.training.early_stopping import Validation
+from fmpair.data import Dataset, public_sets
+from fmpair.data.filters import above_mean, core
+from fmpair.data.splits import holdout
+from fmpair.training.epochs import Validation
 
 PAGE = Path(__file__).parent.parent / "docs" / "model.md"
 BEGIN, END = "<!-- defaults -->", "<!-- /defaults -->"
@@ -42,14 +42,14 @@ TUNED: dict[str, dict[str, Any]] = {
 def sets() -> dict[str, Dataset]:
     """Every set of the catalogue as positives; where parts are given, the training part."""
     return {
-        "MovieLens 100K, above the user's mean": above_mean(catalog.load("ml-100k")),
-        "MovieLens 1M, above the user's mean": above_mean(catalog.load("ml-1m")),
-        "Frappe-CFM, training file": catalog.load("frappe-cfm", part="train"),
-        "Frappe, all events": catalog.load("frappe"),
-        "Amazon, four domains, above the user's mean": above_mean(catalog.load("amazon-cdtf")),
-        "XING 2016, 5-core": core(catalog.load("xing-2016"), 5, 5),
-        "Yelp2018, training file": catalog.load("yelp2018", part="train"),
-        "DePaulMovie, above the user's mean": above_mean(catalog.load("depaul-movie")),
+        "MovieLens 100K, above the user's mean": above_mean(public_sets.load("ml-100k")),
+        "MovieLens 1M, above the user's mean": above_mean(public_sets.load("ml-1m")),
+        "Frappe-CFM, training file": public_sets.load("frappe-cfm", part="train"),
+        "Frappe, all events": public_sets.load("frappe"),
+        "Amazon, four domains, above the user's mean": above_mean(public_sets.load("amazon-cdtf")),
+        "XING 2016, 5-core": core(public_sets.load("xing-2016"), 5, 5),
+        "Yelp2018, training file": public_sets.load("yelp2018", part="train"),
+        "DePaulMovie, above the user's mean": above_mean(public_sets.load("depaul-movie")),
     }
 
 

@@ -23,8 +23,8 @@ import polars as pl
 import torch
 
 from fmpair import Dataset, FMPair
-from fmpair.data import catalog
-from fmpair.data.split import holdout, leave_last_out
+from fmpair.data import public_sets
+from fmpair.data.splits import holdout, leave_last_out
 from fmpair.device import CUDA, TORCH, cards, obstacle
 from fmpair.engine.torch import softmax
 from fmpair.evaluation import evaluate
@@ -158,7 +158,7 @@ def fitted(recipe: FMPair, data: Dataset) -> tuple[Any, float, float]:
 
 def yelp() -> None:
     """Yelp2018, split of LightGCN, full ranking per user; to reach: .0728/.0602 and .0694/.0575."""
-    train, test = (catalog.load("yelp2018", part=part) for part in ("train", "test"))
+    train, test = (public_sets.load("yelp2018", part=part) for part in ("train", "test"))
     table(
         ("Yelp2018", "seed", "Recall@20", "NDCG@20", *TIMES),
         _judged(YELP, (train, test), "full-user", ("recall@20", "ndcg@20")),
@@ -167,7 +167,7 @@ def yelp() -> None:
 
 def sequences() -> None:
     """The next item of ml-1m-sequences among all unseen; to reach: .308/.183."""
-    data = catalog.load("ml-1m-sequences")
+    data = public_sets.load("ml-1m-sequences")
     split = leave_last_out(data)
     train, test = data.take(split.train), data.take(split.test)
     table(

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from fmpair import Dataset
-from fmpair.data.zipf import zipf_events
+from fmpair.data.synthetic import zipf_events
 from fmpair.models import FMPair
 
 REPEATS = 5

@@ -22,9 +22,9 @@ import report
 from measure import Answer, Check, in_turn, median
 
 from fmpair import Dataset, FMPair, Recommender
+from fmpair.data.synthetic import zipf_events
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.data.zipf import zipf_events
-from fmpair.fitted.folding import folded
+from fmpair.fitted.recommender import folded
 from fmpair.threads import side_by_side
 
 FACTORS = 64

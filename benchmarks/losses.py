@@ -19,9 +19,9 @@ import report
 from measure import Answer, Check, in_turn, median
 
 from fmpair import Dataset, FMPair
-from fmpair.data import catalog
+from fmpair.data import public_sets
+from fmpair.data.synthetic import zipf_events
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.data.zipf import zipf_events
 
 FACTORS = (32, 64)
 CANDIDATES = 32
@@ -73,7 +73,7 @@ def run(data: Dataset, repeats: int) -> Answer:
 def events() -> tuple[str, Dataset]:
     """Users and items only, of MovieLens 1M or generated."""
     if "FMPAIR_DATA" in os.environ:
-        data = catalog.load("ml-1m")
+        data = public_sets.load("ml-1m")
         return "MovieLens 1M", Dataset(data.users, data.items, data.user, data.item, pl.DataFrame())
     ids = [Vocabulary(pl.Series(range(size))) for size in (USERS, ITEMS)]
     return "generated", Dataset(*ids, *zipf_events(USERS, ITEMS, EVENTS), pl.DataFrame())

@@ -18,8 +18,8 @@ from published import DOCS, folder_given, results_of, write_results
 
 from fmpair.experiment.results import Results
 from fmpair.files import write_atomically
-from fmpair.report.number import metric_title
 from fmpair.report.style import PALETTE, drawn
+from fmpair.report.table import metric_title
 
 METRICS = ("ndcg@10", "recall@10", "coverage@10", "gini@10", "popularity@10")
 THIRDS = ("head", "mid", "tail")

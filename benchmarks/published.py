@@ -18,9 +18,9 @@ from typing import Any
 import report
 
 from fmpair.config.read import read
-from fmpair.data import catalog
-from fmpair.data.ncf import read_negatives
-from fmpair.data.source import locate
+from fmpair.data import public_sets
+from fmpair.data.formats.ncf import read_negatives
+from fmpair.data.formats.source import locate
 from fmpair.experiment.results import Results
 from fmpair.experiment.run import run
 
@@ -110,7 +110,7 @@ def results_of(name: str, folder: Path) -> Results:
 
 def write_negatives(path: Path) -> None:
     """The negatives that NCF gives every test event, as a table (user, item)."""
-    place = locate(catalog.fetch("ml-1m-ncf"), "ml-1m.test.negative")
+    place = locate(public_sets.fetch("ml-1m-ncf"), "ml-1m.test.negative")
     assert place is not None
     read_negatives(place[0]).select("user", "item").write_csv(path)
 

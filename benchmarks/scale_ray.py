@@ -26,9 +26,8 @@ import ray
 
 from fmpair.arrays import empty_rows
 from fmpair.engine import engine
-from fmpair.engine.contract import Groups, Parameters, Problem, Settings
+from fmpair.engine.contract import Groups, Parameters, Problem, Settings, Shard, Source
 from fmpair.engine.ray.cost import Cost, Size, Speed, cost_of_round, speed_seen
-from fmpair.engine.shard import Shard, Source
 
 RATE, SEED = 0.05, 1
 CHUNK = 10_000  # users whose events are made at a time

@@ -34,7 +34,7 @@ from lookup import FACTORS, generated
 from measure import Answer, Check
 
 from fmpair import FMPair, Recommender, load
-from fmpair.data import catalog
+from fmpair.data import public_sets
 
 FEW_USERS = 20_000
 DAYTIMES = ["night", "morning", "afternoon", "evening"]
@@ -127,7 +127,7 @@ def _items(name: str) -> int:
 
 def movielens() -> Recommender:
     """ML-1M with the time of day and the day of the week as context; how well is not the point."""
-    data = catalog.load("ml-1m")
+    data = public_sets.load("ml-1m")
     times = pl.from_epoch(data.columns["timestamp"])
     frame = pl.DataFrame(
         {

@@ -11,12 +11,11 @@ import re
 import sys
 from pathlib import Path
 
-from fmpair.experiment.results import Results
-from fmpair.experiment.store import results
+from fmpair.experiment.results import Results, results
 from fmpair.report.comparison import comparison
-from fmpair.report.markdown import markdown
+from fmpair.report.result_tables import main_sheet
 from fmpair.report.run_tables import times_sheet, tuning_sheet
-from fmpair.report.tables import main_sheet
+from fmpair.report.table_formats import markdown
 
 PAGE = Path(__file__).parent.parent / "docs" / "side_by_side.md"
 

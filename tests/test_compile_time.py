@@ -5,7 +5,7 @@ import numpy as np
 from fmpair import FMPair, jit
 from fmpair.compile_time import CLOCK, Clock, compiling
 from fmpair.testing import day_and_night
-from fmpair.training.epoch import epochs
+from fmpair.training.epochs import epochs
 
 
 def test_a_clock_stands_still_while_it_is_stopped_also_within():

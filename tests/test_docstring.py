@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from fmpair.docstring import descriptions, sections, whole
 from fmpair.models import FMPair, FMPairCD
+from fmpair.text import descriptions, sections, whole
 
 
 class Able(Protocol):

@@ -9,7 +9,7 @@ from fmpair import Dataset, FMPair, read
 from fmpair.errors import OptionError
 from fmpair.fitted.ranker import Ranker
 from fmpair.models import EASE, FM, FMPairLevels, ImplicitALS
-from fmpair.renamed import OPTIONS, unknown_option, with_new_names
+from fmpair.option_names import OPTIONS, unknown_option, with_new_names
 from fmpair.testing import two_tastes
 
 EVENTS = pl.DataFrame({"user": [1, 2, 3], "item": ["a", "b", "c"]})

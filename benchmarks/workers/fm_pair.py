@@ -11,8 +11,8 @@ from memory import memory
 from serve import serve
 
 from fmpair import Dataset, FMPair
+from fmpair.data.synthetic import zipf_events
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.data.zipf import zipf_events
 from fmpair.evaluation import evaluate
 from fmpair.ranking.top import item_matrix, ranks
 from fmpair.ranking.top import top as best_items

@@ -10,7 +10,7 @@ import inspect
 import re
 from typing import Any
 
-from fmpair.docstring import HEADING, descriptions
+from fmpair.text import HEADING, descriptions
 
 RESULT = re.compile(r"^ *(?=Gives )", re.MULTILINE)
 CODE = re.compile(r"(?<!`)(`{1,2})([^`]+)\1(?!`)")

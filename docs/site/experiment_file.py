@@ -11,7 +11,7 @@ from fmpair.config import option_schema
 from fmpair.config.option_schema import REQUIRED, SECTIONS, TEXTS, Option, Options
 from fmpair.evaluation.protocol import PRESETS
 from fmpair.evaluation.views import VIEWS
-from fmpair.metrics.metric import NAMES
+from fmpair.metrics import NAMES
 
 
 def page() -> str:

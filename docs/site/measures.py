@@ -6,10 +6,10 @@ from dataclasses import fields
 
 from markdown import plain
 
-from fmpair.docstring import descriptions, summary
-from fmpair.evaluation import lists
+from fmpair.evaluation import derived_metrics
 from fmpair.evaluation.protocol import PRESETS, Protocol
-from fmpair.metrics.metric import ERRORS, LISTS, NAMES, RANKED, UNCUT
+from fmpair.metrics import ERRORS, LISTS, NAMES, RANKED, UNCUT
+from fmpair.text import descriptions, summary
 
 ERROR_FORMULAS = {
     "rmse": "rmse = the root of the mean of (score - rating)^2",
@@ -25,7 +25,7 @@ def metrics() -> str:
 
 
 def _metric(name: str) -> str:
-    function = RANKED.get(name) or getattr(lists, name, None)
+    function = RANKED.get(name) or getattr(derived_metrics, name, None)
     text = function.__doc__ if function else ERROR_FORMULAS[name]
     first, *rest = (text or "").strip().split("\n\n")
     written = name if name in UNCUT else f"{name}@10"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from markdown import code, plain, table
 
-from fmpair.docstring import summary
 from fmpair.models import catalog
+from fmpair.text import summary
 
 
 def page() -> str:

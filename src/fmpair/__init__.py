@@ -11,16 +11,16 @@ __version__ = "0.2.0"
 _HOMES = {
     "Dataset": "fmpair.data.dataset",
     "Field": "fmpair.features.field",
-    "FMPair": "fmpair.models.fm_pair.recipe",
+    "FMPair": "fmpair.models.fm_pair.fm_pair",
     "FmpairError": "fmpair.errors",
     "Popularity": "fmpair.models.classic.popularity",
     "Protocol": "fmpair.evaluation.protocol",
     "Ranker": "fmpair.fitted.ranker",
     "Recommender": "fmpair.fitted.recommender",
     "evaluate": "fmpair.evaluation.evaluate",
-    "load": "fmpair.models.saved",
+    "load": "fmpair.models.catalog",
     "read": "fmpair.data.read",
-    "with_sources": "fmpair.features.domains",
+    "with_sources": "fmpair.features.layouts",
 }
 
 __all__ = [
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from fmpair.errors import FmpairError
     from fmpair.evaluation.evaluate import evaluate
     from fmpair.evaluation.protocol import Protocol
-    from fmpair.features.domains import with_sources
     from fmpair.features.field import Field
+    from fmpair.features.layouts import with_sources
     from fmpair.fitted.ranker import Ranker
     from fmpair.fitted.recommender import Recommender
+    from fmpair.models.catalog import load
     from fmpair.models.classic.popularity import Popularity
-    from fmpair.models.fm_pair.recipe import FMPair
-    from fmpair.models.saved import load
+    from fmpair.models.fm_pair.fm_pair import FMPair
 
 
 def __getattr__(name: str) -> Any:

@@ -13,8 +13,8 @@ from fmpair.bridges.implicit import Implicit
 from fmpair.bridges.lenskit import LensKit
 from fmpair.bridges.lightfm import LightFM
 from fmpair.bridges.myfm import MyFM
-from fmpair.data.catalog import load
-from fmpair.data.split import holdout
+from fmpair.data.public_sets import load
+from fmpair.data.splits import holdout
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recommender import Recommender

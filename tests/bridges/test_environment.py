@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from fmpair.bridges import environment
-from fmpair.bridges.environment import Environment
+from fmpair.bridges import recbole
+from fmpair.bridges.recbole import Environment
 from fmpair.errors import FmpairError, MachineError
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -30,7 +30,7 @@ def stand_in(tmp_path, monkeypatch):
     python = tmp_path / "python"
     python.write_text(STAND_IN.format(python=sys.executable))
     python.chmod(0o755)
-    monkeypatch.setattr(environment, "caches", lambda: tmp_path / "cache")
+    monkeypatch.setattr(recbole, "caches", lambda: tmp_path / "cache")
     monkeypatch.setattr(sys, "executable", str(python))
     return python
 
@@ -54,7 +54,7 @@ def test_a_failed_installation_leaves_nothing_but_its_log():
     toy = Environment("toy", VERSION, ("broken==1",))
     with pytest.raises(MachineError, match="installing toy failed: ERROR: No matching") as caught:
         toy.ready()
-    left = [path.name for path in environment.caches().iterdir()]
+    left = [path.name for path in recbole.caches().iterdir()]
     assert left == [f"{toy.folder.name}.log"]
     assert "\n" not in str(caught.value)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fmpair.bridges.factors import without_constants
+from fmpair.bridges.adapter import without_constants
 from fmpair.testing import two_tastes
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from fmpair.bridges.foreign_call import foreign, made
+from fmpair.bridges.adapter import foreign, made
 from fmpair.errors import DataError, OptionError, TrainingError
 
 

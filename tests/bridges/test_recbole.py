@@ -7,7 +7,7 @@ import sys
 import polars as pl
 import pytest
 
-from fmpair.bridges import environment
+from fmpair.bridges import recbole
 from fmpair.bridges.recbole import ENVIRONMENT, RecBole
 from fmpair.errors import TrainingError
 from fmpair.testing import two_tastes
@@ -40,7 +40,7 @@ only_posix = pytest.mark.skipif(os.name == "nt", reason="the stand-in is a scrip
 
 @pytest.fixture
 def stand_in(tmp_path, monkeypatch):
-    monkeypatch.setattr(environment, "caches", lambda: tmp_path)
+    monkeypatch.setattr(recbole, "caches", lambda: tmp_path)
     python = ENVIRONMENT.executable
     python.parent.mkdir(parents=True)
     python.write_text(STAND_IN.format(python=sys.executable))

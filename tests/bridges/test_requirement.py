@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from fmpair.bridges.requirement import Requirement
+from fmpair.bridges.adapter import Requirement
 from fmpair.config.read import read
 from fmpair.errors import FmpairError
 from fmpair.models import catalog
@@ -48,7 +48,7 @@ def test_provenance_is_the_name_and_version_of_what_is_installed():
 @pytest.mark.parametrize("name", ["implicit", "lightfm", "cornac", "lenskit", "myfm"])
 def test_a_bridge_whose_library_is_missing_is_found_and_says_what_to_install(name, monkeypatch):
     recipe = catalog.find(name)
-    monkeypatch.setattr("fmpair.bridges.requirement.find_spec", lambda module: None)
+    monkeypatch.setattr("fmpair.bridges.adapter.find_spec", lambda module: None)
     monkeypatch.delitem(sys.modules, recipe.requirement.module, raising=False)
     assert f"pip install 'fmpair[{name}]'" in catalog.missing(name)
     with pytest.raises(FmpairError, match="is not installed"):
@@ -56,7 +56,7 @@ def test_a_bridge_whose_library_is_missing_is_found_and_says_what_to_install(nam
 
 
 def test_an_experiment_with_a_missing_library_fails_when_it_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("fmpair.bridges.requirement.find_spec", lambda module: None)
+    monkeypatch.setattr("fmpair.bridges.adapter.find_spec", lambda module: None)
     monkeypatch.delitem(sys.modules, "implicit", raising=False)
     file = tmp_path / "compare.yaml"
     file.write_text("data: {generate: {}}\nmodels: [popularity, {kind: implicit, model: bpr}]\n")

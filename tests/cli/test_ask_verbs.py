@@ -6,7 +6,7 @@ import pytest
 
 from fmpair import load
 from fmpair.data.read import read_frame
-from fmpair.fitted import batch, listing
+from fmpair.fitted import ranked_lists
 from fmpair.fitted.recommender import Recommender
 
 
@@ -110,7 +110,7 @@ def test_what_is_passed_over_is_said_in_one_line(fmpair, model):
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "tsv", "parquet", "jsonl"])
 def test_lists_of_all_are_written_part_by_part(fmpair, model, tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(listing, "USERS_AT_ONCE", 7)
+    monkeypatch.setattr(ranked_lists, "USERS_AT_ONCE", 7)
     monkeypatch.setattr(Recommender.recommend_in_parts, "__kwdefaults__", {"size": 7})
     result = fmpair("recommend", model, "--all", "-o", tmp_path / f"lists.{suffix}")
     own = load(model).recommend()
@@ -123,8 +123,8 @@ def test_lists_of_all_are_written_part_by_part(fmpair, model, tmp_path, monkeypa
 def test_lists_of_all_go_to_a_folder_part_by_part_and_are_resumed(
     fmpair, model, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(listing, "USERS_AT_ONCE", 7)
-    monkeypatch.setitem(batch.recommend_to_folder.__kwdefaults__, "size", 7)
+    monkeypatch.setattr(ranked_lists, "USERS_AT_ONCE", 7)
+    monkeypatch.setitem(ranked_lists.recommend_to_folder.__kwdefaults__, "size", 7)
     folder, own = tmp_path / "lists", load(model).recommend()
     count = -(-own["user"].n_unique() // 7)
     result = fmpair("recommend", model, "--all", "-o", folder)

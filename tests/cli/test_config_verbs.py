@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from fmpair.config.schema import json_schema
+from fmpair.config.json_schema import json_schema
 from fmpair.report import style
 
 

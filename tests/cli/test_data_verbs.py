@@ -2,12 +2,12 @@ import json
 
 import polars as pl
 
-from fmpair.data import catalog
+from fmpair.data import public_sets
 
 
 def test_list_names_every_public_set(fmpair):
     result = fmpair("data", "list")
-    assert [line.split(",")[0] for line in result.out.splitlines()[1:]] == catalog.names()
+    assert [line.split(",")[0] for line in result.out.splitlines()[1:]] == public_sets.names()
 
 
 def test_describe_gives_figures(fmpair, files):
@@ -17,11 +17,11 @@ def test_describe_gives_figures(fmpair, files):
 
 
 def test_fetch_prints_the_folder(fmpair, tmp_path, monkeypatch):
-    known = catalog.find("depaul-movie")
+    known = public_sets.find("depaul-movie")
     (tmp_path / known.name).mkdir()
     for file in known.files:
         (tmp_path / known.name / file.name).write_text("x")
-    monkeypatch.setenv(catalog.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(public_sets.VARIABLE, str(tmp_path))
     result = fmpair("data", "fetch", known.name)
     assert (result.code, result.out) == (0, f"{tmp_path / known.name}\n")
 

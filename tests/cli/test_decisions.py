@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from fmpair import load
-from fmpair.config.columns import validate
+from fmpair.config.read import validate
 from fmpair.testing import shop_log
 
 QUICK = ("--factors", "2", "--epochs", "1")

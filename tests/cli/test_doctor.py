@@ -1,7 +1,7 @@
 import tomllib
 from pathlib import Path
 
-from fmpair.cli import doctor
+from fmpair.cli import setup_commands
 
 ROOT = Path(__file__).parents[2]
 
@@ -11,7 +11,7 @@ def test_a_healthy_machine_has_no_finding_called_broken(fmpair, monkeypatch):
     result = fmpair("doctor")
     assert result.code == 0, result.out
     assert "broken" not in result.out
-    assert [name for name in doctor.CHECKS if name not in result.out] == []
+    assert [name for name in setup_commands.CHECKS if name not in result.out] == []
 
 
 def test_what_is_broken_is_named_and_the_exit_code_is_1(fmpair, monkeypatch, tmp_path):
@@ -24,7 +24,7 @@ def test_what_is_broken_is_named_and_the_exit_code_is_1(fmpair, monkeypatch, tmp
 def test_a_machine_without_a_gpu_is_not_said_to_have_one(fmpair, monkeypatch):
     built = "PyTorch 9.9+cpu is built without CUDA"
     monkeypatch.setattr("fmpair.device.obstacle", lambda: built)
-    monkeypatch.setattr(doctor, "CHECKS", {"GPU": doctor.CHECKS["GPU"]})
+    monkeypatch.setattr(setup_commands, "CHECKS", {"GPU": setup_commands.CHECKS["GPU"]})
     result = fmpair("doctor")
     assert result.code == 0
     said = " ".join(result.out.split())
@@ -33,8 +33,8 @@ def test_a_machine_without_a_gpu_is_not_said_to_have_one(fmpair, monkeypatch):
 
 def test_extras_are_listed_with_what_each_is_for(fmpair, monkeypatch):
     monkeypatch.delenv("FMPAIR_DATA", raising=False)
-    monkeypatch.setattr(doctor, "CHECKS", {})
-    monkeypatch.setitem(doctor.EXTRAS, "cornac", ("no_such_module", "models of Cornac"))
+    monkeypatch.setattr(setup_commands, "CHECKS", {})
+    monkeypatch.setitem(setup_commands.EXTRAS, "cornac", ("no_such_module", "models of Cornac"))
     said = " ".join(fmpair("doctor").out.split())
     assert "report installed figures in reports" in said
     assert "cornac models of Cornac: pip install 'fmpair[cornac]'" in said
@@ -43,4 +43,4 @@ def test_extras_are_listed_with_what_each_is_for(fmpair, monkeypatch):
 def test_no_extra_is_forgotten():
     with (ROOT / "pyproject.toml").open("rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
-    assert set(doctor.EXTRAS) == set(extras) - {"test", "docs"}  # for those who work on it
+    assert set(setup_commands.EXTRAS) == set(extras) - {"test", "docs"}  # for those who work on it

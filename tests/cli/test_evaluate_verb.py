@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from fmpair import load, read
-from fmpair.cli.protocol import PROTOCOL, RENAMED
-from fmpair.data.split import holdout
+from fmpair.cli.evaluate_commands import PROTOCOL, RENAMED
+from fmpair.data.splits import holdout
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.experiment.folder import WINNER, digest, write_json
 from fmpair.models import MarkovChain

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from fmpair.reproduction import part
+from fmpair.reproduction import run
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ def tiny(tmp_path, monkeypatch):
     """The paper as one small experiment, in a folder of its own."""
     (tmp_path / "paper").mkdir()
     (tmp_path / "paper" / "table2-movielens-legacy.yaml").write_text(TINY)
-    monkeypatch.setattr(part, "FOLDER", tmp_path / "paper")
+    monkeypatch.setattr(run, "FOLDER", tmp_path / "paper")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -105,7 +105,7 @@ def test_a_winner_that_cannot_be_fitted_again_is_said_with_exit_code_1(fmpair, f
     def full(*_):
         raise MemoryError("no room")
 
-    monkeypatch.setattr("fmpair.experiment.winner.fit_to_epoch", full)
+    monkeypatch.setattr("fmpair.experiment.tuning.fit_to_epoch", full)
     done = fmpair("run", "tiny.yaml", "-q", "seeds=[0, 1]")
     assert done.code == 1
     assert done.err.endswith(" failed on all events: MemoryError: no room\n")
@@ -150,7 +150,7 @@ def test_an_interrupt_is_one_line_and_exit_code_130(fmpair, file, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fmpair.experiment.work.evaluate", interrupted)
+    monkeypatch.setattr("fmpair.experiment.cell.evaluate", interrupted)
     done = fmpair("run", "tiny.yaml", "-q")
     assert done.code == 130
     assert done.err == "stopped: 0 of 2 cells are done; the same command resumes from there\n"

@@ -7,7 +7,7 @@ import pytest
 
 import fmpair as fmpair_package
 from fmpair.cli.application import command
-from fmpair.cli.spelling import in_shell
+from fmpair.cli.flags import in_shell
 
 
 def saved(folder, name, text):

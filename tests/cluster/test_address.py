@@ -5,9 +5,8 @@ import sys
 
 import pytest
 
-from fmpair import FMPair
-from fmpair.cluster import address
-from fmpair.cluster.address import address_of, check_on
+from fmpair import FMPair, cluster
+from fmpair.cluster import address_of, check_on
 from fmpair.errors import OptionError
 
 
@@ -26,7 +25,7 @@ def test_what_is_no_address_is_refused(on):
 
 
 def test_a_missing_extra_is_named_before_anything_is_learned(monkeypatch):
-    monkeypatch.setattr(address, "find_spec", lambda name: None)
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None)
     with pytest.raises(OptionError, match=r"pip install 'fmpair\[ray\]'"):
         check_on("ray")
     with pytest.raises(OptionError, match=r"pip install 'fmpair\[ray\]'"):
@@ -34,13 +33,13 @@ def test_a_missing_extra_is_named_before_anything_is_learned(monkeypatch):
 
 
 def test_a_cluster_does_not_go_with_a_gpu(monkeypatch):
-    monkeypatch.setattr(address, "find_spec", lambda name: name)
+    monkeypatch.setattr(cluster, "find_spec", lambda name: name)
     with pytest.raises(OptionError, match="leave device out"):
         FMPair(on="ray", device="torch")
 
 
 def test_what_is_learned_on_a_cluster_is_saved_without_its_address(monkeypatch):
-    monkeypatch.setattr(address, "find_spec", lambda name: name)
+    monkeypatch.setattr(cluster, "find_spec", lambda name: name)
     assert FMPair(on="ray").options() == FMPair().options()
 
 

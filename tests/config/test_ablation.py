@@ -1,8 +1,8 @@
 import pytest
 
-from fmpair.config.plain import as_plain, from_plain
+from fmpair.config.experiment import as_plain, from_plain
 from fmpair.config.read import read
-from fmpair.data import catalog
+from fmpair.data import public_sets
 from fmpair.errors import ConfigError
 
 CLICKS = "user,item,hour,day\nann,maps,8,mo\nbob,mail,9,tu\n"
@@ -138,7 +138,7 @@ def test_a_mistake_is_told_with_its_line_and_nothing_else_is(file, changes, line
 
 
 def test_data_that_are_not_at_hand_are_asked_for(file, monkeypatch):
-    monkeypatch.setattr(catalog, "held", lambda name: None)
+    monkeypatch.setattr(public_sets, "held", lambda name: None)
     [line] = mistakes(file(FILE.replace("path: c.csv", "set: ml-1m")))
     asked = "an ablation needs the data on this machine: fmpair data fetch ml-1m"
     assert line == f"a.yaml:1: data: {asked}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fmpair.config import code
+from fmpair.config import model_section
 from fmpair.config.experiment import Candidate, Experiment, Source, Step
 from fmpair.errors import OptionError
 
@@ -12,29 +12,29 @@ def experiment(kind, **more):
 
 
 def test_a_model_of_the_catalogue_is_not_foreign_by_name_or_by_class():
-    assert not code.is_foreign("fm-pair")
-    assert not code.is_foreign("fmpair.models.fm_pair.recipe:FMPair")
-    assert code.is_foreign("fmpair.models.fm_pair:dataclass")
-    assert code.is_foreign("os:system")
+    assert not model_section.is_foreign("fm-pair")
+    assert not model_section.is_foreign("fmpair.models.fm_pair.fm_pair:FMPair")
+    assert model_section.is_foreign("fmpair.models.fm_pair:dataclass")
+    assert model_section.is_foreign("os:system")
 
 
 def test_code_runs_when_the_caller_allows_it_and_not_otherwise():
-    code.check(experiment("popularity"))
-    code.check(experiment("mine:Model", allow_code=True))
+    model_section.check(experiment("popularity"))
+    model_section.check(experiment("mine:Model", allow_code=True))
     with pytest.raises(OptionError, match=r"--allow-code .* allow_code=True .*ALLOW_CODE=mine"):
-        code.check(experiment("mine:Model"))
+        model_section.check(experiment("mine:Model"))
 
 
 def test_the_environment_trusts_modules_and_what_is_in_them(monkeypatch):
-    monkeypatch.setenv(code.VARIABLE, "mine, firm.models")
+    monkeypatch.setenv(model_section.VARIABLE, "mine, firm.models")
     for kind in ("mine:Model", "mine.deep:Model", "firm.models:Model", "firm.models.new:Model"):
-        assert code.is_trusted(kind)
+        assert model_section.is_trusted(kind)
     for kind in ("minefield:Model", "firm:Model", "firm.other:Model", ":Model", "os:system"):
-        assert not code.is_trusted(kind)
-    code.check(experiment("mine:Model"))
+        assert not model_section.is_trusted(kind)
+    model_section.check(experiment("mine:Model"))
 
 
 @pytest.mark.parametrize("value", ["", ",", " , ."])
 def test_an_empty_variable_trusts_nothing(monkeypatch, value):
-    monkeypatch.setenv(code.VARIABLE, value)
-    assert not code.is_trusted("mine:Model") and not code.is_trusted(":Model")
+    monkeypatch.setenv(model_section.VARIABLE, value)
+    assert not model_section.is_trusted("mine:Model") and not model_section.is_trusted(":Model")

@@ -10,8 +10,8 @@ import pytest
 
 from fmpair.config import option_schema
 from fmpair.config import read as config
-from fmpair.config.columns import check_columns, validate
 from fmpair.config.experiment import Candidate, Range, Source, Step
+from fmpair.config.read import check_columns, validate
 from fmpair.errors import ConfigError, OptionError
 from fmpair.evaluation import Protocol
 from fmpair.experiment.plan import with_options
@@ -154,7 +154,7 @@ refit
 
 def test_all_mistakes_are_reported_together_each_with_its_line(file):
     from fmpair.errors import listing
-    from fmpair.metrics.metric import NAMES
+    from fmpair.metrics import NAMES
     from fmpair.models import FMPair
     from fmpair.models.catalog import MODELS
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmpair.config.document import read
-from fmpair.config.syntax import parse_json, parse_yaml
+from fmpair.config.document import parse_json, parse_yaml, read
 from fmpair.errors import ConfigError, DataError
 
 YAML = """\

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmpair.config.file_name import LONGEST, file_name
+from fmpair.config.migration import LONGEST, file_name
 
 HOSTILE = st.text() | st.text("./\\:~ -a\0\n") | st.sampled_from(["..", "/etc/x", "CON", "aux.b"])
 

@@ -2,12 +2,12 @@ import gzip
 
 import pytest
 
+from fmpair.config.data_columns import header_of
 from fmpair.config.experiment import Source, Step
-from fmpair.config.header import header_of
-from fmpair.data import catalog
+from fmpair.data import public_sets
 from fmpair.data.write import write
 from fmpair.errors import DataError
-from fmpair.experiment.prepare import prepare
+from fmpair.experiment.prepared import prepare
 from fmpair.testing import shop_log
 
 WORLD = Source(generate={"users": 20, "items": 10, "events": 200})
@@ -39,7 +39,7 @@ def test_the_header_tells_the_columns_that_the_filters_leave(filters):
 @pytest.mark.parametrize("name", ["ml-100k", "frappe-cfm", "depaul-movie"])
 def test_the_header_of_a_public_set_has_the_columns_of_its_events(name):
     header = header_of(Source(set=name))
-    assert (header.context, header.users, header.items) == columns(catalog.load(name))
+    assert (header.context, header.users, header.items) == columns(public_sets.load(name))
 
 
 def test_packed_events_that_are_damaged_are_named(tmp_path):

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fmpair.config.document import parse_yaml
 from fmpair.config.migration import migrate
 from fmpair.config.read import read
-from fmpair.config.syntax import parse_yaml
 from fmpair.config.wraprec_models import model_of
 from fmpair.errors import DataError, FmpairError, UnknownError
-from fmpair.experiment.prepare import prepare
+from fmpair.experiment.prepared import prepare
 from fmpair.experiment.run import run
 from fmpair.models import catalog
 

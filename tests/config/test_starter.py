@@ -5,12 +5,12 @@ import polars as pl
 import pytest
 
 from fmpair.config import read as config
-from fmpair.config.columns import validate
+from fmpair.config.document import parse_yaml
 from fmpair.config.experiment import Step
+from fmpair.config.read import validate
 from fmpair.config.starter import scalar, starter
-from fmpair.config.syntax import parse_yaml
 from fmpair.errors import DataError, Notice
-from fmpair.experiment.prepare import prepare
+from fmpair.experiment.prepared import prepare
 
 
 @pytest.fixture(autouse=True)

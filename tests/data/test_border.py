@@ -6,7 +6,7 @@ import zlib
 import polars as pl
 import pytest
 
-from fmpair.data.border import parsing
+from fmpair.data.formats.source import parsing
 from fmpair.errors import ConfigError, DataError, OptionError
 
 FOREIGN = [

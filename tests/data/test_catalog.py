@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from fmpair.data import catalog
-from fmpair.data.filter import core
-from fmpair.data.ncf import read_negatives
-from fmpair.data.public import SETS, File, PublicSet
-from fmpair.data.statistics import figures
+from fmpair.data import public_sets
+from fmpair.data.describe import figures
+from fmpair.data.filters import core
+from fmpair.data.formats.ncf import read_negatives
+from fmpair.data.public_sets import SETS, File, PublicSet
 from fmpair.errors import DataError, OptionError, UnknownError
 
 COUNTS = {
@@ -32,9 +32,9 @@ COUNTS = {
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", COUNTS)
 def test_every_set_has_its_published_size_and_bytes(name):
-    data = catalog.load(name)
+    data = public_sets.load(name)
     assert (len(data.users), len(data.items), len(data)) == COUNTS[name]
-    catalog.verify(name)
+    public_sets.verify(name)
 
 
 @pytest.mark.realdata
@@ -43,15 +43,15 @@ def test_every_set_has_its_published_size_and_bytes(name):
     [("ml-1m-ncf", 994_169, 6040), ("frappe-cfm", 92_808, 3387), ("yelp2018", 1_237_259, 324_147)],
 )
 def test_given_parts_share_their_vocabularies(name, train, test):
-    parts = catalog.load_parts(name)
+    parts = public_sets.load_parts(name)
     assert (len(parts[0]), len(parts[1])) == (train, test)
     assert parts[0].users is parts[1].users
-    assert len(catalog.load(name, part="test")) == test
+    assert len(public_sets.load(name, part="test")) == test
 
 
 @pytest.mark.realdata
 def test_frappe_has_its_contexts():
-    found = figures(catalog.load("frappe"))
+    found = figures(public_sets.load("frappe"))
     sizes = {"daytime": 7, "weekday": 7, "isweekend": 2, "homework": 3, "weather": 9,
              "country": 80, "city": 233}  # fmt: skip
     assert {name: found[f"context {name}, distinct values"] for name in sizes} == sizes
@@ -61,7 +61,7 @@ def test_frappe_has_its_contexts():
 
 @pytest.mark.realdata
 def test_amazon_has_its_domains():
-    found = figures(catalog.load("amazon-cdtf"))
+    found = figures(public_sets.load("amazon-cdtf"))
     sizes = {"Book": (6000, 145_043), "Music": (5000, 77_280), "DVD": (3000, 92_915),
              "Video": (3000, 87_776)}  # fmt: skip
     for name, (items, events) in sizes.items():
@@ -70,13 +70,13 @@ def test_amazon_has_its_domains():
 
 @pytest.mark.realdata
 def test_the_core_of_xing_has_its_published_size():
-    data = core(catalog.load("xing-2016"), users=5, items=5)
+    data = core(public_sets.load("xing-2016"), users=5, items=5)
     assert (len(data.users), len(data.items), len(data)) == (9173, 11_374, 110_915)
 
 
 @pytest.mark.realdata
 def test_movielens_has_its_tables():
-    data = catalog.load("ml-100k", titles=True)
+    data = public_sets.load("ml-100k", titles=True)
     toy_story = data.item_table[data.items.number(1)].row(0)
     assert toy_story == ("Toy Story (1995)", 1995, ["Animation", "Children's", "Comedy"])
     assert data.user_table[data.users.number(1)].row(0) == (24, "M", "technician", "85711")
@@ -84,32 +84,32 @@ def test_movielens_has_its_tables():
 
 @pytest.mark.realdata
 def test_each_ncf_test_event_has_its_negatives():
-    negatives = read_negatives(catalog.fetch("ml-1m-ncf") / "ml-1m.test.negative")
+    negatives = read_negatives(public_sets.fetch("ml-1m-ncf") / "ml-1m.test.negative")
     assert len(negatives) == 6040 * 99
     assert set(negatives.group_by("user", "positive").len()["len"]) == {99}
 
 
 def test_names_are_all_known_and_a_wrong_one_gets_the_nearest():
-    assert set(catalog.names()) == set(COUNTS)
+    assert set(public_sets.names()) == set(COUNTS)
     with pytest.raises(UnknownError, match=r"unknown data set 'ml100k'\. Did you mean 'ml-100k'\?"):
-        catalog.load("ml100k")
+        public_sets.load("ml100k")
 
 
 def test_parts_are_only_given_where_there_are_any():
     with pytest.raises(OptionError, match="ml-100k has no train and test part of its own"):
-        catalog.load("ml-100k", part="train")
+        public_sets.load("ml-100k", part="train")
     with pytest.raises(OptionError, match=r"unknown part 'tset'\. Did you mean 'test'\?"):
-        catalog.load("yelp2018", part="tset")
+        public_sets.load("yelp2018", part="tset")
 
 
 def test_a_set_without_an_address_says_which_file_to_put_where(tmp_path, monkeypatch):
     monkeypatch.setenv("FMPAIR_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(DataError, match=r"frappe has .*baltrunas.* put frappe\.csv into .*frappe"):
-        catalog.load("frappe")
+        public_sets.load("frappe")
     monkeypatch.delenv("FMPAIR_DATA")
     with pytest.raises(DataError, match="a folder frappe and name its parent in FMPAIR_DATA"):
-        catalog.load("frappe")
+        public_sets.load("frappe")
 
 
 def test_every_pinned_hash_looks_like_one():
@@ -142,20 +142,20 @@ def served(tmp_path, monkeypatch):
 
 def test_a_set_is_downloaded_once_and_checked(served, monkeypatch, tmp_path):
     toy = served(hashlib.sha256(b"user,item\n1,2\n").hexdigest())
-    monkeypatch.setattr(catalog, "SETS", (toy,))
-    assert catalog.held("toy") is None
-    assert catalog.load("toy").frame().rows() == [(1, 2)]
-    assert catalog.held("toy") == catalog.fetch("toy")
+    monkeypatch.setattr(public_sets, "SETS", (toy,))
+    assert public_sets.held("toy") is None
+    assert public_sets.load("toy").frame().rows() == [(1, 2)]
+    assert public_sets.held("toy") == public_sets.fetch("toy")
     (tmp_path / "site" / "clicks.csv").unlink()
-    assert catalog.load("toy").frame().rows() == [(1, 2)], "the second time it is there"
-    (catalog.fetch("toy") / "clicks.csv").write_text("user,item\n1,3\n")
+    assert public_sets.load("toy").frame().rows() == [(1, 2)], "the second time it is there"
+    (public_sets.fetch("toy") / "clicks.csv").write_text("user,item\n1,3\n")
     with pytest.raises(
         DataError, match=r"clicks\.csv in .* is not what the owner of toy published"
     ):
-        catalog.verify("toy")
+        public_sets.verify("toy")
 
 
 def test_a_download_with_other_bytes_is_refused(served, monkeypatch):
-    monkeypatch.setattr(catalog, "SETS", (served("0" * 64),))
+    monkeypatch.setattr(public_sets, "SETS", (served("0" * 64),))
     with pytest.raises(DataError, match=r"toy could not be downloaded.*put clicks\.csv into"):
-        catalog.load("toy")
+        public_sets.load("toy")

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from fmpair.data import Dataset, as_dataset, leakage
-from fmpair.data.split import by_time, leave_last_out
+from fmpair.data import Dataset, as_dataset, split_leakage
+from fmpair.data.splits import by_time, leave_last_out
 from fmpair.errors import DataError, Notice, OptionError
 
 CLICKS = pl.DataFrame(
@@ -270,8 +270,8 @@ def test_the_order_of_rows_can_be_said_to_be_that_of_time():
     mixed = data.take(np.array([4, 0, 3, 1, 2]))  # rows keep their place in time
     *_, last = leave_last_out(mixed).parts(mixed)
     assert sorted(last.frame().select("user", "item").rows()) == [("a", 3), ("b", 2)]
-    assert leakage.report(train, test).crossings[0].older == 0
-    assert leakage.report(test, train).crossings[0].older == 3
+    assert split_leakage.report(train, test).crossings[0].older == 0
+    assert split_leakage.report(test, train).crossings[0].older == 3
 
 
 def test_an_order_beside_times_and_an_unknown_one_are_refused():

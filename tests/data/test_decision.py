@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from fmpair.data import Columns, Dataset, as_dataset
-from fmpair.data.decision import decide
+from fmpair.data.columns.inference import decide
 from fmpair.errors import DataError
 from fmpair.testing import shop_log
 

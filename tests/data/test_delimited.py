@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmpair.data.delimited import guess_separator, read_delimited
-from fmpair.data.infer import decimal_commas, with_types
+from fmpair.data.formats.delimited import guess_separator, read_delimited
+from fmpair.data.frame import decimal_commas, with_types
 from fmpair.errors import DataError, Notice, OptionError
 
 ROWS = [("ann", 7, "day"), ("bob", 8, "night")]

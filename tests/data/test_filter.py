@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.data import Dataset
-from fmpair.data.filter import (
+from fmpair.data.filters import (
     above,
     above_mean,
     all_positive,

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from fmpair.data import Dataset, synthetic
-from fmpair.data import fingerprint as module
-from fmpair.data.fingerprint import fingerprint
+from fmpair.data import describe as module
+from fmpair.data.describe import fingerprint
 
 EVENTS = {
     "user": ["ann", "bob", "bob"],

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmpair.data import hash_index
-from fmpair.data.hash_index import HashIndex
-from fmpair.data.vocabulary import FEW, Vocabulary, as_plain, comparable
+from fmpair.data import vocabulary as hash_index
+from fmpair.data.vocabulary import FEW, HashIndex, Vocabulary, as_plain, comparable
 
 UTC = dt.UTC
 MOMENTS = st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1))

@@ -8,11 +8,10 @@ import polars as pl
 import pytest
 
 from fmpair import Dataset, read
-from fmpair.data.filter import at_least, core, dislikes
-from fmpair.data.fingerprint import fingerprint
-from fmpair.data.impressions import impression_rows
-from fmpair.data.split import by_time
-from fmpair.data.statistics import figures
+from fmpair.data.describe import figures, fingerprint
+from fmpair.data.event_types import impression_rows
+from fmpair.data.filters import at_least, core, dislikes
+from fmpair.data.splits import by_time
 from fmpair.errors import DataError
 
 EVENTS = {"user": ["ann", "ann", "bob", "bob"], "item": [1, 2, 2, 3], "timestamp": [10, 20, 5, 40]}

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fmpair.data.information import information
+from fmpair.data.columns.leakage import information
 
 ITEMS, EVENTS = 200, 6_000
 RNG = np.random.default_rng(5)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from fmpair.data import read as reading
-from fmpair.data.json_lines import MOST_DEPTH
+from fmpair.data.formats.json_lines import MOST_DEPTH
 from fmpair.errors import DataError
 
 

@@ -3,8 +3,8 @@ import polars as pl
 import pytest
 
 from fmpair.data import Dataset, synthetic
-from fmpair.data.leakage import report
-from fmpair.data.split import by_time, holdout
+from fmpair.data.split_leakage import report
+from fmpair.data.splits import by_time, holdout
 
 TRAIN = Dataset.from_frame(
     {"user": ["a", "a", "b", "b"], "item": [1, 2, 1, 3], "timestamp": [10, 20, 5, 50],

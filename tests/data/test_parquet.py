@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from fmpair.data.parquet import parquet_columns, read_parquet
+from fmpair.data.formats.parquet import parquet_columns, read_parquet
 from fmpair.errors import DataError
 
 

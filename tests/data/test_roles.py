@@ -2,7 +2,7 @@
 
 import pytest
 
-from fmpair.data.roles import find_column, find_roles
+from fmpair.data.columns.roles import find_column, find_roles
 from fmpair.errors import DataError
 
 

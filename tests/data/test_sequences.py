@@ -3,7 +3,7 @@
 import pytest
 
 from fmpair import read
-from fmpair.data.split import by_time, leave_last_out
+from fmpair.data.splits import by_time, leave_last_out
 from fmpair.errors import DataError
 
 

@@ -5,9 +5,9 @@ import zipfile
 
 import pytest
 
-from fmpair.data import source
+from fmpair.data.formats import source
+from fmpair.data.formats.source import check_table, read_bytes
 from fmpair.data.read import read, read_frame
-from fmpair.data.source import check_table, read_bytes
 from fmpair.errors import DataError
 
 MEGABYTE = 1 << 20

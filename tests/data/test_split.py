@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmpair import capacity
-from fmpair.data import Dataset, synthetic
-from fmpair.data import split as splits
-from fmpair.data.split import (
+from fmpair.data import Dataset, splits, synthetic
+from fmpair.data.splits import (
     SPLITS,
     by_attribute,
     by_time,

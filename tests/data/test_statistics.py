@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from fmpair.data import Dataset
-from fmpair.data.statistics import describe, figures
+from fmpair.data.describe import describe, figures
 
 EVENTS = pl.DataFrame(
     {

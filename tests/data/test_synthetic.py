@@ -6,8 +6,7 @@ import polars as pl
 import pytest
 
 from fmpair.data import Dataset
-from fmpair.data.oracle import DAYTIMES, PLACES
-from fmpair.data.synthetic import DOMAINS, SITUATION_CHANCES, World, make
+from fmpair.data.synthetic import DAYTIMES, DOMAINS, PLACES, SITUATION_CHANCES, World, make
 from fmpair.errors import DataError, OptionError, UnknownError
 
 FIRST_EVENT = ("user-181", "film-085", 1704067234, "films", "night", None)
@@ -188,7 +187,7 @@ def test_a_world_of_one_user_and_one_item_is_possible():
 
 def test_a_world_does_not_depend_on_the_size_of_the_blocks(monkeypatch):
     whole = make(users=20, items=30, events=500)
-    monkeypatch.setattr("fmpair.data.oracle.BLOCK", 1)
+    monkeypatch.setattr("fmpair.data.synthetic.BLOCK", 1)
     assert make(users=20, items=30, events=500).data.frame().equals(whole.data.frame())
 
 

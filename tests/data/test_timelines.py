@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmpair.data.timelines import strictly_before, timelines
+from fmpair.data.times import strictly_before, timelines
 
 EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(-2, 3)), max_size=40)
 

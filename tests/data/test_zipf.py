@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fmpair.data.zipf import zipf_events
+from fmpair.data.synthetic import zipf_events
 from fmpair.errors import OptionError
 
 

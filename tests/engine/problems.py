@@ -3,7 +3,7 @@
 import numpy as np
 
 from fmpair.arrays import Rows, empty_rows, group_rows
-from fmpair.data.timelines import strictly_before, timelines
+from fmpair.data.times import strictly_before, timelines
 from fmpair.engine import reference
 from fmpair.engine.contract import (
     Groups,

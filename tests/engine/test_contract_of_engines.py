@@ -276,7 +276,7 @@ def test_any_number_of_threads_gives_the_same_bits(name, kind, parts, monkeypatc
     monkeypatch.setattr(worker, "all_threads", lambda: 16)  # more than there are cores, too
     counts = (1, 2, 3, 8, 16)
     if name == "torch":
-        from fmpair.engine.torch import training as minibatches
+        from fmpair.engine.torch import torch_training as minibatches
 
         monkeypatch.setattr(minibatches, "SMALL", 0)  # else so small a step takes one thread
         counts = (1, 3)

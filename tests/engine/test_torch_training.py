@@ -23,11 +23,9 @@ from engine.problems import (
 from fmpair.engine.contract import Pairs
 from fmpair.engine.reference.draws import choice_of, row, with_history
 from fmpair.engine.reference.objective import ascent, loss
-from fmpair.engine.torch import begin, memory, replay, training
-from fmpair.engine.torch.decay import Decay
+from fmpair.engine.torch import begin, cuda, torch_training
 from fmpair.engine.torch.events import Batch
-from fmpair.engine.torch.met import Met, met_of
-from fmpair.engine.torch.optimizer import optimizer_of
+from fmpair.engine.torch.optimizer import Decay, Met, met_of, optimizer_of
 from fmpair.engine.torch.softmax import Chosen
 from fmpair.errors import MachineError, OptionError
 
@@ -207,7 +205,7 @@ def test_events_of_one_query_stand_together_in_runs_and_each_is_learned_from_onc
     begun = begin(problem, parameters_of(problem), settings_of(**EXACT))
     found = []
     for batch in begun.events.batches(60, torch.Generator().manual_seed(1)):
-        assert 1 <= np.diff(batch.chosen.start).max() <= training.RUN
+        assert 1 <= np.diff(batch.chosen.start).max() <= torch_training.RUN
         row = batch.chosen.row
         found += zip(
             batch.user[row].tolist(), batch.situation[row].tolist(), batch.chosen.item.tolist()
@@ -220,8 +218,8 @@ def test_events_of_one_query_stand_together_in_runs_and_each_is_learned_from_onc
 def test_events_that_stay_in_main_memory_are_learned_from_alike(monkeypatch):
     problem, settings = problem_with("cuah", events=300), settings_for("h", **EXACT)
     results = []
-    for share in (memory.EVENTS_SHARE, 0.0):
-        monkeypatch.setattr(memory, "EVENTS_SHARE", share)
+    for share in (cuda.EVENTS_SHARE, 0.0):
+        monkeypatch.setattr(cuda, "EVENTS_SHARE", share)
         begun = begin(problem, parameters_of(problem), settings)
         begun.epoch(1, RATE)
         results.append(b"".join(table.tobytes() for table in begun.snapshot()))
@@ -298,7 +296,7 @@ def test_memory_that_runs_out_is_one_line(monkeypatch):
 
 def test_too_little_memory_is_said_before_anything_is_taken(monkeypatch):
     problem = problem_of("")
-    monkeypatch.setattr(memory, "free_memory", lambda device: 1 << 10)
+    monkeypatch.setattr(cuda, "free_memory", lambda device: 1 << 10)
     wanted = r"training on cpu needs 0.\d GB for 42 vectors of 5 factors and 15 items, and 0.0 GB"
     with pytest.raises(OptionError, match=wanted):
         begin(problem, parameters_of(problem), settings_of(**EXACT))
@@ -308,11 +306,11 @@ def test_less_memory_makes_smaller_chunks(monkeypatch, caplog):
     problem = problem_of("", items=200, events=4000)
     sizes = []
     for free in (1 << 40, 150_000):
-        monkeypatch.setattr(memory, "free_memory", lambda device, free=free: free)
+        monkeypatch.setattr(cuda, "free_memory", lambda device, free=free: free)
         with caplog.at_level(logging.INFO, "fmpair"):
             begun = begin(problem, parameters_of(problem), settings_of(**EXACT))
         sizes.append(begun.rows_at_once)
-    assert sizes[0] > sizes[1] >= memory.LEAST_ROWS
+    assert sizes[0] > sizes[1] >= cuda.LEAST_ROWS
     assert "rows of scores at once" in caplog.text
 
 
@@ -324,7 +322,7 @@ def test_single_steps_are_refused():
 
 def test_a_step_is_recorded_anew_when_minibatches_grow_and_their_last_is_not_recorded(monkeypatch):
     done = []
-    own = replay.Replay(lambda batch: done.append("taken"), torch.Generator(), torch.device("cpu"))
+    own = cuda.Replay(lambda batch: done.append("taken"), torch.Generator(), torch.device("cpu"))
     own.able = True
 
     class Graph:
@@ -333,9 +331,9 @@ def test_a_step_is_recorded_anew_when_minibatches_grow_and_their_last_is_not_rec
 
     def record(batch):
         done.append("recorded")
-        own.graph, own.given = Graph(), [tensor.clone() for tensor in replay._tensors(batch)]
+        own.graph, own.given = Graph(), [tensor.clone() for tensor in cuda._tensors(batch)]
 
-    monkeypatch.setattr(replay, "_apart", lambda step: step())
+    monkeypatch.setattr(cuda, "_apart", lambda step: step())
     monkeypatch.setattr(own, "_record", record)
 
     def batch(rows, events):

@@ -8,8 +8,7 @@ import pytest
 
 from fmpair import Dataset
 from fmpair.evaluation import evaluate
-from fmpair.evaluation.bins import MOST, OTHERS, binned, in_order
-from fmpair.evaluation.views import groups, view
+from fmpair.evaluation.views import MOST, OTHERS, binned, groups, in_order, view
 
 
 def test_few_values_stay_as_they_are():

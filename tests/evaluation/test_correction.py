@@ -3,7 +3,7 @@ import pytest
 
 from fmpair import Dataset
 from fmpair.evaluation import Protocol, evaluate
-from fmpair.evaluation.correction import corrected, possible_ranks, true_ranks
+from fmpair.evaluation.derived_metrics import corrected, possible_ranks, true_ranks
 from fmpair.metrics import Metric, Placement
 
 

@@ -2,8 +2,8 @@ import pytest
 
 from fmpair import FMPair, Protocol, evaluate
 from fmpair.data import synthetic
-from fmpair.data.split import folds
-from fmpair.evaluation.demonstration import busiest_user, ceiling
+from fmpair.data.splits import folds
+from fmpair.evaluation.summary import busiest_user, ceiling
 
 
 @pytest.fixture(scope="module")

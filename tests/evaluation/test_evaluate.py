@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from fmpair import Dataset, FMPair, Popularity
-from fmpair.data.catalog import load_parts
-from fmpair.data.ncf import read_negatives
-from fmpair.data.split import holdout
+from fmpair.data.formats.ncf import read_negatives
+from fmpair.data.public_sets import load_parts
+from fmpair.data.splits import holdout
 from fmpair.errors import DataError, OptionError
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.testing import day_and_night

@@ -6,7 +6,7 @@ import pytest
 
 from fmpair import Dataset
 from fmpair.data.parts import split_of
-from fmpair.data.split import by_time, holdout, leave_last_out
+from fmpair.data.splits import by_time, holdout, leave_last_out
 from fmpair.errors import DataError, Notice
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.evaluation.protocol import preset

@@ -5,10 +5,10 @@ import polars as pl
 import pytest
 
 from fmpair import Dataset, FMPair
-from fmpair.data.split import holdout
+from fmpair.data.splits import holdout
 from fmpair.errors import DataError, OptionError
 from fmpair.evaluation import Protocol, evaluate
-from fmpair.evaluation.given import judge, overlap, read_lists, scorer
+from fmpair.evaluation.given_lists import judge, overlap, read_lists, scorer
 from fmpair.testing import day_and_night
 
 TRAIN = Dataset.from_frame({"user": ["a", "a", "b", "c"], "item": [1, 2, 3, 4]})

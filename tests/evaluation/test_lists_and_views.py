@@ -4,7 +4,7 @@ import pytest
 from fmpair import Dataset
 from fmpair.errors import DataError, OptionError, UnknownError
 from fmpair.evaluation import Protocol, evaluate
-from fmpair.evaluation.lists import gini
+from fmpair.evaluation.derived_metrics import gini
 from fmpair.evaluation.views import context, groups, item_popularity, user_activity, view, warmth
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fmpair import FMPair, Popularity
 from fmpair.data import synthetic
-from fmpair.data.split import target
+from fmpair.data.splits import target
 from fmpair.errors import DataError, OptionError, UnknownError
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.evaluation.protocol import PRESETS, preset

@@ -5,7 +5,7 @@ import pytest
 
 from fmpair import Dataset, Popularity, Protocol, evaluate
 from fmpair.config.starter import starter
-from fmpair.evaluation.repeats import (
+from fmpair.evaluation.protocol import (
     meaning,
     misleading,
     repeat_share,

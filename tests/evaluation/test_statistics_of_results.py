@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.errors import DataError
-from fmpair.evaluation.distributions import incomplete_beta, t_quantile, t_two_sided
+from fmpair.evaluation.clusters import incomplete_beta, t_quantile, t_two_sided
 from fmpair.evaluation.statistics import (
     bootstrap,
     detectable,

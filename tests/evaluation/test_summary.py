@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fmpair import Dataset
-from fmpair.data.split import holdout
+from fmpair.data.splits import holdout
 from fmpair.errors import OptionError
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.evaluation.statistics import bootstrap

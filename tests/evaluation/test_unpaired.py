@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from fmpair.evaluation.clusters import gathered
-from fmpair.evaluation.unpaired import unpaired
+from fmpair.evaluation.statistics import unpaired
 
 
 def test_with_one_value_for_each_user_it_is_welchs_t():

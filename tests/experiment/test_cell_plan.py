@@ -8,7 +8,7 @@ from fmpair.errors import OptionError
 from fmpair.evaluation import Protocol
 from fmpair.experiment import plan
 from fmpair.experiment.cell import VALIDATION
-from fmpair.experiment.prepare import prepare
+from fmpair.experiment.prepared import prepare
 
 
 def bench_of(asked):

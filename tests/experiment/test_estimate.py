@@ -43,7 +43,7 @@ def test_what_would_stop_the_run_stops_the_estimate(tmp_path):
 
 
 def test_what_the_run_would_install_first_is_not_installed_for_an_estimate(tmp_path, monkeypatch):
-    monkeypatch.setattr("fmpair.bridges.environment.caches", lambda: tmp_path / "caches")
+    monkeypatch.setattr("fmpair.bridges.recbole.caches", lambda: tmp_path / "caches")
     found = estimate(experiment(tmp_path, Candidate("recbole", "recbole"), POPULARITY)).models
     assert found["error"].to_list() == [
         "recbole is not installed yet, which the run will do first", None,

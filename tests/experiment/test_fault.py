@@ -2,9 +2,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fmpair.bridges.foreign_call import foreign
+from fmpair.bridges.adapter import foreign
 from fmpair.errors import DataError, MachineError, OptionError, TrainingError
-from fmpair.experiment.fault import by_model
+from fmpair.experiment.cell import by_model
 from fmpair.files import write_atomically
 
 

@@ -5,7 +5,7 @@ from tiny_run import experiment
 
 from fmpair import device
 from fmpair.config.experiment import Candidate, Running
-from fmpair.experiment.location import located
+from fmpair.experiment.prepared import located
 
 MODELS = (
     Candidate("popularity", "popularity", {}),

@@ -3,7 +3,7 @@ import pytest
 
 from fmpair.config.experiment import Source, Step
 from fmpair.errors import DataError, OptionError, UnknownError
-from fmpair.experiment.prepare import prepare, source_files
+from fmpair.experiment.prepared import prepare, source_files
 
 EVENTS = pl.DataFrame({"user": [1, 1, 2, 2, 3], "item": list("abcab"), "rating": [1, 5, 5, 1, 3]})
 GIVEN = Step("given")

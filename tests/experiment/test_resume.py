@@ -15,7 +15,7 @@ from tiny_run import POPULARITY, TUNED, experiment, same
 
 from fmpair.config.experiment import Output
 from fmpair.config.read import read
-from fmpair.experiment.job_context import JobContext
+from fmpair.experiment.pool import JobContext
 from fmpair.experiment.run import run
 
 pytestmark = pytest.mark.faults
@@ -40,7 +40,7 @@ run: {curve: 2, threads: 1}
 
 
 PRELOADED = [
-    "ruamel.yaml", "optuna.samplers", "fmpair.experiment.run", "fmpair.models.fm_pair.recipe",
+    "ruamel.yaml", "optuna.samplers", "fmpair.experiment.run", "fmpair.models.fm_pair.fm_pair",
     "fmpair.engine.cpu.pairs", "fmpair.ranking.ranks",
 ]  # fmt: skip
 

@@ -18,13 +18,12 @@ from tiny_run import (
 )
 
 from fmpair import FMPair, Popularity, load
-from fmpair.config.experiment import Candidate, Output, Running, Source, Step
-from fmpair.config.plain import from_plain
+from fmpair.config.experiment import Candidate, Output, Running, Source, Step, from_plain
 from fmpair.errors import OptionError
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.evaluation.protocol import preset
 from fmpair.experiment.estimate import estimate
-from fmpair.experiment.prepare import prepare
+from fmpair.experiment.prepared import prepare
 from fmpair.experiment.run import Stopped, run
 from fmpair.models import MarkovChain
 

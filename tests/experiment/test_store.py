@@ -7,7 +7,7 @@ from tiny_run import FM, POPULARITY, Broken, experiment, model, same
 from fmpair import load
 from fmpair.config.experiment import Output
 from fmpair.errors import DataError
-from fmpair.experiment import store
+from fmpair.experiment import results as store
 from fmpair.experiment.folder import RunFolder, opened
 from fmpair.experiment.run import run
 from fmpair.files import atomic_path

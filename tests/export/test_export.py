@@ -7,9 +7,10 @@ import polars as pl
 import pytest
 
 from fmpair import Dataset, FMPair
-from fmpair.bridges.requirement import Requirement
+from fmpair import export as onnx
+from fmpair.bridges.adapter import Requirement
 from fmpair.errors import DataError, OptionError, UnknownError
-from fmpair.export import FORMATS, export, onnx
+from fmpair.export import FORMATS, export
 from fmpair.models import EASE
 from fmpair.testing import day_and_night, two_tastes
 

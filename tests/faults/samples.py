@@ -9,14 +9,14 @@ from pathlib import Path
 
 import polars as pl
 
-from fmpair.config.columns import validate
 from fmpair.config.migration import migrate
 from fmpair.config.read import read as read_experiment
+from fmpair.config.read import validate
 from fmpair.config.starter import starter
 from fmpair.data import parts
-from fmpair.data.ncf import read_negatives
+from fmpair.data.formats.ncf import read_negatives
 from fmpair.data.read import read
-from fmpair.evaluation.given import read_lists
+from fmpair.evaluation.given_lists import read_lists
 
 USERS, ITEMS = ("ann", "bob", "cem", "dee"), ("maps", "mail", "news", "chess", "radio")
 

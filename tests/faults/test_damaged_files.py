@@ -10,7 +10,7 @@ from tiny_run import MEASURED, same
 from fmpair.cli import run as fmpair
 from fmpair.config.read import read
 from fmpair.errors import FmpairError
-from fmpair.experiment import store
+from fmpair.experiment import results as store
 from fmpair.experiment.run import run
 
 pytestmark = pytest.mark.faults

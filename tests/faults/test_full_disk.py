@@ -10,7 +10,7 @@ from small_run import cases, chance, saved, started
 from tiny_run import same
 
 from fmpair.config.read import read
-from fmpair.experiment import store
+from fmpair.experiment import results as store
 from fmpair.experiment.run import run
 
 pytestmark = pytest.mark.faults

@@ -25,10 +25,10 @@ import numpy as np
 import polars as pl
 
 from fmpair import Dataset, Field, load
-from fmpair.bridges.table import Table
+from fmpair.bridges.adapter import Table
 from fmpair.data.frame import to_polars
 from fmpair.errors import ModelFileError, OptionError
-from fmpair.experiment.memory import peak_mb, reset_peak
+from fmpair.experiment.cell import peak_mb, reset_peak
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recommender import Recommender
 from fmpair.models import catalog
@@ -146,7 +146,7 @@ RECIPES = (
     "FMPair", "EASE", "ItemKNN", "UserKNN", "GPFM", "FM", "FMMap", "Random", "Popularity",
     "RecBole", "Cornac", "Implicit", "MyFM", "LightFM", "FMPairWeighted", "SVDPlusPlus",
     "os:system", "subprocess:Popen", "builtins:exec", "fmpair.fitted.ranker:Ranker",
-    "fmpair.testing.contract:ModelContract", "fmpair.models.fm.recipe:FM", "polars:DataFrame", ":",
+    "fmpair.testing.contract:ModelContract", "fmpair.models.fm:FM", "polars:DataFrame", ":",
     "a:b", "nowhere.at.all:Thing", "", "fmpair.models.catalog:find",
 )  # fmt: skip
 

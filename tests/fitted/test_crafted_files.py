@@ -238,7 +238,7 @@ def test_a_file_cannot_make_a_module_import_others():
         assert catalog.from_name("lazy_module:Recipe") is None
     finally:
         del sys.modules["lazy_module"]
-    assert catalog.from_name("fmpair.models.fm_pair.recipe:FMPair") is FMPair
+    assert catalog.from_name("fmpair.models.fm_pair.fm_pair:FMPair") is FMPair
 
 
 def test_a_device_is_not_read_to_its_end(device):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fmpair import Dataset, FMPair, Popularity, load
 from fmpair.errors import OptionError
-from fmpair.fitted.damping import popular_part
+from fmpair.fitted.factor_model import popular_part
 from fmpair.models import EASE, FactorisedNeighbours, ListwiseFM, PureSVD
 from fmpair.testing import cold_items, two_tastes
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.fitted.ids import packed, unpacked
+from fmpair.fitted.file_arrays import packed, unpacked
 
 NUMBERS = pl.Series([1, 2, 3])
 TYPES = (

@@ -5,7 +5,7 @@ import pytest
 
 from fmpair.arrays import Rows
 from fmpair.errors import ModelFileError
-from fmpair.fitted.integrity import (
+from fmpair.fitted.file_checks import (
     Numbers,
     check,
     largest,

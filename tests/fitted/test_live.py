@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fmpair.fitted.live import in_service, take_in
+from fmpair.fitted.live_model import in_service, take_in
 from fmpair.models import FMPair, MarkovChain
 
 ITEMS = 20

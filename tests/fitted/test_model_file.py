@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 from fmpair import Dataset, Field, FMPair, Popularity, load
 from fmpair.errors import DataError, ModelFileError
-from fmpair.fitted import option
+from fmpair.fitted import recipe as option
 from fmpair.testing import day_and_night
 
 

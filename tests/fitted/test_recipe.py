@@ -13,7 +13,7 @@ from fmpair.errors import OptionError
 from fmpair.fitted.recipe import Recipe, Requiring, Sourced, name_of
 from fmpair.models import BPRMF, EASE, FMPairLevels, ImplicitALS, SVDPlusPlus
 from fmpair.testing import two_tastes
-from fmpair.training.recipe import Trainable, can_stop_early
+from fmpair.training.trainable import Trainable, can_stop_early
 
 NEWS = pl.DataFrame({"user": ["new"], "item": [3]})
 

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from fmpair.arrays import empty_rows
-from fmpair.data import catalog
-from fmpair.data.split import folds, holdout
+from fmpair.data import public_sets
+from fmpair.data.splits import folds, holdout
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.models import BPRMF, FM
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.realdata
 @cache
 def parts(features):
     """(train, test) of the ratings, a fifth of them held out."""
-    data = catalog.load("ml-100k")
+    data = public_sets.load("ml-100k")
     if features == "ids":
         data = replace(data, user_table=pl.DataFrame(), item_table=pl.DataFrame())
     else:
@@ -134,7 +134,7 @@ def their_bpr(train):
 
 def test_bpr_mf_agrees_with_cornac_within_the_noise_of_folds():
     pytest.importorskip("cornac")
-    data = catalog.load("ml-100k")
+    data = public_sets.load("ml-100k")
     values = []
     for split in folds(data, count=4, seed=0):
         train, test = data.take(split.train), data.take(split.test)

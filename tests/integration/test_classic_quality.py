@@ -8,8 +8,8 @@ from functools import cache
 
 import pytest
 
-from fmpair.data import catalog as sets
-from fmpair.data import filter, split
+from fmpair.data import filters, splits
+from fmpair.data import public_sets as sets
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.models import catalog
 
@@ -25,8 +25,8 @@ BARS = {
 @cache
 def parts():
     """Ratings above the user's mean, a quarter of them to find."""
-    data = filter.above_mean(sets.load("ml-100k"))
-    first = next(iter(split.folds(data, 4, seed=0)))
+    data = filters.above_mean(sets.load("ml-100k"))
+    first = next(iter(splits.folds(data, 4, seed=0)))
     return data.take(first.train), data.take(first.test)
 
 

@@ -24,7 +24,7 @@ import pytest
 
 from fmpair.cli import run
 from fmpair.cli.application import VERBS
-from fmpair.config.syntax import parse_yaml
+from fmpair.config.document import parse_yaml
 from fmpair.events.event import Event, Impression
 from fmpair.events.store import open_store
 

@@ -12,7 +12,7 @@ import ray
 from engine.problems import parameters_of, problem_of, settings_of
 
 from fmpair.engine import engine
-from fmpair.engine.ray.merge import Merging
+from fmpair.engine.ray.exchange import Merging
 from fmpair.errors import MachineError
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

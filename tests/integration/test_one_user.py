@@ -13,7 +13,7 @@ import pytest
 from fmpair import Dataset, FMPair
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.models.classic.neighbours import ItemKNN
-from fmpair.models.fm.recipe import FM
+from fmpair.models.fm import FM
 
 USERS, ITEMS = 300_000, 30
 MOST = USERS // 4  # bytes: less than any array with a place for every user

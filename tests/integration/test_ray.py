@@ -30,17 +30,17 @@ from ray.cluster_utils import Cluster
 
 import fmpair
 from fmpair import FMPair
+from fmpair import cluster as connection
 from fmpair.cli import run as main
-from fmpair.cluster import connection
 from fmpair.config.experiment import Experiment, Output, Step, Tuning
-from fmpair.data import catalog
+from fmpair.data import public_sets
 from fmpair.data.synthetic import make
 from fmpair.engine import engine
-from fmpair.engine.ray.crew import Crew
-from fmpair.engine.ray.merge import Merging
+from fmpair.engine.ray.exchange import Merging
+from fmpair.engine.ray.ray_training import Crew
 from fmpair.errors import DataError, MachineError, OptionError
 from fmpair.experiment.run import run
-from fmpair.fitted.batch import recommend_to_folder
+from fmpair.fitted.ranked_lists import recommend_to_folder
 from fmpair.training.shards import fit_parts
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -280,7 +280,7 @@ def test_parts_have_no_more_than_users_and_items(parts):
 @pytest.mark.realdata
 @pytest.mark.parametrize(("name", "context"), [("ml-100k", True), ("ml-1m", False)])
 def test_public_sets_give_the_same_file(kept, tmp_path, name, context):
-    data = catalog.load(name)
+    data = public_sets.load(name)
     if not context:
         data = replace(data, context=(), columns=data.columns.drop(data.context))
     recipe = FMPair(factors=16, epochs=2, history=0, loss="softmax" if context else "bpr")
@@ -379,7 +379,7 @@ def test_a_machine_with_another_fmpair_is_named(cluster, monkeypatch):
 
 def test_another_version_of_ray_is_named(cluster):
     code = (
-        "import ray; ray.__version__ = '0.0.1'; from fmpair.cluster.connection import connect; "
+        "import ray; ray.__version__ = '0.0.1'; from fmpair.cluster import connect; "
         f"connect('ray://{cluster.address}')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -5,10 +5,10 @@ import pytest
 from fmpair import Dataset, FMPair, Protocol, evaluate
 from fmpair.config import read as config
 from fmpair.config.starter import starter
-from fmpair.data.split import by_time
+from fmpair.data.splits import by_time
 from fmpair.experiment.run import run
 from fmpair.report.comparison import comparison
-from fmpair.report.giveaway import headline
+from fmpair.report.verdict import headline
 from fmpair.testing import shop_log
 
 pytestmark = pytest.mark.slow

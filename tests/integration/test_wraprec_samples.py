@@ -12,7 +12,7 @@ import pytest
 
 from fmpair.config.migration import migrate
 from fmpair.config.read import read
-from fmpair.data.catalog import fetch
+from fmpair.data.public_sets import fetch
 from fmpair.experiment.run import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.realdata]

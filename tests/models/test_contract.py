@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fmpair import Dataset, Popularity
-from fmpair.data.split import leave_last_out
+from fmpair.data.splits import leave_last_out
 from fmpair.evaluation import evaluate
 from fmpair.models import catalog
 from fmpair.testing import RULES, ModelContract, day_and_night

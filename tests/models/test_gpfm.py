@@ -10,7 +10,7 @@ from fmpair import load
 from fmpair.data import Dataset
 from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.models import GPFM
-from fmpair.models.processes import drawn_pairs
+from fmpair.models.gaussian_process_scorer import drawn_pairs
 from fmpair.testing import day_and_night, two_tastes
 
 QUICK = GPFM(factors=4, epochs=15)

@@ -6,7 +6,7 @@ import pytest
 
 import fmpair.models
 from fmpair.models import EASE, FMPair, FMPairLevels, Recipe, catalog, load
-from fmpair.models.fm_pair.levels import FMPairLevels as Home
+from fmpair.models.fm_pair.feedback_levels import FMPairLevels as Home
 
 
 def test_every_recipe_of_our_own_is_there():

@@ -9,7 +9,7 @@ from fmpair import FMPair, load
 from fmpair.errors import ModelFileError
 from fmpair.fitted import file
 from fmpair.models import EASE, FMPairLevels, ImplicitALS
-from fmpair.renamed import OPTIONS
+from fmpair.option_names import OPTIONS
 from fmpair.testing import two_tastes
 
 NEW = {new: old for old, new in OPTIONS.items()}

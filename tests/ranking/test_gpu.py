@@ -8,8 +8,8 @@ pytest.importorskip("torch")
 from engine.problems import random_rows
 
 from fmpair.ranking import gpu
+from fmpair.ranking.plain import Task
 from fmpair.ranking.ranks import judge
-from fmpair.ranking.task import Task
 from fmpair.ranking.top import ranks, top
 
 

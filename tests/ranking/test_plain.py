@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fmpair.arrays import group_rows
 from fmpair.ranking import plain, ranks, top
-from fmpair.ranking.task import IN_ORDER, UNIFORM, WEIGHTED, Pool, Task
+from fmpair.ranking.plain import IN_ORDER, UNIFORM, WEIGHTED, Pool, Task
 
 # Few different values, so that ties abound, and those that are never listed.
 VALUES = np.array([-np.inf, np.nan, np.inf, -1, -0.0, 0.0, 0.5, 0.5, 2], np.float32)

@@ -12,7 +12,7 @@ import pytest
 
 from fmpair import FMPair
 from fmpair.data import synthetic
-from fmpair.data.split import holdout
+from fmpair.data.splits import holdout
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.report.significance import PairedScores, by_unit, p_values
 

@@ -8,9 +8,8 @@ from rich.console import Console
 from toy_results import results_of
 
 from fmpair.evaluation import Protocol
-from fmpair.report.caution import cautions
-from fmpair.report.terminal import terminal
-from fmpair.report.write import write
+from fmpair.report.verdict import cautions
+from fmpair.report.write import terminal, write
 
 SAID = (
     "full ranking: 40 of 100 test events (40%) repeat an item that their user had in training. Of "

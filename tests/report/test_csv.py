@@ -3,7 +3,7 @@ import io
 import polars as pl
 import pytest
 
-from fmpair.report.csv import csv
+from fmpair.report.table_formats import csv
 
 
 def first_cells(content):

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from fmpair.report.comparison import comparison
-from fmpair.report.giveaway import giveaway_sheet, headline
 from fmpair.report.sections import sections
-from fmpair.report.verdict import verdict
+from fmpair.report.verdict import giveaway_sheet, headline, verdict
 
 
 def with_context(world, **columns):

@@ -12,11 +12,10 @@ from toy_results import results_of
 from fmpair.config.experiment import Ablation, Comparison
 from fmpair.evaluation.statistics import holm, t_test
 from fmpair.report.comparison import comparison
-from fmpair.report.fields import fields_sheets
-from fmpair.report.latex import latex
-from fmpair.report.merge import merged
-from fmpair.report.terminal import terminal
-from fmpair.report.write import write
+from fmpair.report.merge_runs import merged
+from fmpair.report.result_tables import fields_sheets
+from fmpair.report.table_formats import latex
+from fmpair.report.write import terminal, write
 
 NOISE = np.random.default_rng(0).normal(0, 0.02, (8, 400))
 BASE = np.tile([0.4, 0.6], 200)

@@ -8,18 +8,7 @@ from toy_results import results_of
 
 from fmpair.config.experiment import Comparison
 from fmpair.report.comparison import comparison
-from fmpair.report.latex import latex
-from fmpair.report.markdown import markdown
-from fmpair.report.number import (
-    NO_BREAK,
-    figure,
-    metric_title,
-    p_claim,
-    p_value,
-    percent,
-    seconds,
-    slug,
-)
+from fmpair.report.result_tables import details_sheet, main_sheet, view_sheet
 from fmpair.report.run_tables import (
     failures_sheet,
     leakage_sheet,
@@ -29,8 +18,19 @@ from fmpair.report.run_tables import (
     tuning_sheet,
 )
 from fmpair.report.sections import warnings
-from fmpair.report.sheet import Cell, Sheet
-from fmpair.report.tables import details_sheet, main_sheet, view_sheet
+from fmpair.report.table import (
+    NO_BREAK,
+    Cell,
+    Sheet,
+    figure,
+    metric_title,
+    p_claim,
+    p_value,
+    percent,
+    seconds,
+    slug,
+)
+from fmpair.report.table_formats import latex, markdown
 from fmpair.report.verdict import verdict
 
 STEADY = np.tile([0.4, 0.6], 50)

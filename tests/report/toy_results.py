@@ -8,9 +8,9 @@ import polars as pl
 from fmpair import FMPair, Popularity
 from fmpair.config.experiment import Candidate, Comparison, Experiment, Source, Step
 from fmpair.data import synthetic
-from fmpair.data.leakage import report
-from fmpair.data.split import folds
-from fmpair.data.statistics import figures
+from fmpair.data.describe import figures
+from fmpair.data.split_leakage import report
+from fmpair.data.splits import folds
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.evaluation.views import context, item_popularity, view
 from fmpair.experiment.results import Results

@@ -4,7 +4,7 @@ import pytest
 from paper_runs import by_factors, judged, timed
 
 from fmpair.reproduction.claims import claims
-from fmpair.reproduction.significance import Difference
+from fmpair.reproduction.summary import Difference
 
 METHODS = {"Most-Popular": 0.12, "FM-Map": 0.07, "FM on ratings": 0.001, "GPFM": 0.16,
            "BPR-MF": 0.22, "FM-Pair": 0.23}  # fmt: skip

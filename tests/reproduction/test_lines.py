@@ -2,7 +2,7 @@ import pytest
 from paper_runs import by_factors, timed
 
 from fmpair.config.experiment import Candidate
-from fmpair.reproduction.line import contexts, factors, line
+from fmpair.reproduction.summary import contexts, factors, line
 
 
 def test_a_straight_line_is_found_with_slope_start_and_a_perfect_fit():

@@ -8,7 +8,7 @@ from fmpair.config.option_schema import options_of
 from fmpair.config.read import read
 from fmpair.errors import UnknownError
 from fmpair.models.catalog import find
-from fmpair.reproduction.part import ALL, FOLDER, PARTS, QUICK_EVENTS, files, quick
+from fmpair.reproduction.run import ALL, FOLDER, PARTS, QUICK_EVENTS, files, quick
 
 STEMS = [path.stem for path in files(ALL)]
 

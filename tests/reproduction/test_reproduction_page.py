@@ -5,7 +5,7 @@ from paper_runs import by_factors, judged, timed
 
 from fmpair.reproduction.page import sections, write, write_page
 from fmpair.reproduction.paper import TABLE2, TABLE3, TABLE4
-from fmpair.reproduction.tables import beside_sheet, sparse_sheet
+from fmpair.reproduction.paper_tables import beside_sheet, sparse_sheet
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from fmpair.reproduction.tables import distances
+from fmpair.reproduction.paper_tables import distances
 
 
 def beside(*rows):

@@ -9,11 +9,9 @@ from clicked import clicks
 from fmpair.events.store import open_store
 from fmpair.models import ItemKNN
 from fmpair.serve import application as http
+from fmpair.serve.access_control import Gate, Rate
 from fmpair.serve.application import Application
-from fmpair.serve.fixed import FixedModel
-from fmpair.serve.gate import Gate
-from fmpair.serve.models import Models
-from fmpair.serve.rate import Rate
+from fmpair.serve.live_models import FixedModel, Models
 from fmpair.serve.service import Service
 
 ANN = "ann/3 <é🎈>"

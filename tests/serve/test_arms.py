@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from fmpair.errors import OptionError
-from fmpair.serve.arms import CANDIDATE, CURRENT, Arms, drawn
+from fmpair.serve.settings import CANDIDATE, CURRENT, Arms, drawn
 
 USERS = [f"user-{number}" for number in range(20_000)]
 
@@ -24,7 +24,7 @@ def test_a_larger_share_moves_nobody_back():
 
 
 def test_a_user_has_one_arm_in_every_process():
-    code = "from fmpair.serve.arms import drawn; print(drawn('ann'), drawn(7))"
+    code = "from fmpair.serve.settings import drawn; print(drawn('ann'), drawn(7))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.split() == [str(drawn("ann")), str(drawn(7))]
 

@@ -6,7 +6,7 @@ from asking import ask
 
 from fmpair.experiment.folder import digest, write_json
 from fmpair.serve.application import Application
-from fmpair.serve.models import Models
+from fmpair.serve.live_models import Models
 from fmpair.serve.service import Service
 
 

@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from fmpair import FMPair
 from fmpair.events.store import open_store
 from fmpair.serve.application import Application
-from fmpair.serve.endpoint import ENDPOINTS
-from fmpair.serve.models import Models
-from fmpair.serve.openapi import document
+from fmpair.serve.endpoints import ENDPOINTS, document
+from fmpair.serve.live_models import Models
 from fmpair.serve.service import Service
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")

@@ -6,8 +6,8 @@ import pytest
 
 from fmpair.errors import UnknownError
 from fmpair.fitted.answer import Question
-from fmpair.serve import gather as gathering
-from fmpair.serve.gather import Gather, is_quick
+from fmpair.serve import service as gathering
+from fmpair.serve.service import Gather, is_quick
 
 USERS = [f"ann/{number} <é🎈>" for number in range(12)]
 

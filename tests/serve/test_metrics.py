@@ -6,7 +6,7 @@ import pytest
 from asking import ask
 
 from fmpair.serve.application import Application, paths
-from fmpair.serve.fixed import FixedModel
+from fmpair.serve.live_models import FixedModel
 from fmpair.serve.metrics import ROW, Metrics
 from fmpair.serve.service import Service
 

@@ -15,9 +15,9 @@ from fmpair.errors import MachineError, ModelFileError
 from fmpair.events.event import Event
 from fmpair.events.store import open_store
 from fmpair.models import FMPair
-from fmpair.serve.arms import CANDIDATE, CURRENT
-from fmpair.serve.models import DIGITS, Models
-from fmpair.serve.watch import Watch
+from fmpair.serve.live_models import DIGITS, Models
+from fmpair.serve.settings import CANDIDATE, CURRENT
+from fmpair.serve.worker import Watch
 
 ITEMS, START = 20, 1_600_000_000
 

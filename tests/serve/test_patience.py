@@ -3,7 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 
-from fmpair.serve.patience import LONGEST, Patience
+from fmpair.serve.access_control import LONGEST, Patience
 
 
 class Connection:

@@ -10,10 +10,9 @@ pytest.importorskip("msgspec")
 
 from asking import ask
 
-from fmpair.serve.application import Application
-from fmpair.serve.models import Models
+from fmpair.serve.application import Application, page_routes
+from fmpair.serve.live_models import Models
 from fmpair.serve.service import Service
-from fmpair.serve.site import page_routes
 
 FILES = {
     one.name: one.read_text("utf-8") for one in files("fmpair.serve").joinpath("page").iterdir()

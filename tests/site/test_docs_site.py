@@ -13,7 +13,7 @@ from browser import browser, program
 
 from fmpair.cli.application import command
 from fmpair.evaluation.protocol import PRESETS
-from fmpair.metrics.metric import NAMES
+from fmpair.metrics import NAMES
 from fmpair.models import catalog
 
 pytest.importorskip("myst_nb")

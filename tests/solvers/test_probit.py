@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fmpair.solvers.probit import expected, truncated
+from fmpair.solvers.gibbs import expected, truncated
 
 SCORES = (-6.0, -1.0, 0.0, 0.3, 2.0, 8.0)
 

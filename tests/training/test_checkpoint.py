@@ -63,7 +63,7 @@ def test_a_fit_that_goes_on_ends_with_the_same_bytes(tmp_path, device, options):
 @pytest.mark.parametrize("number", [2, 5])
 def test_the_best_epoch_is_remembered(tmp_path, number, monkeypatch):
     values = iter([0.1, 0.5, 0.3, 0.4, 0.2, 0.6, 0.1, 0.2])
-    judge = "fmpair.training.early_stopping.Validation.judge"
+    judge = "fmpair.training.epochs.Validation.judge"
     monkeypatch.setattr(judge, lambda self, model: next(values))
     own, path, told = recipe(), tmp_path / "kept", {"validation": 0.2, "patience": 4}
     interrupted(own, path, number, **told)
@@ -75,7 +75,7 @@ def test_the_best_epoch_is_remembered(tmp_path, number, monkeypatch):
 
 def test_a_fit_that_had_stopped_early_learns_nothing_more(tmp_path, monkeypatch):
     values = iter([0.5, 0.3, 0.2])
-    judge = "fmpair.training.early_stopping.Validation.judge"
+    judge = "fmpair.training.epochs.Validation.judge"
     monkeypatch.setattr(judge, lambda self, model: next(values))
     own, place = recipe(), Checkpoint(tmp_path / "kept", stays=True)
     told = {"validation": 0.2, "patience": 2, "checkpoint": place}

@@ -7,11 +7,10 @@ import polars as pl
 import pytest
 
 from fmpair import FMPair
-from fmpair.data.split import holdout
+from fmpair.data.splits import holdout
 from fmpair.errors import DataError, OptionError
 from fmpair.testing import day_and_night, two_tastes
-from fmpair.training.early_stopping import Validation, best_epoch, validation_parts
-from fmpair.training.epoch import Epoch
+from fmpair.training.epochs import Epoch, Validation, best_epoch, validation_parts
 
 
 @dataclass
@@ -117,7 +116,7 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(capsys):
 
 
 def test_the_sample_of_many_held_out_events_is_the_same_each_time(monkeypatch):
-    monkeypatch.setattr("fmpair.training.early_stopping.MOST_EVENTS", 20)
+    monkeypatch.setattr("fmpair.training.epochs.MOST_EVENTS", 20)
     data = two_tastes()
     split = holdout(data, test=0.3)
     judges = [

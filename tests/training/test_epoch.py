@@ -3,7 +3,7 @@
 import pytest
 
 from fmpair.errors import TrainingError
-from fmpair.training.epoch import diverged, epochs, with_models
+from fmpair.training.epochs import diverged, epochs, with_models
 
 
 def counted(count):

@@ -8,7 +8,7 @@ from fmpair.engine import engine
 from fmpair.errors import TrainingError
 from fmpair.testing import cold_items, day_and_night, two_tastes
 from fmpair.training import loop
-from fmpair.training.early_stopping import best_epoch
+from fmpair.training.epochs import best_epoch
 from fmpair.training.loop import Task, begin, learn, train
 from fmpair.training.problem import initial
 

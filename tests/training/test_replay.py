@@ -7,11 +7,11 @@ import pytest
 from fmpair import Dataset, FMPair
 from fmpair.arrays import distinct_pairs
 from fmpair.data import synthetic
-from fmpair.data.split import holdout
+from fmpair.data.splits import holdout
 from fmpair.errors import OptionError, UnknownError
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.testing import two_tastes
-from fmpair.training.replay import drawn, joined
+from fmpair.training.update import drawn, joined
 
 SEEN = distinct_pairs(np.array([0, 0, 0, 2, 2]), np.array([3, 3, 5, 1, 3]), 3)  # 4 pairs, 5 events
 

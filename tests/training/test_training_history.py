@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from fmpair.data import Dataset
 from fmpair.errors import DataError, OptionError
 from fmpair.features import FeatureSpace, Field
-from fmpair.features.history import history_field
+from fmpair.features.history_fields import history_field
 from fmpair.models import FMPair
-from fmpair.training.history import history_of, kept, past_of
+from fmpair.training.problem import history_of, kept, past_of
 
 EVENTS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 6), st.sampled_from("xy")),

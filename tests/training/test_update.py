@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 from fmpair import Dataset, FMPair, Popularity
-from fmpair.data import catalog, synthetic
-from fmpair.data.split import holdout
+from fmpair.data import public_sets, synthetic
+from fmpair.data.splits import holdout
 from fmpair.errors import Notice, OptionError, UnknownError
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.testing import cold_items, day_and_night, two_tastes
@@ -179,7 +179,7 @@ def test_half_of_movielens_and_an_update_reach_a_fit_at_a_tenth_of_its_work(monk
         return Counted()
 
     monkeypatch.setattr(loop, "start", counted)
-    train, first, later, test = halves(catalog.load("ml-100k"), 0.5)
+    train, first, later, test = halves(public_sets.load("ml-100k"), 0.5)
 
     def worked(fitted):
         work.clear()

@@ -10,19 +10,22 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fmpair.arrays import Rows
-from fmpair.bridges.factors import without_constants
-from fmpair.bridges.foreign_call import foreign, made
-from fmpair.bridges.matrix import ratings
-from fmpair.bridges.recipe import check
-from fmpair.bridges.requirement import Requirement
-from fmpair.bridges.table import Table, empty_table
+from fmpair.bridges.adapter import (
+    Requirement,
+    Table,
+    check_options,
+    empty_table,
+    foreign,
+    made,
+    ratings,
+    without_constants,
+)
 from fmpair.data import Dataset, as_dataset
 from fmpair.errors import UnknownError, unknown
 from fmpair.features import FeatureSpace
-from fmpair.fitted.folding import folded
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
-from fmpair.fitted.recommender import Recommender
+from fmpair.fitted.recommender import Recommender, folded
 
 REQUIREMENT = Requirement("cornac", "cornac", "cornac")
 PROBES = 20  # users whose scores say whether the vectors are all there is to a model
@@ -48,7 +51,7 @@ class Cornac(Recipe):
     provenance = staticmethod(REQUIREMENT.provenance)
 
     def __post_init__(self) -> None:
-        check(self)
+        check_options(self)
 
     def fit(self, data: Any) -> Recommender | Ranker:
         """A Recommender where vectors give the model's scores, else a Ranker over all of them."""

@@ -10,19 +10,14 @@ import numpy as np
 
 from fmpair import checks
 from fmpair.arrays import Rows
-from fmpair.bridges.factors import without_constants
-from fmpair.bridges.foreign_call import foreign, made
-from fmpair.bridges.matrix import csr
-from fmpair.bridges.recipe import check
-from fmpair.bridges.requirement import Requirement
+from fmpair.bridges.adapter import Requirement, check_options, csr, foreign, made, without_constants
 from fmpair.data import as_dataset
 from fmpair.features import FeatureSpace
-from fmpair.fitted.folding import folded
-from fmpair.fitted.neighbourhood import ItemNeighbours
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
-from fmpair.fitted.recommender import Recommender
-from fmpair.models.classic.interactions import interactions
+from fmpair.fitted.recommender import Recommender, folded
+from fmpair.fitted.scorers import ItemNeighbours
+from fmpair.models.classic.neighbours import interactions
 
 REQUIREMENT = Requirement("implicit", "implicit", "implicit")
 FACTORS = {
@@ -59,7 +54,7 @@ class Implicit(Recipe):
 
     def __post_init__(self) -> None:
         checks.one_of("model", self.model, tuple(MODELS))
-        check(self)
+        check_options(self)
 
     def fit(self, data: Any) -> Recommender | Ranker:
         """Factors as a Recommender, neighbours as a Ranker."""

@@ -10,11 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fmpair.arrays import Rows
-from fmpair.bridges.foreign_call import foreign, made
-from fmpair.bridges.matrix import ratings
-from fmpair.bridges.recipe import check
-from fmpair.bridges.requirement import Requirement
-from fmpair.bridges.table import Table, empty_table
+from fmpair.bridges.adapter import (
+    Requirement,
+    Table,
+    check_options,
+    empty_table,
+    foreign,
+    made,
+    ratings,
+)
 from fmpair.data import Dataset, as_dataset
 from fmpair.errors import OptionError, UnknownError, unknown
 from fmpair.features import FeatureSpace
@@ -48,7 +52,7 @@ class LensKit(Recipe):
                 f"model must be module:Class of lenskit, such as als:ImplicitMFScorer, not "
                 f"{self.model!r}"
             )
-        check(self)
+        check_options(self)
 
     def fit(self, data: Any) -> Ranker:
         """A Ranker over the scores of all users and items."""

@@ -10,18 +10,15 @@ import numpy as np
 
 from fmpair import checks
 from fmpair.arrays import Rows, empty_rows, group_rows, join_rows
-from fmpair.bridges.foreign_call import foreign, made
-from fmpair.bridges.matrix import csr
-from fmpair.bridges.recipe import check
-from fmpair.bridges.requirement import Requirement
+from fmpair.bridges.adapter import Requirement, check_options, csr, foreign, made
 from fmpair.data import Dataset, as_dataset
 from fmpair.engine.contract import Parameters
 from fmpair.engine.item_side import item_sums
 from fmpair.features import FeatureSpace
-from fmpair.fitted.cold_start import settle_cold
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
-from fmpair.models.classic.interactions import interactions
+from fmpair.fitted.visitor import settle_cold
+from fmpair.models.classic.neighbours import interactions
 
 REQUIREMENT = Requirement("lightfm", "lightfm-next", "lightfm")
 LOSSES = ("bpr", "warp", "warp-kos", "logistic")
@@ -53,7 +50,7 @@ class LightFM(Recipe):
     def __post_init__(self) -> None:
         checks.one_of("loss", self.loss, LOSSES)
         checks.whole("epochs", self.epochs, 1)
-        check(self)
+        check_options(self)
 
     def fit(self, data: Any) -> Recommender:
         """A recommender in which new users may be described by their attributes."""

@@ -10,19 +10,15 @@ import numpy as np
 
 from fmpair import checks
 from fmpair.arrays import Rows
-from fmpair.bridges.foreign_call import foreign, made
-from fmpair.bridges.matrix import csr
-from fmpair.bridges.recipe import check
-from fmpair.bridges.requirement import Requirement
+from fmpair.bridges.adapter import Requirement, check_options, csr, foreign, made
 from fmpair.data import as_dataset
 from fmpair.features import FeatureSpace
-from fmpair.fitted.machine import MachineScorer, restored
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
-from fmpair.models.fm.recipe import TASKS, chosen_or_not, is_binary, rated
-from fmpair.models.fm.task import fitted, task_of
-from fmpair.solvers.anova import Machine, mean_of
-from fmpair.solvers.examples import Examples
+from fmpair.fitted.scorers import MachineScorer, restored
+from fmpair.models.fm import TASKS, chosen_or_not, is_binary, rated
+from fmpair.models.fm_training import fitted, task_of
+from fmpair.solvers.anova import Examples, Machine, mean_of
 
 REQUIREMENT = Requirement("myfm", "myfm", "myfm")
 
@@ -54,7 +50,7 @@ class MyFM(Recipe):
         checks.one_of("task", self.task, TASKS)
         checks.whole("epochs", self.epochs, 1)
         checks.whole("samples", self.samples, 1)
-        check(self)
+        check_options(self)
 
     def fit(self, data: Any) -> Ranker:
         """A Ranker whose scores are predictions: the mean of factorization machines is one."""

@@ -6,9 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from fmpair.cli.application import command
-from fmpair.cli.failure import described
-from fmpair.cli.show import noting
-from fmpair.cli.spelling import in_shell
+from fmpair.cli.flags import in_shell
+from fmpair.cli.output import described, noting
 
 
 def main() -> None:

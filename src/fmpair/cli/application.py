@@ -10,23 +10,14 @@ from typer.core import TyperGroup
 
 from fmpair import __version__
 from fmpair.cli import (
-    ask,
-    compile,
-    config,
-    data,
-    demo,
-    doctor,
-    evaluate,
-    events,
-    export,
-    fit,
-    migrate,
-    models,
-    report,
-    reproduce,
-    running,
-    serve,
-    update,
+    data_commands,
+    evaluate_commands,
+    experiment_commands,
+    fit_commands,
+    model_commands,
+    report_commands,
+    service_commands,
+    setup_commands,
 )
 
 VERBS = (
@@ -66,7 +57,7 @@ class Verbs(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         # The flags are FMPair's fields, and importing FMPair takes longer than printing help may.
         name, found, rest = super().resolve_command(ctx, args)
-        return name, (fit.command() if name == "fit" else found), rest
+        return name, (fit_commands.command() if name == "fit" else found), rest
 
 
 def _print_version(wanted: bool) -> None:
@@ -91,27 +82,31 @@ def command() -> Any:
     """The whole command line as one command; made once, since that takes longer than most verbs."""
     app = typer.Typer(cls=Verbs, add_completion=False)
     app.callback()(_start)
-    app.command()(demo.demo)
-    for about_files in (config.init_command(), config.validate, config.schema):
+    app.command()(setup_commands.demo)
+    for about_files in (
+        experiment_commands.init_command(),
+        experiment_commands.validate,
+        experiment_commands.schema,
+    ):
         app.command()(about_files)
-    app.command()(migrate.migrate)
-    app.command()(running.run)
-    app.command()(running.estimate)
-    app.command()(report.report)
-    app.command()(report.compare)
-    app.command()(reproduce.reproduce)
-    app.command()(fit.fit)
-    for name, verb in update.commands().items():
+    app.command()(experiment_commands.migrate)
+    app.command()(experiment_commands.run)
+    app.command()(experiment_commands.estimate)
+    app.command()(report_commands.report)
+    app.command()(report_commands.compare)
+    app.command()(report_commands.reproduce)
+    app.command()(fit_commands.fit)
+    for name, verb in fit_commands.commands().items():
         app.command(name)(verb)
-    app.command()(evaluate.command())
-    app.command()(ask.recommend_command())
-    for asking in (ask.similar, ask.explain):
+    app.command()(evaluate_commands.command())
+    app.command()(model_commands.recommend_command())
+    for asking in (model_commands.similar, model_commands.explain):
         app.command()(asking)
-    app.command()(export.export)
-    app.command()(serve.serve)
-    app.add_typer(events.app(), name="events")
-    app.add_typer(data.app(), name="data")
-    app.add_typer(models.app(), name="models")
-    app.command("compile")(compile.compile_kernels)
-    app.command()(doctor.doctor)
+    app.command()(model_commands.export)
+    app.command()(service_commands.serve)
+    app.add_typer(service_commands.app(), name="events")
+    app.add_typer(data_commands.app(), name="data")
+    app.add_typer(model_commands.app(), name="models")
+    app.command("compile")(setup_commands.compile_kernels)
+    app.command()(setup_commands.doctor)
     return typer.main.get_command(app)

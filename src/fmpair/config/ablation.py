@@ -7,15 +7,14 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-from fmpair.config.candidate import TOO_MANY, Models, add
+from fmpair.config.data_columns import Header, header_of
 from fmpair.config.experiment import Ablation, Candidate, Source, Step
-from fmpair.config.grid import MOST_MODELS
-from fmpair.config.header import Header, header_of
+from fmpair.config.model_section import MOST_MODELS, TOO_MANY, Models, add
 from fmpair.config.node import Node, one_line
 from fmpair.errors import FmpairError
-from fmpair.features.history import AUTO, HISTORY
-from fmpair.features.pairing import ITEM, USER
-from fmpair.fitted.option import BY_COLUMN, without_columns
+from fmpair.features.history_fields import AUTO, HISTORY
+from fmpair.features.space import ITEM, USER
+from fmpair.fitted.recipe import BY_COLUMN, without_columns
 
 # Whose columns the options of a candidate name.
 ROLES = {"context": "context", "user_fields": "user", "item_fields": "item"}

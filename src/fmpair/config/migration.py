@@ -3,27 +3,53 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from fmpair.config.file_name import file_name
-from fmpair.config.grid import MOST_MODELS
-from fmpair.config.wraprec import (
+from fmpair.config.model_section import MOST_MODELS
+from fmpair.config.wraprec_config import (
     Attributes,
     Notes,
     WrapRec,
     class_name,
+    data_of,
     listed,
+    moved,
     note_lost,
+    number,
+    path_of,
+    protocols_of,
     read_wraprec_config,
 )
-from fmpair.config.wraprec_data import data_of, moved, path_of
-from fmpair.config.wraprec_evaluators import number, protocols_of
 from fmpair.config.wraprec_models import FIELDS_OF_FM, model_of, unique
-from fmpair.data.border import parsing
+from fmpair.data.formats.source import parsing
 from fmpair.errors import DataError, named, one_line
+
+# Any text as the name of a file, which never leads out of its folder.
+
+
+LONGEST = 100  # characters
+OTHER = re.compile(r"[^\w+,.-]+", re.ASCII)  # what some system would not have in a name
+RESERVED = {"con", "prn", "aux", "nul", *(f"com{n}" for n in range(10)),
+            *(f"lpt{n}" for n in range(10))}  # fmt: skip
+
+
+def file_name(text: str, taken: Collection[str] = ()) -> str:
+    """A name that any system allows, and that none of those taken has.
+
+    Letters of ASCII, digits and `_+-.,` stay as they are, anything else becomes a dash.
+    """
+    plain = OTHER.sub("-", text).strip("-.")[:LONGEST]
+    if not plain or plain.partition(".")[0].lower() in RESERVED:
+        plain = f"experiment-{plain}".rstrip("-")
+    lower = {name.lower() for name in taken}  # some systems do not tell cases apart
+    names = (plain if number == 1 else f"{plain}-{number}" for number in count(1))
+    return next(name for name in names if name.lower() not in lower)
+
 
 MOST_EXPERIMENTS = 100  # that one configuration is multiplied out into
 MOST_READERS = 100  # of one data container

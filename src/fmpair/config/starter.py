@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fmpair.data import Dataset, filter
-from fmpair.data.border import parsing
-from fmpair.data.decision import ATTRIBUTE, CONTEXT, LEFT_OUT, Decisions
-from fmpair.data.kinds import event_kinds, ordered_kinds
+from fmpair.data import Dataset, filters
+from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, LEFT_OUT, Decisions
+from fmpair.data.columns.roles import STANDARD, find_roles
+from fmpair.data.event_types import event_kinds, ordered_kinds
+from fmpair.data.formats.source import parsing
 from fmpair.data.read import read_contents
-from fmpair.data.roles import STANDARD, find_roles
 from fmpair.errors import DataError, in_file, one_line, spelled
-from fmpair.evaluation.repeats import usual_protocol, why_usual
+from fmpair.evaluation.protocol import usual_protocol, why_usual
 
 SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*")
 # Options that say how the file is read, and not what its columns are.
@@ -123,7 +123,7 @@ def _gaps(events: pl.DataFrame, roles: dict[str, str]) -> dict[str, str]:
 def _has_ratings(data: Dataset) -> bool:
     """Whether there are ratings that separate liked items from others."""
     try:
-        return data.column("rating") is not None and 4 * len(filter.above_mean(data)) >= len(data)
+        return data.column("rating") is not None and 4 * len(filters.above_mean(data)) >= len(data)
     except DataError:
         return False
 
@@ -211,7 +211,7 @@ def _split(found: Findings) -> list[str]:
 
 def _positive(found: Findings) -> Dataset:
     """The events that the filters of the file leave."""
-    return filter.above_mean(found.data) if found.rated else found.data
+    return filters.above_mean(found.data) if found.rated else found.data
 
 
 def _models(found: Findings) -> list[str]:

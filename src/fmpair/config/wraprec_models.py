@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any
 
 from fmpair.config.option_schema import options_of
-from fmpair.config.wraprec import Attributes, Notes, class_name, listed
+from fmpair.config.wraprec_config import Attributes, Notes, class_name, listed
 from fmpair.models import catalog
 
 

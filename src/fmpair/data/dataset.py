@@ -13,20 +13,98 @@ import polars as pl
 
 from fmpair.arrays import Rows, distinct_pairs
 from fmpair.checks import one_of
-from fmpair.data.check import check_events, check_no_leak
-from fmpair.data.decision import CONTEXT, decide, without
+from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, Decisions, decide, without
+from fmpair.data.columns.roles import (
+    STANDARD,
+    check_events,
+    check_no_leak,
+    check_types,
+    find_column,
+    with_ids,
+)
+from fmpair.data.event_types import EventWeights, add_impressions, kind_weights
 from fmpair.data.frame import kind_of, to_polars
-from fmpair.data.impressions import add_impressions
-from fmpair.data.item_columns import item_table
-from fmpair.data.kinds import EventWeights, kind_weights
-from fmpair.data.missing import with_ids
-from fmpair.data.roles import STANDARD
-from fmpair.data.table import align_table
 from fmpair.data.times import read_times
-from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError, Notice, named
-from fmpair.forked import check_process
-from fmpair.renamed import known_options_only, no_attribute
+from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
+from fmpair.errors import DataError, Notice, listing, named
+from fmpair.option_names import known_options_only, no_attribute
+from fmpair.threads import check_process
+
+# Attribute tables, keyed by id and aligned with a vocabulary.
+
+
+def align_table(
+    vocabulary: Vocabulary, table: pl.DataFrame, role: str, key: str | None = None
+) -> tuple[Vocabulary, pl.DataFrame]:
+    """The vocabulary with the table's new ids, and the attributes in its order: [ids, columns]."""
+    check_types(table)
+    ids = ids_of(table, vocabulary.ids.dtype, role, key)
+    column = ids.name
+    if ids.null_count():
+        count = ids.null_count()
+        how_many = f"{count:,} rows" if count > 1 else "a row"
+        raise DataError(f"the {role} table has {how_many} without an id in {column!r}")
+    if ids.n_unique() < len(ids):
+        twice = ids.filter(ids.is_duplicated())[0]
+        raise DataError(
+            f"the {role} table has more than one row for {column} {twice!r}: give "
+            "one, with a list where there are several values"
+        )
+    grown = vocabulary.extend(ids)
+    rows = Vocabulary(ids).numbers(grown.ids)
+    attributes = table.drop(column)
+    if not attributes.width:
+        return grown, pl.DataFrame()
+    picked = pl.Series("row", rows).cast(pl.Int64).replace({-1: None})
+    return grown, attributes.select(pl.all().gather(picked))
+
+
+def ids_of(table: pl.DataFrame, dtype: pl.DataType, role: str, key: str | None = None) -> pl.Series:
+    """The ids of a table in the type of those of the events; its name is that of the column."""
+    column = key if key in table.columns else find_column(role, table.columns, None)
+    if column is None:
+        raise DataError(
+            f"the {role} table has no id column: none of {listing(table.columns)} is named "
+            f"like {role}; rename it to {role!r}"
+        )
+    ids = comparable(as_plain(table[column]), dtype)
+    if ids is None:
+        raise DataError(
+            f"{column!r} of the {role} table holds {table[column].dtype}, but the {role} ids "
+            f"of the events are {dtype}: give both the same type"
+        )
+    return ids
+
+
+# Columns of the events that describe the item, moved to the table of items.
+
+
+def item_table(
+    events: pl.DataFrame, found: Decisions, items: Any, leaks: Sequence[str]
+) -> pl.DataFrame | None:
+    """The item table with columns of the events added: each item's most frequent value."""
+    key, moved = found.roles["item"], found.named(ATTRIBUTE)
+    table = None if items is None else to_polars(items)
+    if table is not None:
+        check_no_leak(found.named(CONTEXT), table, leaks)
+    if not moved:
+        return table
+    own = events.group_by(key, maintain_order=True).agg(_usual(events[name]) for name in moved)
+    own = own.with_columns(as_plain(own[key]))
+    if table is None:
+        return own
+    ids = ids_of(table, own[key].dtype, "item", key)
+    table = table.with_columns(ids).rename({ids.name: key})
+    return own.join(table, on=key, how="full", coalesce=True)
+
+
+def _usual(values: pl.Series) -> pl.Expr:
+    """The most frequent value of a group, the least of several such; of lists the first."""
+    known = pl.col(values.name).drop_nulls()
+    if values.dtype.is_nested():
+        return known.first()
+    return known.mode().sort().first()
+
 
 LOG = logging.getLogger("fmpair")
 

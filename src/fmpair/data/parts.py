@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from fmpair.data.border import parsing
 from fmpair.data.dataset import Dataset
-from fmpair.data.parquet import read_parquet
-from fmpair.data.timelines import Timelines, timelines
-from fmpair.data.times import has_times, moments
+from fmpair.data.formats.parquet import read_parquet
+from fmpair.data.formats.source import parsing
+from fmpair.data.times import Timelines, has_times, moments, timelines
 from fmpair.errors import DataError, OptionError, named
 from fmpair.files import atomic_path
-from fmpair.forked import check_process
+from fmpair.threads import check_process
 
 PARTS = ("train", "validation", "test")
 MANY = 0.05  # share of events set aside that stood among others, from which on those have gaps

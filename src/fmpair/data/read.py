@@ -12,25 +12,22 @@ from typing import Any, cast
 
 import polars as pl
 
-from fmpair.data.atomic import read_atomic
-from fmpair.data.border import parsing
-from fmpair.data.cfm import read_cfm
+from fmpair.data.columns.roles import find_column
 from fmpair.data.dataset import Dataset
-from fmpair.data.delimited import read_delimited
-from fmpair.data.frappe import read_frappe
-from fmpair.data.json_lines import read_json
-from fmpair.data.libfm import read_libfm
-from fmpair.data.lightgcn import read_lightgcn
-from fmpair.data.movielens import read_movielens
-from fmpair.data.ncf import read_ncf
-from fmpair.data.parquet import read_parquet
-from fmpair.data.roles import find_column
-from fmpair.data.sequences import read_sequences
-from fmpair.data.source import STANDARD_INPUT, Contents, locate, suffix_of
-from fmpair.data.wraprec import read_wraprec
+from fmpair.data.formats.atomic import read_atomic
+from fmpair.data.formats.delimited import read_delimited
+from fmpair.data.formats.frappe import read_cfm, read_frappe
+from fmpair.data.formats.json_lines import read_json
+from fmpair.data.formats.libfm import read_libfm
+from fmpair.data.formats.lightgcn import read_lightgcn, read_sequences
+from fmpair.data.formats.movielens import read_movielens
+from fmpair.data.formats.ncf import read_ncf
+from fmpair.data.formats.parquet import read_parquet
+from fmpair.data.formats.source import STANDARD_INPUT, Contents, locate, parsing, suffix_of
+from fmpair.data.formats.wraprec import read_wraprec
 from fmpair.errors import OptionError, unknown
-from fmpair.forked import check_process
-from fmpair.renamed import unknown_option
+from fmpair.option_names import unknown_option
+from fmpair.threads import check_process
 
 SUFFIXES = {
     ".parquet": "parquet",

@@ -6,6 +6,7 @@ choice is known too. Users share one taste across the four domains.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +14,97 @@ import polars as pl
 
 from fmpair.capacity import check_memory
 from fmpair.data.dataset import Dataset
-from fmpair.data.oracle import DAYTIMES, PLACES, SITUATIONS, Oracle, blocks
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import OptionError
-from fmpair.forked import check_process
+from fmpair.errors import DataError, OptionError, UnknownError, named, unknown
+from fmpair.threads import check_process
+
+# The true choice model of a generated data set: the upper bound of every ranking.
+
+
+DAYTIMES = ("night", "morning", "afternoon", "evening")  # six hours each, from midnight
+PLACES = ("home", "work", "travel")
+SITUATIONS = len(DAYTIMES) * len(PLACES)  # situation = daytime * len(PLACES) + place
+BLOCK = 1 << 21  # scores held at a time: 16 MB
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Probability of an item = softmax over the catalogue of (user + situation) . item + constant.
+
+    All float64: user_vectors [users, k], situation_vectors [SITUATIONS, k], item_vectors
+    [items, k], item_constants [items], situation_chances [SITUATIONS], adding up to 1.
+    """
+
+    user_vectors: np.ndarray
+    situation_vectors: np.ndarray
+    item_vectors: np.ndarray
+    item_constants: np.ndarray
+    situation_chances: np.ndarray
+
+    def chances(self, user: np.ndarray, situation: np.ndarray) -> np.ndarray:
+        """float64 [n, items]: how likely each item is, for n users, each in a situation."""
+        queries = self.user_vectors[user] + self.situation_vectors[situation]
+        scores = queries @ self.item_vectors.T + self.item_constants
+        scores -= scores.max(axis=1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=1, keepdims=True)
+        return scores
+
+    def scores(self, user: np.ndarray, context: pl.DataFrame | None = None) -> np.ndarray:
+        """float32 [n, items]: the true log-probability of each item for n user numbers.
+
+        context: n rows with columns daytime and place. A missing value or column was drawn but
+        hidden, so the chances are averaged over what it may have been, given the other column.
+        Without context this is the best that a model without context could do.
+        """
+        user = np.asarray(user)
+        self._check(user, context)
+        possible = self._possible(len(user), context)
+        out = np.empty((len(user), len(self.item_vectors)), np.float32)
+        for part in blocks(len(user), SITUATIONS * out.shape[1]):
+            row, situation = np.nonzero(possible[part])
+            chances = self.chances(user[part][row], situation)
+            chances *= possible[part][row, situation][:, None]
+            first = np.flatnonzero(np.diff(row, prepend=-1))
+            out[part] = np.log(np.add.reduceat(chances, first, axis=0))
+        return out
+
+    def _check(self, user: np.ndarray, context: pl.DataFrame | None) -> None:
+        if len(user) and not 0 <= user.min() <= user.max() < len(self.user_vectors):
+            raise UnknownError(f"user numbers must be 0 to {len(self.user_vectors) - 1}")
+        if context is not None and context.height != len(user):
+            raise DataError(
+                f"{len(user)} users but {context.height} rows of context: give one each"
+            )
+
+    def _possible(self, count: int, context: pl.DataFrame | None) -> np.ndarray:
+        """float64 [count, SITUATIONS]: how likely each situation is, given what can be seen."""
+        fits = np.ones((count, len(DAYTIMES), len(PLACES)), bool)
+        if context is not None and "daytime" in context.columns:
+            fits &= _fitting(context["daytime"], DAYTIMES)[:, :, None]
+        if context is not None and "place" in context.columns:
+            fits &= _fitting(context["place"], PLACES)[:, None, :]
+        possible = fits.reshape(count, SITUATIONS) * self.situation_chances
+        return possible / possible.sum(axis=1, keepdims=True)
+
+
+def blocks(rows: int, width: int) -> Iterator[slice]:
+    """Consecutive slices of `rows` rows, each with about BLOCK numbers of `width` per row."""
+    step = max(1, BLOCK // width)
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def _fitting(values: pl.Series, names: tuple[str, ...]) -> np.ndarray:
+    """bool [values, names]: which names a value may stand for; a missing one for any."""
+    strange = values.drop_nulls().cast(pl.String)
+    strange = strange.filter(~strange.is_in(names))
+    if len(strange):
+        raise UnknownError(unknown(values.name, strange[0], names))
+    text = values.cast(pl.String).to_frame("value")
+    return text.select(
+        (pl.col("value") == name).fill_null(True).alias(name) for name in names
+    ).to_numpy()
+
 
 DOMAINS = ("books", "music", "films", "games")
 ID_PREFIXES = ("book", "album", "film", "game")
@@ -226,3 +314,41 @@ def _numbered(prefixes: tuple[str, ...] | list[str], count: int) -> list[str]:
     """Ids such as film-042; the prefixes take turns."""
     digits = max(3, len(str((count - 1) // len(prefixes))))
     return [f"{prefixes[n % len(prefixes)]}-{n // len(prefixes):0{digits}}" for n in range(count)]
+
+
+# Many events at little cost: popular items and busy users, no taste and no context.
+
+
+ITEM_EXPONENT = 0.8  # the item of popularity rank r is drawn in proportion to r ** -0.8
+ZIPF_ACTIVITY_SPREAD = 1.0  # standard deviation of the logarithm of a user's activity
+
+
+def zipf_events(
+    users: int, items: int, events: int, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """User and item numbers of events, int32 [events] each, ordered by user; pairs may repeat.
+
+    Item popularity follows a power law, user activity is log-normal; numbers say nothing of either.
+    """
+    for name, size in (("users", users), ("items", items), ("events", events)):
+        if size < 1:
+            raise OptionError(f"{named(name)} is {size}: it must be at least 1")
+    shape = f"{users:,} users, {items:,} items and {events:,} events"
+    needed = 32 * (users + items) + 16 * events
+    check_memory("generated data", shape, needed, None, "ask for fewer of them")
+    rng = np.random.Generator(np.random.PCG64(seed))
+    activity = np.exp(ZIPF_ACTIVITY_SPREAD * rng.standard_normal(users))
+    popularity = np.arange(1, items + 1) ** -ITEM_EXPONENT
+    user = _owners(activity, events, rng)
+    item = _owners(rng.permutation(popularity), events, rng)
+    rng.shuffle(item)  # with one side shuffled, the two are independent
+    return user, item
+
+
+def _owners(weights: np.ndarray, events: int, rng: np.random.Generator) -> np.ndarray:
+    """int32 [events], sorted: numbers drawn in proportion to weights.
+
+    Drawing how often each number occurs costs far less than drawing every event.
+    """
+    times = rng.multinomial(events, weights / weights.sum())
+    return np.repeat(np.arange(len(weights), dtype=np.int32), times)

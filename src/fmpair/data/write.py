@@ -12,17 +12,16 @@ from typing import Any
 
 import polars as pl
 
-from fmpair.data.atomic import atomic_files
 from fmpair.data.dataset import Dataset, as_dataset
+from fmpair.data.formats.atomic import atomic_files
+from fmpair.data.formats.libfm import libfm_files
+from fmpair.data.formats.lightgcn import lightgcn_lines, sequence_lines
+from fmpair.data.formats.source import STANDARD_INPUT as STANDARD_OUTPUT
+from fmpair.data.formats.source import suffix_of
 from fmpair.data.frame import to_polars
-from fmpair.data.libfm import libfm_files
-from fmpair.data.lightgcn import lightgcn_lines
-from fmpair.data.sequences import sequence_lines
-from fmpair.data.source import STANDARD_INPUT as STANDARD_OUTPUT
-from fmpair.data.source import suffix_of
 from fmpair.errors import DataError, OptionError, listing, unknown
 from fmpair.files import atomic_path, beside, check_writable, write_atomically
-from fmpair.forked import check_process
+from fmpair.threads import check_process
 
 SUFFIXES = {
     ".csv": "csv",

@@ -2,31 +2,161 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from fmpair.data import Columns, Dataset, as_dataset, columns_of
+from fmpair.data.split_leakage import comparable_times, older_events
 from fmpair.device import ranking_device
-from fmpair.errors import OptionError
-from fmpair.evaluation.candidates import candidates_of
-from fmpair.evaluation.correction import ESTIMATOR, corrected
-from fmpair.evaluation.future import check_future, tell_of_histories
-from fmpair.evaluation.lists import list_values
-from fmpair.evaluation.protocol import Protocol, preset
-from fmpair.evaluation.repeats import usual_protocol
-from fmpair.evaluation.scoring import folded_arrays, goes_by_time, scores_of
-from fmpair.evaluation.units import Units, units_of
+from fmpair.errors import DataError, OptionError, named, notice
+from fmpair.evaluation.derived_metrics import ESTIMATOR, corrected, list_values
+from fmpair.evaluation.protocol import Protocol, preset, usual_protocol
+from fmpair.evaluation.units import Units, candidates_of, units_of
+from fmpair.features.calendar import TIME
+from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recommender import Recommender
-from fmpair.metrics import Metric, Placement
-from fmpair.metrics.metric import ERRORS, LISTS
+from fmpair.metrics import ERRORS, LISTS, Metric, Placement
+from fmpair.ranking.plain import Pool
 from fmpair.ranking.ranks import Ranks, judge
-from fmpair.ranking.task import Pool
 from fmpair.ranking.top import ON_DEVICE, rows_at_once
+
+# Scores of every item for every query, from a fitted model or any function.
+
+
+Scores = Callable[[np.ndarray], np.ndarray]
+
+
+def scores_of(model: Any, train: Dataset, queries: Dataset) -> Scores:
+    """Query numbers to float32 [queries, items of train]; -inf where the model lacks the item."""
+    if isinstance(model, Recommender):
+        return _folded(model, train, queries)
+    if isinstance(model, Ranker):
+        return _called(_over(model, train), train, queries)
+    if callable(model):
+        return _called(model, train, queries)
+    raise OptionError(f"evaluate takes a Recommender or a function of a Dataset, not {model!r}")
+
+
+def goes_by_time(model: Any) -> bool:
+    """Whether the scores of a fitted model depend on when they are asked for."""
+    return isinstance(model, Recommender | Ranker) and TIME in model.space.context
+
+
+def _folded(model: Recommender, train: Dataset, queries: Dataset) -> Scores:
+    vectors, turned = folded_arrays(model, train, queries)
+    vectors = np.column_stack([vectors, np.ones(len(vectors))]).astype(np.float32)
+    return lambda asked: vectors[asked] @ turned
+
+
+def folded_arrays(
+    model: Recommender, train: Dataset, queries: Dataset
+) -> tuple[np.ndarray, np.ndarray]:
+    """(query vectors [queries, factors], items of train [factors + 1, items]): the products rank.
+
+    The last row holds the items' constants, -inf for an item that the model lacks.
+    """
+    known = [name for name in queries.columns.columns if name in model.space.context]
+    vectors = model.query_vectors(queries.frame().select("user", *known))
+    matrix = np.column_stack([model.item_vectors, model.item_constants]).astype(np.float32)
+    if model.space.items is not train.items:
+        number = model.space.items.numbers(train.items.ids)
+        none = np.zeros((1, matrix.shape[1]), np.float32)
+        none[0, -1] = -np.inf
+        matrix = np.vstack([matrix, none])[number]  # -1, unknown, is the last row
+    return vectors, np.ascontiguousarray(matrix.T)
+
+
+def _over(model: Ranker, train: Dataset) -> Callable[[Dataset], np.ndarray]:
+    """The model's scores with the items numbered as in training."""
+    if model.space.items is train.items:
+        return model
+    number = model.space.items.numbers(train.items.ids)
+
+    def scores(events: Dataset) -> np.ndarray:
+        out = model(events)[:, number]
+        out[:, number < 0] = -np.inf
+        return out
+
+    return scores
+
+
+def _called(model: Callable[[Dataset], Any], train: Dataset, queries: Dataset) -> Scores:
+    one_at_a_time = Lock()  # batches run on threads, which a foreign function need not bear
+
+    def scores(asked: np.ndarray) -> np.ndarray:
+        with one_at_a_time:
+            out = np.asarray(model(queries.take(asked)), np.float32)
+        if out.shape != (len(asked), len(train.items)):
+            raise DataError(
+                f"the scorer must give {len(asked)} rows of {len(train.items)} scores, one per "
+                f"item of the training data, not an array of shape {out.shape}"
+            )
+        return out
+
+    return scores
+
+
+# No look into the future: test events must come after those that a model knows.
+
+
+REMEDY = {
+    "user": "split by leave_last_out or by_time",
+    "all": "split by by_time",
+}
+
+
+MANY = 0.05  # share of test events older than what is known, from which on it is told
+
+
+def tell_of_histories(model: Any, train: Dataset, test: Dataset) -> None:
+    """Say so where a model that goes by what came last is to guess what came earlier."""
+    if getattr(model, "recent", None) is None or not comparable_times(train, test):
+        return
+    older = older_events(train, test)[1] or 0
+    if older > MANY * len(test):
+        notice(
+            f"the model goes by what its users did last, and {older:,} of {len(test):,} test "
+            f"events are older than that: {REMEDY['user']}, or fit it with {named('history', 0)}"
+        )
+
+
+def check_future(train: Dataset, test: Dataset, after: str | None) -> None:
+    """Refuse test events that are older than training events, of their user or of all."""
+    if after is None:
+        return
+    for what, part in (("training", train), ("test", test)):
+        if "timestamp" not in part.columns.columns:
+            raise DataError(
+                f"a protocol with {named('after', after)} needs times, and the {what} events have "
+                f"none: name their column with {named('timestamp', ...)}"
+            )
+    if after == "all" and "per-user" in (train.order, test.order):
+        raise DataError(
+            f"a protocol with {named('after', 'all')} needs times: the order of the events of "
+            f"different users is not known; use {named('after', 'user')}"
+        )
+    if not comparable_times(train, test):
+        if train.order is not None and test.order is not None:
+            return  # two files in order: the one of the test events comes after
+        raise DataError(
+            "the times of the training and the test events cannot be compared: those of one are "
+            "dates, those of the other numbers"
+        )
+    older = older_events(train, test)[("all", "user").index(after)]
+    if older:
+        whose = "of their own user" if after == "user" else "of all"
+        raise DataError(
+            f"{older:,} of {len(test):,} test events are older than the latest training event "
+            f"{whose}, so the model is trained on later events: {REMEDY[after]}, or leave out "
+            f"{named('after', after)}"
+        )
+
 
 CALLED_AT_ONCE = 1 << 24  # scores that a function is asked for together: calls cost time
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 
+import numpy as np
 import polars as pl
 
+from fmpair.data import Dataset
+from fmpair.data.splits import Split
+from fmpair.data.synthetic import World
 from fmpair.errors import OptionError
-from fmpair.evaluation.evaluate import Evaluation
+from fmpair.evaluation.evaluate import Evaluation, evaluate
+from fmpair.evaluation.protocol import Protocol
 from fmpair.evaluation.statistics import bootstrap
 
 REPEATS = 1000
@@ -64,3 +70,28 @@ def _interval(name: str, values: pl.DataFrame, level: float) -> tuple[float | No
     users = known["user"].rank("dense").to_numpy()
     low, high = bootstrap(known["value"].to_numpy(), level, REPEATS, users=users)
     return (low**0.5, high**0.5) if name.startswith("rmse") else (low, high)
+
+
+# The best that is possible on generated data: the ranking of the oracle that made them.
+
+
+def ceiling(
+    world: World, splits: Sequence[Split], protocol: Protocol, metrics: Sequence[str]
+) -> dict[str, float]:
+    """What the true choice model reaches, on the mean over the splits."""
+
+    def truth(asked: Dataset) -> np.ndarray:
+        return world.scores(asked.user, asked.columns.select(asked.context))
+
+    judged = [
+        evaluate(
+            truth, world.data.take(split.train), world.data.take(split.test), protocol, metrics
+        )
+        for split in splits
+    ]
+    return {name: fmean(one.means[name] for one in judged) for name in judged[0].means}
+
+
+def busiest_user(data: Dataset) -> int:
+    """The number of the user with most events."""
+    return int(np.bincount(data.user).argmax())

@@ -19,7 +19,7 @@ import polars as pl
 
 from fmpair.errors import DataError, notice
 from fmpair.evaluation.clusters import Clusters
-from fmpair.evaluation.unpaired import unpaired
+from fmpair.evaluation.statistics import unpaired
 from fmpair.events.store import EventStore, pages
 
 ARMS = ("current", "candidate")

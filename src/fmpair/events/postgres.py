@@ -12,8 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from fmpair.errors import MachineError, UnknownError
-from fmpair.events.commit import GroupCommit
-from fmpair.events.event import Event, Impression, check_id, packed
+from fmpair.events.event import Event, GroupCommit, Impression, check_id, packed
 
 try:
     import psycopg

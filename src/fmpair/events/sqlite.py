@@ -15,8 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fmpair.errors import DataError, MachineError
-from fmpair.events.commit import GroupCommit
-from fmpair.events.event import Event, Impression, check_id, packed
+from fmpair.events.event import Event, GroupCommit, Impression, check_id, packed
 from fmpair.files import lock
 from fmpair.files import shown as spelled
 

@@ -11,25 +11,29 @@ import numpy as np
 import polars as pl
 
 from fmpair.bridges.recbole import RecBole
-from fmpair.config import code
+from fmpair.config import model_section
 from fmpair.config.experiment import Candidate, Experiment
 from fmpair.config.node import line_of
 from fmpair.data import Dataset
 from fmpair.errors import OptionError
 from fmpair.evaluation import evaluate
 from fmpair.experiment import plan
-from fmpair.experiment.cell import Cell
-from fmpair.experiment.fitting import Parts, parts_of, recipe_of, visible
-from fmpair.experiment.job_context import threads_of
-from fmpair.experiment.location import located
-from fmpair.experiment.memory import peak_mb, reset_peak
-from fmpair.experiment.prepare import PreparedData, prepare
-from fmpair.experiment.progress import duration
-from fmpair.experiment.search import trials_of
-from fmpair.experiment.usual import settled
-from fmpair.experiment.work import possible
-from fmpair.training.early_stopping import Validation
-from fmpair.training.recipe import Trainable
+from fmpair.experiment.cell import (
+    Cell,
+    Parts,
+    parts_of,
+    peak_mb,
+    possible,
+    recipe_of,
+    reset_peak,
+    visible,
+)
+from fmpair.experiment.plan import trials_of
+from fmpair.experiment.pool import threads_of
+from fmpair.experiment.prepared import PreparedData, located, prepare, with_default_protocol
+from fmpair.experiment.run import duration
+from fmpair.training.epochs import Validation
+from fmpair.training.trainable import Trainable
 
 FITTED = 20_000  # events that a model without epochs is fitted to, scaled up from there
 WARM = 500  # events of a first fit, which compiles what has to be compiled
@@ -68,9 +72,9 @@ class Estimate:
 
 def estimate(experiment: Experiment) -> Estimate:
     """Time and memory of a run that starts from nothing."""
-    code.check(experiment)
+    model_section.check(experiment)
     bench = prepare(experiment.data, experiment.filters, experiment.split)
-    experiment = located(settled(experiment, bench.data))
+    experiment = located(with_default_protocol(experiment, bench.data))
     plan.check(experiment, bench)
     rows = [_row(experiment, bench, model) for model in experiment.models]
     frame = pl.DataFrame(rows, SCHEMA, orient="row")

@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from fmpair.errors import DataError, named
-from fmpair.experiment.cell import TEST, Cell, canonical
-from fmpair.experiment.work import Outcome
+from fmpair.experiment.cell import TEST, Cell, Outcome, canonical
 from fmpair.files import atomic_path, lock, make_folder, remove_leftovers, write_atomically
 
 FOLDERS = ("cells", "trials")

@@ -12,14 +12,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from fmpair.config.experiment import Experiment, Source
-from fmpair.config.plain import as_plain
-from fmpair.data import leakage
-from fmpair.data.information import information
+from fmpair.config.experiment import Experiment, Source, as_plain
+from fmpair.data import split_leakage
+from fmpair.data.columns.leakage import information
+from fmpair.data.describe import figures
 from fmpair.data.parts import hash_of
-from fmpair.data.statistics import figures
 from fmpair.experiment.folder import digest
-from fmpair.experiment.prepare import PreparedData, files_of, source_files
+from fmpair.experiment.prepared import PreparedData, files_of, source_files
 
 PACKAGES = ("fmpair", "numpy", "polars", "numba")
 
@@ -91,7 +90,7 @@ def _leakage(bench: PreparedData) -> list[dict[str, Any]]:
     for fold in range(len(bench.splits)):
         data, split = bench.fold(fold)
         train, validation, test = split.parts(data)
-        report = leakage.report(train, test, validation if len(validation) else None)
+        report = split_leakage.report(train, test, validation if len(validation) else None)
         found.append({"fold": fold, "lines": report.lines(), "figures": report.frame().to_dicts()})
     return found
 

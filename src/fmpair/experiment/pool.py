@@ -10,12 +10,70 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import connection, get_context, parent_process
+from pathlib import Path
 from typing import Any
 
-from fmpair.experiment.cell import Cell
+from fmpair.cluster import each, telling
+from fmpair.config.experiment import Experiment, Source, Step
+from fmpair.errors import DataError
+from fmpair.experiment.cell import Cell, Outcome, run_cell
+from fmpair.experiment.folder import RunFolder
+from fmpair.experiment.prepared import PreparedData, prepare
+from fmpair.threads import all_threads
+
+# Where cells are carried out: what a process must know beside the cell itself.
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """Small and picklable; called with a cell it carries it out and keeps the result."""
+
+    source: Source
+    filters: tuple[Step, ...]
+    split: Step
+    folder: Path
+    threads: int | None = None
+    keep_models: bool = False
+
+    def bench(self) -> PreparedData:
+        return prepare(self.source, self.filters, self.split)
+
+    def __call__(self, cell: Cell) -> dict[str, Any]:
+        return self.keep(cell, self.outcome(self.bench(), cell))
+
+    def outcome(self, bench: PreparedData, cell: Cell) -> Outcome:
+        """The cell carried out on the prepared data."""
+        if (cell.data, cell.split) != (bench.fingerprint, bench.hashes[cell.fold]):
+            raise DataError("the data changed during the run: start it again")
+        return run_cell(cell, *bench.fold(cell.fold), self.threads)
+
+    def keep(self, cell: Cell, outcome: Outcome) -> dict[str, Any]:
+        """What is kept of an outcome; its record."""
+        return RunFolder(self.folder).save(cell, outcome, self.keep_models)
+
+
+def workplace_of(experiment: Experiment, folder: Path) -> JobContext:
+    """Where the experiment's cells are carried out."""
+    return JobContext(
+        experiment.data,
+        experiment.filters,
+        experiment.split,
+        folder,
+        threads_of(experiment),
+        experiment.output.models,
+    )
+
+
+def threads_of(experiment: Experiment) -> int | None:
+    """Each worker's share of the cores: threads inside threads slow everything down many times."""
+    running = experiment.run
+    if running.threads is None and running.workers > 1:
+        return max(1, all_threads() // running.workers)
+    return running.threads
+
 
 Work = Callable[[Cell], dict[str, Any]]
 Execute = Callable[[Work, Iterable[Cell]], Iterator[tuple[Cell, dict[str, Any] | None]]]
@@ -161,3 +219,31 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
         for name in values:
             if name not in before:
                 os.environ.pop(name, None)
+
+
+# Carrying out cells as tasks of a Ray cluster, which need nothing of this machine's disk.
+
+
+def on_cluster(ray: Any) -> Execute:
+    """An executor whose cells run on the machines of a cluster, a core each unless they say more.
+
+    The prepared data lie in the object store; outcomes come back and are kept by this process. A
+    cell whose machine is lost runs on another; one that is lost again and again gives None.
+    """
+    return partial(_by_tasks, ray, [])
+
+
+def _by_tasks(
+    ray: Any, stored: list[Any], work: JobContext, cells: Iterable[Cell]
+) -> Iterator[tuple[Cell, dict[str, Any] | None]]:
+    """stored: the ref of the prepared data, once they lie there."""
+    with telling():
+        if not stored:
+            stored.append(ray.put(work.bench()))
+        for cell, outcome in each(ray, _outcome, (work, stored[0]), cells, work.threads or 1):
+            yield cell, None if outcome is None else work.keep(cell, outcome)
+
+
+def _outcome(work: JobContext, bench: PreparedData, cell: Cell) -> Outcome:
+    found = work.outcome(bench, cell)
+    return found if work.keep_models else replace(found, model=None)  # which would only travel

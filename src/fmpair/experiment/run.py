@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fmpair.cluster.address import check_on
-from fmpair.cluster.connection import connect
-from fmpair.config import code
-from fmpair.config.experiment import Experiment
+from fmpair.cluster import check_on, connect
+from fmpair.config import model_section
+from fmpair.config.experiment import Experiment, as_plain
 from fmpair.config.node import line_of
-from fmpair.config.plain import as_plain
-from fmpair.data import split as splitting
-from fmpair.experiment import plan, store
-from fmpair.experiment.cell import Cell, canonical
+from fmpair.data import splits as splitting
+from fmpair.experiment import plan, results
+from fmpair.experiment.cell import Cell, canonical, failed
 from fmpair.experiment.folder import (
     EXPERIMENT,
     MANIFEST,
@@ -29,19 +29,112 @@ from fmpair.experiment.folder import (
     read_json,
     write_json,
 )
-from fmpair.experiment.job_context import JobContext, workplace_of
-from fmpair.experiment.location import located
 from fmpair.experiment.manifest import manifest, now
-from fmpair.experiment.on_cluster import on_cluster
-from fmpair.experiment.pool import Execute, executor
-from fmpair.experiment.prepare import PreparedData
-from fmpair.experiment.progress import Progress, Show, shown
+from fmpair.experiment.pool import Execute, JobContext, executor, on_cluster, workplace_of
+from fmpair.experiment.prepared import PreparedData, located, why, with_default_protocol
 from fmpair.experiment.results import Results
-from fmpair.experiment.tuning import require_optuna, tune
-from fmpair.experiment.usual import settled, why
-from fmpair.experiment.winner import Winner, choose, refit
-from fmpair.experiment.work import failed
+from fmpair.experiment.tuning import Winner, choose, refit, require_optuna, tune
+from fmpair.text import harmless
 from fmpair.threads import all_threads
+
+# How far a run is: a bar on a terminal, plain lines elsewhere.
+
+
+Show = bool | Callable[[str], None]
+
+
+@dataclass
+class Progress:
+    """Counts cells; tell: where lines go. fresh: those carried out now, not found stored.
+
+    say: where the line of every cell goes, by default where all lines do.
+    """
+
+    total: int
+    tell: Callable[[str], None]
+    say: Callable[[str], None] | None = None
+    move: Callable[[int, str], None] = lambda done, text: None
+    done: int = 0
+    fresh: int = 0
+    began: float = field(default_factory=time.perf_counter)
+
+    def begin(self, cell: Cell) -> None:
+        """A cell is under way."""
+        self.move(self.done, f"{cell}{self._left()}")
+
+    def found(self) -> None:
+        """A cell was already done, by an earlier run or under another name."""
+        self.done += 1
+        self.move(self.done, "")
+
+    def end(self, cell: Cell, record: Mapping[str, Any]) -> None:
+        """A cell is done."""
+        self.done += 1
+        self.fresh += 1
+        self.move(self.done, f"{cell}{self._left()}")
+        line = f"{self.done} of {self.total}: {cell}: {_figures(record)}{self._left()}"
+        (self.say or self.tell)(harmless(line))
+
+    def _left(self) -> str:
+        """The remaining time, at the speed so far."""
+        if not self.fresh or self.done >= self.total:
+            return ""
+        pace = (time.perf_counter() - self.began) / self.fresh
+        return f", about {duration(pace * (self.total - self.done))} left"
+
+
+@contextmanager
+def shown(show: Show, total: int) -> Iterator[Progress]:
+    """show: True for a bar or lines on standard error, False for silence, or where lines go."""
+    if callable(show):
+        yield Progress(total, show)
+    elif not show:
+        yield Progress(total, lambda line: None)
+    elif sys.stderr.isatty():
+        with _bar(total) as progress:
+            yield progress
+    else:
+        yield Progress(total, lambda line: print(line, file=sys.stderr, flush=True))
+
+
+def duration(seconds: float) -> str:
+    """`40 s`, `12 min`, `3.5 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+
+        def move(done: int, text: str) -> None:
+            bar.update(task, completed=done, description=text)
+
+        def tell(line: str) -> None:
+            bar.console.print(line, markup=False, highlight=False)
+
+        def say(line: str) -> None:
+            if " failed: " in line:  # the bar says the rest
+                tell(line)
+
+        yield Progress(total, tell, say, move)
+
+
+def _figures(record: Mapping[str, Any]) -> str:
+    if record["error"] is not None:
+        return f"failed: {record['error']}"
+    metric, value = next(iter(record["protocols"][0]["means"].items()))
+    seconds = record["train_seconds"] + record["judge_seconds"]
+    shown = "none" if value is None else f"{value:.4f}"
+    return f"{metric} {shown} after {seconds:.1f} s"
+
 
 DIED = "its process ended before it was done: killed, or out of memory"
 
@@ -109,7 +202,7 @@ def run(experiment: Experiment, progress: Show = False, on: str | None = None) -
     """
     if on is not None:
         check_on(on)
-    code.check(experiment)
+    model_section.check(experiment)
     require_optuna(experiment)
     with opened(experiment.output.folder) as folder:
         work = workplace_of(experiment, folder.path)
@@ -117,7 +210,7 @@ def run(experiment: Experiment, progress: Show = False, on: str | None = None) -
             work = replace(work, threads=experiment.run.threads or 1)
         bench = work.bench()
         reason = "" if (folder.path / PLAN).exists() else why(experiment, bench.data)
-        experiment = located(settled(experiment, bench.data))
+        experiment = located(with_default_protocol(experiment, bench.data))
         plan.check(experiment, bench)
         began = _begin(experiment, bench, folder)
         total = plan.size(experiment, len(bench.splits))
@@ -135,7 +228,7 @@ def run(experiment: Experiment, progress: Show = False, on: str | None = None) -
                     f"stopped: {counter.done} of {total} cells are done; the same command resumes "
                     "from there"
                 ) from None
-        return store.results(folder.path)
+        return results.results(folder.path)
 
 
 def _executor(

@@ -1,8 +1,7 @@
 """Features: how columns of either side become sparse rows."""
 
-from fmpair.features.domains import with_sources
 from fmpair.features.field import Field
-from fmpair.features.pairing import Pairing
-from fmpair.features.space import FeatureSpace, Side, situations
+from fmpair.features.layouts import with_sources
+from fmpair.features.space import FeatureSpace, Pairing, Side, situations
 
 __all__ = ["FeatureSpace", "Field", "Pairing", "Side", "situations", "with_sources"]

@@ -12,8 +12,7 @@ import polars as pl
 
 from fmpair.data import Dataset
 from fmpair.data.parts import time_lines
-from fmpair.data.timelines import Timelines, strictly_before
-from fmpair.data.times import DAY, is_calendar, moments, read_times
+from fmpair.data.times import DAY, Timelines, is_calendar, moments, read_times, strictly_before
 from fmpair.errors import DataError, OptionError, listing, named
 
 TIME = "timestamp"  # the column of the events' own times

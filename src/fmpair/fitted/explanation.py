@@ -11,9 +11,9 @@ import polars as pl
 
 from fmpair.arrays import Rows
 from fmpair.engine.contract import Meeting, Triples
-from fmpair.engine.triples import pair_columns
+from fmpair.engine.item_side import pair_columns
 from fmpair.features import FeatureSpace
-from fmpair.fitted.query import Queries
+from fmpair.fitted.question import Queries
 from fmpair.fitted.visitor import Known, moves_of_items
 
 

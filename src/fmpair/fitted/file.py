@@ -23,20 +23,20 @@ import numpy as np
 import polars as pl
 from safetensors import numpy as safetensors
 
-from fmpair.data.kinds import EventWeights
+from fmpair.data.event_types import EventWeights
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import ModelFileError, nearest
 from fmpair.features import FeatureSpace, Pairing, Side
 from fmpair.features.encoder import Encoder
 from fmpair.features.field import field_from
-from fmpair.features.history import HISTORY, history_field
-from fmpair.features.pairing import pairs_from
+from fmpair.features.history_fields import HISTORY, history_field
+from fmpair.features.space import pairs_from
 from fmpair.files import write_atomically
-from fmpair.fitted import option
-from fmpair.fitted.header import LONGEST, LONGEST_TEXT, check_header, header_of
-from fmpair.fitted.ids import packed, unpacked
+from fmpair.fitted import recipe as option
+from fmpair.fitted.file_arrays import packed, unpacked
+from fmpair.fitted.file_checks import LONGEST, LONGEST_TEXT, check_header, header_of
 from fmpair.fitted.recipe import name_of
-from fmpair.forked import check_process
+from fmpair.threads import check_process
 
 FORMAT = 2
 ORDER_THREE = 3  # of models whose rows are longer: what reads format 2 would take them for others

@@ -16,17 +16,21 @@ from fmpair.data import Columns, Dataset, as_dataset
 from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.errors import OptionError, TrainingError, named
 from fmpair.features import FeatureSpace
-from fmpair.fitted import explanation, file, listing, similarity
-from fmpair.fitted.answer import Answer, Question, told
-from fmpair.fitted.by_frame import answers_by_frame
-from fmpair.fitted.extension import following
-from fmpair.fitted.further import further_events, of_known_items, updated
-from fmpair.fitted.known import Known
-from fmpair.fitted.lookup import number_of
-from fmpair.fitted.named_rows import arrays_of
+from fmpair.fitted import explanation, file, ranked_lists
+from fmpair.fitted.answer import Answer, Question, answers_by_frame, told
+from fmpair.fitted.extension import following, further_events, of_known_items, updated
+from fmpair.fitted.file_arrays import arrays_of, seen_rows
+from fmpair.fitted.id_lookup import Known, number_of
 from fmpair.fitted.notebook import model_html
-from fmpair.fitted.query import Queries, item_column, known_rows, name_of, queries_of, query_frame
-from fmpair.fitted.recent import Given
+from fmpair.fitted.question import (
+    Queries,
+    item_column,
+    known_rows,
+    name_of,
+    queries_of,
+    query_frame,
+)
+from fmpair.fitted.recent_events import Given
 from fmpair.fitted.recipe import can_go_on
 from fmpair.fitted.scorer import (
     ComparesItems,
@@ -37,8 +41,7 @@ from fmpair.fitted.scorer import (
     ScoresHistories,
     check_scorer,
 )
-from fmpair.fitted.tables import seen_rows
-from fmpair.renamed import known_options_only
+from fmpair.option_names import known_options_only
 
 SCORER = "scorer."  # what the names of its arrays begin with
 SCORES_AT_ONCE = 1 << 23  # float32: 32 MB
@@ -142,8 +145,8 @@ class Ranker:
             why = f"cannot go by {named('user_features')}: it knows users by their events"
             raise OptionError(f"{type(self.recipe).__name__} {why}")
         frame = query_frame(self.space, users, context, history, time)
-        limits = listing.Limits(n, exclude_seen, candidates, exclude, unknown == "error")
-        out = listing.recommended(self, frame, limits, unknown, None)
+        limits = ranked_lists.Limits(n, exclude_seen, candidates, exclude, unknown == "error")
+        out = ranked_lists.recommended(self, frame, limits, unknown, None)
         return given_back(out, users, self.frame_kind)
 
     def answer(self, user: Any = None, n: int = 10, **options: Any) -> Answer:
@@ -155,10 +158,15 @@ class Ranker:
         return answers_by_frame(self, questions)
 
     def recommend_in_parts(
-        self, users: Any = None, n: int = 10, *, size: int = listing.USERS_AT_ONCE, **options: Any
+        self,
+        users: Any = None,
+        n: int = 10,
+        *,
+        size: int = ranked_lists.USERS_AT_ONCE,
+        **options: Any,
     ) -> Iterator[Any]:
         """What `recommend` gives with these options, for `size` users at a time."""
-        return listing.in_parts(self, users, n, size, options)
+        return ranked_lists.in_parts(self, users, n, size, options)
 
     @property
     def at_once(self) -> int:
@@ -178,7 +186,7 @@ class Ranker:
     def before(self, user: np.ndarray, given: Given) -> None:
         """No features of what came before."""
 
-    def best(self, queries: Queries, chosen: np.ndarray, hidden: Rows, n: int) -> listing.Best:
+    def best(self, queries: Queries, chosen: np.ndarray, hidden: Rows, n: int) -> ranked_lists.Best:
         """The n best of the chosen items for each query."""
         from fmpair.ranking.top import select
 
@@ -231,8 +239,8 @@ class Ranker:
         if not isinstance(self.scorer, ComparesItems):
             raise self._cannot("tell which items are similar")
         number = self.item_number(item)
-        found = similarity.strongest(self.scorer.item_similarity(number), number, n)
-        frame = similarity.as_frame(name_of(self.space, "item"), self.space.items, found)
+        found = ranked_lists.strongest(self.scorer.item_similarity(number), number, n)
+        frame = ranked_lists.as_frame(name_of(self.space, "item"), self.space.items, found)
         return from_polars(frame, self.frame_kind)
 
     @known_options_only
@@ -241,8 +249,8 @@ class Ranker:
         if not isinstance(self.scorer, ComparesUsers):
             raise self._cannot("tell which users are similar")
         number = self.user_number(user)
-        found = similarity.strongest(self.scorer.user_similarity(number), number, n)
-        frame = similarity.as_frame(name_of(self.space, "user"), self.space.users, found)
+        found = ranked_lists.strongest(self.scorer.user_similarity(number), number, n)
+        frame = ranked_lists.as_frame(name_of(self.space, "user"), self.space.users, found)
         return from_polars(frame, self.frame_kind)
 
     @known_options_only

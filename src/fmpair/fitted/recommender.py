@@ -11,24 +11,25 @@ import numpy as np
 import polars as pl
 
 from fmpair import checks
-from fmpair.arrays import Rows
+from fmpair.arrays import Rows, empty_rows
+from fmpair.data import Dataset
 from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.device import ranking_device
 from fmpair.engine.contract import Parameters
 from fmpair.features import FeatureSpace
-from fmpair.fitted import file, listing, similarity, tables
+from fmpair.fitted import file, file_arrays, ranked_lists
 from fmpair.fitted.answer import Answer, Question, answers, told
 from fmpair.fitted.explanation import explain_terms
-from fmpair.fitted.extension import extended
-from fmpair.fitted.folded import FoldedModel
-from fmpair.fitted.further import further_events, of_known_items, updated
-from fmpair.fitted.lookup import number_of
-from fmpair.fitted.named_rows import arrays_of
+from fmpair.fitted.extension import extended, further_events, of_known_items, updated
+from fmpair.fitted.factor_model import FoldedModel
+from fmpair.fitted.file_arrays import arrays_of
+from fmpair.fitted.id_lookup import number_of
 from fmpair.fitted.notebook import model_html
-from fmpair.fitted.query import Queries, item_column, name_of, queries_of, query_frame
+from fmpair.fitted.question import Queries, item_column, name_of, queries_of, query_frame
 from fmpair.fitted.recipe import can_go_on
-from fmpair.renamed import known_options_only, no_attribute
+from fmpair.fitted.visitor import settle_cold
+from fmpair.option_names import known_options_only, no_attribute
 
 QUERIES_AT_ONCE = 100_000  # bounds the memory of a listing for everyone
 ROWS = ("user_rows", "item_rows", "seen")
@@ -82,8 +83,8 @@ class Recommender(FoldedModel):
         columns are called as in the events, and further ones of a frame of users come back.
         """
         frame = query_frame(self.space, users, context, history, time)
-        limits = listing.Limits(n, exclude_seen, candidates, exclude, unknown == "error")
-        out = listing.recommended(self, frame, limits, unknown, user_features)
+        limits = ranked_lists.Limits(n, exclude_seen, candidates, exclude, unknown == "error")
+        out = ranked_lists.recommended(self, frame, limits, unknown, user_features)
         return given_back(out, users, self.frame_kind)
 
     @known_options_only
@@ -115,17 +116,22 @@ class Recommender(FoldedModel):
         return answers(self, questions)
 
     def recommend_in_parts(
-        self, users: Any = None, n: int = 10, *, size: int = listing.USERS_AT_ONCE, **options: Any
+        self,
+        users: Any = None,
+        n: int = 10,
+        *,
+        size: int = ranked_lists.USERS_AT_ONCE,
+        **options: Any,
     ) -> Iterator[Any]:
         """What `recommend` gives with these options, for `size` users at a time."""
-        return listing.in_parts(self, users, n, size, options)
+        return ranked_lists.in_parts(self, users, n, size, options)
 
     @property
     def at_once(self) -> int:
         """How many queries are ranked together."""
         return QUERIES_AT_ONCE
 
-    def best(self, queries: Queries, chosen: np.ndarray, hidden: Rows, n: int) -> listing.Best:
+    def best(self, queries: Queries, chosen: np.ndarray, hidden: Rows, n: int) -> ranked_lists.Best:
         """The n best of the chosen items for each query."""
         from fmpair.ranking.top import top
 
@@ -149,7 +155,7 @@ class Recommender(FoldedModel):
         queries = queries_of(
             self, query_frame(self.space, None, context, time=time), unknown="error"
         )
-        out = listing.recommended_users(self, queries, self.item_number(item), n, exclude_seen)
+        out = ranked_lists.recommended_users(self, queries, self.item_number(item), n, exclude_seen)
         return from_polars(out, self.frame_kind)
 
     def score(self, pairs: Any) -> Any:
@@ -165,18 +171,18 @@ class Recommender(FoldedModel):
     def similar_items(self, item: Any, n: int = 10) -> Any:
         """The n items nearest by angle: a frame (item, similarity, rank)."""
         number = self.item_number(item)
-        found = similarity.nearest(self.item_vectors, number, n, self.item_norms)
+        found = ranked_lists.nearest(self.item_vectors, number, n, self.item_norms)
         return self._similar("item", self.space.items, found)
 
     @known_options_only
     def similar_users(self, user: Any, n: int = 10) -> Any:
         """The n users nearest by angle, attributes included: a frame (user, similarity, rank)."""
         number = self.user_number(user)
-        found = similarity.nearest(self.user_vectors, number, n)
+        found = ranked_lists.nearest(self.user_vectors, number, n)
         return self._similar("user", self.space.users, found)
 
     def _similar(self, role: str, known: Vocabulary, found: tuple[Any, Any]) -> Any:
-        frame = similarity.as_frame(name_of(self.space, role), known, found)
+        frame = ranked_lists.as_frame(name_of(self.space, role), known, found)
         return from_polars(frame, self.frame_kind)
 
     @known_options_only
@@ -257,7 +263,7 @@ class Recommender(FoldedModel):
         damping: float = 0.0,
     ) -> Recommender:
         """The model whose arrays these are; refused where they are not what they must be."""
-        parameters, *rows, recent = tables.learned(arrays, space, damping)
+        parameters, *rows, recent = file_arrays.learned(arrays, space, damping)
         users, items, seen = rows
         own = (parameters, users, items, seen, recipe, frame_kind, damping, recent)
         return cls(space, *own)
@@ -280,3 +286,39 @@ class Recommender(FoldedModel):
     def replaced(self, **changes: Any) -> Recommender:
         """A copy with other fields."""
         return replace(self, **changes)
+
+
+# Vectors of users and items as an ordinary fitted model.
+
+
+def folded(
+    recipe: Any,
+    data: Dataset,
+    users: np.ndarray,
+    items: np.ndarray,
+    item_bias: np.ndarray | None = None,
+    space: FeatureSpace | None = None,
+) -> Recommender:
+    """A recommender of vectors [users, k] and [items, k] whose products (plus bias) are the scores.
+
+    space: by default that of the data, so that contexts may be asked for, and change nothing.
+    """
+    space = space or FeatureSpace.fit(data)
+    factors = users.shape[1]
+    parameters = Parameters(
+        users=users.astype(np.float32),
+        items=items.astype(np.float32),
+        item_bias=np.zeros(len(items), np.float32) if item_bias is None else item_bias,
+        query=np.zeros((space.query.size, factors), np.float32),
+        features=np.zeros((space.item.size, factors), np.float32),
+        feature_bias=np.zeros(space.item.size, np.float32),
+    )
+    return Recommender(
+        space,
+        settle_cold(parameters, data.seen),
+        empty_rows(len(users)),
+        empty_rows(len(items)),
+        data.seen,
+        recipe,
+        data.frame_kind,
+    )

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows
-from fmpair.data.timelines import Timelines
+from fmpair.data.times import Timelines
 from fmpair.errors import OptionError
 
 MEMBERS = ("scores_unknown_users", "scores", "arrays")  # of a Scorer

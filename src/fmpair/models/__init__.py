@@ -17,8 +17,8 @@ from fmpair.models.old_places import OldPlaces
 _HOMES = {
     "FMPairOptions": "fmpair.training.options",
     "Recipe": "fmpair.fitted.recipe",
-    "TrainableRecipe": "fmpair.training.recipe",
-    "load": "fmpair.models.saved",
+    "TrainableRecipe": "fmpair.training.trainable",
+    "load": "fmpair.models.catalog",
 }
 
 __all__ = [
@@ -58,30 +58,28 @@ __all__ = [
 if TYPE_CHECKING:
     from fmpair.fitted.recipe import Recipe
     from fmpair.models import catalog
-    from fmpair.models.classic.ease import EASE
-    from fmpair.models.classic.implicit_als import ImplicitALS
+    from fmpair.models.catalog import load
     from fmpair.models.classic.markov import MarkovChain
-    from fmpair.models.classic.neighbours import ItemKNN, UserKNN
-    from fmpair.models.classic.popularity import Popularity
-    from fmpair.models.classic.pure_svd import PureSVD
-    from fmpair.models.classic.random import Random
-    from fmpair.models.classic.recency import MostRecent, PopularLately
-    from fmpair.models.fm.fm_map import FMMap
-    from fmpair.models.fm.recipe import FM
-    from fmpair.models.fm_pair.bpr_mf import BPRMF
+    from fmpair.models.classic.matrix_factorization import ImplicitALS, PureSVD
+    from fmpair.models.classic.neighbours import EASE, ItemKNN, UserKNN
+    from fmpair.models.classic.popularity import MostRecent, Popularity, PopularLately, Random
+    from fmpair.models.fm import FM, FMMap
     from fmpair.models.fm_pair.cross_domain import FMPairAll, FMPairCD, FMPairTarget
-    from fmpair.models.fm_pair.fpmc import FPMC
-    from fmpair.models.fm_pair.histories import FactorisedNeighbours, SVDPlusPlus
-    from fmpair.models.fm_pair.levels import FMPairLevels
-    from fmpair.models.fm_pair.listwise import ListwiseFM
-    from fmpair.models.fm_pair.prfm import PRFM
-    from fmpair.models.fm_pair.recipe import FMPair
+    from fmpair.models.fm_pair.feedback_levels import FMPairLevels
+    from fmpair.models.fm_pair.fm_pair import FMPair
     from fmpair.models.fm_pair.selection import FMPairSelected
+    from fmpair.models.fm_pair.special_cases import (
+        BPRMF,
+        FPMC,
+        PRFM,
+        FactorisedNeighbours,
+        ListwiseFM,
+        SVDPlusPlus,
+    )
     from fmpair.models.fm_pair.weighted import FMPairWeighted
     from fmpair.models.gpfm import GPFM
-    from fmpair.models.saved import load
     from fmpair.training.options import FMPairOptions
-    from fmpair.training.recipe import TrainableRecipe
+    from fmpair.training.trainable import TrainableRecipe
 
 sys.meta_path.append(OldPlaces)
 

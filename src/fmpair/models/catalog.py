@@ -3,50 +3,57 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from fmpair.docstring import descriptions, sections, summary, whole
-from fmpair.errors import FmpairError, UnknownError, unknown
+from fmpair.errors import FmpairError, ModelFileError, UnknownError, unknown
+from fmpair.fitted import recipe as option
+from fmpair.fitted.file import Saved, read, understood
+from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Requiring
+from fmpair.fitted.recommender import Recommender
+from fmpair.option_names import with_new_names
+from fmpair.text import descriptions, sections, summary, whole
 
 # Family -> name -> where its recipe stands; one of another library is `Requiring` it.
 FAMILIES = {
     "baseline": {
-        "random": "fmpair.models.classic.random:Random",
+        "random": "fmpair.models.classic.popularity:Random",
         "popularity": "fmpair.models.classic.popularity:Popularity",
-        "popular-lately": "fmpair.models.classic.recency:PopularLately",
-        "most-recent": "fmpair.models.classic.recency:MostRecent",
+        "popular-lately": "fmpair.models.classic.popularity:PopularLately",
+        "most-recent": "fmpair.models.classic.popularity:MostRecent",
         "markov-chain": "fmpair.models.classic.markov:MarkovChain",
     },
     "neighbours": {
         "item-knn": "fmpair.models.classic.neighbours:ItemKNN",
         "user-knn": "fmpair.models.classic.neighbours:UserKNN",
-        "ease": "fmpair.models.classic.ease:EASE",
+        "ease": "fmpair.models.classic.neighbours:EASE",
     },
     "matrix factorization": {
-        "bpr-mf": "fmpair.models.fm_pair.bpr_mf:BPRMF",
-        "fpmc": "fmpair.models.fm_pair.fpmc:FPMC",
-        "implicit-als": "fmpair.models.classic.implicit_als:ImplicitALS",
-        "pure-svd": "fmpair.models.classic.pure_svd:PureSVD",
+        "bpr-mf": "fmpair.models.fm_pair.special_cases:BPRMF",
+        "fpmc": "fmpair.models.fm_pair.special_cases:FPMC",
+        "implicit-als": "fmpair.models.classic.matrix_factorization:ImplicitALS",
+        "pure-svd": "fmpair.models.classic.matrix_factorization:PureSVD",
     },
     "factorization machine": {
-        "fm-pair": "fmpair.models.fm_pair.recipe:FMPair",
-        "prfm": "fmpair.models.fm_pair.prfm:PRFM",
-        "fm-listwise": "fmpair.models.fm_pair.listwise:ListwiseFM",
+        "fm-pair": "fmpair.models.fm_pair.fm_pair:FMPair",
+        "prfm": "fmpair.models.fm_pair.special_cases:PRFM",
+        "fm-listwise": "fmpair.models.fm_pair.special_cases:ListwiseFM",
         "fm-pair-cd": "fmpair.models.fm_pair.cross_domain:FMPairCD",
         "fm-pair-all": "fmpair.models.fm_pair.cross_domain:FMPairAll",
         "fm-pair-target": "fmpair.models.fm_pair.cross_domain:FMPairTarget",
         "fm-pair-selected": "fmpair.models.fm_pair.selection:FMPairSelected",
-        "fm-pair-levels": "fmpair.models.fm_pair.levels:FMPairLevels",
+        "fm-pair-levels": "fmpair.models.fm_pair.feedback_levels:FMPairLevels",
         "fm-pair-weighted": "fmpair.models.fm_pair.weighted:FMPairWeighted",
-        "svd++": "fmpair.models.fm_pair.histories:SVDPlusPlus",
-        "factorised-neighbours": "fmpair.models.fm_pair.histories:FactorisedNeighbours",
-        "fm": "fmpair.models.fm.recipe:FM",
-        "fm-map": "fmpair.models.fm.fm_map:FMMap",
+        "svd++": "fmpair.models.fm_pair.special_cases:SVDPlusPlus",
+        "factorised-neighbours": "fmpair.models.fm_pair.special_cases:FactorisedNeighbours",
+        "fm": "fmpair.models.fm:FM",
+        "fm-map": "fmpair.models.fm:FMMap",
         "gpfm": "fmpair.models.gpfm:GPFM",
     },
     "other library": {
@@ -144,3 +151,45 @@ def _default(option: Any) -> str:
     if option.default is not MISSING:
         return str(option.default)
     return "" if option.default_factory is MISSING else str(option.default_factory())
+
+
+# A model file read back: its arrays, and the recipe that knows what they mean.
+
+
+Model = Recommender | Ranker
+
+
+def load(path: str | Path) -> Model:
+    """The model of a file; a damaged, foreign or later one is refused, and so is a forged one.
+
+    Nothing the file says is trusted: what is loaded gives answers, whoever wrote the file.
+    """
+    saved = read(path)
+    space, arrays, kind = saved.space, saved.arrays, saved.frame_kind
+    with understood(path):
+        recipe = _recipe(saved)
+        if saved.fitted == Ranker.__name__:
+            return Ranker.from_arrays(space, arrays, recipe, kind)
+        return Recommender.from_arrays(space, arrays, recipe, kind, saved.damping)
+
+
+def _recipe(saved: Saved) -> Any:
+    kind = from_name(saved.recipe)
+    if kind is None:
+        module = saved.recipe.partition(":")[0]
+        hint = f": import {module} first" if ":" in saved.recipe else ""
+        raise ModelFileError(
+            f"the file holds a {saved.recipe!r}, which this fmpair does not know{hint}"
+        )
+    options = saved.options
+    if saved.format < 2:
+        options = with_new_names(options, [field.name for field in fields(kind)])
+    return option.recipe(kind, _with_levels(options))
+
+
+def _with_levels(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options, levels by their new name: they were an order, which now is a number."""
+    order = options.get("order", 2)
+    if "level" not in options or isinstance(order, int):
+        return options
+    return {**options, "order": 2, "levels": order}

@@ -16,8 +16,7 @@ from fmpair.features import FeatureSpace
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.scorer import Scorer
-from fmpair.training.early_stopping import best_fit
-from fmpair.training.epoch import Epoch
+from fmpair.training.epochs import Epoch, best_fit
 from fmpair.training.problem import check_trainable
 
 
@@ -56,7 +55,7 @@ class GPFM(Recipe):
 
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn epoch by epoch; the loss is minus the log likelihood of pairs, the users' mean."""
-        from fmpair.models.processes import check_memory, train
+        from fmpair.models.gaussian_process_scorer import check_memory, train
 
         events = as_dataset(data)
         check_trainable(events)
@@ -74,6 +73,6 @@ class GPFM(Recipe):
         return best_fit(self, data, seed, progress)
 
     def restore(self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows) -> Scorer:
-        from fmpair.models.processes import restored
+        from fmpair.models.gaussian_process_scorer import restored
 
         return restored(arrays, space)

@@ -9,8 +9,8 @@ MOVED = {
     "artifact": "from fmpair import load",
     "ranker": "from fmpair import Ranker",
     "recommender": "from fmpair import Recommender",
-    "training": "from fmpair.training.epoch import Epoch",
-    "validation": "from fmpair.training.early_stopping import Validation",
+    "training": "from fmpair.training.epochs import Epoch",
+    "validation": "from fmpair.training.epochs import Validation",
 }
 
 

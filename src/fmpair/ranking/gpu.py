@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from fmpair.arrays import Rows
+from fmpair.ranking.plain import Task
 from fmpair.ranking.ranks import Ranks
-from fmpair.ranking.task import Task
 
 SCORES_AT_ONCE = 1 << 26  # of one batch: a quarter of a gigabyte, and its order twice as much
 

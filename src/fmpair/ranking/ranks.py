@@ -9,7 +9,7 @@ import numpy as np
 
 from fmpair.jit import kernel
 from fmpair.ranking import plain
-from fmpair.ranking.task import UNIFORM, WEIGHTED, Pool, Task
+from fmpair.ranking.plain import UNIFORM, WEIGHTED, Pool, Task
 from fmpair.ranking.top import select
 from fmpair.rng import GOLDEN, high, scramble
 from fmpair.threads import side_by_side

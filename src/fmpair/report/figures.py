@@ -10,12 +10,11 @@ import polars as pl
 
 from fmpair.experiment.results import Results
 from fmpair.report.comparison import Table
-from fmpair.report.number import figure as figure_text
-from fmpair.report.number import metric_title, slug
-from fmpair.report.sheet import Figure
+from fmpair.report.result_tables import view_means, view_title
 from fmpair.report.significance import lower_is_better
 from fmpair.report.style import INK, colours, drawn
-from fmpair.report.tables import view_means, view_title
+from fmpair.report.table import Figure, metric_title, slug
+from fmpair.report.table import figure as figure_text
 from fmpair.text import harmless
 
 HEIGHT = 2.7  # inches

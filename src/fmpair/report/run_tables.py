@@ -9,10 +9,9 @@ from typing import Any
 import polars as pl
 
 from fmpair.experiment.results import Results
-from fmpair.report.number import NOTHING, figure, metric_title, percent, seconds
-from fmpair.report.sheet import Cell, Sheet
+from fmpair.report.result_tables import model_order, plus_minus
 from fmpair.report.significance import lower_is_better
-from fmpair.report.tables import model_order, plus_minus
+from fmpair.report.table import NOTHING, Cell, Sheet, figure, metric_title, percent, seconds
 
 # Whether a figure of leakage is bad, where it is not 0.
 NOT_BAD = "no: harder, not easier"

@@ -3,26 +3,57 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
-from fmpair.config.plain import as_plain
+from fmpair.config.experiment import as_plain
 from fmpair.errors import listing
 from fmpair.experiment.results import Results
-from fmpair.report import figures, style, tables
-from fmpair.report import run_tables as run_tables
-from fmpair.report.caution import cautions
+from fmpair.report import figures, result_tables, run_tables, style
 from fmpair.report.comparison import Table
-from fmpair.report.facts import facts
-from fmpair.report.fields import fields_sheets
-from fmpair.report.giveaway import giveaway_sheet
-from fmpair.report.number import metric_title, told_apart
-from fmpair.report.sheet import Figure, Section, Sheet
+from fmpair.report.result_tables import fields_sheets
 from fmpair.report.significance import has_a_winner
+from fmpair.report.table import Figure, Section, Sheet, metric_title, told_apart
+from fmpair.report.verdict import cautions, giveaway_sheet
 from fmpair.text import isolated
+
+# What a run depends on, as names and values a reader can check.
+
+
+SHOWN = 16  # of a list
+
+
+def facts(value: Any, name: str = "") -> dict[str, str]:
+    """Nested values as lines: {"data": {"users": 3}} gives {"data, users": "3"}."""
+    if isinstance(value, Mapping):
+        found: dict[str, str] = {}
+        for key, inner in value.items():
+            found |= facts(inner, f"{name}, {_words(key)}" if name else _words(key))
+        return found
+    if value is None or value == "" or value == []:
+        return {}
+    return {name: text_of(value)}
+
+
+def text_of(value: Any) -> str:
+    """One value in one line."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:.3g}"
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) >= 10_000 else str(value)
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return listing((text_of(one) for one in value), SHOWN)
+    return str(value)
+
+
+def _words(name: object) -> str:
+    return str(name).replace("_", " ")
+
 
 ORDER = ("command", "began", "ended", "seconds", "peak_mb", "seeds", "versions", "machine")
 HIDDEN = ("data", "split", "leakage", "context", "experiment")  # they have places of their own
@@ -105,7 +136,7 @@ def _result(results: Results, table: Table) -> Section:
     if table.rows.is_empty():
         return Section(table.label)
     drawn = tuple(figures.bars(results, table)) if style.available() else ()
-    sheets = (tables.main_sheet(table), tables.details_sheet(table))
+    sheets = (result_tables.main_sheet(table), result_tables.details_sheet(table))
     return Section(f"Results: {isolated(table.label)}", (), drawn, sheets)
 
 
@@ -120,7 +151,7 @@ def _views(results: Results, table: Table) -> Section:
     sheets: list[Sheet] = []
     part = results.views.filter(pl.col("protocol") == table.label)
     for view in part["view"].unique(maintain_order=True):
-        sheet = tables.view_sheet(results, table, view)
+        sheet = result_tables.view_sheet(results, table, view)
         if sheet is not None:
             sheets.append(sheet)
             figure = figures.view_bars(results, table, view) if style.available() else None

@@ -18,17 +18,17 @@ import polars as pl
 
 from fmpair.errors import DataError
 from fmpair.evaluation.clusters import Clusters, Part, variance_between
-from fmpair.evaluation.difference import (
-    detectable,
+from fmpair.evaluation.statistics import (
+    detectable_by_clusters,
     effect,
-    is_level,
+    holm,
+    is_level_by_clusters,
     randomised,
     ranked,
     student,
 )
-from fmpair.evaluation.statistics import holm
-from fmpair.experiment.direction import sign
-from fmpair.metrics.metric import ERRORS, LISTS
+from fmpair.experiment.tuning import sign
+from fmpair.metrics import ERRORS, LISTS
 
 TESTS = {"randomisation": randomised, "t": student, "wilcoxon": ranked}
 UNITS = {
@@ -183,8 +183,8 @@ def shown(
     slope = 2 * base if scores.metric.startswith("rmse") else 1.0
     return {
         "effect": effect(found),
-        "detectable": detectable(found, level) / slope if slope else None,
-        "same": is_level(found, margin * base * slope, level),
+        "detectable": detectable_by_clusters(found, level) / slope if slope else None,
+        "same": is_level_by_clusters(found, margin * base * slope, level),
     }
 
 

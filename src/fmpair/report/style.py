@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fmpair.errors import OptionError
-from fmpair.report.sheet import Figure
+from fmpair.report.table import Figure
 
 # The palette of Okabe and Ito for colour-blind readers; without the yellow, which is
 # lost on white, and the black, which is lost on dark pages.

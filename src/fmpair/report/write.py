@@ -3,23 +3,126 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from fmpair.experiment.results import Results
 from fmpair.files import make_folder, write_atomically
-from fmpair.report.comparison import comparison
-from fmpair.report.csv import csv
-from fmpair.report.giveaway import headline
-from fmpair.report.latex import latex
-from fmpair.report.legacy import wraprec_results
-from fmpair.report.markdown import markdown, markdown_report
-from fmpair.report.page import page
+from fmpair.report import style
+from fmpair.report.comparison import Table, comparison
+from fmpair.report.result_tables import P_VALUE, fields_sheets, main_sheet
+from fmpair.report.run_tables import times_sheet
 from fmpair.report.sections import sections, warnings
-from fmpair.report.sheet import Section
+from fmpair.report.table import Cell, Section, Sheet, told_apart
+from fmpair.report.table_formats import csv, latex, markdown, markdown_report, wraprec_results
+from fmpair.report.verdict import cautions, headline
+from fmpair.text import harmless, isolated
+
+# The report as one self-contained page.
+
+
+# Figures style their parts one by one, by attributes, so style is allowed inside; all else is not.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def page(title: str, verdict: str, warnings: Sequence[str], sections: Sequence[Section]) -> str:
+    """HTML with its style and its figures inside: no script, no other file, no address.
+
+    Its policy makes a browser refuse whatever else a name might smuggle in.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    loader = PackageLoader("fmpair.report")
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+        finalize=lambda value: value if isinstance(value, Markup) else harmless(str(value)),
+    )  # fmt: skip
+    return environment.get_template("report.html").render(
+        title=title,
+        verdict=verdict,
+        warnings=warnings,
+        sections=dict(zip(told_apart([section.name for section in sections]), sections)),
+        policy=POLICY,
+        inlined=lambda figure: Markup(style.inlined(figure)),
+        css=Markup(loader.get_source(environment, "report.css")[0]),
+    )
+
+
+# The tables of a run for a terminal.
+
+
+def terminal(results: Results) -> Any:
+    """A table per protocol with the training time of each model, those of fields, the verdict.
+
+    Below the verdict stand warnings of what makes its numbers too good.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    found = [comparison(results, label) for label in results.experiment.protocols]
+    times = {row[0].text: row[1].text for row in times_sheet(results).rows}
+    shown = [_table(table, times) for table in found if len(table.rows)]
+    shown += [_fields(sheet) for table in found for sheet in fields_sheets(table)]
+    lines = [Text(headline(results, found[0]))] if found else []
+    lines += [Text(f"Warning: {told}", "yellow") for told in cautions(results)]
+    return Group(*shown, *lines)
+
+
+def rich_table(sheet: Sheet) -> Any:
+    """Any sheet as a rich table."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table as Rich
+    from rich.text import Text
+
+    made = Rich(
+        box=SIMPLE_HEAD, title=Text(harmless(sheet.title)), title_justify="left", title_style="bold"
+    )
+    for place, name in enumerate(sheet.columns):
+        heading = Text(
+            harmless(name).replace("[", "\n[")
+        )  # where a narrow terminal would cut anywhere
+        made.add_column(
+            heading, justify="left" if place < sheet.words else "right", overflow="fold"
+        )
+    for row in sheet.rows:
+        made.add_row(*(_cell(cell) for cell in row))
+    return made
+
+
+def _table(table: Table, times: dict[str, str]) -> Any:
+    """Values, difference and p; the page has the rest."""
+    sheet = main_sheet(table)
+    tested = sheet.columns.index(P_VALUE)
+    kept = [*range(len(table.metrics) + 1), tested - 1, tested]
+    columns = (*(sheet.columns[n] for n in kept), "train s")
+    rows = tuple(
+        (*(replace(row[n], detail="") for n in kept), Cell(times.get(known["model"], "")))
+        for row, known in zip(sheet.rows, table.of(table.metric))
+    )
+    return rich_table(Sheet(sheet.name, f" {sheet.title}", columns, rows, sheet.data))
+
+
+def _fields(sheet: Sheet) -> Any:
+    """Without the relative differences, which the page has."""
+    rows = tuple(tuple(replace(cell, detail="") for cell in row) for row in sheet.rows)
+    return rich_table(replace(sheet, title=f" {sheet.title}", rows=rows))
+
+
+def _cell(cell: Cell) -> Any:
+    from rich.text import Text
+
+    style = "bold" if cell.bold else "underline" if cell.underlined else ""
+    made = Text(isolated(cell.text), style)
+    made.append(cell.mark, "")
+    return made.append(f" {cell.detail}", "dim") if cell.detail else made
+
 
 FOLDERS = ("tables", "figures")
 LISTED = ".report"  # names the files of the report, one a line

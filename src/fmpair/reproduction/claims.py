@@ -6,19 +6,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fmpair.reproduction.line import Line, contexts, factors, line
 from fmpair.reproduction.paper import DOMAINS, FEW, SETS
-from fmpair.reproduction.significance import (
+from fmpair.reproduction.summary import (
     EFFECT,
     LEVEL,
     SEEDS,
     Difference,
+    Line,
     Outcome,
+    Summary,
+    contexts,
     difference,
     factor,
+    factors,
+    line,
     told,
 )
-from fmpair.reproduction.summary import Summary
 
 Found = Mapping[str, Summary]  # by the name of the experiment
 LEGACY, CLEAN = "legacy", "clean"

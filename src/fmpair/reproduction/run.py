@@ -6,20 +6,77 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from fmpair.config.experiment import Experiment
+from fmpair.config.data_section import by_place
+from fmpair.config.experiment import Candidate, Experiment, Step
 from fmpair.config.option_schema import fold_count
 from fmpair.config.read import read
+from fmpair.errors import UnknownError, unknown
 from fmpair.experiment.folder import PLAN
 from fmpair.experiment.plan import size
-from fmpair.experiment.progress import Show
-from fmpair.experiment.run import run
-from fmpair.experiment.store import results
+from fmpair.experiment.results import results
+from fmpair.experiment.run import Show, run
 from fmpair.experiment.tuning import require_optuna
 from fmpair.report import style
 from fmpair.report.write import write as write_report
-from fmpair.reproduction.part import ALL, files, quick
 from fmpair.reproduction.summary import Summary, summary
+
+# The parts of the paper and their experiment files; all of them in little, for a smoke test.
+
+
+FOLDER = Path(__file__).parent / "experiments"
+PARTS = (
+    "table1",
+    "table2",
+    "table3",
+    "table4",
+    "epoch-time",
+    "convergence",
+    "complexity",
+    "ablation",
+)
+ALL = "all"
+QUICK_EVENTS = 3000
+QUICK = {"epochs": 2, "samples": 1, "pairs": 5}  # the most of these options in a smoke test
+
+
+def files(part: str) -> list[Path]:
+    """The experiment files of a part, or of all parts, in the order of the paper."""
+    if part not in (*PARTS, ALL):
+        raise UnknownError(unknown("part of the paper", part, [*PARTS, ALL]))
+    wanted = PARTS if part == ALL else (part,)
+    return [path for one in wanted for path in sorted(FOLDER.glob(f"{one}-*.yaml"))]
+
+
+def quick(experiment: Experiment) -> Experiment:
+    """The same on a few events, with two folds, one seed and two epochs: to see that it runs."""
+    sample = Step("sampled", {"count": QUICK_EVENTS})
+    before, after = by_place(experiment.filters)
+    split = experiment.split
+    if "count" in split.options:
+        split = replace(split, options={**split.options, "count": 2})
+    return replace(
+        experiment,
+        filters=(*map(_quick_step, before), sample, *after),
+        split=split,
+        seeds=experiment.seeds[:1],
+        models=tuple(_quick_model(model) for model in experiment.models),
+        run=replace(experiment.run, workers=1, curve=min(experiment.run.curve, 1)),
+    )
+
+
+def _quick_step(step: Step) -> Step:
+    few = {"events": QUICK_EVENTS} if step.kind == "enlarged" else {}
+    return replace(step, options={**step.options, **few})
+
+
+def _quick_model(model: Candidate) -> Candidate:
+    options: dict[str, Any] = dict(model.options)
+    known = {name: most for name, most in QUICK.items() if name in options}
+    if model.kind == "gpfm":
+        known["pairs"] = QUICK["pairs"]
+    return replace(model, options={**options, **known}, seeds=None)
 
 
 def reproduce(

@@ -9,7 +9,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
 import msgspec
@@ -17,14 +19,67 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 
 from fmpair.serve import metrics
-from fmpair.serve.endpoint import ENDPOINTS, Endpoint, Parameter
-from fmpair.serve.gate import Gate
-from fmpair.serve.openapi import document
-from fmpair.serve.problem import MEDIA, ProblemError, body_of, problem_of
+from fmpair.serve.access_control import Gate
+from fmpair.serve.endpoints import ENDPOINTS, Endpoint, Parameter, document
+from fmpair.serve.requests import MEDIA, ProblemError, body_of, problem_of
 from fmpair.serve.service import Service
+
+# The page for people: files of the package, at `/` and below `/page/`.
+
+
+KINDS = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+# Nothing from elsewhere, nothing inline, no text read as HTML, and no frame around it.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'"
+)
+
+
+class File(NamedTuple):
+    """A file as it is sent."""
+
+    content: bytes
+    headers: dict[str, str]
+
+
+def page_routes() -> list[BaseRoute]:
+    """The addresses of the page; all files are read here, so that no request names a path."""
+    folder = files("fmpair.serve").joinpath("page")
+    found = {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
+    pages = {name: _file(name, content) for name, content in found.items()}
+    routes: list[BaseRoute] = [_route("/", pages.pop("index.html"))]
+    return routes + [_route(f"/page/{name}", page) for name, page in sorted(pages.items())]
+
+
+def _file(name: str, content: bytes) -> File:
+    headers = {
+        "Content-Type": KINDS[name.rpartition(".")[2]],
+        "Content-Security-Policy": POLICY,
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-cache",  # asked for each time, sent again only when it has changed
+        "ETag": f'"{sha256(content).hexdigest()[:16]}"',
+    }
+    return File(content, headers)
+
+
+def _route(path: str, file: File) -> Route:
+    async def send(request: Request) -> Response:
+        if request.headers.get("if-none-match") == file.headers["ETag"]:
+            return Response(status_code=304, headers=file.headers)
+        return Response(file.content, headers=file.headers)
+
+    return Route(path, send)
+
 
 LOG = logging.getLogger("fmpair.serve")
 JSON = b"application/json"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Protocol
 
 import polars as pl
@@ -17,13 +20,158 @@ from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import FmpairError, OptionError
 from fmpair.events.event import Event, Impression, moment_of, now
 from fmpair.events.store import EventStore
+from fmpair.fitted import recipe
 from fmpair.fitted.answer import Answer, Question
+from fmpair.fitted.question import knows_time
+from fmpair.fitted.recipe import name_of
 from fmpair.serve import requests as wire
-from fmpair.serve.card import card_of
-from fmpair.serve.gather import Gather
+from fmpair.serve.live_models import Refusal, Serving, Stamp, stamp
 from fmpair.serve.metrics import Metrics
-from fmpair.serve.models import Refusal, Serving
-from fmpair.serve.problem import ProblemError
+from fmpair.serve.requests import MOST_VALUES, ContextColumn, ModelCard, ProblemError, Refused
+
+# Questions that wait for a large catalogue are answered together.
+#
+# One question about a million items takes as long as it takes to read their vectors; eight at once
+# take little longer. So what comes in while others are being answered goes into the next round.
+
+
+QUICK = 1_500_000  # numbers of all item vectors that are multiplied in a third of a millisecond
+EXPLAINED_AT_ONCE = 20  # items whose terms are soon told
+TOGETHER = 16  # questions of one round
+
+Waiting = tuple[Any, Question, "asyncio.Future[Answer]"]
+
+
+class Gather:
+    """Answers questions: those soon answered at once, others in a thread, together."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Waiting] = []
+        self._busy = False
+        self._thread = ThreadPoolExecutor(1, "fmpair-answers")
+
+    async def answer(self, model: Any, question: Question) -> Answer:
+        """What the model answers."""
+        if is_quick(model, question):
+            return model.answers([question])[0]
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Answer] = loop.create_future()
+        self._waiting.append((model, question, future))
+        if not self._busy:
+            self._busy = True
+            self._task = loop.create_task(self._rounds())
+        return await future
+
+    async def _rounds(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._waiting:
+                model = self._waiting[0][0]
+                own = [one for one in self._waiting if one[0] is model][:TOGETHER]
+                self._waiting = [one for one in self._waiting if one not in own]
+                asked = [question for _, question, _ in own]
+                found = await loop.run_in_executor(self._thread, each_answered, model, asked)
+                for (_, _, future), answer in zip(own, found):
+                    if future.done():  # nobody waits for it any more
+                        continue
+                    if isinstance(answer, Exception):
+                        future.set_exception(answer)
+                    else:
+                        future.set_result(answer)
+        finally:
+            self._busy = False
+
+
+def is_quick(model: Any, question: Question) -> bool:
+    """Whether an answer takes so little that nobody else need wait for it."""
+    parameters = getattr(model, "parameters", None)
+    if parameters is None or (question.explain and question.n > EXPLAINED_AT_ONCE):
+        return False
+    factors = parameters.items.shape[1]
+    asked = len(model.space.items) if question.candidates is None else len(question.candidates)
+    return asked * factors <= QUICK
+
+
+def each_answered(model: Any, questions: Sequence[Question]) -> list[Answer | Exception]:
+    """The answer to each question; where one cannot be, the error is its alone."""
+    try:
+        return list(model.answers(questions))
+    except Exception as error:
+        if len(questions) == 1:
+            return [error]
+    return [one for question in questions for one in each_answered(model, [question])]
+
+
+# What is said of a model in service.
+
+
+def card_of(own: Serving, refused: Refusal | None = None) -> ModelCard:
+    """The card of a model in service; refused: the file that was to take its place, if any."""
+    model: Any = own.model
+    space = model.space
+    parameters = getattr(model, "parameters", None)
+    run = of_run(own.path, own.stamp)
+    return ModelCard(
+        model=own.id,
+        arm=own.arm,
+        recipe=name_of(type(model.recipe)),
+        options=_plain(recipe.plain(model.recipe)),
+        users=len(space.users),
+        items=len(space.items),
+        factors=None if parameters is None else int(parameters.users.shape[1]),
+        context=[_column(space, column) for column in space.context],
+        knows_time=knows_time(space),
+        goes_by_history=space.history is not None,
+        checksum=own.checksum,
+        data={"events": int(model.seen.value.sum())} | run["data"],
+        metrics=run["metrics"],
+        saved=_time(own.stamp[0] / 1e9),
+        loaded=_time(own.loaded),
+        id_columns=list(space.id_columns),
+        explains=parameters is not None,
+        refused=None if refused is None else Refused(refused.why, _time(refused.when)),
+    )
+
+
+@lru_cache(8)
+def of_run(path: Path, loaded: Stamp) -> dict[str, Any]:
+    """What a run says of its model: the fingerprint of the data, and the metric it was chosen by.
+
+    Nothing where the file is not the model of a run, or is no longer the one that was loaded.
+    """
+    from fmpair.experiment.folder import WINNER, digest, read_json  # which few services need
+
+    record = read_json(path.parent / WINNER) or {}
+    if "sha256" not in record or stamp(path) != loaded or digest(path) != record["sha256"]:
+        return {"data": {}, "metrics": None}
+    data = {"fingerprint": record["data"]}
+    return {"data": data, "metrics": {record["metric"]: float(record["value"])}}
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _column(space: Any, name: str) -> ContextColumn:
+    """A column of the context with the values it is known by."""
+    encoders = [e for e in space.query.encoders if e.role == "context" and e.source == name]
+    first = encoders[0]
+    if first.part:
+        return ContextColumn(name, "time", [], 0)
+    if first.vocabulary is None:
+        return ContextColumn(name, first.field.kind, [], 0)
+    ids = first.vocabulary.ids
+    return ContextColumn(name, first.field.kind, ids.head(MOST_VALUES).to_list(), len(ids))
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can say, anything else as text."""
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from fmpair.bridges.requirement import Requirement
+from fmpair.bridges.adapter import Requirement
 from fmpair.errors import FmpairError, MachineError, ModelFileError, OptionError, named
 from fmpair.serve.metrics import ROW
 from fmpair.serve.settings import Settings, keys_of

@@ -94,3 +94,26 @@ def mean_of(machines: list[Machine]) -> Machine:
 
 def _powers(rows: Rows, n: int) -> Rows:
     return rows if n == 1 else rows._replace(value=rows.value.astype(np.float64) ** n)
+
+
+# What a factorization machine learns from: examples with a target, and penalties.
+
+
+class Examples(NamedTuple):
+    """What to learn from. rows: features of each example; target: float64 [examples], 1 or -1
+    for a binary one.
+
+    edges: int64 [groups + 1], the features of group g are edges[g] to edges[g + 1].
+    """
+
+    rows: Rows
+    target: np.ndarray
+    edges: np.ndarray
+    binary: bool
+
+
+class Penalties(NamedTuple):
+    """Strength of regularisation of every feature's linear term and vectors: float64 [features]."""
+
+    linear: np.ndarray
+    vectors: np.ndarray

@@ -6,8 +6,7 @@ import numpy as np
 
 from fmpair.arrays import Rows
 from fmpair.jit import kernel
-from fmpair.solvers.anova import Machine
-from fmpair.solvers.examples import Examples, Penalties
+from fmpair.solvers.anova import Examples, Machine, Penalties
 
 
 def epoch(

@@ -13,9 +13,9 @@ import polars as pl
 
 from fmpair.data import Dataset
 from fmpair.errors import OptionError, UnknownError
-from fmpair.fitted import option
+from fmpair.fitted import recipe as option
 from fmpair.fitted.recommender import Recommender
-from fmpair.models.saved import load
+from fmpair.models.catalog import load
 from fmpair.testing.toys import left_out, two_tastes
 
 TOLERANCE = 1e-5

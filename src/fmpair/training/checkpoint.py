@@ -20,14 +20,13 @@ import numpy as np
 from safetensors import numpy as safetensors
 
 from fmpair.data import Dataset, as_dataset, columns_of
-from fmpair.data.fingerprint import fingerprint
+from fmpair.data.describe import fingerprint
 from fmpair.device import CPU, settled
 from fmpair.engine.contract import Parameters
 from fmpair.errors import DataError, OptionError, named
 from fmpair.files import check_writable, shown, write_atomically
 from fmpair.fitted.recipe import name_of
-from fmpair.training.early_stopping import Standing, best_epoch, prepared
-from fmpair.training.epoch import Epoch
+from fmpair.training.epochs import Epoch, Standing, best_epoch, prepared
 from fmpair.training.loop import Kept, Learning
 
 EVERY = 5.0  # seconds between two writings, at least

@@ -16,15 +16,14 @@ from fmpair.engine.contract import Parameters, Problem, Resumable, Settings, Tra
 from fmpair.engine.item_side import with_unit_sides
 from fmpair.errors import named
 from fmpair.features import FeatureSpace
-from fmpair.features.history import history_field
-from fmpair.fitted.cold_start import settle_cold
-from fmpair.fitted.recent import Recent
+from fmpair.features.history_fields import history_field
+from fmpair.fitted.recent_events import Recent
 from fmpair.fitted.recommender import Recommender
+from fmpair.fitted.visitor import settle_cold
 from fmpair.training.defaults import FINAL_RATE_SHARE, factors_of, final_rate_share_of
-from fmpair.training.epoch import Epoch, diverged, epochs
-from fmpair.training.history import kept, past_of
+from fmpair.training.epochs import Epoch, diverged, epochs
 from fmpair.training.options import FMPairOptions
-from fmpair.training.problem import check_trainable, initial, problem_of, settings_of
+from fmpair.training.problem import check_trainable, initial, kept, past_of, problem_of, settings_of
 
 LOST = 100.0  # a number no sane run has in its tables: scores are a few units apart
 LARGE = 3.0  # a feature's value from which on it may be what makes a run diverge

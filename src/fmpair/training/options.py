@@ -6,15 +6,40 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from fmpair import checks
-from fmpair.cluster.address import check_on
+from fmpair.cluster import check_on
+from fmpair.data import Dataset
 from fmpair.device import CPU, DEVICES
 from fmpair.engine.contract import LOSSES, NEGATIVE_SAMPLERS, OPTIMIZERS, POSITIVES
-from fmpair.errors import OptionError, named
+from fmpair.errors import DataError, OptionError, named
 from fmpair.features.field import Field
-from fmpair.features.history import history_field
-from fmpair.features.pairing import Pairing, pairs_from
-from fmpair.training.weights import WEIGHTS
+from fmpair.features.history_fields import history_field
+from fmpair.features.space import Pairing, pairs_from
+
+# How much an event counts: its weight as it is, its logarithm, or 1.
+
+
+WEIGHTS = ("log", "linear", "none")
+MOST_WEIGHT = 10.0  # of one event, in mean weights
+
+
+def log_weights(weight: np.ndarray) -> np.ndarray:
+    """1 + ln w from 1 on, w itself below: a hundred times count six times as much as one."""
+    return np.where(weight < 1, weight, 1 + np.log(np.maximum(weight, 1)))
+
+
+def event_weights(weights: str, data: Dataset) -> np.ndarray:
+    """float32 [events]: how much each event counts, 1 on average."""
+    if weights == "none" or "weight" not in data.columns.columns:
+        return np.broadcast_to(np.float32(1), len(data))  # one number, however many events
+    weight = log_weights(data.weight) if weights == "log" else data.weight
+    if not weight.any():
+        raise DataError("all weights are 0: nothing is left to learn from")
+    # a single event must not take a step that undoes all others
+    return np.minimum(weight / weight.mean(), MOST_WEIGHT).astype(np.float32)
+
 
 ORDERS = (2, 3)
 FACTORS = 64  # unless there are many events, see `training.defaults`

@@ -11,15 +11,12 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, distinct_pairs, empty_rows, starts, tally
-from fmpair.cluster.address import RAY
-from fmpair.cluster.connection import connect
-from fmpair.cluster.failure import telling
+from fmpair.cluster import RAY, connect, telling
 from fmpair.data import Dataset
-from fmpair.data.roles import find_column
+from fmpair.data.columns.roles import find_column
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.engine import engine
-from fmpair.engine.contract import Settings
-from fmpair.engine.shard import Shard, Source
+from fmpair.engine.contract import Settings, Shard, Source
 from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace
 from fmpair.fitted.recommender import Recommender

@@ -10,7 +10,7 @@ from engine.problems import parameters_of, problem_of, settings_of
 
 from fmpair.engine import cpu
 from fmpair.engine.cpu import worker
-from fmpair.engine.cpu.flow import LINE, flow_for, meet, wait_for_cell
+from fmpair.engine.cpu.synchronization import LINE, flow_for, meet, wait_for_cell
 from fmpair.engine.strata import partition as strata
 
 

@@ -7,7 +7,7 @@ from engine.problems import parameters_of, problem_of, settings_of
 from fmpair.arrays import group_rows
 from fmpair.engine import cpu, reference
 from fmpair.engine.contract import L2Scale
-from fmpair.engine.strata.folding import folds, steps_between
+from fmpair.engine.strata.sampling_tables import folds, steps_between
 
 SOFTMAX = {"loss": "softmax", "n_negatives": 4}
 

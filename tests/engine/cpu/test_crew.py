@@ -9,9 +9,9 @@ import pytest
 from engine.problems import parameters_of, problem_of, settings_of
 
 from fmpair.engine import cpu
-from fmpair.engine.cpu import crew as crews
+from fmpair.engine.cpu import epoch as crews
 from fmpair.engine.cpu import worker
-from fmpair.engine.cpu.flow import LEFT, LINE, call, flow_for, goes_on
+from fmpair.engine.cpu.synchronization import LEFT, LINE, call, flow_for, goes_on
 from fmpair.engine.strata import partition as strata
 
 

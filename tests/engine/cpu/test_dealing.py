@@ -6,7 +6,7 @@ from engine.problems import parameters_of, problem_of, settings_of
 
 from fmpair.engine import cpu
 from fmpair.engine.cpu import worker
-from fmpair.engine.cpu.dealing import deal
+from fmpair.engine.cpu.layout import deal
 from fmpair.engine.cpu.rounds import Part
 from fmpair.engine.strata import partition as strata
 

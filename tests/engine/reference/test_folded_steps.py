@@ -6,9 +6,8 @@ from engine.problems import parameters_of, problem_of, settings_of
 
 from fmpair.engine import reference
 from fmpair.engine.reference.draws import choices
-from fmpair.engine.reference.folding import Folding
-from fmpair.engine.reference.objective import ascent
-from fmpair.engine.reference.step import take_step
+from fmpair.engine.reference.objective import ascent, take_step
+from fmpair.engine.reference.reference_training import Folding
 from fmpair.engine.strata.partition import partition
 
 RATE = 0.05

@@ -12,9 +12,8 @@ from engine.problems import (
     without_mirror,
 )
 
-from fmpair.engine.reference.objective import ascent, loss
-from fmpair.engine.reference.step import take_step
-from fmpair.engine.strata.accumulators import FIRST, first_accumulators
+from fmpair.engine.reference.objective import ascent, loss, take_step
+from fmpair.engine.strata.field_regularisation import FIRST, first_accumulators
 
 # Name -> settings: every loss, and the list-wise ones with cosines too.
 KINDS = {

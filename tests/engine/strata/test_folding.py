@@ -3,7 +3,7 @@
 import pytest
 from engine.problems import problem_of, settings_of, triple_l2_of, with_triples
 
-from fmpair.engine.strata.folding import TIMES, folds, steps_between
+from fmpair.engine.strata.sampling_tables import TIMES, folds, steps_between
 
 SOFTMAX = {"loss": "softmax", "n_negatives": 4}
 

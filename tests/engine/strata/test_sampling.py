@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fmpair.arrays import empty_rows
 from fmpair.engine.item_side import item_sides
 from fmpair.engine.strata import partition as strata
-from fmpair.engine.strata.sampling import alias_table, ordering, pieces
+from fmpair.engine.strata.sampling_tables import alias_table, ordering, pieces
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=30).filter(lambda w: sum(w) > 0))

@@ -8,7 +8,7 @@ import pytest
 from fmpair.arrays import group_rows
 from fmpair.errors import OptionError, TrainingError
 from fmpair.models import ImplicitALS
-from fmpair.solvers.least_squares import solve, squared_error
+from fmpair.solvers.linear_algebra import solve, squared_error
 from fmpair.testing import two_tastes
 
 DATA = two_tastes()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair import Dataset
-from fmpair.data.timelines import timelines
+from fmpair.data.times import timelines
 from fmpair.errors import DataError, Notice, OptionError
 from fmpair.models import ItemKNN, MarkovChain, load
 from fmpair.models.classic.markov import followers

@@ -10,8 +10,8 @@ from fmpair.arrays import Rows
 from fmpair.data import as_dataset
 from fmpair.errors import OptionError
 from fmpair.models import ItemKNN, UserKNN
-from fmpair.models.classic.term_weight import weighted
-from fmpair.solvers.products import gram, product, turned
+from fmpair.models.classic.neighbours import weighted
+from fmpair.solvers.linear_algebra import gram, product, turned
 
 
 def events(users=12, items=9, share=0.35, seed=0):

@@ -5,7 +5,7 @@ import pytest
 from fmpair import Dataset, Field, load, with_sources
 from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.evaluation import Protocol, evaluate
-from fmpair.fitted import option
+from fmpair.fitted import recipe as option
 from fmpair.models import FM
 from fmpair.testing import day_and_night, two_tastes
 from fmpair.testing.contract import RULES, ModelContract

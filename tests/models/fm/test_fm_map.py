@@ -4,7 +4,7 @@ import pytest
 
 from fmpair.errors import DataError, OptionError
 from fmpair.models import FMMap
-from fmpair.models.fm.task import unobserved
+from fmpair.models.fm_training import unobserved
 from fmpair.testing import cold_items, day_and_night, two_tastes
 from fmpair.testing.contract import RULES, ModelContract
 

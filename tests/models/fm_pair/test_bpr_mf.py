@@ -5,7 +5,7 @@ import pytest
 from fmpair import FMPair
 from fmpair.errors import OptionError
 from fmpair.models import BPRMF
-from fmpair.models.fm_pair.bpr_mf import ids_only
+from fmpair.models.fm_pair.special_cases import ids_only
 from fmpair.testing import cold_items, day_and_night
 
 OPTIONS = {"factors": 3, "epochs": 4, "seed": 2}

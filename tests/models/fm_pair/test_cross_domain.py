@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from fmpair.data import Dataset
-from fmpair.data.split import target as target_folds
+from fmpair.data.splits import target as target_folds
 from fmpair.errors import FmpairError, Notice, OptionError
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.features import with_sources

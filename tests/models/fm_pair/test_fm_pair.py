@@ -12,8 +12,8 @@ from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.features import FeatureSpace
 from fmpair.testing import cold_items, day_and_night, two_tastes
 from fmpair.testing.toys import left_out
+from fmpair.training.options import event_weights
 from fmpair.training.problem import PARTITION_PAIRS_EVERY, initial, problem_of, settings_of
-from fmpair.training.weights import event_weights
 
 
 def first_items(model, context):

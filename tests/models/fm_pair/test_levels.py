@@ -7,7 +7,7 @@ import pytest
 from fmpair.data import Dataset
 from fmpair.errors import DataError, OptionError
 from fmpair.models import FMPair, FMPairLevels, load
-from fmpair.models.fm_pair.levels import ladder_of, levels_of
+from fmpair.models.fm_pair.feedback_levels import ladder_of, levels_of
 
 ORDER = ["click", "bookmark", "apply"]
 OPTIONS = {"level": "action", "levels": ORDER, "factors": 6, "epochs": 30}

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("torch")
 
 from fmpair import FMPair, device
-from fmpair.data.split import holdout
+from fmpair.data.splits import holdout
 from fmpair.data.synthetic import make
 from fmpair.errors import OptionError
 from fmpair.evaluation import evaluate

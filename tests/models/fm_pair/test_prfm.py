@@ -8,7 +8,7 @@ import pytest
 
 from fmpair import FMPair, load
 from fmpair.errors import OptionError
-from fmpair.fitted import option
+from fmpair.fitted import recipe as option
 from fmpair.models import PRFM, ListwiseFM
 from fmpair.testing import cold_items, day_and_night, two_tastes
 from fmpair.testing.toys import left_out

@@ -8,7 +8,7 @@ import pytest
 
 from fmpair.data import Dataset
 from fmpair.errors import FmpairError, OptionError
-from fmpair.fitted import option
+from fmpair.fitted import recipe as option
 from fmpair.models import FMPair, FMPairSelected, load
 from fmpair.testing import day_and_night, two_tastes
 

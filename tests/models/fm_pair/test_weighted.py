@@ -8,9 +8,18 @@ from fmpair.data import Dataset
 from fmpair.errors import OptionError
 from fmpair.features import FeatureSpace
 from fmpair.models import FMPair, FMPairWeighted, load
-from fmpair.models.fm_pair.field_weight import better, draw_pairs, loss, margins, parts_of
-from fmpair.models.fm_pair.weight_training import by_feature, folded, scaled_problem, unfolded
-from fmpair.models.fm_pair.weighted import field_names
+from fmpair.models.fm_pair.weighted import (
+    better,
+    by_feature,
+    draw_pairs,
+    field_names,
+    folded,
+    loss,
+    margins,
+    parts_of,
+    scaled_problem,
+    unfolded,
+)
 from fmpair.testing import two_tastes
 from fmpair.training.problem import initial, problem_of
 

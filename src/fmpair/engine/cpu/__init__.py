@@ -4,6 +4,6 @@ from fmpair.jit import require_compiler
 
 require_compiler()  # else the import below would fail, and say less
 
-from fmpair.engine.cpu.training import begin  # noqa: E402
+from fmpair.engine.cpu.cpu_training import begin  # noqa: E402
 
 __all__ = ["begin"]

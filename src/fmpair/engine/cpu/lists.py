@@ -11,10 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmpair.engine.cpu.dropout import drop, drop_anew
-from fmpair.engine.cpu.flow import seen
-from fmpair.engine.cpu.folding import note, refold
-from fmpair.engine.cpu.list_simd import list_step
+from fmpair.engine.cpu.folded_items import note, refold
 from fmpair.engine.cpu.losses import MARGIN, ONE, WARP, ZERO, correct, warp_weight, weigh
 from fmpair.engine.cpu.optimizer import (
     move_listed,
@@ -27,6 +24,8 @@ from fmpair.engine.cpu.optimizer import (
 from fmpair.engine.cpu.sampling import (
     draw_list,
     draw_shares,
+    drop,
+    drop_anew,
     list_impressions,
     list_own,
     release,
@@ -38,9 +37,11 @@ from fmpair.engine.cpu.sides import (
     build_sides,
     build_user,
     dots,
+    list_step,
     take_constants,
 )
 from fmpair.engine.cpu.simd import dot
+from fmpair.engine.cpu.synchronization import seen
 from fmpair.engine.cpu.triples import hold
 from fmpair.jit import FAST, kernel
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from fmpair.engine.cpu.sigmoid import SIGMOID, TINY, sigmoid_of_minus
+from fmpair.engine.cpu.losses import SIGMOID, TINY, sigmoid_of_minus
 from fmpair.engine.cpu.simd import (
     assign,
     blend,

@@ -4,6 +4,6 @@ from fmpair.jit import require_compiler
 
 require_compiler()  # else the import below would fail, and say less
 
-from fmpair.engine.ray.training import begin  # noqa: E402
+from fmpair.engine.ray.ray_training import begin  # noqa: E402
 
 __all__ = ["begin"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fmpair.engine.cpu.simd import padded
-from fmpair.engine.ray.checkpoint import rounds_between_checkpoints
+from fmpair.engine.ray.exchange import rounds_between_checkpoints
 
 NUMBER = 4  # bytes of a float32
 

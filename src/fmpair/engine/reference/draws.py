@@ -10,11 +10,11 @@ import numpy as np
 
 from fmpair.arrays import Rows
 from fmpair.engine.contract import Parameters, Problem, Settings
+from fmpair.engine.item_side import vector_length
 from fmpair.engine.reference.objective import Choice, item_side, loss, query_side
 from fmpair.engine.strata import partition as strata
-from fmpair.engine.strata import sampling
-from fmpair.engine.strata.dropout import PARTS, PER_DRAW, dropped_parts
-from fmpair.engine.triples import vector_length
+from fmpair.engine.strata import sampling_tables
+from fmpair.engine.strata.sampling_tables import PARTS, PER_DRAW, dropped_parts
 from fmpair.rng import GOLDEN, MASK, mixed, stream
 
 TRIES = 32
@@ -73,7 +73,7 @@ def choices(
     impressions_by_run = _impressions(cell)
     offset = (draws.next() >> 32) * (last - first) >> 32
     events = int(partition.run_start[last] - partition.run_start[first])
-    fresh = set(sampling.pieces(last - first, events, end - edge)[:-1].tolist())
+    fresh = set(sampling_tables.pieces(last - first, events, end - edge)[:-1].tolist())
     for r in range(last - first):
         if at_run:
             at_run(r in fresh and settings.negative_sampler == "adaptive")
@@ -142,8 +142,8 @@ class Draws:
         self.state, self.problem, self.settings = state, cell.problem, cell.settings
         self.items, self.times, self.batch = cell.items, cell.events.times, cell.batch
         weight = self.times[self.items] ** self.settings.popularity_power
-        self.accept, self.other = sampling.alias_table(weight)
-        self.ordered = sampling.Sampler()
+        self.accept, self.other = sampling_tables.alias_table(weight)
+        self.ordered = sampling_tables.Sampler()
 
     def next(self) -> int:
         self.state = (self.state + GOLDEN) & MASK
@@ -164,7 +164,7 @@ class Draws:
         triples = self.problem.triples
         sides = [item_side(tables, i, row(self.problem.item_rows, i), triples) for i in self.items]
         vectors, constants = np.array([p for p, _ in sides]), np.array([b for _, b in sides])
-        self.ordered = sampling.ordering(vectors, constants, self.settings)
+        self.ordered = sampling_tables.ordering(vectors, constants, self.settings)
 
     def negatives(
         self, tables: Parameters, choice: Choice, mine: list[int], impressions: list[int]
@@ -223,7 +223,7 @@ class Draws:
         """The choice with what is taken off the scores, where the settings ask so."""
         if not self.settings.logq_correction:
             return choice
-        off = sampling.log_chances(self.times[list(choice.items)], self.settings)
+        off = sampling_tables.log_chances(self.times[list(choice.items)], self.settings)
         return replace(choice, off=tuple(off.tolist()))
 
     def unseen(self, taken: set[int], q: np.ndarray) -> int:

@@ -14,10 +14,123 @@ import numpy as np
 
 from fmpair.arrays import Rows, all_are, group_rows, starts, tally
 from fmpair.engine.contract import Problem
-from fmpair.engine.strata.assignment import Assignment, assigned
-from fmpair.engine.strata.cells import begin_cells, count_events, place_events
 from fmpair.jit import kernel
 from fmpair.rng import STEP, high, low, scramble, stream
+
+# Which block of the strata plan every user and every item is in.
+
+
+class Assignment(NamedTuple):
+    """Which block everyone is in. user_at, item_at: see Partition; item_block: int16 [items].
+
+    user_edge, item_edge: int64 [B + 1], the positions where blocks begin.
+    """
+
+    user_at: np.ndarray
+    item_at: np.ndarray
+    user_edge: np.ndarray
+    item_edge: np.ndarray
+    item_block: np.ndarray
+
+
+def assigned(
+    activity: np.ndarray, times: np.ndarray, drawn: np.ndarray, blocks: int, draw: tuple[int, int]
+) -> Assignment:
+    """Users and items dealt into blocks, by how many events they have. draw: seed and number."""
+    rng = np.random.default_rng([draw[0], 2, draw[1]])
+    user_at, user_block = _blocks_of(activity, activity > 0, blocks, rng)
+    item_at, item_block = _blocks_of(times, drawn | (times > 0), blocks, rng)
+    item_edge = np.searchsorted(item_block[item_at], np.arange(blocks + 1))
+    user_edge = np.searchsorted(user_block[user_at], np.arange(blocks + 1))
+    return Assignment(user_at, item_at, user_edge, item_edge, item_block)
+
+
+def _blocks_of(
+    times: np.ndarray, active: np.ndarray, blocks: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """(ids in order of blocks int32, block of each id int16): blocks alike in size and in times.
+
+    Ids that are not active come last, in block B.
+    """
+    # the fractions break ties at random; one sort of one key is much quicker than a lexsort
+    ranked = np.argsort(np.where(active, rng.random(len(times)) - times, np.inf))
+    count = int(active.sum())
+    rows = -(-count // blocks)
+    shuffled = rng.permuted(np.tile(np.arange(blocks, dtype=np.int16), (rows, 1)), axis=1)
+    block = np.full(len(times), blocks, np.int16)
+    block[ranked[:count]] = shuffled.ravel()[:count]
+    return np.argsort(block + rng.random(len(times))).astype(np.int32), block
+
+
+# How events come into the cells of a partition: counted, then placed, by shares of user blocks.
+#
+# Threads may do the shares side by side: each writes what is of its own blocks only.
+
+
+@kernel
+def count_events(events, users, share, item_block, counts):
+    """counts[0]: runs, counts[1]: events of each cell of a share of the user blocks.
+
+    events: see `partition.Events`; users: (who stands where, where blocks begin).
+    counts: int64 [2, B, B].
+    """
+    start, items, _, _, _ = events
+    user_at, user_edge = users
+    last = np.full(len(user_edge) - 1, -1, np.int64)
+    for block in range(share[0], share[1]):
+        runs, found = counts[0, block], counts[1, block]
+        for column in range(len(found)):
+            runs[column], found[column] = 0, 0
+        for p in range(user_edge[block], user_edge[block + 1]):
+            for e in range(start[user_at[p]], start[user_at[p] + 1]):
+                column = item_block[items[e]]
+                found[column] += 1
+                runs[column] += last[column] != p
+                last[column] = p
+
+
+@kernel
+def begin_cells(counts, share, at, cell, run_start):
+    """Where each cell of a share begins, from the counts of all: its first run and event.
+
+    at: int64 [2, B, B], filled with both; cell, run_start: as in a partition. The end of the share
+    is written too, though it is where the next one begins.
+    """
+    blocks, runs, events = counts.shape[1], 0, 0
+    for row in range(share[1]):
+        for column in range(blocks):
+            if row >= share[0]:
+                cell[row * blocks + column] = runs
+                at[0, row, column], at[1, row, column] = runs, events
+            runs += counts[0, row, column]
+            events += counts[1, row, column]
+    cell[share[1] * blocks], run_start[runs] = runs, events
+
+
+@kernel
+def place_events(events, users, share, item_block, position, at, run_user, run_start, item, event):
+    """Write the events of a share of the user blocks into their cells, a run for each user.
+
+    position: of each item; at: from `begin_cells`, moved on.
+    """
+    start, items, numbers, _, _ = events
+    user_at, user_edge = users
+    last = np.full(len(user_edge) - 1, -1, np.int64)
+    for block in range(share[0], share[1]):
+        run, slot = at[0, block], at[1, block]
+        for p in range(user_edge[block], user_edge[block + 1]):
+            for e in range(start[user_at[p]], start[user_at[p] + 1]):
+                column = item_block[items[e]]
+                place = slot[column]
+                slot[column] = place + 1
+                if last[column] != p:
+                    last[column] = p
+                    run_user[run[column]], run_start[run[column]] = p, place
+                    run[column] += 1
+                item[place] = position[items[e]]
+                if len(event):
+                    event[place] = numbers[e]
+
 
 LEAST_ITEMS = 64  # a block must leave a choice of negatives
 # Events of a cell, which must outweigh the cost of starting it, and of merging what cells share:

@@ -1,5 +1,5 @@
 """The engine of minibatches on PyTorch: one GPU, or the same code on the CPU."""
 
-from fmpair.engine.torch.training import begin
+from fmpair.engine.torch.torch_training import begin
 
 __all__ = ["begin"]

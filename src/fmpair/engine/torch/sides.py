@@ -6,22 +6,224 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.nn.functional import normalize
+from torch.nn.functional import embedding_bag, normalize
 
-from fmpair.engine.contract import History, Problem, Triples
-from fmpair.engine.strata.lending import borrowed
-from fmpair.engine.torch.history import DeviceHistory, before, features_before, history_of
-from fmpair.engine.torch.rows import (
-    Bags,
-    DeviceRows,
-    on_device,
-    sums,
-    sums_of_squares,
-    taken,
-    whole,
-)
-from fmpair.engine.torch.second import DeviceMeeting, meeting_of, second
-from fmpair.engine.triples import pair_columns
+from fmpair.arrays import Rows
+from fmpair.engine.contract import History, Meeting, Problem, Triples
+from fmpair.engine.item_side import pair_columns
+from fmpair.engine.strata.field_regularisation import borrowed
+
+# Sparse rows on a device, and weighted sums of a table's rows whose gradients are always alike.
+
+
+NARROW = 32  # entries of a row up to which all rows are taken to be as long as the longest
+UNEVEN = 4  # or up to so many times the mean
+
+
+class DeviceRows(NamedTuple):
+    """`Rows` on a device. width: of the longest row, or 0 where rows are too uneven to be padded;
+    longest: the same, however uneven they are.
+
+    start, column: int64 [rows + 1], [entries]; value: float32 [entries].
+    """
+
+    start: torch.Tensor
+    column: torch.Tensor
+    value: torch.Tensor
+    width: int
+    longest: int
+
+    @property
+    def filled(self) -> bool:
+        return len(self.column) > 0
+
+
+class Bags(NamedTuple):
+    """Which rows of a table are summed: [bags, width], or flat with the start of each bag."""
+
+    column: torch.Tensor
+    value: torch.Tensor
+    start: torch.Tensor | None = None
+
+
+def on_device(rows: Rows, device: torch.device) -> DeviceRows:
+    """The rows, copied."""
+    lengths = np.diff(rows.start)
+    longest = int(lengths.max(initial=0))
+    even = longest <= max(NARROW, UNEVEN * float(lengths.mean() if len(lengths) else 0))
+    arrays = (rows.start, rows.column.astype(np.int64), rows.value)
+    start, column, value = (
+        torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays
+    )
+    return DeviceRows(start, column, value, longest if even else 0, longest)
+
+
+def whole(rows: DeviceRows) -> Bags:
+    """A bag for every row."""
+    return Bags(rows.column, rows.value, rows.start)
+
+
+def taken(rows: DeviceRows, which: torch.Tensor) -> Bags:
+    """A bag for each row that is asked for; which: int64 [bags]."""
+    first = rows.start[which]
+    length = rows.start[which + 1] - first
+    if rows.width:  # sizes are known beforehand, so the device need not be waited for
+        step = torch.arange(rows.width, device=which.device)
+        entry = (first[:, None] + step).clamp(max=len(rows.column) - 1)
+        return Bags(rows.column[entry], rows.value[entry] * (step < length[:, None]))
+    start = torch.cat([length.new_zeros(1), length.cumsum(0)])
+    entry = torch.repeat_interleave(first - start[:-1], length)
+    entry = entry + torch.arange(len(entry), device=which.device)
+    return Bags(rows.column[entry], rows.value[entry], start)
+
+
+def merged(bags: Bags) -> Bags:
+    """Padded bags in which no column stands twice: its values are added up, in its last place."""
+    column, order = torch.sort(bags.column, dim=1, stable=True)
+    total = bags.value.gather(1, order).double().cumsum(1)
+    last = torch.ones_like(column, dtype=torch.bool)
+    last[:, :-1] = column[:, 1:] != column[:, :-1]
+    place = torch.arange(column.shape[1], device=column.device).expand_as(column)
+    end = torch.where(last, place, -1).cummax(1).values  # of the latest run of equal columns
+    end = torch.cat([torch.full_like(end[:, :1], -1), end[:, :-1]], 1)
+    before = torch.where(end >= 0, total.gather(1, end.clamp(min=0)), 0.0)
+    return Bags(column, torch.where(last, total - before, 0.0).float())
+
+
+def sums(table: torch.Tensor, bags: Bags) -> torch.Tensor:
+    """Sum of value * table[column] of every bag: [bags, columns of the table].
+
+    Gradients are summed by sorting, so that they have the same bits every time.
+    """
+    return embedding_bag(
+        bags.column,
+        table,
+        bags.start,
+        mode="sum",
+        per_sample_weights=bags.value,
+        include_last_offset=bags.start is not None,
+    )
+
+
+def sums_of_squares(table: torch.Tensor, bags: Bags) -> torch.Tensor:
+    """The same of the squares: sum of (value * table[column])^2."""
+    return sums(table.square(), bags._replace(value=bags.value.square()))
+
+
+# What came before the events of a minibatch, on a device.
+
+
+class DeviceHistory(NamedTuple):
+    """`History` on a device. features: per item its query features; None where the features
+    from `first` on are the items, one each. shared: they have the items' vectors. repeats: whether
+    a time line has an item twice.
+    """
+
+    start: torch.Tensor
+    item: torch.Tensor
+    until: torch.Tensor
+    since: torch.Tensor | None
+    weight: torch.Tensor
+    features: DeviceRows | None
+    first: int
+    items: int
+    shared: bool
+    repeats: bool
+
+
+def history_of(history: History, items: int, device: torch.device) -> DeviceHistory:
+    """The history, copied."""
+
+    def moved(array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(np.array(array)).to(device)
+
+    rows, lengths = history.rows, np.diff(history.start)
+    first = int(rows.column[0]) if len(rows.column) else 0
+    plain = len(rows.column) == items and bool((rows.value == 1).all())
+    plain = plain and np.array_equal(rows.column, np.arange(first, first + items))
+    pairs = np.repeat(np.arange(len(lengths)), lengths) * items + history.item
+    return DeviceHistory(
+        moved(history.start),
+        moved(history.item),
+        moved(history.until),
+        moved(history.since) if len(history.since) else None,
+        moved(history.weight),
+        None if plain else on_device(rows, device),
+        first,
+        items,
+        history.shared,
+        len(np.unique(pairs)) < len(pairs),
+    )
+
+
+def before(history: DeviceHistory, user: torch.Tensor, event: torch.Tensor) -> Bags:
+    """The items before each event, by weight; beyond a time line's begin the weight is 0."""
+    until = history.until[event].long()
+    first = history.start[user] if history.since is None else history.since[event].long()
+    step = torch.arange(1, len(history.weight) + 1, device=event.device)
+    place = until[:, None] - step
+    inside = place >= first[:, None]
+    item = history.item[place.clamp(min=0)].long()
+    return Bags(item, history.weight * inside)
+
+
+def features_before(history: DeviceHistory, earlier: Bags) -> Bags:
+    """The query features of earlier items, each feature once in a bag."""
+    if history.features is None:
+        found = earlier._replace(column=earlier.column + history.first)
+        return merged(found) if history.repeats else found
+    rows = history.features._replace(width=max(history.features.width, history.features.longest))
+    own = taken(rows, earlier.column.flatten())
+    shape = (len(earlier.column), -1)
+    value = own.value * earlier.value.flatten()[:, None]
+    return merged(Bags(own.column.reshape(shape), value.reshape(shape)))
+
+
+# A2 of `engine.triples` on a device: the products of the pairs of features that meet.
+
+
+class DeviceMeeting(NamedTuple):
+    """`Meeting` on a device. group: int64 [features]; meets: float32 [groups, groups]."""
+
+    own: int
+    group: torch.Tensor
+    meets: torch.Tensor
+
+
+def meeting_of(meeting: Meeting, device: torch.device) -> DeviceMeeting:
+    """The meeting, copied."""
+    group = torch.from_numpy(meeting.group.astype("int64")).to(device)
+    return DeviceMeeting(meeting.own, group, torch.from_numpy(meeting.meets.copy()).to(device))
+
+
+def second(
+    own: torch.Tensor,
+    total: torch.Tensor,
+    bags: list[Bags],
+    table: torch.Tensor,
+    meeting: DeviceMeeting,
+) -> torch.Tensor:
+    """A2, [rows, factors], of vectors of triples alone.
+
+    own: [rows, factors] of the ids; total: the sum of these and of the bags' rows of `table`.
+    """
+    meets, of_own = meeting.meets, meeting.own
+    alone = meets[of_own, of_own] * own.square()
+    for bag in bags:
+        group = meeting.group[bag.column]
+        root = bag.value * meets[group, group]  # 0 or 1, so that its square is itself
+        alone = alone + sums_of_squares(table, bag._replace(value=root))
+    if len(meets) == 1:
+        return 0.5 * (meets[0, 0] * total.square() - alone)
+    stack = [own if one == of_own else torch.zeros_like(own) for one in range(len(meets))]
+    for bag in bags:
+        group = meeting.group[bag.column]
+        for one in range(len(meets)):
+            part = bag._replace(value=bag.value * (group == one))
+            stack[one] = stack[one] + sums(table, part)
+    stacked = torch.stack(stack)
+    return 0.5 * ((stacked * torch.tensordot(meets, stacked, 1)).sum(0) - alone)
+
 
 Tables = Any  # `Parameters` of tensors
 

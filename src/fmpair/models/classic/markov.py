@@ -13,11 +13,11 @@ from fmpair.arrays import Rows, add_repeats, group_rows, starts, tally
 from fmpair.capacity import check_memory
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.parts import time_lines
-from fmpair.data.timelines import Timelines, strictly_before
+from fmpair.data.times import Timelines, strictly_before
 from fmpair.features import FeatureSpace
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
-from fmpair.fitted.transitions import Transitions, last_items
+from fmpair.fitted.scorers import Transitions, last_items
 
 MOST_GB = 4.0  # of pairs of consecutive events
 PAIR_BYTES = 40

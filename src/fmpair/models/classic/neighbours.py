@@ -4,20 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import polars as pl
+from threadpoolctl import threadpool_limits
 
 from fmpair import checks
-from fmpair.arrays import Rows
-from fmpair.data import as_dataset
+from fmpair.arrays import Rows, add_repeats, group_rows, tally
+from fmpair.capacity import check_item_pairs
+from fmpair.data import Dataset, as_dataset
+from fmpair.data.vocabulary import Vocabulary
+from fmpair.errors import DataError
 from fmpair.features import FeatureSpace
-from fmpair.fitted.neighbourhood import ItemNeighbours, UserNeighbours
+from fmpair.fitted.file_arrays import arrays_of, rows_from
+from fmpair.fitted.file_checks import Numbers, check, largest, longest, refuse_overflow, sparse
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
-from fmpair.models.classic.interactions import interactions
-from fmpair.models.classic.term_weight import SCHEMES, weighted
-from fmpair.training.weights import WEIGHTS
+from fmpair.fitted.scorers import ItemNeighbours, UserNeighbours
+from fmpair.training.options import WEIGHTS, log_weights
+
+# Who has what, and how much it counts: the sparse matrix that classic models learn from.
+
+
+def interactions(data: Dataset, weights: str) -> Rows:
+    """Per user the distinct items; values by the sum w of the weights of their events.
+
+    weights: none (1 for every pair), log (1 + ln w from 1 on, w below), linear (w).
+    """
+    if not len(data):
+        raise DataError("there are no events to learn from")
+    if weights == "none":
+        return data.seen._replace(value=np.ones(len(data.seen.column), np.float32))
+    rows = add_repeats(group_rows(data.user, data.item, len(data.users), data.weight))
+    if weights == "linear":
+        return rows
+    return rows._replace(value=log_weights(rows.value).astype(np.float32))
+
+
+# How much each column of a sparse matrix tells two rows apart: tf-idf and BM25.
+
+
+SCHEMES = ("plain", "tf-idf", "bm25")
+SATURATION, LENGTH = 1.2, 0.75  # k1 and b of BM25, as usual
+
+
+def weighted(rows: Rows, columns: int, scheme: str) -> Rows:
+    """The rows with values that count rare columns more.
+
+    idf(column) = ln(1 + rows / rows that have it); tf-idf: sqrt(value) * idf;
+    bm25: idf * value * (k1 + 1) / (value + k1 * (1 - b + b * length / mean length)).
+    """
+    if scheme == "plain":
+        return rows
+    times = tally(rows.column, columns)
+    idf = np.log1p(rows.size / np.maximum(times, 1))[rows.column]
+    if scheme == "tf-idf":
+        return rows._replace(value=(np.sqrt(rows.value) * idf).astype(np.float32))
+    lengths = np.diff(rows.start)
+    relative = lengths / max(lengths[lengths > 0].mean(), 1)
+    spread = SATURATION * (1 - LENGTH + LENGTH * relative[rows.owner])
+    value = idf * rows.value * (SATURATION + 1) / (rows.value + spread)
+    return rows._replace(value=value.astype(np.float32))
 
 
 @dataclass(frozen=True)
@@ -41,7 +89,7 @@ class ItemKNN(Recipe):
         _check(self)
 
     def fit(self, data: Any) -> Ranker:
-        from fmpair.solvers.products import nearest, turned
+        from fmpair.solvers.linear_algebra import nearest, turned
 
         events = as_dataset(data)
         own, items = interactions(events, self.weights), len(events.items)
@@ -76,7 +124,7 @@ class UserKNN(Recipe):
         _check(self)
 
     def fit(self, data: Any) -> Ranker:
-        from fmpair.solvers.products import nearest
+        from fmpair.solvers.linear_algebra import nearest
 
         events = as_dataset(data)
         own, items = interactions(events, self.weights), len(events.items)
@@ -96,3 +144,85 @@ def _check(recipe: ItemKNN | UserKNN) -> None:
     checks.one_of("scheme", recipe.scheme, SCHEMES)
     checks.one_of("weights", recipe.weights, WEIGHTS)
     checks.threads(recipe.threads)
+
+
+# EASE: every item predicted from all others by ridge regression, in closed form.
+
+
+@dataclass(frozen=True)
+class EASE(Recipe):
+    """Every item predicted from the user's other items by ridge regression, in closed form.
+
+    regularization: lambda, added to the diagonal of the items' inner products.
+    weights: how the events of a pair count: none (1), log (1 + ln w), linear (w).
+    max_gb: the most memory it may take; it needs 24 bytes for every pair of items.
+    threads: None uses all cores.
+    """
+
+    regularization: float = 500.0
+    weights: str = "none"
+    max_gb: float = 8.0
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        checks.positive("regularization", self.regularization)
+        checks.positive("max_gb", self.max_gb)
+        checks.one_of("weights", self.weights, WEIGHTS)
+        checks.threads(self.threads)
+
+    def fit(self, data: Any) -> Ranker:
+        from fmpair.solvers.linear_algebra import gram
+
+        events = as_dataset(data)
+        items = len(events.items)
+        check_item_pairs("EASE", items, 24, self.max_gb)
+        own = interactions(events, self.weights)
+        square = gram(own, items, self.threads).astype(np.float64)
+        square[np.diag_indices(items)] += self.regularization
+        with threadpool_limits(self.threads, user_api="blas"):
+            inverse = np.linalg.inv(square)
+        inverse /= -np.diag(inverse)  # by column: B = -P / diag(P)
+        inverse[np.diag_indices(items)] = 0
+        return Ranker.of(self, events, ItemWeights(own, inverse.astype(np.float32), events.items))
+
+    def restore(
+        self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
+    ) -> ItemWeights:
+        items = len(space.items)
+        table = {"weights": Numbers((items, items)), **sparse("own", len(space.users), items)}
+        found = check(arrays, table)
+        scorer = ItemWeights(rows_from(found, "own"), found["weights"], space.items)
+        refuse_overflow(longest(scorer.own) * largest(scorer.weights))
+        return scorer
+
+
+@dataclass(frozen=True, eq=False)
+class ItemWeights:
+    """score(user, item) = sum over the user's items j of own[user, j] * weights[j, item]."""
+
+    own: Rows
+    weights: np.ndarray
+    items: Vocabulary
+    scores_unknown_users: ClassVar[bool] = False
+
+    def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
+        return self.history_scores(self.own.take(users))
+
+    def history_scores(self, history: Rows) -> np.ndarray:
+        """float32 [n, items] for visitors with these items."""
+        dense = np.zeros((history.size, len(self.items)), np.float32)
+        dense[history.owner, history.column] = history.value
+        return dense @ self.weights
+
+    def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
+        """What each item of the user adds."""
+        own = self.own.take(np.array([user]))
+        labels = [f"item={name}" for name in self.items.take(own.column)]
+        return labels, own.value * self.weights[own.column, item]
+
+    def item_similarity(self, item: int) -> np.ndarray:
+        """How much having the item speaks for every other."""
+        return self.weights[item]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {**arrays_of({"own": self.own}), "weights": self.weights}

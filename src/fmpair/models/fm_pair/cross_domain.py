@@ -11,17 +11,17 @@ import numpy as np
 from fmpair import checks
 from fmpair.arrays import renumbered
 from fmpair.data import Dataset, as_dataset
-from fmpair.data.attribute import in_domain
+from fmpair.data.splits import in_domain
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import OptionError, listing
-from fmpair.features.domains import CHOICES, only_domain, with_sources
 from fmpair.features.field import field_from
+from fmpair.features.layouts import CHOICES, only_domain, with_sources
 from fmpair.fitted.recipe import fit_again
 from fmpair.fitted.recommender import Recommender
 from fmpair.training import loop, update
-from fmpair.training.epoch import Epoch, with_models
+from fmpair.training.epochs import Epoch, with_models
 from fmpair.training.options import FMPairOptions
-from fmpair.training.recipe import TrainableRecipe
+from fmpair.training.trainable import TrainableRecipe
 
 VALUES = ("share", "share_of_all", "binary")
 

@@ -12,14 +12,13 @@ import polars as pl
 from fmpair import checks
 from fmpair.data import Dataset, as_dataset
 from fmpair.features.layouts import columns_of, named_columns, without_columns
-from fmpair.fitted import option
+from fmpair.fitted import recipe
 from fmpair.fitted.recommender import Recommender
 from fmpair.training import loop, update
-from fmpair.training.early_stopping import Validation, best_epoch, validation_parts
-from fmpair.training.epoch import Epoch
+from fmpair.training.epochs import Epoch, Validation, best_epoch, validation_parts
 from fmpair.training.options import FMPairOptions
-from fmpair.training.recipe import TrainableRecipe
 from fmpair.training.regularisation import GROUPS
+from fmpair.training.trainable import TrainableRecipe
 
 LOG = logging.getLogger("fmpair")
 
@@ -123,7 +122,7 @@ class FMPairSelected(FMPairOptions, TrainableRecipe):
 
     def _without(self, gone: Collection[str]) -> FMPairOptions:
         own = {f.name: getattr(self, f.name) for f in fields(FMPairOptions)}
-        return FMPairOptions(**option.without_columns(own, gone))
+        return FMPairOptions(**recipe.without_columns(own, gone))
 
     def _continued(self, model: Recommender, data: Dataset) -> tuple[FMPairOptions, Dataset]:
         """Options and new events without a word about columns that were not chosen."""
@@ -134,7 +133,7 @@ class FMPairSelected(FMPairOptions, TrainableRecipe):
             for key, (role, name) in columns_of(data).items()
             if key not in known and self._may_choose(role, name)
         ]
-        by_column = [getattr(self, option_name) for option_name in option.BY_COLUMN]
+        by_column = [getattr(self, option_name) for option_name in recipe.BY_COLUMN]
         named = {name for given in by_column if isinstance(given, Mapping) for name in given}
         return self._without(named - known - {*GROUPS}), without_columns(data, hidden)
 

@@ -1,0 +1,103 @@
+"""Commands for data: list, describe, fetch, convert, make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fmpair.cli.flags import with_flags
+from fmpair.cli.input import READING, Events, opened, read_events
+from fmpair.cli.output import Output, OutputFormat, emit, note
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="One of `fmpair data list`.")]
+
+
+def list_sets(output: Output = None, format: OutputFormat = None) -> None:
+    """The public data sets by name, and which of them are on this machine."""
+    import polars as pl
+
+    from fmpair.data.public_sets import SETS, held
+
+    rows = [(known.name, known.description, "yes" if held(known.name) else "") for known in SETS]
+    columns = ["name", "description", "available"]
+    emit(pl.DataFrame(rows, columns, orient="row"), output, format)
+
+
+def describe(events: Events, reading: Any = None, output: Output = None) -> None:
+    """Statistics of a data set."""
+    from fmpair.data.describe import describe
+
+    emit(describe(read_events(events, reading)), output)
+
+
+def fetch(name: Name) -> None:
+    """Download a public data set if needed; print its folder."""
+    from fmpair.data import public_sets
+
+    typer.echo(public_sets.fetch(name))
+
+
+def convert(
+    events: Events,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The file to write, or -.")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="csv, tsv, parquet, jsonl, libfm, atomic, lightgcn or sequences, in place of the "
+            "suffix's.",
+        ),
+    ] = None,
+    reading: Any = None,
+) -> None:
+    """Convert data from one format to another."""
+    from fmpair.data.write import is_table, write
+
+    found = opened(events, reading)
+    if found.decisions is not None and is_table(target, to):
+        data = found.dataset(**found.decisions.lossless)
+    else:
+        note(found.surprises())
+        data = found.dataset()
+    write(data, target, to)
+    note(f"wrote {len(data):,} events to {target}" if target != "-" else "")
+
+
+def make(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where to write; created if needed.")
+    ],
+    users: Annotated[int, typer.Option(help="How many users.")] = 800,
+    items: Annotated[int, typer.Option(help="How many items.")] = 600,
+    events: Annotated[int, typer.Option(help="How many events.")] = 40_000,
+    seed: Annotated[int, typer.Option(help="One seed gives the same data everywhere.")] = 0,
+    format: Annotated[str, typer.Option(help="csv, tsv, parquet or jsonl.")] = "csv",
+) -> None:
+    """Write the data of `fmpair demo` as files: events, users, items."""
+    from fmpair.data import synthetic
+    from fmpair.data.write import write
+    from fmpair.files import make_folder
+
+    data = synthetic.make(users, items, events, seed).data
+    tables = {
+        "events": data.frame(),
+        "users": data.users.ids.to_frame("user").hstack(data.user_table),
+        "items": data.items.ids.to_frame("item").hstack(data.item_table),
+    }
+    make_folder(folder)
+    for name, frame in tables.items():
+        write(frame, folder / f"{name}.{format}", format)
+        note(f"wrote {len(frame):,} {name} to {folder / name}.{format}")
+
+
+def app() -> typer.Typer:
+    """The verbs as one group."""
+    group = typer.Typer(help="Public data sets, statistics, conversion, generated data.")
+    group.command("list")(list_sets)
+    group.command()(with_flags(describe, reading=READING))
+    group.command()(fetch)
+    group.command()(with_flags(convert, reading=READING))
+    group.command()(make)
+    return group

@@ -1,0 +1,267 @@
+"""What went wrong, as an exit code and one line."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fmpair.errors import ConfigError, FmpairError, Notice, Spell, nearest
+from fmpair.option_names import now
+from fmpair.text import harmless, isolated
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.table import Table
+
+
+# What a verb says: results on standard output, everything else on standard error.
+
+
+ROWS_ON_A_TERMINAL = 50
+
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Where to write: .csv, .tsv, .parquet or .jsonl by its suffix; - is standard output.",
+    ),
+]
+OutputFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format", metavar="NAME", help="csv, tsv, parquet or jsonl, in place of the suffix's."
+    ),
+]
+
+
+@contextmanager
+def only_errors(quiet: bool = True) -> Iterator[None]:
+    """Without the lines of the log that say what is going on, where they are not asked for."""
+    log = logging.getLogger("fmpair")
+    level = log.level
+    log.setLevel(logging.ERROR if quiet else level)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+def note(text: str) -> None:
+    """A line for the person, not for the pipe."""
+    if text:
+        print(harmless(text), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def noting(spell: Spell) -> Iterator[None]:
+    """Let what the library passes over be told as notes, with options as `spell` writes them."""
+
+    def tell(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+        if isinstance(message, Notice):
+            note(f"note: {message.told(spell)}")
+        else:
+            usual(message, category, *place, **more)
+
+    def respelled(record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            told = (one.told(spell) if isinstance(one, Notice) else one for one in record.args)
+            record.args = tuple(told)
+        return True
+
+    log = logging.getLogger("fmpair")
+    log.addFilter(respelled)
+    try:
+        with warnings.catch_warnings():
+            usual, warnings.showwarning = warnings.showwarning, tell
+            warnings.simplefilter("default", Notice)
+            yield
+    finally:
+        log.removeFilter(respelled)
+
+
+def note_no_figures() -> None:
+    """Said before a verb does what ends with figures: that there will be none."""
+    from fmpair.report import style
+
+    note("" if style.available() else f"no figures without matplotlib: {style.INSTALL}")
+
+
+def emit(
+    frame: pl.DataFrame,
+    output: str | None = None,
+    format: str | None = None,
+    by: str | None = None,
+) -> None:
+    """The frame to a file or stream; a table where a person is looking at the standard output.
+
+    by: a column whose values get a table each, with the value as its title.
+    """
+    if output is None and format is None and sys.stdout.isatty():
+        shown = frame.head(ROWS_ON_A_TERMINAL)
+        show(*(_tables(shown, by) if by else [table(shown.columns, shown.rows())]))
+        more = len(frame) - ROWS_ON_A_TERMINAL
+        note(f" {more:,} more rows: -o FILE writes all" if more > 0 else "")
+        return
+    from fmpair.data.write import write
+
+    write(frame, output or "-", format)
+    if output not in (None, "-"):
+        note(f"wrote {len(frame):,} rows to {output}")
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[Any]], title: str | None = None) -> Table:
+    """A plain table; numbers stand on the right."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    found = [list(row) for row in rows]
+    made = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
+    for place, name in enumerate(columns):
+        numeric = any(isinstance(row[place], int | float) for row in found)
+        made.add_column(isolated(name), justify="right" if numeric else "left", overflow="fold")
+    for row in found:
+        made.add_row(*(_cell(value) for value in row))
+    return made
+
+
+def _tables(frame: pl.DataFrame, by: str) -> list[Table]:
+    """One table for each value of a column, in their order."""
+    parts = frame.partition_by(by, maintain_order=True)
+    bare = [part.drop(by) for part in parts]
+    return [table(own.columns, own.rows(), part[by][0] or None) for part, own in zip(parts, bare)]
+
+
+def show(*things: Any) -> None:
+    """Tables and lines on standard output."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    for thing in things:
+        console.print(
+            harmless(thing) if isinstance(thing, str) else thing, soft_wrap=isinstance(thing, str)
+        )
+
+
+@contextmanager
+def busy(text: str) -> Iterator[None]:
+    """Something is under way: a moving sign on a terminal, a plain line elsewhere; "" is quiet."""
+    if not text:
+        yield
+        return
+    if not sys.stderr.isatty():
+        note(f"{text} ...")
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{text} ..."):
+        yield
+
+
+def on_a_bar(parts: Iterator[Any], what: str, total: int, each: int) -> Iterator[Any]:
+    """The parts as they come, with a bar on a terminal; each: how many of the total a part is."""
+    if not sys.stderr.isatty():
+        yield from parts
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(what, total=total)
+        for number, part in enumerate(parts, 1):
+            bar.update(task, completed=min(number * each, total))
+            yield part
+
+
+def size_of(path: Path) -> str:
+    size = path.stat().st_size
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return ", ".join(map(_cell, value))
+    return f"{value:.4f}" if isinstance(value, float) else isolated(str(value))
+
+
+USER_MISTAKE, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+
+# The base of the parser's errors: typer names it in some versions only, but always its child.
+UsageError: Any = typer.BadParameter.__mro__[1]
+ParserError: Any = UsageError.__mro__[1]
+
+
+def described(error: BaseException, spell: Spell) -> tuple[int, str]:
+    """(exit code, line or lines, or ""); an error nobody foresaw is raised again, as it is.
+
+    spell: how the options in a message are written.
+    """
+    if isinstance(error, typer.Exit):
+        return error.exit_code, ""
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return INTERRUPTED, _one_line(error) or "interrupted"
+    if isinstance(error, BrokenPipeError):
+        _close_output()
+        return BROKEN_PIPE, ""
+    if isinstance(error, ConfigError):
+        return USER_MISTAKE, "\n".join(f"error: {_one_line(line)}" for line in error.mistakes)
+    if isinstance(error, FmpairError):
+        return USER_MISTAKE, f"error: {_one_line(error.told(spell))}"
+    if isinstance(error, ParserError):
+        return WRONG_USAGE, f"error: {_usage(error)}"
+    if isinstance(error, MemoryError):
+        return USER_MISTAKE, f"error: there is not enough memory. {_one_line(error)}".rstrip(" .")
+    if isinstance(error, OSError) and error.strerror:
+        place = f" {error.filename}:" if error.filename else ""
+        return USER_MISTAKE, f"error:{place} {error.strerror}"
+    raise error
+
+
+def _usage(error: Any) -> str:
+    """What the parser says, the nearest name of a wrong option, and where to read on."""
+    context = getattr(error, "ctx", None)
+    wrong = getattr(error, "option_name", None)
+    text = _one_line(error.format_message()).removesuffix(".")
+    text = text[:1].lower() + text[1:]
+    if context is None:
+        return text
+    known = [name for option in context.command.get_params(context) for name in option.opts]
+    if wrong and wrong not in known:
+        flags = {_python_name(name): name for name in known if name.startswith("--")}
+        guess, new = nearest(wrong, flags.values()), now(_python_name(wrong), flags)
+        text = f"unknown option {wrong!r}" + (f". Did you mean {guess!r}?" if guess else "")
+        text = text if new is None else f"{wrong} is now {flags[new]}"
+    return f"{text}{' See' if text.endswith('?') else '; see'} {context.command_path} --help"
+
+
+def _python_name(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
+
+
+def _one_line(message: object) -> str:
+    return harmless(" ".join(str(message).split()))
+
+
+def _close_output() -> None:
+    """Let the interpreter's last flush go nowhere: the reader of the pipe has left."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

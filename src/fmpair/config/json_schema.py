@@ -1,0 +1,168 @@
+"""The JSON Schema of experiment files, from the same signatures that reading them goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fmpair.config import option_schema
+from fmpair.config.experiment import TESTS, Range
+from fmpair.config.model_section import GRID, SEARCH
+from fmpair.config.option_schema import SECTIONS, TEXTS, Option, Options, schema_of
+from fmpair.data import public_sets
+from fmpair.evaluation import protocol
+from fmpair.evaluation.views import CONTEXT, VIEWS
+from fmpair.metrics import NAMES, UNCUT
+
+Schema = dict[str, Any]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+CHOICES = {
+    "unit": protocol.UNITS,
+    "candidates": protocol.CANDIDATES,
+    "seen": protocol.SEEN,
+    "relevant": protocol.RELEVANT,
+    "after": (*protocol.AFTER, None),
+    "test": TESTS,
+}
+
+
+def json_schema() -> Schema:
+    """JSON Schema (draft 2020-12) of an experiment file, for editors and other checkers."""
+    properties: dict[str, Schema] = {
+        "name": {"type": "string"},
+        "extends": {"type": "string"},
+        "data": _data(),
+        "filter": {"type": "array", "items": _steps(option_schema.filters())},
+        "split": _steps(option_schema.splits()),
+        "models": {"type": "array", "minItems": 1, "items": _models()},
+        "protocols": _protocols(),
+        "metrics": {"type": "array", "items": _metric()},
+        "views": {"type": "array", "items": _view()},
+        "seeds": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
+    }
+    for name, section in SECTIONS.items():
+        properties[name] = _closed(option_schema.options_of(section), choices=("test",))
+    return {
+        "$schema": DIALECT,
+        "title": "An experiment of fmpair",
+        **_object({name: {"description": TEXTS[name], **properties[name]} for name in TEXTS}),
+        "anyOf": [{"required": ["data", "models"]}, {"required": ["extends"]}],
+        "$defs": {GRID: _grid(), SEARCH: _search()},
+    }
+
+
+def _data() -> Schema:
+    sources = {name: _property(option) for name, option in option_schema.sources().items()}
+    sources["set"] = {"enum": public_sets.names(), "description": "A public set by name."}
+    sources["generate"] = _closed(option_schema.generating())
+    reading = {
+        name: _property(option) for name, option in option_schema.reading(None).known.items()
+    }
+    return _object({**sources, **reading})
+
+
+def _steps(known: Mapping[str, Options]) -> Schema:
+    """A function by name, `{kind: name, ...}`, or `{name: {...}}`."""
+    forms: list[Schema] = [{"enum": [s for name in known for s in _spellings(name)]}]
+    for name, options in known.items():
+        kind = {"kind": {"enum": _spellings(name)}}
+        forms.append(_closed(options, kind, required=["kind"]))
+        inner = {s: _or_null(_closed(options)) for s in _spellings(name)}
+        forms.append({**_object(inner), "minProperties": 1, "maxProperties": 1})
+    return {"anyOf": forms}
+
+
+def _models() -> Schema:
+    recipes = option_schema.recipes()
+    foreign = {"type": "string", "pattern": ".+:.+"}
+    about = {
+        name: _alternatives(_property(option))
+        for name, option in option_schema.about_models().known.items()
+        if name not in ("kind", "name")
+    }
+    about["name"] = {"type": "string"}
+    forms: list[Schema] = [{"enum": list(recipes)}, foreign]
+    for kind, options in recipes.items():
+        own = {name: _alternatives(_property(o), True) for name, o in options.known.items()}
+        properties = {"kind": {"const": kind}, **own, **about}
+        forms.append(
+            {**_object(properties, options.open), "required": ["kind"], "description": options.text}
+        )
+    open_kinds = {"anyOf": [foreign, _object({GRID: {"type": "array"}})]}
+    forms.append({**_object({"kind": open_kinds, **about}, True), "required": ["kind"]})
+    return {"anyOf": forms}
+
+
+def _protocols() -> Schema:
+    preset = {"enum": list(option_schema.presets())}
+    own = _closed(option_schema.judging(), {"kind": preset}, choices=CHOICES)
+    one = {"anyOf": [preset, own]}
+    by_label = {"type": "object", "additionalProperties": one, "minProperties": 1}
+    return {"anyOf": [by_label, {"type": "array", "items": one, "minItems": 1}, preset]}
+
+
+def _metric() -> Schema:
+    cut = "|".join(name for name in NAMES if name not in UNCUT)
+    return {"type": "string", "pattern": f"^(({cut})@[1-9][0-9]*|{'|'.join(UNCUT)})$"}
+
+
+def _view() -> Schema:
+    plain = [name for name in VIEWS if not name.startswith(CONTEXT)]
+    return {"anyOf": [{"enum": plain}, {"type": "string", "pattern": f"^{CONTEXT}.+"}]}
+
+
+def _closed(
+    options: Options,
+    more: Mapping[str, Schema] | None = None,
+    required: Iterable[str] = (),
+    choices: Iterable[str] = (),
+) -> Schema:
+    """A mapping of these options; choices: the names whose values are a known few."""
+    properties = {**(more or {})}
+    for name, option in options.known.items():
+        properties[name] = _property(option)
+        if name in choices:
+            properties[name] |= {"enum": list(CHOICES[name])}
+    text = {"description": options.text} if options.text else {}
+    needed = [*required, *options.required]
+    return {**_object(properties, options.open), **text, **({"required": needed} if needed else {})}
+
+
+def _object(properties: Mapping[str, Schema], open: bool = False) -> Schema:
+    return {"type": "object", "properties": dict(properties), "additionalProperties": open}
+
+
+def _property(option: Option) -> Schema:
+    text = {"description": option.text} if option.text else {}
+    plain = isinstance(option.default, bool | int | float | str)
+    return {**schema_of(option.hint), **text, **({"default": option.default} if plain else {})}
+
+
+def _alternatives(value: Schema, searched: bool = False) -> Schema:
+    """The value itself, a grid with a model per value, or a range to search."""
+    about = ("description", "default")
+    text = {key: one for key, one in value.items() if key in about}
+    bare = {key: one for key, one in value.items() if key not in about}
+    forms = [bare, {"$ref": f"#/$defs/{GRID}"}]
+    return {"anyOf": [*forms, {"$ref": f"#/$defs/{SEARCH}"}] if searched else forms, **text}
+
+
+def _grid() -> Schema:
+    values = {GRID: {"type": "array", "minItems": 1}}
+    return {**_object(values), "required": [GRID], "description": "One model per value."}
+
+
+def _search() -> Schema:
+    range = _closed(option_schema.options_of(Range, ["values"]), required=["low", "high"])
+    choice = {"anyOf": [{"type": "array", "minItems": 1}, range]}
+    text = "The range of the hyper-parameter search, on the validation set."
+    return {**_object({SEARCH: choice}), "required": [SEARCH], "description": text}
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _spellings(name: str) -> list[str]:
+    return list(dict.fromkeys([name, name.replace("_", "-")]))

@@ -1,0 +1,1 @@
+"""Columns of a log: their roles, and what they tell."""

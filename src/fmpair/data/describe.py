@@ -1,0 +1,215 @@
+"""The contents of a data set as one hash, whatever kind of frame they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fmpair.data.dataset import Dataset
+from fmpair.data.times import UNITS, unit_of
+from fmpair.threads import check_process
+
+# Statistics of a data set.
+
+
+Figure = int | float | str
+
+
+def describe(data: Dataset) -> pl.DataFrame:
+    """The figures of a data set as a long table of text: name, value."""
+    found = figures(data)
+    return pl.DataFrame(
+        {"name": list(found), "value": [_text(value) for value in found.values()]},
+        schema={"name": pl.String, "value": pl.String},
+    )
+
+
+def figures(data: Dataset) -> dict[str, Figure]:
+    """Name -> figure: sizes, sparsity, activity, context, attributes, domains, times."""
+    check_process()
+    pairs = len(data.seen.column)
+    cells = len(data.users) * len(data.items)
+    return {
+        "users": len(data.users),
+        "items": len(data.items),
+        "events": len(data),
+        "distinct pairs": pairs,
+        "duplicate events": len(data) - pairs,
+        "sparsity %": 100 * (1 - pairs / cells) if cells else 0.0,
+        **_activity("user", data.user, len(data.users)),
+        **_activity("item", data.item, len(data.items)),
+        **_ratings(data),
+        **_columns("context", data.columns.select(data.context)),
+        **_columns("user attribute", data.user_table),
+        **_columns("item attribute", data.item_table),
+        **_domains(data),
+        **_times(data),
+        **({"impressions": len(data.impressions)} if len(data.impressions) else {}),
+    }
+
+
+def _activity(role: str, numbers: np.ndarray, size: int) -> dict[str, Figure]:
+    counts = np.bincount(numbers, minlength=size)
+    if not size:
+        return {}
+    return {
+        f"events per {role}, min": int(counts.min()),
+        f"events per {role}, mean": float(counts.mean()),
+        f"events per {role}, max": int(counts.max()),
+        f"{role}s without events": int((counts == 0).sum()),
+    }
+
+
+def _ratings(data: Dataset) -> dict[str, Figure]:
+    rating = data.column("rating")
+    if rating is None or not len(rating):
+        return {}
+    return {
+        "rating, min": float(rating.min()),
+        "rating, mean": float(rating.mean()),
+        "rating, max": float(rating.max()),
+    }
+
+
+def _columns(what: str, frame: pl.DataFrame) -> dict[str, Figure]:
+    found: dict[str, Figure] = {}
+    for column in frame.iter_columns():
+        values = column.explode() if isinstance(column.dtype, pl.List) else column
+        missing = column.null_count() / len(column) if len(column) else 0.0
+        found[f"{what} {column.name}, type"] = str(column.dtype)
+        found[f"{what} {column.name}, distinct values"] = values.drop_nulls().n_unique()
+        found[f"{what} {column.name}, missing %"] = 100 * missing
+    return found
+
+
+def _domains(data: Dataset) -> dict[str, Figure]:
+    if "domain" not in data.columns.columns:
+        return {}
+    frame = data.columns.select("domain").with_columns(pl.Series("item", data.item))
+    found: dict[str, Figure] = {}
+    for name, part in sorted(frame.group_by("domain"), key=lambda group: str(group[0])):
+        found[f"domain {name[0]}, events"] = len(part)
+        found[f"domain {name[0]}, items"] = part["item"].n_unique()
+    return found
+
+
+def _times(data: Dataset) -> dict[str, Figure]:
+    if data.order is not None:
+        return {"order of time": "of rows" if data.order == "rows" else "of each user's rows"}
+    if "timestamp" not in data.columns.columns or not len(data):
+        return {}
+    times = data.columns["timestamp"]
+    unit = unit_of(times) if times.dtype.is_numeric() else None
+    ends = {"first timestamp": times.min(), "last timestamp": times.max()}
+    return {name: str(end) if unit is None else _date(end, unit) for name, end in ends.items()}
+
+
+def _date(value: Any, unit: str) -> str:
+    """A number of seconds, milliseconds, ... since 1970."""
+    moment = datetime.fromtimestamp(float(value) * UNITS[unit] / UNITS["s"], UTC)
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _text(value: Figure) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+PIECE = 1 << 20  # rows looked at together
+EXACT = 2**53  # up to here a float holds every whole number
+
+Feed = Callable[[Any], None]
+
+
+def fingerprint(data: Dataset) -> str:
+    """SHA-256 of ids, events, columns, tables, impressions: 64 digits, on every machine the same.
+
+    Numbers count by value, so that 4 and 4.0 are one (pandas makes floats of whole numbers with
+    gaps), and categories by their text. The order of events and of columns counts.
+    """
+    check_process()
+    digest = sha256()
+    for name, ids in (("users", data.users.ids), ("items", data.items.ids)):
+        _feed_column(digest.update, ids.rename(name))
+    for name, numbers in (("user", data.user), ("item", data.item)):
+        _feed_column(digest.update, pl.Series(name, numbers))
+    _feed_text(digest.update, "|".join(map(repr, data.context)))
+    if data.order is not None:
+        _feed_text(digest.update, data.order)
+    impressions = [data.impressions] if len(data.impressions) else []
+    for frame in (data.columns, data.user_table, data.item_table, *impressions):
+        digest.update(frame.width.to_bytes(8, "little"))
+        for column in frame.iter_columns():
+            _feed_column(digest.update, column)
+    return digest.hexdigest()
+
+
+def _feed_column(feed: Feed, column: pl.Series) -> None:
+    """Name, kind and length, then piece by piece which cells are filled, and with what."""
+    kind, plain = _plain(column)
+    _feed_text(feed, f"{column.name}:{kind}")
+    feed(len(plain).to_bytes(8, "little"))
+    for piece in _pieces(plain):
+        feed(np.packbits(piece.is_not_null().to_numpy()).data)
+        if kind == "list":
+            _feed_numbers(feed, piece.list.len().fill_null(0))
+            _feed_column(feed, piece.explode(empty_as_null=False, keep_nulls=False))
+        elif kind == "struct":
+            for inner in piece.struct.unnest().iter_columns():
+                _feed_column(feed, inner)
+        elif kind == "text":
+            _feed_numbers(feed, piece.str.len_bytes().fill_null(0))
+            feed((piece.drop_nulls().str.join("").item() or "").encode())
+        else:
+            _feed_numbers(feed, piece.fill_null(0))
+
+
+def _plain(column: pl.Series) -> tuple[str, pl.Series]:
+    """(kind, cells): one of few types for all that mean the same."""
+    dtype = column.dtype
+    if isinstance(dtype, pl.Categorical | pl.Enum) or dtype in (pl.String, pl.Null):
+        return "text", column.cast(pl.String)
+    if dtype.is_float():
+        column = column.cast(pl.Float64).fill_nan(None)
+        whole = (column == column.floor()) & (column.abs() <= EXACT)
+        return ("number", column.cast(pl.Int64)) if whole.all() else ("float", column)
+    if dtype == pl.UInt64 and (column > 2**63 - 1).any():
+        return "large", column
+    if dtype.is_integer():
+        return "number", column.cast(pl.Int64)
+    if dtype == pl.Boolean:
+        return "truth", column.cast(pl.Int64)
+    if dtype.is_temporal():
+        return _time(column)
+    if isinstance(dtype, pl.List | pl.Array):
+        return "list", column.arr.to_list() if isinstance(dtype, pl.Array) else column
+    return ("struct", column) if isinstance(dtype, pl.Struct) else ("text", column.cast(pl.String))
+
+
+def _time(column: pl.Series) -> tuple[str, pl.Series]:
+    """Times in microseconds, those of another zone in UTC."""
+    if isinstance(column.dtype, pl.Datetime):
+        return "time", column.cast(pl.Datetime("us")).cast(pl.Int64)
+    if isinstance(column.dtype, pl.Duration):
+        return "duration", column.cast(pl.Duration("us")).cast(pl.Int64)
+    return str(column.dtype).lower(), column.to_physical().cast(pl.Int64)
+
+
+def _pieces(column: pl.Series) -> Iterator[pl.Series]:
+    return (column.slice(first, PIECE) for first in range(0, len(column), PIECE))
+
+
+def _feed_numbers(feed: Feed, values: pl.Series) -> None:
+    array = values.to_numpy()
+    kind = "<f8" if array.dtype.kind == "f" else "<u8" if array.dtype == np.uint64 else "<i8"
+    feed(np.ascontiguousarray(array, kind).data)
+
+
+def _feed_text(feed: Feed, text: str) -> None:
+    content = text.encode()
+    feed(len(content).to_bytes(8, "little"))
+    feed(content)

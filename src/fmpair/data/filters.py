@@ -1,0 +1,240 @@
+"""Filters: explicit to implicit feedback, duplicates merged, k-core. All pure.
+
+Those that compute statistics have a parameter `training`: in an experiment they come after the
+split, and take them from its training part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from fmpair.data.columns.roles import STANDARD
+from fmpair.data.dataset import Dataset
+from fmpair.data.parts import by_time_order
+from fmpair.data.splits import histories, in_domain
+from fmpair.errors import DataError, OptionError, listing, named, unknown
+from fmpair.threads import check_process
+
+STATISTICS = ("training", "all")
+# After the split they do to the events of a part what they would have done to them before it.
+EVENT_BY_EVENT = ("above", "at_least", "dislikes", "all_positive", "leaked")
+
+
+def above_mean(
+    data: Dataset, statistics: str = "training", training: np.ndarray | None = None
+) -> Dataset:
+    """The events whose rating is strictly above the mean of their user's ratings.
+
+    statistics: the ratings that the means are of, those of the training part, or all, as the
+        paper's code did it: then the filter comes before the split and looks at test events.
+        A user without any has the mean of all users.
+    training: bool [events], the training part; None where there is no split: all of them.
+    """
+    rating, used = _ratings(data), _used(data, statistics, training)
+    total = np.bincount(data.user, weights=np.where(used, rating, 0.0), minlength=len(data.users))
+    count = np.bincount(data.user[used], minlength=len(data.users))
+    overall = rating[used].mean() if used.any() else 0.0
+    mean = np.where(count > 0, total / np.maximum(count, 1), overall)
+    return _kept(data, rating > mean[data.user], "above their user's mean")
+
+
+def above(data: Dataset, threshold: float) -> Dataset:
+    """The events whose rating is strictly above the threshold."""
+    return _kept(data, _ratings(data) > threshold, f"above {threshold}")
+
+
+def at_least(data: Dataset, threshold: float) -> Dataset:
+    """The events whose rating is the threshold or more."""
+    return _kept(data, _ratings(data) >= threshold, f"of at least {threshold}")
+
+
+def dislikes(data: Dataset, below: float) -> Dataset:
+    """Events rated below become impressions: items shown to their user and not chosen.
+
+    FM-Pair draws a share of its negatives from them (`impression_share`); other models ignore
+    them.
+    """
+    low = _ratings(data) < below
+    kept = _kept(data, ~low, f"of at least {below}")
+    return kept.with_impressions(data.take(low).frame()) if low.any() else kept
+
+
+def all_positive(data: Dataset) -> Dataset:
+    """Every event is positive feedback, whatever its rating, which is dropped."""
+    return replace(data, columns=data.columns.drop("rating", strict=False))
+
+
+def merge_duplicates(data: Dataset, context: bool = True) -> Dataset:
+    """One event per distinct (user, item, context), weighted by how often it occurred.
+
+    Weights the data already have are added up. Ratings are averaged; of the times the latest stays,
+    of sessions and kinds of events the last.
+    context: False merges across contexts too and drops the context columns.
+    """
+    check_process()
+    names = list(data.context) if context else []
+    own = [name for name in STANDARD if name not in ("weight", *names)]
+    extra = [name for name in own if name in data.columns.columns]
+    ids = {"__user": data.user, "__item": data.item, "weight": data.weight.astype(np.float64)}
+    events = pl.DataFrame(ids).hstack(list(data.columns.select(*names, *extra).iter_columns()))
+    rules = {
+        "rating": pl.col("rating").mean(),
+        "timestamp": pl.col("timestamp").max(),
+        "domain": pl.col("domain").first(),
+        "session": pl.col("session").last(),
+        "event_type": pl.col("event_type").last(),
+    }
+    merged = events.group_by("__user", "__item", *names, maintain_order=True).agg(
+        pl.col("weight").sum(), *(rules[name] for name in extra)
+    )
+    return replace(
+        data,
+        user=merged["__user"].to_numpy(),
+        item=merged["__item"].to_numpy(),
+        columns=merged.drop("__user", "__item"),
+        context=tuple(names),
+    )
+
+
+def distinct(data: Dataset) -> Dataset:
+    """The first event of each pair of user and item, in whatever context that was."""
+    check_process()
+    pair = data.user.astype(np.int64) * len(data.items) + data.item
+    return data.take(np.sort(np.unique(pair, return_index=True)[1]))
+
+
+def shuffled(data: Dataset, seed: int = 0) -> Dataset:
+    """The same events in random order, which candidates 'first' and `distinct` depend on."""
+    return data.take(np.random.default_rng(seed).permutation(len(data)))
+
+
+def sampled(data: Dataset, count: int, seed: int = 0) -> Dataset:
+    """At most so many events, drawn at random, in the order they had; compacted."""
+    if count < 1:
+        raise OptionError(f"count must be at least 1, not {count}")
+    rows = np.random.default_rng(seed).permutation(len(data))[:count]
+    return data.take(np.sort(rows)).compact()
+
+
+def enlarged(
+    data: Dataset, events: int, contexts: int = 0, values: int = 4, seed: int = 0
+) -> Dataset:
+    """So many events: all of them again and again, to measure times by; they say nothing of taste.
+
+    contexts: so many columns of random context beside those there are, random_1 and on, each with
+    so many values; an event has the same each time.
+    """
+    for name, given, least in (("events", events, 1), ("contexts", contexts, 0)):
+        if given < least:
+            raise OptionError(f"{name} must be at least {least}, not {given}")
+    rng = np.random.default_rng(seed)
+    noise = {
+        f"random_{n + 1}": pl.Series(rng.integers(0, values, len(data))).cast(pl.String)
+        for n in range(contexts)
+    }
+    wider = replace(
+        data, columns=data.columns.with_columns(**noise), context=(*data.context, *noise)
+    )
+    return wider.take(np.arange(events) % max(len(data), 1))
+
+
+def thinned(data: Dataset, most: int, domain: str | None = None, seed: int = 0) -> Dataset:
+    """At most so many events of each user, drawn at random, in the order they had.
+
+    domain: thin the events of this domain only, and keep all others: users who are new to it.
+    """
+    check_process()
+    if most < 1:
+        raise OptionError(f"most must be at least 1, not {most}")
+    thin = np.ones(len(data), bool) if domain is None else in_domain(data, domain)
+    order = np.random.default_rng(seed).permutation(np.flatnonzero(thin))
+    own = histories(data.user, order)
+    return data.take(np.sort(np.concatenate([own.row[own.later < most], np.flatnonzero(~thin)])))
+
+
+def faded(
+    data: Dataset,
+    half: float = 30.0,
+    least: float = 0.1,
+    statistics: str = "training",
+    training: np.ndarray | None = None,
+) -> Dataset:
+    """The weight of an event falls with the number of later events of its user: recency.
+
+    half: after so many later events the weight is half way down to `least`, which it never goes
+        below. Weights the data already have are multiplied by it.
+    statistics: the later events that count, those of the training part, or all: then the filter
+        comes before the split and looks at test events.
+    training: bool [events], the training part; None where there is no split: all of them.
+    """
+    check_process()
+    used = _used(data, statistics, training)
+    if not half > 0:
+        raise OptionError(f"half must be a number of events above 0, not {half!r}")
+    if not 0 <= least <= 1:
+        raise OptionError(f"least must be a share from 0 to 1, not {least!r}")
+    own = histories(data.user, by_time_order(data))
+    running = np.cumsum(used[own.row])
+    later = running[np.arange(len(running)) + own.later] - running
+    weight = np.empty(len(data))
+    weight[own.row] = least + (1 - least) * 0.5 ** (later / half)
+    column = pl.Series("weight", weight * data.weight)
+    return replace(data, columns=data.columns.with_columns(column))
+
+
+def leaked(data: Dataset, column: str) -> Dataset:
+    """An item attribute put into every event as if it were context, as in the paper: leakage.
+
+    All candidates then get the positive item's value, which leaks the answer. Only of use to
+    measure by how much.
+    """
+    if column not in data.item_table.columns:
+        raise DataError(unknown("item attribute", column, data.item_table.columns))
+    value = data.item_table[column].gather(data.item)
+    columns = data.columns.with_columns(value.alias(column))
+    left = data.item_table.drop(column)
+    return replace(data, columns=columns, context=(*data.context, column), item_table=left)
+
+
+def core(data: Dataset, users: int = 5, items: int = 5) -> Dataset:
+    """The largest subset where each user and each item has at least that many events, compacted.
+
+    Events are counted: merge duplicates first where distinct pairs should count.
+    """
+    check_process()
+    if users < 1 or items < 1:
+        raise OptionError(f"users and items must be at least 1, not {users} and {items}")
+    rows = np.arange(len(data))
+    while True:
+        user, item = data.user[rows], data.item[rows]
+        enough = np.bincount(user, minlength=len(data.users))[user] >= users
+        enough &= np.bincount(item, minlength=len(data.items))[item] >= items
+        if enough.all():
+            break
+        rows = rows[enough]
+    if not len(rows):
+        raise DataError(f"no events are left in the core of {users} per user and {items} per item")
+    return data.take(rows).compact()
+
+
+def _used(data: Dataset, statistics: str, training: np.ndarray | None) -> np.ndarray:
+    """bool [events]: those that statistics are computed from."""
+    if statistics not in STATISTICS:
+        raise OptionError(f"statistics must be one of {listing(STATISTICS)}, not {statistics!r}")
+    return np.ones(len(data), bool) if training is None or statistics == "all" else training
+
+
+def _ratings(data: Dataset) -> np.ndarray:
+    rating = data.column("rating")
+    if rating is None:
+        raise DataError(f"the data have no ratings: name their column with {named('rating', ...)}")
+    return rating.astype(np.float64)
+
+
+def _kept(data: Dataset, rows: np.ndarray, which: str) -> Dataset:
+    if not rows.any():
+        raise DataError(f"no event has a rating {which}: nothing would be left")
+    return data.take(rows)

@@ -1,0 +1,162 @@
+"""Attributes that learn from sums: where items are folded with theirs, and for how long.
+
+In a cell of lists every item of the block stands for its whole side: one vector and one constant.
+Steps move these as if there were no attributes. Now and then what was summed up by item is passed
+on to the attributes, each of which moves once, and the items are folded anew. The more moves of an
+item are summed up, the less its attributes cost, and the older are the vectors that steps see.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fmpair.engine.contract import Problem, Settings
+from fmpair.engine.strata.partition import Partition
+from fmpair.jit import inline, kernel
+
+# Where negatives come from, as arrays: what every engine draws from inside a block of items.
+#
+# Popularity draws from an alias table, batch an event of the cell. Adaptive (Rendle and
+# Freudenthaler
+# 2014) draws a factor that matters to the query, and an item that stands high by that factor:
+# one the
+# query now likes.
+
+
+class Sampler(NamedTuple):
+    """The negatives of one block, or of all in their order; all None: uniform.
+
+    accept: uint32, other: int32 [items]: an alias table; other alone: the items of a cell's events,
+    one of which is drawn. order: int32 [factors + 1, items], the items by each factor, lowest
+    first, the last by their constants; spread: float32 [factors + 1], standard deviations.
+    depth: (mean rank, share of ranks inside the block). log_chance: float32 [items], logarithms of
+    how often each is drawn, up to a constant, where scores are corrected by them; else empty.
+    impression_start, impression_item: see
+    partition.impressions_by_run; empty where none are drawn.
+    """
+
+    accept: np.ndarray | None = None
+    other: np.ndarray | None = None
+    order: np.ndarray | None = None
+    spread: np.ndarray | None = None
+    depth: tuple[float, float] = (1.0, 1.0)
+    log_chance: np.ndarray = np.zeros(0, np.float32)
+    impression_start: np.ndarray = np.zeros(0, np.int64)
+    impression_item: np.ndarray = np.zeros(0, np.int32)
+
+
+def alias_table(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(accept uint32, other int32) [items]: shrink slot n where half a draw is below accept[n]."""
+    size = len(weight)
+    accept, other = np.full(size, 2**32 - 1, np.uint32), np.arange(size, dtype=np.int32)
+    if weight.max(initial=0) > 0:
+        share = weight / weight.max()  # a mean of the tiniest numbers would be zero
+        _fill_alias(share / share.mean(), accept, other)
+    return accept, other
+
+
+def sampler_of(partition: Partition, times: np.ndarray, settings: Settings) -> Sampler:
+    """The samplers of all item blocks, one after the other, until the next partition.
+
+    times: [items]. Of batch negatives, other has an entry per event of the partition instead.
+    """
+    edges, sampler = partition.item_edge, Sampler()
+    own = times[partition.item_at[: edges[-1]]]
+    if settings.negative_sampler == "popularity":
+        weight = own**settings.drawn_power
+        tables = [alias_table(weight[a:b]) for a, b in zip(edges[:-1], edges[1:])]
+        accept, other = (np.concatenate(parts) for parts in zip(*tables))
+        sampler = Sampler(accept, other)
+    if settings.negative_sampler == "batch":
+        block = np.searchsorted(edges, partition.item, side="right") - 1
+        sampler = Sampler(other=partition.item - edges[block].astype(np.int32))
+    if settings.logq_correction:
+        sampler = sampler._replace(log_chance=log_chances(own, settings))
+    return sampler
+
+
+def log_chances(times: np.ndarray, settings: Settings) -> np.ndarray:
+    """Logarithms of how often items with so many events are drawn, up to a constant: float32."""
+    return (settings.drawn_power * np.log(np.maximum(times, 1))).astype(np.float32)
+
+
+@kernel
+def _fill_alias(share, accept, other):
+    """Vose's way: slots that are short are filled up by one that has more than it needs."""
+    short, long = np.empty(len(share), np.int64), np.empty(len(share), np.int64)
+    shorts, longs = 0, 0
+    for n in range(len(share)):
+        if share[n] < 1:
+            short[shorts] = n
+            shorts += 1
+        else:
+            long[longs] = n
+            longs += 1
+    while shorts > 0 and longs > 0:
+        shorts -= 1
+        low_one, high_one = short[shorts], long[longs - 1]
+        accept[low_one] = np.uint32(share[low_one] * 4294967295.0)
+        other[low_one] = high_one
+        share[high_one] -= 1 - share[low_one]
+        if share[high_one] < 1:
+            longs -= 1
+            short[shorts] = high_one
+            shorts += 1
+
+
+def ordering(vectors: np.ndarray, constants: np.ndarray, settings: Settings) -> Sampler:
+    """A block's items by each factor and by their constants, as they are now."""
+    if settings.temperature:
+        lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
+        vectors, constants = vectors / np.maximum(lengths, 1e-6), np.zeros_like(constants)
+    table = np.vstack([vectors.T, constants[None]])
+    order = np.argsort(table, axis=1).astype(np.int32)
+    mean = max(settings.rank_share * len(constants), 1e-9)
+    depth = (mean, -math.expm1(-len(constants) / mean))
+    return Sampler(order=order, spread=table.std(axis=1).astype(np.float32), depth=depth)
+
+
+def pieces(runs: int, events: int, items: int) -> np.ndarray:
+    """Edges in a cell's walk of `runs` at which its items are ordered anew: int64.
+
+    About every items * log2(items) events, which is what ordering by one factor costs.
+    """
+    often = max(round(events / (items * math.log2(items + 1))), 1)
+    return np.linspace(0, runs, min(often, max(runs, 1)) + 1).astype(np.int64)
+
+
+# Dropout of the query, as all engines draw it: a byte of a random draw decides on a factor.
+
+
+PARTS = 256  # a share is rounded to so many parts
+PER_DRAW = 8  # factors that one draw of 64 bits decides on, from its lowest byte on
+
+
+def dropped_parts(dropout: float) -> int:
+    """How many of PARTS are dropped."""
+    return min(round(dropout * PARTS), PARTS - 1)
+
+
+# How many lists an item is in, on average, between two times that it is folded. 12 and 24 rank
+# alike; twelve attributes an item cost 1.2 to 1.5 and .7 times what ids alone do: docs/LOG.md.
+TIMES = 20
+
+
+def folds(problem: Problem, settings: Settings) -> bool:
+    """Whether items are folded with their attributes, else these move in every step.
+
+    Pairs have a kernel of their own. Terms of order three depend on two features of an item at a
+    time. Attributes learn from how far their items have gone, and frozen ones go nowhere.
+    """
+    still = settings.item_rate == 0 and settings.feature_rate > 0
+    others = settings.in_plain_pairs or problem.triples is not None or still
+    return len(problem.item_rows.column) > 0 and not others
+
+
+@inline
+def steps_between(items, candidates):
+    """After how many steps a block of so many items is folded anew."""
+    return max(TIMES * items // (candidates + 1), 1)

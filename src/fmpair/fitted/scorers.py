@@ -1,0 +1,361 @@
+"""A fitted factorization machine of order 2 or 3: what it predicts for every item of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+
+from fmpair.arrays import Rows, add_repeats, group_rows, join_rows, stack_rows, starts
+from fmpair.data.times import Timelines, strictly_before
+from fmpair.data.vocabulary import Vocabulary
+from fmpair.features import FeatureSpace
+from fmpair.features.encoder import FAR
+from fmpair.fitted.file_arrays import arrays_of, rows_from
+from fmpair.fitted.file_checks import (
+    Numbers,
+    check,
+    largest,
+    longest,
+    reach,
+    refuse_overflow,
+    sparse,
+)
+from fmpair.fitted.question import known_rows
+from fmpair.fitted.ranked_lists import cosines
+from fmpair.solvers.anova import Machine, halves, pairs_of, restricted, triples_of
+
+# Scores that are sums over neighbours, of the items or of the users.
+
+
+@dataclass(frozen=True, eq=False)
+class ItemNeighbours:
+    """score(user, item) = sum over the item's neighbours j of near[item, j] * own[user, j].
+
+    own: per user their items; near: per item its neighbours and how similar they are.
+    """
+
+    own: Rows
+    near: Rows
+    items: Vocabulary
+    scores_unknown_users: ClassVar[bool] = False
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> ItemNeighbours:
+        return cls(*_restored(arrays, space, len(space.items)), space.items)
+
+    @cached_property
+    def _neighbour_of(self) -> Rows:
+        """Per item the items it is a neighbour of."""
+        from fmpair.solvers.linear_algebra import turned
+
+        return turned(self.near, len(self.items))
+
+    def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
+        from fmpair.solvers.linear_algebra import product
+
+        return product(self.own.take(users), self._neighbour_of, len(self.items))
+
+    def history_scores(self, history: Rows) -> np.ndarray:
+        """float32 [n, items] for visitors with these items."""
+        from fmpair.solvers.linear_algebra import product
+
+        return product(history, self._neighbour_of, len(self.items))
+
+    def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
+        """What each item of the user adds."""
+        return _terms("item", self.items, self.own, self._neighbour_of, user, item)
+
+    def item_similarity(self, item: int) -> np.ndarray:
+        return _written_out(self.near, item, len(self.items))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return arrays_of({"own": self.own, "near": self.near})
+
+
+@dataclass(frozen=True, eq=False)
+class UserNeighbours:
+    """score(user, item) = sum over the user's neighbours v of near[user, v] * own[v, item].
+
+    own: per user their items; near: per user their neighbours and how similar they are.
+    """
+
+    own: Rows
+    near: Rows
+    users: Vocabulary
+    items: int
+    scores_unknown_users: ClassVar[bool] = False
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> UserNeighbours:
+        own, near = _restored(arrays, space, len(space.users))
+        return cls(own, near, space.users, len(space.items))
+
+    def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
+        from fmpair.solvers.linear_algebra import product
+
+        return product(self.near.take(users), self.own, self.items)
+
+    def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
+        """What each neighbour who has the item adds."""
+        return _terms("user", self.users, self.near, self.own, user, item)
+
+    def user_similarity(self, user: int) -> np.ndarray:
+        return _written_out(self.near, user, len(self.users))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return arrays_of({"own": self.own, "near": self.near})
+
+
+def _restored(
+    arrays: Mapping[str, np.ndarray], space: FeatureSpace, neighbours: int
+) -> tuple[Rows, Rows]:
+    """(own, near) of a model file; neighbours: of how many each has its nearest."""
+    table = {
+        **sparse("own", len(space.users), len(space.items)),
+        **sparse("near", neighbours, neighbours),
+    }
+    found = check(arrays, table)
+    own, near = rows_from(found, "own"), rows_from(found, "near")
+    refuse_overflow(longest(own) * largest(near.value), longest(near) * largest(own.value))
+    return own, near
+
+
+def _terms(
+    what: str, ids: Vocabulary, left: Rows, right: Rows, user: int, item: int
+) -> tuple[list[str], np.ndarray]:
+    """The summands of the product of two sparse rows, with the ids they belong to."""
+    own = left.take(np.array([user]))
+    across = right.take(own.column)
+    mine = across.column == item
+    place = across.owner[mine]
+    labels = [f"{what}={name}" for name in ids.take(own.column[place])]
+    return labels, own.value[place] * across.value[mine]
+
+
+def _written_out(rows: Rows, number: int, columns: int) -> np.ndarray:
+    """float32 [columns]: one sparse row."""
+    out, own = np.zeros(columns, np.float32), rows.take(np.array([number]))
+    out[own.column] = own.value
+    return out
+
+
+# Scores by what follows the items that a user chose last.
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """score(user, item) = sum over the user's last items j of
+    last[user, j] * (chance[j, item] + rest[j] * popular[item]).
+
+    last: per user the items of their last moment, which sum to one; chance: per item how likely
+    each other follows; rest, popular: float32 [items].
+    """
+
+    last: Rows
+    chance: Rows
+    rest: np.ndarray
+    popular: np.ndarray
+    items: Vocabulary
+    scores_unknown_users: ClassVar[bool] = False
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> Transitions:
+        users, items = len(space.users), len(space.items)
+        table = {
+            **sparse("last", users, items),
+            **sparse("chance", items, items),
+            "rest": Numbers((items,), np.dtype(np.float32)),
+            "popular": Numbers((items,), np.dtype(np.float32)),
+        }
+        found = check(arrays, table)
+        last, chance = rows_from(found, "last"), rows_from(found, "chance")
+        follows = largest(chance.value) + largest(found["rest"]) * largest(found["popular"])
+        refuse_overflow(longest(last) * follows)
+        return cls(last, chance, found["rest"], found["popular"], space.items)
+
+    def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
+        return self._scores(self.last.take(users))
+
+    def following(self, history: Rows) -> np.ndarray:
+        """Visitors are known by the last item of their history."""
+        ends = history.start[1:] - 1
+        return self._scores(
+            Rows(np.arange(len(ends) + 1), history.column[ends], history.value[ends])
+        )
+
+    def _scores(self, own: Rows) -> np.ndarray:
+        """own: the last items of each query."""
+        from fmpair.solvers.linear_algebra import product
+
+        rest = own.dot(self.rest[:, None])
+        return product(own, self.chance, len(self.items)) + rest * self.popular
+
+    def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
+        """What each of the last items adds, and what popularity does."""
+        own = self.last.take(np.array([user]))
+        across = self.chance.take(own.column)
+        mine = across.column == item
+        place = across.owner[mine]
+        labels = [f"after item={name}" for name in self.items.take(own.column[place])]
+        usual = own.dot(self.rest[:, None])[0, 0] * self.popular[item]
+        return [*labels, "popularity"], np.append(own.value[place] * across.value[mine], usual)
+
+    def extended(self, lines: Timelines) -> Transitions:
+        """Who has further events is known by the last of these."""
+        new, users = last_items(lines), np.arange(lines.users)
+        told = np.diff(new.start) > 0
+        both = stack_rows(self.last, new)
+        return replace(self, last=both.take(users + lines.users * told))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        rows = arrays_of({"last": self.last, "chance": self.chance})
+        return {**rows, "rest": self.rest, "popular": self.popular}
+
+
+def last_items(lines: Timelines) -> Rows:
+    """Per user the items of their last moment, each with its share of one: [users] rows."""
+    filled = np.flatnonzero(np.diff(lines.start))
+    end = lines.start[1:][filled]
+    begin = strictly_before(lines)[end - 1].astype(np.int64)
+    length = end - begin
+    owner = np.repeat(filled, length)
+    first = np.repeat(begin, length)
+    place = first + np.arange(len(first)) - np.repeat(np.cumsum(length) - length, length)
+    share = np.repeat(1.0 / length, length)
+    return add_repeats(group_rows(owner, lines.item[place], lines.users, share))
+
+
+ROWS = ("user_rows", "item_rows")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The numbers of all features of a space: users, a stranger, items, query and item features.
+
+    The stranger stands for every user not known. It occurs in no example.
+    """
+
+    space: FeatureSpace
+
+    @property
+    def edges(self) -> np.ndarray:
+        """int64 [groups + 1]: where each group begins: users, items, then every field."""
+        encoders = (*self.space.query.encoders, *self.space.item.encoders)
+        sizes = [self.stranger + 1, len(self.space.items), *(e.size for e in encoders)]
+        return starts(np.array(sizes, np.int64))
+
+    @property
+    def stranger(self) -> int:
+        return len(self.space.users)
+
+    def query(self, user: np.ndarray, profiles: Rows, contexts: Rows) -> Rows:
+        """Features of who asks in which situation; user: numbers, -1 where unknown."""
+        known = np.where(user < 0, self.stranger, user)
+        first = int(self.edges[2])
+        return join_rows([_ids(known), _shifted(profiles, first), _shifted(contexts, first)])
+
+    def item(self, item: np.ndarray, attributes: Rows) -> Rows:
+        """Features of items; attributes: one row for each of them."""
+        first = int(self.edges[2]) + self.space.query.size
+        return join_rows([_ids(self.stranger + 1 + item), _shifted(attributes, first)])
+
+
+@dataclass(frozen=True)
+class MachineScorer:
+    """Scores of all items: a product of two vectors, a constant per item and one per query.
+
+    user_rows, item_rows: the attributes of known users and items.
+    """
+
+    scores_unknown_users: ClassVar[bool] = True
+    layout: Layout
+    machine: Machine
+    user_rows: Rows
+    item_rows: Rows
+
+    def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
+        """float32 [n, items]: the predictions themselves, terms of the query alone included."""
+        space = self.layout.space
+        contexts, _ = space.query.encode("context", context, len(users), space.whole)
+        rows = self.layout.query(users, known_rows(self.user_rows, users), contexts)
+        machine, rows = restricted(self.machine, rows)  # no work for all other users
+        one, two = halves(machine.triples, rows)
+        vectors = np.hstack([rows.dot(machine.pairs), one, two]).astype(np.float32)
+        constants = machine.bias + _alone(machine, rows)
+        items, item_constants = self._items
+        return vectors @ items.T + item_constants + constants.astype(np.float32)[:, None]
+
+    @cached_property
+    def _items(self) -> tuple[np.ndarray, np.ndarray]:
+        """(vectors [items, ...] that meet those of a query, constants [items]), float32."""
+        rows = self.layout.item(np.arange(self.item_rows.size), self.item_rows)
+        one, two = halves(self.machine.triples, rows)
+        vectors = np.hstack([rows.dot(self.machine.pairs), two, one])
+        return vectors.astype(np.float32), _alone(self.machine, rows).astype(np.float32)
+
+    def item_similarity(self, item: int) -> np.ndarray:
+        """float32 [items]: cosines with an item's vector, attributes included."""
+        return cosines(self._items[0], item)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The tables and the rows by name, for `restored`."""
+        named = {name: np.asarray(table) for name, table in self.machine._asdict().items()}
+        return named | arrays_of({name: getattr(self, name) for name in ROWS})
+
+
+def restored(arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> MachineScorer:
+    """The scorer whose arrays these are."""
+    layout = Layout(space)
+    features = int(layout.edges[-1])
+    table = {
+        "bias": Numbers((1,)),
+        "linear": Numbers((features,)),
+        "pairs": Numbers((features, "factors")),
+        "triples": Numbers((features, "triple factors")),
+        **sparse("user_rows", len(space.users), space.query.size),
+        **sparse("item_rows", len(space.items), space.item.size),
+    }
+    found = check(arrays, table)
+    bias, *tables = (found[name] for name in Machine._fields)
+    machine = Machine(float(bias.item()), *tables)
+    scorer = MachineScorer(layout, machine, *(rows_from(found, name) for name in ROWS))
+    refuse_overflow(*_extremes(scorer))
+    return scorer
+
+
+def _extremes(scorer: MachineScorer) -> tuple[float, ...]:
+    """More than the largest terms that a score can have."""
+    machine, space = scorer.machine, scorer.layout.space
+    first, scales = int(scorer.layout.edges[2]), [e.field.scale for e in space.query.encoders]
+
+    def most(table: np.ndarray) -> float:
+        """Of the sum of a row's vectors, in any factor."""
+        query, item = table[first : first + space.query.size], table[first + space.query.size :]
+        attributes = reach(scorer.user_rows, query) + reach(scorer.item_rows, item)
+        return (2 + FAR * sum(scales)) * largest(table) + attributes
+
+    pair, triple = most(machine.pairs), most(machine.triples)
+    pairs, triples = machine.pairs.shape[1] * pair * pair, triple * triple * triple
+    alone = abs(machine.bias), most(machine.linear[:, None])
+    return *alone, pairs, machine.triples.shape[1] * triples * max(triple, 1)  # cosines: one more
+
+
+def _alone(machine: Machine, rows: Rows) -> np.ndarray:
+    """float64 [rows]: what the features of one side say by themselves."""
+    linear = rows.dot(machine.linear[:, None])[:, 0]
+    return linear + pairs_of(machine.pairs, rows) + triples_of(machine.triples, rows)
+
+
+def _ids(numbers: np.ndarray) -> Rows:
+    """One feature a row."""
+    count = len(numbers)
+    return Rows(np.arange(count + 1), numbers.astype(np.int32), np.ones(count, np.float32))
+
+
+def _shifted(rows: Rows, by: int) -> Rows:
+    return rows._replace(column=(rows.column + by).astype(np.int32))

@@ -1,0 +1,194 @@
+"""Weighted least squares of one side's vectors, the other side's held fixed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fmpair.arrays import Rows, group_rows
+from fmpair.jit import inline, kernel
+from fmpair.ranking.top import SCORES_AT_ONCE, select
+from fmpair.threads import side_by_side
+
+# Products of sparse rows: what items or users have in common, and sums over neighbours.
+
+
+def turned(rows: Rows, columns: int) -> Rows:
+    """The same entries by column: row c of the result holds the rows that have c."""
+    return group_rows(rows.column, rows.owner, columns, rows.value)
+
+
+def product(left: Rows, right: Rows, columns: int) -> np.ndarray:
+    """float32 [rows of left, columns]: left times right, both sparse, written out."""
+    out = np.zeros((left.size, columns), np.float32)
+    _add_products(left.start, left.column, left.value, *right, out)
+    return out
+
+
+def gram(rows: Rows, columns: int, threads: int | None = None) -> np.ndarray:
+    """float32 [columns, columns]: the inner products of every two columns."""
+    by_column, out = turned(rows, columns), np.zeros((columns, columns), np.float32)
+    step = max(SCORES_AT_ONCE // max(columns, 1), 1)
+
+    def run(first: int) -> None:
+        start = by_column.start[first : first + step + 1]
+        part = out[first : first + step]
+        _add_products(start, by_column.column, by_column.value, *rows, part)
+
+    side_by_side(run, range(0, columns, step), threads)
+    return out
+
+
+def nearest(rows: Rows, columns: int, k: int, shrinkage: float, threads: int | None) -> Rows:
+    """Per row the k rows nearest by cosine, best first, with the cosine; none that is not above 0.
+
+    shrinkage: added to the product of the two lengths, against chance on few entries.
+    """
+    by_column = turned(rows, columns)
+    norm = np.sqrt(np.add.reduceat(np.append(rows.value, 0) ** 2, rows.start[:-1]))
+    norm = np.where(np.diff(rows.start) > 0, norm, 0).astype(np.float32)
+    k = min(k, rows.size)
+    best = np.full((rows.size, k), -1, np.int32)
+    score = np.full((rows.size, k), -np.inf, np.float32)
+    filled = np.zeros(rows.size, np.int64)
+    itself = np.arange(rows.size + 1), np.arange(rows.size, dtype=np.int32)
+    step = int(np.clip(SCORES_AT_ONCE // max(rows.size, 1), 1, 1024))
+
+    def run(first: int) -> None:
+        own = rows.start[first : first + step + 1]
+        found = np.zeros((len(own) - 1, rows.size), np.float32)
+        _add_products(own, rows.column, rows.value, *by_column, found)
+        _as_cosines(found, norm[first : first + step], norm, np.float32(shrinkage))
+        select(found, first, *itself, k, best, score, filled)
+
+    side_by_side(run, range(0, rows.size, step), threads)
+    kept = np.arange(k) < filled[:, None]
+    start = np.concatenate([[0], np.cumsum(filled)])
+    return Rows(start, best[kept], score[kept])
+
+
+@kernel(plain=True)
+def _add_products(start, column, value, right_start, right_column, right_value, out):
+    """out[r] += value * right[column], over the entries of row r."""
+    for r in range(len(out)):
+        row = out[r]
+        for e in range(start[r], start[r + 1]):
+            own, weight = column[e], value[e]
+            for f in range(right_start[own], right_start[own + 1]):
+                row[right_column[f]] += weight * right_value[f]
+
+
+@kernel
+def _as_cosines(found, own, norm, shrinkage):
+    """Inner products as cosines; what is not above 0 becomes -inf, which is never listed."""
+    for r in range(len(found)):
+        row = found[r]
+        for c in range(len(row)):
+            row[c] = row[c] / (own[r] * norm[c] + shrinkage) if row[c] > 0 else -np.inf
+
+
+ROWS_AT_ONCE = 256
+
+
+def solve(
+    rows: Rows,
+    fixed: np.ndarray,
+    moved: np.ndarray,
+    strength: np.ndarray,
+    steps: int,
+    threads: int | None,
+) -> None:
+    """Move the vectors of one side, float32 [rows, k], towards their best, in place.
+
+    Each minimises sum over all columns of c (p - moved . fixed)^2 + strength |moved|^2, where p is
+    1 and c is 1 + value at the row's entries, and p is 0 and c is 1 elsewhere, by `steps` steps of
+    conjugate gradients from where it is. strength: float32 [rows].
+    """
+    square = _inner(fixed).astype(np.float32)
+
+    def run(first: int) -> None:
+        last = min(first + ROWS_AT_ONCE, rows.size)
+        _solve(first, last, *rows, fixed, square, strength, steps, moved)
+
+    side_by_side(run, range(0, rows.size, ROWS_AT_ONCE), threads)
+
+
+def squared_error(rows: Rows, left: np.ndarray, right: np.ndarray) -> float:
+    """The sum over all pairs of c (p - left . right)^2, as `solve` weighs them."""
+    everywhere = float((_inner(left) * _inner(right)).sum())
+    return everywhere + _error_at_entries(*rows, left, right)
+
+
+@kernel
+def _inner(vectors):
+    """float64 [k, k]: vectors' vectors. Not by BLAS, whose bits depend on its threads."""
+    k = vectors.shape[1]
+    out = np.zeros((k, k))
+    for row in range(len(vectors)):
+        for a in range(k):
+            for b in range(k):
+                out[a, b] += np.float64(vectors[row, a]) * vectors[row, b]
+    return out
+
+
+@inline
+def _dot(left, right):  # numba's own would need scipy
+    total = np.float32(0)
+    for a in range(len(left)):
+        total += left[a] * right[a]
+    return total
+
+
+@kernel(fastmath=True)
+def _apply(vector, entries, column, value, fixed, square, strength, out):
+    """out = (square + sum of value * f f' + strength) vector, f: the entries' fixed vectors."""
+    k = len(vector)
+    for a in range(k):
+        total = strength * vector[a]
+        for b in range(k):
+            total += square[a, b] * vector[b]
+        out[a] = total
+    for e in range(entries[0], entries[1]):
+        other = fixed[column[e]]
+        weight = value[e] * _dot(other, vector)
+        for a in range(k):
+            out[a] += weight * other[a]
+
+
+@kernel(fastmath=True)
+def _solve(first, last, start, column, value, fixed, square, strength, steps, moved):
+    k = moved.shape[1]
+    residual, image = np.empty(k, np.float32), np.empty(k, np.float32)
+    for row in range(first, last):
+        vector, entries = moved[row], (start[row], start[row + 1])
+        if entries[0] == entries[1]:
+            vector[:] = 0
+            continue
+        _apply(vector, entries, column, value, fixed, square, strength[row], image)
+        residual[:] = -image
+        for e in range(entries[0], entries[1]):
+            other = fixed[column[e]]
+            for a in range(k):
+                residual[a] += (1 + value[e]) * other[a]
+        direction = residual.copy()
+        length = _dot(residual, residual)
+        for _ in range(steps):
+            if length < 1e-20:
+                break
+            _apply(direction, entries, column, value, fixed, square, strength[row], image)
+            step = length / _dot(direction, image)
+            vector += step * direction
+            residual -= step * image
+            longer = _dot(residual, residual)
+            direction[:] = residual + (longer / length) * direction
+            length = longer
+
+
+@kernel
+def _error_at_entries(start, column, value, left, right):
+    """What the entries add to the error beyond a weight of 1 and a target of 0."""
+    total = 0.0
+    for row in range(len(start) - 1):
+        for e in range(start[row], start[row + 1]):
+            score = _dot(left[row], right[column[e]])
+            total += (1 + value[e]) * (1 - score) ** 2 - score**2
+    return total
