@@ -86,38 +86,54 @@ def module_name(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_of(path, known):
-    """The modules of the package that a file imports anywhere: on top, in functions, for types."""
+def imports_of(text, known):
+    """The modules of the package that a source imports anywhere: on top, in functions, for types.
+
+    A string that names a module (`fmpair.a.b`, or `fmpair.a.b:Name`) counts too: it is there to be
+    imported lazily. The name of the package alone is that of the logger.
+    """
     found = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            whole = {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {full if full in known else node.module for full in whole.values()}
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {name if name in known else node.module for name in names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= {node.value.partition(":")[0]} - {PACKAGE.name}
     return found & known
 
 
 def circle_in(imports):
-    """The modules of an import circle, or None."""
-    left = dict(imports)
-    while left:
-        free = [module for module, needed in left.items() if not needed & left.keys()]
-        if not free:
-            return sorted(left)  # all of them are in a circle, or need one that is
-        for module in free:
-            del left[module]
-    return None
+    """The modules that need themselves by way of others, or None."""
+
+    def needed_by(module):
+        seen, left = set(), [module]
+        while left:
+            new = imports[left.pop()] - seen
+            seen |= new
+            left += new
+        return seen
+
+    return sorted(module for module in imports if module in needed_by(module)) or None
 
 
 def test_no_module_needs_itself_by_way_of_others():
     known = {module_name(path) for path in MODULES}
-    assert circle_in({module_name(path): imports_of(path, known) for path in MODULES}) is None
+    sources = {module_name(path): path.read_text("utf-8") for path in MODULES}
+    imports = {name: imports_of(text, known) - {name} for name, text in sources.items()}
+    assert circle_in(imports) is None
 
 
 def test_a_circle_is_found():
-    assert circle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == ["a", "b", "c", "d"]
+    assert circle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == ["a", "b", "c"]
     assert circle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) is None
+
+
+def test_a_module_named_by_a_string_counts_as_imported():
+    known = {"fmpair", "fmpair.a", "fmpair.b", "fmpair.c"}
+    text = 'from fmpair import a\nHOMES = {"x": "fmpair.b"}\nC = "fmpair.c:D"\nLOG = get("fmpair")'
+    assert imports_of(text, known) == {"fmpair.a", "fmpair.b", "fmpair.c"}
 
 
 def test_the_top_level_is_what_the_page_says():

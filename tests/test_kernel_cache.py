@@ -18,7 +18,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.setattr(kernel_cache, "BESIDE", tmp_path / "beside")
     monkeypatch.delenv("FMPAIR_CACHE", raising=False)
-    monkeypatch.setattr(kernel_cache, "_found", {})
+    monkeypatch.setattr(kernel_cache, "_used", {})
     monkeypatch.setattr(kernel_cache, "_lost", [])
     return tmp_path
 
@@ -71,7 +71,7 @@ def test_a_damaged_file_is_not_found_and_the_next_folder_is_asked(place, monkeyp
     for damage in (b"", whole[:-1], whole[:10], whole[:-1] + b"2"):
         path.write_bytes(damage)
         assert kernel_cache.find("a") == b"1"
-        assert kernel_cache._found["a"].is_relative_to(place / "home")
+        assert kernel_cache._used["a"].is_relative_to(place / "home")
 
 
 def test_a_user_whom_the_system_does_not_know_has_a_temporary_folder(place, monkeypatch):

@@ -1,4 +1,4 @@
-"""Sparse rows as plain arrays: what kernels, encoders and files have in common."""
+"""Sparse rows as plain arrays, used by kernels, encoders and files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 PIECE = 1 << 20
-PRODUCTS = 1 << 24  # numbers that are held at a time: 64 MB of float32
-FEW = 1024  # entries whose products need no such care
+PRODUCTS = 1 << 24  # numbers held at a time: 64 MB of float32
+FEW = 1024  # entries of a single row that are multiplied at once
 _FIRST = np.zeros(1, np.int64)
 
 
@@ -28,15 +28,15 @@ class Rows(NamedTuple):
 
     @property
     def owner(self) -> np.ndarray:
-        """int64 [entries]: the row of each entry."""
+        """The row of each entry: int64 [entries]."""
         return np.repeat(np.arange(self.size), np.diff(self.start))
 
     def row(self, number: int) -> np.ndarray:
-        """int32: the columns of one row."""
+        """Return the columns of one row: int32."""
         return self.column[self.start[number] : self.start[number + 1]]
 
     def take(self, rows: np.ndarray) -> Rows:
-        """The given rows, in the given order."""
+        """Return the given rows, in the given order."""
         first = self.start[:-1][rows]
         lengths = self.start[1:][rows] - first
         start = starts(lengths)
@@ -44,11 +44,11 @@ class Rows(NamedTuple):
         return Rows(start, self.column[entries], self.value[entries])
 
     def dot(self, table: np.ndarray) -> np.ndarray:
-        """Sum of value * table[column] per row: [rows, columns of the table].
+        """Return the sum of value * table[column] per row: [rows, columns of the table].
 
-        Some rows at a time: all products at once may take many times the memory of the result.
+        Some rows at a time: all products at once may need many times the memory of the result.
         """
-        if self.size == 1 and 0 < len(self.column) <= FEW:  # somebody waits for one answer
+        if self.size == 1 and 0 < len(self.column) <= FEW:  # fast path of a single answer
             return np.add.reduceat(self.value[:, None] * table[self.column], _FIRST)
         out = np.zeros((self.size, table.shape[1]), table.dtype)
         first, most = 0, PRODUCTS // max(table.shape[1], 1)
@@ -65,42 +65,42 @@ class Rows(NamedTuple):
 
 
 def starts(lengths: np.ndarray) -> np.ndarray:
-    """Offsets of consecutive pieces of the given lengths: int64 [n + 1]."""
+    """Return the offsets of consecutive pieces of the given lengths: int64 [n + 1]."""
     out = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=out[1:])
     return out
 
 
 def tally(numbers: np.ndarray, size: int, weights: np.ndarray | None = None) -> np.ndarray:
-    """How often each number below `size` occurs (int64), or the sum of its weights (float64).
+    """Count each number below `size` (int64), or sum its weights (float64).
 
-    In pieces: bincount alone would make an eight-byte copy of everything first.
+    In pieces, because bincount makes an eight-byte copy of its input.
     """
     out = np.zeros(size, np.int64 if weights is None else np.float64)
     for first in range(0, len(numbers), PIECE):
         piece = slice(first, first + PIECE)
-        own = None if weights is None else weights[piece]
-        out += np.bincount(numbers[piece], own, minlength=size)
+        part = None if weights is None else weights[piece]
+        out += np.bincount(numbers[piece], part, minlength=size)
     return out
 
 
 def all_are(values: np.ndarray, one: float) -> bool:
-    """Whether every value is that one; of a number broadcast over all, the number is asked."""
+    """Return whether every value equals `one`; broadcast arrays are checked by one element."""
     return bool((values[: 1 if values.strides == (0,) else None] == one).all())
 
 
 def empty_rows(count: int) -> Rows:
-    """`count` rows without entries."""
+    """Return `count` rows without entries."""
     return Rows(np.zeros(count + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 
 def group_rows(
     owner: np.ndarray, index: np.ndarray, count: int, value: np.ndarray | None = None
 ) -> Rows:
-    """Entries (owner, index, value) as `count` rows, each sorted by index; value 1 if not given."""
+    """Return entries (owner, index, value) as `count` rows, sorted by index; value 1 by default."""
     key = _keys(owner, index)
     if value is None:
-        key.sort()  # the key says all there is to know: no order to carry along
+        key.sort()  # the key holds everything: no argsort needed
         value = np.ones(len(key), np.float32)
     else:
         order = np.argsort(key, kind="stable")
@@ -110,14 +110,14 @@ def group_rows(
 
 
 def renumbered(rows: Rows, place: np.ndarray) -> Rows:
-    """Rows over other columns: place gives each column's new number, -1 leaves it out."""
+    """Return rows over other columns: place gives the new number of a column, -1 drops it."""
     column = place[rows.column]
     kept = column >= 0
     return group_rows(rows.owner[kept], column[kept], rows.size, rows.value[kept])
 
 
 def add_repeats(rows: Rows) -> Rows:
-    """Sorted rows in which a column occurs once per row; the values of repeats are added up."""
+    """Return sorted rows with each column once per row; the values of repeats are added."""
     key = _keys(rows.owner, rows.column)
     first = np.flatnonzero(np.diff(key, prepend=-1))
     if len(first) == len(key):
@@ -128,12 +128,12 @@ def add_repeats(rows: Rows) -> Rows:
 
 
 def distinct_pairs(owner: np.ndarray, index: np.ndarray, count: int) -> Rows:
-    """The distinct (owner, index) pairs as `count` sorted rows, each with its number of times."""
+    """Return the distinct (owner, index) pairs as `count` sorted rows, with their counts."""
     return add_repeats(group_rows(owner, index, count))
 
 
 def join_rows(parts: list[Rows]) -> Rows:
-    """Rows side by side: row r of the result holds row r of every part, in order."""
+    """Join rows side by side: row r of the result holds row r of every part, in order."""
     start = np.sum([part.start for part in parts], axis=0)
     column, value = np.empty(start[-1], np.int32), np.empty(start[-1], np.float32)
     place = start[:-1].copy()  # where the next part's entries of each row go
@@ -146,12 +146,12 @@ def join_rows(parts: list[Rows]) -> Rows:
 
 
 def stack_rows(*parts: Rows) -> Rows:
-    """The rows of each part, one part below the other."""
+    """Stack the rows of each part, one part below the other."""
     lengths = np.concatenate([np.diff(part.start) for part in parts])
     column = np.concatenate([part.column for part in parts])
     return Rows(starts(lengths), column, np.concatenate([part.value for part in parts]))
 
 
 def _keys(owner: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """int64 [entries]: one number per pair, in the order of owner, then index."""
+    """Return one number per pair, in the order of owner, then index: int64 [entries]."""
     return (owner.astype(np.int64) << 32) | index

@@ -1,4 +1,4 @@
-"""Checks of arguments that every layer uses: each says what is allowed, in one line."""
+"""Checks of arguments: each raises an OptionError that says what is allowed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
 
 
 def regularization(value: Any) -> None:
-    """A number, or a mapping of numbers; names of fields are checked when the data are known."""
+    """Check a number, or a mapping of numbers; field names are checked against the data later."""
     if value is None:
         return
     if isinstance(value, Mapping):

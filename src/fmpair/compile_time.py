@@ -1,4 +1,4 @@
-"""A clock that stands still while kernels are compiled: that happens once, whatever is learned."""
+"""A clock that stops while kernels are compiled, which happens once per machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass
 class Clock:
-    """Seconds of this process, less those in which it compiled or fetched compiled kernels."""
+    """Seconds of this process, without those spent compiling or loading kernels."""
 
     spent: float = 0.0
     depth: int = 0
@@ -19,13 +19,13 @@ class Clock:
     lock: Any = field(default_factory=RLock, repr=False)
 
     def stop(self) -> None:
-        """Compiling begins, maybe within another that did."""
+        """Stop the clock; calls nest."""
         with self.lock:
             self.began = self.began if self.depth else time.perf_counter()
             self.depth += 1
 
     def go_on(self) -> None:
-        """What was begun last is compiled."""
+        """Undo the last `stop`."""
         with self.lock:
             self.depth -= 1
             self.spent += 0.0 if self.depth else time.perf_counter() - self.began
@@ -40,7 +40,7 @@ CLOCK = Clock()
 
 @contextmanager
 def compiling() -> Any:
-    """The clock stands still inside."""
+    """Stop the clock inside the block."""
     CLOCK.stop()
     try:
         yield

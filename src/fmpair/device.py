@@ -1,4 +1,4 @@
-"""Where training runs: the CPU engine, PyTorch on the CPU, or one GPU; why no GPU can be used."""
+"""The device of training and ranking: the CPU engine, PyTorch on the CPU, or one GPU."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from fmpair.errors import OptionError, named
 LOG = logging.getLogger("fmpair")
 CPU, TORCH, CUDA, AUTO = "cpu", "torch", "cuda", "auto"
 DEVICES = (CPU, TORCH, CUDA, AUTO)
-MANY = 64  # queries from which on it pays to send them to a device
+MANY = 64  # queries that are worth sending to a device
 EXTRA = "PyTorch is not installed: pip install 'fmpair[gpu]'"
 
 
 def settled(device: str) -> str:
-    """cpu, torch or cuda: what is asked for, or for auto a GPU where one can be used."""
+    """Return cpu, torch or cuda: the device itself or, for auto, a GPU if one can be used."""
     if device == CPU:
         return CPU
     if device == AUTO:
         why = obstacle()
         if why:
-            LOG.info("device: the CPU, since %s", why)
+            LOG.info("device: cpu, because %s", why)
         return CPU if why else CUDA
     why = obstacle() if device == CUDA else None if find_spec("torch") else EXTRA
     if why:
@@ -34,9 +34,9 @@ def settled(device: str) -> str:
 
 
 def ranking_device(recipe: Any, queries: int) -> str | None:
-    """Where PyTorch ranks for a fitted model: where it was learned; None for the usual kernels.
+    """Return the PyTorch device that ranks for a fitted model, or None for the kernels.
 
-    A model that was learned on a GPU answers on any machine, and few queries are not sent there.
+    A model trained on a GPU works on any machine, and few queries are not sent to a device.
     """
     device = getattr(recipe, "device", CPU)
     if queries < MANY or device == CPU:
@@ -48,7 +48,7 @@ def ranking_device(recipe: Any, queries: int) -> str | None:
 
 @cache
 def obstacle() -> str | None:
-    """Why no GPU can be used here, in one line; None where one can."""
+    """Return why no GPU can be used here, or None."""
     if find_spec("torch") is None:
         return EXTRA
     torch = import_module("torch")
@@ -56,34 +56,33 @@ def obstacle() -> str | None:
         return f"PyTorch {torch.__version__} is built without CUDA: install a build that has it"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is wrong is told in our words
+            warnings.simplefilter("ignore")  # the error below says it
             torch.cuda.init()
             torch.zeros(1, device=CUDA)
-    except Exception as error:  # whatever a driver throws is the finding
-        return _told(torch, str(error))
+    except Exception as error:  # drivers raise anything
+        return _shortened(torch, str(error))
     return None
 
 
-def _told(torch: Any, error: str) -> str:
-    """The words of PyTorch, shorter: the driver is too old, there is no GPU, or what it says."""
-    lines = error.strip().splitlines() or ["it cannot be started"]
+def _shortened(torch: Any, error: str) -> str:
+    """Return PyTorch's error in one line."""
+    lines = error.strip().splitlines() or ["unknown error"]
     if "driver" in error and "too old" in error:
         return (
-            f"the driver of the GPU is too old for PyTorch {torch.__version__}, which needs one "
-            f"for CUDA {torch.version.cuda}: update the driver, or install an older PyTorch"
+            f"the GPU driver is too old for PyTorch {torch.__version__}, which needs one for "
+            f"CUDA {torch.version.cuda}: update the driver, or install an older PyTorch"
         )
     if "no NVIDIA" in error or "No CUDA GPUs" in error or "No NVIDIA" in error:
-        return f"no GPU is found (PyTorch says: {lines[0]})"
-    return f"PyTorch cannot start it: {lines[0]}"
+        return f"no GPU was found (PyTorch says: {lines[0]})"
+    return f"PyTorch cannot use the GPU: {lines[0]}"
 
 
 def cards() -> list[str]:
-    """The GPUs that can be used: name, memory, how many are free of it, and the CUDA of PyTorch."""
+    """Return the usable GPUs, each with its name and memory."""
     if obstacle():
         return []
-    torch, found = import_module("torch"), []
-    for number in range(torch.cuda.device_count()):
-        free, whole = torch.cuda.mem_get_info(number)
-        name = torch.cuda.get_device_name(number)
-        found.append(f"{name}, {free / 2**30:.0f} of {whole / 2**30:.0f} GB free")
-    return found
+    cuda, gpus = import_module("torch").cuda, []
+    for number in range(cuda.device_count()):
+        free, total = (size / 2**30 for size in cuda.mem_get_info(number))
+        gpus.append(f"{cuda.get_device_name(number)}, {free:.0f} of {total:.0f} GB free")
+    return gpus

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import Path
 
 from fmpair.errors import DataError
 
-# How compiled writers, such as polars', tell of what would be an OSError in Python.
+# Compiled writers, such as that of polars, raise other errors than OSError.
 SYSTEM_ERROR = re.compile(r"([^:]+) \(os error \d+\)")
 PART = re.compile(r"\.(.+)\.[0-9a-f]{4,8}\.part", re.DOTALL)
-LONGEST_STEM = 200  # bytes; file systems take names of 255, and that of a part is longer
-MOST_LINKS = 40  # as many as the system itself follows
+LONGEST_STEM = 200  # bytes; file systems allow names of 255, and parts have longer ones
+MOST_LINKS = 40  # as many as Linux follows
 OTHER_KINDS = (
     (stat.S_ISDIR, "a folder; give the name of a file in it"),
     (stat.S_ISFIFO, "a pipe; give the name of a file"),
@@ -29,56 +29,56 @@ OTHER_KINDS = (
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """A path beside `path` to write to; it takes the place of `path` when the block ends well.
+    """Yield a path beside `path` to write to, which replaces `path` when the block succeeds.
 
-    Whatever interrupts the block, an older file at `path` stays as it was. A symbolic link stays
-    one: what it leads to is written. An older file's permissions are kept, and its owner where the
-    system allows; what is no file, such as a device, is refused.
+    If the block is interrupted, an older file at `path` stays unchanged. The target of a symbolic
+    link is replaced, not the link. Permissions of an older file are kept, and its owner if
+    possible; anything but a regular file is refused.
     """
     target, old = _target(path)
     remove_leftovers(target.parent, _stem(target))
-    with _told(path), _part(target, old) as part:
+    with _named_errors(path), _part(target, old) as part:
         yield part
         _settle(part, old)
         os.replace(part, target)
 
 
 def write_atomically(path: str | Path, content: bytes) -> None:
-    """Write the bytes to `path`, whole or not at all."""
+    """Write the bytes to `path`, completely or not at all."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
 
 
 @contextmanager
 def beside(path: str | Path) -> Iterator[Path]:
-    """A file beside `path` that lives as long as the block: for pieces of what will be written.
+    """Yield a temporary file beside `path`, for pieces of what will be written.
 
-    One that a killed process leaves goes when `path` is written the next time.
+    One that a killed process leaves is removed the next time `path` is written.
     """
-    with _told(path), _part(*_target(path)) as part:
+    with _named_errors(path), _part(*_target(path)) as part:
         yield part
 
 
 def check_writable(path: str | Path) -> None:
-    """Raise at once what writing `path` would raise, where that can be told beforehand."""
-    with _told(path), _part(*_target(path)):
+    """Raise now what writing `path` would raise, as far as it can be known."""
+    with _named_errors(path), _part(*_target(path)):
         pass
 
 
 def remove_leftovers(folder: Path, stem: str | None = None) -> None:
-    """Remove the parts that killed processes left in a folder; stem: those of one target only.
+    """Remove the parts that killed processes left in a folder; stem: of one target only.
 
-    A part that is still being written is locked by its writer, and stays.
+    Parts still being written are locked by their writer, and stay.
     """
-    with suppress(OSError):  # a folder that cannot be listed can still be written to
+    with suppress(OSError):  # an unlistable folder may still be writable
         for name in os.listdir(folder):
-            found = PART.fullmatch(name)
-            if found and stem in (None, found[1]):
+            match = PART.fullmatch(name)
+            if match and stem in (None, match[1]):
                 _remove_unlocked(folder / name)
 
 
 def make_folder(path: str | Path) -> Path:
-    """The folder, made with all above it where need be."""
+    """Create a folder and its parents if needed, and return it."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
@@ -88,9 +88,9 @@ def make_folder(path: str | Path) -> Path:
 
 
 def lock(file: int, wait: bool = False) -> bool:
-    """Lock an open file for this process; False where another has it, or there are no locks.
+    """Lock an open file for this process; return False if another has it or locks are unsupported.
 
-    The system itself lifts the lock when the process ends in any way.
+    The system releases the lock when the process ends.
     """
     try:
         import fcntl
@@ -104,14 +104,14 @@ def lock(file: int, wait: bool = False) -> bool:
 
 
 def shown(path: str | Path) -> str:
-    """A path for a message: in quotes where it holds what would break the line."""
+    """Return a path for a message, quoted if it has unprintable characters."""
     return str(path) if str(path).isprintable() else repr(str(path))
 
 
 def _target(path: str | Path) -> tuple[Path, os.stat_result | None]:
-    """(where to write, links followed; what is there now); refused where that is no file."""
+    """Return (the file to write with links followed, its status or None); raise if not a file."""
     _check_name(path)
-    with _told(path):
+    with _named_errors(path):
         target = _followed(Path(path))
         if not target.parent.is_dir():
             why = f"there is no folder {shown(target.parent)}; make it first"
@@ -127,37 +127,36 @@ def _target(path: str | Path) -> tuple[Path, os.stat_result | None]:
             if is_kind(old.st_mode):
                 raise DataError(f"cannot write {shown(path)}: {it} is {what}")
         if not os.access(target, os.W_OK):
-            raise DataError(f"cannot write {shown(path)}: {it} is protected against writing")
+            raise DataError(f"cannot write {shown(path)}: {it} is read-only")
         return target, old
 
 
 def _check_name(path: str | Path) -> None:
-    """Refuse what no file can be called, wherever it would be."""
-    try:
-        possible = b"\0" not in os.fsencode(path)
-    except UnicodeEncodeError:
-        possible = False
-    if not possible:
-        raise DataError(f"cannot write {shown(path)}: no file can have this name")
+    """Raise if no file can have this name."""
+    valid = False
+    with suppress(UnicodeEncodeError):
+        valid = b"\0" not in os.fsencode(path)
+    if not valid:
+        raise DataError(f"cannot write {shown(path)}: invalid file name")
 
 
 def _followed(target: Path) -> Path:
-    """Where the symbolic links that begin at a path end, whether or not something is there."""
+    """Return the end of the symbolic links that begin at a path."""
     for _ in range(MOST_LINKS):
         if not target.is_symlink():
             return target
         if os.path.realpath(target.parent).startswith("/proc/"):  # such as /dev/stdout
-            raise OSError(errno.EINVAL, "it stands for an open stream; give the name of a file")
+            raise OSError(errno.EINVAL, "it is an open stream; give the name of a file")
         target = target.parent / os.readlink(target)
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
 @contextmanager
 def _part(target: Path, old: os.stat_result | None) -> Iterator[Path]:
-    """A new file beside the target, locked while it is written; gone afterwards if not renamed.
+    """Yield a new file beside the target, locked while it is written; removed if not renamed.
 
-    Beside the target, because only a rename within one file system is atomic. It opens to nobody
-    else what the older file did not.
+    Beside the target, because only a rename within one file system is atomic. Its permissions are
+    no wider than those of the older file.
     """
     mode = 0o666 if old is None else 0o600
     while True:
@@ -165,7 +164,7 @@ def _part(target: Path, old: os.stat_result | None) -> Iterator[Path]:
         try:
             file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
         except OSError as error:
-            why = f"no file can be made in {shown(target.parent)}: {error.strerror}"
+            why = f"cannot create a file in {shown(target.parent)}: {error.strerror}"
             raise OSError(error.errno, why) from error
         locked = lock(file, wait=True)
         if not (locked and os.fstat(file).st_nlink == 0):
@@ -183,14 +182,14 @@ def _part(target: Path, old: os.stat_result | None) -> Iterator[Path]:
 
 
 def _stem(target: Path) -> str:
-    """What the names of a target's parts begin with: its own, or a digest of one too long."""
+    """Return the first part of the names of a target's parts: its name, or a digest if long."""
     name = os.fsencode(target.name)
     return target.name if len(name) <= LONGEST_STEM else sha256(name).hexdigest()
 
 
 def _remove_unlocked(part: Path) -> None:
     flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    with suppress(OSError):  # another may have been quicker, or it is not ours to remove
+    with suppress(OSError):  # removed by another process, or not ours
         file = os.open(part, flags)
         try:
             if stat.S_ISREG(os.fstat(file).st_mode) and lock(file):
@@ -200,9 +199,9 @@ def _remove_unlocked(part: Path) -> None:
 
 
 def _settle(part: Path, old: os.stat_result | None) -> None:
-    """Onto the disk before the rename, so that a power cut cannot leave an empty file.
+    """Flush a part to disk before the rename, so that a power cut cannot leave an empty file.
 
-    With the permissions of the file in whose place it goes, and its owner where that is allowed.
+    It gets the permissions of the older file, and its owner if allowed.
     """
     with part.open("rb+") as file:
         os.fsync(file.fileno())
@@ -218,8 +217,8 @@ def _settle(part: Path, old: os.stat_result | None) -> None:
 
 
 @contextmanager
-def _told(path: str | Path) -> Iterator[None]:
-    """What goes wrong while a path is written, as one line that names it."""
+def _named_errors(path: str | Path) -> Iterator[None]:
+    """Turn errors while a path is written into a DataError that names it."""
     try:
         yield
     except OSError as error:

@@ -1,9 +1,9 @@
-"""Kernels: functions compiled when first called, and kept on disk for the next time.
+"""Kernels: functions compiled on first call, and cached on disk.
 
-Numba's own cache goes by the file that a function stands in, and would go on running old code after
-a change of what it calls in another. So dispatchers are given a cache that goes by all sources,
-`kernel_cache`. It needs names that are private to Numba: they are used here only, and where they
-have changed, code is compiled anew in every process and all else works.
+Numba's own cache checks only the file of a function, and would run old code after a change in a
+file that it calls. So dispatchers get a cache that depends on all sources, `kernel_cache`. This
+needs private names of Numba, used here only; where these have changed, every process compiles its
+kernels, and everything else works.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fmpair.errors import TrainingError
 
 LOG = logging.getLogger("fmpair")
 
-# Not the flags that deny NaN: divergence must be seen.
+# Without the flags that assume no NaN: divergence must be visible.
 FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}
-# What Numba's settings change in compiled code, beside the processor it is for.
+# Settings of Numba that change compiled code.
 SETTINGS = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT")
-UNKNOWN_NUMBA = "this version of Numba hands it out in another way than those known"
+UNKNOWN_NUMBA = "this version of Numba has an unknown cache interface"
 
 try:
     import numba
@@ -34,11 +34,11 @@ try:
 except Exception as error:  # not installed, too old for NumPy, no executable memory, ...
     MISSING = f"numba cannot be imported ({error})"
 if MISSING:
-    LOG.warning("nothing can be compiled: %s. Lists are made without, more slowly", MISSING)
+    LOG.warning("nothing can be compiled: %s. Ranking falls back to slower code", MISSING)
 
 
 def _time_compiling() -> None:
-    """Let the clock stand still for every function that Numba compiles."""
+    """Stop the clock while Numba compiles."""
     try:
         from numba.core import event
 
@@ -50,23 +50,22 @@ def _time_compiling() -> None:
                 CLOCK.go_on()
 
         event.register("numba:compile", Timer())
-    except Exception as error:  # then compiling counts as what it is a part of
-        LOG.debug("cannot tell how long Numba compiles: %r", error)
+    except Exception as error:  # then compiling counts as training time
+        LOG.debug("cannot measure the compile time of Numba: %r", error)
 
 
 if not MISSING:
     _time_compiling()
-kernel_cache.stamp()  # now, before any source that is imported later can have been edited
+kernel_cache.stamp()  # now, before any source imported later can be edited
 
 
 def kernel(
     function: Callable | None = None, *, plain: Callable | bool = False, **options: Any
 ) -> Any:
-    """A function compiled for the types it is called with; it does not hold the interpreter.
+    """Compile a function for the types it is called with; it releases the interpreter's lock.
 
-    plain: what takes its place where nothing can be compiled, True for the function as it is; a
-    call is refused where nothing does. A saved model must be able to answer without a compiler.
-    options: those of numba.njit, such as fastmath.
+    plain: the replacement where nothing can be compiled, True for the function itself; without one,
+    a call raises. A saved model must work without a compiler. options: of numba.njit.
     """
 
     def made(function: Callable) -> Any:
@@ -83,16 +82,16 @@ def kernel(
 
 
 def inline(function: Callable) -> Any:
-    """A small function that becomes a part of the kernels that call it."""
+    """Compile a small function that is inlined into the kernels that call it."""
     return function if MISSING else numba.njit(nogil=True, inline="always")(function)
 
 
 def require_compiler() -> None:
-    """TrainingError where nothing can be compiled."""
+    """Raise TrainingError if nothing can be compiled."""
     if MISSING:
         raise TrainingError(
-            f"learning needs Numba's compiler, which does not work here: {MISSING}. What is "
-            "learned already can be loaded and asked all the same"
+            f"training needs Numba's compiler, which does not work here: {MISSING}. Saved models "
+            "can still be loaded and used"
         )
 
 
@@ -105,41 +104,39 @@ def _refusing(function: Callable) -> Callable:
 
 
 class OnDisk:
-    """What a dispatcher asks for compiled code, and gives it to: Numba's interface of a cache."""
+    """Numba's interface of a cache, backed by `kernel_cache`."""
 
     def __init__(self, function: Callable) -> None:
         self.function = function
 
-    @functools.cached_property  # Numba asks for it whenever it is asked what it compiled
+    @functools.cached_property  # Numba asks for it often
     def cache_path(self) -> str:
         return str(kernel_cache.folders()[0].path)
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """The compiled function for a signature, None where there is none."""
-        with compiling():
-            return self._fetched(signature, target)
-
-    def _fetched(self, signature: Any, target: Any) -> Any:
+        """Return the compiled function for a signature, or None."""
         try:
-            from numba.core.compiler import CompileResult
+            with compiling():
+                from numba.core.compiler import CompileResult
 
-            target.refresh()
-            content = kernel_cache.find(self._name(signature, target.codegen()))
-            if content is None:
-                return None
-            found = CompileResult._rebuild(target, *pickle.loads(content))
-        except Exception as error:  # whatever it is, compiling anew mends it
-            LOG.debug("cannot use what is kept of %s: %r", self.function.__qualname__, error)
+                target.refresh()
+                content = kernel_cache.find(self._name(signature, target.codegen()))
+                if content is None:
+                    return None
+                result = CompileResult._rebuild(target, *pickle.loads(content))
+        except Exception as error:  # compiling again helps in any case
+            LOG.debug("cannot use the cached code of %s: %r", self.function.__qualname__, error)
             return None
-        return found if tuple(found.signature.args) == _arguments(signature) else None
+        arguments = tuple(getattr(signature, "args", signature))  # it may be these only
+        return result if tuple(result.signature.args) == arguments else None
 
     def save_overload(self, signature: Any, result: Any) -> None:
-        """Keep what was compiled for a signature."""
+        """Store the code compiled for a signature."""
         try:
             from numba.core.serialize import dumps
 
             if result.library.has_dynamic_globals or result.lifted:
-                return  # addresses of this process are in it
+                return  # it holds addresses of this process
             name, content = self._name(signature, result.codegen), dumps(result._reduce())
         except Exception as error:
             kernel_cache.lose(self.function.__qualname__, f"{UNKNOWN_NUMBA} ({error!r})")
@@ -153,14 +150,9 @@ class OnDisk:
     def flush(self) -> None: ...
 
     def _name(self, signature: Any, codegen: Any) -> str:
-        """By function, types, processor and Numba's settings."""
+        """Return a name that depends on function, types, processor and Numba's settings."""
         settings = [repr(getattr(numba.config, name, None)) for name in SETTINGS]
         key = (repr(signature), codegen.magic_tuple(), settings)
         digest = hashlib.sha256(repr(key).encode()).hexdigest()[:24]
         module = self.function.__module__.removeprefix("fmpair.")
         return f"{module}.{self.function.__qualname__}-{digest}"
-
-
-def _arguments(signature: Any) -> tuple:
-    """The argument types of a signature, which may be no more than these."""
-    return tuple(getattr(signature, "args", signature))

@@ -1,7 +1,7 @@
-"""Compiled code on disk: the stamp of what it was made of, and the folders it may lie in.
+"""Compiled code on disk: the stamp of its sources, and the folders that hold it.
 
-A folder holds kernels/STAMP/NAME.kernel. Compiled code is executed, so of folders that nobody has
-named only those are used that no other user can have put anything into.
+A folder holds kernels/STAMP/NAME.kernel. Compiled code is executed, so folders that were not chosen
+by the user are used only if no other user can write to them.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from fmpair.files import write_atomically
 LOG = logging.getLogger("fmpair")
 VARIABLE = "FMPAIR_CACHE"
 PACKAGE = Path(__file__).parent
-BESIDE = PACKAGE / "__pycache__"  # where no checkout, wheel or clean-up minds what lies there
+BESIDE = PACKAGE / "__pycache__"  # ignored by checkouts and wheels
 KERNELS, SUFFIX = "kernels", ".kernel"
 FOLDERS = ("engine", "ranking", "solvers")  # beside the package's own modules
 LIBRARIES = ("numba", "llvmlite", "numpy")
-STAMPS = 20  # of other sources and versions, that a user's own folder keeps
+STAMPS = 20  # other sources and versions kept in the folder of a user
 DIGEST = hashlib.sha256().digest_size
 
-_found: dict[str, Path] = {}  # what this process has used: name -> the file it lies in
-_lost: list[str] = []  # what this process has compiled and could not keep
+_used: dict[str, Path] = {}  # used by this process: name -> file
+_lost: list[str] = []  # compiled by this process and not stored
 
 
 class Folder(NamedTuple):
-    """private: chosen for the user, not by the user, and so no other user's to write.
+    """A folder of compiled code. private: not chosen by the user, so no other user may write to it.
 
-    grows: takes new code whenever some is compiled.
+    grows: receives newly compiled code.
     """
 
     path: Path
@@ -53,16 +53,16 @@ class Folder(NamedTuple):
 
 
 def sources() -> list[Path]:
-    """Every file that a kernel stands in, or takes functions and constants from."""
+    """Return every file that a kernel is in, or takes functions and constants from."""
     below = (path for folder in FOLDERS for path in (PACKAGE / folder).rglob("*.py"))
     return sorted([*PACKAGE.glob("*.py"), *below])
 
 
 @cache
 def stamp() -> str:
-    """A name for all sources and for the versions that matter; "" where sources are not at hand.
+    """Return a name for all sources and library versions; "" where sources cannot be read.
 
-    As this process found them first: what is compiled later is of those sources or is not kept.
+    As this process first found them: code compiled later is of those sources or is not stored.
     """
     return _fingerprint()
 
@@ -70,15 +70,15 @@ def stamp() -> str:
 def _fingerprint() -> str:
     python = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
     digest = hashlib.sha256(" ".join([python, *map(_version, LIBRARIES)]).encode())
-    found = sources()
+    paths = sources()
     try:
-        for path in found:
+        for path in paths:
             content = path.read_bytes()
             digest.update(f"\n{path.relative_to(PACKAGE).as_posix()} {len(content)}\n".encode())
             digest.update(content)
     except OSError:
         return ""
-    return digest.hexdigest()[:16] if found else ""
+    return digest.hexdigest()[:16] if paths else ""
 
 
 def _version(library: str) -> str:
@@ -89,25 +89,25 @@ def _version(library: str) -> str:
 
 
 def folders() -> list[Folder]:
-    """Where compiled code may lie, in the order in which it is looked for and written.
+    """Return the folders of compiled code, in the order of search.
 
-    Beside the package nothing is written but by `fmpair compile`.
+    Only `fmpair compile` writes beside the package.
     """
     named = os.environ.get(VARIABLE)
-    given = [Folder(Path(named), private=False)] if named else []
-    given.append(Folder(BESIDE, private=False, grows=False))
-    return given + [Folder(path, private=True) for path in (_of_user(), _temporary()) if path]
+    public = [Folder(Path(named), private=False)] if named else []
+    public.append(Folder(BESIDE, private=False, grows=False))
+    return public + [Folder(path, private=True) for path in (_of_user(), _temporary()) if path]
 
 
 def _of_user() -> Path | None:
-    """The user's cache folder, None without a home."""
+    """Return the user's cache folder, or None without a home."""
     if os.name == "nt":
         base = Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local"))
     elif sys.platform == "darwin":
         base = Path("~/Library/Caches")
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-    with suppress(RuntimeError):  # a user whom the system does not know, as containers have them
+    with suppress(RuntimeError):  # a user without an account, as in containers
         base = base.expanduser()
     return base / "fmpair" if base.is_absolute() else None
 
@@ -121,7 +121,7 @@ def _temporary() -> Path | None:
 
 
 def find(name: str) -> bytes | None:
-    """The content kept under a name, None where there is none or it is damaged."""
+    """Return the content stored under a name, or None if missing or damaged."""
     for folder in folders() if stamp() else ():
         path = folder.entries / (name + SUFFIX)
         with suppress(OSError):
@@ -129,19 +129,19 @@ def find(name: str) -> bytes | None:
                 continue
             content = path.read_bytes()
             if hashlib.sha256(content[DIGEST:]).digest() == content[:DIGEST]:
-                _found[name] = path
+                _used[name] = path
                 with suppress(OSError):
-                    os.utime(folder.entries)  # in use: not to be thrown away
+                    os.utime(folder.entries)  # in use: not to be discarded
                 return content[DIGEST:]
     return None
 
 
 def keep(name: str, content: bytes) -> None:
-    """Write into the first folder that can be written; a process that finds none says so once."""
+    """Store content in the first writable folder; warn once if there is none."""
     if not stamp():
         return lose(name, "the package's sources cannot be read")
     if _fingerprint() != stamp():
-        return None  # edited since this process began: nobody knows which of them were compiled
+        return None  # sources were edited: it is unknown which were compiled
     reason = "there is no folder for it"
     whole = hashlib.sha256(content).digest() + content
     for folder in (folder for folder in folders() if folder.grows):
@@ -151,17 +151,17 @@ def keep(name: str, content: bytes) -> None:
         except (OSError, DataError) as error:
             reason = str(error)
         else:
-            _found[name] = folder.entries / (name + SUFFIX)
+            _used[name] = folder.entries / (name + SUFFIX)
             return None
     return lose(name, reason)
 
 
 def lose(name: str, reason: str) -> None:
-    """Note that something compiled is for this process only; the first time, say so."""
+    """Note that compiled code could not be stored, and warn the first time."""
     if not _lost:
         LOG.warning(
-            "compiled code cannot be kept, so every process compiles anew: %s. Set %s to a folder "
-            "that can be written",
+            "compiled code cannot be cached, so every process compiles again: %s. Set %s to a "
+            "writable folder",
             reason,
             VARIABLE,
         )
@@ -169,12 +169,12 @@ def lose(name: str, reason: str) -> None:
 
 
 def lost() -> bool:
-    """Whether this process has compiled something that it could not keep."""
+    """Return whether this process compiled code that it could not store."""
     return bool(_lost)
 
 
 def _make(folder: Folder) -> None:
-    """Make sure of the folder; OSError where it cannot be had, or is somebody else's."""
+    """Create the folder; OSError if that fails or it belongs to another user."""
     if folder.entries.is_dir() and not folder.private:
         return
     if folder.private:
@@ -190,8 +190,8 @@ def _make(folder: Folder) -> None:
 
 
 def _ours(path: Path) -> bool:
-    """Whether this user alone can have filled a folder; OSError where there is none."""
-    if not hasattr(os, "geteuid"):  # folders of users and their temporary ones are apart anyway
+    """Return whether only this user can have written to a folder; OSError if it is missing."""
+    if not hasattr(os, "geteuid"):  # Windows: folders of users are separate
         return True
     link, target, parent = path.lstat(), path.stat(), path.parent.stat()
     own = link.st_uid == target.st_uid == os.geteuid() and stat.S_ISDIR(target.st_mode)
@@ -200,7 +200,7 @@ def _ours(path: Path) -> bool:
 
 
 def discard(folder: Path, most: int = 0) -> int:
-    """Remove what was compiled from other sources or versions, but for the last used; how many."""
+    """Remove code of other sources or versions, except the last used `most`; return how many."""
     with suppress(OSError):
         others = [path for path in (folder / KERNELS).iterdir() if path.name != stamp()]
         others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
@@ -212,9 +212,9 @@ def discard(folder: Path, most: int = 0) -> int:
 
 @contextmanager
 def filled(folder: Path) -> Iterator[None]:
-    """All compiled code that the block uses lies in the folder when it ends.
+    """Collect all compiled code that the block uses in the folder.
 
-    It is kept as usual and then copied, so that the next folder is filled without compiling.
+    It is stored as usual and then copied, so that the next folder is filled without compiling.
     """
     if any(writable(other) for other in folders() if other.grows):
         yield
@@ -227,13 +227,13 @@ def filled(folder: Path) -> Iterator[None]:
             os.environ.update({} if before is None else {VARIABLE: before})
     target = Folder(folder, private=False)
     _make(target)
-    for path in _found.values():
+    for path in _used.values():
         if path.parent != target.entries:
             write_atomically(target.entries / path.name, path.read_bytes())
 
 
 def count(folder: Folder) -> int:
-    """How many kernels of these sources lie in a folder, and may be used."""
+    """Return the number of usable kernels of these sources in a folder."""
     with suppress(OSError):
         if stamp() and not (folder.private and not _ours(folder.path)):
             return len(list(folder.entries.glob(f"*{SUFFIX}")))
@@ -241,7 +241,7 @@ def count(folder: Folder) -> int:
 
 
 def writable(folder: Folder) -> bool:
-    """Whether new code could be written there: the folder is made if it is not there yet."""
+    """Return whether new code could be stored there, creating the folder if needed."""
     try:
         _make(folder)
     except OSError:

@@ -1,7 +1,7 @@
-"""Text from elsewhere, such as names and ids, made fit to be shown beside our own.
+"""Text of others made safe to print, and docstrings parsed for descriptions of options.
 
-A control character can rewrite a terminal's line, a mark of direction can turn the numbers behind
-a name around, and half a character cannot be written to any file.
+Names and ids may hold control characters that rewrite a terminal's line, direction marks that
+reverse the numbers after a name, or lone surrogates that no file can store.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ CONTROLS = re.compile(
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 OPEN, CLOSE = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
 RIGHT_TO_LEFT = ("R", "AL", "AN")
+HEADING = re.compile(r"^ *(\w[\w ]*)\n *-{3,}$", re.MULTILINE)  # underlined, in docstrings
 
 
 def harmless(text: str) -> str:
-    """The text with every control character, and every isolate that is not closed, made visible."""
+    """Replace control characters and unbalanced isolates by a visible character."""
     text = CONTROLS.sub(REPLACED, text)
     if OPEN in text or CLOSE in text:
         depth = 0
@@ -38,35 +39,29 @@ def harmless(text: str) -> str:
 
 
 def isolated(name: str) -> str:
-    """A name as it may stand in a sentence: written from right to left, it turns nothing else."""
+    """Return a name for a sentence; right-to-left names are isolated from the rest."""
     name = harmless(name)
     turns = any(unicodedata.bidirectional(letter) in RIGHT_TO_LEFT for letter in name)
     return f"{OPEN}{name}{CLOSE}" if turns else name
 
 
 def without_isolates(text: str) -> str:
-    """For what cannot show them."""
+    """Remove isolates, for output that cannot show them."""
     return text.replace(OPEN, "").replace(CLOSE, "")
 
 
-# Docstrings taken apart: what they say of each option, and in which section.
-
-
-HEADING = re.compile(r"^ *(\w[\w ]*)\n *-{3,}$", re.MULTILINE)  # underlined
-
-
 def summary(docstring: str | None) -> str:
-    """The first paragraph, in one line."""
+    """Return the first paragraph of a docstring in one line."""
     return " ".join((docstring or "").strip().split("\n\n")[0].split())
 
 
 def whole(thing: Any) -> str:
-    """A function's docstring; a class's after those of the classes whose fields it adds to."""
+    """Return the docstring of a function; of a class, also those of its dataclass bases."""
     return "\n\n".join(_docstrings(thing))
 
 
 def descriptions(docstring: str | None, names: Iterable[str]) -> dict[str, str]:
-    """Name -> text of every `name: text` or `name, name: text` whose names are among `names`."""
+    """Return {name: text} of every `name: text` or `name, name: text` among `names`."""
     any_name = "|".join(re.escape(name) for name in names)
     if not any_name:
         return {}
@@ -80,14 +75,14 @@ def descriptions(docstring: str | None, names: Iterable[str]) -> dict[str, str]:
 
 
 def sections(thing: Any, names: Iterable[str]) -> dict[str, str]:
-    """Name -> heading of the section that describes it, "" before the first; in their order."""
-    found: dict[str, str] = {}
+    """Return {name: heading} of the section that describes each name, "" before the first."""
+    headings: dict[str, str] = {}
     known = list(names)
     for docstring in _docstrings(thing):
         first, *rest = HEADING.split(docstring)
         for heading, text in [("", first), *zip(rest[::2], rest[1::2])]:
-            found |= dict.fromkeys(descriptions(text, known), heading)
-    return found
+            headings |= dict.fromkeys(descriptions(text, known), heading)
+    return headings
 
 
 def _docstrings(thing: Any) -> list[str]:

@@ -1,33 +1,38 @@
-"""Threads: how many there are, and work done side by side on them."""
+"""Threads: their number, work in parallel, and a check for processes that lost theirs in a fork."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 from threadpoolctl import ThreadpoolController
 
 from fmpair.errors import ProcessError
 
+TASKS = Path("/proc/self/task")  # Linux: one folder per thread
+_home: int | None = None  # the process in which polars was last seen to work
+_is_fork = False
+
 
 def all_threads() -> int:
-    """The number of cores this process may use."""
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def side_by_side(run: Callable[[int], None], firsts: Sequence[int], threads: int | None) -> None:
-    """Call run(first) for every batch on so many threads (None: all), the BLAS on one each."""
+    """Call run(first) for every batch on `threads` threads (None: all), with BLAS on one each."""
     threads = threads or all_threads()
     if threads == 1:
         for first in firsts:
             run(first)
         return
-    with _blas().limit(limits=1, user_api="blas"):
+    with blas_on(1):
         if len(firsts) <= 1:
             for first in firsts:
                 run(first)
@@ -37,41 +42,33 @@ def side_by_side(run: Callable[[int], None], firsts: Sequence[int], threads: int
 
 
 def blas_on(threads: int) -> AbstractContextManager[object]:
-    """A block in which the BLAS of this process has so many threads; it has them at once."""
-    return _blas().limit(limits=threads, user_api="blas")
+    """Limit every BLAS of this process to `threads` threads, at once and inside the block."""
+    return _libraries(len(sys.modules)).limit(limits=threads, user_api="blas")
 
 
-@cache
-def _blas() -> ThreadpoolController:
-    """The BLAS of numpy, looked for once: that takes longer than to rank the items of a query."""
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> ThreadpoolController:
+    """Find the loaded BLAS libraries; again if modules were imported since, which may load more.
+
+    A search takes a millisecond, longer than ranking the items of one query.
+    """
     return ThreadpoolController()
 
 
-# Whether this process can work: a fork has no thread of its parent, and polars needs its own.
-#
-# What was tried: after a fork polars waits for ever for the threads it had in the parent, and so
-# does
-# a training under way for those of its pool. Kernels of numba and numpy's linear algebra go on.
-# So a
-# process is fit for work where polars never ran before the fork.
-
-
-TASKS = Path("/proc/self/task")  # Linux: one folder per thread
-_home: int | None = None  # the process in which polars was last seen to work
-_is_fork = False
-
-
 def check_process() -> None:
-    """Raise, instead of waiting for ever, in a process that was forked after polars had run."""
+    """Raise in a process that was forked after polars had run, where polars would hang.
+
+    After a fork polars waits forever for the threads it had in the parent, and so does training in
+    progress. Numba's kernels and NumPy's linear algebra work.
+    """
     global _home
     here = os.getpid()
     if _home == here:
         return
     if _threads_are_lost():
         raise ProcessError(
-            "this process was forked after fmpair, or polars, was used, and the threads that "
-            "polars computes with stayed behind: load models and read data after the fork, or "
-            "start processes by spawn"
+            "this process was forked after fmpair or polars was used, so the threads of polars are "
+            "missing: load models and read data after the fork, or start processes by spawn"
         )
     _home = here
 
@@ -82,15 +79,15 @@ def _threads_are_lost() -> bool:
     import polars as pl
 
     before = _threads()
-    size = pl.thread_pool_size()  # starts the threads where they never ran
-    found = _threads()
+    size = pl.thread_pool_size()  # starts the threads if they never ran
+    after = _threads()
     name = re.compile(re.escape(os.environ.get("POLARS_THREAD_NAME", "polars")[:12]) + r"-\d")
-    alive = found.keys() > before.keys() or any(map(name.match, found.values()))
-    return not alive and (_is_fork or len(found) <= size)  # there is one beside those of polars
+    alive = after.keys() > before.keys() or any(map(name.match, after.values()))
+    return not alive and (_is_fork or len(after) <= size)  # there is one besides those of polars
 
 
 def _threads() -> dict[str, str]:
-    """The name of every thread of this process."""
+    """Return the name of every thread of this process."""
     names = {}
     for task in TASKS.iterdir():
         try:

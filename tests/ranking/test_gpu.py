@@ -8,7 +8,7 @@ pytest.importorskip("torch")
 from engine.problems import random_rows
 
 from fmpair.ranking import gpu
-from fmpair.ranking.plain import Task
+from fmpair.ranking.plain import RankingTask
 from fmpair.ranking.ranks import judge
 from fmpair.ranking.top import ranks, top
 
@@ -47,7 +47,7 @@ def test_lists_are_judged_as_the_kernels_judge_them(best):
     query = np.sort(rng.integers(0, len(vectors), 90))
     relevant = random_rows(rng, 90, 40, 6)
     relevant.column[:4] = -1
-    task = Task(query, rng.integers(0, len(vectors), 90), hidden, relevant)
+    task = RankingTask(query, rng.integers(0, len(vectors), 90), hidden, relevant)
     allowed = rng.random(40) < 0.8
     whole = np.column_stack([vectors, np.ones(len(vectors))]).astype(np.float32)
     wanted = judge(lambda asked: whole[asked] @ matrix, task, allowed, top=best, batch=8)

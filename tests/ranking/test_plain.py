@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fmpair.arrays import group_rows
 from fmpair.ranking import plain, ranks, top
-from fmpair.ranking.plain import IN_ORDER, UNIFORM, WEIGHTED, Pool, Task
+from fmpair.ranking.plain import IN_ORDER, UNIFORM, WEIGHTED, Pool, RankingTask
 
 # Few different values, so that ties abound, and those that are never listed.
 VALUES = np.array([-np.inf, np.nan, np.inf, -1, -0.0, 0.0, 0.5, 0.5, 2], np.float32)
@@ -67,7 +67,7 @@ def task_of(rng, scores, hidden, units):
     unit, item = np.nonzero(relevant)
     rows = group_rows(unit, item, units)
     rows = rows._replace(column=(rows.column - 1).astype(np.int32))  # -1 has no score
-    return Task(np.sort(rng.integers(0, len(scores), units)), owner, hidden, rows)
+    return RankingTask(np.sort(rng.integers(0, len(scores), units)), owner, hidden, rows)
 
 
 def counted(values, start, score, count):

@@ -9,8 +9,8 @@ from fmpair.solvers.gaussian import (
     LONGEST,
     Descent,
     Latent,
-    Layout,
-    Pairs,
+    PointLayout,
+    UserPairs,
     add_slopes,
     bytes_needed,
     epoch,
@@ -61,10 +61,10 @@ def problem(seed, users=3, pairs=5):
     owner = np.repeat(np.arange(4), FIELDS)
     column = ITEMS + np.tile(np.arange(FIELDS) * VALUES, 4) + rng.integers(VALUES, size=len(owner))
     situations = group_rows(owner, column, 4, rng.random(len(owner)) + 0.5)
-    layout = Layout(situations, np.repeat([0, 1, 2], [ITEMS, VALUES, VALUES]).astype(np.int32))
+    layout = PointLayout(situations, np.repeat([0, 1, 2], [ITEMS, VALUES, VALUES]).astype(np.int32))
     below = np.array([[ITEMS], [ITEMS - 1], [4]])
     item, ahead, situation = rng.integers(below, size=(3, users * pairs)).astype(np.int32)
-    own = Pairs(np.arange(users + 1) * pairs, item, (item + 1 + ahead) % ITEMS, situation)
+    own = UserPairs(np.arange(users + 1) * pairs, item, (item + 1 + ahead) % ITEMS, situation)
     vectors = rng.standard_normal((len(layout.place), FACTORS))
     return Latent(vectors, 0.3 * rng.standard_normal((users, 3))), layout, own
 

@@ -1,4 +1,4 @@
-"""Engines: where training runs. Each keeps the contract of `engine.contract`; arrays only."""
+"""Engines: the back ends that run training. They see arrays only; see `engine.contract`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENGINES = {
 
 
 def engine(name: str) -> Engine:
-    """The engine of a name: imported when first asked for, since compilers take long to load."""
+    """Return the engine of the given name, imported on first use because compilers load slowly."""
     if name not in ENGINES:
         raise OptionError(f"engine must be one of {listing(list(ENGINES))}, not {name!r}")
     return cast(Engine, import_module(ENGINES[name]))

@@ -1,7 +1,7 @@
-"""What every engine keeps: what it is given, what it learns, and how it is asked. Arrays only.
+"""The contract of all engines: their input, the parameters they learn, and their methods.
 
-An engine is a module with `begin(problem, parameters, settings) -> Training`, reached by
-`fmpair.engine.engine(name)`. The reference engine defines what all of them learn.
+An engine is a module with `begin(problem, parameters, settings) -> Training`, obtained by
+`fmpair.engine.engine(name)`. The reference engine defines the result. All data are arrays.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ POSITIVES = ("permutation", "bootstrap", "user")
 NEGATIVE_SAMPLERS = ("uniform", "popularity", "batch", "adaptive")
 LOSSES = ("bpr", "hinge", "logistic", "softmax", "warp")
 OPTIMIZERS = ("sgd", "adagrad", "adam")
-LISTED = ("softmax", "warp")  # losses that look at several candidates for each chosen item
+LISTED = ("softmax", "warp")  # losses over several candidates per positive
 
 
 class Groups(NamedTuple):
-    """The features of a side by field. All arrays: one entry per feature.
+    """The fields that the features of a side belong to. One entry per feature in every array.
 
-    field: int32. share: float32, how much of the field's occurrences a feature has; the shares of
-    a field sum to 1. owners: float32, how many users (or items) the field's values have on average;
-    sharing: float32, the feature's steps are divided by owners to this power, see
-    `engine.strata.regularisation`. centred: the vectors of the feature's
+    field: int32. share: float32, the feature's share of its field's occurrences. owners: float32,
+    the mean number of users (or items) per value of the field; sharing: float32, steps are divided
+    by owners to this power, see `strata.field_regularisation`. centred: whether the vectors of the
     field keep a mean (weighted by share) of zero.
     """
 
@@ -39,14 +38,14 @@ class Groups(NamedTuple):
 
 
 class History(NamedTuple):
-    """What users did before: the latest places of a time line are features of an event's query.
+    """Earlier items of each user, used as query features of an event.
 
-    start: int64 [users + 1], item: int32 [places]: each user's time line, oldest first.
-    until: int32 [events], the place after the last that an event may look at; since: the first,
-    empty for the user's first. weight: float32 [last], that of the latest place, of the one before
-    it, and so on. rows: over the query features, one per item; no other row has these features,
-    which come after all others. shared: the features are the items themselves, in their order, and
-    have the items' vectors, see `engine.strata.lending`.
+    start: int64 [users + 1], item: int32 [entries]: the items of each user, oldest first. until:
+    int32 [events], the entry after the last one that an event may use; since: the first one, empty
+    for the user's first entry. weight: float32 [length], by recency, the latest entry first. rows:
+    over the query features, one row per item; these features come last and occur in no other row.
+    shared: the features are the items, in their order, and use the item vectors, see
+    `shared_item_rows`.
     """
 
     start: np.ndarray
@@ -59,10 +58,10 @@ class History(NamedTuple):
 
 
 class Meeting(NamedTuple):
-    """Which features of a side meet in pairs, each pair then with every feature of the other side.
+    """The pairs of features of a side that take part in triples.
 
-    own: the group of the id (the user or the item); group: int8 [features], that of each feature.
-    meets: float32 [groups, groups], symmetric: 1 where features of the two groups meet, else 0.
+    own: the group of the id (user or item); group: int8 [features]. meets: float32 [groups,
+    groups], symmetric: 1 where the features of two groups form pairs, else 0.
     """
 
     own: int
@@ -71,10 +70,10 @@ class Meeting(NamedTuple):
 
 
 class Triples(NamedTuple):
-    """The terms of order three: the last `factors` columns of all tables are theirs alone.
+    """Terms of order three; the last `factors` columns of all tables belong to them.
 
-    query: which pairs of query features meet an item's; item: which pairs of an item's features
-    meet those of the query. See `engine.triples`.
+    query: pairs of query features, combined with each item feature; item: pairs of item features,
+    combined with each query feature. See `engine.item_side`.
     """
 
     factors: int
@@ -83,21 +82,18 @@ class Triples(NamedTuple):
 
     @property
     def mirrored(self) -> bool:
-        """Whether any two features of an item meet."""
+        """Whether item features form pairs."""
         return bool(self.item.meets.any())
 
 
 class Problem(NamedTuple):
     """The events to learn from and the features of both sides.
 
-    user, item, situation: int32 [events]; weight: float32 [events].
-    known: bool [events], events that are only known to be positive and are not learned from.
-    drawn: bool [items], the items that may be drawn as negatives.
-    contexts: rows over the query features, one per situation; user_rows: the same, one per user.
-    item_rows: rows over the item features, one per item.
-    impressions: rows over the items, one per user: what was shown and maybe not chosen; None where
-    that is not known. history: what came before each event, where that is to be learned from.
-    triples: which features meet in threes; None for a machine of order two.
+    user, item, situation: int32 [events]; weight: float32 [events]. known: bool [events], positives
+    that are not learned from. drawn: bool [items], items that may be drawn as negatives. contexts,
+    user_rows: rows over the query features, one per situation and per user. item_rows: rows over
+    the item features, one per item. impressions: rows over the items, one per user: items shown to
+    the user. history, triples: None where unused.
     """
 
     user: np.ndarray
@@ -130,9 +126,9 @@ class Problem(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """What is learned. Vectors: float32 [rows, factors]; biases: float32 [rows].
+    """The learned tables. Vectors: float32 [rows, factors]; biases: float32 [rows].
 
-    With triples, rows are longer by their factors: the vector of pairs, then that of triples.
+    With triples, each row holds its pair vector followed by its triple vector.
     """
 
     users: np.ndarray
@@ -144,17 +140,17 @@ class Parameters(NamedTuple):
 
 
 class L2Scale(NamedTuple):
-    """Multiples of the regularisation of user and item vectors, by row: float32."""
+    """Factors on the L2 regularisation of user and item vectors: float32, by row."""
 
     users: np.ndarray
     items: np.ndarray
 
 
 class TripleL2(NamedTuple):
-    """L2 regularisation of the vectors of triples.
+    """L2 regularisation of triple vectors.
 
-    user, item: of ids. query, features: by row, float32. query_threshold, feature_threshold: by
-    row, as those of `Settings`. ramp: epochs until that of fields is in full force.
+    user, item: of ids. query, features: float32, by row. query_threshold, feature_threshold: as in
+    `Settings`. ramp: epochs until the regularisation of fields is in full force.
     """
 
     user: float
@@ -167,25 +163,21 @@ class TripleL2(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """How to learn.
+    """Options of training.
 
-    user, positive, negative, bias: L2 regularisation of the id tables; query, features: the same
-    by row, float32. query_threshold, feature_threshold: by row, where above 0 the field's
-    regularisation follows its strength instead, see `engine.strata.regularisation`; strongest: its
-    upper bound. user_rate, item_rate, feature_rate: multiples of an epoch's learning rate; 0
-    freezes. blocks: B of the strata plan; partition_every: epochs between two partitions; threads:
-    how many work. loss: one of LOSSES; n_negatives: per positive, at most.
-    temperature: 0 scores by products, above it by cosines divided by it; there are no biases then.
-    negative_sampler: one of NEGATIVE_SAMPLERS; popularity_power: of an item's count, for
-    popularity; rank_share: mean rank of adaptive negatives, as a share of the items. own_share: of
-    the negatives, how many are items of the user's other events; impression_share: such as were
-    shown and not chosen. logq_correction: scores are taken less the logarithm of how often their
-    items are drawn. dropout: share of the query's factors that a step leaves out, of products
-    only: of nothing there is no cosine.
-    optimizer: one of OPTIMIZERS. l2_scale: None where all are 1. triples: where there are any.
-    engine: which one learns. all_items: softmax is over all items, not over n_negatives that are
-    drawn; device: where the engine works, `cpu` or `cuda`. Both, and the optimizer adam, are of
-    the engine of minibatches alone. on: the cluster that the engine of many machines works on.
+    user, positive, negative, bias: L2 of the id tables; query, features: L2 by row, float32.
+    query_threshold, feature_threshold: by row; where above 0, L2 follows the strength of the field,
+    see `strata.field_regularisation`; strongest: its upper bound. user_rate, item_rate,
+    feature_rate: factors on the learning rate; 0 freezes. blocks: B of the strata plan;
+    partition_every: epochs between partitions. loss: one of LOSSES; n_negatives: at most, per
+    positive. temperature: 0 for products, else cosines divided by it, without biases.
+    negative_sampler: one of NEGATIVE_SAMPLERS; popularity_power: exponent of item counts;
+    rank_share: mean rank of adaptive negatives as a share of the items. own_share,
+    impression_share: shares of negatives taken from the user's other items, and from items shown
+    but not chosen. logq_correction: subtract log sampling probabilities from scores. dropout: share
+    of query factors dropped per step; products only. optimizer: one of OPTIMIZERS. l2_scale: None
+    for 1. all_items: softmax over all items; device: `cpu` or `cuda`; these two and adam belong to
+    the torch engine. on: address of the Ray cluster.
     """
 
     seed: int
@@ -226,26 +218,26 @@ class Settings(NamedTuple):
 
     @property
     def in_plain_pairs(self) -> bool:
-        """Whether the quick kernel of pairs will do."""
+        """Whether the fast kernel for BPR pairs can be used."""
         others = self.temperature or self.own_share or self.impression_share or self.dropout
         paced = self.optimizer != "sgd" or self.l2_scale or self.triples
         return self.loss == "bpr" and self.negative_sampler == "uniform" and not (others or paced)
 
     @property
     def has_bias(self) -> bool:
-        """Whether items have constants that are learned."""
+        """Whether item biases are learned."""
         return self.learn_bias and not self.temperature
 
     @property
     def drawn_power(self) -> float:
-        """How often items are drawn follows their number of events to this power."""
+        """The exponent of item counts in the sampling probabilities."""
         return self.popularity_power if self.negative_sampler == "popularity" else 1.0
 
 
 class Pairs(NamedTuple):
-    """Pairs that are given, not drawn: of two items of a user, the one to rank above the other.
+    """Given pairs of items of a user: `positive` should rank above `negative`.
 
-    user, positive, negative, situation: int32 [pairs], by the problem's numbers; weight: float32.
+    user, positive, negative, situation: int32 [pairs], numbered as in the problem; weight: float32.
     """
 
     user: np.ndarray
@@ -256,62 +248,61 @@ class Pairs(NamedTuple):
 
 
 class Training(Protocol):
-    """Training under way. What is learned depends on problem, settings and epochs alone."""
+    """Training in progress. The result depends only on problem, settings and epochs."""
 
     def epoch(self, number: int, rate: float) -> float:
-        """One pass (counted from 1) at a learning rate; the mean loss of its steps."""
+        """Run one epoch (counted from 1) at a learning rate; return the mean loss of its steps."""
         ...
 
     def learn_pairs(self, pairs: Pairs, rate: float) -> float:
-        """A BPR step on each pair, in their order, after an epoch at that rate; the mean loss."""
+        """Take a BPR step on each pair in order, after an epoch; return the mean loss."""
         ...
 
     def largest(self) -> float:
-        """The largest number of all tables: a run that diverges shows here first. NaN counts."""
+        """Return the largest absolute parameter, NaN if there is any: shows divergence."""
         ...
 
     def snapshot(self) -> Parameters:
-        """The parameters as they are now, by the problem's numbers: a copy."""
+        """Return a copy of the current parameters, numbered as in the problem."""
         ...
 
     def close(self) -> None:
-        """Let go of threads and of all that only further epochs would need; snapshots go on."""
+        """Release threads and whatever only further epochs need; snapshots still work."""
         ...
 
 
 @runtime_checkable
 class Resumable(Training, Protocol):
-    """Training that can be kept and gone on with: to the same bits as if it never had stopped."""
+    """Training that can be saved and resumed with bit-identical results."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """What further epochs depend on beside the parameters, by name: copies."""
+        """Return copies of all state that further epochs need besides the parameters."""
         ...
 
     def resume(self, state: dict[str, np.ndarray]) -> None:
-        """Go on as after the epoch of that state; begun with the parameters of that epoch."""
+        """Continue from a state; the training was begun with the parameters of that epoch."""
         ...
 
 
 class Engine(Protocol):
-    """Where training runs."""
+    """A back end of training."""
 
     def begin(self, problem: Problem, parameters: Parameters, settings: Settings) -> Resumable:
-        """Training that starts from the given parameters, which stay as they are."""
+        """Begin training from the given parameters, which are not modified."""
         ...
 
 
-# Events in pieces: what an engine of many machines learns from. Arrays only.
-
+# Sharded events, for the Ray engine.
 
 NO_NUMBERS, NO_WEIGHT = np.zeros(0, np.int32), np.zeros(0, np.float32)
 
 
 class Shard(NamedTuple):
-    """Some events, in their order. user, item: int32 [events], by the problem's numbers.
+    """Part of the events, in order. user, item: int32 [events], numbered as in the problem.
 
-    All others are empty where nothing goes by them. number: int32, of each among all events.
-    weight, situation: as in Problem. until, since: as in History, but counted from the first place
-    of the user's own time line.
+    The other arrays are empty where unused. number: int32, the event's number among all events.
+    weight, situation: as in Problem. until, since: as in History, but relative to the user's first
+    entry.
     """
 
     user: np.ndarray
@@ -323,17 +314,16 @@ class Shard(NamedTuple):
     since: np.ndarray = NO_NUMBERS
 
 
-# Makes shards of the events of these users, given their numbers: each user's in their order.
+# Creates the shards of the given users, each user's events in order.
 Maker = Callable[[np.ndarray], Iterator[Shard]]
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where workers find their events, which no process need ever have all of.
+    """The events of a problem that no single process holds completely.
 
-    activity: int64 [users], times: int64 [items]: how many events each has. shards: refs of shards
-    in the object store, in the order of their events; made: what makes events where they are
-    learned from.
+    activity: int64 [users], times: int64 [items]: event counts. shards: references to shards in the
+    object store, in order; made: functions that create events on the workers.
     """
 
     activity: np.ndarray

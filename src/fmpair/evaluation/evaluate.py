@@ -22,8 +22,8 @@ from fmpair.features.calendar import TIME
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import ERRORS, LISTS, Metric, Placement
-from fmpair.ranking.plain import Pool
-from fmpair.ranking.ranks import Ranks, judge
+from fmpair.ranking.plain import Pool, Ranks
+from fmpair.ranking.ranks import judge
 from fmpair.ranking.top import ON_DEVICE, rows_at_once
 
 # Scores of every item for every query, from a fitted model or any function.

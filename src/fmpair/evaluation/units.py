@@ -15,7 +15,7 @@ from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, OptionError, listing, unknown
 from fmpair.evaluation.protocol import Protocol
 from fmpair.features.calendar import TIME
-from fmpair.ranking.plain import IN_ORDER, UNIFORM, WEIGHTED, Pool, Task
+from fmpair.ranking.plain import IN_ORDER, UNIFORM, WEIGHTED, Pool, RankingTask
 from fmpair.rng import stream
 
 USER, EVENT = "__user__", "__event__"  # columns beside those of the context, which have any name
@@ -31,7 +31,7 @@ class Units:
     row: np.ndarray
     user: np.ndarray
     users: Vocabulary
-    task: Task
+    task: RankingTask
     queries: Dataset
 
 
@@ -74,7 +74,7 @@ def units_of(train: Dataset, test: Dataset, protocol: Protocol, timed: bool = Fa
     queries = test.take(row[place])
     if protocol.unit == "user":
         queries = replace(queries, context=(), columns=queries.columns.drop(test.context))
-    task = Task(number.astype(np.int64), owner[row], hidden, relevant)
+    task = RankingTask(number.astype(np.int64), owner[row], hidden, relevant)
     return Units(row, events.user[row], events.users, task, queries)
 
 

@@ -24,8 +24,8 @@ from fmpair.fitted.ranker import Ranker
 from fmpair.solvers.gaussian import (
     Descent,
     Latent,
-    Layout,
-    Pairs,
+    PointLayout,
+    UserPairs,
     bytes_needed,
     epoch,
     regress,
@@ -49,8 +49,8 @@ class Processes:
 
     space: FeatureSpace
     latent: Latent
-    layout: Layout
-    pairs: Pairs
+    layout: PointLayout
+    pairs: UserPairs
     weight: np.ndarray
     scores_unknown_users: ClassVar[bool] = False
 
@@ -74,7 +74,7 @@ class Processes:
     def _asked(self, context: pl.DataFrame, count: int) -> np.ndarray:
         """float64 [count, dimensions - factors]: the situations' part of a point."""
         found, _ = self.space.query.encode("context", context, count, self.space.whole)
-        layout = Layout(_table_rows(self.space, found), self.layout.place)
+        layout = PointLayout(_table_rows(self.space, found), self.layout.place)
         any_item = np.zeros(count, np.int32)
         points = layout.points(self.latent.vectors, any_item, np.arange(count))
         return points[:, self._items.shape[1] :]
@@ -116,8 +116,8 @@ def restored(arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> Processes
     scorer = Processes(
         space,
         Latent(*(found[name] for name in Latent._fields)),
-        Layout(rows_from(found, "situations"), place),
-        Pairs(*(found[name] for name in Pairs._fields)),
+        PointLayout(rows_from(found, "situations"), place),
+        UserPairs(*(found[name] for name in UserPairs._fields)),
         found["weight"],
     )
     _refuse_extremes(scorer)
@@ -162,12 +162,12 @@ def train(recipe: Any, data: Dataset) -> Iterator[Epoch]:
     }
     space = FeatureSpace.fit(data, fields)
     found, situation = situations(space, data)
-    layout = Layout(_table_rows(space, found), _places(space))
+    layout = PointLayout(_table_rows(space, found), _places(space))
     check_vectors(2 * len(layout.place), recipe.factors)  # of float64
     latent = _first(recipe, layout, len(data.users))
     speed = Latent(np.zeros_like(latent.vectors), np.zeros_like(latent.scales))
     descent = Descent(speed, recipe.learning_rate, recipe.momentum, recipe.threads)
-    pairs: Pairs
+    pairs: UserPairs
 
     def learn(number: int) -> float:
         nonlocal pairs
@@ -189,7 +189,9 @@ def train(recipe: Any, data: Dataset) -> Iterator[Epoch]:
     return epochs(recipe.epochs, learn, fitted)
 
 
-def drawn_pairs(data: Dataset, situation: np.ndarray, most: int, rng: np.random.Generator) -> Pairs:
+def drawn_pairs(
+    data: Dataset, situation: np.ndarray, most: int, rng: np.random.Generator
+) -> UserPairs:
     """For each user at most so many of their events, each against an item they have not.
 
     The other item is uniform among the items with events. Who has them all has no pair.
@@ -210,10 +212,11 @@ def drawn_pairs(data: Dataset, situation: np.ndarray, most: int, rng: np.random.
     key = seen.owner * len(known) + before  # lacking items before each of the user's
     passed = np.searchsorted(key, user * len(known) + rank, side="right") - seen.start[user]
     other = known[rank + passed].astype(np.int32)
-    return Pairs(starts(tally(user, len(data.users))), data.item[event], other, situation[event])
+    start = starts(tally(user, len(data.users)))
+    return UserPairs(start, data.item[event], other, situation[event])
 
 
-def _first(recipe: Any, layout: Layout, users: int) -> Latent:
+def _first(recipe: Any, layout: PointLayout, users: int) -> Latent:
     """Items all but in one place, situations apart, scales around what suits labels of 1 and -1.
 
     Situations that were not apart would stay together: both items of a pair have the same, so what
@@ -253,7 +256,7 @@ def _table_rows(space: FeatureSpace, rows: Rows) -> Rows:
     return join_rows(parts) if parts else empty_rows(rows.size)
 
 
-def _settled(latent: Latent, layout: Layout, data: Dataset, situation: np.ndarray) -> Latent:
+def _settled(latent: Latent, layout: PointLayout, data: Dataset, situation: np.ndarray) -> Latent:
     """A copy in which vectors that nothing was learned about stand where they do no harm.
 
     Items without events stand among the rarest; the gap of a field without missing values is the

@@ -1,1 +1,1 @@
-"""The best items of many queries, and the ranks of given ones: arrays only."""
+"""Top-n lists of many queries, and the ranks of given items. Arrays only."""

@@ -1,6 +1,7 @@
-"""The ranking kernels in plain NumPy, for machines on which nothing can be compiled.
+"""What is ranked (`RankingTask`, `Pool`, `Ranks`), and the ranking kernels in plain NumPy.
 
-Each takes what the kernel of its name takes and writes what that one writes, ties included.
+The functions are used where nothing can be compiled. Each has the arguments and the results of the
+kernel of its name in `top` or `ranks`, ties included.
 """
 
 from __future__ import annotations
@@ -12,18 +13,15 @@ import numpy as np
 from fmpair.arrays import Rows
 from fmpair.rng import GOLDEN, MASK, mixed, scrambled
 
-# What is to be judged: lists by unit, and the candidates to draw for them.
-
-
 IN_ORDER, UNIFORM, WEIGHTED = range(3)
 
 
-class Task(NamedTuple):
+class RankingTask(NamedTuple):
     """Lists to judge, one per unit.
 
     query: int64 [units], ascending, the row of scores; owner: int64 [units], the row of hidden.
-    hidden: items that leave the list, unless they are relevant. relevant: per unit its relevant
-    items, each once; -1 stands for one that has no score.
+    hidden: items removed from the list, unless relevant. relevant: the relevant items of each unit,
+    each once; -1 for an item without a score.
     """
 
     query: np.ndarray
@@ -33,10 +31,10 @@ class Task(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """Candidates to draw `most` of, beside the relevant items.
+    """Candidates to draw `most` of, besides the relevant items.
 
     row: int64 [units], the row of `items` to draw from; items: distinct candidates, in order.
-    weight: float64 [items], for WEIGHTED. kind: IN_ORDER, UNIFORM or WEIGHTED. state: of the draws.
+    weight: float64 [items], for WEIGHTED. kind: IN_ORDER, UNIFORM or WEIGHTED. state: random state.
     """
 
     row: np.ndarray
@@ -47,16 +45,32 @@ class Pool(NamedTuple):
     state: np.uint64
 
 
-def select(
-    scores: np.ndarray,
-    first: int,
-    start: np.ndarray,
-    column: np.ndarray,
-    n: int,
-    best: np.ndarray,
-    score: np.ndarray,
-    filled: np.ndarray,
-) -> None:
+class Ranks(NamedTuple):
+    """The ranks of relevant items. above, level: int64 [relevant entries], items above and tied.
+
+    score: float32 [relevant entries]. listed, eligible: int64 [units], the length of the list and
+    the number of candidates to draw from. best: int32 [units, top], the head of each list, padded
+    with -1.
+    """
+
+    above: np.ndarray
+    level: np.ndarray
+    score: np.ndarray
+    listed: np.ndarray
+    eligible: np.ndarray
+    best: np.ndarray
+
+
+def empty_ranks(task: RankingTask, top: int) -> Ranks:
+    """Return the ranks of a task, to be filled."""
+    units, entries = len(task.query), len(task.relevant.column)
+    above, level = np.zeros((2, entries), np.int64)
+    listed, eligible = np.zeros((2, units), np.int64)
+    best = np.full((units, top), -1, np.int32)
+    return Ranks(above, level, np.zeros(entries, np.float32), listed, eligible, best)
+
+
+def select(scores, first, start, column, n, best, score, filled):
     for query, row in enumerate(scores, first):
         row[column[start[query] : start[query + 1]]] = -np.inf
         item = np.flatnonzero(row > -np.inf)
@@ -68,15 +82,7 @@ def select(
         best[query, : len(item)], score[query, : len(item)] = item, row[item]
 
 
-def rank(
-    scores: np.ndarray,
-    first: int,
-    start: np.ndarray,
-    column: np.ndarray,
-    target: np.ndarray,
-    above: np.ndarray,
-    level: np.ndarray,
-) -> None:
+def rank(scores, first, start, column, target, above, level):
     for query, row in enumerate(scores, first):
         own = row[target[query]]
         row[column[start[query] : start[query + 1]]] = -np.inf
@@ -84,15 +90,7 @@ def rank(
         above[query], level[query] = np.count_nonzero(row > own), np.count_nonzero(row == own)
 
 
-def mask(
-    scores: np.ndarray,
-    row: np.ndarray,
-    first: int,
-    task: Task,
-    allowed: np.ndarray,
-    values: np.ndarray,
-    score: np.ndarray,
-) -> None:
+def mask(scores, row, first, task, allowed, values, score):
     for unit, (given, own) in enumerate(zip(scores[row], values), first):
         own[:] = np.where(allowed, given, -np.inf)
         own[_part(task.hidden, task.owner[unit])] = -np.inf
@@ -103,16 +101,7 @@ def mask(
         score[begin:end] = np.where(listed, given[item], -np.inf)
 
 
-def draw(
-    scores: np.ndarray,
-    row: np.ndarray,
-    first: int,
-    task: Task,
-    pool: Pool,
-    values: np.ndarray,
-    score: np.ndarray,
-    eligible: np.ndarray,
-) -> None:
+def draw(scores, row, first, task, pool, values, score, eligible):
     for unit, (given, own) in enumerate(zip(scores[row], values), first):
         item = _part(task.relevant, unit)
         known = item[item >= 0]
@@ -148,15 +137,7 @@ def _weighted_head(allowed: np.ndarray, taken: int, weight: np.ndarray, state: i
     return allowed[key <= limit][:taken]
 
 
-def count(
-    values: np.ndarray,
-    first: int,
-    start: np.ndarray,
-    score: np.ndarray,
-    above: np.ndarray,
-    level: np.ndarray,
-    listed: np.ndarray,
-) -> None:
+def count(values, first, start, score, above, level, listed):
     for unit, own in enumerate(values, first):
         listed[unit] = np.count_nonzero(own > -np.inf)
         for e in range(start[unit], start[unit + 1]):
@@ -165,14 +146,12 @@ def count(
                 level[e] = np.count_nonzero(own == score[e])
 
 
-def shared(
-    start: np.ndarray, column: np.ndarray, left: np.ndarray, right: np.ndarray
-) -> np.ndarray:
+def shared(start, column, left, right):
     rows = np.split(column, start[1:-1])
     pairs = (np.intersect1d(rows[a], rows[b], assume_unique=True) for a, b in zip(left, right))
     return np.array([len(both) for both in pairs], np.int64)
 
 
 def _part(rows: Rows, number: int) -> np.ndarray:
-    """A copy of one sparse row's columns."""
+    """Return a copy of one sparse row's columns."""
     return rows.column[rows.start[number] : rows.start[number + 1]].copy()

@@ -1,58 +1,34 @@
-"""Judging kernels: where the relevant items of many lists stand, ties counted, in batches."""
+"""Kernels that find the ranks of the relevant items of many lists, in batches, with ties."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from fmpair.jit import kernel
 from fmpair.ranking import plain
-from fmpair.ranking.plain import UNIFORM, WEIGHTED, Pool, Task
+from fmpair.ranking.plain import UNIFORM, WEIGHTED, Pool, RankingTask, Ranks, empty_ranks
 from fmpair.ranking.top import select
 from fmpair.rng import GOLDEN, high, scramble
 from fmpair.threads import side_by_side
 
 
-class Ranks(NamedTuple):
-    """above, level: int64 [relevant entries], see Placement; score: float32 [relevant entries].
-
-    listed, eligible: int64 [units], the list's length and how many items there were to draw from.
-    best: int32 [units, top], the head of each list, -1 where it is shorter.
-    """
-
-    above: np.ndarray
-    level: np.ndarray
-    score: np.ndarray
-    listed: np.ndarray
-    eligible: np.ndarray
-    best: np.ndarray
-
-
 def judge(
     scores: Callable[[np.ndarray], np.ndarray],
-    task: Task,
+    task: RankingTask,
     candidates: Pool | np.ndarray,
     *,
     top: int = 0,
     batch: int,
     threads: int | None = None,
 ) -> Ranks:
-    """Judge all units, `batch` at a time.
+    """Rank the relevant items of all units, `batch` units at a time.
 
-    scores: query numbers (ascending) to float32 [queries, items]; an item at -inf or NaN is not
-    listed. candidates: bool [items] for whole lists, or a Pool to draw from.
+    scores: query numbers (ascending) to float32 [queries, items]; items at -inf or NaN are not
+    listed. candidates: bool [items] for whole lists, or a pool to draw from.
     """
-    units, entries = len(task.query), len(task.relevant.column)
-    out = Ranks(
-        np.zeros(entries, np.int64),
-        np.zeros(entries, np.int64),
-        np.zeros(entries, np.float32),
-        np.zeros(units, np.int64),
-        np.zeros(units, np.int64),
-        np.full((units, top), -1, np.int32),
-    )
+    units, out = len(task.query), empty_ranks(task, top)
 
     def run(first: int) -> None:
         last = min(first + batch, units)
@@ -67,7 +43,7 @@ def _judge_batch(
     scores: np.ndarray,
     row: np.ndarray,
     first: int,
-    task: Task,
+    task: RankingTask,
     candidates: Pool | np.ndarray,
     out: Ranks,
 ) -> None:
@@ -83,14 +59,13 @@ def _judge_batch(
     if out.best.shape[1]:
         part = slice(first, first + len(row))
         heap = np.full((len(row), out.best.shape[1]), -np.inf, np.float32)
-        none = np.zeros(len(row) + 1, np.int64)
-        filled = np.zeros(len(row), np.int64)
+        none, filled = np.zeros(len(row) + 1, np.int64), np.zeros(len(row), np.int64)
         select(values, 0, none, none.astype(np.int32), heap.shape[1], out.best[part], heap, filled)
 
 
 @kernel(plain=plain.mask)
 def _mask(scores, row, first, task, allowed, values, score):
-    """Each unit's scores, with the items that are not in its list at -inf."""
+    """Set each unit's scores, with the items that are not in its list at -inf."""
     for u in range(len(row)):
         unit, own, given = first + u, values[u], scores[row[u]]
         for item in range(len(own)):
@@ -109,7 +84,7 @@ def _mask(scores, row, first, task, allowed, values, score):
 
 @kernel(plain=plain.draw)
 def _draw(scores, row, first, task, pool, values, score, eligible):
-    """Each unit's scores of the items drawn for it, and then those of its relevant items."""
+    """Set each unit's scores of the items drawn for it, followed by its relevant items."""
     mark = np.zeros(scores.shape[1], np.int32)
     allowed = np.empty(scores.shape[1] + 1, np.int32)
     for u in range(len(row)):
@@ -128,7 +103,7 @@ def _draw(scores, row, first, task, pool, values, score, eligible):
         count = 0
         for e in range(pool.items.start[pool.row[unit]], pool.items.start[pool.row[unit] + 1]):
             item = pool.items.column[e]
-            allowed[count] = item  # overwritten by the next unless it counts: no branch to miss
+            allowed[count] = item  # overwritten by the next unless counted: avoids a branch
             count += mark[item] != u + 1
         eligible[unit] = count
         taken = min(count, pool.most)
@@ -144,7 +119,7 @@ def _draw(scores, row, first, task, pool, values, score, eligible):
 
 @kernel
 def _shuffle_head(allowed, count, taken, state):
-    """Bring a uniform sample without replacement to the head."""
+    """Move a uniform sample without replacement to the head."""
     for place in range(taken):
         state += np.uint64(GOLDEN)
         other = place + high(scramble(state), np.uint64(count - place))
@@ -153,7 +128,7 @@ def _shuffle_head(allowed, count, taken, state):
 
 @kernel
 def _weighted_head(allowed, count, taken, weight, state):
-    """Bring a weighted sample without replacement to the head: the least of exponential draws."""
+    """Move a weighted sample without replacement to the head: the least exponential draws."""
     key = np.empty(count)
     for c in range(count):
         state += np.uint64(GOLDEN)
@@ -169,7 +144,7 @@ def _weighted_head(allowed, count, taken, weight, state):
 
 @kernel(plain=plain.count)
 def _count(values, first, start, score, above, level, listed):
-    """How many of a unit's values are above and level with each of its relevant ones."""
+    """Count a unit's values above and tied with each of its relevant ones."""
     for u in range(len(values)):
         own, unit = values[u], first + u
         length = 0
@@ -188,7 +163,7 @@ def _count(values, first, start, score, above, level, listed):
 
 @kernel(plain=plain.shared)
 def shared(start, column, left, right):
-    """Columns that two sorted rows have in common, for each pair of rows: int64 [pairs]."""
+    """Count the columns that two sorted rows have in common, per pair of rows: int64 [pairs]."""
     out = np.zeros(len(left), np.int64)
     for pair in range(len(left)):
         a, b = start[left[pair]], start[right[pair]]

@@ -1,4 +1,4 @@
-"""Ranking kernels: query vectors against one item matrix, blocked, seen items masked natively."""
+"""Ranking kernels: query vectors times one item matrix, in batches, with seen items hidden."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from fmpair.ranking import plain
 from fmpair.threads import side_by_side
 
 ON_DEVICE = "fmpair.ranking.gpu"
-SCORES_AT_ONCE = 1 << 20  # float32 scores of one batch: 4 MB a thread, which stay in cache
-BATCHES = 32  # at least, so that many threads have work: more would multiply in small pieces
-FEW_ROWS = 32  # that are not divided further for it
-LEAST_ROWS = 8  # however many the items: to read them all takes longer than to multiply
+SCORES_AT_ONCE = 1 << 20  # float32 scores of a batch: 4 MB per thread, which stay in cache
+BATCHES = 32  # at least, so that many threads have work
+FEW_ROWS = 32  # smaller batches are not worth it
+LEAST_ROWS = 8  # for any number of items: reading them takes longer than multiplying
+ScoreBatch = Callable[[int, np.ndarray], None]  # (first query, scores [batch, items])
 
 
 def item_matrix(vectors: np.ndarray, constants: np.ndarray) -> np.ndarray:
-    """float32 [factors + 1, items]: an item's vector and constant as a column, for `top`, `ranks`.
+    """Return float32 [factors + 1, items]: the vector and constant of each item as a column.
 
     vectors: [items, factors]; constants: [items].
     """
@@ -35,10 +36,11 @@ def top(
     threads: int | None = None,
     device: str | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The n best items of each query: (item int32 [q, n], score float32 [q, n], how many int [q]).
+    """Return the n best items of each query: (items int32 [q, n], scores float32 [q, n], counts
+    [q]).
 
-    items: an `item_matrix`; hidden: per query the items (its columns) left out. Ties go to the
-    lower item number. device: of PyTorch, where it ranks; None for the kernels.
+    items: an `item_matrix`; hidden: the items to leave out, per query. Ties go to the lower item
+    number. device: of PyTorch; None for the kernels.
     """
     if device is not None:
         return import_module(ON_DEVICE).top(queries, items, hidden, n, device)
@@ -63,7 +65,7 @@ def ranks(
     threads: int | None = None,
     device: str | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Per query how many items stand above its target item, and how many level: int64 [q] each.
+    """Return how many items rank above the target of each query, and how many tie: int64 [q] each.
 
     items: an `item_matrix`; device: as in `top`.
     """
@@ -79,39 +81,36 @@ def ranks(
 
 
 def rows_at_once(queries: int, items: int) -> int:
-    """Of how many queries the scores are made at a time; the number of threads has no say in it."""
+    """Return the queries scored at a time, independent of the number of threads."""
     rows = min(max(SCORES_AT_ONCE // max(items, 1), LEAST_ROWS), 1024)
     return min(rows, max(-(-queries // BATCHES), FEW_ROWS))
 
 
 def _in_batches(
-    queries: np.ndarray,
-    items: np.ndarray,
-    work: Callable[[int, np.ndarray], None],
-    threads: int | None,
+    queries: np.ndarray, items: np.ndarray, work: ScoreBatch, threads: int | None
 ) -> None:
-    """Call work(first query, scores [batch, items]) for batches of queries, side by side."""
+    """Call work(first query, scores [batch, items]) for batches of queries, in parallel."""
     rows = rows_at_once(len(queries), items.shape[1])
-    idle: list[np.ndarray] = []  # room for scores, one a thread: fresh memory is slow to write to
+    idle: list[np.ndarray] = []  # a buffer per thread: fresh memory is slow to write to
 
     def run(first: int) -> None:
         part = queries[first : first + rows]
         full = np.ones((len(part), queries.shape[1] + 1), np.float32)
         full[:, :-1] = part
-        room = idle.pop() if idle else np.empty((rows, items.shape[1]), np.float32)
-        work(first, np.matmul(full, items, out=room[: len(part)]))
-        idle.append(room)
+        scores = idle.pop() if idle else np.empty((rows, items.shape[1]), np.float32)
+        work(first, np.matmul(full, items, out=scores[: len(part)]))
+        idle.append(scores)
 
     side_by_side(run, range(0, len(queries), rows), threads)
 
 
 @kernel(plain=plain.select)
 def select(scores, first, start, column, n, best, score, filled):
-    """The n best of each row: kept in a heap with the worst on top, then sorted.
+    """Select the n best of each row, with a heap whose root is the worst, then sort them.
 
-    scores: float32 [rows, items], its row r asks as query first + r; start, column: the items left
-    out of each query's list, which become -inf. Written at the query's place: best int32 [queries,
-    n], score float32 [queries, n] (given as -inf), filled int64 [queries], how many there are.
+    scores: float32 [rows, items], row r is query first + r; start, column: hidden items of each
+    query. Written at the query's row: best int32 [queries, n], score float32 [queries, n]
+    (initially -inf), filled int64 [queries], the number of items.
     """
     for r in range(len(scores)):
         row, query = scores[r], first + r
@@ -140,7 +139,7 @@ def select(scores, first, start, column, n, best, score, filled):
 
 @inline
 def _worse(value, item, other, other_item):
-    """Whether (value, item) ranks below (other, other_item)."""
+    """Return whether (value, item) ranks below (other, other_item)."""
     return value < other or (value == other and item > other_item)
 
 
@@ -158,7 +157,7 @@ def _push(heap, held, size, value, item):
 
 @kernel
 def _replace(heap, held, size, value, item):
-    """Put (value, item) in place of the worst."""
+    """Replace the worst by (value, item)."""
     place = 0
     while True:
         child = 2 * place + 1

@@ -1,1 +1,1 @@
-"""Learners that are no pair engine: arrays in, arrays out."""
+"""Learners other than the pair engines: arrays in, arrays out."""

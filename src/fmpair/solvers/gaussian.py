@@ -1,8 +1,8 @@
-"""One Gaussian process per user over shared vectors: likelihood of pairs, its slopes, scores.
+"""One Gaussian process per user over shared vectors: likelihood of pairs, gradients, scores.
 
-A point is an item in a situation: the item's vector beside one vector per context field, float64
-[dimensions]. The kernel of two points is height^2 exp(-distance^2 / (2 length^2)), where every
-user has scales of their own, float64 [3]: the logarithms of length, height and noise.
+A point is an item in a situation: the item's vector followed by one vector per context field,
+float64 [dimensions]. The kernel of two points is height^2 exp(-distance^2 / (2 length^2)). Every
+user has scales, float64 [3]: the logarithms of length, height and noise.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from fmpair.arrays import Rows
 from fmpair.jit import kernel
 from fmpair.threads import all_threads, side_by_side
 
-TARGET = 2.0  # of the difference of a pair: 1 for the chosen item, less -1 for the other
-USERS_AT_ONCE = 8  # whose slopes make one step: work for threads, whatever their number
-LONGEST = 10.0  # of a user's slope: longer ones are shortened, or first steps would blow up
-ITEMS_AT_ONCE = 8192  # to score, which bounds memory
-NUMBERS_AT_ONCE = 1 << 24  # the same for users of many pairs
-DOUBLES = 6  # that are held for every two pairs of a user: the kernel of points and that of pairs
+TARGET = 2.0  # the difference of a pair: 1 for the chosen item, less -1 for the other
+USERS_AT_ONCE = 8  # users per step, for any number of threads
+LONGEST = 10.0  # longer gradients of a user are clipped, or the first steps would diverge
+ITEMS_AT_ONCE = 8192  # items scored at a time, which bounds memory
+NUMBERS_AT_ONCE = 1 << 24  # the same for users with many pairs
+DOUBLES = 6  # held for every two pairs of a user: the kernels of points and of pairs
 
 
-class Pairs(NamedTuple):
+class UserPairs(NamedTuple):
     """Per user the pairs of a chosen item and another one, in the situation of the choice.
 
     start: int64 [users + 1]; item, other, situation: int32 [pairs].
@@ -36,23 +36,24 @@ class Pairs(NamedTuple):
     situation: np.ndarray
 
     def of(self, user: int) -> tuple[np.ndarray, np.ndarray]:
-        """(item, situation) of the user's points: all chosen ones, then all others."""
-        own = slice(self.start[user], self.start[user + 1])
-        return np.concatenate([self.item[own], self.other[own]]), np.tile(self.situation[own], 2)
+        """Return (item, situation) of the user's points: all chosen ones, then all others."""
+        pairs = slice(self.start[user], self.start[user + 1])
+        items = np.concatenate([self.item[pairs], self.other[pairs]])
+        return items, np.tile(self.situation[pairs], 2)
 
 
-class Layout(NamedTuple):
-    """Which vectors a situation has, and where in a point they stand.
+class PointLayout(NamedTuple):
+    """The vectors of a situation and their positions in a point.
 
-    situations: rows over the table of vectors. place: int32 [rows of the table], 0 for items,
-    1 and so on for the values of each context field.
+    situations: rows over the table of vectors. place: int32 [rows of the table], 0 for items, 1 and
+    so on for the values of each context field.
     """
 
     situations: Rows
     place: np.ndarray
 
     def points(self, vectors: np.ndarray, item: np.ndarray, situation: np.ndarray) -> np.ndarray:
-        """float64 [points, dimensions]."""
+        """Return the points: float64 [points, dimensions]."""
         fields = int(self.place.max()) + 1
         out = np.zeros((len(item), fields * vectors.shape[1]))
         _fill(vectors, self.place, *self.situations, item, situation, out)
@@ -67,7 +68,7 @@ class Latent(NamedTuple):
 
 
 class Descent(NamedTuple):
-    """How steps are made. speed: what momentum keeps of earlier steps; threads: None for all."""
+    """Options of descent. speed: momentum; threads: None for all."""
 
     speed: Latent
     rate: float
@@ -76,17 +77,18 @@ class Descent(NamedTuple):
 
 
 def bytes_needed(pairs: int, threads: int | None) -> int:
-    """Of memory, where one user has so many pairs."""
+    """Return the bytes of memory needed if one user has so many pairs."""
     return 8 * DOUBLES * pairs**2 * (threads or all_threads())
 
 
 def epoch(
-    latent: Latent, descent: Descent, layout: Layout, pairs: Pairs, order: np.ndarray
+    latent: Latent, descent: Descent, layout: PointLayout, pairs: UserPairs, order: np.ndarray
 ) -> float:
-    """One pass over the users of `order`; the sum of their losses, not finite where it blows up.
+    """Run one pass over the users of `order`; return the sum of their losses, not finite on
+    divergence.
 
-    latent and the speed change in place. The slopes of the users of a step are found side by side
-    and added up in order, so the number of threads changes nothing.
+    latent and the speed change in place. The gradients of the users of a step are computed in
+    parallel and added in order, so the number of threads does not matter.
     """
     speed, rate, momentum, threads = descent
     total, slope = 0.0, np.empty_like(latent.vectors)
@@ -113,29 +115,26 @@ def epoch(
 
 
 def add_slopes(
-    slope: np.ndarray,
-    layout: Layout,
-    item: np.ndarray,
-    situation: np.ndarray,
-    by_points: np.ndarray,
+    slope: np.ndarray, layout: PointLayout, item: np.ndarray, situation: np.ndarray, by: np.ndarray
 ) -> None:
-    """Add a loss's slopes by points to those by the vectors that the points are made of."""
-    _spread(slope, layout.place, *layout.situations, item, situation, by_points)
+    """Add the slopes by points to those by the vectors that the points are made of."""
+    _spread(slope, layout.place, *layout.situations, item, situation, by)
 
 
-def regress(latent: Latent, layout: Layout, pairs: Pairs, threads: int | None) -> np.ndarray:
-    """float64 [2 * pairs]: each user's weights of their points (all chosen ones, then all others).
+def regress(
+    latent: Latent, layout: PointLayout, pairs: UserPairs, threads: int | None
+) -> np.ndarray:
+    """Return the weights of each user's points (chosen ones, then others): float64 [2 * pairs].
 
-    They are those of the regression on the labels 1 of chosen items and -1 of others, whose mean
-    is 0: score(point) = sum of weight * kernel(point, own point).
+    They regress the labels 1 of chosen items and -1 of others: score(point) = sum of weight *
+    kernel(point, own point).
     """
     out = np.zeros(2 * len(pairs.item))
 
     def run(user: int) -> None:
-        own = slice(2 * pairs.start[user], 2 * pairs.start[user + 1])
-        out[own] = _weights(
-            layout.points(latent.vectors, *pairs.of(user)), np.exp(2 * latent.scales[user])
-        )
+        points = layout.points(latent.vectors, *pairs.of(user))
+        squares = np.exp(2 * latent.scales[user])
+        out[2 * pairs.start[user] : 2 * pairs.start[user + 1]] = _weights(points, squares)
 
     side_by_side(run, np.flatnonzero(np.diff(pairs.start)).tolist(), threads)
     return out
@@ -144,11 +143,11 @@ def regress(latent: Latent, layout: Layout, pairs: Pairs, threads: int | None) -
 def scores(
     items: np.ndarray, asked: np.ndarray, own: np.ndarray, weight: np.ndarray, scales: np.ndarray
 ) -> np.ndarray:
-    """float32 [asked, items] of one user: what each item is worth in each situation asked for.
+    """Return the scores of one user: float32 [asked, items].
 
     items: float64 [items, factors]. asked: the situations' part of a point, float64 [asked,
     dimensions - factors]. own: the user's points; weight: of each, from `regress`. The kernel is a
-    product of items' and situations' parts, so what is made for the items serves all situations.
+    product of the parts of items and situations, so the part of items is computed once.
     """
     length, height, _ = np.exp(2 * scales)
     factors = items.shape[1]
@@ -166,12 +165,11 @@ def scores(
 
 @kernel(error_model="numpy")
 def likelihood(points, scales):
-    """Minus the log likelihood of a user's pairs, less what is constant, and its slopes.
+    """Return minus the log likelihood of a user's pairs, up to a constant, and its gradients.
 
-    points: float64 [2 n, dimensions], pair t being (t, n + t). Gives (loss, slope by points of
-    their shape, slope by scales [3]). Every pair counts twice, as (chosen, other) with target 2 and
-    mirrored with -2; both say the same, so they are one observation with half the noise, and a
-    term n log(2 noise^2) / 2 in the loss is all that remains of the other n.
+    points: float64 [2 n, dimensions], pair t being (t, n + t). Returns (loss, gradient by points,
+    gradient by scales [3]). Every pair counts twice, as (chosen, other) with target 2 and mirrored
+    with -2: one observation with half the noise, plus a term n log(2 noise^2) / 2.
     """
     n = len(points) // 2
     length, height, noise = np.exp(2 * scales)
@@ -198,7 +196,7 @@ def likelihood(points, scales):
 
 @kernel(error_model="numpy")
 def _slopes(points, near, by_pairs, length):
-    """The slope by the kernel of pairs handed on to points, length and height."""
+    """Pass the gradient by the kernel of pairs on to points, length and height."""
     n, dimensions = len(by_pairs), points.shape[1]
     by_points, by_scales = np.zeros(points.shape), np.zeros(3)
     for i in range(2 * n):
@@ -218,7 +216,7 @@ def _slopes(points, near, by_pairs, length):
 
 @kernel(error_model="numpy", plain=True)
 def _kernel(left, right, length, height):
-    """float64 [left, right]; length and height squared."""
+    """Return float64 [left, right]; length and height are squared."""
     out = np.empty((len(left), len(right)))
     for i in range(len(left)):
         for j in range(len(right)):
@@ -231,9 +229,9 @@ def _kernel(left, right, length, height):
 
 @kernel(error_model="numpy")
 def _invert(matrix):
-    """Invert a positive definite matrix in place, by Cholesky's factor; its log determinant.
+    """Invert a positive definite matrix in place by Cholesky; return its log determinant.
 
-    Not by BLAS, whose bits depend on its threads, and which numba reaches only through scipy.
+    Not by BLAS, whose bits depend on its threads, and which Numba reaches only through SciPy.
     """
     n, log_determinant = len(matrix), 0.0
     for i in range(n):
@@ -264,7 +262,7 @@ def _invert(matrix):
 
 @kernel
 def _weights(points, squares):
-    """float64 [points]: inverse(kernel + noise) times the labels; squares: of the scales."""
+    """Return inverse(kernel + noise) times the labels: float64 [points]; squares: of the scales."""
     inverse = _kernel(points, points, squares[0], squares[1])
     for i in range(len(points)):
         inverse[i, i] += squares[2]
@@ -289,7 +287,7 @@ def _fill(vectors, place, start, column, value, item, situation, out):
 
 @kernel
 def _spread(slope, place, start, column, value, item, situation, by_points):
-    """`_fill` the other way round."""
+    """The transpose of `_fill`."""
     factors = slope.shape[1]
     for point in range(len(item)):
         for c in range(factors):

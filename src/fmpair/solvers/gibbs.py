@@ -1,7 +1,8 @@
-"""Learning a factorization machine coordinate by coordinate: least squares (ALS) or Gibbs (MCMC).
+"""Learning a factorization machine by coordinates: least squares (ALS) or Gibbs sampling (MCMC).
 
 Both visit every parameter in turn. A score is linear in each, f = g + theta * h, so the squared
-error has its exact minimum, and the posterior its exact normal distribution, in closed form.
+error has its minimum, and the posterior its normal distribution, in closed form. A binary target
+has a latent variable: normal around the score, truncated to the side of the target.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.random import Generator
 
 from fmpair.arrays import Rows, group_rows
 from fmpair.jit import kernel
@@ -18,62 +20,20 @@ from fmpair.solvers.anova import Examples, Machine, Penalties
 from fmpair.solvers.pointwise import scores
 from fmpair.threads import check_process
 
-# The latent variable behind a binary target: normal about the score, on the target's side of 0.
-
-
 TAIL = 0.5  # beyond it an exponential proposal is accepted more often than a normal one
-
-
-def truncated(score: np.ndarray, target: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draws of N(score, 1) on the side of the target (1 or -1): float64 [examples]."""
-    least = -score * target  # turned to the positive side, and measured from the score
-    draw = np.empty(len(score))
-    waiting = np.arange(len(score))
-    while len(waiting):
-        low = least[waiting]
-        far = low > TAIL
-        # Robert's rate is optimal for an exponential that starts at `low`.
-        rate = np.where(far, 0.5 * (low + np.sqrt(low * low + 4)), 1.0)
-        tail = low + rng.standard_exponential(len(low)) / rate
-        tried = np.where(far, tail, rng.standard_normal(len(low)))
-        accepted = rng.random(len(low)) < np.exp(-0.5 * (tail - rate) ** 2)
-        good = np.where(far, accepted, tried > low)
-        draw[waiting[good]] = tried[good]
-        waiting = waiting[~good]
-    return score + target * draw
-
-
-@kernel
-def expected(score, target):
-    """The means of the same distributions: float64 [examples]."""
-    out = np.empty(len(score))
-    for n in range(len(score)):
-        out[n] = score[n] + target[n] * _hazard(-score[n] * target[n])
-    return out
-
-
-@kernel
-def _hazard(t):
-    """Density over upper tail of the standard normal at t; its limit far out, where both vanish."""
-    if t > 30.0:
-        return t + 1 / t
-    return math.sqrt(2 / math.pi) * math.exp(-0.5 * t * t) / math.erfc(t / math.sqrt(2.0))
-
-
-# The hyper-priors, as libFM has them: Gamma(1/2, 1/2) of every precision, and a normal prior of
-# every mean, at 0 and as strong as one feature.
+# The hyper-priors of libFM: Gamma(1/2, 1/2) for every precision, and for every mean a normal prior
+# at 0, as strong as one feature.
 SHAPE, RATE, PULL = 1.0, 1.0, 1.0
-CHUNKS = 8  # pieces a group is cut into for each thread, so that none waits long for another
+CHUNKS = 8  # pieces of a group per thread, so that no thread waits long for another
 
 
 @dataclass
 class Chain:
-    """Learning under way.
+    """Learning in progress.
 
-    columns: the examples by feature; apart: whether no example has two features of the group;
-    pairs: float64 [factors, features]; error: float64 [examples], target - score.
-    mean, precision: float64 [1 + factors, features], the prior of linear terms and vectors.
-    rng: None for ALS.
+    columns: the examples by feature; apart: by group, whether no example has two of its features;
+    pairs: float64 [factors, features]; error: float64 [examples], target - score. mean, precision:
+    float64 [1 + factors, features], the prior of linear terms and vectors. rng: None for ALS.
     """
 
     examples: Examples
@@ -85,45 +45,34 @@ class Chain:
     error: np.ndarray
     mean: np.ndarray
     precision: np.ndarray
-    rng: np.random.Generator | None
+    rng: Generator | None
     threads: int
     noise_precision: float = 1.0
     pool: ThreadPoolExecutor | None = field(default=None, repr=False)
 
 
 def begin(
-    examples: Examples,
-    machine: Machine,
-    penalties: Penalties,
-    rng: np.random.Generator | None,
-    threads: int,
+    examples: Examples, machine: Machine, penalties: Penalties, rng: Generator | None, threads: int
 ) -> Chain:
-    """A chain that starts from a machine of order 2; a generator makes it MCMC, else ALS.
+    """Return a chain that starts from a machine of order 2: MCMC with a generator, else ALS.
 
-    MCMC takes its precisions from the data: the penalties are only where it starts.
+    MCMC estimates its precisions; the penalties are their initial values.
     """
     rows, features, factors = examples.rows, len(machine.linear), machine.pairs.shape[1]
     columns = group_rows(rows.column, rows.owner, features, rows.value)
     precision = np.vstack([penalties.linear, *[penalties.vectors] * factors])
-    bias = float(machine.bias)
-    return Chain(
-        examples,
-        columns,
-        _apart(examples),
-        bias,
-        machine.linear.copy(),
-        np.ascontiguousarray(machine.pairs.T),
-        np.zeros(rows.size),
-        np.zeros_like(precision),
-        precision,
-        rng,
-        threads,
-        pool=ThreadPoolExecutor(threads) if threads > 1 else None,
+    bias, linear = float(machine.bias), machine.linear.copy()
+    pairs = np.ascontiguousarray(machine.pairs.T)
+    error, prior = np.zeros(rows.size), (np.zeros_like(precision), precision)
+    chain = Chain(
+        examples, columns, _apart(examples), bias, linear, pairs, error, *prior, rng, threads
     )
+    chain.pool = ThreadPoolExecutor(threads) if threads > 1 else None
+    return chain
 
 
 def iterate(chain: Chain) -> float:
-    """Every parameter once; the mean squared error (of the latent target if binary) before it."""
+    """Update every parameter once; return the mean squared error before it."""
     check_process()
     score = scores(machine_of(chain), chain.examples.rows)
     chain.error = _target(chain, score) - score
@@ -138,19 +87,19 @@ def iterate(chain: Chain) -> float:
 
 
 def machine_of(chain: Chain) -> Machine:
-    """The machine as it is now."""
+    """Return the current machine."""
     none = np.zeros((len(chain.linear), 0))
     return Machine(chain.bias, chain.linear.copy(), chain.pairs.T.copy(), none)
 
 
 def finish(chain: Chain) -> None:
-    """Let the threads go."""
+    """Release the threads."""
     if chain.pool is not None:
         chain.pool.shutdown()
 
 
 def _apart(examples: Examples) -> list[bool]:
-    """By group: such features touch different examples, so they may move side by side."""
+    """Return, by group, whether its features touch different examples and may move in parallel."""
     group = np.searchsorted(examples.edges, examples.rows.column, side="right") - 1
     groups = len(examples.edges) - 1
     places = np.sort(examples.rows.owner * groups + group)
@@ -159,7 +108,7 @@ def _apart(examples: Examples) -> list[bool]:
 
 
 def _target(chain: Chain, score: np.ndarray) -> np.ndarray:
-    """What the scores should be; of a binary target its latent normal variable."""
+    """Return the targets of the scores; for a binary target, its latent variable."""
     target = chain.examples.target
     if not chain.examples.binary:
         return target
@@ -169,7 +118,7 @@ def _target(chain: Chain, score: np.ndarray) -> np.ndarray:
 
 
 def _draw_noise(chain: Chain) -> None:
-    """The precision of the errors; that of a latent target is 1 by definition."""
+    """Draw the precision of the errors; that of a latent target is 1."""
     if chain.rng is not None and not chain.examples.binary:
         squares = float(chain.error @ chain.error)
         shape = (SHAPE + len(chain.error)) / 2
@@ -186,10 +135,10 @@ def _move_bias(chain: Chain) -> None:
 
 
 def _move_table(chain: Chain, place: int, table: np.ndarray, sums: np.ndarray) -> None:
-    """One number of every feature: linear terms (no sums), or a factor's with its sums by example.
+    """Move one number of every feature: linear terms (no sums), or a factor with its sums.
 
-    Groups follow each other; within one, features that touch different examples share the
-    threads, which changes no bit of the result.
+    Groups follow each other; within one, features that touch different examples run in parallel,
+    with bit-identical results.
     """
     noise = np.zeros(len(table))
     if chain.rng is not None:
@@ -197,18 +146,10 @@ def _move_table(chain: Chain, place: int, table: np.ndarray, sums: np.ndarray) -
         noise = chain.rng.standard_normal(len(table))
     mean, precision = chain.mean[place], chain.precision[place]
 
+    prior = (mean, precision, noise)
+
     def run(piece: tuple[int, int]) -> None:
-        _sweep(
-            *chain.columns,
-            *piece,
-            table,
-            sums,
-            chain.error,
-            chain.noise_precision,
-            mean,
-            precision,
-            noise,
-        )
+        _sweep(*chain.columns, *piece, table, sums, chain.error, chain.noise_precision, *prior)
 
     for group, apart in enumerate(chain.apart):
         first, last = chain.examples.edges[group : group + 2].tolist()
@@ -219,7 +160,7 @@ def _move_table(chain: Chain, place: int, table: np.ndarray, sums: np.ndarray) -
 
 
 def _pieces(chain: Chain, first: int, last: int) -> list[tuple[int, int]]:
-    """The features of a group cut into ranges of about as many entries each."""
+    """Cut the features of a group into ranges with about the same number of entries."""
     start = chain.columns.start
     levels = np.linspace(start[first], start[last], CHUNKS * chain.threads + 1)
     cuts = np.unique(np.clip(np.searchsorted(start, levels), first, last))
@@ -228,7 +169,7 @@ def _pieces(chain: Chain, first: int, last: int) -> list[tuple[int, int]]:
 
 
 def _draw_prior(chain: Chain, place: int, table: np.ndarray) -> None:
-    """Precision and mean of every group, given its parameters."""
+    """Draw precision and mean of every group, given its parameters."""
     assert chain.rng is not None
     edges = chain.examples.edges
     for first, last in zip(edges[:-1].tolist(), edges[1:].tolist()):
@@ -243,7 +184,7 @@ def _draw_prior(chain: Chain, place: int, table: np.ndarray) -> None:
 
 @kernel
 def _sums(start, column, value, table):
-    """Per example the sum of value * table[column]: float64 [examples]."""
+    """Return, per example, the sum of value * table[column]: float64 [examples]."""
     out = np.zeros(len(start) - 1)
     for r in range(len(out)):
         for e in range(start[r], start[r + 1]):
@@ -253,9 +194,9 @@ def _sums(start, column, value, table):
 
 @kernel
 def _sweep(start, column, value, first, last, table, sums, error, alpha, mean, precision, noise):
-    """Features first to last: each to its conditional mean, plus noise in standard deviations.
+    """Move features first to last to their conditional mean, plus noise in standard deviations.
 
-    h of an example is x for a linear term, else x * (sum over the example's other features).
+    h of an example is x for a linear term, else x * (sum over its other features).
     """
     linear = len(sums) == 0
     for j in range(first, last):
@@ -279,3 +220,39 @@ def _sweep(start, column, value, first, last, table, sums, error, alpha, mean, p
                 error[column[e]] -= x * (sums[column[e]] - x * old) * step
                 sums[column[e]] += x * step
         table[j] = old + step
+
+
+def truncated(score: np.ndarray, target: np.ndarray, rng: Generator) -> np.ndarray:
+    """Draw N(score, 1) truncated to the side of the target (1 or -1): float64 [examples]."""
+    least = -score * target  # turned to the positive side, and measured from the score
+    draw = np.empty(len(score))
+    waiting = np.arange(len(score))
+    while len(waiting):
+        low = least[waiting]
+        far = low > TAIL
+        # Robert's rate is optimal for an exponential that starts at `low`.
+        rate = np.where(far, 0.5 * (low + np.sqrt(low * low + 4)), 1.0)
+        tail = low + rng.standard_exponential(len(low)) / rate
+        tried = np.where(far, tail, rng.standard_normal(len(low)))
+        accepted = rng.random(len(low)) < np.exp(-0.5 * (tail - rate) ** 2)
+        good = np.where(far, accepted, tried > low)
+        draw[waiting[good]] = tried[good]
+        waiting = waiting[~good]
+    return score + target * draw
+
+
+@kernel
+def expected(score, target):
+    """Return the means of the same distributions: float64 [examples]."""
+    out = np.empty(len(score))
+    for n in range(len(score)):
+        out[n] = score[n] + target[n] * _hazard(-score[n] * target[n])
+    return out
+
+
+@kernel
+def _hazard(t):
+    """Return density over upper tail of the standard normal at t, or its limit for large t."""
+    if t > 30.0:
+        return t + 1 / t
+    return math.sqrt(2 / math.pi) * math.exp(-0.5 * t * t) / math.erfc(t / math.sqrt(2.0))

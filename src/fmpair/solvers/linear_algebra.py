@@ -1,4 +1,4 @@
-"""Weighted least squares of one side's vectors, the other side's held fixed."""
+"""Sparse products, nearest rows, and weighted least squares (the steps of implicit ALS)."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from fmpair.jit import inline, kernel
 from fmpair.ranking.top import SCORES_AT_ONCE, select
 from fmpair.threads import side_by_side
 
-# Products of sparse rows: what items or users have in common, and sums over neighbours.
+ROWS_AT_ONCE = 256
 
 
 def turned(rows: Rows, columns: int) -> Rows:
-    """The same entries by column: row c of the result holds the rows that have c."""
+    """Return the transpose: row c of the result holds the rows that have column c."""
     return group_rows(rows.column, rows.owner, columns, rows.value)
 
 
 def product(left: Rows, right: Rows, columns: int) -> np.ndarray:
-    """float32 [rows of left, columns]: left times right, both sparse, written out."""
+    """Return left times right, both sparse, as a dense table: float32 [rows of left, columns]."""
     out = np.zeros((left.size, columns), np.float32)
     _add_products(left.start, left.column, left.value, *right, out)
     return out
 
 
 def gram(rows: Rows, columns: int, threads: int | None = None) -> np.ndarray:
-    """float32 [columns, columns]: the inner products of every two columns."""
+    """Return the inner products of every two columns: float32 [columns, columns]."""
     by_column, out = turned(rows, columns), np.zeros((columns, columns), np.float32)
     step = max(SCORES_AT_ONCE // max(columns, 1), 1)
 
@@ -39,7 +39,7 @@ def gram(rows: Rows, columns: int, threads: int | None = None) -> np.ndarray:
 
 
 def nearest(rows: Rows, columns: int, k: int, shrinkage: float, threads: int | None) -> Rows:
-    """Per row the k rows nearest by cosine, best first, with the cosine; none that is not above 0.
+    """Return, per row, the k nearest rows by cosine, best first, with positive cosines only.
 
     shrinkage: added to the product of the two lengths, against chance on few entries.
     """
@@ -68,7 +68,7 @@ def nearest(rows: Rows, columns: int, k: int, shrinkage: float, threads: int | N
 
 @kernel(plain=True)
 def _add_products(start, column, value, right_start, right_column, right_value, out):
-    """out[r] += value * right[column], over the entries of row r."""
+    """Add value * right[column] to out[r], over the entries of row r."""
     for r in range(len(out)):
         row = out[r]
         for e in range(start[r], start[r + 1]):
@@ -79,29 +79,22 @@ def _add_products(start, column, value, right_start, right_column, right_value, 
 
 @kernel
 def _as_cosines(found, own, norm, shrinkage):
-    """Inner products as cosines; what is not above 0 becomes -inf, which is never listed."""
+    """Turn inner products into cosines; those not above 0 become -inf."""
     for r in range(len(found)):
         row = found[r]
         for c in range(len(row)):
             row[c] = row[c] / (own[r] * norm[c] + shrinkage) if row[c] > 0 else -np.inf
 
 
-ROWS_AT_ONCE = 256
-
-
 def solve(
-    rows: Rows,
-    fixed: np.ndarray,
-    moved: np.ndarray,
-    strength: np.ndarray,
-    steps: int,
+    rows: Rows, fixed: np.ndarray, moved: np.ndarray, strength: np.ndarray, steps: int,
     threads: int | None,
-) -> None:
-    """Move the vectors of one side, float32 [rows, k], towards their best, in place.
+) -> None:  # fmt: skip
+    """Move the vectors of one side, float32 [rows, k], towards their optimum, in place.
 
-    Each minimises sum over all columns of c (p - moved . fixed)^2 + strength |moved|^2, where p is
-    1 and c is 1 + value at the row's entries, and p is 0 and c is 1 elsewhere, by `steps` steps of
-    conjugate gradients from where it is. strength: float32 [rows].
+    Each minimises the sum over all columns of c (p - moved . fixed)^2 + strength |moved|^2, where p
+    is 1 and c is 1 + value at the row's entries, else 0 and 1, by `steps` conjugate gradient steps.
+    strength: float32 [rows].
     """
     square = _inner(fixed).astype(np.float32)
 
@@ -113,14 +106,14 @@ def solve(
 
 
 def squared_error(rows: Rows, left: np.ndarray, right: np.ndarray) -> float:
-    """The sum over all pairs of c (p - left . right)^2, as `solve` weighs them."""
+    """Return the sum over all pairs of c (p - left . right)^2, weighted as in `solve`."""
     everywhere = float((_inner(left) * _inner(right)).sum())
     return everywhere + _error_at_entries(*rows, left, right)
 
 
 @kernel
 def _inner(vectors):
-    """float64 [k, k]: vectors' vectors. Not by BLAS, whose bits depend on its threads."""
+    """Return vectors' vectors: float64 [k, k]. Not by BLAS, whose bits depend on its threads."""
     k = vectors.shape[1]
     out = np.zeros((k, k))
     for row in range(len(vectors)):
@@ -131,7 +124,7 @@ def _inner(vectors):
 
 
 @inline
-def _dot(left, right):  # numba's own would need scipy
+def _dot(left, right):  # that of Numba needs SciPy
     total = np.float32(0)
     for a in range(len(left)):
         total += left[a] * right[a]
@@ -140,7 +133,7 @@ def _dot(left, right):  # numba's own would need scipy
 
 @kernel(fastmath=True)
 def _apply(vector, entries, column, value, fixed, square, strength, out):
-    """out = (square + sum of value * f f' + strength) vector, f: the entries' fixed vectors."""
+    """Set out = (square + sum of value * f f' + strength) vector, f: the entries' fixed vectors."""
     k = len(vector)
     for a in range(k):
         total = strength * vector[a]
@@ -185,7 +178,7 @@ def _solve(first, last, start, column, value, fixed, square, strength, steps, mo
 
 @kernel
 def _error_at_entries(start, column, value, left, right):
-    """What the entries add to the error beyond a weight of 1 and a target of 0."""
+    """Return what the entries add to the error beyond weight 1 and target 0."""
     total = 0.0
     for row in range(len(start) - 1):
         for e in range(start[row], start[row + 1]):

@@ -12,11 +12,11 @@ from fmpair.solvers.anova import Examples, Machine, Penalties
 def epoch(
     examples: Examples, machine: Machine, penalties: Penalties, rate: float, order: np.ndarray
 ) -> tuple[Machine, float]:
-    """(machine after a pass over the examples in the given order, mean loss before each step).
+    """Return (machine after a pass over the examples in order, mean loss before each step).
 
-    Each step is theta <- theta - rate * (dloss/df * df/dtheta + penalty * theta), with loss
-    (f - y)^2 / 2, or ln(1 + exp(-y f)) where the target is binary. A linear term whose penalty is
-    infinite stays as it is. The tables change in place.
+    Each step is theta <- theta - rate * (dloss/df * df/dtheta + penalty * theta), with loss (f -
+    y)^2 / 2, or ln(1 + exp(-y f)) for binary targets. A linear term with infinite penalty stays
+    fixed. The tables change in place.
     """
     bias, loss = _pass(
         *examples.rows, examples.target, order, examples.binary, *machine, *penalties, rate
@@ -25,7 +25,7 @@ def epoch(
 
 
 def scores(machine: Machine, rows: Rows) -> np.ndarray:
-    """float64 [rows]: the score of every row, as `anova.predict` gives it."""
+    """Return the score of every row, as `anova.predict`: float64 [rows]."""
     return _scores(*rows, *machine)
 
 
@@ -42,7 +42,7 @@ def _scores(start, column, value, bias, linear, pairs, triples):
 
 @kernel
 def _score(first, last, column, value, bias, linear, pairs, triples, sums, power):
-    """The score of one row; leaves sum z of the pairs, sum z and sum z^2 of the triples behind."""
+    """Return the score of one row; fill sum z of pairs, sum z and sum z^2 of triples."""
     f = bias
     for e in range(first, last):
         f += value[e] * linear[column[e]]
@@ -68,21 +68,10 @@ def _score(first, last, column, value, bias, linear, pairs, triples, sums, power
 
 @kernel
 def _pass(
-    start,
-    column,
-    value,
-    target,
-    order,
-    binary,
-    bias,
-    linear,
-    pairs,
-    triples,
-    linear_penalty,
-    vector_penalty,
-    rate,
-):
-    """All steps of `epoch`: (bias, sum of losses)."""
+    start, column, value, target, order, binary, bias, linear, pairs, triples, linear_penalty,
+    vector_penalty, rate,
+):  # fmt: skip
+    """Take all steps of `epoch`; return (bias, sum of losses)."""
     factors, cubic = pairs.shape[1], triples.shape[1]
     sums, power = np.zeros(factors), np.zeros((2, cubic))
     total = 0.0

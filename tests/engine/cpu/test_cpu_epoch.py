@@ -10,7 +10,7 @@ from engine.problems import parameters_of, problem_of, settings_of
 
 from fmpair.engine import cpu
 from fmpair.engine.cpu import worker
-from fmpair.engine.cpu.synchronization import LINE, flow_for, meet, wait_for_cell
+from fmpair.engine.cpu.synchronization import LINE, barrier, synchronization_for, wait_for_cell
 from fmpair.engine.strata import partition as strata
 
 
@@ -25,21 +25,21 @@ def begun(**options):
 
 
 def test_a_cell_waits_for_its_own_user_block_and_for_the_next_one():
-    flow = flow_for(3)
-    flow.done[::LINE] = [2, 1, 2]
-    flow.stopped[0] = 1  # so that what would wait says so at once
-    assert not wait_for_cell(flow, 0, 2)
-    flow.stopped[0] = 0
-    assert wait_for_cell(flow, 0, 1) and wait_for_cell(flow, 2, 2)
+    sync = synchronization_for(3)
+    sync.done[::LINE] = [2, 1, 2]
+    sync.stopped[0] = 1  # so that what would wait says so at once
+    assert not wait_for_cell(sync, 0, 2)
+    sync.stopped[0] = 0
+    assert wait_for_cell(sync, 0, 1) and wait_for_cell(sync, 2, 2)
 
 
 def test_threads_meet_before_any_of_them_goes_on():
-    flow, seen = flow_for(1), []
+    sync, seen = synchronization_for(1), []
 
     def come(number):
         time.sleep(0.01 * number)
         seen.append(number)
-        assert meet(flow.arrived, flow.stopped, 3, 1)
+        assert barrier(sync.arrived, sync.stopped, 3, 1)
         assert len(seen) == 3
 
     threads = [threading.Thread(target=come, args=(n,)) for n in range(3)]
@@ -47,7 +47,7 @@ def test_threads_meet_before_any_of_them_goes_on():
         thread.start()
     for thread in threads:
         thread.join(10)
-    assert flow.arrived[0] == 3
+    assert sync.arrived[0] == 3
 
 
 @pytest.mark.parametrize("sampler", ["uniform", "adaptive"])  # by compiled rounds, and by cells

@@ -19,7 +19,7 @@ def drawn(negatives, **options):
 def test_a_negative_is_never_an_item_the_user_has(negatives, impression_share):
     problem, _, choices = drawn(negatives, impression_share=impression_share)
     had = set(zip(problem.user.tolist(), problem.item.tolist()))
-    assert choices and not any((c.u, c.j) in had for c in choices)
+    assert choices and not any((c.u, c.items[1]) in had for c in choices)
 
 
 def test_a_share_of_the_candidates_are_other_items_of_the_user():
@@ -36,7 +36,7 @@ def test_popular_items_are_drawn_more_often_the_higher_the_power():
     for power in (0.0, 1.0, 3.0):
         problem, _, choices = drawn("popularity", popularity_power=power)
         times = np.bincount(problem.item, minlength=problem.items)
-        means.append(times[[c.j for c in choices]].mean())
+        means.append(times[[c.items[1] for c in choices]].mean())
     assert means[0] < means[1] < means[2]
 
 
@@ -48,7 +48,7 @@ def test_negatives_of_the_batch_are_as_frequent_as_items_are_among_the_events():
     training = partitioned(problem, settings_of(negative_sampler="batch"))
     found = np.zeros((items, items))
     for choice in choices_of(training):
-        found[choice.i, choice.j] += 1
+        found[choice.i, choice.items[1]] += 1
     share = np.bincount(skewed, minlength=items) / count
     wanted = (1 - np.eye(items)) * share / (1 - share[:, None])  # none is drawn against itself
     np.testing.assert_allclose(found.sum(axis=0) / count, share @ wanted, atol=0.02)
@@ -78,7 +78,7 @@ def test_adaptive_negatives_are_those_the_model_ranks_high():
         _, tables, choices = drawn(negatives, rank_share=share)
         scores = tables.users @ tables.items.T + tables.item_bias
         order = scores.argsort(axis=1)[:, ::-1].argsort(axis=1)
-        ranks.append(np.mean([order[c.u, c.j] for c in choices]))
+        ranks.append(np.mean([order[c.u, c.items[1]] for c in choices]))
     assert ranks[2] < ranks[1] < ranks[0]
 
 

@@ -7,7 +7,7 @@ from engine.problems import parameters_of, problem_of, settings_of
 from fmpair.engine import reference
 from fmpair.engine.reference.draws import choices
 from fmpair.engine.reference.objective import ascent, take_step
-from fmpair.engine.reference.reference_training import Folding
+from fmpair.engine.reference.reference_training import FoldedCell
 from fmpair.engine.strata.partition import partition
 
 RATE = 0.05
@@ -24,17 +24,17 @@ def test_one_step_moves_attributes_along_their_gradients(kind):
     training = reference.begin(problem, parameters_of(problem), settings)
     training.partition = partition(training.events, 1, settings.seed, 1)
     own, shares = training.tables, training.feature_rates["features"]
-    folding = Folding(training.cell(0, 0), own, settings, (RATE, shares), None)
+    folded = FoldedCell(training.cell(0, 0), own, settings, (RATE, shares), None)
     choice = next(iter(choices(training.cell(0, 0), 1, own)))
     wanted, features = ascent(own, choice, settings), own.features.copy()
     bias = own.feature_bias.copy()
 
-    folded = next(iter(choices(folding.cell, 1, folding.tables)))
+    folded = next(iter(choices(folded.cell, 1, folded.tables)))
     assert folded.items == choice.items
-    folding.steps = 1
-    folding.note(folded)
-    take_step(folding.tables, folded, folding.settings, RATE, {})
-    folding.pass_on()
+    folded.steps = 1
+    folded.note(folded)
+    take_step(folded.tables, folded, folded.settings, RATE, {})
+    folded.pass_on()
 
     for f in range(len(features)):
         has = [dict(zip(*side)).get(f, 0.0) for side in choice.sides]

@@ -1,8 +1,15 @@
-"""The CPU engine: compiled kernels, cells of a round side by side on threads."""
+"""The CPU engine: compiled kernels; the cells of a round run in parallel on threads.
+
+Reading order: `engine.contract` defines the interface and `strata.partition` the plan.
+`cpu_training` implements it, `epoch` runs the rounds on threads, `rounds` is the compiled loop of a
+thread over its cells, and `worker` makes the arguments of cells. A cell is learned by the kernel of
+`pairs` (plain BPR) or of `lists` (all other losses and samplers), which use `losses`, `sampling`,
+`sides`, `optimizer`, `triples` and `folded_items`, all built on the row operations of `simd`.
+"""
 
 from fmpair.jit import require_compiler
 
-require_compiler()  # else the import below would fail, and say less
+require_compiler()  # a clearer error than that of the import below
 
 from fmpair.engine.cpu.cpu_training import begin  # noqa: E402
 

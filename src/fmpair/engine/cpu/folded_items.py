@@ -1,7 +1,7 @@
-"""Items that stand for their whole sides while a cell is learned from: see `engine.strata.folding`.
+"""Items that stand for their whole sides while a cell is learned from.
 
-As in `optimizer`, what is None does not exist in the compiled code, and all becomes a part of the
-kernel.
+See `strata.sampling_tables.folds`. As in `optimizer`, arguments that are None do not exist in the
+compiled code, and everything is inlined.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmpair.engine.cpu.operands import Attributes, Copies, Step
+from fmpair.engine.cpu.operands import Attributes, Copies, StepSizes
 from fmpair.engine.cpu.pairs import build_item
 from fmpair.engine.cpu.sides import add_four
 from fmpair.engine.cpu.simd import aligned, assign, blend
@@ -24,45 +24,44 @@ SLOPE, STEEP, CHOSEN, OTHERS, BIAS, CONSTANT, SQUARES = range(7)  # columns of `
 UP, PULL, HELD, DUE, SQUARE = range(5)  # columns of `sums`
 
 
-class Folding(NamedTuple):
-    """What a thread needs to fold the items of a block, and to pass on what they were moved by.
+class FoldedItems(NamedTuple):
+    """Arrays of a thread to fold the items of a block and to pass their moves on to attributes.
 
-    attributes: those of the cell at work, or None. step: with the regularisation of items, which is
-    settled when sums are passed on.
-    own, start: float32 [items of a block, columns], their own rows, and their sides when folded.
-    tally: float32 [items of a block, 8]: since then the sum of slopes, that of their sizes times
-    squared lengths of d score / d side, how often the item was chosen, and what it was due of the
-    regularisation of candidates; when folded, its own bias, its constant, its accumulator.
-    ways: float32 [attributes, columns], sums: [attributes, 8], touched: int32 [attributes]: what is
-    passed on: zeros in between.
+    attributes: of the current cell, or None. step: with the regularisation of items, which is
+    applied when sums are passed on. own, start: float32 [items of a block, columns], the items'
+    rows, and their sides when folded. tally: float32 [items of a block, 8]: since then the sum of
+    slopes, of their sizes times squared lengths of d score / d side, how often the item was chosen,
+    and its share of the regularisation of candidates; when folded, its bias, constant and
+    accumulator. grads: float32 [attributes, columns], sums: [attributes, 8], touched: int32
+    [attributes]: what is passed on, zeros in between.
     """
 
     attributes: Attributes | None
-    step: Step
+    step: StepSizes
     own: np.ndarray
     start: np.ndarray
     tally: np.ndarray
-    ways: np.ndarray
+    grads: np.ndarray
     sums: np.ndarray
     touched: np.ndarray
 
 
-def folding_for(copies: Copies, step: Step, items: int) -> Folding:
-    """A thread's arrays for blocks of at most so many items; copies: of the attributes' table."""
+def folding_for(copies: Copies, step: StepSizes, items: int) -> FoldedItems:
+    """Return the arrays of a thread for blocks of at most `items` items."""
     _, features, columns = copies.table.shape
     shapes = ((items, columns), (items, columns), (items, 8), (features, columns), (features, 8))
     rows = (aligned(np.zeros(shape, np.float32)) for shape in shapes)
-    return Folding(None, step, *rows, np.zeros(features, np.int32))
+    return FoldedItems(None, step, *rows, np.zeros(features, np.int32))
 
 
-def without_item_l2(step: Step) -> Step:
-    """Step lengths of the steps in between."""
+def without_item_l2(step: StepSizes) -> StepSizes:
+    """Return the step sizes between two foldings."""
     one = np.float32(1)
     return step._replace(shrink_positive=one, shrink_negative=one, shrink_bias=one)
 
 
 @kernel(fastmath=FAST, forceinline=True)
-def note(folding, member, slope, score, square, query_square, sharpness, block, size):
+def sum_up(folding, member, slope, score, square, query_square, sharpness, block, size):
     """Sum up what a step moves its items by, before it does."""
     if folding is None:
         return
@@ -80,10 +79,9 @@ def refold(
     folding, r, walk, folded, steps, most, scratch, items, item_bias, item_sums, item_scale, a_sums,
     block, twice, width,
 ):
-    """Before run r of a walk and after its last: where it is time, pass on what was summed up.
+    """Before run r of a walk and after the last: where it is due, pass the sums on and fold anew.
 
-    Then fold anew, unless it is over. folded: after how many steps that was done before; returns
-    the same of now.
+    folded: the number of steps at the last folding; returns the same for now.
     """
     if folding is None:
         return folded
@@ -102,7 +100,7 @@ def refold(
 
 @kernel(forceinline=True)
 def _fold(folding, items, item_bias, item_sums, block, width):
-    """The rows and constants of a block's items become those of their sides."""
+    """Replace the rows and constants of a block's items by those of their sides."""
     attributes, own, start, tally = (
         folding.attributes, folding.own, folding.start, folding.tally
     )
@@ -126,17 +124,18 @@ def _fold(folding, items, item_bias, item_sums, block, width):
 
 @kernel(fastmath=FAST, forceinline=True)
 def _unfold(folding, scratch, items, item_bias, item_sums, item_scale, block, twice, width):
-    """Items and biases are their own again, moved and shrunk; attributes' ways are summed up.
+    """Restore the items' own rows, moved and shrunk, and sum up the gradients of attributes.
 
-    twice: 1 where the features of an item meet each other, else 0. Returns how many are touched.
+    twice: 1 where the features of an item form pairs, else 0. Returns the number of attributes
+    touched.
     """
-    attributes, step, own, start, tally, ways, sums, touched = folding
+    attributes, step, own, start, tally, grads, sums, touched = folding
     shared, item_at, rows, _ = attributes
     a_start, column, value = rows
     lost_chosen, lost_other, lost_bias = (
         ONE - step.shrink_positive, ONE - step.shrink_negative, ONE - step.shrink_bias
     )
-    way, count = len(scratch) - 2, 0
+    grad, count = len(scratch) - 2, 0
     for j in range(block[1] - block[0]):
         i, chosen, others = block[0] + j, tally[j, CHOSEN], tally[j, OTHERS]
         moved, bias = item_bias[i] - tally[j, CONSTANT], tally[j, BIAS]
@@ -151,14 +150,14 @@ def _unfold(folding, scratch, items, item_bias, item_sums, item_scale, block, tw
             rate *= step.item_rate
             blend(items, i, ONE, start, j, -ONE, width)
             if rate > ZERO:
-                assign(scratch, way, items, i, width)
-                blend(scratch, way, ONE / rate, start, j, twice * slope, width)
+                assign(scratch, grad, items, i, width)
+                blend(scratch, grad, ONE / rate, start, j, twice * slope, width)
                 for e in range(a_start[item_at[i]], a_start[item_at[i] + 1]):
                     f, x = np.int64(column[e]), value[e]
                     if sums[f, DUE] == ZERO:
                         touched[count] = f
                         count += 1
-                    blend(ways, f, ONE, scratch, way, x, width)
+                    blend(grads, f, ONE, scratch, grad, x, width)
                     add_four(
                         sums, f, twice * x * x * slope, x * slope, x * x * tally[j, STEEP],
                         chosen + others, EIGHT
@@ -176,8 +175,8 @@ def _unfold(folding, scratch, items, item_bias, item_sums, item_scale, block, tw
 
 @kernel(fastmath=FAST, forceinline=True)
 def _move(folding, count, a_sums, steps, width):
-    """Every attribute that anything was passed on to moves once."""
-    attributes, _, _, _, _, ways, sums, touched = folding
+    """Move every touched attribute once."""
+    attributes, _, _, _, _, grads, sums, touched = folding
     (table, bias, _, rates, shrink), _, _, bias_share = attributes
     for n in range(count):
         f, own_rate = np.int64(touched[n]), ONE
@@ -187,9 +186,9 @@ def _move(folding, count, a_sums, steps, width):
         rate = rates[f] * own_rate
         lost = (ONE - shrink[f]) * own_rate * min(sums[f, DUE], steps)
         share = ONE / (ONE + rate * sums[f, HELD] + lost)
-        blend(ways, f, ONE, table, f, -sums[f, UP], width)
-        blend(table, f, ONE - share * lost, ways, f, share * rate, width)
+        blend(grads, f, ONE, table, f, -sums[f, UP], width)
+        blend(table, f, ONE - share * lost, grads, f, share * rate, width)
         bias[f] += bias_share * share * (rate * sums[f, PULL] - lost * bias[f])
-        blend(ways, f, ZERO, ways, f, ZERO, width)
+        blend(grads, f, ZERO, grads, f, ZERO, width)
         for c in range(SQUARE + 1):
             sums[f, c] = ZERO

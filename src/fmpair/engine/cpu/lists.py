@@ -1,7 +1,7 @@
 """The training kernel of every loss and sampler but plain pairs: one cell of the strata plan.
 
-A step is a chosen item and its candidates, all scored with the query built once. The kernel of
-plain pairs (`pairs.py`) is this one with one uniform candidate, and several times as quick at it.
+A step scores a chosen item and its candidates against a query built once. The kernel of `pairs` is
+the special case of one uniform candidate, and several times as fast.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmpair.engine.cpu.folded_items import note, refold
+from fmpair.engine.cpu.folded_items import refold, sum_up
 from fmpair.engine.cpu.losses import MARGIN, ONE, WARP, ZERO, correct, warp_weight, weigh
 from fmpair.engine.cpu.optimizer import (
     move_listed,
@@ -41,19 +41,19 @@ from fmpair.engine.cpu.sides import (
     take_constants,
 )
 from fmpair.engine.cpu.simd import dot
-from fmpair.engine.cpu.synchronization import seen
-from fmpair.engine.cpu.triples import hold
+from fmpair.engine.cpu.synchronization import load
+from fmpair.engine.cpu.triples import keep_query_sums
 from fmpair.jit import FAST, kernel
 
-SHORTEST = np.float32(1e-12)  # squared length of a vector that cosines divide by
+SHORTEST = np.float32(1e-12)  # added to squared lengths that cosines divide by
 
 
 class Rule(NamedTuple):
-    """What a step does. loss: a number of `engine.cpu.losses`; candidates: at most so many.
+    """Options of a step. loss: a number of `losses`; n_negatives: candidates, at most.
 
-    sharpness: 1 / temperature of cosines, 0 for products; items: how many there are in all blocks.
-    shares: of the candidates, how many are items of the user's other events, and how many are such
-    or were shown to the user and not chosen. dropped: of the query, see `engine.cpu.dropout`.
+    sharpness: 1 / temperature for cosines, 0 for products; items: in all blocks. shares: of
+    candidates from the user's other items, and from those or impressions. dropped: see
+    sampling.drop_anew.
     """
 
     loss: int
@@ -66,7 +66,7 @@ class Rule(NamedTuple):
 
 @kernel(fastmath=FAST)
 def finish(sharpness, score, constant, square, query_square, start, end):
-    """From products to scores: with constants, or as cosines."""
+    """Turn products into scores: add constants, or divide by lengths for cosines."""
     for m in range(start, end):
         if sharpness > ZERO:
             square[m] += SHORTEST
@@ -77,9 +77,9 @@ def finish(sharpness, score, constant, square, query_square, start, end):
 
 @kernel(fastmath=FAST)
 def settle(sharpness, score, slope, square, query_square, strength, coef, along, own, size):
-    """From slopes by score to each vector's coefficients; what the query's own vector loses.
+    """Turn slopes by score into the coefficients of each vector; return the query's own share.
 
-    A product moves a side p along q + p (less what moves itself), a cosine along q and against p.
+    A product moves a side p along q + p (less its own part), a cosine along q and against p.
     """
     lost = ZERO
     for m in range(size):
@@ -97,24 +97,24 @@ def settle(sharpness, score, slope, square, query_square, strength, coef, along,
 @kernel(fastmath=FAST)
 def run_lists(
     span, walk, block, state, work, tables, query, attributes, folding, sampler, step, l2_scale,
-    accumulators, rule, third, mirror, border, taken, room, width,
+    accumulators, rule, q_triples, i_triples, pair_width, taken, buffers, width,
 ):
     """Learn from runs of [span[0], span[1]) with the items [block[0], block[1]).
 
-    walk: from which run to which, counted round and round from the first. taken: as in run_cell.
+    walk: the first run and the one after the last, counted round and round. taken: as in run_cell.
     attributes: of items, where they move in every step; folding: where they do not; or None.
-    l2_scale, accumulators: in the order of the partition, or operands.NO_L2_SCALE and
-    NO_ACCUMULATORS. third, mirror: of triples, or None; border: as long as vectors of pairs.
-    Returns (sum of losses, steps, the state of the random stream).
+    l2_scale, accumulators: in partition order, or operands.NO_L2_SCALE and NO_ACCUMULATORS.
+    q_triples, i_triples: of both sides, or None; pair_width: as long as pair vectors. Returns (sum
+    of losses, steps, random state).
     """
-    # As in run_cell, fields are taken out of their tuples once.
+    # As in run_cell, unpack once.
     run_user, run_start, event_item, visits, weight = work
     users, items, item_bias = tables
     accept, other, order, spread, depth, log_chance, impression_start, impression_item = sampler
     (
-        scratch, places, member, score, constant, slope, square, coef, along, own, shrink, chances,
-        mine, impressions, kept, own_rate, own_l2, norm, ways, triple_shrink, stopped
-    ) = room
+        scratch, rows, member, score, constant, slope, square, coef, along, own, shrink, chances,
+        mine, impressions, kept, own_rate, own_l2, norm, grads, triple_shrink, stopped
+    ) = buffers
     loss, most, sharpness, all_items, shares, dropped = rule
     user_scale, item_scale = l2_scale
     user_sums, item_sums, q_sums, a_sums, mean, bias = accumulators
@@ -142,7 +142,7 @@ def run_lists(
         start, stop = np.int64(run_start[run]), np.int64(run_start[run + 1])
         had = list_own(event_item, start, stop, first_item, taken, mine)
         offered = list_impressions(impression_start, impression_item, run, impressions)
-        free, u = 0 if seen(stopped, 0) else count - had, np.int64(run_user[run])
+        free, u = 0 if load(stopped, 0) else count - had, np.int64(run_user[run])
         for e in range(start, stop if free > 0 else start):
             for _ in range(1 if len(visits) == 0 else np.int64(visits[e])):
                 if query is not None:
@@ -154,12 +154,12 @@ def run_lists(
                         c, c_end = c_start[at], c_start[at + 1]
                     build_query(
                         scratch, users, u, q_table, p, p_end, p_column, p_value, c, c_end, c_column,
-                        c_value, third, mirror, width
+                        c_value, q_triples, i_triples, width
                     )
                 else:
-                    build_user(scratch, users, u, third, mirror, width)
+                    build_user(scratch, users, u, q_triples, i_triples, width)
                 state = drop_anew(state, dropped, kept, scratch)
-                hold(third, mirror, scratch)
+                keep_query_sums(q_triples, i_triples, scratch)
                 weigh_factors(scratch, order, spread, chances)
                 if sharpness > ZERO or item_sums is not None or folding is not None:
                     query_square = dot(scratch, 0, scratch, 0, width) + SHORTEST
@@ -172,16 +172,16 @@ def run_lists(
                     state, np.uint64(count), taken, loss == WARP, member, fresh, known, most, free,
                     first_item, accept, other, order, chances, scratch, depth
                 )
-                # All are scored at once; WARP scores until one stands too high.
+                # All are scored at once; WARP scores until one violates the margin.
                 tries = 0
                 for n in range(size if loss == WARP else 1):
                     here, end = (n, n + 1) if loss == WARP else (0, size)
                     if attributes is not None:
                         build_sides(
                             scratch, items, item_bias, member, constant, a_table, a_bias, item_at,
-                            a_start, a_column, a_value, third, mirror, here, end, width
+                            a_start, a_column, a_value, q_triples, i_triples, here, end, width
                         )
-                        dots(scratch, places, score, square, scratch, sharpness, here, end, width)
+                        dots(scratch, rows, score, square, scratch, sharpness, here, end, width)
                     else:
                         take_constants(item_bias, member, constant, here, end)
                         dots(items, member, score, square, scratch, sharpness, here, end, width)
@@ -194,7 +194,7 @@ def run_lists(
                     if tries == 0:
                         continue
                     size, member[1], score[1], square[1] = 2, member[n], score[n], square[n]
-                    bring_up(scratch, mirror, tries, width)
+                    bring_up(scratch, i_triples, tries, width)
                     strength = warp_weight(all_items, tries)
                 correct(score, constant, log_chance, member, first_item, size)
                 logs += strength * weigh(loss, constant, slope, size)
@@ -203,38 +203,40 @@ def run_lists(
                 lost = settle(
                     sharpness, score, slope, square, query_square, strength, coef, along, own, size
                 )
-                note(folding, member, slope, score, square, query_square, sharpness, block, size)
+                sum_up(folding, member, slope, score, square, query_square, sharpness, block, size)
                 turn_list(
-                    attributes, scratch, places, items, member, coef, along, own, lost, twice,
-                    third, mirror, sharpness, score, square, query_square, norm, size, width
+                    attributes, scratch, rows, items, member, coef, along, own, lost, twice,
+                    q_triples, i_triples, sharpness, score, square, query_square, norm, size, width
                 )
                 shrink_list(
                     item_sums, item_scale, mean, bias, step, member, slope, norm, own, own_rate,
-                    own_l2, twice, item_bias, shrink, attributes is None, third, triple_shrink, size
+                    own_l2, twice, item_bias, shrink, attributes is None, q_triples, triple_shrink,
+                    size
                 )
                 if attributes is not None:
                     move_sides(
-                        scratch, items, member, shrink, slope, own_rate, third, mirror,
+                        scratch, items, member, shrink, slope, own_rate, q_triples, i_triples,
                         triple_shrink, size, step.item_rate, width
                     )
                     move_listed(
-                        scratch, a_table, a_bias, a_sums, mean, a_rate, a_shrink, a_moves, ways,
+                        scratch, a_table, a_bias, a_sums, mean, a_rate, a_shrink, a_moves, grads,
                         gather_up, gather_bias, due, member, item_at, a_start, a_column, a_value,
-                        slope, size, twice, bias_share, third, mirror, width
+                        slope, size, twice, bias_share, q_triples, i_triples, width
                     )
                 else:
                     list_step(
                         scratch, items, member, coef, own_rate, shrink, size, step.item_rate,
-                        lost, triple_shrink, border, width
+                        lost, triple_shrink, pair_width, width
                     )
                 drop(scratch, kept, dropped)
                 move_user(
-                    scratch, users, u, user_sums, user_scale, mean, step, third, mirror, width
+                    scratch, users, u, user_sums, user_scale, mean, step, q_triples, i_triples,
+                    width
                 )
                 if query is not None:
                     move_query(
                         scratch, q_table, q_sums, mean, q_rate, q_shrink, q_moves, p, p_end,
-                        p_column, p_value, c, c_end, c_column, c_value, third, mirror, width
+                        p_column, p_value, c, c_end, c_column, c_value, q_triples, i_triples, width
                     )
         release(event_item, start, stop, first_item, taken)
     return logs, steps, state

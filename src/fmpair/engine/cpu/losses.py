@@ -1,4 +1,4 @@
-"""What a step makes small: the losses, as slopes by the scores of a chosen item and others."""
+"""Losses of the kernels, as slopes by the scores of a chosen item and its candidates."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ from fmpair.engine.contract import LOSSES
 from fmpair.engine.cpu.simd import FLOAT, INT32
 from fmpair.jit import FAST, inline, kernel
 
-# The logistic function of the kernels, from a table.
-
-
 TINY = 1e-300  # added before a logarithm is taken
-# sigmoid(-g) between -16 and 16, 64 entries a unit; between entries a straight line (error 3e-6)
+# sigmoid(-g) between -16 and 16, 64 entries per unit, linearly interpolated (error 3e-6)
 REACH = np.float32(16.0)
 ENTRIES = np.float32(64.0)
 LAST_ENTRY = 2048
@@ -26,7 +23,7 @@ SIGMOID = (1 / (1 + np.exp(np.linspace(-16, 16 + 1 / 64, 2050)))).astype(np.floa
 
 @inline
 def sigmoid_of_minus(g, table):
-    """1 / (1 + exp(g)), from the table; whatever g is, no place outside the table is read."""
+    """Return 1 / (1 + exp(g)) from the table; any g stays inside the table."""
     x = (min(max(g, -REACH), REACH) + REACH) * ENTRIES
     n = min(max(np.int64(x), 0), LAST_ENTRY)
     left = table[n]
@@ -35,7 +32,7 @@ def sigmoid_of_minus(g, table):
 
 BPR, HINGE, LOGISTIC, SOFTMAX, WARP = range(len(LOSSES))
 MARGIN = np.float32(1.0)
-# e ** x = 2 ** n * e ** f, f at most half of ln 2 from 0: a Taylor series will do
+# e ** x = 2 ** n * e ** f with |f| <= ln(2) / 2: a Taylor series is accurate enough
 LOWEST, LOG2_E, LN_2, HALF = (np.float32(c) for c in (-87.0, math.log2(math.e), math.log(2), 0.5))
 C0, C1, C2, C3, C4, C5, C6 = (np.float32(1 / math.factorial(n)) for n in range(7))
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
@@ -43,7 +40,7 @@ ONE, ZERO = np.float32(1.0), np.float32(0.0)
 
 @kernel(fastmath=FAST)
 def correct(score, corrected, log_chance, member, first_item, size):
-    """Into corrected the scores, less log_chance by item of the block where that is not empty."""
+    """Set corrected to the scores less log_chance by item of the block, if not empty."""
     for m in range(size):
         corrected[m] = score[m]
     for m in range(size if len(log_chance) > 0 else 0):
@@ -52,13 +49,13 @@ def correct(score, corrected, log_chance, member, first_item, size):
 
 @kernel(fastmath=FAST)
 def warp_weight(items, tries):
-    """What WARP makes of finding a candidate after so many tries: more, the higher it must rank."""
+    """Return the weight of a WARP step whose candidate was found after `tries` draws."""
     return np.float32(math.log1p((items - 1) // tries) / math.log1p(items - 1))
 
 
 @kernel(fastmath=FAST)
 def weigh(loss, score, slope, size):
-    """slope[m] = -d loss / d score[m], the chosen item's first, of `size` items; the loss."""
+    """Set slope[m] = -d loss / d score[m], the chosen item first; return the loss."""
     if loss == SOFTMAX:
         return _softmax(score, slope, size)
     if loss == LOGISTIC:
@@ -76,7 +73,7 @@ def weigh(loss, score, slope, size):
 
 @intrinsic
 def _two_to(typing, n):
-    """2 ** n of a whole float32 from -126 to 127: the bits of its exponent."""
+    """Return 2 ** n of a whole float32 from -126 to 127, by its exponent bits."""
 
     def generate(context, builder, signature, arguments):
         bits = builder.fptosi(arguments[0], INT32)
@@ -88,7 +85,7 @@ def _two_to(typing, n):
 
 @inline
 def _exp(x):
-    """e ** x of a float32 not above 0; unlike a call it is worked in vectors."""
+    """Return e ** x of a float32 not above 0; unlike a call it is vectorised."""
     y = max(x, LOWEST) * LOG2_E
     n = np.floor(y + HALF)
     f = (y - n) * LN_2
@@ -98,7 +95,7 @@ def _exp(x):
 
 @kernel(fastmath=FAST)
 def _softmax(score, slope, size):
-    """-ln of the chosen item's share: e^score over the sum of all e^score."""
+    """Compute -ln of the chosen item's softmax probability."""
     most = score[0]
     for m in range(1, size):
         most = max(most, score[m])
@@ -116,7 +113,7 @@ def _softmax(score, slope, size):
 
 @kernel(fastmath=FAST)
 def _logistic(score, slope, size):
-    """Every item for itself: -ln sigma(score) of the chosen, -ln sigma(-score) of the others."""
+    """Compute -ln sigma(score) of the chosen item plus -ln sigma(-score) of the others."""
     slope[0] = sigmoid_of_minus(score[0], SIGMOID)
     value = -math.log(1.0 - np.float64(slope[0]) + TINY)
     for m in range(1, size):

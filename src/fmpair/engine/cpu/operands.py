@@ -1,4 +1,5 @@
-"""What the kernels are handed: flat named tuples of arrays."""
+"""The arguments of the kernels: flat named tuples of arrays, and the scratch buffers of a thread.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ NO_ACCUMULATORS = Accumulators(None, None, None, None, np.float32(0), np.float32
 
 
 class Work(NamedTuple):
-    """One cell's events: see strata.Partition. visits, weight: empty for once each, weight 1."""
+    """The events of all cells: see strata.Partition. visits, weight: empty for once each, weight 1.
+    """
 
     run_user: np.ndarray
     run_start: np.ndarray
@@ -26,7 +28,7 @@ class Work(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """Ids in the order of the partition: users [users, columns], items likewise, bias [items]."""
+    """Id tables in partition order: users [users, columns], items likewise, bias [items]."""
 
     users: np.ndarray
     items: np.ndarray
@@ -34,9 +36,10 @@ class Tables(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """A table of features shared by cells: this cell's copy, its bias, how often each row moved.
+    """One cell's copy of a table of features that all cells share.
 
-    rate, shrink: step length and the share kept in a step, by row; bias is empty on the query side.
+    moves: how often each row moved. rate, shrink: step length and kept share per step, by row.
+    bias: empty on the query side.
     """
 
     table: np.ndarray
@@ -47,7 +50,8 @@ class Shared(NamedTuple):
 
 
 class Copies(NamedTuple):
-    """The cells' copies of a shared table, one a block: as `Shared`, with the copy first."""
+    """All cells' copies of a shared table, one per block: as `Shared`, with the copy as first axis.
+    """
 
     table: np.ndarray
     bias: np.ndarray
@@ -56,16 +60,16 @@ class Copies(NamedTuple):
     shrink: np.ndarray
 
     def of(self, copy: int) -> Shared:
-        """One of them, to be changed in place."""
+        """Return one of the copies, to be changed in place."""
         return Shared(self.table[copy], self.bias[copy], self.moves[copy], self.rate, self.shrink)
 
 
 class Query(NamedTuple):
-    """Features of the query side: contexts by event (or none), profiles by user.
+    """Features of the query side: contexts by event, profiles by user.
 
-    situation: int32 [events] in the order of the partition, each one's row of contexts, or empty
-    where every event has a row of its own, that of event `first` first. user_at: the user of a
-    position. shared: a cell's own copy of the table, or all of them.
+    situation: int32 [events] in partition order, each event's row of contexts; empty where every
+    event has its own row, beginning with event `first`. user_at: the user at a position. shared: a
+    cell's copy of the table, or all copies.
     """
 
     shared: Shared | Copies
@@ -77,7 +81,7 @@ class Query(NamedTuple):
 
 
 class Attributes(NamedTuple):
-    """Features of the item side; item_at: the item of a position.
+    """Features of the item side. item_at: the item at a position.
 
     shared: as in `Query`. bias_share: 1 where attributes have a bias, else 0.
     """
@@ -88,7 +92,7 @@ class Attributes(NamedTuple):
     bias_share: np.float32
 
 
-class Step(NamedTuple):
+class StepSizes(NamedTuple):
     """Step lengths and kept shares of the id tables."""
 
     user_rate: np.float32
@@ -100,25 +104,21 @@ class Step(NamedTuple):
     shrink_bias: np.float32
 
 
-# What a thread has of its own in the kernel of lists.
+class ScratchBuffers(NamedTuple):
+    """Buffers of a thread in the kernel of lists. One entry per item of a list, the positive first.
 
-
-class Room(NamedTuple):
-    """A thread's own arrays. One entry per item of a list, the chosen one first.
-
-    scratch: 0 the query, from 1 on the item sides, then their weighted sum, then zeros.
-    places: 1, 2, ...: where the sides stand. constant, square: of the sides, the latter squared
-    lengths; constants make way for corrected scores. coef: of an item's vector in the user's way.
-    along, own: of the query and of the side itself in an item's way. chances: see
-    sampling.weigh_factors. mine, impressions: the items that the user at work has, and those the
-    user was shown, as many as a block has. kept: see `engine.cpu.dropout`.
-    own_rate, own_l2, norm, ways: see `optimizer`; None where all rows of a table go alike.
-    triple_shrink: as shrink, of vectors of triples; None where there are none.
-    stopped: int64, not the thread's own: above 0 where all shall end as soon as they can.
+    scratch: row 0 the query, then the item sides, their weighted sum, and zeros. rows: 1, 2, ...:
+    the rows of the sides. constant, square: of the sides, the latter squared lengths; constants
+    become corrected scores. coef: factor of an item's vector in the user's gradient. along, own:
+    factors of the query and of the side itself in an item's gradient. chances: see
+    sampling.weigh_factors. mine, impressions: [items of a block], the user's items, and items shown
+    to the user. kept: dropout, see sampling.drop_anew. own_rate, own_l2, norm, grads: see
+    `optimizer`; None where all rows of a table have the same rate. triple_shrink: as shrink, of
+    triple vectors, or None. stopped: int64, shared by threads: above 0 to stop.
     """
 
     scratch: np.ndarray
-    places: np.ndarray
+    rows: np.ndarray
     member: np.ndarray
     score: np.ndarray
     constant: np.ndarray
@@ -135,28 +135,28 @@ class Room(NamedTuple):
     own_rate: np.ndarray | None = None
     own_l2: np.ndarray | None = None
     norm: np.ndarray | None = None
-    ways: np.ndarray | None = None
+    grads: np.ndarray | None = None
     triple_shrink: np.ndarray | None = None
     stopped: np.ndarray = np.zeros(1, np.int64)
 
 
-def room_for(candidates: int, factors: int, items: int) -> Room:
-    """A thread's arrays for lists of so many candidates, from blocks of at most so many items."""
+def buffers_for(candidates: int, factors: int, items: int) -> ScratchBuffers:
+    """Return buffers for lists of `candidates` negatives, from blocks of at most `items` items."""
     size = candidates + 1
     scratch = aligned(np.zeros((size + 3, padded(factors)), np.float32))
     numbers = (np.ones(size, np.float32) for _ in range(8))
-    places = np.arange(1, size + 1, dtype=np.int32)
+    rows = np.arange(1, size + 1, dtype=np.int32)
     chances = np.zeros(factors + 1, np.float32)
     mine, impressions = np.zeros(items, np.int32), np.zeros(items, np.int32)
     own = (chances, mine, impressions, np.ones(factors, np.float32))
-    return Room(scratch, places, np.zeros(size, np.int32), *numbers, *own)
+    return ScratchBuffers(scratch, rows, np.zeros(size, np.int32), *numbers, *own)
 
 
-def with_own_rates(room: Room, accumulators: Accumulators) -> Room:
-    """The same with room for every row's own step length, and for gradients where AdaGrad needs."""
-    own_rate, own_l2, norm = (np.ones(len(room.shrink), np.float32) for _ in range(3))
-    room = room._replace(own_rate=own_rate, own_l2=own_l2)
+def with_own_rates(buffers: ScratchBuffers, accumulators: Accumulators) -> ScratchBuffers:
+    """Add buffers for a step length per row, and for gradients where AdaGrad needs them."""
+    own_rate, own_l2, norm = (np.ones(len(buffers.shrink), np.float32) for _ in range(3))
+    buffers = buffers._replace(own_rate=own_rate, own_l2=own_l2)
     if accumulators.features is None:
-        return room
-    ways = aligned(np.zeros((len(accumulators.features), room.scratch.shape[1]), np.float32))
-    return room._replace(norm=norm, ways=ways)
+        return buffers
+    grads = aligned(np.zeros((len(accumulators.features), buffers.scratch.shape[1]), np.float32))
+    return buffers._replace(norm=norm, grads=grads)

@@ -1,13 +1,13 @@
-"""How far every row goes in a step of the kernel of lists, and how much of it is kept.
+"""Step lengths and kept shares of every row in the kernel of lists.
 
-Plainly (SGD) all rows of a table go alike. With AdaGrad the mean squares of a row's gradients are
-summed up, and its step length is divided by the square root of that sum, which holds this step's
-too. A row is a vector and, of an item or an attribute, its bias. Regularisation takes the same
-steps, but is no part of the gradient; nothing is ever held back by more than all of itself.
+With SGD all rows of a table have the same step length. AdaGrad sums up the mean squares of a row's
+gradients, including the current one, and divides the step length by the square root. A row is a
+vector and, for items and attributes, its bias. Regularisation uses the same step lengths but is no
+part of the gradient, and never takes more than the whole row.
 
-Accumulators and scales that are None do not exist in the compiled code, which is why they are
-arguments. All become a part of the kernel (forceinline): called, they would be one copy in the
-process that compiles the kernel and another, rounded otherwise, where it is found on disk.
+Accumulators and scales that are None do not exist in the compiled code. Everything is inlined
+(forceinline): a called function would be compiled separately, and rounded differently, where the
+kernel is loaded from disk.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ONE, TWO, ZERO = np.float32(1.0), np.float32(2.0), np.float32(0.0)
 
 @kernel(fastmath=FAST, forceinline=True)
 def list_norms(sharpness, score, square, query_square, norm, size):
-    """norm[m] = the squared length of d score / d item of every item of a list."""
+    """Set norm[m] to the squared length of d score / d item."""
     if norm is None:
         return
     for m in range(size):
@@ -45,26 +45,27 @@ def list_norms(sharpness, score, square, query_square, norm, size):
 
 
 @kernel(forceinline=True)
-def turn_sides(scratch, places, coef, along, own, lost, twice, third, mirror, size, width):
-    """scratch[m + 1] becomes the way of item m, and the last row but one that of the user."""
+def turn_sides(scratch, rows, coef, along, own, lost, twice, q_triples, i_triples, size, width):
+    """Set scratch[m + 1] to the gradient of item m, and the last row but one to that of the user.
+    """
     user, zeros = len(scratch) - 2, len(scratch) - 1
-    gather(scratch, user, scratch, zeros, scratch, 0, size, places, coef, width)
+    gather(scratch, user, scratch, zeros, scratch, 0, size, rows, coef, width)
     blend(scratch, user, ONE, scratch, 0, -lost, width)
     for m in range(size):
         blend(scratch, m + 1, own[m], scratch, 0, along[m], width)
-    turn_triples(third, mirror, scratch, twice, size)
+    turn_triples(q_triples, i_triples, scratch, twice, size)
 
 
 @kernel(fastmath=FAST, forceinline=True)
-def side_norms(scratch, items, member, twice, norm, third, mirror, size, width):
-    """The same of items with attributes, whose ways stand in scratch[m + 1].
+def side_norms(scratch, items, member, twice, norm, q_triples, i_triples, size, width):
+    """Set norm[m] for items with attributes, whose gradients are in scratch[m + 1].
 
-    twice: 1 where a way counts the item's own vector, which is not in the gradient.
+    twice: 1 where that includes the item's own vector, which is no part of the gradient.
     """
     if norm is None:
         return
-    if third is not None:
-        triple_norms(third, mirror, scratch, items, member, twice, norm, size)
+    if q_triples is not None:
+        triple_norms(q_triples, i_triples, scratch, items, member, twice, norm, size)
         return
     for m in range(size):
         i = np.int64(member[m])
@@ -76,20 +77,20 @@ def side_norms(scratch, items, member, twice, norm, third, mirror, size, width):
 
 @kernel(forceinline=True)
 def turn_list(
-    attributes, scratch, places, items, member, coef, along, own, lost, twice, third, mirror,
+    attributes, scratch, rows, items, member, coef, along, own, lost, twice, q_triples, i_triples,
     sharpness, score, square, query_square, norm, size, width,
 ):
-    """The ways of items whose attributes move with them; norm[m] of all."""
+    """Compute norm[m] and, for items with attributes, gradients."""
     if attributes is None:
         list_norms(sharpness, score, square, query_square, norm, size)
         return
-    turn_sides(scratch, places, coef, along, own, lost, twice, third, mirror, size, width)
-    side_norms(scratch, items, member, twice, norm, third, mirror, size, width)
+    turn_sides(scratch, rows, coef, along, own, lost, twice, q_triples, i_triples, size, width)
+    side_norms(scratch, items, member, twice, norm, q_triples, i_triples, size, width)
 
 
 @kernel(fastmath=FAST, forceinline=True)
 def _rate_list(accumulators, l2_scale, mean, bias, member, slope, norm, own_rate, own_l2, size):
-    """own_rate[m], own_l2[m]: multiples of step length and L2; ones where not asked for."""
+    """Set own_rate[m] and own_l2[m], factors on step length and L2."""
     if accumulators is not None:
         for m in range(size):
             i = np.int64(member[m])
@@ -104,12 +105,12 @@ def _rate_list(accumulators, l2_scale, mean, bias, member, slope, norm, own_rate
 @kernel(fastmath=FAST, forceinline=True)
 def shrink_list(
     accumulators, l2_scale, mean, bias, step, member, slope, norm, own, own_rate, own_l2, twice,
-    item_bias, shrink, alone, third, triple_shrink, size,
+    item_bias, shrink, alone, q_triples, triple_shrink, size,
 ):
-    """shrink[m]: every item's kept share, triple_shrink[m] of its triples; its bias moves.
+    """Set shrink[m] and triple_shrink[m], the kept shares of items, and move their biases.
 
-    The candidates share the regularisation of one. alone: there are no attributes, and an item's
-    own vector is not yet in its way.
+    The candidates share the regularisation of one. alone: there are no attributes, and the gradient
+    does not yet include the item's own vector.
     """
     _rate_list(accumulators, l2_scale, mean, bias, member, slope, norm, own_rate, own_l2, size)
     share = ONE / np.float32(size - 1)
@@ -126,8 +127,8 @@ def shrink_list(
         item_bias[i] = shrunk_bias * item_bias[i] + bias_rate * slope[m]
         gain = rate * slope[m]
         shrink[m] = kept + (gain * (own[m] - twice) if alone else -gain * twice)
-        if third is not None:
-            loss = (ONE - third.shrink_item) * (ONE if m == 0 else share)
+        if q_triples is not None:
+            loss = (ONE - q_triples.shrink_item) * (ONE if m == 0 else share)
             if own_rate is not None:
                 loss *= own_l2[m]
             triple_shrink[m] = max(ONE - loss, ZERO) + (gain * (own[m] - twice) if alone else ZERO)
@@ -135,32 +136,32 @@ def shrink_list(
 
 @kernel(forceinline=True)
 def move_sides(
-    scratch, items, member, shrink, slope, own_rate, third, mirror, triple_shrink, size, rate,
-    width,
+    scratch, items, member, shrink, slope, own_rate, q_triples, i_triples, triple_shrink, size,
+    rate, width,
 ):
-    """The items along their ways; scratch[0] becomes the user's."""
+    """Move the items along their gradients; scratch[0] becomes the user's."""
     for m in range(size):
         gain, i = rate * slope[m], np.int64(member[m])
         if own_rate is not None:
             gain *= own_rate[m]
-        if third is not None:
-            move_item(third, mirror, scratch, items, i, m, shrink[m], triple_shrink[m], gain)
+        if q_triples is not None:
+            move_item(q_triples, i_triples, scratch, items, i, m, shrink[m], triple_shrink[m], gain)
         else:
             blend(items, i, shrink[m], scratch, m + 1, gain, width)
     assign(scratch, 0, scratch, len(scratch) - 2, width)
 
 
 @kernel(fastmath=FAST, forceinline=True)
-def move_user(scratch, users, u, accumulators, l2_scale, mean, step, third, mirror, width):
-    """The user's vector along scratch[0]."""
+def move_user(scratch, users, u, accumulators, l2_scale, mean, step, q_triples, i_triples, width):
+    """Move the user's vector along scratch[0]."""
     rate, lost = step.user_rate, ONE - step.shrink_user
-    if third is not None:
+    if q_triples is not None:
         scale = ONE
         if l2_scale is not None:
             scale = l2_scale[u]
         move_row(
-            third, mirror, scratch, users, u, third.user, ONE, accumulators, mean, rate,
-            lost * scale, (ONE - third.shrink_user) * scale
+            q_triples, i_triples, scratch, users, u, q_triples.user, ONE, accumulators, mean, rate,
+            lost * scale, (ONE - q_triples.shrink_user) * scale
         )
         return
     if accumulators is not None:
@@ -175,31 +176,31 @@ def move_user(scratch, users, u, accumulators, l2_scale, mean, step, third, mirr
 @kernel(forceinline=True)
 def move_query(
     scratch, table, accumulators, mean, rate, shrink, moves, p, p_end, p_column, p_value, c, c_end,
-    c_column, c_value, third, mirror, width,
+    c_column, c_value, q_triples, i_triples, width,
 ):
-    """The user's attributes [p, p_end) and the context [c, c_end) along scratch[0]."""
+    """Move the user's attributes [p, p_end) and the context [c, c_end) along scratch[0]."""
     _move_entries(
         scratch, table, accumulators, mean, rate, shrink, moves, p, p_end, p_column, p_value,
-        third, mirror, width
+        q_triples, i_triples, width
     )
     _move_entries(
         scratch, table, accumulators, mean, rate, shrink, moves, c, c_end, c_column, c_value,
-        third, mirror, width
+        q_triples, i_triples, width
     )
 
 
 @kernel(forceinline=True)
 def _move_entries(
-    scratch, table, accumulators, mean, rate, shrink, moves, start, end, column, value, third,
-    mirror, width,
+    scratch, table, accumulators, mean, rate, shrink, moves, start, end, column, value, q_triples,
+    i_triples, width,
 ):
-    """The features [start, end) along scratch[0]."""
-    if third is not None:
+    """Move the features [start, end) along scratch[0]."""
+    if q_triples is not None:
         for e in range(start, end):
             f = np.int64(column[e])
             move_row(
-                third, mirror, scratch, table, f, np.int64(third.group[f]), value[e], accumulators,
-                mean, rate[f], ONE - shrink[f], ONE - third.query_shrink[f]
+                q_triples, i_triples, scratch, table, f, np.int64(q_triples.group[f]), value[e],
+                accumulators, mean, rate[f], ONE - shrink[f], ONE - q_triples.query_shrink[f]
             )
             moves[f] += 1
         return
@@ -218,15 +219,15 @@ def _move_entries(
 
 @kernel(forceinline=True)
 def move_listed(
-    scratch, table, bias, accumulators, mean, rate, shrink, moves, ways, gather_up, gather_bias,
-    due, member, item_at, start, column, value, slope, size, twice, bias_share, third, mirror,
-    width,
+    scratch, table, bias, accumulators, mean, rate, shrink, moves, grads, gather_up, gather_bias,
+    due, member, item_at, start, column, value, slope, size, twice, bias_share, q_triples,
+    i_triples, width,
 ):
-    """The attributes of a list's items, each once, along the sum of its gradients.
+    """Move the attributes of a list's items, each once, along the sum of its gradients.
 
-    scratch[m + 1]: the way of item m. twice: 1 where that way counts an attribute's own vector,
-    which then is taken out. An attribute that only some of n candidates have is held back by
-    their share. ways, gather_up, gather_bias, due: zeros, one (row) per attribute.
+    scratch[m + 1]: the gradient of item m. twice: 1 where that includes an attribute's own vector,
+    which is then subtracted. An attribute of some of n candidates gets their share of
+    regularisation. grads, gather_up, gather_bias, due: zeros, one (row) per attribute.
     """
     share = ONE / np.float32(max(size - 1, 1))
     for m in range(size):
@@ -237,8 +238,8 @@ def move_listed(
             due[f] += ONE if m == 0 else share
             if accumulators is not None:  # a gradient must be known whole before its row moves
                 gather_bias[f] += bias_share * slope[m] * value[e]
-                blend(ways, f, ONE, scratch, m + 1, slope[m] * value[e], width)
-                gather_triples(third, mirror, ways, f, m, slope[m] * value[e])
+                blend(grads, f, ONE, scratch, m + 1, slope[m] * value[e], width)
+                gather_triples(q_triples, i_triples, grads, f, m, slope[m] * value[e])
     for m in range(size):
         item = item_at[member[m]]
         for e in range(start[item], start[item + 1]):
@@ -246,8 +247,8 @@ def move_listed(
             if accumulators is not None:
                 if due[f] > ZERO:
                     _move_whole(
-                        f, table, bias, accumulators, mean, rate, shrink, ways, gather_up,
-                        gather_bias, due, bias_share, third, mirror, width
+                        f, table, bias, accumulators, mean, rate, shrink, grads, gather_up,
+                        gather_bias, due, bias_share, q_triples, i_triples, width
                     )
                     moves[f] += 1
                 continue
@@ -261,10 +262,10 @@ def move_listed(
                 due[f], gather_up[f] = ZERO, ZERO
                 moves[f] += 1
             gain = rate[f] * slope[m] * value[e]
-            if third is not None:
+            if q_triples is not None:
                 move_attribute(
-                    third, mirror, scratch, table, f, m, gain, up, kept,
-                    ONE - (ONE - third.feature_shrink[f]) * first_due
+                    q_triples, i_triples, scratch, table, f, m, gain, up, kept,
+                    ONE - (ONE - q_triples.feature_shrink[f]) * first_due
                 )
             else:
                 blend(table, f, kept, scratch, m + 1, gain, width)
@@ -273,24 +274,24 @@ def move_listed(
 
 @kernel(forceinline=True)
 def _move_whole(
-    f, table, bias, accumulators, mean, rate, shrink, ways, gather_up, gather_bias, due,
-    bias_share, third, mirror, width,
+    f, table, bias, accumulators, mean, rate, shrink, grads, gather_up, gather_bias, due,
+    bias_share, q_triples, i_triples, width,
 ):
-    """AdaGrad's step of one attribute, whose gradient was gathered; what gathered it is zero."""
-    if third is not None:
-        without_own(third, mirror, ways, table, f, gather_up[f])
+    """Take the AdaGrad step of one attribute, and reset its gathered gradient to zero."""
+    if q_triples is not None:
+        without_own(q_triples, i_triples, grads, table, f, gather_up[f])
     else:
-        blend(ways, f, ONE, table, f, -gather_up[f], width)
-    square = dot(ways, f, ways, f, width) + gather_bias[f] * gather_bias[f]
+        blend(grads, f, ONE, table, f, -gather_up[f], width)
+    square = dot(grads, f, grads, f, width) + gather_bias[f] * gather_bias[f]
     accumulators[f] += mean * square
     own_rate = ONE / math.sqrt(accumulators[f])
     held = min(due[f], ONE) * own_rate
     kept = max(ONE - (ONE - shrink[f]) * held, ZERO)
-    if third is not None:
-        kept_triples = max(ONE - (ONE - third.feature_shrink[f]) * held, ZERO)
-        blend_apart(third, table, f, kept, kept_triples, ways, rate[f] * own_rate)
+    if q_triples is not None:
+        kept_triples = max(ONE - (ONE - q_triples.feature_shrink[f]) * held, ZERO)
+        blend_apart(q_triples, table, f, kept, kept_triples, grads, rate[f] * own_rate)
     else:
-        blend(table, f, kept, ways, f, rate[f] * own_rate, width)
+        blend(table, f, kept, grads, f, rate[f] * own_rate, width)
     bias[f] += bias_share * (kept - ONE) * bias[f] + rate[f] * own_rate * gather_bias[f]
-    blend(ways, f, ZERO, ways, f, ZERO, width)
+    blend(grads, f, ZERO, grads, f, ZERO, width)
     gather_up[f], gather_bias[f], due[f] = ZERO, ZERO, ZERO

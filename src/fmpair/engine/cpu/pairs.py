@@ -1,16 +1,19 @@
-"""The training kernel of the CPU engine: one cell of the strata plan.
+"""Kernels of BPR pairs: one cell of the strata plan, or pairs that are given.
 
-Compiled once per combination of factors (the length of `width`) and of features that are there
-(a part that is None does not exist in the compiled code). Sees arrays only.
+Compiled once per number of factors (the length of `width`) and combination of features (arguments
+that are None do not exist in the compiled code).
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
+from fmpair.arrays import Rows
 from fmpair.engine.cpu.losses import SIGMOID, TINY, sigmoid_of_minus
+from fmpair.engine.cpu.operands import Shared
 from fmpair.engine.cpu.simd import (
     assign,
     blend,
@@ -27,12 +30,13 @@ from fmpair.engine.cpu.simd import (
 from fmpair.jit import FAST, inline, kernel
 from fmpair.rng import STEP, high, low, scramble
 
-AHEAD = 64  # negatives are drawn this many at a time, so that steps need not wait for branches
+AHEAD = 64  # negatives drawn at a time, so that steps need not wait for branches
 TRIES = 32  # random tries for a negative before the block is searched in order
+
 
 @inline
 def draw_negative(state, count, taken):
-    """(new state, an item of the block that is not taken): tried at random, then searched."""
+    """Return (new state, an item of the block that is not taken): at random, then by search."""
     for _ in range(TRIES):
         state += STEP
         draw = scramble(state)
@@ -49,7 +53,7 @@ def draw_negative(state, count, taken):
 
 @kernel
 def move_features(scratch, table, rate, shrink, moves, start, end, column, value, s, width):
-    """The features [start, end) along scratch[0], the difference of the two items."""
+    """Move the features [start, end) along scratch[0], the difference of the two items."""
     for e in range(start, end):
         f = np.int64(column[e])
         blend(table, f, shrink[f], scratch, 0, rate[f] * s * value[e], width)
@@ -58,7 +62,7 @@ def move_features(scratch, table, rate, shrink, moves, start, end, column, value
 
 @kernel
 def build_item(scratch, row, items, i, table, bias, start, end, column, value, width):
-    """scratch[row] = the item's vector plus its attributes'; returns the attributes' constant."""
+    """Set scratch[row] to the item's vector plus its attributes'; return their constant."""
     constant = gather_pairs(scratch, row, items, i, table, start, end, column, value, width)
     for e in range(start, end):
         constant += value[e] * bias[column[e]]
@@ -70,11 +74,11 @@ def move_attributes(
     scratch, table, bias, rate, shrink, moves, other, a, a_end, b, b_end, column, value, s,
     bias_share, width,
 ):
-    """The attributes [a, a_end) of the positive and [b, b_end) of the negative item.
+    """Move the attributes [a, a_end) of the positive and [b, b_end) of the negative item.
 
-    One that both have moves once, along the difference of its two gradients: the negative's values
-    are laid out in `other` (zeros, one per attribute) and taken up from there by the positive's.
-    scratch[1] and scratch[2] hold query + item side of the two.
+    An attribute of both moves once, along the difference of its gradients: `other` (zeros, one per
+    attribute) holds the values of the negative item meanwhile. scratch[1] and scratch[2] hold query
+    + item side of the two.
     """
     zero = np.float32(0.0)
     for e in range(b, b_end):
@@ -102,7 +106,7 @@ def move_attributes(
 
 @kernel
 def mark(item, start, end, first_item, taken):
-    """Mark a run's items as taken; how many distinct ones there are."""
+    """Mark a run's items as taken; return how many are distinct."""
     distinct = 0
     for e in range(start, end):
         distinct += 1 - np.int64(taken[item[e] - first_item])
@@ -112,10 +116,10 @@ def mark(item, start, end, first_item, taken):
 
 @kernel
 def draw_ahead(at, runs, state, work, first_item, count, taken, ahead):
-    """Fill ahead[n] = (event, negative, user) with the next steps of a cell, over its runs.
+    """Fill ahead[n] = (event, negative, user) with the next steps of a cell.
 
-    at: (run, event, left): the run at work; its event, below 0 before it is begun; visits still due
-    to that. runs: (from, to), walked once round. Returns (at, state, steps filled).
+    at: (run, event, left): the current run; its event, negative before it has begun; remaining
+    visits of the event. runs: (from, to). Returns (at, state, steps filled).
     """
     run_user, run_start, item, visits, _ = work
     run, event, left = at
@@ -148,11 +152,10 @@ def draw_ahead(at, runs, state, work, first_item, count, taken, ahead):
 def run_cell(span, block, state, work, tables, query, attributes, step, taken, scratch, width):
     """Learn from the runs [span[0], span[1]) with the items [block[0], block[1]).
 
-    The runs are walked once round from a random one. taken: uint8, at least a block of zeros.
+    The runs are walked once, from a random one. taken: uint8, zeros for each item of a block.
     Returns (sum of -ln sigma(g), steps).
     """
-    # Fields are taken out of their tuples here, once: inside the loop each access would count
-    # a reference up and down.
+    # Unpack once: inside the loop each access of a field would count a reference up and down.
     run_user, run_start, event_item, visits, weight = work
     users, items, item_bias = tables
     if query is not None:
@@ -257,3 +260,62 @@ def run_cell(span, block, state, work, tables, query, attributes, step, taken, s
                 item_bias[j] = shrink_bias * item_bias[j] - step.bias_rate * s
             steps += filled
     return logs - math.log(product + TINY), steps
+
+
+class PairFeatures(NamedTuple):
+    """The shared tables of both sides, and the rows over them, numbered as in the problem."""
+
+    query: Shared
+    contexts: Rows
+    profiles: Rows
+    attributes: Shared
+    item_rows: Rows
+
+
+@kernel(fastmath=FAST)
+def run_pairs(pairs, positions, tables, features, step, bias_share, scratch, width):
+    """Take a step on each given pair in order; return the sum of -ln sigma(g).
+
+    positions: of users and of items in the tables.
+    """
+    users, items, item_bias = tables
+    user_row, item_row = positions
+    (q_table, _, q_moves, q_rate, q_shrink), contexts, profiles, attributes, item_rows = features
+    (a_table, a_bias, a_moves, a_rate, a_shrink) = attributes
+    c_start, c_column, c_value = contexts
+    p_start, p_column, p_value = profiles
+    a_start, a_column, a_value = item_rows
+    other = np.zeros(len(a_shrink), np.float32)
+    shrink, logs = (step.shrink_user, step.shrink_positive, step.shrink_negative), 0.0
+    for n in range(len(pairs.user)):
+        user, positive, negative = pairs.user[n], pairs.positive[n], pairs.negative[n]
+        u, i, j = user_row[user], item_row[positive], item_row[negative]
+        c, c_end = c_start[pairs.situation[n]], c_start[pairs.situation[n] + 1]
+        p, p_end = p_start[user], p_start[user + 1]
+        a, a_end = a_start[positive], a_start[positive + 1]
+        b, b_end = a_start[negative], a_start[negative + 1]
+        gather(scratch, 0, users, u, q_table, c, c_end, c_column, c_value, width)
+        gather(scratch, 0, scratch, 0, q_table, p, p_end, p_column, p_value, width)
+        g = item_bias[i] - item_bias[j]
+        g += build_item(scratch, 1, items, i, a_table, a_bias, a, a_end, a_column, a_value, width)
+        g -= build_item(scratch, 2, items, j, a_table, a_bias, b, b_end, a_column, a_value, width)
+        g += dot_difference(scratch, 0, scratch, 1, 2, width)
+        s = sigmoid_of_minus(g, SIGMOID)
+        logs -= math.log(1.0 - np.float64(s) + TINY)
+        s *= pairs.weight[n]
+        side_step(
+            users, u, items, i, j, scratch, shrink, (step.user_rate * s, step.item_rate * s), width
+        )
+        move_attributes(
+            scratch, a_table, a_bias, a_rate, a_shrink, a_moves, other, a, a_end, b, b_end,
+            a_column, a_value, s, bias_share, width
+        )
+        move_features(
+            scratch, q_table, q_rate, q_shrink, q_moves, p, p_end, p_column, p_value, s, width
+        )
+        move_features(
+            scratch, q_table, q_rate, q_shrink, q_moves, c, c_end, c_column, c_value, s, width
+        )
+        item_bias[i] = step.shrink_bias * item_bias[i] + step.bias_rate * s
+        item_bias[j] = step.shrink_bias * item_bias[j] - step.bias_rate * s
+    return logs

@@ -1,4 +1,8 @@
-"""A thread's part of an epoch, without the interpreter: its cells of every round in their order."""
+"""A thread's share of an epoch in compiled code: its cells of every round, and merging.
+
+Named tuples with the copies of all cells come in; the functions with a leading underscore select
+the part of one cell. Parts that are None stay None, and so do not exist in the compiled code.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +10,154 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmpair.engine.cpu.folded_items import Folding
-from fmpair.engine.cpu.layout import deal, share_of
+from fmpair.engine.cpu.folded_items import FoldedItems
+from fmpair.engine.cpu.layout import repartition_share, share_of
 from fmpair.engine.cpu.lists import run_lists
-from fmpair.engine.cpu.operands import Attributes, Query, Shared, Step
+from fmpair.engine.cpu.operands import Attributes, Query, Shared, StepSizes
 from fmpair.engine.cpu.pairs import run_cell
-from fmpair.engine.cpu.synchronization import LINE, goes_on, meet, tell, wait_for_cell
-from fmpair.engine.cpu.worker import Piece
+from fmpair.engine.cpu.synchronization import LINE, barrier, store, wait_for_cell, wait_for_epoch
+from fmpair.engine.cpu.worker import QueryPiece
 from fmpair.engine.strata.field_regularisation import Accumulators
 from fmpair.engine.strata.sampling_tables import Sampler
 from fmpair.jit import kernel
 from fmpair.rng import STEP, high, scramble
 
-# Bringing the cells' copies of a shared table together after a round.
+
+class ThreadShare(NamedTuple):
+    """A thread's share of the user blocks.
+
+    They are neighbours, so that an item block mostly passes to a cell of the same thread.
+    """
+
+    number: int
+    threads: int
+
+
+class EpochPlan(NamedTuple):
+    """The cells of an epoch. cell, item_edge: see `Partition`; state: uint64, random state by cell.
+
+    loss: float64, steps: int64: by cell, written when it is done. turns: int64 [3], the first
+    round, the one after the last, and 1 to merge shared tables after each.
+    """
+
+    cell: np.ndarray
+    item_edge: np.ndarray
+    state: np.ndarray
+    loss: np.ndarray
+    steps: np.ndarray
+    turns: np.ndarray
+
+
+@kernel
+def run_pair_epochs(
+    part, epoch, plan, sync, repartition, work, tables, query, attributes, rates, taken, scratch,
+    width
+):
+    """Run epochs of plain pairs as they are called, beginning with `epoch`.
+
+    repartition: for partitions made here, or None. rates: float32, the values of `StepSizes`, which
+    change in every epoch.
+    """
+    going = True
+    while going:
+        if repartition is not None:
+            repartition_share(part, sync.stopped, repartition, tables)
+        step = StepSizes(rates[0], rates[1], rates[2], rates[3], rates[4], rates[5], rates[6])
+        _run_pair_rounds(
+            part, epoch, plan, sync, work, tables, query, attributes, step, taken, scratch, width
+        )
+        going = wait_for_epoch(sync, part.number, epoch)
+        epoch += 1
+
+
+@kernel
+def _run_pair_rounds(
+    part, epoch, plan, sync, work, tables, query, attributes, step, taken, scratch, width
+):
+    """Run the rounds of one epoch, see `run_cell`; query, attributes: with all copies of tables.
+
+    Rounds are counted on from epoch to epoch, so that no counter is reset.
+    """
+    cell, edge, state, loss, steps, turns = plan
+    blocks = len(edge) - 1
+    own, before = share_of(blocks, part), (epoch - 1) * blocks
+    for turn in range(before + turns[0], before + turns[1]):
+        for row in range(own[0], own[1]):
+            if not wait_for_cell(sync, row, turn):
+                return
+            column = (row + turn) % blocks
+            at = row * blocks + column
+            loss[at], steps[at] = run_cell(
+                (cell[at], cell[at + 1]), (edge[column], edge[column + 1]), state[at], work, tables,
+                _query(query, row), _attributes(attributes, row), step, taken, scratch, width,
+            )
+            store(sync.done, row * LINE, turn + 1)
+        if turns[2] and not _merge_round(sync, part, turn, query, attributes, None, None):
+            return
+
+
+@kernel
+def run_list_rounds(
+    part, plan, sync, work, tables, query, attributes, folding, sampler, step, l2_scale,
+    accumulators, rule, q_triples, i_triples, pair_width, taken, buffers, width,
+):
+    """Run an epoch of lists, see `run_lists`; sampler: that of all blocks."""
+    cell, edge, state, losses, steps, turns = plan
+    user_sums, item_sums, q_sums, a_sums, mean, bias = accumulators
+    blocks = len(edge) - 1
+    own = share_of(blocks, part)
+    for turn in range(turns[0], turns[1]):
+        for row in range(own[0], own[1]):
+            if not wait_for_cell(sync, row, turn):
+                return
+            column = (row + turn) % blocks
+            at = row * blocks + column
+            first, end, draws = cell[at], cell[at + 1], state[at] + STEP
+            block = (edge[column], edge[column + 1])
+            events = (work.run_start[first], work.run_start[end])
+            offset = high(scramble(draws), np.uint64(end - first))
+            of_items = _attributes(attributes, row)
+            losses[at], steps[at], _ = run_lists(
+                (first, end), (offset, offset + end - first), block, draws, work, tables,
+                _query(query, row), _in_steps(of_items, folding), _folding(folding, of_items),
+                _sampler(sampler, block, events), step, l2_scale,
+                Accumulators(
+                    user_sums, item_sums, _row(q_sums, row), _row(a_sums, row), mean, bias
+                ),
+                rule, q_triples, i_triples, pair_width, taken, buffers, width,
+            )
+            store(sync.done, row * LINE, turn + 1)
+        if turns[2] and not _merge_round(sync, part, turn, query, attributes, q_sums, a_sums):
+            return
+
+
+@kernel
+def _merge_round(sync, part, turn, query, attributes, q_sums, a_sums):
+    """Merge the shared tables after a round, all threads together; return False to stop."""
+    if query is None:
+        if attributes is None:
+            return True
+    if not barrier(sync.arrived, sync.stopped, part.threads, 2 * turn + 1):
+        return False
+    _merge(query, q_sums, part)
+    _merge(attributes, a_sums, part)
+    return barrier(sync.arrived, sync.stopped, part.threads, 2 * turn + 2)
+
+
+@kernel
+def _merge(side, sums, part):
+    """Merge a thread's share of the rows of a shared table, if there is one."""
+    if side is not None:
+        rows = share_of(side.shared.table.shape[1], part)
+        merge(side.shared, sums, rows[0], rows[1])
 
 
 @kernel
 def merge(copies, accumulators, first, end):
-    """The rows [first, end) become the mean of their copies, weighted by how often each moved.
+    """Replace the rows [first, end) by the mean of their copies, weighted by their moves.
 
-    accumulators: the copies' own of AdaGrad, [copies, rows], which are merged alike (a row has come
-    as far as the mean of its copies, and is to go on from there), or None.
-    In the order of the copies, so that the result does not depend on who ran what.
+    accumulators: AdaGrad's, [copies, rows], merged alike, or None. The copies are summed in order,
+    so the result does not depend on the threads.
     """
     table, bias, moves = copies.table, copies.bias, copies.moves
     mean = np.empty(table.shape[2], np.float32)
@@ -51,7 +181,7 @@ def merge(copies, accumulators, first, end):
 
 @kernel
 def _merge_numbers(numbers, row, share):
-    """numbers[:, row] become their mean by the given shares."""
+    """Replace numbers[:, row] by their mean, weighted by share."""
     mean = np.float32(0)
     for n in range(len(share)):
         if share[n] > 0:
@@ -59,8 +189,8 @@ def _merge_numbers(numbers, row, share):
     numbers[:, row] = mean
 
 
-def merge_pieces(whole: Shared, accumulators: np.ndarray | None, pieces: list[Piece]) -> None:
-    """The same of a table of which cells had a part each; accumulators: of all its rows."""
+def merge_pieces(whole: Shared, accumulators: np.ndarray | None, pieces: list[QueryPiece]) -> None:
+    """Merge a table of which each cell had a part; accumulators: of all rows, or None."""
     moves = np.zeros(len(whole.table), np.int64)
     for piece in pieces:
         np.add.at(moves, piece.feature, piece.shared.moves)
@@ -80,7 +210,7 @@ def merge_pieces(whole: Shared, accumulators: np.ndarray | None, pieces: list[Pi
 
 @kernel
 def _add(table, feature, part, share, begun):
-    """table[feature] becomes share * part, or more by that where another part has begun it."""
+    """Set table[feature] to share * part, or add to it where another part has begun it."""
     for n in range(len(feature)):
         if share[n] > 0:
             f = feature[n]
@@ -90,31 +220,6 @@ def _add(table, feature, part, share, begun):
             begun[f] = True
 
 
-class Part(NamedTuple):
-    """A thread's part of a round: its share of the user blocks, one of so many.
-
-    They are neighbours, so that an item block mostly goes on to a cell of the same thread.
-    """
-
-    number: int
-    threads: int
-
-
-class Plan(NamedTuple):
-    """An epoch's cells. cell, item_edge: see `Partition`; state: uint64, of each cell's draws.
-
-    loss: float64, steps: int64: of each cell, written when it is done. turns: int64 [3], from which
-    round to which, and 1 where shared tables are merged after each, else 0.
-    """
-
-    cell: np.ndarray
-    item_edge: np.ndarray
-    state: np.ndarray
-    loss: np.ndarray
-    steps: np.ndarray
-    turns: np.ndarray
-
-
 @kernel
 def _shared(copies, n):
     return Shared(copies.table[n], copies.bias[n], copies.moves[n], copies.rate, copies.shrink)
@@ -122,7 +227,7 @@ def _shared(copies, n):
 
 @kernel
 def _query(query, n):
-    """The query side of a cell, from one that has all copies of its table."""
+    """Return the query side of a cell, with its copy of the table."""
     if query is None:
         return None
     copies, situation, first, contexts, user_at, profiles = query
@@ -131,7 +236,7 @@ def _query(query, n):
 
 @kernel
 def _attributes(attributes, n):
-    """The same of the item side."""
+    """Return the item side of a cell, with its copy of the table."""
     if attributes is None:
         return None
     copies, item_at, rows, bias_share = attributes
@@ -140,7 +245,7 @@ def _attributes(attributes, n):
 
 @kernel
 def _in_steps(attributes, folding):
-    """The attributes of a cell where they move in every step, else None."""
+    """Return the attributes where they move in every step, else None."""
     if folding is None:
         return attributes
     return None
@@ -148,16 +253,16 @@ def _in_steps(attributes, folding):
 
 @kernel
 def _folding(folding, attributes):
-    """The folding of a cell with these attributes, or None."""
+    """Return the folded items of a cell with these attributes, or None."""
     if folding is None:
         return None
     _, step, own, start, tally, ways, sums, touched = folding
-    return Folding(attributes, step, own, start, tally, ways, sums, touched)
+    return FoldedItems(attributes, step, own, start, tally, ways, sums, touched)
 
 
 @kernel
 def _row(table, n):
-    """table[n], or None of none."""
+    """Return table[n], or None."""
     if table is None:
         return None
     return table[n]
@@ -165,7 +270,7 @@ def _row(table, n):
 
 @kernel
 def _between(numbers, first, end):
-    """numbers[first:end], or None of none."""
+    """Return numbers[first:end], or None."""
     if numbers is None:
         return None
     return numbers[first:end]
@@ -173,7 +278,7 @@ def _between(numbers, first, end):
 
 @kernel
 def _others(sampler, block, events):
-    """An alias table goes by the items of a block; without one, events of the cell are drawn."""
+    """Select `other` by items of the block for alias tables, else by events of the cell."""
     if sampler.accept is None:
         return _between(sampler.other, events[0], events[1])
     return _between(sampler.other, block[0], block[1])
@@ -181,7 +286,7 @@ def _others(sampler, block, events):
 
 @kernel
 def _sampler(sampler, block, events):
-    """The negatives of a cell, from those of all; events: of the cell, from which to which."""
+    """Return the sampler of a cell; events: the bounds of its events."""
     accept, _, _, _, depth, log_chance, impression_start, impression_item = sampler
     return Sampler(
         _between(accept, block[0], block[1]), _others(sampler, block, events), None, None, depth,
@@ -189,106 +294,3 @@ def _sampler(sampler, block, events):
     )
 
 
-@kernel
-def _merge(side, sums, part):
-    """A thread's share of the rows of a shared table, if there is one."""
-    if side is not None:
-        rows = share_of(side.shared.table.shape[1], part)
-        merge(side.shared, sums, rows[0], rows[1])
-
-
-@kernel
-def _merge_round(flow, part, turn, query, attributes, q_sums, a_sums):
-    """Merge the shared tables after a round, all threads together; False where all shall stop."""
-    if query is None:
-        if attributes is None:
-            return True
-    if not meet(flow.arrived, flow.stopped, part.threads, 2 * turn + 1):
-        return False
-    _merge(query, q_sums, part)
-    _merge(attributes, a_sums, part)
-    return meet(flow.arrived, flow.stopped, part.threads, 2 * turn + 2)
-
-
-@kernel
-def run_pair_epochs(
-    part, epoch, plan, flow, dealing, work, tables, query, attributes, rates, taken, scratch, width
-):
-    """The cells of plain pairs, epoch after epoch as they are called, from the given one on.
-
-    dealing: of the partitions that are made here, None where there are none. rates: float32, the
-    numbers of a `Step`, other ones in every epoch.
-    """
-    going = True
-    while going:
-        if dealing is not None:
-            deal(part, flow.stopped, dealing, tables)
-        step = Step(
-            rates[0], rates[1], rates[2], rates[3], rates[4], rates[5], rates[6]
-        )
-        _run_pair_rounds(
-            part, epoch, plan, flow, work, tables, query, attributes, step, taken, scratch, width
-        )
-        going = goes_on(flow, part.number, epoch)
-        epoch += 1
-
-
-@kernel
-def _run_pair_rounds(
-    part, epoch, plan, flow, work, tables, query, attributes, step, taken, scratch, width
-):
-    """An epoch's, see `run_cell`; query, attributes: with all copies of tables.
-
-    Rounds are counted on from epoch to epoch, so that no counter need be set back.
-    """
-    cell, edge, state, loss, steps, turns = plan
-    blocks = len(edge) - 1
-    own, before = share_of(blocks, part), (epoch - 1) * blocks
-    for turn in range(before + turns[0], before + turns[1]):
-        for row in range(own[0], own[1]):
-            if not wait_for_cell(flow, row, turn):
-                return
-            column = (row + turn) % blocks
-            at = row * blocks + column
-            loss[at], steps[at] = run_cell(
-                (cell[at], cell[at + 1]), (edge[column], edge[column + 1]), state[at], work, tables,
-                _query(query, row), _attributes(attributes, row), step, taken, scratch, width,
-            )
-            tell(flow.done, row * LINE, turn + 1)
-        if turns[2] and not _merge_round(flow, part, turn, query, attributes, None, None):
-            return
-
-
-@kernel
-def run_list_rounds(
-    part, plan, flow, work, tables, query, attributes, folding, sampler, step, l2_scale,
-    accumulators, rule, third, mirror, border, taken, room, width,
-):
-    """The cells of lists, see `run_lists`; sampler: that of all blocks. As run_pair_rounds."""
-    cell, edge, state, losses, steps, turns = plan
-    user_sums, item_sums, q_sums, a_sums, mean, bias = accumulators
-    blocks = len(edge) - 1
-    own = share_of(blocks, part)
-    for turn in range(turns[0], turns[1]):
-        for row in range(own[0], own[1]):
-            if not wait_for_cell(flow, row, turn):
-                return
-            column = (row + turn) % blocks
-            at = row * blocks + column
-            first, end, draws = cell[at], cell[at + 1], state[at] + STEP
-            block = (edge[column], edge[column + 1])
-            events = (work.run_start[first], work.run_start[end])
-            offset = high(scramble(draws), np.uint64(end - first))
-            of_items = _attributes(attributes, row)
-            losses[at], steps[at], _ = run_lists(
-                (first, end), (offset, offset + end - first), block, draws, work, tables,
-                _query(query, row), _in_steps(of_items, folding), _folding(folding, of_items),
-                _sampler(sampler, block, events), step, l2_scale,
-                Accumulators(
-                    user_sums, item_sums, _row(q_sums, row), _row(a_sums, row), mean, bias
-                ),
-                rule, third, mirror, border, taken, room, width,
-            )
-            tell(flow.done, row * LINE, turn + 1)
-        if turns[2] and not _merge_round(flow, part, turn, query, attributes, q_sums, a_sums):
-            return

@@ -1,4 +1,4 @@
-"""Drawing negatives inside a block of items: uniform, by popularity, batch, or adaptive."""
+"""Random draws inside a block of items: negatives of every sampler, and dropout of the query."""
 
 from __future__ import annotations
 
@@ -11,43 +11,12 @@ from fmpair.engine.strata.sampling_tables import PARTS, PER_DRAW
 from fmpair.jit import kernel
 from fmpair.rng import STEP, high, scramble
 
-# Dropout of the query: in every step other factors are left out, and the rest count for more.
-
-
-@kernel
-def drop_anew(state, dropped, kept, scratch):
-    """Drop other factors of scratch[0] than before; the new state of the random stream.
-
-    dropped: so many of PARTS. kept: float32 [factors], 0 or what a factor counts for from now on.
-    """
-    if dropped == 0:
-        return state
-    worth = np.float32(PARTS / (PARTS - dropped))
-    draw = np.uint64(0)
-    for f in range(len(kept)):
-        if f % PER_DRAW == 0:
-            state += STEP
-            draw = scramble(state)
-        kept[f] = worth if np.int64(draw & np.uint64(PARTS - 1)) >= dropped else np.float32(0)
-        draw = draw >> np.uint64(8)
-    drop(scratch, kept, dropped)
-    return state
-
-
-@kernel
-def drop(scratch, kept, dropped):
-    """scratch[0] without what is dropped in this step."""
-    if dropped > 0:
-        for f in range(len(kept)):
-            scratch[0, f] *= kept[f]
-
-
-HALF = 1 / 2**32  # one unit of half a draw, as a share
+HALF = 1 / 2**32  # converts half a draw to a share
 
 
 @kernel
 def weigh_factors(scratch, order, spread, chances):
-    """Where items are ordered, chances: running sums of |query| * spread, the constants' last."""
+    """For adaptive negatives, set chances to running sums of |query| * spread."""
     if order is not None:
         total, last = np.float32(0.0), len(spread) - 1
         for f in range(last):
@@ -58,7 +27,7 @@ def weigh_factors(scratch, order, spread, chances):
 
 @kernel
 def pick(draw, count, accept, other, order, chances, scratch, depth):
-    """An item of the block from one draw of 64 bits, seen or not."""
+    """Return an item of the block from one draw of 64 bits, taken or not."""
     if accept is not None:
         j = high(draw, count)
         return j if np.uint32(draw & np.uint64(0xFFFFFFFF)) <= accept[j] else np.int64(other[j])
@@ -84,7 +53,7 @@ def pick(draw, count, accept, other, order, chances, scratch, depth):
 
 @kernel
 def draw_unseen(state, count, taken, accept, other, order, chances, scratch, depth):
-    """(new state, an item of the block that is not taken): tried at random, then searched."""
+    """Return (new state, an item of the block that is not taken): at random, then by search."""
     j = 0
     for _ in range(TRIES):
         state += STEP
@@ -98,7 +67,7 @@ def draw_unseen(state, count, taken, accept, other, order, chances, scratch, dep
 
 @kernel
 def list_own(item, start, end, first_item, taken, mine):
-    """Mark a run's items as taken and list each once; how many there are."""
+    """Mark a run's items as taken and list each once; return how many there are."""
     count = 0
     for e in range(start, end):
         if not taken[item[e] - first_item]:
@@ -117,7 +86,7 @@ def release(item, start, end, first_item, taken):
 
 @kernel
 def list_impressions(start, item, run, impressions):
-    """List the items of its block that a run's user was shown; how many there are."""
+    """List the items of the block shown to a run's user; return how many there are."""
     if len(start) == 0:
         return np.int64(0)
     first, end = start[run], start[run + 1]
@@ -128,9 +97,9 @@ def list_impressions(start, item, run, impressions):
 
 @kernel
 def draw_known(state, listed, count, wanted, member, first):
-    """Put `wanted` of the `count` listed items into member[first:], but for the chosen one.
+    """Put up to `wanted` distinct listed items, without the chosen one, into member[first:].
 
-    Returns (new state, how many were put). They are distinct; `listed` is shuffled.
+    `listed` is shuffled. Returns (new state, how many were put).
     """
     drawn = 0
     for n in range(min(wanted, count)):
@@ -145,10 +114,10 @@ def draw_known(state, listed, count, wanted, member, first):
 
 @kernel
 def draw_shares(state, most, shares, mine, had, impressions, offered, member):
-    """Fill member[1:] with own items and then shown ones, about these shares of `most`.
+    """Fill member[1:] with the user's items and then impressions, about these shares of `most`.
 
-    shares: of own ones, and of both together. Broken numbers are rounded up or down by chance, both
-    by the same. Returns (new state, where shown ones begin, where they end).
+    shares: of own items, and of both together; rounded up or down at random, both by the same draw.
+    Returns (new state, where impressions begin, where they end).
     """
     state += STEP
     chance = np.float64(scramble(state) >> np.uint64(32)) * HALF
@@ -163,10 +132,10 @@ def draw_list(
     state, count, taken, blind, member, fresh, first, most, free, first_item, accept, other, order,
     chances, scratch, depth,
 ):
-    """Fill member[first:] up to member[most] with distinct items not taken, or, blind, any items.
+    """Fill member[first:] up to member[most] with distinct items not taken or, if blind, any items.
 
-    free: how many are not taken; member[fresh:first] are of them, and are not drawn again. Items
-    count from first_item on. Returns (new state, the size of the list).
+    free: how many are not taken; member[fresh:first] are among them and not drawn again. Items
+    count from first_item. Returns (new state, the size of the list).
     """
     size = first + (most if blind else min(most + 1 - first, free + fresh - first))
     for m in range(fresh, first):
@@ -187,3 +156,31 @@ def draw_list(
     for m in range(fresh, size if not blind else fresh):
         taken[member[m] - first_item] = 0
     return state, size
+
+
+@kernel
+def drop_anew(state, dropped, kept, scratch):
+    """Draw new factors of scratch[0] to drop; return the new random state.
+
+    dropped: out of PARTS. kept: float32 [factors], 0 or the factor by which the rest is scaled up.
+    """
+    if dropped == 0:
+        return state
+    worth = np.float32(PARTS / (PARTS - dropped))
+    draw = np.uint64(0)
+    for f in range(len(kept)):
+        if f % PER_DRAW == 0:
+            state += STEP
+            draw = scramble(state)
+        kept[f] = worth if np.int64(draw & np.uint64(PARTS - 1)) >= dropped else np.float32(0)
+        draw = draw >> np.uint64(8)
+    drop(scratch, kept, dropped)
+    return state
+
+
+@kernel
+def drop(scratch, kept, dropped):
+    """Multiply scratch[0] by `kept`."""
+    if dropped > 0:
+        for f in range(len(kept)):
+            scratch[0, f] *= kept[f]

@@ -1,7 +1,7 @@
-"""The query and the items of a list as vectors, and their products.
+"""Vectors of the query and of the items of a list, and their products, for the kernel of lists.
 
-As in `optimizer`, what is None does not exist in the compiled code, and all becomes a part of the
-kernel.
+Operations on all rows of a list come first: `member` is int32, other lists are float32. As in
+`optimizer`, arguments that are None do not exist in the compiled code.
 """
 
 from __future__ import annotations
@@ -15,18 +15,26 @@ from numba.extending import intrinsic
 
 from fmpair.engine.cpu.losses import ZERO
 from fmpair.engine.cpu.pairs import build_item
-from fmpair.engine.cpu.simd import FLOAT, INT32, INT64, LANES, WIDE, Emitter, assign, gather
+from fmpair.engine.cpu.simd import (
+    FLOAT,
+    INDEX,
+    INT32,
+    INT64,
+    LANES,
+    REAL,
+    WIDE,
+    Emitter,
+    assign,
+    gather,
+    row_operation,
+)
 from fmpair.engine.cpu.triples import add_features, begin_query, end_query, meet_item
 from fmpair.jit import kernel
-
-# Vector instructions on the rows of a list of items at once, for the kernel of lists.
-#
-# Tables and `width` are as in `rows.py`; `member` is int32, the other lists are float32.
 
 
 @contextmanager
 def _members(e: Emitter, table: int, member: int, start, end):
-    """The loop over a list's entries: (entry, pointer to its row)."""
+    """Loop over the entries of a list: (entry, pointer to its row)."""
     builder, one = e.builder, ir.Constant(INT64, 1)
     with cgutils.for_range_slice(builder, start, end, one, INT64) as (m, _):
         number = builder.sext(builder.load(builder.gep(e.data(member), [m])), INT64)
@@ -37,98 +45,82 @@ def _members(e: Emitter, table: int, member: int, start, end):
 @intrinsic
 def list_dots(typing, query, table, member, out, start, end, width):
     """out[m] = query[0] . table[member[m]], for m from start to end"""
-    index = types.int64
-    signature = types.void(query, table, member, out, index, index, width)
-
-    def generate(context, builder, signature, arguments):
-        e = Emitter(context, builder, signature, arguments)
+    def emit(e):
         query = e.data(0)
         pieces = {o: e.load(query, o, n) for o, n in e.chunks()}  # stay in registers
-        with _members(e, 1, 2, arguments[4], arguments[5]) as (m, row):
+        with _members(e, 1, 2, e.values[4], e.values[5]) as (m, row):
             product = e.dot(lambda o, n: pieces[o], lambda o, n: e.load(row, o, n))
-            builder.store(product, builder.gep(e.data(3), [m]))
-        return context.get_dummy_value()
+            e.builder.store(product, e.builder.gep(e.data(3), [m]))
 
-    return signature, generate
+    return row_operation(types.void(query, table, member, out, INDEX, INDEX, width), emit)
 
 
 @intrinsic
 def list_squares(typing, table, member, out, start, end, width):
     """out[m] = table[member[m]] . itself, for m from start to end"""
-    index = types.int64
-    signature = types.void(table, member, out, index, index, width)
-
-    def generate(context, builder, signature, arguments):
-        e = Emitter(context, builder, signature, arguments)
-        with _members(e, 0, 1, arguments[3], arguments[4]) as (m, row):
+    def emit(e):
+        with _members(e, 0, 1, e.values[3], e.values[4]) as (m, row):
             square = e.dot(lambda o, n: e.load(row, o, n), lambda o, n: e.load(row, o, n))
-            builder.store(square, builder.gep(e.data(2), [m]))
-        return context.get_dummy_value()
+            e.builder.store(square, e.builder.gep(e.data(2), [m]))
 
-    return signature, generate
+    return row_operation(types.void(table, member, out, INDEX, INDEX, width), emit)
 
 
 @intrinsic
 def list_step(
-    typing, scratch, items, member, coef, own_rate, shrink, size, rate, lost, triples, border, width
+    typing, scratch, items, member, coef, own_rate, shrink, size, rate, lost, triples, pair_width,
+    width
 ):
-    """One step on a list of items: each along the query scratch[0], which becomes the user's way.
+    """Move each item along the query scratch[0], which becomes the gradient of the user.
 
     items[member[m]] = shrink[m] * itself + rate * own_rate[m] * coef[m] * query, for m below size;
-    scratch[0] = sum of coef[m] * items[member[m]] (as they were) - lost * query.
-    own_rate: None where all are 1. triples: what is kept of columns from len(border) on, or None.
+    scratch[0] = sum of coef[m] * items[member[m]] (before the step) - lost * query. own_rate: None
+    for 1. triples: kept shares of columns from len(pair_width) on, or None.
     """
-    real, index = types.float32, types.int64
-    signature = types.void(
-        scratch, items, member, coef, own_rate, shrink, index, real, real, triples, border, width
-    )
-    first = len(border) if triples != types.none else 0
+    first = len(pair_width) if triples != types.none else 0
 
-    def generate(context, builder, signature, arguments):
-        e = Emitter(context, builder, signature, arguments)
-        query, size, rate, lost = e.data(0), arguments[6], arguments[7], arguments[8]
+    def emit(e):
+        query, size, rate, lost = e.data(0), e.values[6], e.values[7], e.values[8]
         for o, n in e.chunks(WIDE, first):
             held = 9 if triples != types.none and o >= first else 5
             x = e.load(query, o, n)
-            total = cgutils.alloca_once(builder, ir.VectorType(FLOAT, n))
-            builder.store(e.scaled(builder.fneg(lost), x, n), total)
+            total = cgutils.alloca_once(e.builder, ir.VectorType(FLOAT, n))
+            e.builder.store(e.scaled(e.builder.fneg(lost), x, n), total)
             with _members(e, 1, 2, ir.Constant(INT64, 0), size) as (m, row):
-                c, kept = (builder.load(builder.gep(e.data(a), [m])) for a in (3, held))
+                c, kept = (e.builder.load(e.builder.gep(e.data(a), [m])) for a in (3, held))
                 v = e.load(row, o, n)
-                builder.store(e.fma(e.splat(c, n), v, builder.load(total), n), total)
-                step = builder.fmul(rate, c)
+                e.builder.store(e.fma(e.splat(c, n), v, e.builder.load(total), n), total)
+                step = e.builder.fmul(rate, c)
                 if own_rate != types.none:
-                    step = builder.fmul(step, builder.load(builder.gep(e.data(4), [m])))
+                    step = e.builder.fmul(step, e.builder.load(e.builder.gep(e.data(4), [m])))
                 e.store(e.fma(e.splat(step, n), x, e.scaled(kept, v, n), n), row, o, n)
-            e.store(builder.load(total), query, o, n)
-        return context.get_dummy_value()
+            e.store(e.builder.load(total), query, o, n)
 
-    return signature, generate
+    signature = types.void(
+        scratch, items, member, coef, own_rate, shrink, INDEX, REAL, REAL, triples, pair_width,
+        width
+    )
+    return row_operation(signature, emit)
 
 
 @intrinsic
 def add_four(typing, table, row, a, b, c, d, width):
     """table[row, :4] += a, b, c, d"""
-    real = types.float32
-    signature = types.void(table, types.int64, real, real, real, real, width)
-
-    def generate(context, builder, signature, arguments):
-        e = Emitter(context, builder, signature, arguments)
+    def emit(e):
         total, place = ir.Constant(ir.VectorType(FLOAT, LANES), ir.Undefined), e.row(0, 1)
-        for n, value in enumerate(arguments[2:6]):
-            total = builder.insert_element(total, value, ir.Constant(INT32, n))
-        e.store(builder.fadd(e.load(place, 0, LANES), total), place, 0, LANES)
-        return context.get_dummy_value()
+        for n, value in enumerate(e.values[2:6]):
+            total = e.builder.insert_element(total, value, ir.Constant(INT32, n))
+        e.store(e.builder.fadd(e.load(place, 0, LANES), total), place, 0, LANES)
 
-    return signature, generate
+    return row_operation(types.void(table, INDEX, REAL, REAL, REAL, REAL, width), emit)
 
 
 @kernel(forceinline=True)
 def build_sides(
-    scratch, items, item_bias, member, constant, table, bias, item_at, start, column, value, third,
-    mirror, here, end, width,
+    scratch, items, item_bias, member, constant, table, bias, item_at, start, column, value,
+    q_triples, i_triples, here, end, width,
 ):
-    """scratch[m + 1], constant[m]: the sides of a list's items with their attributes."""
+    """Fill scratch[m + 1] and constant[m] with the sides of items with attributes."""
     for m in range(here, end):
         i = np.int64(member[m])
         a, a_end = start[item_at[i]], start[item_at[i] + 1]
@@ -137,52 +129,52 @@ def build_sides(
         )
         constant[m] += item_bias[i]
         constant[m] -= meet_item(
-            third, mirror, scratch, m, items, i, table, a, a_end, column, value
+            q_triples, i_triples, scratch, m, items, i, table, a, a_end, column, value
         )
 
 
 @kernel(forceinline=True)
 def take_constants(item_bias, member, constant, here, end):
-    """constant[m]: those of a list's items that have no attributes, or are folded with them."""
+    """Fill constant[m] for items without attributes, or folded with them."""
     for m in range(here, end):
         constant[m] = item_bias[member[m]]
 
 
 @kernel(forceinline=True)
 def build_query(
-    scratch, users, u, table, p, p_end, p_column, p_value, c, c_end, c_column, c_value, third,
-    mirror, width,
+    scratch, users, u, table, p, p_end, p_column, p_value, c, c_end, c_column, c_value, q_triples,
+    i_triples, width,
 ):
-    """scratch[0]: the query of a user with attributes [p, p_end) in a context [c, c_end)."""
+    """Build scratch[0]: the query of a user with attributes [p, p_end), context [c, c_end)."""
     gather(scratch, 0, users, u, table, c, c_end, c_column, c_value, width)
     gather(scratch, 0, scratch, 0, table, p, p_end, p_column, p_value, width)
-    if third is not None:
-        begin_query(third, mirror, scratch, users, u)
-        add_features(third, table, p, p_end, p_column, p_value)
-        add_features(third, table, c, c_end, c_column, c_value)
-        end_query(third, scratch)
+    if q_triples is not None:
+        begin_query(q_triples, i_triples, scratch, users, u)
+        add_features(q_triples, table, p, p_end, p_column, p_value)
+        add_features(q_triples, table, c, c_end, c_column, c_value)
+        end_query(q_triples, scratch)
 
 
 @kernel(forceinline=True)
-def build_user(scratch, users, u, third, mirror, width):
-    """The same of a user about whom nothing else is known."""
+def build_user(scratch, users, u, q_triples, i_triples, width):
+    """Build scratch[0] for a user without features."""
     assign(scratch, 0, users, u, width)
-    if third is not None:
-        begin_query(third, mirror, scratch, users, u)
-        end_query(third, scratch)
+    if q_triples is not None:
+        begin_query(q_triples, i_triples, scratch, users, u)
+        end_query(q_triples, scratch)
 
 
 @kernel(forceinline=True)
 def dots(table, member, score, square, scratch, sharpness, here, end, width):
-    """score[m] = scratch[0] . table[member[m]]; of cosines also square[m], the squared length."""
+    """Compute score[m] = scratch[0] . table[member[m]], and squared lengths for cosines."""
     list_dots(scratch, table, member, score, here, end, width)
     if sharpness > ZERO:
         list_squares(table, member, square, here, end, width)
 
 
 @kernel(forceinline=True)
-def bring_up(scratch, mirror, m, width):
-    """The item at place m of a list takes place 1."""
+def bring_up(scratch, i_triples, m, width):
+    """Move the item at position m of a list to position 1."""
     assign(scratch, 2, scratch, m + 1, width)
-    if mirror is not None:
-        mirror.met[1] = mirror.met[m]
+    if i_triples is not None:
+        i_triples.met[1] = i_triples.met[m]

@@ -8,11 +8,11 @@ import numpy as np
 
 from fmpair.engine.contract import NO_NUMBERS, NO_WEIGHT, Parameters
 from fmpair.engine.cpu.cpu_training import CPUTraining
-from fmpair.engine.cpu.layout import Layout, laid_out
+from fmpair.engine.cpu.layout import EventLayout, laid_out
 from fmpair.engine.cpu.operands import Copies, Shared
-from fmpair.engine.cpu.worker import Piece
+from fmpair.engine.cpu.worker import QueryPiece
 from fmpair.engine.strata.field_regularisation import Accumulators
-from fmpair.engine.strata.partition import Assignment, Events, Partition
+from fmpair.engine.strata.partition import Assignment, EventsByUser, Partition
 from fmpair.jit import kernel
 from fmpair.threads import side_by_side
 
@@ -138,7 +138,7 @@ class Merging:
         return None if sums.users is None else sums
 
     def lend(self) -> None:
-        self.whole._lend_items()
+        self.whole._share_items()
 
     def start(self, number: int, rate: float, visits: np.ndarray) -> Start:
         """What workers must know to begin, or to go on with, an epoch."""
@@ -172,7 +172,7 @@ class Merging:
         self.query = _together(whole.query, sums.query, query)
         self.features = _together(whole.features, sums.features, features)
 
-    def plain_layout(self) -> Layout:
+    def plain_layout(self) -> EventLayout:
         """The layout in which users and items stand by their numbers, without events."""
         problem, settings = self.whole.problem, self.whole.settings
         users, items = (np.arange(n, dtype=np.int32) for n in (problem.users, problem.items))
@@ -181,13 +181,13 @@ class Merging:
         partition = Partition(users, items, edge, cell, NO_NUMBERS, none, NO_NUMBERS, NO_NUMBERS)
         times = np.ones(len(items), np.int64)
         start = np.zeros(len(users) + 1, np.int64)
-        events = Events(start, NO_NUMBERS, NO_NUMBERS, times, problem.drawn)
+        events = EventsByUser(start, NO_NUMBERS, NO_NUMBERS, times, problem.drawn)
         return laid_out(problem._replace(impressions=None), settings, events, partition)
 
 
-def _piece(moved: Moved, has_sums: bool) -> Piece:
+def _piece(moved: Moved, has_sums: bool) -> QueryPiece:
     shared = Shared(moved.rows, NO_WEIGHT, moved.moves, NO_WEIGHT, NO_WEIGHT)
-    return Piece(moved.feature, shared, moved.sums if has_sums else None)
+    return QueryPiece(moved.feature, shared, moved.sums if has_sums else None)
 
 
 def _write(copies: Copies, sums: np.ndarray | None, moved: list[Moved]) -> None:

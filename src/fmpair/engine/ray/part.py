@@ -19,8 +19,8 @@ from fmpair.engine.contract import (
     Shard,
     Source,
 )
-from fmpair.engine.cpu.layout import Layout, laid_out
-from fmpair.engine.strata.partition import Assignment, Events, placed
+from fmpair.engine.cpu.layout import EventLayout, laid_out
+from fmpair.engine.strata.partition import Assignment, EventsByUser, placed
 from fmpair.jit import kernel
 
 # Events on their way to the workers whose users they are of.
@@ -109,7 +109,7 @@ class Part(NamedTuple):
 
     own: Own
     problem: Problem
-    layout: Layout
+    layout: EventLayout
     number: np.ndarray
 
 
@@ -172,7 +172,7 @@ def read(own: Own, pieces: tuple[Piece, ...], users: int) -> Part:
     problem = _problem(own, found, start)
     numbered = any(len(found[n]) for n in range(2, len(found)))  # anything beside user and item
     event = np.arange(start[-1] if numbered else 0, dtype=np.int32)
-    events = Events(start, found.item, event, own.times, problem.drawn)
+    events = EventsByUser(start, found.item, event, own.times, problem.drawn)
     layout = laid_out(problem, own.settings, events, placed(events, own.assignment))
     # of many events each copy is most of the memory: from now on the layout alone has them
     layout = replace(layout, events=events._replace(item=NO_NUMBERS, event=NO_NUMBERS))

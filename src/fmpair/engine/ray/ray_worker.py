@@ -11,7 +11,7 @@ from fmpair.engine.contract import NO_WEIGHT
 from fmpair.engine.cpu.epoch import compiled_part, in_compiled_rounds
 from fmpair.engine.cpu.layout import State
 from fmpair.engine.cpu.operands import NO_ACCUMULATORS, Copies, Shared, Tables
-from fmpair.engine.cpu.rounds import Part as CPUPart
+from fmpair.engine.cpu.rounds import ThreadShare
 from fmpair.engine.cpu.simd import blank
 from fmpair.engine.cpu.worker import Result, cells
 from fmpair.engine.ray.exchange import Block, Done, Kept, Moved, Start, Turn, writable
@@ -58,7 +58,7 @@ class Worker:
             self._accumulators(start.sums, of_query), [None] * blocks, start.triple_shrink,
         )  # fmt: skip
         rounds = compiled_part if in_compiled_rounds(self.state) else _cell_by_cell
-        self.run = rounds(self.state, start.number, start.rate, CPUPart(*own.place))
+        self.run = rounds(self.state, start.number, start.rate, ThreadShare(*own.place))
 
     def round(self, turn: Turn, came: Block | None) -> tuple[Block, Done, Kept | None]:
         """(the block of items that goes on to another worker, what was done, all else it has).
@@ -158,7 +158,7 @@ class Worker:
 
 
 def _cell_by_cell(
-    state: State, epoch: int, rate: float, part: CPUPart
+    state: State, epoch: int, rate: float, part: ThreadShare
 ) -> Callable[[int], list[Result]]:
     """The cells of a round one after the other, where compiled code cannot do a round by itself."""
     run, blocks = cells(state, epoch, rate, np.zeros(1, np.int64)), state.settings.blocks

@@ -1,4 +1,4 @@
-"""The steps of one cell in order, with their negatives drawn."""
+"""The steps of a cell in order, with their negatives: the draws of the reference engine."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TRIES = 32
 
 
 @dataclass(frozen=True)
-class Cell:
+class StrataCell:
     """The cell of a user block and an item block of a partition."""
 
     problem: Problem
     settings: Settings
-    events: strata.Events
+    events: strata.EventsByUser
     partition: strata.Partition
     user_block: int
     item_block: int
@@ -52,16 +52,16 @@ class Cell:
 
     @property
     def batch(self) -> np.ndarray:
-        """The items of the cell's events, by number in the block."""
+        """The items of the cell's events, numbered in the block."""
         return strata.batch(self.partition, self.user_block, self.item_block)
 
 
 def choices(
-    cell: Cell, epoch: int, tables: Parameters, at_run: Callable[[bool], None] | None = None
+    cell: StrataCell, epoch: int, tables: Parameters, at_run: Callable[[bool], None] | None = None
 ) -> Iterator[Choice]:
-    """The steps of a cell in order, with their negatives drawn; tables: the cell's own.
+    """Yield the steps of a cell in order, with their negatives; tables: the cell's own.
 
-    at_run: called before every run, and told whether its items are about to be ordered anew.
+    at_run: called before every run, with whether its items are about to be sorted again.
     """
     partition, settings, problem = cell.partition, cell.settings, cell.problem
     (first, last), (edge, end) = cell.runs, cell.edges
@@ -98,14 +98,14 @@ def choices(
 def choice_of(
     problem: Problem, user: int, items: tuple[int, ...], situation: int, weight: float
 ) -> Choice:
-    """A step on the given items, the positive first."""
+    """Return a step on the given items, the positive first."""
     profile, context = row(problem.user_rows, user), row(problem.contexts, situation)
     query = (np.append(profile[0], context[0]), np.append(profile[1], context[1]))
     return Choice(user, items, query, tuple(row(problem.item_rows, i) for i in items), weight)
 
 
 def with_history(choice: Choice, problem: Problem, event: int) -> Choice:
-    """The choice of an event with what came before it, where that is to be learned from."""
+    """Add the history of an event to its choice, if histories are used."""
     history = problem.history
     if history is None:
         return choice
@@ -121,24 +121,24 @@ def with_history(choice: Choice, problem: Problem, event: int) -> Choice:
 
 
 def row(rows: Rows, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """(columns, values) of one row."""
+    """Return (columns, values) of one row."""
     entries = slice(rows.start[number], rows.start[number + 1])
     return rows.column[entries], rows.value[entries].astype(np.float64)
 
 
-def _impressions(cell: Cell) -> dict[int, list[int]]:
-    """By run the positions of items that its user was shown and did not choose."""
-    found: dict[int, list[int]] = {}
+def _impressions(cell: StrataCell) -> dict[int, list[int]]:
+    """Return, by run, the positions of items shown to its user and not chosen."""
+    by_run: dict[int, list[int]] = {}
     rows = strata.impressions_by_run(cell.partition, cell.problem.impressions)
-    for run, place in zip(rows.owner, rows.column) if len(rows.start) else ():
-        found.setdefault(int(run), []).append(int(place))
-    return found
+    for run, position in zip(rows.owner, rows.column) if len(rows.start) else ():
+        by_run.setdefault(int(run), []).append(int(position))
+    return by_run
 
 
 class Draws:
-    """A cell's stream of random numbers, and the candidates it draws; items: those of its block."""
+    """The random stream of a cell and the candidates it draws; items: those of its block."""
 
-    def __init__(self, cell: Cell, state: int):
+    def __init__(self, cell: StrataCell, state: int):
         self.state, self.problem, self.settings = state, cell.problem, cell.settings
         self.items, self.times, self.batch = cell.items, cell.events.times, cell.batch
         weight = self.times[self.items] ** self.settings.popularity_power
@@ -150,17 +150,17 @@ class Draws:
         return mixed(self.state)
 
     def dropped(self, choice: Choice, factors: int) -> Choice:
-        """The choice with what dropout makes of its query, where the settings ask so."""
+        """Apply dropout to the query of a choice."""
         parts = dropped_parts(self.settings.dropout)
         if not parts:
             return choice
         draws = [self.next() for _ in range(-(-factors // PER_DRAW))]
-        found = [draw >> 8 * n & 0xFF for draw in draws for n in range(PER_DRAW)]
-        kept = np.array(found[:factors]) >= parts
+        drawn = [draw >> 8 * n & 0xFF for draw in draws for n in range(PER_DRAW)]
+        kept = np.array(drawn[:factors]) >= parts
         return replace(choice, kept=np.where(kept, PARTS / (PARTS - parts), 0.0))
 
     def order(self, tables: Parameters) -> None:
-        """Adaptive: order the items anew by every factor."""
+        """Sort the items by every factor, for adaptive negatives."""
         triples = self.problem.triples
         sides = [item_side(tables, i, row(self.problem.item_rows, i), triples) for i in self.items]
         vectors, constants = np.array([p for p, _ in sides]), np.array([b for _, b in sides])
@@ -169,9 +169,9 @@ class Draws:
     def negatives(
         self, tables: Parameters, choice: Choice, mine: list[int], impressions: list[int]
     ) -> Choice:
-        """The choice with its candidates: distinct and unseen, or for WARP the first too good.
+        """Add candidates to a choice: distinct and not taken, or for WARP the first violation.
 
-        mine, impressions: the user's items, and those shown to the user; this shuffles both.
+        mine, impressions: the user's items, and items shown to the user; both are shuffled.
         """
         taken = set(mine)
         settings, triples = self.settings, self.problem.triples
@@ -196,18 +196,19 @@ class Draws:
         return choice
 
     def known(self, choice: Choice, mine: list[int], impressions: list[int]) -> list[int]:
-        """Candidates among the user's other items and those shown, where the settings ask so."""
+        """Return candidates among the user's other items and impressions."""
         settings, most = self.settings, self.settings.n_negatives
         shares = settings.own_share + settings.impression_share
         if not shares:
             return []
         chance = (self.next() >> 32) / 2**32  # rounds both up or down
         own = int(most * settings.own_share + chance)
-        found = self.some(mine, own) + self.some(impressions, int(most * shares + chance) - own)
-        return [j for j in found if self.items[j] != choice.i]
+        shown = int(most * shares + chance) - own
+        drawn = self.some(mine, own) + self.some(impressions, shown)
+        return [j for j in drawn if self.items[j] != choice.i]
 
     def some(self, listed: list[int], wanted: int) -> list[int]:
-        """So many of the listed, or all; the list is shuffled."""
+        """Return `wanted` of the listed, or all; the list is shuffled."""
         for n in range(min(wanted, len(listed))):
             place = n + ((self.next() >> 32) * (len(listed) - n) >> 32)
             listed[n], listed[place] = listed[place], listed[n]
@@ -220,14 +221,14 @@ class Draws:
         return self.corrected(longer)
 
     def corrected(self, choice: Choice) -> Choice:
-        """The choice with what is taken off the scores, where the settings ask so."""
+        """Set the logQ correction of a choice."""
         if not self.settings.logq_correction:
             return choice
         off = sampling_tables.log_chances(self.times[list(choice.items)], self.settings)
         return replace(choice, off=tuple(off.tolist()))
 
     def unseen(self, taken: set[int], q: np.ndarray) -> int:
-        """A number not taken: tried at random, then the next free one."""
+        """Return a number not taken: drawn at random, then the next free one."""
         for _ in range(TRIES):
             draw = self.next()
             halves = (draw, draw << 32) if self.settings.negative_sampler == "uniform" else (draw,)
@@ -240,7 +241,7 @@ class Draws:
         return j
 
     def pick(self, draw: int, q: np.ndarray) -> int:
-        """One item of the block from a draw of 64 bits, seen or not."""
+        """Return an item of the block from a draw of 64 bits, taken or not."""
         upper, lower, count = draw >> 32, draw & 0xFFFFFFFF, len(self.items)
         slot = upper * count >> 32
         if self.settings.negative_sampler == "uniform":

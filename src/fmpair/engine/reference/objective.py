@@ -1,4 +1,4 @@
-"""The definition of scores, losses and their gradients: plain NumPy, one step's items at a time."""
+"""Scores, losses, gradients and the update of one step, in plain NumPy: the definition."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from fmpair.engine.contract import Meeting, Parameters, Settings, Triples
 from fmpair.engine.item_side import pair_columns
 from fmpair.engine.strata.field_regularisation import Accumulators
 
+ROWS = {"item_bias": "items", "feature_bias": "features"}  # the table whose rows a bias belongs to
+Gradients = list[tuple[str, int, float, np.ndarray]]  # (table, row, value, d score / d (x v))
+
 
 @dataclass(frozen=True)
 class Choice:
-    """One step's data: user u, the chosen item and the candidates, and the features of each side.
+    """The data of a step: user u, the chosen item and the candidates, and features of each side.
 
     query, sides: (columns, values) of the query, and of each item. weight: of the event;
-    warp_weight: what WARP makes of how easily a negative was found. off: of each item, what the
-    logQ correction takes off its score in the loss; empty for nothing. kept: float64 [length], of
-    each factor of the query's vector what dropout makes of it: 0 or somewhat more than 1; None: 1.
+    warp_weight: of the violation found. off: logQ correction of each item, or empty. kept: float64
+    [length], dropout factors of the query's vector; None for 1.
     """
 
     u: int
@@ -35,15 +37,11 @@ class Choice:
     def i(self) -> int:
         return self.items[0]
 
-    @property
-    def j(self) -> int:
-        return self.items[1]
-
 
 def item_side(
     parameters: Parameters, item: int, features: tuple, triples: Triples | None = None
 ) -> tuple[np.ndarray, float]:
-    """(vector p, constant b) of an item: its own, its attributes', and their inner pairs."""
+    """Return (vector p, constant b) of an item: its own, its attributes', and their inner pairs."""
     column, value = features
     parts = _parts(parameters.items[item], parameters.features, features)
     pairs = parts[:, : pair_columns(parts.shape[1], triples)]
@@ -60,7 +58,7 @@ def item_side(
 def query_side(
     parameters: Parameters, choice: Choice, triples: Triples | None = None
 ) -> np.ndarray:
-    """q: the user's vector and those of all query features; with triples [q | A2 | A1]."""
+    """Return q, the sum of the vectors of user and query features; with triples [q | A2 | A1]."""
     parts = _parts(parameters.users[choice.u], parameters.query, choice.query)
     q = parts.sum(axis=0)
     if triples:
@@ -71,7 +69,7 @@ def query_side(
 
 
 def _parts(own: np.ndarray, table: np.ndarray, features: tuple) -> np.ndarray:
-    """x v of every feature of a side, the id first: [features + 1, columns]."""
+    """Return x v of every feature of a side, the id first: [features + 1, columns]."""
     column, value = features
     return np.vstack([own, value[:, None] * table[column]])
 
@@ -79,7 +77,7 @@ def _parts(own: np.ndarray, table: np.ndarray, features: tuple) -> np.ndarray:
 def _second(
     parts: np.ndarray, features: tuple, factors: int, meeting: Meeting
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(A2 [factors], d A2 / d part [features + 1, factors]) of the vectors of triples."""
+    """Return (A2 [factors], d A2 / d part [features + 1, factors]) of the triple vectors."""
     group = np.append(meeting.own, meeting.group[features[0]])
     meets = meeting.meets[np.ix_(group, group)] * (1 - np.eye(len(group)))
     vectors = parts[:, parts.shape[1] - factors :]
@@ -90,7 +88,7 @@ def _second(
 def scores(
     parameters: Parameters, choice: Choice, settings: Settings, triples: Triples | None = None
 ) -> np.ndarray:
-    """q . p + b of every item, or with a temperature the cosine of q and p, divided by it."""
+    """Return q . p + b of every item or, with a temperature, cosine(q, p) / temperature."""
     q = query_side(parameters, choice, triples)
     members = zip(choice.items, choice.sides)
     sides = [item_side(parameters, *member, triples) for member in members]
@@ -102,7 +100,7 @@ def scores(
 def loss(
     parameters: Parameters, choice: Choice, settings: Settings, triples: Triples | None = None
 ) -> float:
-    """What a step makes small, for an event of weight one."""
+    """Return the loss of a step, for an event of weight one."""
     f = scores(parameters, choice, settings, triples) - np.array(choice.off or 0.0)
     if settings.loss == "softmax":
         return float(np.logaddexp.reduce(f) - f[0])
@@ -115,7 +113,7 @@ def loss(
 
 
 def slopes(f: np.ndarray, kind: str) -> np.ndarray:
-    """-d loss / d score of every item, given the scores."""
+    """Return -d loss / d score of every item, given the scores."""
     chosen = np.arange(len(f)) == 0
     if kind == "softmax":
         return chosen - np.exp(f - np.logaddexp.reduce(f))
@@ -129,7 +127,7 @@ def slopes(f: np.ndarray, kind: str) -> np.ndarray:
 def ascent(
     parameters: Parameters, choice: Choice, settings: Settings, triples: Triples | None = None
 ) -> dict[tuple[str, int], np.ndarray]:
-    """-d loss / d(row) for every row the loss depends on, by (table, row)."""
+    """Return -d loss / d(row) for every row the loss depends on, by (table, row)."""
     out: dict[tuple[str, int], np.ndarray] = {}
     f = scores(parameters, choice, settings, triples) - np.array(choice.off or 0.0)
     q = query_side(parameters, choice, triples)
@@ -139,65 +137,59 @@ def ascent(
         of_query = _cosine_slope(p, q, settings.temperature) if cosine else p
         of_query = of_query if choice.kept is None else of_query * choice.kept
         of_item = _cosine_slope(q, p, settings.temperature) if cosine else q
-        parts = _query_ways(parameters, choice, of_query, triples)
-        parts += _item_ways(parameters, item, side, of_item, triples, not cosine)
+        parts = _query_gradients(parameters, choice, of_query, triples)
+        parts += _item_gradients(parameters, item, side, of_item, triples, not cosine)
         if not cosine:  # a product has constants
             parts += [("item_bias", item, 1.0, np.array(1.0))]
             parts += [("feature_bias", int(c), x, np.array(1.0)) for c, x in zip(*side)]
-        for table, row, value, way in parts:
-            out[table, row] = out.get((table, row), 0.0) + slope * value * way
+        for table, row, value, gradient in parts:
+            out[table, row] = out.get((table, row), 0.0) + slope * value * gradient
     return out
 
 
 def item_slopes(
     parameters: Parameters, choice: Choice, settings: Settings
 ) -> list[tuple[float, np.ndarray]]:
-    """Of every item (-d loss / d score, d score / d (the item's vector)), of order two."""
+    """Return (-d loss / d score, d score / d vector) of every item, of order two."""
     f = scores(parameters, choice, settings) - np.array(choice.off or 0.0)
     q, cosine = query_side(parameters, choice), settings.temperature > 0
     sides = [item_side(parameters, *member)[0] for member in zip(choice.items, choice.sides)]
-    ways = [_cosine_slope(q, p, settings.temperature) if cosine else q for p in sides]
-    return list(zip(slopes(f, settings.loss), ways))
+    gradients = [_cosine_slope(q, p, settings.temperature) if cosine else q for p in sides]
+    return list(zip(slopes(f, settings.loss), gradients))
 
 
-Ways = list[tuple[str, int, float, np.ndarray]]  # (table, row, value, d score / d (x v))
-
-
-def _query_ways(
-    parameters: Parameters, choice: Choice, way: np.ndarray, triples: Triples | None
-) -> Ways:
-    """Of every query feature, given d score / d (the query's vector)."""
+def _query_gradients(
+    parameters: Parameters, choice: Choice, gradient: np.ndarray, triples: Triples | None
+) -> Gradients:
+    """Return the gradients of query features, given d score / d (the query's vector)."""
     rows = [("users", choice.u, 1.0), *(("query", int(c), x) for c, x in zip(*choice.query))]
     if triples is None:
-        return [(*row, way) for row in rows]
+        return [(*row, gradient) for row in rows]
     parts = _parts(parameters.users[choice.u], parameters.query, choice.query)
     others = _second(parts, choice.query, triples.factors, triples.query)[1]
     pairs, k = pair_columns(parts.shape[1], triples), triples.factors
-    two, one = way[pairs : pairs + k], way[pairs + k :]
+    two, one = gradient[pairs : pairs + k], gradient[pairs + k :]
     return [
-        (*row, np.append(way[:pairs], two * own + (one if triples.mirrored else 0.0)))
+        (*row, np.append(gradient[:pairs], two * own + (one if triples.mirrored else 0.0)))
         for row, own in zip(rows, others)
     ]
 
 
-def _item_ways(
-    parameters: Parameters,
-    item: int,
-    side: tuple,
-    way: np.ndarray,
-    triples: Triples | None,
+def _item_gradients(
+    parameters: Parameters, item: int, side: tuple, gradient: np.ndarray, triples: Triples | None,
     inner: bool,
-) -> Ways:
-    """Of every feature of an item, given d score / d (the item's vector); inner: with its pairs."""
+) -> Gradients:  # fmt: skip
+    """Return those of item features; inner: with the pairs within the item."""
     rows = [("items", item, 1.0), *(("features", int(c), x) for c, x in zip(*side))]
     parts = _parts(parameters.items[item], parameters.features, side)
     pairs, k = pair_columns(parts.shape[1], triples), parts.shape[1]
-    ways = np.repeat(way[None, :k], len(rows), axis=0)
+    gradients = np.repeat(gradient[None, :k], len(rows), axis=0)
     if inner:  # no part of an item meets itself
-        ways[:, :pairs] += (parts.sum(axis=0) - parts)[:, :pairs]
+        gradients[:, :pairs] += (parts.sum(axis=0) - parts)[:, :pairs]
     if triples and triples.mirrored:
-        ways[:, pairs:] += way[k:] * _second(parts, side, triples.factors, triples.item)[1]
-    return [(*row, own) for row, own in zip(rows, ways)]
+        others = _second(parts, side, triples.factors, triples.item)[1]
+        gradients[:, pairs:] += gradient[k:] * others
+    return [(*row, own) for row, own in zip(rows, gradients)]
 
 
 def _cosine(q: np.ndarray, p: np.ndarray) -> float:
@@ -207,61 +199,50 @@ def _cosine(q: np.ndarray, p: np.ndarray) -> float:
 def _cosine_slope(fixed: np.ndarray, moving: np.ndarray, temperature: float) -> np.ndarray:
     """d (cosine / temperature) / d moving."""
     length = np.linalg.norm(moving)
-    way = fixed / np.linalg.norm(fixed) - _cosine(fixed, moving) * moving / length
-    return way / (length * temperature)
-
-
-# One step of the reference engine: how far every row moves.
-
-
-ROWS = {"item_bias": "items", "feature_bias": "features"}  # whose row a bias is a part of
+    gradient = fixed / np.linalg.norm(fixed) - _cosine(fixed, moving) * moving / length
+    return gradient / (length * temperature)
 
 
 def take_step(
-    parameters: Parameters,
-    choice: Choice,
-    settings: Settings,
-    rate: float,
-    feature_rates: dict,
-    accumulators: Accumulators | None = None,
-    triples: Triples | None = None,
-) -> None:
-    """theta <- theta + rate * (weight * ascent - lambda * theta), all rows at once.
+    parameters: Parameters, choice: Choice, settings: Settings, rate: float, feature_rates: dict,
+    accumulators: Accumulators | None = None, triples: Triples | None = None,
+) -> None:  # fmt: skip
+    """Update all rows: theta <- theta + rate * (weight * ascent - lambda * theta).
 
-    feature_rates: relative step lengths of the features of each side, by row. accumulators: of
-    AdaGrad, which then divide the rate. Regularisation takes no more of a row than there is.
+    feature_rates: relative step lengths of features by row. accumulators: AdaGrad's, or None.
+    Regularisation takes no more than the whole row.
     """
     strength = choice.weight * choice.warp_weight
-    found = ascent(parameters, choice, settings, triples)
-    ways = {place: strength * way for place, way in found.items()}
+    unweighted = ascent(parameters, choice, settings, triples)
+    gradients = {row: strength * gradient for row, gradient in unweighted.items()}
     if accumulators:
-        _add_squares(accumulators, ways)
-    for (table, row), way in ways.items():
+        _add_squares(accumulators, gradients)
+    for (table, row), gradient in gradients.items():
         decay, speed = _decay_and_speed(settings, table, row, row == choice.i)
         home = ROWS.get(table, table)
-        step = rate * speed * feature_rates.get(home, _Ones())[row]
+        step = rate * speed * (feature_rates[home][row] if home in feature_rates else 1.0)
         if accumulators:
             step /= math.sqrt(getattr(accumulators, home)[row])
         target = getattr(parameters, table)
         if triples and target.ndim > 1:
             pairs = target.shape[1] - triples.factors
-            own = _triple_decay(settings, table, row)
-            decay = np.repeat([decay, own], [pairs, triples.factors])
+            of_triples = _triple_decay(settings, table, row)
+            decay = np.repeat([decay, of_triples], [pairs, triples.factors])
         shrink = np.minimum(step * _due(choice, table, row) * decay, 1.0)
-        target[row] += step * way - shrink * target[row]
+        target[row] += step * gradient - shrink * target[row]
 
 
-def _add_squares(accumulators: Accumulators, ways: dict[tuple[str, int], np.ndarray]) -> None:
-    """AdaGrad: the mean square of every row's gradient, its bias (if it has one) included."""
-    for (table, row), way in ways.items():
+def _add_squares(accumulators: Accumulators, gradients: dict[tuple[str, int], np.ndarray]) -> None:
+    """AdaGrad: add the mean square of every row's gradient, including its bias."""
+    for (table, row), gradient in gradients.items():
         counts = accumulators.bias if table in ROWS else 1.0
         getattr(accumulators, ROWS.get(table, table))[row] += (
-            counts * accumulators.mean * np.square(way).sum()
+            counts * accumulators.mean * np.square(gradient).sum()
         )
 
 
 def _due(choice: Choice, table: str, row: int) -> float:
-    """The share of its regularisation a row is due: n candidates share that of one."""
+    """Return the share of its regularisation a row is due: n candidates share that of one."""
     if table in ("users", "query"):
         return 1.0
     if table in ("items", "item_bias"):
@@ -272,7 +253,7 @@ def _due(choice: Choice, table: str, row: int) -> float:
 
 
 def _triple_decay(settings: Settings, table: str, row: int) -> float:
-    """Regularisation of one row's vector of triples."""
+    """Return the L2 of one row's triple vector."""
     assert settings.triples is not None
     if table in ("query", "features"):
         return getattr(settings.triples, table)[row]
@@ -280,15 +261,8 @@ def _triple_decay(settings: Settings, table: str, row: int) -> float:
     return l2_scale * (settings.triples.user if table == "users" else settings.triples.item)
 
 
-class _Ones:
-    """The rate of ids: one for every row."""
-
-    def __getitem__(self, row: int) -> float:
-        return 1.0
-
-
 def _decay_and_speed(settings: Settings, table: str, row: int, positive: bool) -> tuple:
-    """Regularisation and relative rate of one row."""
+    """Return L2 and relative rate of one row."""
     if table == "query":
         return settings.query[row], settings.feature_rate
     if table in ("features", "feature_bias"):

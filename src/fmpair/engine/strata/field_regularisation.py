@@ -1,4 +1,4 @@
-"""How fields are regularised: L2 by strength, means of zero, step lengths by size of value."""
+"""Regularisation of fields: L2 by strength, zero means, step lengths by value; AdaGrad sums."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from fmpair.arrays import Rows
 from fmpair.engine.contract import Groups, History, Parameters, Problem, Settings, TripleL2
 from fmpair.engine.item_side import pair_columns
 
-# AdaGrad's accumulators: per row, how much its gradients have moved it so far.
-
-
-FIRST = 0.1  # where accumulators begin
+FIRST = 0.1  # initial value of accumulators
+WEAKEST = 0.01  # lower bound of L2 by strength
+WEAKEST_OF_TRIPLES = 0.05  # there are many more triples than pairs to overfit
 
 
 class Accumulators(NamedTuple):
-    """Per row, the sum of the mean squares of its gradients. query, features: a cell's own copy.
+    """AdaGrad: per row, the sum of the mean squares of its gradients.
 
-    mean: 1 / factors, what a sum of squares is multiplied by; bias: 1 where biases are learned,
-    else 0.
+    query, features: a cell's copy. mean: 1 / factors; bias: 1 where biases are learned, else 0.
     """
 
     users: np.ndarray
@@ -34,80 +32,59 @@ class Accumulators(NamedTuple):
 def first_accumulators(
     tables: Parameters, settings: Settings, kind: Any = np.float32
 ) -> Accumulators:
-    """The accumulators of all rows before the first step."""
-
-    def begun(rows: np.ndarray) -> np.ndarray:
-        return np.full(len(rows), FIRST, kind)
-
-    users, items, query, features = map(
-        begun, (tables.users, tables.items, tables.query, tables.features)
-    )
-    mean, bias = kind(1 / tables.users.shape[1]), kind(settings.has_bias)
-    return Accumulators(users, items, query, features, mean, bias)
+    """Return the accumulators of all rows before the first step."""
+    learned = (tables.users, tables.items, tables.query, tables.features)
+    sums = (np.full(len(rows), FIRST, kind) for rows in learned)
+    return Accumulators(*sums, kind(1 / tables.users.shape[1]), kind(settings.has_bias))
 
 
-# Item vectors lent to histories: in a round both are learned apart, then what was moved adds up.
-#
-# A cell may move the items of its block only, but histories have items of all blocks.
+def shared_item_rows(history: History, count: int) -> slice:
+    """Return the query features of histories that share the vectors of `count` items.
 
-
-def borrowed(history: History, count: int) -> slice:
-    """The query features that stand for the items, in their order."""
+    A cell may move only the items of its block, but histories have items of all blocks. So in a
+    round both are learned separately, and then the moves are added up.
+    """
     first = int(history.rows.column[0])
     return slice(first, first + count)
-
-
-def lend(table: np.ndarray, rows: slice, items: np.ndarray) -> None:
-    """The query features of items become the items' vectors: [items, columns]."""
-    table[rows] = items
-
-
-def returned(table: np.ndarray, rows: slice, items: np.ndarray) -> np.ndarray:
-    """What a round moved of vectors that were lent as `items`: [items, columns]."""
-    return table[rows] - items
-
-
-WEAKEST = 0.01
-# There are many more triples than pairs to learn by heart.
-WEAKEST_OF_TRIPLES = 0.05
 
 
 def settled_l2(
     settings: Settings, query: np.ndarray, features: np.ndarray, problem: Problem, epoch: int
 ) -> Settings:
-    """The settings with the regularisation of fields settled for an epoch, counted from 1.
+    """Return the settings with the L2 of fields for an epoch, counted from 1.
 
-    query, features: the tables as they are now. Vectors of triples have a strength of their own.
-    Where that counts it comes on in the course of `TripleL2.ramp` epochs: as long as those of items
-    are near zero nothing pulls at those of fields, and all would have vanished before they could.
+    query, features: the current tables. Triple vectors have a strength of their own, whose L2 grows
+    over `TripleL2.ramp` epochs: while the vectors of items are near zero, nothing holds those of
+    fields, and they would vanish.
     """
     pairs = pair_columns(query.shape[1], problem.triples)
     groups = (problem.query_groups, problem.item_groups)
-    triples, own = settings.triples, settings
+    triples, strongest = settings.triples, settings.strongest
     if triples is not None:
         tables = (query[:, pairs:], features[:, pairs:])
-        bounds = (WEAKEST_OF_TRIPLES, own.strongest)
-        triples = triples._replace(**_by_side(triples, tables, groups, bounds))
+        l2 = _by_side(triples, tables, groups, (WEAKEST_OF_TRIPLES, strongest))
+        triples = triples._replace(**l2)
         share = min((epoch - 1) / max(triples.ramp, 1), 1.0)
         triples = triples._replace(
             query=np.where(triples.query_threshold > 0, share, 1) * triples.query,
             features=np.where(triples.feature_threshold > 0, share, 1) * triples.features,
         )
     tables = (query[:, :pairs], features[:, :pairs])
-    found = _by_side(own, tables, groups, (WEAKEST, own.strongest))
-    return own._replace(triples=triples, **found)
+    l2 = _by_side(settings, tables, groups, (WEAKEST, strongest))
+    return settings._replace(triples=triples, **l2)
 
 
 def _by_side(
-    given: Settings | TripleL2,
+    settings: Settings | TripleL2,
     tables: tuple[np.ndarray, np.ndarray],
     groups: tuple[Groups, Groups],
     bounds: tuple[float, float],
 ) -> dict[str, Any]:
-    """L2 by feature of the query side and of the item side."""
-    query = (given.query, given.query_threshold, bounds, tables[0], groups[0])
-    features = (given.features, given.feature_threshold, bounds, tables[1], groups[1])
-    return {"query": field_l2(*query), "features": field_l2(*features)}
+    """Return the L2 by feature of the query side and of the item side."""
+    query = field_l2(settings.query, settings.query_threshold, bounds, tables[0], groups[0])
+    thresholds = settings.feature_threshold
+    features = field_l2(settings.features, thresholds, bounds, tables[1], groups[1])
+    return {"query": query, "features": features}
 
 
 def field_l2(
@@ -117,12 +94,13 @@ def field_l2(
     table: np.ndarray,
     groups: Groups,
 ) -> np.ndarray:
-    """float32 [rows]: `fixed`, or where there is a threshold, threshold / strength of the field.
+    """Return the L2 of each row, float32: `fixed`, or threshold / strength where there is a
+    threshold.
 
     The strength is the root mean square of the norms of a field's vectors. The gradient of
     threshold / strength * vector has the same length at any strength: a field whose events do not
-    outweigh the threshold falls back to zero, one that does is hardly regularised (a group lasso).
-    bounds: the least and the most it may be.
+    outweigh the threshold falls back to zero, others are hardly regularised (a group lasso).
+    bounds: the least and the most.
     """
     if not (threshold > 0).any():
         return fixed
@@ -133,7 +111,7 @@ def field_l2(
 
 
 def centre(table: np.ndarray, groups: Groups) -> None:
-    """Take from every row of a centred field the field's mean, weighted by share."""
+    """Subtract from every row of a centred field the field's mean, weighted by share."""
     rows = np.flatnonzero(groups.centred)
     if len(rows):
         field = groups.field[rows]
@@ -143,12 +121,11 @@ def centre(table: np.ndarray, groups: Groups) -> None:
 
 
 def query_rates(groups: Groups, *parts: Rows) -> np.ndarray:
-    """float32 [features]: step length of each query feature as a share of an id's.
+    """Return the step length of each query feature relative to an id's: float32 [features].
 
-    A step on a feature of value x moves the score by x squared times its length, so a feature
-    whose values reach beyond 1 takes steps as much shorter. And a value that n users share moves
-    n times as often as a user does, and may follow whoever is at work and forget the others: its
-    steps are divided by n to the power of the field's `sharing`.
+    A step on a feature of value x moves the score by x squared times its length, so values above 1
+    shorten the step. A value that n users share moves n times as often as a user, so its steps are
+    divided by n to the power of the field's `sharing`.
     """
     largest = np.ones(len(groups.owners))
     for rows in parts:
@@ -157,9 +134,9 @@ def query_rates(groups: Groups, *parts: Rows) -> np.ndarray:
 
 
 def item_rates(groups: Groups, rows: Rows) -> np.ndarray:
-    """The same for item features, by what all features of an item move together.
+    """Return the same for item features, by what all features of an item move together.
 
-    On the item side vectors also pull at each other, so that many at full length would run away.
+    Vectors of the item side also act on each other, so many at full length would diverge.
     """
     together = np.bincount(rows.owner, rows.value**2, rows.size)
     largest = np.ones(len(groups.owners))

@@ -1,9 +1,12 @@
-"""Attributes that learn from sums: where items are folded with theirs, and for how long.
+"""Sampling tables of all engines: negatives inside a block, dropout, and when items are folded.
 
-In a cell of lists every item of the block stands for its whole side: one vector and one constant.
-Steps move these as if there were no attributes. Now and then what was summed up by item is passed
-on to the attributes, each of which moves once, and the items are folded anew. The more moves of an
-item are summed up, the less its attributes cost, and the older are the vectors that steps see.
+Popularity draws from an alias table, batch draws an event of the cell. Adaptive (Rendle and
+Freudenthaler 2014) draws a factor that matters to the query, and an item that ranks high by it.
+
+In a cell of lists, items are folded with their attributes: each stands for its whole side, one
+vector and one constant, and moves as if it had no attributes. From time to time the moves are
+passed on to the attributes, each of which moves once, and the items are folded again. Rarer
+foldings are faster, but the steps see older vectors.
 """
 
 from __future__ import annotations
@@ -17,25 +20,21 @@ from fmpair.engine.contract import Problem, Settings
 from fmpair.engine.strata.partition import Partition
 from fmpair.jit import inline, kernel
 
-# Where negatives come from, as arrays: what every engine draws from inside a block of items.
-#
-# Popularity draws from an alias table, batch an event of the cell. Adaptive (Rendle and
-# Freudenthaler
-# 2014) draws a factor that matters to the query, and an item that stands high by that factor:
-# one the
-# query now likes.
+PARTS = 256  # dropout is rounded to so many parts: one byte of a draw decides on a factor
+PER_DRAW = 8  # factors that one draw of 64 bits decides on, from its lowest byte on
+# The mean number of lists of an item between two foldings. 12 and 24 rank alike; twelve attributes
+# per item cost 1.2 to 1.5 and 0.7 times as much as ids alone: docs/LOG.md.
+TIMES = 20
 
 
 class Sampler(NamedTuple):
-    """The negatives of one block, or of all in their order; all None: uniform.
+    """The negatives of one block, or of all blocks in order; all None: uniform.
 
-    accept: uint32, other: int32 [items]: an alias table; other alone: the items of a cell's events,
-    one of which is drawn. order: int32 [factors + 1, items], the items by each factor, lowest
-    first, the last by their constants; spread: float32 [factors + 1], standard deviations.
-    depth: (mean rank, share of ranks inside the block). log_chance: float32 [items], logarithms of
-    how often each is drawn, up to a constant, where scores are corrected by them; else empty.
-    impression_start, impression_item: see
-    partition.impressions_by_run; empty where none are drawn.
+    accept: uint32, other: int32 [items]: an alias table; other alone: the items of a cell's events.
+    order: int32 [factors + 1, items], the items by each factor, lowest first, the last by
+    constants; spread: float32 [factors + 1], standard deviations. depth: (mean rank, share of ranks
+    inside the block). log_chance: float32 [items], log sampling probabilities up to a constant, or
+    empty. impression_start, impression_item: see partition.impressions_by_run, or empty.
     """
 
     accept: np.ndarray | None = None
@@ -48,20 +47,10 @@ class Sampler(NamedTuple):
     impression_item: np.ndarray = np.zeros(0, np.int32)
 
 
-def alias_table(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(accept uint32, other int32) [items]: shrink slot n where half a draw is below accept[n]."""
-    size = len(weight)
-    accept, other = np.full(size, 2**32 - 1, np.uint32), np.arange(size, dtype=np.int32)
-    if weight.max(initial=0) > 0:
-        share = weight / weight.max()  # a mean of the tiniest numbers would be zero
-        _fill_alias(share / share.mean(), accept, other)
-    return accept, other
-
-
 def sampler_of(partition: Partition, times: np.ndarray, settings: Settings) -> Sampler:
-    """The samplers of all item blocks, one after the other, until the next partition.
+    """Return the samplers of all item blocks in order, until the next partition.
 
-    times: [items]. Of batch negatives, other has an entry per event of the partition instead.
+    times: [items]. For batch negatives, `other` has an entry per event of the partition.
     """
     edges, sampler = partition.item_edge, Sampler()
     own = times[partition.item_at[: edges[-1]]]
@@ -79,13 +68,23 @@ def sampler_of(partition: Partition, times: np.ndarray, settings: Settings) -> S
 
 
 def log_chances(times: np.ndarray, settings: Settings) -> np.ndarray:
-    """Logarithms of how often items with so many events are drawn, up to a constant: float32."""
+    """Return log sampling probabilities of items by their event counts: float32."""
     return (settings.drawn_power * np.log(np.maximum(times, 1))).astype(np.float32)
+
+
+def alias_table(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (accept uint32, other int32) [items]: keep slot n if half a draw <= accept[n]."""
+    size = len(weight)
+    accept, other = np.full(size, 2**32 - 1, np.uint32), np.arange(size, dtype=np.int32)
+    if weight.max(initial=0) > 0:
+        share = weight / weight.max()  # a mean of the tiniest numbers would be zero
+        _fill_alias(share / share.mean(), accept, other)
+    return accept, other
 
 
 @kernel
 def _fill_alias(share, accept, other):
-    """Vose's way: slots that are short are filled up by one that has more than it needs."""
+    """Fill an alias table by Vose's method: long slots fill up short ones."""
     short, long = np.empty(len(share), np.int64), np.empty(len(share), np.int64)
     shorts, longs = 0, 0
     for n in range(len(share)):
@@ -108,7 +107,7 @@ def _fill_alias(share, accept, other):
 
 
 def ordering(vectors: np.ndarray, constants: np.ndarray, settings: Settings) -> Sampler:
-    """A block's items by each factor and by their constants, as they are now."""
+    """Sort a block's items by each factor and by their constants."""
     if settings.temperature:
         lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
         vectors, constants = vectors / np.maximum(lengths, 1e-6), np.zeros_like(constants)
@@ -120,36 +119,24 @@ def ordering(vectors: np.ndarray, constants: np.ndarray, settings: Settings) -> 
 
 
 def pieces(runs: int, events: int, items: int) -> np.ndarray:
-    """Edges in a cell's walk of `runs` at which its items are ordered anew: int64.
+    """Return the runs of a cell's walk at which its items are sorted again: int64.
 
-    About every items * log2(items) events, which is what ordering by one factor costs.
+    About every items * log2(items) events, the cost of sorting by one factor.
     """
     often = max(round(events / (items * math.log2(items + 1))), 1)
     return np.linspace(0, runs, min(often, max(runs, 1)) + 1).astype(np.int64)
 
 
-# Dropout of the query, as all engines draw it: a byte of a random draw decides on a factor.
-
-
-PARTS = 256  # a share is rounded to so many parts
-PER_DRAW = 8  # factors that one draw of 64 bits decides on, from its lowest byte on
-
-
 def dropped_parts(dropout: float) -> int:
-    """How many of PARTS are dropped."""
+    """Return how many of PARTS are dropped."""
     return min(round(dropout * PARTS), PARTS - 1)
 
 
-# How many lists an item is in, on average, between two times that it is folded. 12 and 24 rank
-# alike; twelve attributes an item cost 1.2 to 1.5 and .7 times what ids alone do: docs/LOG.md.
-TIMES = 20
-
-
 def folds(problem: Problem, settings: Settings) -> bool:
-    """Whether items are folded with their attributes, else these move in every step.
+    """Return whether items are folded with their attributes; else attributes move in every step.
 
-    Pairs have a kernel of their own. Terms of order three depend on two features of an item at a
-    time. Attributes learn from how far their items have gone, and frozen ones go nowhere.
+    Pairs have their own kernel. Terms of order three need two features of an item at a time.
+    Attributes learn from the moves of their items, so these must not be frozen.
     """
     still = settings.item_rate == 0 and settings.feature_rate > 0
     others = settings.in_plain_pairs or problem.triples is not None or still
@@ -158,5 +145,5 @@ def folds(problem: Problem, settings: Settings) -> bool:
 
 @inline
 def steps_between(items, candidates):
-    """After how many steps a block of so many items is folded anew."""
+    """Return the steps between two foldings of a block."""
     return max(TIMES * items // (candidates + 1), 1)

@@ -11,7 +11,7 @@ import torch
 from fmpair.arrays import Rows, tally
 from fmpair.engine.contract import History, Parameters, Problem, Settings, TripleL2
 from fmpair.engine.item_side import pair_columns
-from fmpair.engine.strata.field_regularisation import FIRST, borrowed, settled_l2
+from fmpair.engine.strata.field_regularisation import FIRST, settled_l2, shared_item_rows
 
 # The users that a minibatch meets: their slopes summed by user, whatever rows they stand in.
 
@@ -105,7 +105,7 @@ class Decay:
         }
         history = self.problem.history
         if history is not None and history.shared:
-            held["items"] = held["items"] + held["query"][borrowed(history, len(self.item))]
+            held["items"] = held["items"] + held["query"][shared_item_rows(history, len(self.item))]
         return held
 
     def _of_triples(self, own: Settings, triples: TripleL2) -> dict[str, np.ndarray]:

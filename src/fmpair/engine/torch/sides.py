@@ -11,7 +11,7 @@ from torch.nn.functional import embedding_bag, normalize
 from fmpair.arrays import Rows
 from fmpair.engine.contract import History, Meeting, Problem, Triples
 from fmpair.engine.item_side import pair_columns
-from fmpair.engine.strata.field_regularisation import borrowed
+from fmpair.engine.strata.field_regularisation import shared_item_rows
 
 # Sparse rows on a device, and weighted sums of a table's rows whose gradients are always alike.
 
@@ -343,4 +343,4 @@ def lend_items(
     """Histories that share the items' vectors show them in the table of query features."""
     if history is not None and history.shared:
         pairs = pair_columns(items.shape[1], triples)
-        query[borrowed(history, len(items)), :pairs] = items[:, :pairs]
+        query[shared_item_rows(history, len(items)), :pairs] = items[:, :pairs]

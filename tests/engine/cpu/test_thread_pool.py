@@ -9,9 +9,9 @@ import pytest
 from engine.problems import parameters_of, problem_of, settings_of
 
 from fmpair.engine import cpu
-from fmpair.engine.cpu import epoch as crews
+from fmpair.engine.cpu import epoch as epochs
 from fmpair.engine.cpu import worker
-from fmpair.engine.cpu.synchronization import LEFT, LINE, call, flow_for, goes_on
+from fmpair.engine.cpu.synchronization import GONE, LINE, call, synchronization_for, wait_for_epoch
 from fmpair.engine.strata import partition as strata
 
 
@@ -36,35 +36,35 @@ def learned(training, epochs, pause=0.0):
 
 
 def test_a_thread_that_is_not_there_is_reported_and_one_that_waits_is_not():
-    flow, missing = flow_for(1, 2, LEFT), np.zeros(2, np.uint8)
-    call(flow, 1, missing)
+    sync, missing = synchronization_for(1, 2, GONE), np.zeros(2, np.uint8)
+    call(sync, 1, missing)
     assert missing.tolist() == [1, 1]
-    call(flow, 2, missing)
+    call(sync, 2, missing)
     assert missing.tolist() == [0, 0]
-    assert goes_on(flow, 0, 1)  # it was called to the second
+    assert wait_for_epoch(sync, 0, 1)  # it was called to the second
 
 
 def test_a_thread_that_is_not_called_again_goes_and_says_so():
-    flow, missing = flow_for(1, 1, LEFT), np.zeros(1, np.uint8)
-    call(flow, 1, missing)
-    assert not goes_on(flow, 0, 1)
-    assert flow.called[0] == LEFT and flow.finished[0] == 1
+    sync, missing = synchronization_for(1, 1, GONE), np.zeros(1, np.uint8)
+    call(sync, 1, missing)
+    assert not wait_for_epoch(sync, 0, 1)
+    assert sync.called[0] == GONE and sync.finished[0] == 1
 
 
 @pytest.mark.parametrize("features", ["", "c"])
-def test_one_crew_does_the_epochs_of_a_partition_and_comes_back_after_a_pause(features):
+def test_one_pool_of_threads_does_the_epochs_of_a_partition_and_comes_back_after_a_pause(features):
     training = begun(features=features)
     training.epoch(1, 0.05)
-    crew = training.crew
+    pool = training.thread_pool
     training.epoch(2, 0.05)
     deadline = time.monotonic() + 30
-    while (crew.flow.called[::LINE] != LEFT).any() and time.monotonic() < deadline:
+    while (pool.sync.called[::LINE] != GONE).any() and time.monotonic() < deadline:
         time.sleep(0.01)
     training.epoch(3, 0.05)
-    assert training.crew is crew and crew.epochs == 3
+    assert training.thread_pool is pool and pool.epochs == 3
     training.epoch(4, 0.05)  # which has another partition: of contexts, the arrays are others too
     stays = not features
-    assert (training.crew is crew) == stays and crew.flow.stopped[0] == (not stays)
+    assert (training.thread_pool is pool) == stays and pool.sync.stopped[0] == (not stays)
     training.close()
 
 
@@ -76,7 +76,7 @@ def test_staying_changes_no_bit(features):
 
 
 def test_a_thread_that_fails_ends_the_epoch_with_its_error(monkeypatch):
-    training, made = begun(), crews.pair_epochs
+    training, made = begun(), epochs.pair_epochs
 
     def fail(epoch):
         raise MemoryError("no room")
@@ -85,7 +85,7 @@ def test_a_thread_that_fails_ends_the_epoch_with_its_error(monkeypatch):
         part = made(*given)
         return lambda own: fail if own.number == 2 else part(own)
 
-    monkeypatch.setattr(crews, "pair_epochs", failing)
+    monkeypatch.setattr(epochs, "pair_epochs", failing)
     with pytest.raises(MemoryError, match="no room"):
         training.epoch(1, 0.05)
     training.close()

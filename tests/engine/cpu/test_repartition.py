@@ -6,8 +6,8 @@ from engine.problems import parameters_of, problem_of, settings_of
 
 from fmpair.engine import cpu
 from fmpair.engine.cpu import worker
-from fmpair.engine.cpu.layout import deal
-from fmpair.engine.cpu.rounds import Part
+from fmpair.engine.cpu.layout import repartition_share
+from fmpair.engine.cpu.rounds import ThreadShare
 from fmpair.engine.strata import partition as strata
 
 
@@ -32,7 +32,7 @@ def epochs(training, count, rate=0.05):
 @pytest.mark.parametrize("blocks", [1, 4, 7])
 def test_threads_make_the_partition_of_the_plan(threads, blocks):
     training = epochs(begun(threads=threads, blocks=blocks), 3)
-    made = training.dealer.dealing.partition
+    made = training.repartitioner.repartition.partition
     wanted = strata.partition(training.events, blocks, training.settings.seed, 3)
     training.close()
     for name in ("user_at", "item_at", "item_edge", "cell", "item"):
@@ -44,7 +44,7 @@ def test_threads_make_the_partition_of_the_plan(threads, blocks):
 
 def test_more_blocks_than_users_with_events_leave_some_empty():
     training = epochs(begun(blocks=7, users=5, items=9, events=12), 3)
-    made = training.dealer.dealing.partition
+    made = training.repartitioner.repartition.partition
     wanted = strata.partition(training.events, 7, training.settings.seed, 3)
     training.close()
     np.testing.assert_array_equal(made.cell, wanted.cell)
@@ -66,8 +66,8 @@ def test_looking_ahead_changes_nothing():
     one, other = begun(), begun()
     one.epoch(1, 0.05)
     one.epoch(2, 0.05)
-    assert one.dealer.ahead[0] == 3
-    one.dealer.ahead = (0, None)
+    assert one.repartitioner.ahead[0] == 3
+    one.repartitioner.ahead = (0, None)
     one.epoch(3, 0.05)
     epochs(other, 3)
     for mine, wanted in zip(one.snapshot(), other.snapshot()):
@@ -87,16 +87,16 @@ def test_training_that_was_closed_can_go_on():
     parts.close()
 
 
-def test_a_thread_that_waits_for_others_to_deal_ends_when_all_shall_stop():
+def test_a_thread_that_waits_for_others_to_repartition_ends_when_all_shall_stop():
     training = epochs(begun(), 1)
-    training.dealer.ask(3)
-    dealing, tables = training.dealer.dealing, training._state().tables
-    deal(Part(0, 2), np.ones(8, np.int64), dealing, tables)  # alone, of two
-    assert dealing.made[0] == 1
+    training.repartitioner.ask(3)
+    repartition, tables = training.repartitioner.repartition, training._state().tables
+    repartition_share(ThreadShare(0, 2), np.ones(8, np.int64), repartition, tables)  # alone, of two
+    assert repartition.made[0] == 1
     training.close()
 
 
 def test_events_with_more_than_user_and_item_are_laid_out_by_the_interpreter():
     training = epochs(begun("c"), 3)
-    assert training.dealer is None and training.partitioned == 3
+    assert training.repartitioner is None and training.partitioned == 3
     training.close()
