@@ -39,20 +39,6 @@ def query_vectors(
     return np.hstack(parts if triples.mirrored else parts[:2])
 
 
-def with_pairwise_products(
-    sums: np.ndarray, own: np.ndarray, rows: Rows, table: np.ndarray, triples: Triples | None
-) -> np.ndarray:
-    """Return the item vectors [items, ...], given the sums of their rows.
-
-    own: [items, factors], the items' rows; rows: of each item, over `table`.
-    """
-    if triples is None or not triples.mirrored:
-        return sums
-    pairs = pair_columns(own.shape[1], triples)
-    two = pairwise_products(own[:, pairs:], rows, table[:, pairs:], triples.item)
-    return np.hstack([sums, two])
-
-
 def pairwise_products(
     own: np.ndarray, rows: Rows, table: np.ndarray, meeting: Meeting
 ) -> np.ndarray:
@@ -84,7 +70,10 @@ def item_sides(
     alone = (items[:, :pairs] ** 2).sum(axis=1)
     alone = alone + rows._replace(value=rows.value**2).dot(squares)[:, 0]
     inner = 0.5 * ((sums[:, :pairs] ** 2).sum(axis=1) - alone)
-    return with_pairwise_products(sums, items, rows, table, triples), linear + inner
+    if triples is not None and triples.mirrored:
+        two = pairwise_products(items[:, pairs:], rows, table[:, pairs:], triples.item)
+        sums = np.hstack([sums, two])
+    return sums, linear + inner
 
 
 def item_sums(

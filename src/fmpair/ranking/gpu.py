@@ -34,10 +34,10 @@ def ranks(
     """See `ranking.top.ranks`."""
     above, level = np.zeros(len(queries), np.int64), np.zeros(len(queries), np.int64)
     for part, scores in _batches(queries, items, device):
-        place = torch.from_numpy(target[part].astype(np.int64)).to(device)[:, None]
-        own = scores.gather(1, place)
+        column = torch.from_numpy(target[part].astype(np.int64)).to(device)[:, None]
+        own = scores.gather(1, column)
         _hide(scores, hidden, np.arange(part.start, part.stop))
-        scores.scatter_(1, place, -torch.inf)
+        scores.scatter_(1, column, -torch.inf)
         above[part] = (scores > own).sum(1).cpu().numpy()
         level[part] = (scores == own).sum(1).cpu().numpy()
     return above, level
@@ -91,13 +91,13 @@ def _places(
     ordered = scores.sort(1).values
     length = torch.bincount(row, minlength=len(scores))
     first = length.cumsum(0) - length
-    place = torch.arange(len(row), device=row.device) - first[row]
+    column = torch.arange(len(row), device=row.device) - first[row]
     width = int(length.max()) if len(row) else 0
     table = scores.new_full((len(scores), max(width, 1)), -torch.inf)
-    table[row, place] = value
+    table[row, column] = value
     below, upto = (torch.searchsorted(ordered, table, right=right) for right in (False, True))
-    above = (scores.shape[1] - upto)[row, place]
-    return above.cpu().numpy(), (upto - below)[row, place].cpu().numpy()
+    above = (scores.shape[1] - upto)[row, column]
+    return above.cpu().numpy(), (upto - below)[row, column].cpu().numpy()
 
 
 def _batches(

@@ -84,31 +84,32 @@ def select(scores, first, start, column, n, best, score, filled):
 
 def rank(scores, first, start, column, target, above, level):
     for query, row in enumerate(scores, first):
-        own = row[target[query]]
+        target_score = row[target[query]]
         row[column[start[query] : start[query + 1]]] = -np.inf
         row[target[query]] = -np.inf
-        above[query], level[query] = np.count_nonzero(row > own), np.count_nonzero(row == own)
+        above[query] = np.count_nonzero(row > target_score)
+        level[query] = np.count_nonzero(row == target_score)
 
 
 def mask(scores, row, first, task, allowed, values, score):
-    for unit, (given, own) in enumerate(zip(scores[row], values), first):
-        own[:] = np.where(allowed, given, -np.inf)
-        own[_part(task.hidden, task.owner[unit])] = -np.inf
+    for unit, (query_scores, unit_values) in enumerate(zip(scores[row], values), first):
+        unit_values[:] = np.where(allowed, query_scores, -np.inf)
+        unit_values[_part(task.hidden, task.owner[unit])] = -np.inf
         item = _part(task.relevant, unit)
         listed = (item >= 0) & allowed[item]
-        own[item[listed]] = given[item[listed]]
+        unit_values[item[listed]] = query_scores[item[listed]]
         begin, end = task.relevant.start[unit : unit + 2]
-        score[begin:end] = np.where(listed, given[item], -np.inf)
+        score[begin:end] = np.where(listed, query_scores[item], -np.inf)
 
 
 def draw(scores, row, first, task, pool, values, score, eligible):
-    for unit, (given, own) in enumerate(zip(scores[row], values), first):
+    for unit, (query_scores, unit_values) in enumerate(zip(scores[row], values), first):
         item = _part(task.relevant, unit)
         known = item[item >= 0]
         begin, end = task.relevant.start[unit : unit + 2]
-        score[begin:end] = np.where(item >= 0, given[item], -np.inf)
-        own[pool.most : pool.most + len(known)] = given[known]
-        free = np.ones(len(given), bool)
+        score[begin:end] = np.where(item >= 0, query_scores[item], -np.inf)
+        unit_values[pool.most : pool.most + len(known)] = query_scores[known]
+        free = np.ones(len(query_scores), bool)
         free[_part(task.hidden, task.owner[unit])] = free[known] = False
         allowed = _part(pool.items, pool.row[unit])
         allowed = allowed[free[allowed]]
@@ -119,14 +120,14 @@ def draw(scores, row, first, task, pool, values, score, eligible):
                 _shuffle_head(allowed, taken, state)
             elif pool.kind == WEIGHTED:
                 allowed = _weighted_head(allowed, taken, pool.weight, state)
-        own[:taken] = given[allowed[:taken]]
+        unit_values[:taken] = query_scores[allowed[:taken]]
 
 
 def _shuffle_head(allowed: np.ndarray, taken: int, state: int) -> None:
-    for place in range(taken):
+    for n in range(taken):
         state += GOLDEN
-        other = place + ((mixed(state) >> 32) * (len(allowed) - place) >> 32)
-        allowed[place], allowed[other] = allowed[other], allowed[place]
+        other = n + ((mixed(state) >> 32) * (len(allowed) - n) >> 32)
+        allowed[n], allowed[other] = allowed[other], allowed[n]
 
 
 def _weighted_head(allowed: np.ndarray, taken: int, weight: np.ndarray, state: int) -> np.ndarray:
@@ -138,12 +139,12 @@ def _weighted_head(allowed: np.ndarray, taken: int, weight: np.ndarray, state: i
 
 
 def count(values, first, start, score, above, level, listed):
-    for unit, own in enumerate(values, first):
-        listed[unit] = np.count_nonzero(own > -np.inf)
+    for unit, unit_values in enumerate(values, first):
+        listed[unit] = np.count_nonzero(unit_values > -np.inf)
         for e in range(start[unit], start[unit + 1]):
             if score[e] > -np.inf:
-                above[e] = np.count_nonzero(own > score[e])
-                level[e] = np.count_nonzero(own == score[e])
+                above[e] = np.count_nonzero(unit_values > score[e])
+                level[e] = np.count_nonzero(unit_values == score[e])
 
 
 def shared(start, column, left, right):

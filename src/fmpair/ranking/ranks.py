@@ -67,17 +67,17 @@ def _judge_batch(
 def _mask(scores, row, first, task, allowed, values, score):
     """Set each unit's scores, with the items that are not in its list at -inf."""
     for u in range(len(row)):
-        unit, own, given = first + u, values[u], scores[row[u]]
-        for item in range(len(own)):
-            own[item] = given[item] if allowed[item] else -np.inf
+        unit, unit_values, query_scores = first + u, values[u], scores[row[u]]
+        for item in range(len(unit_values)):
+            unit_values[item] = query_scores[item] if allowed[item] else -np.inf
         owner = task.owner[unit]
         for e in range(task.hidden.start[owner], task.hidden.start[owner + 1]):
-            own[task.hidden.column[e]] = -np.inf
+            unit_values[task.hidden.column[e]] = -np.inf
         for e in range(task.relevant.start[unit], task.relevant.start[unit + 1]):
             item = task.relevant.column[e]
             if item >= 0 and allowed[item]:
-                own[item] = given[item]
-                score[e] = given[item]
+                unit_values[item] = query_scores[item]
+                score[e] = query_scores[item]
             else:
                 score[e] = -np.inf
 
@@ -88,8 +88,8 @@ def _draw(scores, row, first, task, pool, values, score, eligible):
     mark = np.zeros(scores.shape[1], np.int32)
     allowed = np.empty(scores.shape[1] + 1, np.int32)
     for u in range(len(row)):
-        unit, given = first + u, scores[row[u]]
-        owner, place = task.owner[unit], pool.most
+        unit, query_scores = first + u, scores[row[u]]
+        owner, end = task.owner[unit], pool.most
         for e in range(task.hidden.start[owner], task.hidden.start[owner + 1]):
             mark[task.hidden.column[e]] = u + 1
         for e in range(task.relevant.start[unit], task.relevant.start[unit + 1]):
@@ -97,9 +97,9 @@ def _draw(scores, row, first, task, pool, values, score, eligible):
             score[e] = -np.inf
             if item >= 0:
                 mark[item] = u + 1
-                score[e] = given[item]
-                values[u, place] = given[item]
-                place += 1
+                score[e] = query_scores[item]
+                values[u, end] = query_scores[item]
+                end += 1
         count = 0
         for e in range(pool.items.start[pool.row[unit]], pool.items.start[pool.row[unit] + 1]):
             item = pool.items.column[e]
@@ -114,16 +114,16 @@ def _draw(scores, row, first, task, pool, values, score, eligible):
             elif pool.kind == WEIGHTED:
                 _weighted_head(allowed, count, taken, pool.weight, state)
         for c in range(taken):
-            values[u, c] = given[allowed[c]]
+            values[u, c] = query_scores[allowed[c]]
 
 
 @kernel
 def _shuffle_head(allowed, count, taken, state):
     """Move a uniform sample without replacement to the head."""
-    for place in range(taken):
+    for n in range(taken):
         state += np.uint64(GOLDEN)
-        other = place + high(scramble(state), np.uint64(count - place))
-        allowed[place], allowed[other] = allowed[other], allowed[place]
+        other = n + high(scramble(state), np.uint64(count - n))
+        allowed[n], allowed[other] = allowed[other], allowed[n]
 
 
 @kernel
@@ -135,29 +135,29 @@ def _weighted_head(allowed, count, taken, weight, state):
         uniform = (np.float64(scramble(state) >> np.uint64(11)) + 0.5) / 9007199254740992.0
         key[c] = -np.log(uniform) / weight[allowed[c]]
     limit = np.partition(key, taken - 1)[taken - 1]
-    place = 0
+    n = 0
     for c in range(count):
-        if key[c] <= limit and place < taken:
-            allowed[place] = allowed[c]
-            place += 1
+        if key[c] <= limit and n < taken:
+            allowed[n] = allowed[c]
+            n += 1
 
 
 @kernel(plain=plain.count)
 def _count(values, first, start, score, above, level, listed):
     """Count a unit's values above and tied with each of its relevant ones."""
     for u in range(len(values)):
-        own, unit = values[u], first + u
+        unit_values, unit = values[u], first + u
         length = 0
-        for c in range(len(own)):
-            length += own[c] > -np.inf
+        for c in range(len(unit_values)):
+            length += unit_values[c] > -np.inf
         listed[unit] = length
         for e in range(start[unit], start[unit + 1]):
             target = score[e]
             if target > -np.inf:
                 more, equal = 0, 0
-                for c in range(len(own)):
-                    more += own[c] > target
-                    equal += own[c] == target
+                for c in range(len(unit_values)):
+                    more += unit_values[c] > target
+                    equal += unit_values[c] == target
                 above[e], level[e] = more, equal
 
 

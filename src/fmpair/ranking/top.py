@@ -145,43 +145,43 @@ def _worse(value, item, other, other_item):
 
 @kernel
 def _push(heap, held, size, value, item):
-    place = size
-    while place > 0:
-        parent = (place - 1) >> 1
+    node = size
+    while node > 0:
+        parent = (node - 1) >> 1
         if not _worse(value, item, heap[parent], held[parent]):
             break
-        heap[place], held[place] = heap[parent], held[parent]
-        place = parent
-    heap[place], held[place] = value, item
+        heap[node], held[node] = heap[parent], held[parent]
+        node = parent
+    heap[node], held[node] = value, item
 
 
 @kernel
 def _replace(heap, held, size, value, item):
     """Replace the worst by (value, item)."""
-    place = 0
+    node = 0
     while True:
-        child = 2 * place + 1
+        child = 2 * node + 1
         if child >= size:
             break
         if child + 1 < size and _worse(heap[child + 1], held[child + 1], heap[child], held[child]):
             child += 1
         if not _worse(heap[child], held[child], value, item):
             break
-        heap[place], held[place] = heap[child], held[child]
-        place = child
-    heap[place], held[place] = value, item
+        heap[node], held[node] = heap[child], held[child]
+        node = child
+    heap[node], held[node] = value, item
 
 
 @kernel(plain=plain.rank)
 def _rank(scores, first, start, column, target, above, level):
     for r in range(len(scores)):
         row, query = scores[r], first + r
-        own = row[target[query]]
+        target_score = row[target[query]]
         for e in range(start[query], start[query + 1]):
             row[column[e]] = -np.inf
         row[target[query]] = -np.inf
         more, equal = 0, 0
         for item in range(len(row)):
-            more += row[item] > own
-            equal += row[item] == own
+            more += row[item] > target_score
+            equal += row[item] == target_score
         above[query], level[query] = more, equal

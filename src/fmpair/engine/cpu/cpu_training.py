@@ -25,16 +25,8 @@ from fmpair.engine.cpu.rounds import merge, merge_pieces
 from fmpair.engine.cpu.simd import aligned, taken
 from fmpair.engine.cpu.worker import workers
 from fmpair.engine.item_side import pair_columns, vector_length
+from fmpair.engine.strata import field_regularisation as fields
 from fmpair.engine.strata import partition as strata
-from fmpair.engine.strata.field_regularisation import (
-    Accumulators,
-    centre,
-    first_accumulators,
-    item_rates,
-    query_rates,
-    settled_l2,
-    shared_item_rows,
-)
 from fmpair.jit import kernel
 from fmpair.threads import check_process
 
@@ -70,8 +62,8 @@ class CPUTraining:
         self.pairs = pair_columns(self.factors, problem.triples)
         self.triple_shrink = (NO_BIAS, NO_BIAS)
         self.shares = (
-            query_rates(problem.query_groups, problem.contexts, problem.user_rows),
-            item_rates(problem.item_groups, problem.item_rows),
+            fields.query_rates(problem.query_groups, problem.contexts, problem.user_rows),
+            fields.item_rates(problem.item_groups, problem.item_rows),
         )
         self.tables = parameters._replace(
             users=aligned(parameters.users, self.length),
@@ -91,7 +83,7 @@ class CPUTraining:
         self.features = self._copies(parameters.features, parameters.feature_bias, with_attributes)
         self.accumulators = NO_ACCUMULATORS
         if settings.optimizer == "adagrad":
-            sums = first_accumulators(parameters, settings)
+            sums = fields.first_accumulators(parameters, settings)
             self.accumulators = _by_copy(sums, of_query, copies)
         self.repartitioner: Repartitioner | None = None
         self.executor: ThreadPoolExecutor | None = None
@@ -208,7 +200,7 @@ class CPUTraining:
 
     def _centre(self) -> None:
         for table in self.query.table if self.query else ():
-            centre(table[:, : self.pairs], self.problem.query_groups)
+            fields.centre(table[:, : self.pairs], self.problem.query_groups)
 
     def _merge(self) -> None:
         """Merge the copies of the shared tables after a round."""
@@ -223,7 +215,7 @@ class CPUTraining:
         whole = self.query.of(0)
         merge_pieces(whole, None if sums.query is None else sums.query[0], self.pieces)
         if history.shared:
-            rows = shared_item_rows(history, self.problem.items)
+            rows = fields.shared_item_rows(history, self.problem.items)
             moved = whole.table[rows, : self.pairs] - self.shared_items
             self.tables.items[self._item_places(), : self.pairs] += moved
 
@@ -232,7 +224,7 @@ class CPUTraining:
         history = self.problem.history
         if history is not None and history.shared:
             self.shared_items = self.tables.items[self._item_places(), : self.pairs]
-            rows = shared_item_rows(history, self.problem.items)
+            rows = fields.shared_item_rows(history, self.problem.items)
             assert self.query is not None
             self.query.table[0, rows, : self.pairs] = self.shared_items
 
@@ -299,7 +291,7 @@ class CPUTraining:
             copies.table[0, :, : self.factors] if copies else table
             for copies, table in zip((self.query, self.features), self.tables[3:5])
         )
-        l2 = settled_l2(self.settings, query, features, problem, number)
+        l2 = fields.settled_l2(self.settings, query, features, problem, number)
         of_query, of_items = (rate * share for share in self.shares)
         _set(self.query, of_query, l2.query)
         _set(self.features, of_items, l2.features)
@@ -336,7 +328,7 @@ def _set(copies: Copies | None, rates: np.ndarray, l2: np.ndarray) -> None:
         copies.rate[:], copies.shrink[:] = rates, _shares(rates, l2)
 
 
-def _by_copy(sums: Accumulators, of_query: int, of_features: int) -> Accumulators:
+def _by_copy(sums: fields.Accumulators, of_query: int, of_features: int) -> fields.Accumulators:
     """Return accumulators with copies of those of the shared tables: [copies, rows]."""
     return sums._replace(
         query=np.tile(sums.query, (of_query, 1)), features=np.tile(sums.features, (of_features, 1))

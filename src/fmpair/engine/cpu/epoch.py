@@ -19,6 +19,7 @@ import numpy as np
 
 from fmpair.arrays import empty_rows
 from fmpair.engine.contract import Pairs
+from fmpair.engine.cpu import worker
 from fmpair.engine.cpu.layout import Repartitioner, State
 from fmpair.engine.cpu.operands import Copies, Shared
 from fmpair.engine.cpu.pairs import PairFeatures, run_pairs
@@ -31,19 +32,6 @@ from fmpair.engine.cpu.synchronization import (
     call,
     finished_epochs,
     synchronization_for,
-)
-from fmpair.engine.cpu.worker import (
-    Result,
-    list_buffers,
-    list_steps,
-    marks_for,
-    rule_of,
-    scratch_for,
-    sides_of,
-    step_sizes,
-    triples_of,
-    worker,
-    workers,
 )
 from fmpair.engine.strata.partition import places
 from fmpair.rng import streams
@@ -67,8 +55,8 @@ class ThreadPool:
     def __init__(self, state: State, pool: ThreadPoolExecutor):
         self.layout, self.settings, self.pool = state.layout, state.settings, pool
         self.epochs, self.fastest, self.running = 0, 0.0, set[Future[None]]()
-        self.plan, self.rates = plan_for(state, 0), np.array(step_sizes(state.settings, 0))
-        threads = workers(state.settings)
+        self.plan, self.rates = plan_for(state, 0), np.array(worker.step_sizes(state.settings, 0))
+        threads = worker.workers(state.settings)
         self.sync = synchronization_for(state.settings.blocks, threads, GONE)
         self.missing = np.zeros(threads, np.uint8)
         self.ahead = (0, self.plan.state)
@@ -80,7 +68,7 @@ class ThreadPool:
     ) -> tuple[float, int]:
         """Run one epoch and return (sum of losses, steps); repartitioner: prepares the next."""
         self.plan.state[:] = self._streams(number)
-        self.rates[:] = step_sizes(self.settings, rate)
+        self.rates[:] = worker.step_sizes(self.settings, rate)
         self.epochs += 1
         call(self.sync, self.epochs, self.missing)
         if self.missing.any():
@@ -136,7 +124,7 @@ def run_compiled(
 ) -> tuple[float, int]:
     """Run an epoch of lists in compiled code: (sum of losses, steps)."""
     sync, plan = synchronization_for(state.settings.blocks), plan_for(state, epoch)
-    threads, part = workers(state.settings), _list_rounds(state, plan, sync, rate)
+    threads, part = worker.workers(state.settings), _list_rounds(state, plan, sync, rate)
     parts = [part(ThreadShare(n, threads)) for n in range(threads)]
     _finish([pool.submit(run_part, part, sync.stopped) for part in parts], sync.stopped)
     return fsum(plan.loss), int(plan.steps.sum())  # exact, whatever the order
@@ -144,7 +132,7 @@ def run_compiled(
 
 def compiled_part(
     state: State, epoch: int, rate: float, part: ThreadShare
-) -> Callable[[int], list[Result]]:
+) -> Callable[[int], list[worker.Result]]:
     """Return a function that runs one share of a round in compiled code, without merging.
 
     It takes the round and returns (user block, loss, steps) of each cell. For Ray workers, which
@@ -155,13 +143,13 @@ def compiled_part(
     plan.turns[2] = 0
     rounds: Callable[[], None]
     if state.settings.in_plain_pairs:
-        rates = np.array(step_sizes(state.settings, rate))
+        rates = np.array(worker.step_sizes(state.settings, rate))
         rounds = partial(pair_epochs(state, plan, sync, rates)(part), 1)
     else:
         rounds = _list_rounds(state, plan, sync, rate)(part)
     rows = range(*(blocks * n // part.threads for n in (part.number, part.number + 1)))
 
-    def run(turn: int) -> list[Result]:
+    def run(turn: int) -> list[worker.Result]:
         sync.done[::LINE], plan.turns[:2] = turn, (turn, turn + 1)
         rounds()
         cells = [(row, row * blocks + (row + turn) % blocks) for row in rows]
@@ -186,7 +174,8 @@ def run_cells(
 ) -> tuple[float, int]:
     """Run an epoch cell by cell; before, after: called before and after every round."""
     stopped = synchronization_for(1).stopped
-    parts = [worker(state, n, epoch, rate, stopped) for n in range(workers(state.settings))]
+    threads = range(worker.workers(state.settings))
+    parts = [worker.thread_cells(state, n, epoch, rate, stopped) for n in threads]
     results = []
     for turn in range(state.settings.blocks):
         before()
@@ -221,11 +210,11 @@ def pair_epochs(
     state: State, plan: EpochPlan, sync: Synchronization, rates: np.ndarray
 ) -> Callable[[ThreadShare], Callable[[int], None]]:
     """Return the work of a thread on plain pairs, as a function of its first epoch."""
-    layout, sides = state.layout, sides_of(state)
+    layout, sides = state.layout, worker.sides_of(state)
     shared = (plan, sync, state.repartition, layout.work, state.tables, *sides, rates)
 
     def of(part: ThreadShare) -> Callable[[int], None]:
-        own = (marks_for(layout), scratch_for(state), width_of(state.factors))
+        own = (worker.marks_for(layout), worker.scratch_for(state), width_of(state.factors))
         return lambda epoch: run_pair_epochs(part, epoch, *shared, *own)
 
     return of
@@ -235,16 +224,16 @@ def _list_rounds(
     state: State, plan: EpochPlan, sync: Synchronization, rate: float
 ) -> Callable[[ThreadShare], Callable[[], None]]:
     """Return the work of a thread on lists."""
-    layout, sides = state.layout, sides_of(state)
+    layout, sides = state.layout, worker.sides_of(state)
 
     def of(part: ThreadShare) -> Callable[[], None]:
-        taken = marks_for(layout)
-        buffers = list_buffers(state, len(taken), sync.stopped)
-        step, folding = list_steps(state, rate, len(taken))
+        taken = worker.marks_for(layout)
+        buffers = worker.list_buffers(state, len(taken), sync.stopped)
+        step, folding = worker.list_steps(state, rate, len(taken))
         return partial(
             run_list_rounds, part, plan, sync, layout.work, state.tables, *sides, folding,
-            layout.sampler, step, layout.l2_scale, state.accumulators,
-            rule_of(state), *triples_of(state, rate), taken, buffers, width_of(state.length),
+            layout.sampler, step, layout.l2_scale, state.accumulators, worker.rule_of(state),
+            *worker.triples_of(state, rate), taken, buffers, width_of(state.length),
         )
 
     return of
@@ -260,8 +249,8 @@ def run_given_pairs(state: State, pairs: Pairs, rate: float) -> float:
     return run_pairs(
         pairs, (places(partition.user_at), places(partition.item_at)), state.tables,
         PairFeatures(query, contexts, problem.user_rows, attributes, problem.item_rows),
-        step_sizes(state.settings, rate), np.float32(state.settings.has_bias), scratch_for(state),
-        width_of(state.factors),
+        worker.step_sizes(state.settings, rate), np.float32(state.settings.has_bias),
+        worker.scratch_for(state), width_of(state.factors),
     )
 
 

@@ -130,7 +130,7 @@ class Repartition(NamedTuple):
 
     due: int64 [LINE], partitions asked for. made: int64 [blocks * LINE], partitions made by each
     thread. assignment: of the partition asked for last; partition: the arrays to fill. counts, at:
-    see `strata.partition.begin_cells`. user_place, item_place: int32, positions in the tables.
+    see `strata.partition.begin_cells`. user_position, item_position: int32, in the tables.
     spare: a second set of tables. arrived: as in `Synchronization`.
     """
 
@@ -141,8 +141,8 @@ class Repartition(NamedTuple):
     partition: Partition
     counts: np.ndarray
     at: np.ndarray
-    user_place: np.ndarray
-    item_place: np.ndarray
+    user_position: np.ndarray
+    item_position: np.ndarray
     spare: Tables
     arrived: np.ndarray
 
@@ -154,12 +154,12 @@ class Repartitioner:
     """
 
     def __init__(
-        self, events: EventsByUser, tables: Tables, place: tuple[np.ndarray, np.ndarray],
+        self, events: EventsByUser, tables: Tables, position: tuple[np.ndarray, np.ndarray],
         settings: Settings,
     ):
-        """place: the positions of users and of items in the tables."""
+        """position: the positions of users and of items in the tables."""
         self.settings, self.events = settings, events
-        self.repartition = _repartition_for(events, tables, place, settings)
+        self.repartition = _repartition_for(events, tables, position, settings)
         self.ahead: tuple[int, Assignment | None] = (0, None)
 
     def ask(self, number: int) -> None:
@@ -185,11 +185,12 @@ class Repartitioner:
 
 
 def _repartition_for(
-    events: EventsByUser, tables: Tables, place: tuple[np.ndarray, np.ndarray], settings: Settings
+    events: EventsByUser, tables: Tables, position: tuple[np.ndarray, np.ndarray],
+    settings: Settings
 ) -> Repartition:
     """Return the arrays before the first partition."""
     blocks = settings.blocks
-    users, items = (rows.astype(np.int32) for rows in place)
+    users, items = (rows.astype(np.int32) for rows in position)
     runs = int(np.minimum(np.diff(events.start), blocks).sum())  # not more, however they fall
     edges = np.zeros((3, blocks + 1), np.int64)
     partition = Partition(
@@ -216,18 +217,18 @@ def share_of(count, part):
 
 
 @kernel
-def _take(table, place, at, share, out):
-    """Copy the rows that move to the positions of a share: out[p] = table[place[at[p]]]."""
+def _take(table, position, at, share, out):
+    """Copy the rows that move to the positions of a share: out[p] = table[position[at[p]]]."""
     for p in range(share[0], share[1]):
-        row = place[at[p]]
+        row = position[at[p]]
         for n in range(table.shape[1]):
             out[p, n] = table[row, n]
 
 
 @kernel
-def _take_numbers(numbers, place, at, share, out):
+def _take_numbers(numbers, position, at, share, out):
     for p in range(share[0], share[1]):
-        out[p] = numbers[place[at[p]]]
+        out[p] = numbers[position[at[p]]]
 
 
 @kernel
@@ -238,13 +239,13 @@ def _put(numbers, share, out):
 
 
 @kernel
-def _settle(spare, table, new_at, at, place, share):
+def _settle(spare, table, new_at, at, position, share):
     """Copy a share's rows back into the table and update who is where, and where is who."""
     for p in range(share[0], share[1]):
         for n in range(table.shape[1]):
             table[p, n] = spare[p, n]
         at[p] = new_at[p]
-        place[new_at[p]] = p
+        position[new_at[p]] = p
 
 
 @kernel
@@ -257,22 +258,22 @@ def repartition_share(part, stopped, repartition, tables):
     if repartition.made[own_made] == number:
         return
     user_at, item_at, user_edge, _, item_block = repartition.assignment
-    partition, spare, place = repartition.partition, repartition.spare, repartition.item_place
+    partition, spare, position = repartition.partition, repartition.spare, repartition.item_position
     own, users = share_of(len(user_edge) - 1, part), share_of(len(user_at), part)
     items = share_of(len(item_at), part)
     count_events(repartition.events, (user_at, user_edge), own, item_block, repartition.counts)
-    _take(tables.users, repartition.user_place, user_at, users, spare.users)
-    _take(tables.items, place, item_at, items, spare.items)
-    _take_numbers(tables.bias, place, item_at, items, spare.bias)
+    _take(tables.users, repartition.user_position, user_at, users, spare.users)
+    _take(tables.items, position, item_at, items, spare.items)
+    _take_numbers(tables.bias, position, item_at, items, spare.bias)
     if not barrier(repartition.arrived, stopped, part.threads, 2 * number - 1):
         return
-    _settle(spare.users, tables.users, user_at, partition.user_at, repartition.user_place, users)
-    _settle(spare.items, tables.items, item_at, partition.item_at, place, items)
+    _settle(spare.users, tables.users, user_at, partition.user_at, repartition.user_position, users)
+    _settle(spare.items, tables.items, item_at, partition.item_at, position, items)
     _put(spare.bias, items, tables.bias)
     begin_cells(repartition.counts, own, repartition.at, partition.cell, partition.run_start)
     if barrier(repartition.arrived, stopped, part.threads, 2 * number):
         place_events(
-            repartition.events, (user_at, user_edge), own, item_block, place, repartition.at,
+            repartition.events, (user_at, user_edge), own, item_block, position, repartition.at,
             partition.run_user, partition.run_start, partition.item, partition.event,
         )
         repartition.made[own_made] = number

@@ -11,35 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmpair.engine.cpu.folded_items import refold, sum_up
+from fmpair.engine.cpu import folded_items, optimizer, sampling, sides
 from fmpair.engine.cpu.losses import MARGIN, ONE, WARP, ZERO, correct, warp_weight, weigh
-from fmpair.engine.cpu.optimizer import (
-    move_listed,
-    move_query,
-    move_sides,
-    move_user,
-    shrink_list,
-    turn_list,
-)
-from fmpair.engine.cpu.sampling import (
-    draw_list,
-    draw_shares,
-    drop,
-    drop_anew,
-    list_impressions,
-    list_own,
-    release,
-    weigh_factors,
-)
-from fmpair.engine.cpu.sides import (
-    bring_up,
-    build_query,
-    build_sides,
-    build_user,
-    dots,
-    list_step,
-    take_constants,
-)
 from fmpair.engine.cpu.simd import dot
 from fmpair.engine.cpu.synchronization import load
 from fmpair.engine.cpu.triples import keep_query_sums
@@ -132,7 +105,7 @@ def run_lists(
     first_item, count = block[0], block[1] - block[0]
     query_square, logs, steps, folded = ONE, 0.0, 0, 0
     for r in range(walk[0], walk[1] + 1):
-        folded = refold(
+        folded = folded_items.refold(
             folding, r, walk, folded, steps, most, scratch, items, item_bias, item_sums, item_scale,
             a_sums, block, twice, width
         )
@@ -140,8 +113,8 @@ def run_lists(
             break
         run = span[0] + r % (span[1] - span[0])
         start, stop = np.int64(run_start[run]), np.int64(run_start[run + 1])
-        had = list_own(event_item, start, stop, first_item, taken, mine)
-        offered = list_impressions(impression_start, impression_item, run, impressions)
+        had = sampling.list_own(event_item, start, stop, first_item, taken, mine)
+        offered = sampling.list_impressions(impression_start, impression_item, run, impressions)
         free, u = 0 if load(stopped, 0) else count - had, np.int64(run_user[run])
         for e in range(start, stop if free > 0 else start):
             for _ in range(1 if len(visits) == 0 else np.int64(visits[e])):
@@ -152,23 +125,23 @@ def run_lists(
                     if len(c_column) > 0:
                         at = np.int64(situation[e]) if len(situation) > 0 else e - first
                         c, c_end = c_start[at], c_start[at + 1]
-                    build_query(
+                    sides.build_query(
                         scratch, users, u, q_table, p, p_end, p_column, p_value, c, c_end, c_column,
                         c_value, q_triples, i_triples, width
                     )
                 else:
-                    build_user(scratch, users, u, q_triples, i_triples, width)
-                state = drop_anew(state, dropped, kept, scratch)
+                    sides.build_user(scratch, users, u, q_triples, i_triples, width)
+                state = sampling.drop_anew(state, dropped, kept, scratch)
                 keep_query_sums(q_triples, i_triples, scratch)
-                weigh_factors(scratch, order, spread, chances)
+                sampling.weigh_factors(scratch, order, spread, chances)
                 if sharpness > ZERO or item_sums is not None or folding is not None:
                     query_square = dot(scratch, 0, scratch, 0, width) + SHORTEST
                 member[0], fresh, known = event_item[e], 1, 1
                 if shares[1] > 0:
-                    state, fresh, known = draw_shares(
+                    state, fresh, known = sampling.draw_shares(
                         state, most, shares, mine, had, impressions, offered, member
                     )
-                state, size = draw_list(
+                state, size = sampling.draw_list(
                     state, np.uint64(count), taken, loss == WARP, member, fresh, known, most, free,
                     first_item, accept, other, order, chances, scratch, depth
                 )
@@ -177,14 +150,18 @@ def run_lists(
                 for n in range(size if loss == WARP else 1):
                     here, end = (n, n + 1) if loss == WARP else (0, size)
                     if attributes is not None:
-                        build_sides(
+                        sides.build_sides(
                             scratch, items, item_bias, member, constant, a_table, a_bias, item_at,
                             a_start, a_column, a_value, q_triples, i_triples, here, end, width
                         )
-                        dots(scratch, rows, score, square, scratch, sharpness, here, end, width)
+                        sides.dots(
+                            scratch, rows, score, square, scratch, sharpness, here, end, width
+                        )
                     else:
-                        take_constants(item_bias, member, constant, here, end)
-                        dots(items, member, score, square, scratch, sharpness, here, end, width)
+                        sides.take_constants(item_bias, member, constant, here, end)
+                        sides.dots(
+                            items, member, score, square, scratch, sharpness, here, end, width
+                        )
                     finish(sharpness, score, constant, square, query_square, here, end)
                     if n > 0 and score[0] - score[n] < MARGIN and not taken[member[n] - first_item]:
                         tries = n
@@ -194,7 +171,7 @@ def run_lists(
                     if tries == 0:
                         continue
                     size, member[1], score[1], square[1] = 2, member[n], score[n], square[n]
-                    bring_up(scratch, i_triples, tries, width)
+                    sides.bring_up(scratch, i_triples, tries, width)
                     strength = warp_weight(all_items, tries)
                 correct(score, constant, log_chance, member, first_item, size)
                 logs += strength * weigh(loss, constant, slope, size)
@@ -203,40 +180,42 @@ def run_lists(
                 lost = settle(
                     sharpness, score, slope, square, query_square, strength, coef, along, own, size
                 )
-                sum_up(folding, member, slope, score, square, query_square, sharpness, block, size)
-                turn_list(
+                folded_items.sum_up(
+                    folding, member, slope, score, square, query_square, sharpness, block, size
+                )
+                optimizer.turn_list(
                     attributes, scratch, rows, items, member, coef, along, own, lost, twice,
                     q_triples, i_triples, sharpness, score, square, query_square, norm, size, width
                 )
-                shrink_list(
+                optimizer.shrink_list(
                     item_sums, item_scale, mean, bias, step, member, slope, norm, own, own_rate,
                     own_l2, twice, item_bias, shrink, attributes is None, q_triples, triple_shrink,
                     size
                 )
                 if attributes is not None:
-                    move_sides(
+                    optimizer.move_sides(
                         scratch, items, member, shrink, slope, own_rate, q_triples, i_triples,
                         triple_shrink, size, step.item_rate, width
                     )
-                    move_listed(
+                    optimizer.move_listed(
                         scratch, a_table, a_bias, a_sums, mean, a_rate, a_shrink, a_moves, grads,
                         gather_up, gather_bias, due, member, item_at, a_start, a_column, a_value,
                         slope, size, twice, bias_share, q_triples, i_triples, width
                     )
                 else:
-                    list_step(
+                    sides.list_step(
                         scratch, items, member, coef, own_rate, shrink, size, step.item_rate,
                         lost, triple_shrink, pair_width, width
                     )
-                drop(scratch, kept, dropped)
-                move_user(
+                sampling.drop(scratch, kept, dropped)
+                optimizer.move_user(
                     scratch, users, u, user_sums, user_scale, mean, step, q_triples, i_triples,
                     width
                 )
                 if query is not None:
-                    move_query(
+                    optimizer.move_query(
                         scratch, q_table, q_sums, mean, q_rate, q_shrink, q_moves, p, p_end,
                         p_column, p_value, c, c_end, c_column, c_value, q_triples, i_triples, width
                     )
-        release(event_item, start, stop, first_item, taken)
+        sampling.release(event_item, start, stop, first_item, taken)
     return logs, steps, state

@@ -104,8 +104,8 @@ def draw_known(state, listed, count, wanted, member, first):
     drawn = 0
     for n in range(min(wanted, count)):
         state += STEP
-        place = n + high(scramble(state), np.uint64(count - n))
-        listed[n], listed[place] = listed[place], listed[n]
+        other = n + high(scramble(state), np.uint64(count - n))
+        listed[n], listed[other] = listed[other], listed[n]
         if listed[n] != member[0]:
             member[first + drawn] = listed[n]
             drawn += 1

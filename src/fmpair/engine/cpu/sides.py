@@ -35,8 +35,8 @@ from fmpair.jit import kernel
 @contextmanager
 def _members(e: Emitter, table: int, member: int, start, end):
     """Loop over the entries of a list: (entry, pointer to its row)."""
-    builder, one = e.builder, ir.Constant(INT64, 1)
-    with cgutils.for_range_slice(builder, start, end, one, INT64) as (m, _):
+    builder, step = e.builder, ir.Constant(INT64, 1)
+    with cgutils.for_range_slice(builder, start, end, step, INT64) as (m, _):
         number = builder.sext(builder.load(builder.gep(e.data(member), [m])), INT64)
         offset = builder.mul(number, ir.Constant(INT64, e.columns))
         yield m, builder.gep(e.data(table), [offset])
@@ -107,10 +107,10 @@ def list_step(
 def add_four(typing, table, row, a, b, c, d, width):
     """table[row, :4] += a, b, c, d"""
     def emit(e):
-        total, place = ir.Constant(ir.VectorType(FLOAT, LANES), ir.Undefined), e.row(0, 1)
+        total, pointer = ir.Constant(ir.VectorType(FLOAT, LANES), ir.Undefined), e.row(0, 1)
         for n, value in enumerate(e.values[2:6]):
             total = e.builder.insert_element(total, value, ir.Constant(INT32, n))
-        e.store(e.builder.fadd(e.load(place, 0, LANES), total), place, 0, LANES)
+        e.store(e.builder.fadd(e.load(pointer, 0, LANES), total), pointer, 0, LANES)
 
     return row_operation(types.void(table, INDEX, REAL, REAL, REAL, REAL, width), emit)
 

@@ -84,8 +84,8 @@ class Emitter:
                 yield offset, min(most, end - offset)
 
     def at(self, row, offset, lanes):
-        place = self.builder.gep(row, [ir.Constant(INT64, offset)])
-        return self.builder.bitcast(place, ir.VectorType(FLOAT, lanes).as_pointer())
+        pointer = self.builder.gep(row, [ir.Constant(INT64, offset)])
+        return self.builder.bitcast(pointer, ir.VectorType(FLOAT, lanes).as_pointer())
 
     def load(self, row, offset, lanes):
         alignment = 16 if offset % LANES == 0 else 4
@@ -160,8 +160,8 @@ def gathered(e: Emitter, row, offset, lanes, squares: bool):
     with cgutils.for_range_slice(builder, start, end, ir.Constant(INT64, 1), INT64) as (entry, _):
         column = builder.sext(builder.load(builder.gep(e.data(7), [entry])), INT64)
         value = builder.load(builder.gep(e.data(8), [entry]))
-        place = builder.gep(e.data(4), [builder.mul(column, ir.Constant(INT64, e.columns))])
-        part = e.scaled(value, e.load(place, offset, lanes), lanes)
+        pointer = builder.gep(e.data(4), [builder.mul(column, ir.Constant(INT64, e.columns))])
+        part = e.scaled(value, e.load(pointer, offset, lanes), lanes)
         builder.store(builder.fadd(builder.load(total), part), total)
         if squares:
             builder.store(e.fma(part, part, builder.load(square), lanes), square)

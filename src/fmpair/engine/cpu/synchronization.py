@@ -55,8 +55,10 @@ def synchronization_for(blocks: int, threads: int = 1, called: int = ONCE) -> Sy
 
 def _find_sleep() -> None:
     """Register the system's function that sleeps for microseconds (on Windows, milliseconds)."""
-    windows = sys.platform == "win32"
-    function = ctypes.WinDLL("kernel32").Sleep if windows else ctypes.CDLL(None).usleep
+    if sys.platform == "win32":
+        function = ctypes.WinDLL("kernel32").Sleep
+    else:
+        function = ctypes.CDLL(None).usleep
     binding.add_symbol(SLEEP, ctypes.cast(function, ctypes.c_void_p).value)
 
 

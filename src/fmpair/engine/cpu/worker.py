@@ -1,7 +1,9 @@
 """The cells of one thread: their arguments, and running them one by one from the interpreter.
 
 `epoch` runs whole rounds in compiled code with the arguments made here. Cells with histories or
-adaptive negatives are run from here (`worker`, `cells`). The rows of histories are never stored for
+adaptive negatives are run from here (
+    `thread_cells`, `cells`
+). The rows of histories are never stored for
 all events: they are made when a cell is learned from, over the rows of the query table that they
 use (`QueryPiece`).
 """
@@ -57,7 +59,7 @@ def workers(settings: Settings) -> int:
     return min(settings.threads, settings.blocks, all_threads())
 
 
-def worker(
+def thread_cells(
     state: State, number: int, epoch: int, rate: float, stopped: np.ndarray
 ) -> Callable[[int], list[Result]]:
     """Return a function that runs the cells of a thread in a round: (user block, loss, steps) each.
@@ -337,11 +339,11 @@ def history_rows(
     start = np.empty(len(events) + 1, np.int64)
     column, value = np.empty(most, np.int32), np.empty(most, np.float32)
     touched = np.empty(min(most, len(slots.row)), np.int32)
-    used, found = _fill(
+    used, distinct = _fill(
         events, problem.user, history, contexts, situation, head, slots,
         Rows(start, column, value), touched,
     )
-    return Rows(start, column[:used], value[:used]), touched[:found]
+    return Rows(start, column[:used], value[:used]), touched[:distinct]
 
 
 @kernel
@@ -354,8 +356,8 @@ def _count(events, user, history, c_start, situation):
         e = events[n]
         count += c_start[situation[e] + 1] - c_start[situation[e]]
         low = np.int64(since[e]) if len(since) > 0 else h_start[user[e]]
-        for place in range(max(low, until[e] - len(weight)), until[e]):
-            count += i_start[item[place] + 1] - i_start[item[place]]
+        for entry in range(max(low, until[e] - len(weight)), until[e]):
+            count += i_start[item[entry] + 1] - i_start[item[entry]]
     return count
 
 
@@ -367,7 +369,7 @@ def _fill(events, user, history, contexts, situation, head, slots, out, touched)
     c_start, c_column, c_value = contexts
     start, column, value = out
     row_of, entry_of = slots
-    used, found = 0, 0
+    used, distinct = 0, 0
     for n in range(len(events)):
         e, start[n] = events[n], used
         for c in range(c_start[situation[e]], c_start[situation[e] + 1]):
@@ -382,12 +384,12 @@ def _fill(events, user, history, contexts, situation, head, slots, out, touched)
                     value[entry_of[f]] += weight[back] * i_value[c]
                     continue
                 if row_of[f] < 0:
-                    row_of[f], touched[found] = head + found, f
-                    found += 1
+                    row_of[f], touched[distinct] = head + distinct, f
+                    distinct += 1
                 entry_of[f], column[used] = used, row_of[f]
                 value[used] = weight[back] * i_value[c]
                 used += 1
     start[len(events)] = used
-    for n in range(found):
+    for n in range(distinct):
         row_of[touched[n]], entry_of[touched[n]] = -1, -1
-    return used, found
+    return used, distinct

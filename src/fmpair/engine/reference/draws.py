@@ -82,7 +82,7 @@ def choices(
         run = first + (r + offset) % (last - first)
         slots = range(int(partition.run_start[run]), int(partition.run_start[run + 1]))
         mine = list(dict.fromkeys(int(partition.item[e]) - edge for e in slots))
-        impressions = [place - edge for place in impressions_by_run.get(run, ())]
+        impressions = [other - edge for other in impressions_by_run.get(run, ())]
         user = int(partition.user_at[partition.run_user[run]])
         for e in slots if len(mine) < end - edge else ():
             event = int(partition.event[e])
@@ -210,8 +210,8 @@ class Draws:
     def some(self, listed: list[int], wanted: int) -> list[int]:
         """Return `wanted` of the listed, or all; the list is shuffled."""
         for n in range(min(wanted, len(listed))):
-            place = n + ((self.next() >> 32) * (len(listed) - n) >> 32)
-            listed[n], listed[place] = listed[place], listed[n]
+            other = n + ((self.next() >> 32) * (len(listed) - n) >> 32)
+            listed[n], listed[other] = listed[other], listed[n]
         return listed[:wanted]
 
     def extended(self, choice: Choice, j: int) -> Choice:

@@ -17,16 +17,9 @@ from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
 from fmpair.engine.item_side import pair_columns
 from fmpair.engine.reference.draws import StrataCell, choice_of, choices, row
 from fmpair.engine.reference.objective import Choice, item_side, item_slopes, loss, take_step
+from fmpair.engine.strata import field_regularisation as fields
 from fmpair.engine.strata import partition as strata
-from fmpair.engine.strata.field_regularisation import (
-    Accumulators,
-    centre,
-    first_accumulators,
-    item_rates,
-    query_rates,
-    settled_l2,
-    shared_item_rows,
-)
+from fmpair.engine.strata.field_regularisation import Accumulators
 from fmpair.engine.strata.sampling_tables import folds, steps_between
 
 
@@ -49,12 +42,12 @@ class ReferenceTraining:
         self.pairs = pair_columns(self.tables.users.shape[1], problem.triples)
         self.accumulators: Accumulators | None = None
         if settings.optimizer == "adagrad":
-            self.accumulators = first_accumulators(self.tables, settings, np.float64)
+            self.accumulators = fields.first_accumulators(self.tables, settings, np.float64)
         self.partition: strata.Partition | None = None
         self.partitioned = 0  # the epoch of the last partition
         self.feature_rates = {
-            "query": query_rates(problem.query_groups, problem.contexts, problem.user_rows),
-            "features": item_rates(problem.item_groups, problem.item_rows),
+            "query": fields.query_rates(problem.query_groups, problem.contexts, problem.user_rows),
+            "features": fields.item_rates(problem.item_groups, problem.item_rows),
         }
 
     def epoch(self, number: int, rate: float) -> float:
@@ -63,7 +56,9 @@ class ReferenceTraining:
         if self.partition is None or (number - 1) % self.settings.partition_every == 0:
             self._partition(number)
         tables, problem = self.tables, self.problem
-        self.settled = settled_l2(self.settings, tables.query, tables.features, problem, number)
+        self.settled = fields.settled_l2(
+            self.settings, tables.query, tables.features, problem, number
+        )
         losses: list[float] = []
         for turn in range(blocks):
             copies, accumulators, before = [], [], self._share_items()
@@ -106,13 +101,13 @@ class ReferenceTraining:
         """Copy the item vectors to histories that share them; return the vectors."""
         before = self.tables.items[:, : self.pairs].copy()
         if self.problem.history is not None and self.problem.history.shared:
-            rows = shared_item_rows(self.problem.history, len(before))
+            rows = fields.shared_item_rows(self.problem.history, len(before))
             self.tables.query[rows, : self.pairs] = before
         return before
 
     def _collect_items(self, before: np.ndarray) -> None:
         if self.problem.history is not None and self.problem.history.shared:
-            rows = shared_item_rows(self.problem.history, len(before))
+            rows = fields.shared_item_rows(self.problem.history, len(before))
             self.tables.items[:, : self.pairs] += self.tables.query[rows, : self.pairs] - before
 
     def largest(self) -> float:
@@ -183,7 +178,7 @@ class ReferenceTraining:
 
     def _centre(self) -> None:
         if self.problem.has_query_features:
-            centre(self.tables.query[:, : self.pairs], self.problem.query_groups)
+            fields.centre(self.tables.query[:, : self.pairs], self.problem.query_groups)
 
 
 def _own_copy(tables: Any) -> Any:

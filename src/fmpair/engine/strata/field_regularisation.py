@@ -34,8 +34,9 @@ def first_accumulators(
 ) -> Accumulators:
     """Return the accumulators of all rows before the first step."""
     learned = (tables.users, tables.items, tables.query, tables.features)
-    sums = (np.full(len(rows), FIRST, kind) for rows in learned)
-    return Accumulators(*sums, kind(1 / tables.users.shape[1]), kind(settings.has_bias))
+    users, items, query, features = (np.full(len(rows), FIRST, kind) for rows in learned)
+    mean, bias = kind(1 / tables.users.shape[1]), kind(settings.has_bias)
+    return Accumulators(users, items, query, features, mean, bias)
 
 
 def shared_item_rows(history: History, count: int) -> slice:

@@ -182,10 +182,10 @@ def placed(
         count_events(events, users, share(part), item_block, counts)
 
     list(each(count, range(parts)))
-    runs, found = counts.sum(axis=(1, 2))
+    runs, total = counts.sum(axis=(1, 2))
     cell, run_start = np.empty(blocks * blocks + 1, np.int64), np.empty(runs + 1, np.int32)
     begin_cells(counts, (0, blocks), at, cell, run_start)
-    run_user, item = np.empty(runs, np.int32), np.empty(found, np.int32)
+    run_user, item = np.empty(runs, np.int32), np.empty(total, np.int32)
     event = np.empty(len(events.event), np.int32)
 
     def place(part: int) -> None:
@@ -207,13 +207,13 @@ def count_events(events, users, share, item_block, counts):
     user_at, user_edge = users
     last = np.full(len(user_edge) - 1, -1, np.int64)
     for block in range(share[0], share[1]):
-        runs, found = counts[0, block], counts[1, block]
-        for column in range(len(found)):
-            runs[column], found[column] = 0, 0
+        runs, sizes = counts[0, block], counts[1, block]
+        for column in range(len(sizes)):
+            runs[column], sizes[column] = 0, 0
         for p in range(user_edge[block], user_edge[block + 1]):
             for e in range(start[user_at[p]], start[user_at[p] + 1]):
                 column = item_block[items[e]]
-                found[column] += 1
+                sizes[column] += 1
                 runs[column] += last[column] != p
                 last[column] = p
 
@@ -301,8 +301,8 @@ def impressions_by_run(partition: Partition, impressions: Rows | None) -> Rows:
     wanted = users * partition.blocks + block
     order = np.argsort(key)
     run = order[np.minimum(np.searchsorted(key, wanted, sorter=order), len(key) - 1)]
-    found = (block < partition.blocks) & (key[run] == wanted)
-    return group_rows(run[found], position[found], len(key))
+    listed = (block < partition.blocks) & (key[run] == wanted)
+    return group_rows(run[listed], position[listed], len(key))
 
 
 def visits(kind: str, problem: Problem, events: EventsByUser, seed: int, epoch: int) -> np.ndarray:
