@@ -12,14 +12,16 @@ def small(monkeypatch):
 
 
 def test_what_does_not_fit_is_refused_with_what_there_is_and_what_would_help(small):
-    with pytest.raises(OptionError, match=r"^it needs 2\.0 GB for 5 rows, and 1 GB are there: no$"):
+    with pytest.raises(
+        OptionError, match=r"^it needs 2\.0 GB for 5 rows, but 1 GB are available: no$"
+    ):
         capacity.check_memory("it", "5 rows", 2**31, None, "no")
     capacity.check_memory("it", "5 rows", 2**29, None, "no")
 
 
 def test_a_limit_of_the_callers_own_counts_instead(small):
     capacity.check_memory("it", "5 rows", 2**31, 3.0, "raise it")
-    with pytest.raises(OptionError, match=r"and 0\.5 GB are allowed: raise it"):
+    with pytest.raises(OptionError, match=r"but 0\.5 GB are allowed: raise it"):
         capacity.check_memory("it", "5 rows", 2**30, 0.5, "raise it")
 
 

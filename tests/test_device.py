@@ -47,10 +47,10 @@ NONE = "Found no NVIDIA driver on your system. Please check that you have an NVI
     [
         ({"installed": False}, r"PyTorch is not installed: pip install 'fmpair\[gpu\]'"),
         ({"cuda": None}, "PyTorch 2.13.0 is built without CUDA: install a build that has it"),
-        ({"error": NONE}, "no GPU is found"),
-        ({"error": "No CUDA GPUs are available"}, "no GPU is found"),
-        ({"error": OLD}, "the driver of the GPU is too old for PyTorch 2.13.0"),
-        ({"error": "CUDA error: odd\nmore lines"}, "PyTorch cannot start it: CUDA error: odd$"),
+        ({"error": NONE}, "no GPU was found"),
+        ({"error": "No CUDA GPUs are available"}, "no GPU was found"),
+        ({"error": OLD}, "the GPU driver is too old for PyTorch 2.13.0"),
+        ({"error": "CUDA error: odd\nmore lines"}, "PyTorch cannot use the GPU: CUDA error: odd$"),
     ],
 )  # fmt: skip
 def test_what_keeps_a_gpu_from_use_is_said_in_one_line(monkeypatch, there, said):

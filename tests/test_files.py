@@ -160,7 +160,7 @@ def test_an_older_file_keeps_its_owner(tmp_path):
 def test_a_file_protected_against_writing_stays(tmp_path, monkeypatch):
     (tmp_path / "a.bin").write_bytes(b"old")
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anything
-    refused(tmp_path / "a.bin", "it is protected against writing")
+    refused(tmp_path / "a.bin", "it is read-only")
     assert (tmp_path / "a.bin").read_bytes() == b"old"
 
 
@@ -169,13 +169,13 @@ def test_a_folder_that_takes_no_file_is_named(tmp_path, monkeypatch):
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(os, "open", read_only)
-    refused(tmp_path / "a.bin", "a.bin: no file can be made in ", ": Read-only file system")
+    refused(tmp_path / "a.bin", "a.bin: cannot create a file in ", ": Read-only file system")
 
 
 def test_names_that_no_file_can_have_are_named(tmp_path):
     refused(tmp_path / ("x" * 300), "File name too long")
-    refused(tmp_path / "a\0b", r"a\x00b': no file can have this name")
-    refused(tmp_path / "a\udc80\ud800", "no file can have this name")
+    refused(tmp_path / "a\0b", r"a\x00b': invalid file name")
+    refused(tmp_path / "a\udc80\ud800", "invalid file name")
     refused(tmp_path / "a\nb" / "c", r"a\nb/c': there is no folder ")
 
 

@@ -95,7 +95,7 @@ def test_without_any_folder_that_is_said_once(place, monkeypatch, caplog):
     kernel_cache.keep("a", b"1")
     kernel_cache.keep("b", b"2")
     [record] = caplog.records
-    assert "every process compiles anew" in record.getMessage() and kernel_cache.lost()
+    assert "every process compiles again" in record.getMessage() and kernel_cache.lost()
 
 
 @pytest.mark.parametrize("private", ["home/fmpair", "temporary/fmpair-{uid}"])

@@ -1,4 +1,7 @@
-"""Work side by side, and what it leaves of the threads of the BLAS."""
+"""Work in parallel, and the number of threads of the BLAS meanwhile and afterwards."""
+
+import subprocess
+import sys
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -35,3 +38,22 @@ def test_a_failure_gives_the_threads_back(two_blas_threads):
     with pytest.raises(ZeroDivisionError):
         side_by_side(lambda first: 1 // first, [0], 2)
     assert set(blas_threads()) == {2}
+
+
+LATER = """
+import numpy
+from fmpair.threads import side_by_side
+side_by_side(print, [], 2)  # finds the BLAS of NumPy
+import scipy.linalg  # which brings its own
+from threadpoolctl import threadpool_info, threadpool_limits
+threadpool_limits(2, user_api="blas")
+def show(first):
+    print(sorted(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"))
+side_by_side(show, [0], 2)
+"""
+
+
+def test_a_blas_that_is_loaded_after_the_first_use_has_one_thread_too():
+    pytest.importorskip("scipy")
+    done = subprocess.run([sys.executable, "-c", LATER], capture_output=True, text=True, check=True)
+    assert set(done.stdout.strip("[]\n").split(", ")) == {"1"}

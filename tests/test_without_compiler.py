@@ -133,7 +133,7 @@ def test_what_must_be_compiled_to_learn_says_so_in_one_line(kinds):
     said, _ = process(code, NUMBA_DISABLE_JIT="1")
     assert len(said) == len(kinds)
     for line in said:
-        assert line.startswith("learning needs Numba's compiler, which does not work here: ")
+        assert line.startswith("training needs Numba's compiler, which does not work here: ")
         assert "NUMBA_DISABLE_JIT is set" in line and "\n" not in line
 
 

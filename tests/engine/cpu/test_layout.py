@@ -1,4 +1,4 @@
-"""Partitions that threads make: the same as the plan's, and the tables go with them."""
+"""Partitions that threads make: equal to the plan, and the tables follow."""
 
 import numpy as np
 import pytest

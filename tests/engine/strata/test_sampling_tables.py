@@ -1,15 +1,22 @@
-"""What negatives are drawn from: alias tables, items in order, impressions by run."""
+"""Sampling tables: alias tables, sorted items, impressions by run, and which items are folded."""
 
 import numpy as np
 import pytest
-from engine.problems import parameters_of, problem_of, settings_of
+from engine.problems import parameters_of, problem_of, settings_of, triple_l2_of, with_triples
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.arrays import empty_rows
 from fmpair.engine.item_side import item_sides
 from fmpair.engine.strata import partition as strata
-from fmpair.engine.strata.sampling_tables import alias_table, ordering, pieces
+from fmpair.engine.strata.sampling_tables import (
+    TIMES,
+    alias_table,
+    folds,
+    ordering,
+    pieces,
+    steps_between,
+)
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=30).filter(lambda w: sum(w) > 0))
@@ -63,3 +70,32 @@ def test_what_was_shown_stands_in_the_run_of_its_user_and_block(blocks):
     runs = set(zip(partition.user_at[partition.run_user].tolist(), block.tolist()))
     shown = zip(problem.impressions.owner.tolist(), problem.impressions.column.tolist())
     assert found and found == {(u, i) for u, i in shown if (u, int(place[i])) in runs}
+
+
+SOFTMAX = {"loss": "softmax", "n_negatives": 4}
+
+
+@pytest.mark.parametrize(
+    ("parts", "changes", "wanted"),
+    [
+        ("a", SOFTMAX, True),
+        ("cua", {"optimizer": "adagrad"}, True),
+        ("cua", {**SOFTMAX, "item_rate": 0.0, "feature_rate": 0.0}, True),
+        ("cu", SOFTMAX, False),
+        ("a", {}, False),  # pairs have a kernel of their own
+        ("a", {**SOFTMAX, "item_rate": 0.0}, False),  # attributes learn from how far items go
+    ],
+)
+def test_items_are_folded_in_lists_where_they_have_attributes(parts, changes, wanted):
+    assert folds(problem_of(parts), settings_of(**changes)) == wanted
+
+
+def test_terms_of_order_three_are_not_folded():
+    problem = with_triples(problem_of("a"))
+    settings = settings_of(triples=triple_l2_of(problem), **SOFTMAX)
+    assert not folds(problem, settings)
+
+
+def test_between_two_folds_every_item_is_in_as_many_lists_on_average():
+    assert steps_between(1000, 99) == 10 * TIMES
+    assert steps_between(1, 99) == 1

@@ -1,4 +1,4 @@
-"""Attributes that learn from sums: where a sum is of one step, it is that step."""
+"""Attributes that learn from sums: the sum of one step is that step."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Threads that stay from epoch to epoch: called, gone, failing, interrupted."""
+"""Threads of an epoch: waiting, staying between epochs, failing, interrupted."""
 
 import _thread
 import threading
@@ -11,7 +11,15 @@ from engine.problems import parameters_of, problem_of, settings_of
 from fmpair.engine import cpu
 from fmpair.engine.cpu import epoch as epochs
 from fmpair.engine.cpu import worker
-from fmpair.engine.cpu.synchronization import GONE, LINE, call, synchronization_for, wait_for_epoch
+from fmpair.engine.cpu.synchronization import (
+    GONE,
+    LINE,
+    barrier,
+    call,
+    synchronization_for,
+    wait_for_cell,
+    wait_for_epoch,
+)
 from fmpair.engine.strata import partition as strata
 
 
@@ -35,7 +43,48 @@ def learned(training, epochs, pause=0.0):
     return b"".join(np.ascontiguousarray(table).tobytes() for table in found)
 
 
-def test_a_thread_that_is_not_there_is_reported_and_one_that_waits_is_not():
+def test_a_cell_waits_for_its_own_user_block_and_for_the_next_one():
+    sync = synchronization_for(3)
+    sync.done[::LINE] = [2, 1, 2]
+    sync.stopped[0] = 1  # so that what would wait says so at once
+    assert not wait_for_cell(sync, 0, 2)
+    sync.stopped[0] = 0
+    assert wait_for_cell(sync, 0, 1) and wait_for_cell(sync, 2, 2)
+
+
+def test_no_thread_passes_a_barrier_before_all_have_arrived():
+    sync, seen = synchronization_for(1), []
+
+    def come(number):
+        time.sleep(0.01 * number)
+        seen.append(number)
+        assert barrier(sync.arrived, sync.stopped, 3, 1)
+        assert len(seen) == 3
+
+    threads = [threading.Thread(target=come, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert sync.arrived[0] == 3
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "adaptive"])  # by compiled rounds, and by cells
+def test_an_interrupt_ends_an_epoch_and_leaves_no_thread_behind(monkeypatch, sampler):
+    options = {"loss": "softmax", "n_negatives": 40, "positives": "bootstrap"}
+    before = threading.active_count()
+    training = begun(negative_sampler=sampler, **options)
+    training.epoch(1, 0.05)  # which compiles
+    visits = np.full(2_000, 100_000, np.uint32)  # an epoch of many minutes
+    monkeypatch.setattr(strata, "visits", lambda *_: visits)
+    threading.Timer(0.2, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        training.epoch(2, 0.05)
+    training.close()
+    assert threading.active_count() == before
+
+
+def test_a_call_reports_the_threads_that_have_ended():
     sync, missing = synchronization_for(1, 2, GONE), np.zeros(2, np.uint8)
     call(sync, 1, missing)
     assert missing.tolist() == [1, 1]
@@ -44,7 +93,7 @@ def test_a_thread_that_is_not_there_is_reported_and_one_that_waits_is_not():
     assert wait_for_epoch(sync, 0, 1)  # it was called to the second
 
 
-def test_a_thread_that_is_not_called_again_goes_and_says_so():
+def test_a_thread_that_is_not_called_again_ends():
     sync, missing = synchronization_for(1, 1, GONE), np.zeros(1, np.uint8)
     call(sync, 1, missing)
     assert not wait_for_epoch(sync, 0, 1)
@@ -52,7 +101,7 @@ def test_a_thread_that_is_not_called_again_goes_and_says_so():
 
 
 @pytest.mark.parametrize("features", ["", "c"])
-def test_one_pool_of_threads_does_the_epochs_of_a_partition_and_comes_back_after_a_pause(features):
+def test_one_thread_pool_runs_the_epochs_of_a_partition_even_after_a_pause(features):
     training = begun(features=features)
     training.epoch(1, 0.05)
     pool = training.thread_pool
@@ -69,7 +118,7 @@ def test_one_pool_of_threads_does_the_epochs_of_a_partition_and_comes_back_after
 
 
 @pytest.mark.parametrize("features", ["", "c", "cua"])
-def test_staying_changes_no_bit(features):
+def test_threads_that_stay_between_epochs_change_no_bit(features):
     one = learned(begun(threads=1, features=features), 4)
     assert learned(begun(features=features), 4) == one
     assert learned(begun(features=features), 4, pause=0.1) == one
