@@ -72,10 +72,8 @@ def starts(lengths: np.ndarray) -> np.ndarray:
 
 
 def tally(numbers: np.ndarray, size: int, weights: np.ndarray | None = None) -> np.ndarray:
-    """Count each number below `size` (int64), or sum its weights (float64).
-
-    In pieces, because bincount makes an eight-byte copy of its input.
-    """
+    """Count each number below `size` (int64), or sum its weights (float64), in pieces to save
+    memory."""
     out = np.zeros(size, np.int64 if weights is None else np.float64)
     for first in range(0, len(numbers), PIECE):
         piece = slice(first, first + PIECE)

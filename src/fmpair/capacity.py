@@ -30,11 +30,8 @@ def memory() -> int:
 
 
 def check_memory(what: str, size: str, needed: int, most_gb: float | None, remedy: str) -> None:
-    """Raise if `needed` bytes do not fit.
-
-    size: what they are for, such as `20,000 items`; most_gb: None for all memory; remedy: what
-    would help.
-    """
+    """Raise if `needed` bytes for data of a size, such as `20,000 items`, exceed most_gb or all
+    memory."""
     allowed = memory() / 2**30 if most_gb is None else most_gb
     gigabytes = min(needed, LARGEST) / 2**30
     if gigabytes > allowed:
@@ -43,10 +40,7 @@ def check_memory(what: str, size: str, needed: int, most_gb: float | None, remed
 
 
 def check_vectors(rows: int, factors: int, machines: int = 1) -> None:
-    """Raise if the vectors of `rows` users, items and field values do not fit.
-
-    machines: how many sets of vectors are kept at once, where a model is a mean.
-    """
+    """Raise if vectors of `rows` ids and values do not fit; machines: kept at once, for a mean."""
     needed = 4 * (COPIES + machines - 1) * rows * (factors + 1)
     size = f"{rows:,} vectors of {factors:,} factors" + f", {machines:,} times" * (machines > 1)
     remedy = "lower factors" + ", starts or samples" * (machines > 1)

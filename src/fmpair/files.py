@@ -51,10 +51,7 @@ def write_atomically(path: str | Path, content: bytes) -> None:
 
 @contextmanager
 def beside(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary file beside `path`, for pieces of what will be written.
-
-    One that a killed process leaves is removed the next time `path` is written.
-    """
+    """Yield a temporary file beside `path`; a leftover is removed when `path` is next written."""
     with _named_errors(path), _part(*_target(path)) as part:
         yield part
 
@@ -88,10 +85,7 @@ def make_folder(path: str | Path) -> Path:
 
 
 def lock(file: int, wait: bool = False) -> bool:
-    """Lock an open file for this process; return False if another has it or locks are unsupported.
-
-    The system releases the lock when the process ends.
-    """
+    """Lock an open file for this process; return False if that is impossible."""
     try:
         import fcntl
     except ImportError:  # Windows

@@ -38,10 +38,7 @@ _lost: list[str] = []  # compiled by this process and not stored
 
 
 class Folder(NamedTuple):
-    """A folder of compiled code. private: not chosen by the user, so no other user may write to it.
-
-    grows: receives newly compiled code.
-    """
+    """A folder of code. private: not chosen by the user, so checked; grows: receives new code."""
 
     path: Path
     private: bool
@@ -89,9 +86,7 @@ def _version(library: str) -> str:
 
 
 def folders() -> list[Folder]:
-    """Return the folders of compiled code, in the order of search.
-
-    Only `fmpair compile` writes beside the package.
+    """Return the folders in the order of search; `fmpair compile` alone writes beside the package.
     """
     named = os.environ.get(VARIABLE)
     public = [Folder(Path(named), private=False)] if named else []
@@ -212,10 +207,7 @@ def discard(folder: Path, most: int = 0) -> int:
 
 @contextmanager
 def filled(folder: Path) -> Iterator[None]:
-    """Collect all compiled code that the block uses in the folder.
-
-    It is stored as usual and then copied, so that the next folder is filled without compiling.
-    """
+    """Copy all compiled code that the block uses to the folder, when the block ends."""
     if any(writable(other) for other in folders() if other.grows):
         yield
     else:

@@ -126,10 +126,8 @@ class Problem(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """The learned tables. Vectors: float32 [rows, factors]; biases: float32 [rows].
-
-    With triples, each row holds its pair vector followed by its triple vector.
-    """
+    """The learned tables, float32: vectors [rows, factors] (of pairs, then of triples), biases
+    [rows]."""
 
     users: np.ndarray
     items: np.ndarray

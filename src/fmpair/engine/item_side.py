@@ -26,10 +26,8 @@ def pair_columns(columns: int, triples: Triples | None) -> int:
 def query_vectors(
     own: np.ndarray, rows: Rows, table: np.ndarray, triples: Triples | None
 ) -> np.ndarray:
-    """Return the query vectors [queries, ...].
-
-    own: [queries, factors], the users' rows; rows: of each query, over `table`.
-    """
+    """Return query vectors; own: [queries, factors], the users' rows; rows: of queries over
+    `table`."""
     sums = own + rows.dot(table)
     if triples is None:
         return sums

@@ -21,10 +21,8 @@ ScoreBatch = Callable[[int, np.ndarray], None]  # (first query, scores [batch, i
 
 
 def item_matrix(vectors: np.ndarray, constants: np.ndarray) -> np.ndarray:
-    """Return float32 [factors + 1, items]: the vector and constant of each item as a column.
-
-    vectors: [items, factors]; constants: [items].
-    """
+    """Return float32 [factors + 1, items]: vectors [items, factors] and constants [items], as
+    columns."""
     return np.ascontiguousarray(np.column_stack([vectors, constants]).T, np.float32)
 
 

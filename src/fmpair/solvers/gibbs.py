@@ -54,10 +54,7 @@ class Chain:
 def begin(
     examples: Examples, machine: Machine, penalties: Penalties, rng: Generator | None, threads: int
 ) -> Chain:
-    """Return a chain that starts from a machine of order 2: MCMC with a generator, else ALS.
-
-    MCMC estimates its precisions; the penalties are their initial values.
-    """
+    """Return a chain that starts from a machine of order 2: MCMC with a generator, else ALS."""
     rows, features, factors = examples.rows, len(machine.linear), machine.pairs.shape[1]
     columns = group_rows(rows.column, rows.owner, features, rows.value)
     precision = np.vstack([penalties.linear, *[penalties.vectors] * factors])

@@ -29,11 +29,11 @@ def test_one_step_moves_attributes_along_their_gradients(kind):
     wanted, features = ascent(own, choice, settings), own.features.copy()
     bias = own.feature_bias.copy()
 
-    folded = next(iter(choices(folded.cell, 1, folded.tables)))
-    assert folded.items == choice.items
+    step_of_folded = next(iter(choices(folded.cell, 1, folded.tables)))
+    assert step_of_folded.items == choice.items
     folded.steps = 1
-    folded.note(folded)
-    take_step(folded.tables, folded, folded.settings, RATE, {})
+    folded.note(step_of_folded)
+    take_step(folded.tables, step_of_folded, folded.settings, RATE, {})
     folded.pass_on()
 
     for f in range(len(features)):

@@ -148,10 +148,8 @@ class Repartition(NamedTuple):
 
 
 class Repartitioner:
-    """Assigns the blocks of the partitions that threads make.
-
-    ahead: the epoch of the next partition, and its assignment.
-    """
+    """Assigns the blocks of the partitions that threads make. ahead: (epoch, assignment) of the
+    next."""
 
     def __init__(
         self, events: EventsByUser, tables: Tables, position: tuple[np.ndarray, np.ndarray],

@@ -81,10 +81,8 @@ class Query(NamedTuple):
 
 
 class Attributes(NamedTuple):
-    """Features of the item side. item_at: the item at a position.
-
-    shared: as in `Query`. bias_share: 1 where attributes have a bias, else 0.
-    """
+    """Features of the item side, by position (item_at). bias_share: 1 where they have a bias, else
+    0."""
 
     shared: Shared | Copies
     item_at: np.ndarray

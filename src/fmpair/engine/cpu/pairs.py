@@ -274,9 +274,7 @@ class PairFeatures(NamedTuple):
 
 @kernel(fastmath=FAST)
 def run_pairs(pairs, positions, tables, features, step, bias_share, scratch, width):
-    """Take a step on each given pair in order; return the sum of -ln sigma(g).
-
-    positions: of users and of items in the tables.
+    """Take a step on each pair in order, at these positions in tables; return sum of -ln sigma(g).
     """
     users, items, item_bias = tables
     user_row, item_row = positions

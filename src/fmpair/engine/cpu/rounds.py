@@ -24,10 +24,7 @@ from fmpair.rng import STEP, high, scramble
 
 
 class ThreadShare(NamedTuple):
-    """A thread's share of the user blocks.
-
-    They are neighbours, so that an item block mostly passes to a cell of the same thread.
-    """
+    """A thread's share of the user blocks: neighbours, which pass item blocks to each other."""
 
     number: int
     threads: int
@@ -74,10 +71,7 @@ def run_pair_epochs(
 def _run_pair_rounds(
     part, epoch, plan, sync, work, tables, query, attributes, step, taken, scratch, width
 ):
-    """Run the rounds of one epoch, see `run_cell`; query, attributes: with all copies of tables.
-
-    Rounds are counted on from epoch to epoch, so that no counter is reset.
-    """
+    """Run the rounds of one epoch, see `run_cell`; rounds are counted on from epoch to epoch."""
     cell, edge, state, loss, steps, turns = plan
     blocks = len(edge) - 1
     own, before = share_of(blocks, part), (epoch - 1) * blocks

@@ -38,10 +38,7 @@ def padded(factors: int) -> int:
 
 
 def aligned(table: np.ndarray, columns: int = 0) -> np.ndarray:
-    """Return a float32 copy [rows, padded factors] aligned to a cache line, padded with zeros.
-
-    columns: make room for at least this many.
-    """
+    """Return a float32 copy aligned to a cache line, padded with zeros to at least `columns`."""
     out = blank(len(table), padded(max(table.shape[1], columns)))
     out[:, : table.shape[1]] = table
     return out
@@ -340,10 +337,7 @@ def _emit_pair(e: Emitter, shrink: int, also) -> None:
 
 @intrinsic
 def pair_step(typing, users, u, query, q, items, i, j, shrink, gain, width):
-    """Move users[u] towards items[i] - items[j], and the two items along query[q].
-
-    shrink: KEEPS, gain: GAINS.
-    """
+    """Move users[u] towards items[i] - items[j], and the two items along query[q]."""
     def emit(e):
         _emit_pair(e, 7, lambda apart, o, n: None)
 

@@ -62,10 +62,7 @@ def workers(settings: Settings) -> int:
 def thread_cells(
     state: State, number: int, epoch: int, rate: float, stopped: np.ndarray
 ) -> Callable[[int], list[Result]]:
-    """Return a function that runs the cells of a thread in a round: (user block, loss, steps) each.
-
-    stopped: see `ScratchBuffers`.
-    """
+    """Return a function that runs the cells of a thread in a round: (user block, loss, steps)."""
     blocks, run = state.settings.blocks, cells(state, epoch, rate, stopped)
     mine = range(number, blocks, workers(state.settings))
     return lambda turn: [(row, *run(row, (row + turn) % blocks)) for row in mine]
@@ -279,10 +276,8 @@ def _accumulators(state: State, copy: int) -> Accumulators:
 
 
 class QueryPiece(NamedTuple):
-    """A cell's part of the query table. feature: int32 [rows], the features of its rows.
-
-    accumulators: float32 [rows], or None.
-    """
+    """A cell's part of the query table. feature: int32 [rows]; accumulators: float32 [rows] or
+    None."""
 
     feature: np.ndarray
     shared: Shared
@@ -290,9 +285,7 @@ class QueryPiece(NamedTuple):
 
 
 class HistorySlots(NamedTuple):
-    """Arrays of a thread over all query features, -1 between cells.
-
-    row: of the feature in the cell's table; entry: of the feature in the current row.
+    """By query feature, its row in the table of the cell and its entry in the current row, or -1.
     """
 
     row: np.ndarray
@@ -302,9 +295,7 @@ class HistorySlots(NamedTuple):
 def history_query(
     state: State, span: tuple[int, int], accumulators: Accumulators, slots: HistorySlots
 ) -> tuple[Query, QueryPiece]:
-    """Return the query side of the events [span[0], span[1]) of the partition.
-
-    accumulators: those of all query features, or operands.NO_ACCUMULATORS.
+    """Return the query side of the events [span[0], span[1]); accumulators: of all query features.
     """
     problem, partition = state.problem, state.layout.partition
     history = problem.history

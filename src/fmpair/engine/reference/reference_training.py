@@ -31,8 +31,7 @@ def begin(problem: Problem, parameters: Parameters, settings: Settings) -> Refer
 class ReferenceTraining:
     """Training in progress, numbered as in the problem.
 
-    settled: the settings with the L2 of fields of the current epoch. pairs: the columns of pair
-    vectors.
+    settled: the settings with the L2 of fields of the epoch. pairs: the columns of pair vectors.
     """
 
     def __init__(self, problem: Problem, parameters: Parameters, settings: Settings):
@@ -190,10 +189,7 @@ def _own_copy(tables: Any) -> Any:
 
 
 def _merge(tables: Any, copies: list, moves: list[tuple]) -> None:
-    """Replace shared rows by the mean of the cells' copies, weighted by their moves.
-
-    tables, copies: Parameters or accumulators.
-    """
+    """Replace shared rows by the mean of the cells' copies, weighted by their moves."""
     for names, side in ((("query",), 0), (("features", "feature_bias"), 1)):
         times = np.stack([moved[side] for moved in moves])
         touched = times.any(axis=0)

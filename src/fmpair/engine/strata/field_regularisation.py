@@ -135,10 +135,8 @@ def query_rates(groups: Groups, *parts: Rows) -> np.ndarray:
 
 
 def item_rates(groups: Groups, rows: Rows) -> np.ndarray:
-    """Return the same for item features, by what all features of an item move together.
-
-    Vectors of the item side also act on each other, so many at full length would diverge.
-    """
+    """Return the same for item features; all features of an item move together, and must not
+    diverge."""
     together = np.bincount(rows.owner, rows.value**2, rows.size)
     largest = np.ones(len(groups.owners))
     np.maximum.at(largest, rows.column, together[rows.owner])

@@ -29,8 +29,7 @@ NO_IMPRESSIONS = Rows(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, 
 class EventsByUser(NamedTuple):
     """The events of a problem, user by user. start: int64 [users + 1]; item, event: int32.
 
-    times: int64 [items], events per item; drawn: bool [items], items that may be drawn as
-    negatives.
+    times: int64 [items], events per item; drawn: bool [items], possible negatives.
     """
 
     start: np.ndarray
@@ -140,10 +139,7 @@ def assigned(
 def _blocks_of(
     times: np.ndarray, active: np.ndarray, blocks: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (ids in block order: int32, block of each id: int16), blocks alike in size and times.
-
-    Ids that are not active come last, in block B.
-    """
+    """Return (ids by block int32, block of each id int16); inactive ids come last, in block B."""
     # the fractions break ties at random; one sort of one key is much quicker than a lexsort
     ranked = np.argsort(np.where(active, rng.random(len(times)) - times, np.inf))
     count = int(active.sum())
@@ -157,10 +153,7 @@ def _blocks_of(
 def partition(
     events: EventsByUser, blocks: int, seed: int, number: int, parts: int = 1, each: Map = map
 ) -> Partition:
-    """Return the number-th partition: a pure function of seed and number.
-
-    parts: how many tasks to divide the work into; each: a map that runs them.
-    """
+    """Return the number-th partition, a pure function of seed and number, made in `parts` tasks."""
     activity, draw = np.diff(events.start), (seed, number)
     assignment = assigned(activity, events.times, events.drawn, blocks, draw)
     return placed(events, assignment, min(parts, blocks), each)
@@ -238,10 +231,8 @@ def begin_cells(counts, share, at, cell, run_start):
 
 @kernel
 def place_events(events, users, share, item_block, position, at, run_user, run_start, item, event):
-    """Write the events of a share of user blocks into their cells, one run per user.
-
-    position: of each item; at: from `begin_cells`, advanced.
-    """
+    """Write the events of a share of user blocks into their cells; at: from `begin_cells`,
+    advanced."""
     start, items, numbers, _, _ = events
     user_at, user_edge = users
     last = np.full(len(user_edge) - 1, -1, np.int64)
@@ -287,10 +278,7 @@ def with_unchosen(problem: Problem) -> Problem:
 
 
 def impressions_by_run(partition: Partition, impressions: Rows | None) -> Rows:
-    """Return, per run, the positions of the items of its block shown to its user, ascending.
-
-    impressions: rows of users, or None.
-    """
+    """Return, per run, the positions of the items of its block shown to its user, ascending."""
     if impressions is None:
         return NO_IMPRESSIONS
     position = places(partition.item_at)[impressions.column]

@@ -119,10 +119,8 @@ def ordering(vectors: np.ndarray, constants: np.ndarray, settings: Settings) -> 
 
 
 def pieces(runs: int, events: int, items: int) -> np.ndarray:
-    """Return the runs of a cell's walk at which its items are sorted again: int64.
-
-    About every items * log2(items) events, the cost of sorting by one factor.
-    """
+    """Return the runs of a cell's walk at which its items are sorted; sorting costs as much as
+    steps."""
     often = max(round(events / (items * math.log2(items + 1))), 1)
     return np.linspace(0, runs, min(often, max(runs, 1)) + 1).astype(np.int64)
 
