@@ -86,8 +86,7 @@ def _version(library: str) -> str:
 
 
 def folders() -> list[Folder]:
-    """Return the folders in the order of search; `fmpair compile` alone writes beside the package.
-    """
+    """Return the folders in the order of search; only `fmpair compile` writes to BESIDE."""
     named = os.environ.get(VARIABLE)
     public = [Folder(Path(named), private=False)] if named else []
     public.append(Folder(BESIDE, private=False, grows=False))

@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmpair.engine.cpu import folded_items, optimizer, sampling, sides
+from fmpair.engine.cpu import optimizer, sampling, sides
+from fmpair.engine.cpu.folded_items import refold, sum_up
 from fmpair.engine.cpu.losses import MARGIN, ONE, WARP, ZERO, correct, warp_weight, weigh
+from fmpair.engine.cpu.sides import dots
 from fmpair.engine.cpu.simd import dot
 from fmpair.engine.cpu.synchronization import load
 from fmpair.engine.cpu.triples import keep_query_sums
@@ -80,7 +82,6 @@ def run_lists(
     q_triples, i_triples: of both sides, or None; pair_width: as long as pair vectors. Returns (sum
     of losses, steps, random state).
     """
-    # As in run_cell, unpack once.
     run_user, run_start, event_item, visits, weight = work
     users, items, item_bias = tables
     accept, other, order, spread, depth, log_chance, impression_start, impression_item = sampler
@@ -105,7 +106,7 @@ def run_lists(
     first_item, count = block[0], block[1] - block[0]
     query_square, logs, steps, folded = ONE, 0.0, 0, 0
     for r in range(walk[0], walk[1] + 1):
-        folded = folded_items.refold(
+        folded = refold(
             folding, r, walk, folded, steps, most, scratch, items, item_bias, item_sums, item_scale,
             a_sums, block, twice, width
         )
@@ -136,7 +137,7 @@ def run_lists(
                 sampling.weigh_factors(scratch, order, spread, chances)
                 if sharpness > ZERO or item_sums is not None or folding is not None:
                     query_square = dot(scratch, 0, scratch, 0, width) + SHORTEST
-                member[0], fresh, known = event_item[e], 1, 1
+                member[0], fresh, known, tries = event_item[e], 1, 1, 0
                 if shares[1] > 0:
                     state, fresh, known = sampling.draw_shares(
                         state, most, shares, mine, had, impressions, offered, member
@@ -146,7 +147,6 @@ def run_lists(
                     first_item, accept, other, order, chances, scratch, depth
                 )
                 # All are scored at once; WARP scores until one violates the margin.
-                tries = 0
                 for n in range(size if loss == WARP else 1):
                     here, end = (n, n + 1) if loss == WARP else (0, size)
                     if attributes is not None:
@@ -154,14 +154,10 @@ def run_lists(
                             scratch, items, item_bias, member, constant, a_table, a_bias, item_at,
                             a_start, a_column, a_value, q_triples, i_triples, here, end, width
                         )
-                        sides.dots(
-                            scratch, rows, score, square, scratch, sharpness, here, end, width
-                        )
+                        dots(scratch, rows, score, square, scratch, sharpness, here, end, width)
                     else:
                         sides.take_constants(item_bias, member, constant, here, end)
-                        sides.dots(
-                            items, member, score, square, scratch, sharpness, here, end, width
-                        )
+                        dots(items, member, score, square, scratch, sharpness, here, end, width)
                     finish(sharpness, score, constant, square, query_square, here, end)
                     if n > 0 and score[0] - score[n] < MARGIN and not taken[member[n] - first_item]:
                         tries = n
@@ -180,9 +176,7 @@ def run_lists(
                 lost = settle(
                     sharpness, score, slope, square, query_square, strength, coef, along, own, size
                 )
-                folded_items.sum_up(
-                    folding, member, slope, score, square, query_square, sharpness, block, size
-                )
+                sum_up(folding, member, slope, score, square, query_square, sharpness, block, size)
                 optimizer.turn_list(
                     attributes, scratch, rows, items, member, coef, along, own, lost, twice,
                     q_triples, i_triples, sharpness, score, square, query_square, norm, size, width
