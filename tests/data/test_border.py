@@ -6,7 +6,7 @@ import zlib
 import polars as pl
 import pytest
 
-from fmpair.data.formats.source import parsing
+from fmpair.data.formats.source import parse_errors
 from fmpair.errors import ConfigError, DataError, OptionError
 
 FOREIGN = [
@@ -28,25 +28,25 @@ FOREIGN = [
 
 @pytest.mark.parametrize(("error", "said"), FOREIGN, ids=lambda one: type(one).__name__)
 def test_an_error_of_a_library_becomes_a_line_that_names_the_file(error, said):
-    with pytest.raises(DataError) as caught, parsing("a.csv as libfm"):
+    with pytest.raises(DataError) as caught, parse_errors("a.csv as libfm"):
         raise error
     assert str(caught.value) == f"cannot read a.csv as libfm: {said}"
     assert caught.value.__cause__ is error
 
 
 def test_what_a_reader_says_itself_stays():
-    with pytest.raises(OptionError, match=r"^say this$"), parsing("a.csv"):
+    with pytest.raises(OptionError, match=r"^say this$"), parse_errors("a.csv"):
         raise OptionError("say this")
 
 
 def test_an_interrupt_is_no_mistake_of_the_file():
-    with pytest.raises(KeyboardInterrupt), parsing("a.csv"):
+    with pytest.raises(KeyboardInterrupt), parse_errors("a.csv"):
         raise KeyboardInterrupt
 
 
 def test_the_caller_chooses_the_kind_of_error():
     with (
         pytest.raises(ConfigError, match=r"cannot read a\.yaml: broken in two"),
-        parsing("a.yaml", lambda line: ConfigError([line])),
+        parse_errors("a.yaml", lambda line: ConfigError([line])),
     ):
         raise ValueError("broken in two")
