@@ -1,4 +1,7 @@
-"""Public data sets by name: found under FMPAIR_DATA, else downloaded, else asked for."""
+"""Public data sets by name: read from the folder FMPAIR_DATA, else downloaded if that is allowed.
+
+If neither is possible, the error says where to get the files and where to put them.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,8 @@ from fmpair.data.formats.source import locate
 from fmpair.data.read import read_contents
 from fmpair.errors import DataError, OptionError, UnknownError, listing, unknown
 
-# The public data sets that have a name: what they are, whose they are, what their bytes are.
-
-
+VARIABLE = "FMPAIR_DATA"
+PARTS = ("train", "test")
 GROUPLENS = "https://files.grouplens.org/datasets/movielens"
 NCF = "https://raw.githubusercontent.com/hexiangnan/neural_collaborative_filtering/master/Data"
 LIGHTGCN = "https://raw.githubusercontent.com/gusye1234/LightGCN-PyTorch/master/data"
@@ -27,19 +29,19 @@ LIGHTGCN = "https://raw.githubusercontent.com/gusye1234/LightGCN-PyTorch/master/
 
 @dataclass(frozen=True)
 class File:
-    """A file of a set; it may lie gzipped as NAME.gz. sha256: of its contents, not gzipped."""
+    """A file of a set, or its gzipped NAME.gz. sha256: of the unpacked contents."""
 
     name: str
     sha256: str
-    url: str | None = None
     needed: bool = True
 
 
 @dataclass(frozen=True)
 class PublicSet:
-    """A public data set: what it is, under which terms, where from, and how it is read.
+    """A public data set: its description, terms, origin and files, and how to read them.
 
-    train: the file to read, or "" for the whole folder; test: a given test part, if any.
+    address: where the files can be downloaded; None if they must be requested.
+    train: the file to read, or "" for the whole folder; test: a published test part, if any.
     items: a file of item attributes.
     """
 
@@ -49,6 +51,7 @@ class PublicSet:
     origin: str
     files: tuple[File, ...]
     format: str
+    address: str | None = None
     train: str = ""
     test: str | None = None
     items: str | None = None
@@ -61,37 +64,21 @@ SETS = (
         "no redistribution, no commercial use",
         "https://grouplens.org/datasets/movielens/100k/",
         (
-            File(
-                "u.data",
-                "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
-                f"{GROUPLENS}/ml-100k/u.data",
-            ),
-            File(
-                "u.item",
-                "553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701",
-                f"{GROUPLENS}/ml-100k/u.item",
-            ),
-            File(
-                "u.user",
-                "f120e114da2e8cf314fd28f99417c94ae9ddf1cb6db8ce0e4b5995d40e90e62c",
-                f"{GROUPLENS}/ml-100k/u.user",
-            ),
+            File("u.data", "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490"),
+            File("u.item", "553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701"),
+            File("u.user", "f120e114da2e8cf314fd28f99417c94ae9ddf1cb6db8ce0e4b5995d40e90e62c"),
         ),
         "movielens",
+        address=f"{GROUPLENS}/ml-100k",
     ),
     PublicSet(
         "ml-1m",
         "MovieLens 1M: 1,000,209 ratings of movies, with user and item attributes",
         "no redistribution, no commercial use",
         "https://grouplens.org/datasets/movielens/1m/",
-        (
-            File(
-                "ml-1m.zip",
-                "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
-                f"{GROUPLENS}/ml-1m.zip",
-            ),
-        ),
+        (File("ml-1m.zip", "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20"),),
         "movielens",
+        address=GROUPLENS,
         train="ml-1m.zip",
     ),
     PublicSet(
@@ -103,20 +90,18 @@ SETS = (
             File(
                 "ml-1m.train.rating",
                 "7fb2920a6977c7e6f16517e76ffabebca7b5558a8189436e2c37bbb824532cd7",
-                f"{NCF}/ml-1m.train.rating",
             ),
             File(
                 "ml-1m.test.rating",
                 "231ae11eb060b643a8c58c063cd17ffc743b54f569afb073d1abb6cf126b88b5",
-                f"{NCF}/ml-1m.test.rating",
             ),
             File(
                 "ml-1m.test.negative",
                 "127853228a76b7d21c0481e8ef8d00dd009cd5c88670dbdd9e9debfdb9f93de4",
-                f"{NCF}/ml-1m.test.negative",
             ),
         ),
         "ncf",
+        address=NCF,
         train="ml-1m.train.rating",
         test="ml-1m.test.rating",
     ),
@@ -182,18 +167,11 @@ SETS = (
         "cite He et al. 2020",
         "https://github.com/gusye1234/LightGCN-PyTorch",
         (
-            File(
-                "train.txt",
-                "5588ebbcbf9ab10cdf7a70aa300f2ef781030daa2a94ef0685598ed051a398da",
-                f"{LIGHTGCN}/yelp2018/train.txt",
-            ),
-            File(
-                "test.txt",
-                "9cd9b37926cd1447a06625ffa7914527573fb097c10cb0bbdb1d1b8ded3742fe",
-                f"{LIGHTGCN}/yelp2018/test.txt",
-            ),
+            File("train.txt", "5588ebbcbf9ab10cdf7a70aa300f2ef781030daa2a94ef0685598ed051a398da"),
+            File("test.txt", "9cd9b37926cd1447a06625ffa7914527573fb097c10cb0bbdb1d1b8ded3742fe"),
         ),
         "lightgcn",
+        address=f"{LIGHTGCN}/yelp2018",
         train="train.txt",
         test="test.txt",
     ),
@@ -204,8 +182,7 @@ SETS = (
         "https://github.com/FeiSun/BERT4Rec (as one line per user)",
         (
             File(
-                "sequences.txt",
-                "f939258a859d16e43055e80bf8f7d66aeae3805fa21cb1b999fbafa9c6c5694b",
+                "sequences.txt", "f939258a859d16e43055e80bf8f7d66aeae3805fa21cb1b999fbafa9c6c5694b"
             ),
         ),
         "sequences",
@@ -218,8 +195,7 @@ SETS = (
         "https://github.com/RUCAIBox/CIKM2020-S3Rec",
         (
             File(
-                "sequences.txt",
-                "226cce9c3105299ca0db9615d7d3fb32b3175e90da43100ae352599f0f0107b8",
+                "sequences.txt", "226cce9c3105299ca0db9615d7d3fb32b3175e90da43100ae352599f0f0107b8"
             ),
         ),
         "sequences",
@@ -237,25 +213,21 @@ SETS = (
 )
 
 
-VARIABLE = "FMPAIR_DATA"
-PARTS = ("train", "test")
-
-
 def names() -> list[str]:
-    """The names of the sets that can be loaded."""
-    return [known.name for known in SETS]
+    """Return the names of all sets."""
+    return [one.name for one in SETS]
 
 
 def find(name: str) -> PublicSet:
-    """What is known about the set of that name."""
-    for known in SETS:
-        if known.name == name:
-            return known
+    """Return the description of a set."""
+    for public_set in SETS:
+        if public_set.name == name:
+            return public_set
     raise UnknownError(unknown("data set", name, names()))
 
 
 def load(name: str, part: str | None = None, **options: Any) -> Dataset:
-    """A public set, or its training or test set; options are those of `read`."""
+    """Load a public set, or its published training or test part; options are those of `read`."""
     if part is None:
         data, _ = _load_all(find(name), options)
         return data
@@ -265,41 +237,43 @@ def load(name: str, part: str | None = None, **options: Any) -> Dataset:
 
 
 def load_parts(name: str, **options: Any) -> tuple[Dataset, Dataset]:
-    """The published training and test set, over shared vocabularies."""
+    """Load the published training and test part, over shared vocabularies."""
     known = find(name)
     if known.test is None:
         have = [other.name for other in SETS if other.test is not None]
         raise OptionError(
-            f"{name} has no train and test part of its own: load it whole and split it "
-            f"(sets that have: {listing(have)})"
+            f"{name} has no published train and test part: load the whole set and split it (sets "
+            f"with such parts: {listing(have)})"
         )
     data, trained = _load_all(known, options)
     return data.take(np.arange(trained)), data.take(np.arange(trained, len(data)))
 
 
 def fetch(name: str) -> Path:
-    """The folder with the files of a set, downloaded where need be and possible."""
+    """Return the folder with the files of a set; download them if needed and possible."""
     known = find(name)
     return held(name) or _download(known, _folders(known)[-1])
 
 
 def held(name: str) -> Path | None:
-    """The folder on this machine with the needed files of a set, None where there is none."""
+    """Return the local folder with the needed files of a set, None if there is none."""
     known = find(name)
     return next((folder for folder in _folders(known) if not _missing(known, folder)), None)
 
 
 def verify(name: str) -> None:
-    """Compare every file of a set with its pinned SHA-256; DataError names those that differ."""
+    """Compare every file of a set with its SHA-256; DataError names those that differ."""
     known, folder = find(name), fetch(name)
     found = [(file, locate(folder, file.name)) for file in known.files]
     wrong = [file.name for file, at in found if at and _sha256(at[0]) != file.sha256]
     if wrong:
-        raise DataError(f"{listing(wrong)} in {folder} is not what the owner of {name} published")
+        raise DataError(
+            f"{listing(wrong)} in {folder} differs from what the owner of {name} published"
+        )
 
 
 def _load_all(known: PublicSet, options: dict[str, Any]) -> tuple[Dataset, int]:
-    """All events, the train part first, and how many those of the train part are."""
+    """Return all events, the train part first, and the number of events of the train part."""
     folder = fetch(known.name)
     if known.items is not None:
         options = {"items": folder / known.items, **options}
@@ -309,17 +283,17 @@ def _load_all(known: PublicSet, options: dict[str, Any]) -> tuple[Dataset, int]:
         test = read_contents(folder / known.test, known.format, **options).events
         both = pl.concat([contents.events, test], how="vertical_relaxed")
         contents = replace(contents, events=both)
-    # Ids that only a table knows have no event: the published counts leave them out.
+    # Ids without events are only in a table; published counts do not include them.
     return contents.dataset().compact(), trained
 
 
 def _folders(known: PublicSet) -> list[Path]:
-    """Where the set may lie: under FMPAIR_DATA, else among what was downloaded."""
+    """Return the folders where the set may be: under FMPAIR_DATA, and the download cache."""
     import pooch
 
-    own = os.environ.get(VARIABLE)
+    root = os.environ.get(VARIABLE)
     cache = Path(pooch.os_cache("fmpair")) / known.name
-    return [Path(own) / known.name, cache] if own else [cache]
+    return [Path(root) / known.name, cache] if root else [cache]
 
 
 def _missing(known: PublicSet, folder: Path) -> list[str]:
@@ -327,30 +301,27 @@ def _missing(known: PublicSet, folder: Path) -> list[str]:
 
 
 def _download(known: PublicSet, folder: Path) -> Path:
-    """The needed files into the folder, each checked against its SHA-256 before it is kept."""
-    if any(file.needed and file.url is None for file in known.files):
-        raise DataError(_request(known, "has no address to download it from"))
+    """Download all files into the folder; each must have its SHA-256."""
+    if known.address is None:
+        raise DataError(_request(known, "cannot be downloaded automatically"))
     import pooch
 
     for file in known.files:
         try:
-            pooch.retrieve(file.url, f"sha256:{file.sha256}", fname=file.name, path=folder)
+            url, digest = f"{known.address}/{file.name}", f"sha256:{file.sha256}"
+            pooch.retrieve(url, digest, fname=file.name, path=folder)
         except (OSError, ValueError) as error:
             raise DataError(_request(known, f"could not be downloaded ({error})")) from error
     return folder
 
 
 def _request(known: PublicSet, why: str) -> str:
-    """What to put where, when nothing else helps."""
-    place = _folders(known)[0]
-    put = (
-        place
-        if os.environ.get(VARIABLE)
-        else f"a folder {known.name} and name its parent in {VARIABLE}"
-    )
+    """Return the error text that says where to get the files and where to put them."""
+    folder = _folders(known)[0]
+    hint = f"a folder {known.name} and set {VARIABLE} to its parent folder"
     return (
         f"{known.name} {why}: get it from {known.origin} (terms: {known.terms}) and put "
-        f"{listing(_missing(known, place))} into {put}"
+        f"{listing(_missing(known, folder))} into {folder if os.environ.get(VARIABLE) else hint}"
     )
 
 
