@@ -21,11 +21,11 @@ LEAKING = "user,item,genre\n" + "".join(f"u{n},i{n % 60},g{n % 3}\n" for n in ra
 
 
 @pytest.mark.parametrize("text, flags, told", [
-    (NAMED, "", "name it with --user COLUMN. Is it 'usr'? Then say --user usr."),
-    (NAMED, "--user usr", "name it with --item COLUMN. Is it 'itme'? Then say --item itme"),
-    ("1,2,3\n4,5,6\n", "", "say --no-header and --column user --column item --column ..."),
-    ("user;item\na;b\n", "--separator ,", "say --separator ';'"),
-    ("user\titem\na\tb\n", "--separator ,", "say --separator '\\t'"),
+    (NAMED, "", "name it with --user COLUMN, or rename it to 'user'. Is it 'usr'? Then give --user usr."),
+    (NAMED, "--user usr", "name it with --item COLUMN, or rename it to 'item'. Is it 'itme'? Then give --item itme"),
+    ("1,2,3\n4,5,6\n", "", "give --no-header and --column user --column item --column ..."),
+    ("user;item\na;b\n", "--separator ,", "give --separator ';'"),
+    ("user\titem\na\tb\n", "--separator ,", "give --separator '\\t'"),
     ("user,item,rating\na,b,\nc,d,1\n", "", "leave the column out with --ignore rating"),
     ("user,item,t\na,b,x\nc,d,y\n", "--timestamp t", "another column with --timestamp COLUMN"),
     (LEAKING, "--context genre", "with --item-column genre, or drop it with --ignore genre"),
@@ -48,7 +48,7 @@ def test_letters_of_another_encoding_are_read_by_the_flag_that_the_message_names
     path = tmp_path / "events.csv"
     path.write_bytes("user,item\nJosé,b\nc,d\n".encode("latin-1"))
     refused = fmpair("data", "describe", path)
-    assert refused.code == 1 and "say --encoding latin-1 or another" in refused.err
+    assert refused.code == 1 and "such as --encoding latin-1" in refused.err
     assert fmpair("data", "describe", path, "--encoding", "latin-1").code == 0
 
 

@@ -490,7 +490,7 @@ def test_the_columns_of_the_data_section_are_looked_up_first(file):
     ]
     text = "data: {path: c.csv}\nmodels: [popularity]\n"
     [found] = mistakes(file(text), check=validate)
-    assert found.startswith("a.yaml:1: data: no column for item")
+    assert found.startswith("a.yaml:1: data: no item column found")
 
 
 def test_columns_are_found_in_generated_data_tables_and_parquet(file):

@@ -14,6 +14,7 @@ TEST = Dataset.from_frame(
     {"user": ["a", "a", "b", "c", "a"], "item": [2, 2, 3, 1, 9], "timestamp": [20, 15, 50, 99, 30],
      "time": [None, "day", "day", "day", "day"]}
 )  # fmt: skip
+SAME = ("same_pair", "same_situation", "same_event")
 
 
 def test_every_figure_is_as_counted_by_hand():
@@ -26,7 +27,11 @@ def test_every_figure_is_as_counted_by_hand():
     assert found.counts["later_for_user"] == 1  # a's first of test is 15, b's 50
     assert (found.counts["unseen_users"], found.counts["unseen_user_events"]) == (1, 1)
     assert (found.counts["unseen_items"], found.counts["unseen_item_events"]) == (1, 1)
-    assert (found.counts["same_pair"], found.counts["same_situation"], found.counts["same_event"]) == (3, 2, 2)
+    assert (
+        found.counts["same_pair"],
+        found.counts["same_situation"],
+        found.counts["same_event"],
+    ) == (3, 2, 2)
 
 
 def test_it_does_not_matter_whether_the_parts_share_their_numbering():
@@ -41,9 +46,17 @@ def test_without_times_or_with_other_columns_those_figures_are_unknown():
     assert found.counts["older"] is None and found.counts["older_for_user"] is None
     assert found.counts["tied_for_user"] is None
     assert found.counts["later"] is None and found.counts["later_for_user"] is None
-    assert (found.counts["same_pair"], found.counts["same_situation"], found.counts["same_event"]) == (1, None, None)
+    assert (
+        found.counts["same_pair"],
+        found.counts["same_situation"],
+        found.counts["same_event"],
+    ) == (1, None, None)
     (found,) = report(bare, bare).crossings
-    assert (found.counts["same_pair"], found.counts["same_situation"], found.counts["same_event"]) == (2, 2, 2)
+    assert (
+        found.counts["same_pair"],
+        found.counts["same_situation"],
+        found.counts["same_event"],
+    ) == (2, 2, 2)
     assert report(bare, bare).frame().filter(figure="older")["share"].to_list() == [None]
 
 

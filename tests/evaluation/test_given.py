@@ -162,5 +162,5 @@ def test_lists_with_gaps_are_refused(tmp_path, text, column):
 def test_a_run_whose_score_is_no_number_is_refused(tmp_path):
     for score in ("x", "nan"):
         (tmp_path / "a.trec").write_text(f"u Q0 i 1 {score} tag\n")
-        with pytest.raises(DataError, match=rf"a score of .* is not a number: '{score}'"):
+        with pytest.raises(DataError, match=rf"a score in .* is not a number: '{score}'"):
             read_lists(tmp_path / "a.trec")

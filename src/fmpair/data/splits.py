@@ -33,23 +33,9 @@ from fmpair.errors import DataError, OptionError, UnknownError, named, unknown
 from fmpair.threads import check_process
 
 __all__ = [
-    "SPLITS",
-    "Split",
-    "by_attribute",
-    "by_time",
-    "cold_items",
-    "cold_users",
-    "folds",
-    "given",
-    "hash_of",
-    "holdout",
-    "leave_last_out",
-    "leave_out",
-    "load",
-    "per_user",
-    "save",
-    "target",
-]
+    "SPLITS", "Split", "by_attribute", "by_time", "cold_items", "cold_users", "folds", "given",
+    "hash_of", "holdout", "leave_last_out", "leave_out", "load", "per_user", "save", "target",
+]  # fmt: skip
 
 ORDERS = ("random", "time")
 NO_TIME = "{!r} is not a time: write one such as '2020-01-31'"
@@ -387,15 +373,7 @@ def _cold(
 
 # By their names in experiment files.
 SPLITS: dict[str, Callable[..., Split | list[Split]]] = {
-    "holdout": holdout,
-    "folds": folds,
-    "per_user": per_user,
-    "leave_out": leave_out,
-    "leave_last_out": leave_last_out,
-    "by_time": by_time,
-    "cold_users": cold_users,
-    "cold_items": cold_items,
-    "by_attribute": by_attribute,
-    "target": target,
-    "given": given,
-}
+    split.__name__: split
+    for split in (holdout, folds, per_user, leave_out, leave_last_out, by_time, cold_users,
+                  cold_items, by_attribute, target, given)
+}  # fmt: skip

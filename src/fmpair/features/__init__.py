@@ -6,14 +6,6 @@ from fmpair.features.layouts import joined, with_histories, with_sources, withou
 from fmpair.features.space import FeatureSpace, Pairing, Side, situations
 
 __all__ = [
-    "Encoder",
-    "FeatureSpace",
-    "Field",
-    "Pairing",
-    "Side",
-    "joined",
-    "situations",
-    "with_histories",
-    "with_sources",
-    "without_columns",
-]
+    "Encoder", "FeatureSpace", "Field", "Pairing", "Side", "joined", "situations", "with_histories",
+    "with_sources", "without_columns",
+]  # fmt: skip

@@ -17,15 +17,9 @@ if TYPE_CHECKING:
     from fmpair.testing.contract import RULES, ModelContract
 
 __all__ = [
-    "RULES",
-    "ModelContract",
-    "cold_items",
-    "day_and_night",
-    "left_out",
-    "opposite_tastes",
-    "shop_log",
-    "two_tastes",
-]
+    "RULES", "ModelContract", "cold_items", "day_and_night", "left_out", "opposite_tastes",
+    "shop_log", "two_tastes",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

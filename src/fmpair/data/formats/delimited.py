@@ -270,7 +270,7 @@ def without(text: str, rows: Sequence[Ragged]) -> str:
 
 def _ragged_error(path: str, width: int, rows: Sequence[Ragged], optional: bool) -> DataError:
     """Return the error for ragged rows; optional: whether the reader has the option `ragged`."""
-    more = f" ({len(rows) - 1:,} more lines are ragged)" if len(rows) > 1 else ""
+    more = f" ({len(rows):,} ragged lines in all)" if len(rows) > 1 else ""
     options = f", or leave out such rows with {named('ragged', 'drop')}"
     if all(row.columns < width for row in rows):
         options += f", or fill them with missing values with {named('ragged', 'fill')}"
