@@ -285,22 +285,20 @@ def as_dataset(data: Any, like: Columns | None = None, **options: Any) -> Datase
     if hasattr(data, "tocoo"):
         return Dataset.from_csr(data)
     if like is not None:
-        return _with_columns_of(to_polars(data), data, like)
+        events = to_polars(data)
+        context, item = (
+            [name for name in names if name in events.columns]
+            for names in (like.context, like.item)
+        )
+        options = decide(events, {}, None, item, context).options
+        options["item_columns"] = item  # other attributes are unknown to the earlier data
+        return replace(Dataset.from_frame(events, **options), frame_kind=kind_of(data))
     try:
         return Dataset.from_frame(data, **options)
     except DataError as error:
         if not error.names_options:
             raise
         raise DataError(f"{error.args[0]} (an option of Dataset.from_frame)") from error
-
-
-def _with_columns_of(events: pl.DataFrame, frame: Any, like: Columns) -> Dataset:
-    context, item = (
-        [name for name in names if name in events.columns] for names in (like.context, like.item)
-    )
-    options = decide(events, {}, None, item, context).options
-    options["item_columns"] = item  # other attributes are unknown to the earlier data
-    return replace(Dataset.from_frame(events, **options), frame_kind=kind_of(frame))
 
 
 def _with_order(data: Dataset, roles: dict[str, str], order: str | None) -> Dataset:
@@ -396,16 +394,14 @@ def _item_table(
         check_no_leak(decisions.named(CONTEXT), table, leaks)
     if not moved:
         return table
-    by_item = events.group_by(key, maintain_order=True)
-    attributes = by_item.agg(_most_frequent(events[name]) for name in moved)
+    known = {name: pl.col(name).drop_nulls() for name in moved}
+    attributes = events.group_by(key, maintain_order=True).agg(
+        values.first() if events[name].dtype.is_nested() else values.mode().sort().first()
+        for name, values in known.items()
+    )
     attributes = attributes.with_columns(as_plain(attributes[key]))
     if table is None:
         return attributes
     ids = _ids_of(table, attributes[key].dtype, "item", key)
     table = table.with_columns(ids).rename({ids.name: key})
     return attributes.join(table, on=key, how="full", coalesce=True)
-
-
-def _most_frequent(values: pl.Series) -> pl.Expr:
-    known = pl.col(values.name).drop_nulls()
-    return known.first() if values.dtype.is_nested() else known.mode().sort().first()

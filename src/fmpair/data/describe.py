@@ -78,25 +78,25 @@ def _ratings(data: Dataset) -> dict[str, Figure]:
 
 
 def _columns(what: str, frame: pl.DataFrame) -> dict[str, Figure]:
-    found: dict[str, Figure] = {}
+    stats: dict[str, Figure] = {}
     for column in frame.iter_columns():
         values = column.explode() if isinstance(column.dtype, pl.List) else column
         missing = column.null_count() / len(column) if len(column) else 0.0
-        found[f"{what} {column.name}, type"] = str(column.dtype)
-        found[f"{what} {column.name}, distinct values"] = values.drop_nulls().n_unique()
-        found[f"{what} {column.name}, missing %"] = 100 * missing
-    return found
+        stats[f"{what} {column.name}, type"] = str(column.dtype)
+        stats[f"{what} {column.name}, distinct values"] = values.drop_nulls().n_unique()
+        stats[f"{what} {column.name}, missing %"] = 100 * missing
+    return stats
 
 
 def _domains(data: Dataset) -> dict[str, Figure]:
     if "domain" not in data.columns.columns:
         return {}
     frame = data.columns.select("domain").with_columns(pl.Series("item", data.item))
-    found: dict[str, Figure] = {}
+    stats: dict[str, Figure] = {}
     for name, part in sorted(frame.group_by("domain"), key=lambda group: str(group[0])):
-        found[f"domain {name[0]}, events"] = len(part)
-        found[f"domain {name[0]}, items"] = part["item"].n_unique()
-    return found
+        stats[f"domain {name[0]}, events"] = len(part)
+        stats[f"domain {name[0]}, items"] = part["item"].n_unique()
+    return stats
 
 
 def _times(data: Dataset) -> dict[str, Figure]:

@@ -64,7 +64,7 @@ def _from_pandas(values: Any) -> pl.Series:
     missing = values.isna().to_numpy()
     cells = values.astype(object).to_numpy()
     try:
-        return pl.Series([None if gone else cell for gone, cell in zip(missing, cells)])
+        return pl.Series([None if is_missing else cell for is_missing, cell in zip(missing, cells)])
     except TypeError as error:
         raise DataError(f"column {values.name!r} mixes types: {error}") from error
 

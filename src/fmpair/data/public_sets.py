@@ -92,94 +92,96 @@ def load(name: str, part: str | None = None, **options: Any) -> Dataset:
 
 def load_parts(name: str, **options: Any) -> tuple[Dataset, Dataset]:
     """Load the published training and test part, over shared vocabularies."""
-    known = find(name)
-    if known.test is None:
+    public_set = find(name)
+    if public_set.test is None:
         have = [other.name for other in SETS if other.test is not None]
         raise OptionError(
             f"{name} has no published train and test part: load the whole set and split it (sets "
             f"with such parts: {listing(have)})"
         )
-    data, trained = _load_all(known, options)
+    data, trained = _load_all(public_set, options)
     return data.take(np.arange(trained)), data.take(np.arange(trained, len(data)))
 
 
 def fetch(name: str) -> Path:
     """Return the folder with the files of a set; download them if needed and possible."""
-    known = find(name)
-    return held(name) or _download(known, _folders(known)[-1])
+    public_set = find(name)
+    return held(name) or _download(public_set, _folders(public_set)[-1])
 
 
 def held(name: str) -> Path | None:
     """Return the local folder with the needed files of a set, None if there is none."""
-    known = find(name)
-    return next((folder for folder in _folders(known) if not _missing(known, folder)), None)
+    public_set = find(name)
+    return next(
+        (folder for folder in _folders(public_set) if not _missing(public_set, folder)), None
+    )
 
 
 def verify(name: str) -> None:
     """Compare every file of a set with its SHA-256; DataError names those that differ."""
-    known, folder = find(name), fetch(name)
-    found = [(file, locate(folder, file.name)) for file in known.files]
-    wrong = [file.name for file, at in found if at and _sha256(at[0]) != file.sha256]
+    public_set, folder = find(name), fetch(name)
+    wrong = []
+    for file in public_set.files:
+        located = locate(folder, file.name)
+        if located is not None:
+            content = located[0].read_bytes()
+            content = gzip.decompress(content) if located[0].suffix == ".gz" else content
+            if hashlib.sha256(content).hexdigest() != file.sha256:
+                wrong.append(file.name)
     if wrong:
         raise DataError(
             f"{listing(wrong)} in {folder} differs from what the owner of {name} published"
         )
 
 
-def _load_all(known: PublicSet, options: dict[str, Any]) -> tuple[Dataset, int]:
+def _load_all(public_set: PublicSet, options: dict[str, Any]) -> tuple[Dataset, int]:
     """Return all events, the train part first, and the number of events of the train part."""
-    folder = fetch(known.name)
-    if known.items is not None:
-        options = {"items": folder / known.items, **options}
-    contents = read_contents(folder / known.train, known.format, **options)
+    folder = fetch(public_set.name)
+    if public_set.items is not None:
+        options = {"items": folder / public_set.items, **options}
+    contents = read_contents(folder / public_set.train, public_set.format, **options)
     trained = len(contents.events)
-    if known.test is not None:
-        test = read_contents(folder / known.test, known.format, **options).events
+    if public_set.test is not None:
+        test = read_contents(folder / public_set.test, public_set.format, **options).events
         both = pl.concat([contents.events, test], how="vertical_relaxed")
         contents = replace(contents, events=both)
     # Ids without events are only in a table; published counts do not include them.
     return contents.dataset().compact(), trained
 
 
-def _folders(known: PublicSet) -> list[Path]:
+def _folders(public_set: PublicSet) -> list[Path]:
     """Return the folders where the set may be: under FMPAIR_DATA, and the download cache."""
     import pooch
 
     root = os.environ.get(VARIABLE)
-    cache = Path(pooch.os_cache("fmpair")) / known.name
-    return [Path(root) / known.name, cache] if root else [cache]
+    cache = Path(pooch.os_cache("fmpair")) / public_set.name
+    return [Path(root) / public_set.name, cache] if root else [cache]
 
 
-def _missing(known: PublicSet, folder: Path) -> list[str]:
-    return [f.name for f in known.files if f.needed and locate(folder, f.name) is None]
+def _missing(public_set: PublicSet, folder: Path) -> list[str]:
+    return [f.name for f in public_set.files if f.needed and locate(folder, f.name) is None]
 
 
-def _download(known: PublicSet, folder: Path) -> Path:
+def _download(public_set: PublicSet, folder: Path) -> Path:
     """Download all files into the folder; each must have its SHA-256."""
-    if known.address is None:
-        raise DataError(_request(known, "cannot be downloaded automatically"))
+    if public_set.address is None:
+        raise DataError(_request(public_set, "cannot be downloaded automatically"))
     import pooch
 
-    for file in known.files:
+    for file in public_set.files:
         try:
-            url, digest = f"{known.address}/{file.name}", f"sha256:{file.sha256}"
+            url, digest = f"{public_set.address}/{file.name}", f"sha256:{file.sha256}"
             pooch.retrieve(url, digest, fname=file.name, path=folder)
         except (OSError, ValueError) as error:
-            raise DataError(_request(known, f"could not be downloaded ({error})")) from error
+            raise DataError(_request(public_set, f"could not be downloaded ({error})")) from error
     return folder
 
 
-def _request(known: PublicSet, why: str) -> str:
+def _request(public_set: PublicSet, why: str) -> str:
     """Return the error text that says where to get the files and where to put them."""
-    folder = _folders(known)[0]
-    hint = f"a folder {known.name} and set {VARIABLE} to its parent folder"
+    folder = _folders(public_set)[0]
+    hint = f"a folder {public_set.name} and set {VARIABLE} to its parent folder"
     return (
-        f"{known.name} {why}: get it from {known.origin} (terms: {known.terms}) and put "
-        f"{listing(_missing(known, folder))} into {folder if os.environ.get(VARIABLE) else hint}"
+        f"{public_set.name} {why}: get it from {public_set.origin} (terms: {public_set.terms}) and put "
+        f"{listing(_missing(public_set, folder))} into {folder if os.environ.get(VARIABLE) else hint}"
     )
-
-
-def _sha256(path: Path) -> str:
-    content = path.read_bytes()
-    content = gzip.decompress(content) if path.suffix == ".gz" else content
-    return hashlib.sha256(content).hexdigest()

@@ -17,18 +17,16 @@ from fmpair.threads import check_process
 
 PAIR, ROW = "__pair__", "__row__"  # columns beside those of the events, which have any name
 
+LATER = "learning from later events"
 # Figure -> (what its share is of, sentence about it).
 FIGURES = {
     "older": ("events", "are older than the latest event of {before}"),
     "older_for_user": ("events", "are older than their user's latest event of {before}"),
     "tied_for_user": ("events", "have the time of their user's latest event of {before}: a tie"),
-    "later": (
-        "earlier_events",
-        "are later than the first event of {after}: learning from later events",
-    ),
+    "later": ("earlier_events", f"are later than the first event of {{after}}: {LATER}"),
     "later_for_user": (
         "earlier_events",
-        "are later than their user's first event of {after}: learning from later events",
+        f"are later than their user's first event of {{after}}: {LATER}",
     ),
     "unseen_users": ("users", "have no event in {before}"),
     "unseen_user_events": ("events", "are of users without one in {before}"),
@@ -76,9 +74,10 @@ class SplitLeakage:
     def frame(self) -> pl.DataFrame:
         """Return (before, after, figure, count, share) with shares of the totals."""
         rows = [
-            (crossing.before, crossing.after, name, count, _share(count, total))
+            (crossing.before, crossing.after, name, count, share)
             for crossing in self.crossings
             for name, count, total in crossing.shares()
+            for share in [None if count is None or not total else count / total]
         ]
         schema = {"before": pl.String, "after": pl.String, "figure": pl.String,
                   "count": pl.Int64, "share": pl.Float64}  # fmt: skip
@@ -222,7 +221,3 @@ def _pairs(user: np.ndarray, item: np.ndarray) -> np.ndarray:
     """int64 [events]: one number per pair, -1 if the user or item is unknown."""
     known = (user >= 0) & (item >= 0)
     return np.where(known, (user.astype(np.int64) << 32) | item, -1)
-
-
-def _share(count: int | None, total: int) -> float | None:
-    return None if count is None or not total else count / total

@@ -258,8 +258,8 @@ def _choose(
         cumulative += np.arange(len(cumulative))[:, None]
         events = order[starts[part.start] : starts[part.stop]]
         row = query[events] - part.start
-        found = np.searchsorted(cumulative.ravel(), row + point[events], side="right")
-        chosen[events] = np.minimum(found - row * items, items - 1)
+        index = np.searchsorted(cumulative.ravel(), row + point[events], side="right")
+        chosen[events] = np.minimum(index - row * items, items - 1)
     return chosen
 
 

@@ -185,8 +185,8 @@ def _from_text(values: pl.Series) -> pl.Series:
     wrong = times.is_null() & values.is_not_null()
     if wrong.all() or wrong.sum() == len(values.drop_nulls()):
         raise DataError(
-            f"column {values.name!r} is text, not a time: use seconds or dates, "
-            f"or name another column with {named('timestamp', ...)}"
+            f"column {values.name!r} is text, not a time: use seconds or dates, or name another "
+            f"column with {named('timestamp', ...)}"
         )
     if wrong.any():
         first = wrong.arg_true()[0]
@@ -221,7 +221,11 @@ def _parsed(values: pl.Series) -> pl.Series:
     head = _spread(text)
     parsed = pl.Series(values.name, [None], pl.Datetime("us")).new_from_index(0, len(values))
     # Values that do not fit are slow to parse, so the layout of most values comes first.
-    for layout in sorted((*NAIVE, *ZONED), key=lambda layout: _misfits(head, layout)):
+    misfits = {
+        layout: head.str.to_datetime(layout, strict=False, time_unit="us").null_count()
+        for layout in (*NAIVE, *ZONED)
+    }
+    for layout in sorted(misfits, key=misfits.__getitem__):
         if parsed.null_count() == values.null_count():
             break
         times = text.str.to_datetime(layout, strict=False, time_unit="us")
@@ -229,10 +233,6 @@ def _parsed(values: pl.Series) -> pl.Series:
             times = times.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
         parsed = parsed.zip_with(parsed.is_not_null(), times)
     return parsed
-
-
-def _misfits(text: pl.Series, layout: str) -> int:
-    return text.str.to_datetime(layout, strict=False, time_unit="us").null_count()
 
 
 def _spread(values: pl.Series) -> pl.Series:

@@ -104,7 +104,9 @@ class Encoder:
         if self.vocabulary is not None:
             return [f"{self.name}={value}" for value in self.vocabulary.ids.to_list()]
         if self.field.kind == "binned":
-            inner = _dates(self.edges) if self.part in DATED else _texts(self.edges)
+            inner = _texts(self.edges)
+            if self.part in DATED:
+                inner = [str(date(1970, 1, 1) + timedelta(days=edge)) for edge in self.edges]
             bounds = ["-inf", *inner, "inf"]
             return [f"{self.name} in ({a}, {b}]" for a, b in pairwise(bounds)]
         return [self.name]
@@ -208,11 +210,6 @@ def _edges(known: np.ndarray, field: Field) -> tuple[float, ...]:
     else:
         edges = known.min() + (known.max() - known.min()) * inner / field.bins
     return tuple(float(edge) for edge in np.unique(edges) if edge < known.max())
-
-
-def _dates(edges: tuple[float, ...]) -> list[str]:
-    """Return days since 1970 as dates."""
-    return [str(date(1970, 1, 1) + timedelta(days=edge)) for edge in edges]
 
 
 def _texts(edges: tuple[float, ...]) -> list[str]:

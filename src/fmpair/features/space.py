@@ -340,15 +340,15 @@ def check_pairs(pairs: Names | None, query: Sequence[Encoder], item: Sequence[En
 
 
 def meeting_fields(
-    own: str, encoders: Sequence[Encoder], pairing: Pairing
+    id_name: str, encoders: Sequence[Encoder], pairing: Pairing
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (group of the id and of every field, int8 [fields + 1]; interacting groups, float32).
 
-    own: name of the id. Fields that interact with the same others are of one group.
+    id_name: name of the id. Fields that interact with the same others are of one group.
     """
-    fields = _names(own, encoders)
+    fields = _names(id_name, encoders)
     meets = np.ones((len(fields), len(fields)), np.float32)
-    if own == ITEM and not (pairing.items and encoders):
+    if id_name == ITEM and not (pairing.items and encoders):
         meets[:] = 0
     elif pairing.pairs is not None:
         meets[:] = 0
@@ -361,6 +361,6 @@ def meeting_fields(
     return group.astype(np.int8), meets[np.ix_(first, first)]
 
 
-def _names(own: str, encoders: Sequence[Encoder]) -> list[tuple[str, ...]]:
+def _names(id_name: str, encoders: Sequence[Encoder]) -> list[tuple[str, ...]]:
     """Return the names of the id and of every field, the shortest first."""
-    return [(own,), *((e.name, f"{e.role}.{e.name}", e.source) for e in encoders)]
+    return [(id_name,), *((e.name, f"{e.role}.{e.name}", e.source) for e in encoders)]

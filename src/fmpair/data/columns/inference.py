@@ -108,9 +108,9 @@ class Decisions:
         others = [d for d in self.columns if d.role != CONTEXT and not d.expected]
         if not others:
             return ""
-        told = "; ".join(f"{d.column!r} ({d.role}: {d.reason})" for d in others)
+        reasons = "; ".join(f"{d.column!r} ({d.role}: {d.reason})" for d in others)
         option = named("leaks", [d.column for d in others])
-        return f"not used as context: {told}. To use them as context, give {option}"
+        return f"not used as context: {reasons}. To use them as context, give {option}"
 
 
 def without(events: pl.DataFrame, ignored: Sequence[str]) -> pl.DataFrame:
@@ -135,24 +135,24 @@ def decide(
     if context is not None:
         context = [*context, *(name for name in leaks if name not in context)]
     taken = {*(context or ()), *item_columns, *leaks}
-    found = {d.column: d for d in _roles(events, given, taken)}
-    rest = [name for name in events.columns if name not in found]
+    decisions = {d.column: d for d in _roles(events, given, taken)}
+    rest = [name for name in events.columns if name not in decisions]
     for name in item_columns:
-        found[name] = Decision(name, ATTRIBUTE, "as asked", expected=True)
-    roles = {decision.role: column for column, decision in found.items()}
+        decisions[name] = Decision(name, ATTRIBUTE, "as asked", expected=True)
+    roles = {decision.role: column for column, decision in decisions.items()}
     if context is None:
         free = [name for name in rest if name not in item_columns]
         _check_number(free)
-        found |= {d.column: d for d in _by_contents(events, roles, free, leaks)}
+        decisions |= {d.column: d for d in _by_contents(events, roles, free, leaks)}
     else:
         for name in rest:
             role = CONTEXT if name in context else LEFT_OUT
-            found.setdefault(name, Decision(name, role, "as asked", expected=True))
+            decisions.setdefault(name, Decision(name, role, "as asked", expected=True))
         _check_number(context)
         check_types(events.select(context))
         checked = [name for name in context if name not in leaks]
         _refuse_leaks(_leakage(events, roles, checked), checked)
-    return Decisions(tuple(found[name] for name in events.columns))
+    return Decisions(tuple(decisions[name] for name in events.columns))
 
 
 def role_columns(
@@ -267,21 +267,21 @@ def _by_contents(
 ) -> list[Decision]:
     """Decide about columns without a role: context, unless their contents say otherwise."""
     check_types(events.select(names))
-    user, found = events[roles["user"]], []
+    user, decisions = events[roles["user"]], []
     for name in names:
         if name in leaks:
-            found.append(Decision(name, CONTEXT, "as asked", expected=True))
+            decisions.append(Decision(name, CONTEXT, "as asked", expected=True))
             continue
         why = why_left_out(events[name], user, timed="timestamp" in roles)
         if why is not None:
             timed = time_form(events[name]) is not None
             other = named("timestamp", name) if timed else named("leaks", [name])
-            found.append(Decision(name, LEFT_OUT, why, other))
-    done = {decision.column for decision in found}
+            decisions.append(Decision(name, LEFT_OUT, why, other))
+    done = {decision.column for decision in decisions}
     rest = [name for name in names if name not in done]
     priced = [name for name in rest if is_price(name) and len(events) > FEW_EVENTS]
     leakage = _leakage(events, roles, priced, FEW_ITEMS) | _leakage(events, roles, rest)
-    return found + [_of_item_or_context(events[name], leakage.get(name)) for name in rest]
+    return decisions + [_of_item_or_context(events[name], leakage.get(name)) for name in rest]
 
 
 def _of_item_or_context(values: pl.Series, leakage: ContextLeakage | None) -> Decision:

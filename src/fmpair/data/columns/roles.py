@@ -93,7 +93,9 @@ def with_ids(events: pl.DataFrame, roles: Mapping[str, str], missing: str) -> pl
     if missing == "error" or not count:
         return events
     where = " and ".join(
-        f"{int(gone.sum()):,} in {roles[role]!r}" for role, gone in absent.items() if gone.any()
+        f"{int(missing_ids.sum()):,} in {roles[role]!r}"
+        for role, missing_ids in absent.items()
+        if missing_ids.any()
     )
     if count == len(events):
         raise DataError(

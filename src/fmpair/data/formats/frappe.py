@@ -34,15 +34,15 @@ def read_frappe(path: str | Path, *, meta: bool = False) -> Contents:
 
 
 def _read_meta(folder: Path) -> pl.DataFrame:
-    found = locate(folder, "meta.csv")
-    if found is None:
+    located = locate(folder, "meta.csv")
+    if located is None:
         raise DataError(
             f"the folder {folder} does not contain meta.csv: leave out {named('meta', True)}"
         )
-    table = read_delimited(found[0], separator="\t", nulls=("", "unknown"))
+    table = read_delimited(located[0], separator="\t", nulls=("", "unknown"))
     for name in ("item", "price", "rating", *META[:4]):
         if name not in table.columns:
-            raise DataError(f"{found[0]}: " + unknown("column", name, table.columns))
+            raise DataError(f"{located[0]}: " + unknown("column", name, table.columns))
     text = pl.col("price").cast(pl.String).replace("Free", "$0")
     price = text.str.extract(r"([0-9.]+)").cast(pl.Float64, strict=False)
     stars = pl.col("rating").cast(pl.Float64, strict=False).alias("stars")

@@ -65,10 +65,10 @@ def _tables_1m(path: str | Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _part(path: str | Path, name: str, columns: tuple[str, ...], separator: str) -> pl.DataFrame:
-    found = locate(path, name)
-    if found is None:
+    located = locate(path, name)
+    if located is None:
         raise DataError(f"{path} does not contain {name}")
-    file, member = found
+    file, member = located
     frame = read_delimited(file, member=member, separator=separator, header=False,
                            columns=columns, encoding="latin-1", ids=TEXTS)  # fmt: skip
     # Titles and zip codes stay text even if all of them are digits.
