@@ -257,7 +257,7 @@ def test_a_date_can_cut_the_times():
         assert len(by_time(data, after="2020-02-01", validation=0.25).validation) == 1
         with pytest.raises(DataError, match="times range from"):
             by_time(data, after="2031-01-01")
-        with pytest.raises(OptionError, match="'yesterday' is no time"):
+        with pytest.raises(OptionError, match="'yesterday' is not a time"):
             by_time(data, after="yesterday")
     with pytest.raises(OptionError, match="goes with after"):
         by_time(data, validation_after=3)

@@ -104,7 +104,7 @@ def test_times_that_are_not_there_cannot_be_a_field():
     bare = {"user": ["a", "b"], "item": [1, 2]}
     with pytest.raises(OptionError, match="field 'timestamp' needs times, but the data have none"):
         FeatureSpace.fit(Dataset.from_frame(bare), {"timestamp": "time"})
-    with pytest.raises(DataError, match="has an order, but no times"):
+    with pytest.raises(DataError, match="has numbers in order but no dates"):
         FeatureSpace.fit(Dataset.from_frame(bare, order="rows"), {"timestamp": "time"})
 
 

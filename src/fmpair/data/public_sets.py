@@ -180,8 +180,10 @@ def _download(public_set: PublicSet, folder: Path) -> Path:
 def _request(public_set: PublicSet, why: str) -> str:
     """Return the error text that says where to get the files and where to put them."""
     folder = _folders(public_set)[0]
-    hint = f"a folder {public_set.name} and set {VARIABLE} to its parent folder"
+    target = f"a folder {public_set.name} and set {VARIABLE} to its parent folder"
+    if os.environ.get(VARIABLE):
+        target = str(folder)
     return (
-        f"{public_set.name} {why}: get it from {public_set.origin} (terms: {public_set.terms}) and put "
-        f"{listing(_missing(public_set, folder))} into {folder if os.environ.get(VARIABLE) else hint}"
+        f"{public_set.name} {why}: get it from {public_set.origin} (terms: {public_set.terms}) "
+        f"and put {listing(_missing(public_set, folder))} into {target}"
     )

@@ -59,7 +59,7 @@ def moments(data: Timed) -> np.ndarray | None:
             f"{missing.sum():,} of {len(times):,} events have no time (the first in row "
             f"{missing.arg_max()}, counted from 0): drop or fill those rows"
         )
-    return _microseconds(times)
+    return microseconds(times)
 
 
 def untimed(data: Timed) -> int:
@@ -132,7 +132,7 @@ def time_form(values: pl.Series) -> str | None:
         return "numbers" if by_name else None
     if unit is None:
         return None
-    when = _microseconds(values.filter(~_missing(values)))
+    when = microseconds(values.filter(~_missing(values)))
     if by_name or (when.min() >= PLAUSIBLE and when.max() <= _now() + DAY):
         return f"{WORDS[unit]} since 1970"
     return None
@@ -254,7 +254,7 @@ def _warn(times: pl.Series) -> None:
         )
     if not has_dates(times):
         return
-    late = _microseconds(times.filter(~missing)) > _now() + DAY
+    late = microseconds(times.filter(~missing)) > _now() + DAY
     if late.any():
         LOG.warning(
             "column %r has %d of %d times in the future: check their unit and zone",
@@ -264,7 +264,7 @@ def _warn(times: pl.Series) -> None:
         )
 
 
-def _microseconds(times: pl.Series) -> np.ndarray:
+def microseconds(times: pl.Series) -> np.ndarray:
     """int64: times without nulls as microseconds, by their unit; an order counts as seconds."""
     if not times.dtype.is_numeric():
         zone = getattr(times.dtype, "time_zone", None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +11,14 @@ import polars as pl
 
 from fmpair.data import Dataset
 from fmpair.data.parts import time_lines
-from fmpair.data.times import DAY, Timelines, is_calendar, moments, read_times, strictly_before
+from fmpair.data.times import (
+    DAY,
+    Timelines,
+    has_dates,
+    microseconds,
+    read_times,
+    strictly_before,
+)
 from fmpair.errors import DataError, OptionError, listing, named
 
 TIME = "timestamp"  # the column of the times of the events
@@ -33,13 +39,6 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September",
           "October", "November", "December")  # fmt: skip
 SINCE_EDGES = (1 / 24, 0.25, 1.0, 3.0, 7.0, 30.0, 90.0, 365.0)  # days
-
-
-@dataclass(frozen=True)
-class _Events:
-    """Columns of events, for `is_calendar` and `moments`."""
-
-    columns: pl.DataFrame
 
 
 def check_parts(parts: Any, zone: Any) -> tuple[str, ...]:
@@ -99,16 +98,15 @@ def datetimes(values: pl.Series) -> pl.Series:
     """Datetime [rows], UTC without a zone, from dates, text, or seconds, ... since 1970."""
     times = read_times(values)
     known = times.is_not_null() & (times.is_not_nan() if times.dtype.is_float() else True)
-    events = _Events(times.filter(known).alias(TIME).to_frame())
-    if not len(events.columns):
+    if not known.any():
         return pl.Series(values.name, [None], pl.Datetime("us")).new_from_index(0, len(values))
-    if not is_calendar(events):
+    if not has_dates(times.filter(known)):
         raise DataError(
             f"column {values.name!r} has numbers in order but no dates: parts of a time need dates "
             "or seconds since 1970"
         )
     micros = np.zeros(len(values), np.int64)
-    micros[known.to_numpy()] = np.asarray(moments(events))
+    micros[known.to_numpy()] = microseconds(times.filter(known))
     dates = pl.Series(values.name, micros).cast(pl.Datetime("us"))
     return dates if known.all() else dates.set(~known, None)
 
