@@ -144,7 +144,7 @@ def test_weights_by_kind_of_event(fmpair, shop):
     given = ["--event-weight", "view=1", "--event-weight", "cart=3", "--event-weight", "buy=5"]
     assert fmpair("fit", shop, "-o", "m", "-q", *QUICK, *given).code == 0
     short = fmpair("fit", shop, "-o", "m", "-q", *QUICK, *given[:2])
-    assert "--event-weight: no weight for buy, cart: give each kind one" in short.err
+    assert "--event-weight has no weight for buy, cart: give every" in short.err
     other = fmpair("fit", shop, "-o", "m", "-q", *QUICK, *given[:4], "--event-weight", "bought=5")
     assert "no weight for buy (no event has type 'bought'): give every" in other.err
     wrong = fmpair("fit", shop, "-o", "m", "-q", *QUICK, "--event-weight", "view=much")

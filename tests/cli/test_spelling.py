@@ -57,7 +57,7 @@ def test_an_id_that_reads_as_missing_is_kept_by_the_flag_that_the_note_names(fmp
     table = saved(tmp_path, "items.csv", "item,colour\nNA,red\nx,NaN\n")
     refused = fmpair("data", "describe", path, "--items", table)
     assert "'item' has 'NA' in 1 row, read as missing: --null '' keeps it as an id" in refused.err
-    assert refused.code == 1 and "has a row without an id in 'item'" in refused.err
+    assert refused.code == 1 and "has 1 row without an id in 'item'" in refused.err
     kept = fmpair("data", "describe", path, "--items", table, "--null", "")
     assert kept.code == 0 and "\nitems,2\n" in kept.out
 
@@ -100,9 +100,16 @@ def test_a_folder_that_is_taken_is_told_with_the_flag(fmpair, tmp_path, monkeypa
     assert done.code == 1 and "choose another --folder" in done.err
 
 
-READERS = ("check", "dataset", "delimited", "libfm", "missing", "ragged", "source", "times")
+READERS = (
+    "columns/roles",
+    "dataset",
+    "formats/delimited",
+    "formats/libfm",
+    "formats/source",
+    "times",
+)
 ONLY_WHERE_GIVEN = {"event_weights"}  # nobody is told of it who did not name it
-OF_A_TABLE = ("delimited", "ragged")
+OF_A_TABLE = ("formats/delimited",)
 
 
 def options_named_by(modules):
@@ -117,7 +124,7 @@ def options_named_by(modules):
     [
         *((verb, READERS) for verb in ("fit", "update", "fold-in", "evaluate")),
         *((f"data {verb}", READERS) for verb in ("describe", "convert")),
-        ("init", [name for name in READERS if name != "libfm"]),
+        ("init", [name for name in READERS if name != "formats/libfm"]),
         ("recommend", OF_A_TABLE),
     ],
 )

@@ -259,7 +259,7 @@ def test_a_date_can_cut_the_times():
             by_time(data, after="2031-01-01")
         with pytest.raises(OptionError, match="'yesterday' is not a time"):
             by_time(data, after="yesterday")
-    with pytest.raises(OptionError, match="goes with after"):
+    with pytest.raises(OptionError, match="requires after"):
         by_time(data, validation_after=3)
 
 

@@ -115,12 +115,10 @@ class Dataset:
         decisions = decide(events, dict(zip(ROLES, columns)), context, item_columns, leaks)
         if context is None and decisions.surprises:
             LOG.warning("%s", Notice(decisions.surprises))  # the log handler spells option names
-        roles, names = decisions.roles, decisions.named(CONTEXT)
+        roles = decisions.roles
         events = with_ids(events, roles, missing)
-        check_events(events, roles, names)
-        data = _with_order(cls._numbered(events, roles, names), roles, order)
+        data = _with_order(cls._numbered(events, decisions), roles, order)
         data = _with_event_weights(data, roles, event_weights)
-        data = replace(data, frame_kind=kind_of(frame))
         if users is not None:
             data = data.with_users(users, key=user)
         table = _item_table(events, decisions, items, leaks)
@@ -128,12 +126,12 @@ class Dataset:
             data = data.with_items(table, key=roles["item"])
         if impressions is not None:
             data = data.with_impressions(impressions, user, item, timestamp)
-        return data
+        return replace(data, frame_kind=kind_of(frame))
 
     @classmethod
-    def _numbered(
-        cls, events: pl.DataFrame, roles: dict[str, str], context: Sequence[str]
-    ) -> Dataset:
+    def _numbered(cls, events: pl.DataFrame, decisions: Decisions) -> Dataset:
+        roles, context = decisions.roles, decisions.named(CONTEXT)
+        check_events(events, roles, context)
         users = Vocabulary.of(events[roles["user"]])
         items = Vocabulary.of(events[roles["item"]])
         if "timestamp" in roles:
