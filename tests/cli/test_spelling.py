@@ -21,8 +21,8 @@ LEAKING = "user,item,genre\n" + "".join(f"u{n},i{n % 60},g{n % 3}\n" for n in ra
 
 
 @pytest.mark.parametrize("text, flags, told", [
-    (NAMED, "", "name it with --user COLUMN, or rename it to 'user'. Is it 'usr'? Then give --user usr."),
-    (NAMED, "--user usr", "name it with --item COLUMN, or rename it to 'item'. Is it 'itme'? Then give --item itme"),
+    (NAMED, "", "or rename it to 'user'. Is it 'usr'? Then give --user usr."),
+    (NAMED, "--user usr", "name it with --item COLUMN, or rename it to 'item'. Is it 'itme'?"),
     ("1,2,3\n4,5,6\n", "", "give --no-header and --column user --column item --column ..."),
     ("user;item\na;b\n", "--separator ,", "give --separator ';'"),
     ("user\titem\na\tb\n", "--separator ,", "give --separator '\\t'"),
