@@ -89,7 +89,7 @@ def test_init_does_not_write_over_a_file_unless_forced(fmpair, files, here):
 
 def test_init_takes_the_names_of_columns(fmpair, here):
     (here / "c.csv").write_text("who,what\n" + "ann,maps\nbob,mail\ncem,news\n" * 5)
-    assert "no column for user" in fmpair("init", "c.csv").err
+    assert "no user column found" in fmpair("init", "c.csv").err
     result = fmpair("init", "c.csv", "--user", "who", "--item", "what")
     assert result.code == 0, result.err
     assert fmpair("validate", "experiment.yaml").code == 0

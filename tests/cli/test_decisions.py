@@ -92,7 +92,7 @@ def test_numbers_with_a_decimal_comma_are_named_with_what_to_do(fmpair, shop):
     result = fmpair("fit", "comma.csv", "--dry-run")
     assert "note: column 'price' has numbers with a decimal comma, such as '" in result.err
     assert re.search(
-        r"'(\d+),(\d+)', and is read as text: write \1\.\2 to have numbers$", result.err, re.M
+        r"'(\d+),(\d+)', and is read as text: write \1\.\2 to get numbers$", result.err, re.M
     )
     assert "text: numbers with a decimal comma" in result.out
 
@@ -104,7 +104,7 @@ def test_a_run_says_it_in_the_words_of_the_file(fmpair, shop, caplog):
     result = fmpair("run", "bare.yaml", "--quiet")
     assert result.code == 0, result.err
     said = caplog.text
-    assert 'say leaks: ["event_time", "event_type", "price", "session_id", "shop"' in said
+    assert 'give leaks: ["event_time", "event_type", "price", "session_id", "shop"' in said
     assert "leaks=[" not in said
 
 
@@ -144,9 +144,9 @@ def test_weights_by_kind_of_event(fmpair, shop):
     given = ["--event-weight", "view=1", "--event-weight", "cart=3", "--event-weight", "buy=5"]
     assert fmpair("fit", shop, "-o", "m", "-q", *QUICK, *given).code == 0
     short = fmpair("fit", shop, "-o", "m", "-q", *QUICK, *given[:2])
-    assert "--event-weight: no weight for buy, cart: give each kind one" in short.err
+    assert "--event-weight has no weight for buy, cart: give every" in short.err
     other = fmpair("fit", shop, "-o", "m", "-q", *QUICK, *given[:4], "--event-weight", "bought=5")
-    assert "no weight for buy, and no event is of kind 'bought': give each" in other.err
+    assert "no weight for buy (no event has type 'bought'): give every" in other.err
     wrong = fmpair("fit", shop, "-o", "m", "-q", *QUICK, "--event-weight", "view=much")
     assert wrong.err == "error: --event-weight view takes a number, not 'much'\n"
 

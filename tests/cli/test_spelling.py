@@ -21,11 +21,11 @@ LEAKING = "user,item,genre\n" + "".join(f"u{n},i{n % 60},g{n % 3}\n" for n in ra
 
 
 @pytest.mark.parametrize("text, flags, told", [
-    (NAMED, "", "name it with --user COLUMN. Is it 'usr'? Then say --user usr."),
-    (NAMED, "--user usr", "name it with --item COLUMN. Is it 'itme'? Then say --item itme"),
-    ("1,2,3\n4,5,6\n", "", "say --no-header and --column user --column item --column ..."),
-    ("user;item\na;b\n", "--separator ,", "say --separator ';'"),
-    ("user\titem\na\tb\n", "--separator ,", "say --separator '\\t'"),
+    (NAMED, "", "or rename it to 'user'. Is it 'usr'? Then give --user usr."),
+    (NAMED, "--user usr", "name it with --item COLUMN, or rename it to 'item'. Is it 'itme'?"),
+    ("1,2,3\n4,5,6\n", "", "give --no-header and --column user --column item --column ..."),
+    ("user;item\na;b\n", "--separator ,", "give --separator ';'"),
+    ("user\titem\na\tb\n", "--separator ,", "give --separator '\\t'"),
     ("user,item,rating\na,b,\nc,d,1\n", "", "leave the column out with --ignore rating"),
     ("user,item,t\na,b,x\nc,d,y\n", "--timestamp t", "another column with --timestamp COLUMN"),
     (LEAKING, "--context genre", "with --item-column genre, or drop it with --ignore genre"),
@@ -48,7 +48,7 @@ def test_letters_of_another_encoding_are_read_by_the_flag_that_the_message_names
     path = tmp_path / "events.csv"
     path.write_bytes("user,item\nJosé,b\nc,d\n".encode("latin-1"))
     refused = fmpair("data", "describe", path)
-    assert refused.code == 1 and "say --encoding latin-1 or another" in refused.err
+    assert refused.code == 1 and "such as --encoding latin-1" in refused.err
     assert fmpair("data", "describe", path, "--encoding", "latin-1").code == 0
 
 
@@ -57,7 +57,7 @@ def test_an_id_that_reads_as_missing_is_kept_by_the_flag_that_the_note_names(fmp
     table = saved(tmp_path, "items.csv", "item,colour\nNA,red\nx,NaN\n")
     refused = fmpair("data", "describe", path, "--items", table)
     assert "'item' has 'NA' in 1 row, read as missing: --null '' keeps it as an id" in refused.err
-    assert refused.code == 1 and "has a row without an id in 'item'" in refused.err
+    assert refused.code == 1 and "has 1 row without an id in 'item'" in refused.err
     kept = fmpair("data", "describe", path, "--items", table, "--null", "")
     assert kept.code == 0 and "\nitems,2\n" in kept.out
 
@@ -100,9 +100,16 @@ def test_a_folder_that_is_taken_is_told_with_the_flag(fmpair, tmp_path, monkeypa
     assert done.code == 1 and "choose another --folder" in done.err
 
 
-READERS = ("check", "dataset", "delimited", "libfm", "missing", "ragged", "source", "times")
+READERS = (
+    "columns/roles",
+    "dataset",
+    "formats/delimited",
+    "formats/libfm",
+    "formats/source",
+    "times",
+)
 ONLY_WHERE_GIVEN = {"event_weights"}  # nobody is told of it who did not name it
-OF_A_TABLE = ("delimited", "ragged")
+OF_A_TABLE = ("formats/delimited",)
 
 
 def options_named_by(modules):
@@ -117,7 +124,7 @@ def options_named_by(modules):
     [
         *((verb, READERS) for verb in ("fit", "update", "fold-in", "evaluate")),
         *((f"data {verb}", READERS) for verb in ("describe", "convert")),
-        ("init", [name for name in READERS if name != "libfm"]),
+        ("init", [name for name in READERS if name != "formats/libfm"]),
         ("recommend", OF_A_TABLE),
     ],
 )

@@ -129,7 +129,7 @@ def test_an_experiment_with_ablations_is_the_same_after_a_round_trip(file):
         (["models.0={kind: popularity, name: FM without day}"],
          "a.yaml:4: models.1: there is a model 'FM without day' already: give this one a name"),
         (["data.path=u.csv"],
-         "a.yaml:1: data: no column for item"),
+         "a.yaml:1: data: no item column found"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_its_line_and_nothing_else_is(file, changes, line):

@@ -358,7 +358,7 @@ def test_options_of_splits_and_filters_are_tried_before_there_are_data(file):
     for given, wrong in (
         ("split={kind: holdout, test: 1.5}", "split.test: test (1.5) must be between 0 and 1"),
         ("split={kind: folds, count: 1}", "split.count: count must be from 2"),
-        ("split={kind: by_time, after: soon}", "split: 'soon' is no time"),
+        ("split={kind: by_time, after: soon}", "split: 'soon' is not a time"),
         ("filter=[{core: {users: 0}}]", "filter.0.core.users: users and items must be at least 1"),
     ):
         [found] = mistakes(path, given)
@@ -490,7 +490,7 @@ def test_the_columns_of_the_data_section_are_looked_up_first(file):
     ]
     text = "data: {path: c.csv}\nmodels: [popularity]\n"
     [found] = mistakes(file(text), check=validate)
-    assert found.startswith("a.yaml:1: data: no column for item")
+    assert found.startswith("a.yaml:1: data: no item column found")
 
 
 def test_columns_are_found_in_generated_data_tables_and_parquet(file):

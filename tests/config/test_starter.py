@@ -118,7 +118,7 @@ def test_the_path_is_relative_to_where_the_file_will_lie(folder):
 
 def test_what_it_cannot_make_out_is_said():
     pl.DataFrame({"a": ["x"], "item": ["y"]}).write_csv("c.csv")
-    with pytest.raises(DataError, match="no column for user: none of a, item is named like"):
+    with pytest.raises(DataError, match="no user column found among a, item"):
         starter("c.csv")
     events().with_columns(user=pl.when(pl.col("item") != "i0").then("user")).write_csv("c.csv")
     with pytest.warns(Notice, match="left out 4 of 120 rows without a user"):

@@ -128,10 +128,10 @@ def test_quoted_fields_may_hold_the_separator(tmp_path):
 
 def test_a_wrong_separator_suggests_the_right_one(tmp_path):
     path = saved(tmp_path, "user,item\nann,7\n")
-    with pytest.raises(DataError, match=r"single column 'user,item'.*say separator=','"):
+    with pytest.raises(DataError, match=r"single column 'user,item'.*give separator=','"):
         read_delimited(path, separator=";")
     spaced = saved(tmp_path, "user item\nann 7\n")
-    with pytest.raises(DataError, match="perhaps the separator is ' '"):
+    with pytest.raises(DataError, match="the separator may be ' '"):
         read_delimited(spaced)
     assert read_delimited(spaced, separator=" ").rows() == [("ann", 7)]
 
@@ -166,8 +166,8 @@ def test_damaged_archives_are_named(tmp_path):
 def test_rows_with_too_many_fields_are_an_error(tmp_path):
     with pytest.raises(
         DataError,
-        match=r"clicks.csv: line 3 has 3 columns, the first line has 2: mend the file, or leave "
-        r"such rows out with ragged='drop'$",
+        match=r"clicks.csv: line 3 has 3 columns, the first line has 2: correct the file, or "
+        r"leave out such rows with ragged='drop'$",
     ):
         read_delimited(saved(tmp_path, "user,item\n1,2\n1,2,3\n"))
 
@@ -177,7 +177,7 @@ RAGGED = "user,item,time\n1,2,day\n1,2\n\n3,4,night\n5,6,day,x\n"
 
 def test_ragged_rows_are_named_by_their_lines(tmp_path):
     path = saved(tmp_path, RAGGED)
-    with pytest.raises(DataError, match=r"line 3 has 2 columns.* 3, and 1 more lines are ragged"):
+    with pytest.raises(DataError, match=r"line 3 has 2 columns.* 3 .2 ragged lines in all"):
         read_delimited(path)
     with pytest.warns(Notice, match=r"left out 2 ragged rows \(lines 3, 6\)"):
         frame = read_delimited(path, ragged="drop")
@@ -210,12 +210,12 @@ def test_a_last_column_with_gaps_is_not_ragged(tmp_path):
 
 
 def test_a_forgotten_header_is_noticed(tmp_path):
-    with pytest.raises(DataError, match=r"holds numbers, not names \(1, 2\): say header=False"):
+    with pytest.raises(DataError, match=r"numbers, not column names \(1, 2\): give header=False"):
         read_delimited(saved(tmp_path, "1,2\n3,4\n"))
 
 
 def test_two_columns_of_one_name_are_an_error(tmp_path):
-    with pytest.raises(DataError, match=r"two columns of .* have one name"):
+    with pytest.raises(DataError, match=r"has two columns with one name"):
         read_delimited(saved(tmp_path, "user,user\n3,4\n"))
 
 

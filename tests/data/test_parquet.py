@@ -28,5 +28,5 @@ def test_rows_that_differ_are_read(tmp_path):
 def test_what_is_no_parquet_file_is_refused(tmp_path, content):
     path = tmp_path / "a.parquet"
     path.write_bytes(content)
-    with pytest.raises(DataError, match="is no Parquet file"):
+    with pytest.raises(DataError, match="is not a Parquet file"):
         read_parquet(path)

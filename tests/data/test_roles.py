@@ -30,7 +30,7 @@ def test_a_misspelt_column_gets_the_nearest_name():
 
 
 def test_a_missing_column_gets_the_nearest_name():
-    with pytest.raises(DataError, match=r"no column for item.*Is it 'itme'\? Then say item='itme'"):
+    with pytest.raises(DataError, match=r"no item column .*Is it 'itme'\? Then give item='itme'"):
         find_roles(["user", "itme"], {})
 
 

@@ -6,7 +6,15 @@ import polars as pl
 import pytest
 
 from fmpair.data import Dataset
-from fmpair.data.synthetic import DAYTIMES, DOMAINS, PLACES, SITUATION_CHANCES, World, make
+from fmpair.data.synthetic import (
+    DAYTIMES,
+    DOMAINS,
+    PLACES,
+    SITUATION_CHANCES,
+    World,
+    make,
+    zipf_events,
+)
 from fmpair.errors import DataError, OptionError, UnknownError
 
 FIRST_EVENT = ("user-181", "film-085", 1704067234, "films", "night", None)
@@ -193,7 +201,7 @@ def test_a_world_does_not_depend_on_the_size_of_the_blocks(monkeypatch):
 
 @pytest.mark.parametrize("name", ["users", "items", "events"])
 def test_a_size_below_one_is_refused_by_name(name):
-    with pytest.raises(OptionError, match=f"{name} is 0"):
+    with pytest.raises(OptionError, match=f"{name} must be at least 1, not 0"):
         make(**{name: 0})
 
 
@@ -211,3 +219,41 @@ def test_the_oracle_refuses_what_it_does_not_know(tiny):
 def test_a_world_larger_than_the_memory_is_refused_before_it_is_made(what):
     with pytest.raises(OptionError, match=rf"GB for .*1,000,000,000,000 {what}.*: ask for fewer"):
         make(**{what: 10**12})
+
+
+def test_events_have_the_sizes_asked_for():
+    user, item = zipf_events(100, 50, 10_000, seed=1)
+    assert user.shape == item.shape == (10_000,)
+    assert user.dtype == item.dtype == np.int32
+    assert user.min() >= 0 and user.max() < 100 and item.min() >= 0 and item.max() < 50
+
+
+def test_the_same_seed_gives_the_same_events():
+    first, again, other = (zipf_events(30, 20, 500, seed=s) for s in (1, 1, 2))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again))
+    assert not np.array_equal(first[1], other[1])
+
+
+def test_item_counts_follow_the_power_law():
+    _, item = zipf_events(10, 200, 200_000)
+    counts = np.sort(np.bincount(item, minlength=200))[::-1]
+    expected = np.arange(1, 201) ** -0.8
+    expected *= 200_000 / expected.sum()
+    assert np.allclose(counts[:20], expected[:20], rtol=0.05)
+
+
+def test_items_do_not_depend_on_users():
+    user, item = zipf_events(2, 5, 100_000)
+    shares = [np.bincount(item[user == n], minlength=5) / (user == n).sum() for n in (0, 1)]
+    assert np.allclose(*shares, atol=0.02)
+
+
+@pytest.mark.parametrize("sizes", [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
+def test_a_size_below_one_is_refused(sizes):
+    with pytest.raises(OptionError, match="must be at least 1, not 0"):
+        zipf_events(*sizes)
+
+
+def test_more_events_than_the_memory_holds_are_refused():
+    with pytest.raises(OptionError, match=r"generated data needs .* GB"):
+        zipf_events(10, 10, 10**13)

@@ -7,9 +7,18 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fmpair.data import Dataset
-from fmpair.data.times import is_calendar, moments, parse_times, time_form
+from fmpair.data.times import (
+    is_calendar,
+    moments,
+    parse_times,
+    strictly_before,
+    time_form,
+    timelines,
+)
 from fmpair.errors import DataError
 
 SECOND = 1_000_000
@@ -123,9 +132,9 @@ def test_a_column_of_times_is_told_by_type_contents_and_name(values, form):
     ("times", "message"),
     [
         (["a", "b"], "'timestamp' is text, not a time"),
-        (["2024-03-01", "soon"], r"1 of 2 times that cannot be read, the first in row 1.*'soon'"),
+        (["2024-03-01", "soon"], r"1 of 2 invalid timestamps, the first in row 1 .*'soon'"),
         ([MARCH] * 30 + [MARCH * 1000], r"mixes seconds and milliseconds \(30 and 1 events\)"),
-        ([MARCH] * 30 + [0], r"has 1 of 31 times that are none, such as 0, beside seconds"),
+        ([MARCH] * 30 + [0], r"has 1 of 31 invalid timestamps, such as 0, among seconds"),
         (["2024-03-01 10:00:00", "2024-03-01 10:00:00Z"], "with and without a zone"),
         ([dt.time(8), dt.time(9)], "holds Time, not times"),
         ([True, False], "holds Boolean, not times"),
@@ -150,3 +159,35 @@ def test_times_in_the_future_are_named(caplog):
     with caplog.at_level(logging.WARNING, "fmpair"):
         Dataset.from_frame(events([MARCH, 40 * MARCH]))
     assert "'timestamp' has 1 of 2 times in the future" in caplog.text
+
+
+EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(-2, 3)), max_size=40)
+
+
+def lines_of(events):
+    user, item, moment = (np.array(column, np.int64) for column in zip(*events))
+    return timelines(user.astype(np.int32), item.astype(np.int32), 5, moment)
+
+
+def test_events_of_a_user_stand_oldest_first():
+    lines = lines_of([(1, 7, 30), (0, 5, 9), (1, 8, 10), (1, 9, 20)])
+    assert lines.start.tolist() == [0, 1, 4, 4, 4, 4]
+    assert lines.item.tolist() == [5, 8, 9, 7]
+    assert lines.event.tolist() == [1, 2, 3, 0]
+    assert lines.place.tolist() == [3, 0, 1, 2]
+
+
+def test_events_of_one_moment_are_not_before_each_other():
+    lines = lines_of([(0, 1, 10), (0, 2, 20), (0, 3, 20), (0, 4, 30), (1, 5, 30)])
+    assert strictly_before(lines).tolist() == [0, 1, 1, 3, 4]
+
+
+@given(EVENTS.filter(len))
+def test_what_is_before_an_event_is_exactly_what_its_user_did_earlier(events):
+    lines = lines_of(events)
+    before = strictly_before(lines)
+    for place, number in enumerate(lines.event):
+        user, _, moment = events[number]
+        found = lines.event[lines.start[user] : before[place]]
+        earlier = [n for n, (u, _, m) in enumerate(events) if u == user and m < moment]
+        assert sorted(found.tolist()) == earlier

@@ -60,7 +60,7 @@ def test_recbole_times_are_seconds(tmp_path):
 
 def test_recbole_lists_refuse_spaces(tmp_path):
     data = DATA.with_items(pl.DataFrame({"item": [7], "genres": [["Film Noir"]]}))
-    with pytest.raises(DataError, match="'genres' holds a space"):
+    with pytest.raises(DataError, match="'genres' contains a space"):
         write(data, tmp_path / "a.inter")
 
 
@@ -85,7 +85,7 @@ def test_lightgcn_lines_come_back(tmp_path):
     write(DATA, tmp_path / "a.txt", "lightgcn")
     assert (tmp_path / "a.txt").read_text() == "007 7\n8 8 7\n"
     spaced = Dataset.from_frame({"user": ["a b"], "item": [1]})
-    with pytest.raises(DataError, match="a user id holds a space"):
+    with pytest.raises(DataError, match="a user id contains a space"):
         write(spaced, tmp_path / "a.txt", "lightgcn")
 
 

@@ -49,8 +49,8 @@ def test_a_trec_run_is_known_by_its_name_or_its_first_line(tmp_path):
         ("a.csv", "user,item\na,1\n", "needs a column 'score' or 'rank'"),
         ("b.csv", "user,score\na,1\n", "has no column of items"),
         ("c.csv", "user,item,score\na,1,high\n", "of numbers"),
-        ("d.run", "a Q0 1 1 0.5 x\na Q0 1 1\n", r"line 1 of .* six fields"),
-        ("e.run", "a Q0 1 1 best x\n", "score of .* is not a number"),
+        ("d.run", "a Q0 1 1 0.5 x\na Q0 1 1\n", r"line 2 of .* six fields"),
+        ("e.run", "a Q0 1 1 best x\n", "score in .* is not a number"),
     ],
 )
 def test_a_file_that_holds_no_lists_is_refused(tmp_path, name, text, words):
@@ -162,5 +162,5 @@ def test_lists_with_gaps_are_refused(tmp_path, text, column):
 def test_a_run_whose_score_is_no_number_is_refused(tmp_path):
     for score in ("x", "nan"):
         (tmp_path / "a.trec").write_text(f"u Q0 i 1 {score} tag\n")
-        with pytest.raises(DataError, match=rf"a score of .* is not a number: '{score}'"):
+        with pytest.raises(DataError, match=rf"a score in .* is not a number: '{score}'"):
             read_lists(tmp_path / "a.trec")

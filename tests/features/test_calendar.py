@@ -56,7 +56,7 @@ def test_times_in_any_form_are_the_same_moments(values):
 
 
 def test_an_order_has_no_hour():
-    with pytest.raises(DataError, match="'when' has an order, but no times"):
+    with pytest.raises(DataError, match="'when' has numbers in order but no dates"):
         datetimes(pl.Series("when", [1, 2, 3]))
 
 
@@ -64,8 +64,8 @@ def test_an_order_has_no_hour():
     ("options", "said"),
     [
         ({"parts": ["minute"]}, "parts must be some of hour, .*, not 'minute'"),
-        ({"zone": "Mars"}, "zone must be one such as 'Europe/Berlin', not 'Mars'"),
-        ({"kind": "numeric", "parts": ["hour"]}, "parts go with kind='time', not 'numeric'"),
+        ({"zone": "Mars"}, "zone must be a time zone such as 'Europe/Berlin', not 'Mars'"),
+        ({"kind": "numeric", "parts": ["hour"]}, "parts requires kind='time', not 'numeric'"),
     ],
 )
 def test_parts_and_zones_that_are_none_are_refused(options, said):
@@ -102,9 +102,9 @@ def test_the_events_own_times_are_a_field_where_options_say_so():
 
 def test_times_that_are_not_there_cannot_be_a_field():
     bare = {"user": ["a", "b"], "item": [1, 2]}
-    with pytest.raises(OptionError, match="field 'timestamp' needs times, and the data have none"):
+    with pytest.raises(OptionError, match="field 'timestamp' needs times, but the data have none"):
         FeatureSpace.fit(Dataset.from_frame(bare), {"timestamp": "time"})
-    with pytest.raises(DataError, match="has an order, but no times"):
+    with pytest.raises(DataError, match="has numbers in order but no dates"):
         FeatureSpace.fit(Dataset.from_frame(bare, order="rows"), {"timestamp": "time"})
 
 
@@ -149,9 +149,9 @@ def test_the_part_since_is_in_fixed_bins_and_only_of_the_events_times():
     dated = Dataset.from_frame(
         EVENTS, users={"user": ["a", "b"], "born": [dt.date(1990, 1, 1)] * 2}
     )
-    with pytest.raises(OptionError, match="the part since is of the events' own times"):
+    with pytest.raises(OptionError, match="the part since requires the field 'timestamp'"):
         FeatureSpace.fit(dated, {"born": {"parts": ["since"]}})
-    with pytest.raises(OptionError, match="the part age is of items, and column 'born'"):
+    with pytest.raises(OptionError, match="the part age requires a column of the item table"):
         FeatureSpace.fit(dated, {"born": {"parts": ["age"]}})
 
 

@@ -193,9 +193,9 @@ def test_numbers_are_read_from_text_and_categories():
 
 
 def test_text_that_is_no_number_is_named():
-    with pytest.raises(DataError, match="column 'c' is numeric: 'old' is no number"):
+    with pytest.raises(DataError, match="column 'c' is numeric, but 'old' is not a number"):
         fit(["1", "old"], kind="numeric")
-    with pytest.raises(DataError, match="column 'c' is binned: 'old' is no number"):
+    with pytest.raises(DataError, match="column 'c' is binned, but 'old' is not a number"):
         fit([1.0, 2.0], kind="binned").encode(pl.Series("c", ["old"]))
     with pytest.raises(DataError, match=r"column 'c' holds List\(Float64\), not numeric"):
         fit([1.0, 2.0]).encode(pl.Series("c", [[1.0]]))
@@ -280,7 +280,7 @@ def test_what_weighs_nothing_is_absent():
 
 @pytest.mark.parametrize("cell", ["rock", "rock:", "rock:much", ":0.5"])
 def test_text_without_a_weight_is_named(cell):
-    with pytest.raises(DataError, match=rf"column 'c': '{cell}' is no name with a weight"):
+    with pytest.raises(DataError, match=rf"column 'c': '{cell}' is not a name with a weight"):
         fit([f"pop:1|{cell}"], kind="weighted")
 
 
@@ -289,7 +289,7 @@ def test_text_without_a_weight_is_named(cell):
     [[1.0], [["rock"]], [{"rock": "much"}], [[{"weight": 1.0, "name": "x"}]], [[{"name": "x"}]]],
 )
 def test_cells_that_are_no_weighted_sets_are_refused(values):
-    with pytest.raises(DataError, match=r"column 'c' holds .* weighted cells are structs of"):
+    with pytest.raises(DataError, match=r"column 'c' holds .* weighted values must be structs of"):
         fit(values, kind="weighted")
 
 

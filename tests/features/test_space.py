@@ -150,7 +150,7 @@ def test_options_find_their_column_by_name_or_by_role():
 
 
 def test_a_name_on_two_sides_is_ambiguous():
-    with pytest.raises(OptionError, match=r"'city' is ambiguous: say user\.city or context\.city"):
+    with pytest.raises(OptionError, match=r"'city' is ambiguous: write user\.city or context"):
         FeatureSpace.fit(both_sides(), {"city": "multi"})
 
 

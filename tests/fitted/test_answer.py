@@ -127,7 +127,7 @@ def test_a_given_time_counts_as_in_a_frame():
         ({"user": 3}, UnknownError, "unknown user '3'"),
         ({"context": {"daytme": "day"}}, UnknownError, "unknown context 'daytme'. Did you mean"),
         ({"context": {"daytime": "dya"}}, UnknownError, "'dya'. Did you mean 'day'?"),
-        ({"context": {"warmth": "hot"}}, DataError, "'hot' is no number"),
+        ({"context": {"warmth": "hot"}}, DataError, "'hot' is not a number"),
         ({"context": {"warmth": [1, 2]}}, DataError, "column 'warmth' holds List"),
         ({"context": "day"}, OptionError, "context must be a mapping"),
         ({"history": ["i99"]}, UnknownError, "unknown item 'i99'"),

@@ -67,7 +67,7 @@ class Moody:
 def test_a_model_that_breaks_a_rule_is_found_out():
     for recipe, rule, message in (
         (Forgetful, "lists_are_ordered_and_leave_out_what_was_seen", "must be left out"),
-        (Moody, "one_seed_gives_the_same_scores", "give other scores"),
+        (Moody, "one_seed_gives_the_same_scores", "give different scores"),
         (Popularity, "taste_decides", "get their own taste first"),
     ):
         with pytest.raises(AssertionError, match=message):

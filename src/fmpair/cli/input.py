@@ -161,7 +161,7 @@ def read_events(source: str, reading: dict[str, Any]) -> Dataset:
 def opened(source: str, reading: dict[str, Any]) -> Opened:
     """The events with what their columns are taken for, before any data are made."""
     from fmpair.data import public_sets
-    from fmpair.data.formats.source import parsing
+    from fmpair.data.formats.source import parse_errors
     from fmpair.data.read import read_contents
 
     options = reading_options(reading)
@@ -172,11 +172,11 @@ def opened(source: str, reading: dict[str, Any]) -> Opened:
     if guess and not Path(source).exists():
         raise UnknownError(f"there is no file {source}. Did you mean the public set {guess!r}?")
     contents = read_contents(source, **options)
-    with parsing(source):
+    with parse_errors(source):
         decisions = contents.decisions()
 
     def dataset(**other: Any) -> Dataset:
-        with parsing(source):
+        with parse_errors(source):
             return contents.dataset(**{**decisions.options, **other})
 
     return Opened(dataset, decisions)
@@ -187,7 +187,7 @@ def read_further(source: str, reading: dict[str, Any], model: Fitted) -> Dataset
 
     What the flags say comes first.
     """
-    from fmpair.data.formats.source import parsing
+    from fmpair.data.formats.source import parse_errors
     from fmpair.data.read import read_contents
     from fmpair.fitted.extension import roles_as_learned
 
@@ -196,7 +196,7 @@ def read_further(source: str, reading: dict[str, Any], model: Fitted) -> Dataset
     ignored = given.get("ignore", ())
     columns = [name for name in contents.events.columns if name not in ignored]
     learned = roles_as_learned(model.space, columns, given.get("event_type"))
-    with parsing(source):
+    with parse_errors(source):
         return contents.dataset(**{k: v for k, v in learned.items() if k not in given})
 
 

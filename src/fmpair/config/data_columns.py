@@ -18,7 +18,7 @@ from fmpair.data.columns.inference import role_columns
 from fmpair.data.columns.roles import STANDARD, find_column
 from fmpair.data.formats.delimited import read_columns, with_names
 from fmpair.data.formats.parquet import parquet_columns
-from fmpair.data.formats.source import Contents, find_file, parsing, read_text
+from fmpair.data.formats.source import Contents, find_file, parse_errors, read_text
 from fmpair.data.frame import id_columns, with_types
 from fmpair.data.read import FORMATS, guess_format, read_contents, read_delimited, read_table
 from fmpair.errors import DataError
@@ -82,7 +82,7 @@ def _filtered(header: Header, step: Step) -> Header:
 
 def _contents(path: str, options: dict[str, Any]) -> Contents:
     """No more than the first rows where the format allows that."""
-    with parsing(path):
+    with parse_errors(path):
         return _first_rows(path, options)
 
 

@@ -26,7 +26,7 @@ from fmpair.config.option_schema import (
 )
 from fmpair.data import Dataset, public_sets, synthetic
 from fmpair.data.filters import EVENT_BY_EVENT
-from fmpair.data.formats.source import find_file, parsing
+from fmpair.data.formats.source import find_file, parse_errors
 from fmpair.data.read import FORMATS, guess_format
 from fmpair.data.synthetic import check_size
 from fmpair.errors import DataError, FmpairError, OptionError, UnknownError, listing
@@ -81,7 +81,7 @@ def _files(place: Node) -> Source:
     format = place.value.get("format")
     if format is None and first is not None:
         try:
-            with parsing(first):
+            with parse_errors(first):
                 format = guess_format(first)
         except DataError as error:
             place.at(named[0]).wrong(one_line(error))
@@ -120,7 +120,7 @@ def _existing(place: Node) -> str | None:
     if path is None:
         return None
     try:
-        with parsing(path):  # a name may be longer than the system allows
+        with parse_errors(path):  # a name may be longer than the system allows
             return path if Path(path).is_dir() else str(find_file(Path(path)) and path)
     except DataError as error:
         place.wrong(one_line(error))

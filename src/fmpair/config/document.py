@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from fmpair.data.formats.source import parsing, read_bytes
+from fmpair.data.formats.source import parse_errors, read_bytes
 from fmpair.errors import ConfigError, DataError, listing
 
 # The text of one file as plain values, with the line of every key: YAML, JSON, TOML.
@@ -311,7 +311,7 @@ def read(path: str | Path, overrides: Sequence[str] = ()) -> Document:
 
     An override's key is a dotted path, `models.0.factors=8`; its value is YAML.
     """
-    with parsing(f"{path} as an experiment file", refused):
+    with parse_errors(f"{path} as an experiment file", refused):
         document = _with_bases(Path(path), ())
     mistakes: list[str] = []
     for text in overrides:

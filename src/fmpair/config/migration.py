@@ -26,7 +26,7 @@ from fmpair.config.wraprec_config import (
     read_wraprec_config,
 )
 from fmpair.config.wraprec_models import FIELDS_OF_FM, model_of, unique
-from fmpair.data.formats.source import parsing
+from fmpair.data.formats.source import parse_errors
 from fmpair.errors import DataError, named, one_line
 
 # Any text as the name of a file, which never leads out of its folder.
@@ -102,7 +102,7 @@ def migrate(
 
     folder: where the files will lie, to which the paths in them are relative.
     """
-    with parsing(f"{path} as a WrapRec configuration"):
+    with parse_errors(f"{path} as a WrapRec configuration"):
         file = read_wraprec_config(path, parameters)
         found: dict[str, Migrated] = {}
         for experiment in file.experiments():

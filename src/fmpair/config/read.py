@@ -44,7 +44,7 @@ from fmpair.config.option_schema import (
     presets,
 )
 from fmpair.data.columns.roles import STANDARD, find_column
-from fmpair.data.formats.source import parsing
+from fmpair.data.formats.source import parse_errors
 from fmpair.data.read import read_frame
 from fmpair.errors import FmpairError, unknown
 from fmpair.evaluation.protocol import Protocol
@@ -174,7 +174,7 @@ def reading(path: str | Path, overrides: Sequence[str] = (), code: Code = "refus
     code: what is done about models that are code from outside fmpair; `unseen` leaves them alone.
     """
     found = document.read(path, overrides)
-    with parsing(f"{path} as an experiment file", document.refused):
+    with parse_errors(f"{path} as an experiment file", document.refused):
         return _reading(found, code)
 
 
@@ -326,7 +326,7 @@ def validate(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     No code from outside fmpair is imported, so the options of models that are such stay unchecked.
     """
     found = reading(path, overrides, "unseen")
-    with parsing(f"{path} as an experiment file", refused):
+    with parse_errors(f"{path} as an experiment file", refused):
         for key, text in _mistakes(found.experiment):
             found.top.mistakes.add(_in_file(found, key), text)
         found.top.mistakes.check()

@@ -16,8 +16,8 @@ import polars as pl
 from fmpair.data import Dataset, filters
 from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, LEFT_OUT, Decisions
 from fmpair.data.columns.roles import STANDARD, find_roles
-from fmpair.data.event_types import event_kinds, ordered_kinds
-from fmpair.data.formats.source import parsing
+from fmpair.data.event_types import event_types, ordered_event_types
+from fmpair.data.formats.source import parse_errors
 from fmpair.data.read import read_contents
 from fmpair.errors import DataError, in_file, one_line, spelled
 from fmpair.evaluation.protocol import usual_protocol, why_usual
@@ -51,7 +51,7 @@ class Findings:
     def kinds(self) -> list[str]:
         """The kinds of events, the weakest first where that is known."""
         columns = self.data.columns
-        return event_kinds(columns["event_type"]) if "event_type" in columns.columns else []
+        return event_types(columns["event_type"]) if "event_type" in columns.columns else []
 
     @property
     def ignored(self) -> dict[str, str]:
@@ -82,7 +82,7 @@ def findings(path: str | Path, **options: Any) -> Findings:
     options: those of `fmpair.read` where something must be said.
     """
     contents = read_contents(path, **options)
-    with parsing(str(path)):
+    with parse_errors(str(path)):
         gaps = _gaps(contents.events, find_roles(contents.events.columns, contents.roles))
         ignored = [*contents.roles.get("ignore", ()), *gaps]
         contents = replace(contents, roles={**contents.roles, "ignore": ignored})
@@ -184,7 +184,7 @@ def _kind_weights(found: Findings) -> list[str]:
         return [f"  event_weights: {{{told}}}"]
     if len(kinds) < 2:
         return []
-    known = ordered_kinds(found.data.columns["event_type"]) is not None
+    known = ordered_event_types(found.data.columns["event_type"]) is not None
     weights = ", ".join(f"{scalar(k)}: {1 + 2 * n * known}" for n, k in enumerate(kinds))
     return [
         "  # Kinds of events count alike; to weigh them, or see levels below (docs/events.md):",

@@ -1,4 +1,4 @@
-"""Interactions with numbered ids, their context, and tables of users and items."""
+"""`Dataset`: events over numbered users and items, with context and attribute tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fmpair.data.columns.roles import (
     find_column,
     with_ids,
 )
-from fmpair.data.event_types import EventWeights, add_impressions, kind_weights
+from fmpair.data.event_types import EventWeights, add_impressions, weights_by_type
 from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.times import read_times
 from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
@@ -30,86 +30,10 @@ from fmpair.errors import DataError, Notice, listing, named
 from fmpair.option_names import known_options_only, no_attribute
 from fmpair.threads import check_process
 
-# Attribute tables, keyed by id and aligned with a vocabulary.
-
-
-def align_table(
-    vocabulary: Vocabulary, table: pl.DataFrame, role: str, key: str | None = None
-) -> tuple[Vocabulary, pl.DataFrame]:
-    """The vocabulary with the table's new ids, and the attributes in its order: [ids, columns]."""
-    check_types(table)
-    ids = ids_of(table, vocabulary.ids.dtype, role, key)
-    column = ids.name
-    if ids.null_count():
-        count = ids.null_count()
-        how_many = f"{count:,} rows" if count > 1 else "a row"
-        raise DataError(f"the {role} table has {how_many} without an id in {column!r}")
-    if ids.n_unique() < len(ids):
-        twice = ids.filter(ids.is_duplicated())[0]
-        raise DataError(
-            f"the {role} table has more than one row for {column} {twice!r}: give "
-            "one, with a list where there are several values"
-        )
-    grown = vocabulary.extend(ids)
-    rows = Vocabulary(ids).numbers(grown.ids)
-    attributes = table.drop(column)
-    if not attributes.width:
-        return grown, pl.DataFrame()
-    picked = pl.Series("row", rows).cast(pl.Int64).replace({-1: None})
-    return grown, attributes.select(pl.all().gather(picked))
-
-
-def ids_of(table: pl.DataFrame, dtype: pl.DataType, role: str, key: str | None = None) -> pl.Series:
-    """The ids of a table in the type of those of the events; its name is that of the column."""
-    column = key if key in table.columns else find_column(role, table.columns, None)
-    if column is None:
-        raise DataError(
-            f"the {role} table has no id column: none of {listing(table.columns)} is named "
-            f"like {role}; rename it to {role!r}"
-        )
-    ids = comparable(as_plain(table[column]), dtype)
-    if ids is None:
-        raise DataError(
-            f"{column!r} of the {role} table holds {table[column].dtype}, but the {role} ids "
-            f"of the events are {dtype}: give both the same type"
-        )
-    return ids
-
-
-# Columns of the events that describe the item, moved to the table of items.
-
-
-def item_table(
-    events: pl.DataFrame, found: Decisions, items: Any, leaks: Sequence[str]
-) -> pl.DataFrame | None:
-    """The item table with columns of the events added: each item's most frequent value."""
-    key, moved = found.roles["item"], found.named(ATTRIBUTE)
-    table = None if items is None else to_polars(items)
-    if table is not None:
-        check_no_leak(found.named(CONTEXT), table, leaks)
-    if not moved:
-        return table
-    own = events.group_by(key, maintain_order=True).agg(_usual(events[name]) for name in moved)
-    own = own.with_columns(as_plain(own[key]))
-    if table is None:
-        return own
-    ids = ids_of(table, own[key].dtype, "item", key)
-    table = table.with_columns(ids).rename({ids.name: key})
-    return own.join(table, on=key, how="full", coalesce=True)
-
-
-def _usual(values: pl.Series) -> pl.Expr:
-    """The most frequent value of a group, the least of several such; of lists the first."""
-    known = pl.col(values.name).drop_nulls()
-    if values.dtype.is_nested():
-        return known.first()
-    return known.mode().sort().first()
-
-
 LOG = logging.getLogger("fmpair")
 
 ROLES = ("user", "item", *STANDARD)
-ORDERS = ("rows", "per-user")  # what the order of rows may say where there are no times
+ORDERS = ("rows", "per-user")  # whose rows are in order of time, where there are no times
 
 
 @dataclass(frozen=True)
@@ -120,14 +44,13 @@ class Dataset:
     columns: one row per event; any of rating, weight, timestamp, domain, session, event_type, and
     the context columns.
     user_table, item_table: one row per id of the vocabulary, null where nothing is known.
-    impressions: ids of users and items, and maybe times: items shown and not chosen, see
+    impressions: user and item ids, optionally with times: items shown but not chosen, see
     `with_impressions`.
-    gaps: whether events were set aside from among these, so that what came before one of them is
-    not all known.
-    order: None where `timestamp` holds times. Else it holds numbers of rows: their order is that of
-    time, among all events ('rows'), or among those of one user only ('per-user').
-    id_columns: what the columns of users and items were called where the events come from.
-    event_weights: those by kind of event, which `weight` has; None where kinds have none.
+    gaps: whether a split removed events from between these, so that histories are incomplete.
+    order: None where `timestamp` holds times. Otherwise it holds row numbers, which give the order
+    of all events ('rows') or of each user's events only ('per-user').
+    id_columns: names of the user and item columns in the source.
+    event_weights: weights by event type, already applied to `weight`; None if not used.
     """
 
     users: Vocabulary
@@ -170,53 +93,59 @@ class Dataset:
         event_weights: Mapping[str, float] | None = None,
         missing: str = "drop",
     ) -> Dataset:
-        """Events from a polars, pandas or pyarrow frame; what each column is, `decide` tells.
+        """Build a Dataset from a polars, pandas or pyarrow frame of events.
 
-        session, event_type: columns of sessions and of kinds of events (view, buy), never context.
-        users, items: tables of attributes, keyed by the same id columns.
-        item_columns: event columns that describe the item: they move to the item table.
-        leaks: such columns kept as context all the same (the legacy protocol of the paper).
-        impressions: a table of items shown to users or disliked by them, see `with_impressions`.
-        order: where no column has times, 'rows' (or 'per-user': each user's) are in order of time.
-        missing: rows without a user or item are left out and counted (drop) or refused (error).
-        event_weights: by kind of event how much it counts; weights of the events are multiplied.
+        Columns that are not named are inferred from their names, types and contents.
+
+        user, item, rating, ..., event_type: names of the columns with these roles; session and
+        event_type are never context.
+        context: context columns; by default all that neither describe the item nor are ids.
+        ignore: columns to leave out.
+        users, items: attribute tables, keyed by the same id columns.
+        item_columns: event columns that describe the item; they move to the item table.
+        leaks: columns to keep as context although they identify the item.
+        impressions: a table of items that users were shown or disliked, see `with_impressions`.
+        order: without times, 'rows' or 'per-user' declares that all rows, or the rows of each
+        user, are in order of time.
+        event_weights: a weight for each event type; event weights are multiplied by it.
+        missing: rows without a user or item are left out and counted ('drop') or refused ('error').
         """
         events = without(to_polars(frame), ignore)
-        given = (user, item, rating, weight, timestamp, domain, session, event_type)
-        found = decide(events, dict(zip(ROLES, given)), context, item_columns, leaks)
-        _log("" if context is not None else found.surprises)
-        roles, names = found.roles, found.named(CONTEXT)
+        columns = (user, item, rating, weight, timestamp, domain, session, event_type)
+        decisions = decide(events, dict(zip(ROLES, columns)), context, item_columns, leaks)
+        if context is None and decisions.surprises:
+            LOG.warning("%s", Notice(decisions.surprises))  # the log handler spells option names
+        roles = decisions.roles
         events = with_ids(events, roles, missing)
-        check_events(events, roles, names)
-        data = _ordered(cls._numbered(events, roles, names), roles, order)
-        data = replace(_weighted(data, roles, event_weights), frame_kind=kind_of(frame))
+        data = _with_order(cls._numbered(events, decisions), roles, order)
+        data = _with_event_weights(data, roles, event_weights)
         if users is not None:
             data = data.with_users(users, key=user)
-        table = item_table(events, found, items, leaks)
+        table = _item_table(events, decisions, items, leaks)
         if table is not None:
             data = data.with_items(table, key=roles["item"])
         if impressions is not None:
             data = data.with_impressions(impressions, user, item, timestamp)
-        return data
+        return replace(data, frame_kind=kind_of(frame))
 
     @classmethod
-    def _numbered(
-        cls, events: pl.DataFrame, roles: dict[str, str], context: Sequence[str]
-    ) -> Dataset:
+    def _numbered(cls, events: pl.DataFrame, decisions: Decisions) -> Dataset:
+        roles, context = decisions.roles, decisions.named(CONTEXT)
+        check_events(events, roles, context)
         users = Vocabulary.of(events[roles["user"]])
         items = Vocabulary.of(events[roles["item"]])
         if "timestamp" in roles:
             events = events.with_columns(read_times(events[roles["timestamp"]]))
-        kept = [pl.col(roles[r]).alias(r) for r in STANDARD if r in roles]
+        standard = [pl.col(roles[role]).alias(role) for role in STANDARD if role in roles]
         clash = [name for name in context if name in STANDARD and name in roles]
         if clash:
-            raise DataError(f"a context column may not be named {clash[0]!r}: rename it")
+            raise DataError(f"a context column must not be named {clash[0]!r}: rename it")
         return cls(
             users,
             items,
             users.numbers(events[roles["user"]]),
             items.numbers(events[roles["item"]]),
-            events.select(*kept, *context),
+            events.select(*standard, *context),
             tuple(context),
             id_columns=(roles["user"], roles["item"]),
         )
@@ -225,7 +154,7 @@ class Dataset:
     def from_csr(
         cls, matrix: Any, *, users: Sequence[Any] | None = None, items: Sequence[Any] | None = None
     ) -> Dataset:
-        """Events from a scipy sparse matrix [users, items]; its values become weights."""
+        """Build a Dataset from a scipy sparse matrix [users, items]; its values become weights."""
         coo = matrix.tocoo()
         user_ids = pl.Series(np.arange(coo.shape[0]) if users is None else users)
         item_ids = pl.Series(np.arange(coo.shape[1]) if items is None else items)
@@ -234,19 +163,15 @@ class Dataset:
                 f"the matrix is {coo.shape[0]} x {coo.shape[1]}, but {len(user_ids)} user and "
                 f"{len(item_ids)} item ids were given: rows are users, columns are items"
             )
-        frame = pl.DataFrame(
-            {
-                "user": user_ids.gather(coo.row),
-                "item": item_ids.gather(coo.col),
-                "weight": np.asarray(coo.data, np.float64),
-            }
-        )
-        data = cls.from_frame(frame)
-        return data.with_users(pl.DataFrame({"user": user_ids})).with_items(
-            pl.DataFrame({"item": item_ids})
-        )
+        events = {
+            "user": user_ids.gather(coo.row),
+            "item": item_ids.gather(coo.col),
+            "weight": np.asarray(coo.data, np.float64),
+        }
+        data = cls.from_frame(pl.DataFrame(events)).with_users({"user": user_ids})
+        return data.with_items({"item": item_ids})
 
-    if not TYPE_CHECKING:  # which would take any name for an attribute
+    if not TYPE_CHECKING:  # a type checker would accept any attribute name
 
         def __getattr__(self, name: str) -> Any:
             raise no_attribute(self, name)
@@ -263,16 +188,14 @@ class Dataset:
         )
 
     def with_users(self, table: Any, key: str | None = None) -> Dataset:
-        """With attributes of users; ids only the table knows join the vocabulary."""
-        vocabulary, aligned = align_table(self.users, to_polars(table), "user", key)
+        """Return the data with a table of user attributes; its new ids join the vocabulary."""
+        vocabulary, aligned = _align(self.users, to_polars(table), "user", key)
         return replace(self, users=vocabulary, user_table=aligned)
 
     def with_items(self, table: Any, key: str | None = None) -> Dataset:
-        """With attributes of items; ids only the table knows join the catalogue."""
-        vocabulary, aligned = align_table(self.items, to_polars(table), "item", key)
-        shared = sorted(set(aligned.columns) & set(self.context))
-        if shared:
-            check_no_leak(shared, aligned, ())
+        """Return the data with a table of item attributes; its new ids join the catalogue."""
+        vocabulary, aligned = _align(self.items, to_polars(table), "item", key)
+        check_no_leak(sorted(set(aligned.columns) & set(self.context)), aligned, ())
         return replace(self, items=vocabulary, item_table=aligned)
 
     def with_impressions(
@@ -282,45 +205,45 @@ class Dataset:
         item: str | None = None,
         timestamp: str | None = None,
     ) -> Dataset:
-        """With impressions: pairs of users and items that they were shown or disliked.
+        """Return the data with impressions: items that users were shown or disliked.
 
-        They are no events: only FMPair(impression_share=...) uses them, which draws negatives from
-        them, except those that are training events. Parts of a split keep them all.
-        user, item, timestamp: the table's columns; inferred from their names unless given.
+        Impressions are not events. Only FMPair(impression_share=...) uses them: it draws negatives
+        from those that are not training events. Each part of a split keeps all of them.
+        user, item, timestamp: the table's columns; by default inferred from their names.
         """
-        named = {"user": user, "item": item, "timestamp": timestamp}
-        return replace(self, impressions=add_impressions(self, to_polars(table), named))
+        roles = {"user": user, "item": item, "timestamp": timestamp}
+        return replace(self, impressions=add_impressions(self, to_polars(table), roles))
 
     def take(self, rows: np.ndarray) -> Dataset:
-        """The given events, over the same vocabularies and tables."""
+        """Return the events at these row numbers (or of this mask), with all vocabularies."""
         check_process()
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
         columns = self.columns[rows] if self.columns.width else self.columns
         return replace(self, user=self.user[rows], item=self.item[rows], columns=columns)
 
     def column(self, name: str) -> np.ndarray | None:
-        """A standard column as numbers, None where the data have none."""
+        """Return a standard column as an array, None if the data have no such column."""
         return self.columns[name].to_numpy() if name in self.columns.columns else None
 
     @property
     def weight(self) -> np.ndarray:
         """float32 [events]; 1 where the data give no weight."""
-        found = self.column("weight")
-        return np.ones(len(self), np.float32) if found is None else found.astype(np.float32)
+        weight = self.column("weight")
+        return np.ones(len(self), np.float32) if weight is None else weight.astype(np.float32)
 
     @cached_property
     def seen(self) -> Rows:
-        """Per user the distinct items, sorted; values are how often each occurs."""
+        """The distinct items of each user, sorted; values are the numbers of events."""
         return distinct_pairs(self.user, self.item, len(self.users))
 
     def frame(self) -> pl.DataFrame:
-        """The events with their own ids: user, item, and all further columns."""
+        """Return the events as a frame: user and item ids, then all other columns."""
         check_process()
         ids = pl.DataFrame({"user": self.users.take(self.user), "item": self.items.take(self.item)})
         return ids.hstack(self.columns) if self.columns.width else ids
 
     def compact(self) -> Dataset:
-        """Without the users and items that have no event."""
+        """Return the data without the users and items that have no events."""
         check_process()
         user_numbers, user = np.unique(self.user, return_inverse=True)
         item_numbers, item = np.unique(self.item, return_inverse=True)
@@ -335,11 +258,24 @@ class Dataset:
         )
 
 
-def as_dataset(data: Any, like: Columns | None = None, **options: Any) -> Dataset:
-    """A Dataset as it is; a sparse matrix; a frame by the default rules, or by these options.
+class Columns(NamedTuple):
+    """Names of the context columns and of the item attributes."""
 
-    like: the columns of the data that came before, which the frame's contents do not change:
-    those of a few events may look like anything.
+    context: Sequence[str]
+    item: Sequence[str] = ()
+
+
+def columns_of(data: Dataset) -> Columns:
+    """Return the names of the context columns and of the item attributes."""
+    return Columns(data.context, data.item_table.columns)
+
+
+def as_dataset(data: Any, like: Columns | None = None, **options: Any) -> Dataset:
+    """Return a Dataset, a sparse matrix or a frame as a Dataset.
+
+    like: columns of earlier data, which decide what the frame's columns are: the contents of a
+    few new events prove little.
+    options: those of `Dataset.from_frame`, for a frame.
     """
     check_process()
     if isinstance(data, Dataset):
@@ -347,68 +283,123 @@ def as_dataset(data: Any, like: Columns | None = None, **options: Any) -> Datase
     if hasattr(data, "tocoo"):
         return Dataset.from_csr(data)
     if like is not None:
-        return _alike(to_polars(data), data, like)
+        events = to_polars(data)
+        context, item = (
+            [name for name in names if name in events.columns]
+            for names in (like.context, like.item)
+        )
+        options = decide(events, {}, None, item, context).options
+        options["item_columns"] = item  # other attributes are unknown to the earlier data
+        return replace(Dataset.from_frame(events, **options), frame_kind=kind_of(data))
     try:
         return Dataset.from_frame(data, **options)
     except DataError as error:
         if not error.names_options:
             raise
-        raise DataError(f"{error.args[0]} (in Dataset.from_frame, which takes it)") from error
+        raise DataError(f"{error.args[0]} (an option of Dataset.from_frame)") from error
 
 
-def _log(text: str) -> None:
-    if text:
-        LOG.warning("%s", Notice(text))  # spelled by whoever shows the log
-
-
-class Columns(NamedTuple):
-    """Names of columns: context, and attributes of items."""
-
-    context: Sequence[str]
-    item: Sequence[str] = ()
-
-
-def _weighted(data: Dataset, roles: dict[str, str], weights: Mapping[str, float] | None) -> Dataset:
-    """With weights by kind of event."""
-    if weights is None:
-        return data
-    if "event_type" not in data.columns.columns:
-        raise DataError(
-            f"{named('event_weights')} go with kinds of events, and no column tells them: name it "
-            f"with {named('event_type', ...)}"
-        )
-    weight = kind_weights(data.columns["event_type"], weights) * data.weight.astype(np.float64)
-    kept = EventWeights(roles["event_type"], tuple((str(k), float(w)) for k, w in weights.items()))
-    columns = data.columns.with_columns(weight.alias("weight"))
-    return replace(data, columns=columns, event_weights=kept)
-
-
-def _ordered(data: Dataset, roles: dict[str, str], order: str | None) -> Dataset:
-    """With the order of rows in place of times, where it is said to be that of time."""
+def _with_order(data: Dataset, roles: dict[str, str], order: str | None) -> Dataset:
+    """Return the data with row numbers in place of times, if `order` is given."""
     if order is None:
         return data
     one_of("order", order, ORDERS)
     if "timestamp" in roles:
         raise DataError(
-            f"column {roles['timestamp']!r} has times, and {named('order', order)} says that rows "
-            f"are in order of time: leave one of the two out ({named('ignore', ...)})"
+            f"{named('order', order)} is for data without times, but column "
+            f"{roles['timestamp']!r} has times: leave out one of the two ({named('ignore', ...)})"
         )
     if "timestamp" in data.context:
-        raise DataError("a context column may not be named 'timestamp': rename it")
+        raise DataError("a context column must not be named 'timestamp': rename it")
     rows = pl.Series("timestamp", np.arange(len(data)))
     columns = data.columns.with_columns(rows) if data.columns.width else rows.to_frame()
     return replace(data, columns=columns, order=order)
 
 
-def columns_of(data: Dataset) -> Columns:
-    """The names of the context columns and of the attributes of items."""
-    return Columns(data.context, data.item_table.columns)
+def _with_event_weights(
+    data: Dataset, roles: dict[str, str], weights: Mapping[str, float] | None
+) -> Dataset:
+    if weights is None:
+        return data
+    if "event_type" not in data.columns.columns:
+        raise DataError(
+            f"{named('event_weights')} needs a column of event types: name it with "
+            f"{named('event_type', ...)}"
+        )
+    weight = weights_by_type(data.columns["event_type"], weights) * data.weight.astype(np.float64)
+    kept = EventWeights(roles["event_type"], tuple((str(t), float(w)) for t, w in weights.items()))
+    columns = data.columns.with_columns(weight.alias("weight"))
+    return replace(data, columns=columns, event_weights=kept)
 
 
-def _alike(events: pl.DataFrame, frame: Any, like: Columns) -> Dataset:
-    context, item = (
-        [name for name in names if name in events.columns] for names in (like.context, like.item)
+# Attribute tables, keyed by id and aligned with a vocabulary.
+
+
+def _align(
+    vocabulary: Vocabulary, table: pl.DataFrame, role: str, key: str | None
+) -> tuple[Vocabulary, pl.DataFrame]:
+    """Return the vocabulary with the table's new ids, and the attributes in its order."""
+    check_types(table)
+    ids = _ids_of(table, vocabulary.ids.dtype, role, key)
+    column = ids.name
+    if ids.null_count():
+        count = ids.null_count()
+        raise DataError(
+            f"the {role} table has {count:,} row{'s' * (count > 1)} without an id in {column!r}: "
+            "leave out such rows"
+        )
+    if ids.n_unique() < len(ids):
+        twice = ids.filter(ids.is_duplicated())[0]
+        raise DataError(
+            f"the {role} table has more than one row for {column} {twice!r}: give one row per id, "
+            "with lists for several values"
+        )
+    grown = vocabulary.extend(ids)
+    attributes = table.drop(column)
+    if not attributes.width:
+        return grown, pl.DataFrame()
+    rows = pl.Series("row", Vocabulary(ids).numbers(grown.ids)).cast(pl.Int64).replace({-1: None})
+    return grown, attributes.select(pl.all().gather(rows))
+
+
+def _ids_of(table: pl.DataFrame, dtype: pl.DataType, role: str, key: str | None) -> pl.Series:
+    """Return the id column of a table, in the type of the ids of the events."""
+    column = key if key in table.columns else find_column(role, table.columns, None)
+    if column is None:
+        raise DataError(
+            f"the {role} table has no id column among {listing(table.columns)}: rename it to "
+            f"{role!r}"
+        )
+    ids = comparable(as_plain(table[column]), dtype)
+    if ids is None:
+        raise DataError(
+            f"{column!r} of the {role} table holds {table[column].dtype}, but the {role} ids "
+            f"of the events are {dtype}: give both the same type"
+        )
+    return ids
+
+
+def _item_table(
+    events: pl.DataFrame, decisions: Decisions, items: Any, leaks: Sequence[str]
+) -> pl.DataFrame | None:
+    """Return the item table with the event columns that describe the item.
+
+    Each item gets its most frequent value, the least of several such.
+    """
+    key, moved = decisions.roles["item"], decisions.named(ATTRIBUTE)
+    table = None if items is None else to_polars(items)
+    if table is not None:
+        check_no_leak(decisions.named(CONTEXT), table, leaks)
+    if not moved:
+        return table
+    known = {name: pl.col(name).drop_nulls() for name in moved}
+    attributes = events.group_by(key, maintain_order=True).agg(
+        values.first() if events[name].dtype.is_nested() else values.mode().sort().first()
+        for name, values in known.items()
     )
-    found = decide(events, {}, None, item, context)
-    options = {**found.options, "item_columns": item}  # others are unknown to what came before
-    return replace(Dataset.from_frame(events, **options), frame_kind=kind_of(frame))
+    attributes = attributes.with_columns(as_plain(attributes[key]))
+    if table is None:
+        return attributes
+    ids = _ids_of(table, attributes[key].dtype, "item", key)
+    table = table.with_columns(ids).rename({ids.name: key})
+    return attributes.join(table, on=key, how="full", coalesce=True)

@@ -1,8 +1,8 @@
-"""The contents of a data set as one hash, whatever kind of frame they came from."""
+"""Statistics of a data set, and the fingerprint of its contents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -14,23 +14,24 @@ from fmpair.data.dataset import Dataset
 from fmpair.data.times import UNITS, unit_of
 from fmpair.threads import check_process
 
-# Statistics of a data set.
-
+PIECE = 1 << 20  # rows hashed at a time
+EXACT = 2**53  # up to here a float holds every whole number
 
 Figure = int | float | str
+Feed = Callable[[Any], None]
 
 
 def describe(data: Dataset) -> pl.DataFrame:
-    """The figures of a data set as a long table of text: name, value."""
-    found = figures(data)
-    return pl.DataFrame(
-        {"name": list(found), "value": [_text(value) for value in found.values()]},
-        schema={"name": pl.String, "value": pl.String},
-    )
+    """Return the statistics of a data set as a table of text: name, value."""
+    rows = [
+        (name, f"{value:.2f}" if isinstance(value, float) else str(value))
+        for name, value in figures(data).items()
+    ]
+    return pl.DataFrame(rows, {"name": pl.String, "value": pl.String}, orient="row")
 
 
 def figures(data: Dataset) -> dict[str, Figure]:
-    """Name -> figure: sizes, sparsity, activity, context, attributes, domains, times."""
+    """Return statistics by name: sizes, sparsity, activity, context, attributes, domains, times."""
     check_process()
     pairs = len(data.seen.column)
     cells = len(data.users) * len(data.items)
@@ -77,25 +78,25 @@ def _ratings(data: Dataset) -> dict[str, Figure]:
 
 
 def _columns(what: str, frame: pl.DataFrame) -> dict[str, Figure]:
-    found: dict[str, Figure] = {}
+    stats: dict[str, Figure] = {}
     for column in frame.iter_columns():
         values = column.explode() if isinstance(column.dtype, pl.List) else column
         missing = column.null_count() / len(column) if len(column) else 0.0
-        found[f"{what} {column.name}, type"] = str(column.dtype)
-        found[f"{what} {column.name}, distinct values"] = values.drop_nulls().n_unique()
-        found[f"{what} {column.name}, missing %"] = 100 * missing
-    return found
+        stats[f"{what} {column.name}, type"] = str(column.dtype)
+        stats[f"{what} {column.name}, distinct values"] = values.drop_nulls().n_unique()
+        stats[f"{what} {column.name}, missing %"] = 100 * missing
+    return stats
 
 
 def _domains(data: Dataset) -> dict[str, Figure]:
     if "domain" not in data.columns.columns:
         return {}
     frame = data.columns.select("domain").with_columns(pl.Series("item", data.item))
-    found: dict[str, Figure] = {}
+    stats: dict[str, Figure] = {}
     for name, part in sorted(frame.group_by("domain"), key=lambda group: str(group[0])):
-        found[f"domain {name[0]}, events"] = len(part)
-        found[f"domain {name[0]}, items"] = part["item"].n_unique()
-    return found
+        stats[f"domain {name[0]}, events"] = len(part)
+        stats[f"domain {name[0]}, items"] = part["item"].n_unique()
+    return stats
 
 
 def _times(data: Dataset) -> dict[str, Figure]:
@@ -110,26 +111,17 @@ def _times(data: Dataset) -> dict[str, Figure]:
 
 
 def _date(value: Any, unit: str) -> str:
-    """A number of seconds, milliseconds, ... since 1970."""
+    """Return a number of seconds, milliseconds, ... since 1970 as a date."""
     moment = datetime.fromtimestamp(float(value) * UNITS[unit] / UNITS["s"], UTC)
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _text(value: Figure) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
-PIECE = 1 << 20  # rows looked at together
-EXACT = 2**53  # up to here a float holds every whole number
-
-Feed = Callable[[Any], None]
-
-
 def fingerprint(data: Dataset) -> str:
-    """SHA-256 of ids, events, columns, tables, impressions: 64 digits, on every machine the same.
+    """Return the SHA-256 of ids, events, columns, tables and impressions: 64 digits.
 
-    Numbers count by value, so that 4 and 4.0 are one (pandas makes floats of whole numbers with
-    gaps), and categories by their text. The order of events and of columns counts.
+    It is the same on every machine and for every kind of frame. Numbers count by value, so 4
+    equals 4.0 (pandas turns integers with missing values into floats), categories by their text.
+    The order of events and of columns matters.
     """
     check_process()
     digest = sha256()
@@ -149,11 +141,11 @@ def fingerprint(data: Dataset) -> str:
 
 
 def _feed_column(feed: Feed, column: pl.Series) -> None:
-    """Name, kind and length, then piece by piece which cells are filled, and with what."""
+    """Hash name, kind and length, then by pieces which cells are null, and the values."""
     kind, plain = _plain(column)
     _feed_text(feed, f"{column.name}:{kind}")
     feed(len(plain).to_bytes(8, "little"))
-    for piece in _pieces(plain):
+    for piece in (plain.slice(first, PIECE) for first in range(0, len(plain), PIECE)):
         feed(np.packbits(piece.is_not_null().to_numpy()).data)
         if kind == "list":
             _feed_numbers(feed, piece.list.len().fill_null(0))
@@ -169,7 +161,7 @@ def _feed_column(feed: Feed, column: pl.Series) -> None:
 
 
 def _plain(column: pl.Series) -> tuple[str, pl.Series]:
-    """(kind, cells): one of few types for all that mean the same."""
+    """Return (kind, values): one type for all types that mean the same."""
     dtype = column.dtype
     if isinstance(dtype, pl.Categorical | pl.Enum) or dtype in (pl.String, pl.Null):
         return "text", column.cast(pl.String)
@@ -191,16 +183,12 @@ def _plain(column: pl.Series) -> tuple[str, pl.Series]:
 
 
 def _time(column: pl.Series) -> tuple[str, pl.Series]:
-    """Times in microseconds, those of another zone in UTC."""
+    """Return times in microseconds, in UTC."""
     if isinstance(column.dtype, pl.Datetime):
         return "time", column.cast(pl.Datetime("us")).cast(pl.Int64)
     if isinstance(column.dtype, pl.Duration):
         return "duration", column.cast(pl.Duration("us")).cast(pl.Int64)
     return str(column.dtype).lower(), column.to_physical().cast(pl.Int64)
-
-
-def _pieces(column: pl.Series) -> Iterator[pl.Series]:
-    return (column.slice(first, PIECE) for first in range(0, len(column), PIECE))
 
 
 def _feed_numbers(feed: Feed, values: pl.Series) -> None:

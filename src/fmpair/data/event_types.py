@@ -1,4 +1,8 @@
-"""Impressions: items that users were shown and did not choose, or disliked, beside the events."""
+"""Event types such as view, cart and buy, with their order and weights; and impressions.
+
+Impressions are items that users were shown and did not choose, or disliked. They are kept beside
+the events.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,11 @@ from fmpair.data.times import read_times
 from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
 from fmpair.errors import DataError, OptionError, listing, named
 
-# Kinds of events, such as view, cart and buy: which there are, their order, their weights.
+LOG = logging.getLogger("fmpair")
 
+MOST_EVENT_TYPES = 20
 
-MOST_KINDS = 20
-
-# What a kind may be called, the weakest sign of interest first.
+# Names of event types, the weakest sign of interest first.
 SIGNS: tuple[tuple[str, ...], ...] = (
     ("impression", "shown", "show"),
     ("view", "click", "pv", "page_view", "pageview", "detail", "visit", "open", "read"),
@@ -30,75 +33,74 @@ SIGNS: tuple[tuple[str, ...], ...] = (
     ("checkout", "reserve"),
     ("buy", "purchase", "transaction", "order", "book", "apply", "subscribe", "conversion"),
 )
-PLACE = {name: place for place, names in enumerate(SIGNS) for name in names}
+STRENGTH = {name: strength for strength, names in enumerate(SIGNS) for name in names}
 
 
 class EventWeights(NamedTuple):
-    """How much events of each kind count, and the column that tells their kinds."""
+    """The column of event types, and the weight of each type."""
 
     column: str
     weights: tuple[tuple[str, float], ...]
 
 
-def event_kinds(values: pl.Series, named_so: bool = True) -> list[str]:
-    """The kinds of events that a column tells, the weakest first where all are known; else none.
+def event_types(values: pl.Series, sure: bool = True) -> list[str]:
+    """Return the event types of a column, the weakest first if all are known; else [].
 
-    Under a name that does not say so for sure most of the values must be known kinds.
+    sure: whether the column's name says that it holds event types. Otherwise most of its values
+    must be known types.
     """
     text = isinstance(values.dtype, pl.String | pl.Categorical | pl.Enum)
-    if not text and not (named_so and values.dtype.is_integer()):
+    if not text and not (sure and values.dtype.is_integer()):
         return []
-    found = values.drop_nulls().unique(maintain_order=True)
-    if not (1 if named_so else 2) <= len(found) <= MOST_KINDS:
+    distinct = values.drop_nulls().unique(maintain_order=True)
+    if not (1 if sure else 2) <= len(distinct) <= MOST_EVENT_TYPES:
         return []
-    kinds = found.cast(pl.String).to_list()
-    places = [PLACE.get(_plain(kind)) for kind in kinds]
-    known = sum(place is not None for place in places)
-    if not named_so and 2 * known <= len(kinds):
+    types = distinct.cast(pl.String).to_list()
+    strengths = _strengths(types)
+    known = sum(strength is not None for strength in strengths)
+    if not sure and 2 * known <= len(types):
         return []
-    if known < len(kinds):
-        return kinds
-    return [kind for _, kind in sorted(zip(places, kinds), key=lambda pair: pair[0] or 0)]
+    if known < len(types):
+        return types
+    return [name for _, name in sorted(zip(strengths, types), key=lambda pair: pair[0] or 0)]
 
 
-def ordered_kinds(values: pl.Series) -> list[str] | None:
-    """The kinds from the weakest to the strongest, None where the order of some is not known."""
-    kinds = event_kinds(values)
-    places = [PLACE.get(_plain(kind)) for kind in kinds]
-    distinct = len(set(places)) == len(places)
-    return kinds if kinds and None not in places and distinct else None
+def ordered_event_types(values: pl.Series) -> list[str] | None:
+    """Return the event types from weakest to strongest, None if their order is not known."""
+    types = event_types(values)
+    strengths = _strengths(types)
+    distinct = len(set(strengths)) == len(strengths)
+    return types if types and None not in strengths and distinct else None
 
 
-def kind_weights(kinds: pl.Series, weights: Mapping[str, Any]) -> pl.Series:
-    """Float64 [events]: the weight of each event's kind; every kind must have one."""
-    for kind, weight in weights.items():
+def _strengths(types: list[str]) -> list[int | None]:
+    plain = (name.lower().strip().replace("-", "_").replace(" ", "_") for name in types)
+    return [STRENGTH.get(name) for name in plain]
+
+
+def weights_by_type(types: pl.Series, weights: Mapping[str, Any]) -> pl.Series:
+    """Float64 [events]: the weight of each event's type; every type must have one."""
+    for name, weight in weights.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
             raise OptionError(
-                f"{named('event_weights')} must be 0 or more, not {weight!r} for {kind!r}"
+                f"{named('event_weights')} must be 0 or more, not {weight!r} for {name!r}"
             )
-    by_kind = {str(kind): float(weight) for kind, weight in weights.items()}
-    found = kinds.cast(pl.String)
-    lacking = found.filter(~found.is_in(list(by_kind)).fill_null(False)).unique().sort()
+    by_type = {str(name): float(weight) for name, weight in weights.items()}
+    text = types.cast(pl.String)
+    lacking = text.filter(~text.is_in(list(by_type)).fill_null(False)).unique().sort()
     if len(lacking):
-        names = ["(missing)" if kind is None else kind for kind in lacking]
-        strange = [kind for kind in by_kind if kind not in found]
-        beside = f", and no event is of kind {listing(map(repr, strange))}" if strange else ""
+        names = ["(missing)" if name is None else name for name in lacking]
+        unused = [name for name in by_type if name not in text]
+        extra = f" (no event has type {listing(map(repr, unused))})" if unused else ""
         raise DataError(
-            f"{named('event_weights')}: no weight for {listing(names)}{beside}: give each kind "
-            "one, 0 for those that do not count"
+            f"{named('event_weights')} has no weight for {listing(names)}{extra}: give every event "
+            "type a weight, 0 to ignore it"
         )
-    return found.replace_strict(by_kind, return_dtype=pl.Float64)
-
-
-def _plain(kind: str) -> str:
-    return kind.lower().strip().replace("-", "_").replace(" ", "_")
-
-
-LOG = logging.getLogger("fmpair")
+    return text.replace_strict(by_type, return_dtype=pl.Float64)
 
 
 class Events(Protocol):
-    """What impressions need to know of the events they stand beside: see `Dataset`."""
+    """The attributes of a `Dataset` that impressions need."""
 
     @property
     def users(self) -> Vocabulary: ...
@@ -113,45 +115,39 @@ class Events(Protocol):
 
 
 def add_impressions(
-    data: Events, table: pl.DataFrame, named: Mapping[str, str | None]
+    data: Events, table: pl.DataFrame, roles: Mapping[str, str | None]
 ) -> pl.DataFrame:
-    """The data's impressions with those of a table: user, item, and timestamp where there are any.
+    """Return the data's impressions and those of a table: user, item, timestamp if any.
 
-    A pair stays once, with its first time. Rows of ids that the data do not know stay too, since a
-    model that is updated may know them; their number is logged.
-    named: the table's columns by role, as the events have them; others are found by name.
+    A pair is kept once, with its first time. Rows with ids that the data do not have are kept and
+    counted in the log: an updated model may know them.
+    roles: the table's columns by role; others are found by name.
     """
-    roles = _roles(table, named)
+    columns = _role_columns(table, roles)
     ids = {"user": data.users, "item": data.items}
-    found = table.select(_ids(table[roles[role]], known, role) for role, known in ids.items())
-    unknown = np.any([known.numbers(found[role]) < 0 for role, known in ids.items()], axis=0)
+    new = table.select(_as_known_type(table[columns[role]], ids[role], role) for role in ids)
+    unknown = np.any([known.numbers(new[role]) < 0 for role, known in ids.items()], axis=0)
     if unknown.any():
         LOG.warning(
-            "%d of %d impressions have a user or an item without any event",
-            unknown.sum(),
-            len(unknown),
+            "%d of %d impressions have a user or item without events", unknown.sum(), len(unknown)
         )
-    if "timestamp" in roles:
-        times = read_times(table[roles["timestamp"]]).alias("timestamp")
-        found = found.with_columns(_like_those_of_events(times, data))
-    both = (
-        pl.concat([data.impressions, found], how="diagonal_relaxed")
-        if len(data.impressions)
-        else found
-    )
-    return both.group_by("user", "item", maintain_order=True).agg(pl.all().min())
+    if "timestamp" in columns:
+        times = read_times(table[columns["timestamp"]]).alias("timestamp")
+        _check_comparable(times, data)
+        new = new.with_columns(times)
+    if len(data.impressions):
+        new = pl.concat([data.impressions, new], how="diagonal_relaxed")
+    return new.group_by("user", "item", maintain_order=True).agg(pl.all().min())
 
 
 def impression_rows(data: Events) -> Rows:
-    """Per user the impressions that may be known to someone who has these events and no others.
+    """Return the items shown to each user, as far as the time of the events.
 
-    Where both have times, impressions after a user's last event are left out: they may be of the
-    test period. Items that the user chose are not.
+    If both have times, impressions after a user's last event are left out, since they may belong
+    to the test period. Items that the user chose are not left out.
     """
-    user, item = (
-        data.users.numbers(data.impressions["user"]),
-        data.items.numbers(data.impressions["item"]),
-    )
+    user = data.users.numbers(data.impressions["user"])
+    item = data.items.numbers(data.impressions["item"])
     kept = (user >= 0) & (item >= 0)
     if "timestamp" in data.impressions.columns and "timestamp" in data.columns.columns:
         events = pl.DataFrame({"user": data.user, "last": data.columns["timestamp"]})
@@ -164,34 +160,33 @@ def impression_rows(data: Events) -> Rows:
     return group_rows(user[kept], item[kept], len(data.users))
 
 
-def _roles(table: pl.DataFrame, named: Mapping[str, str | None]) -> dict[str, str]:
-    found = {}
+def _role_columns(table: pl.DataFrame, roles: Mapping[str, str | None]) -> dict[str, str]:
+    columns = {}
     for role in ("user", "item", "timestamp"):
-        given = named.get(role)
-        column = given if given in table.columns else find_column(role, table.columns, None)
+        wanted = roles.get(role)
+        column = wanted if wanted in table.columns else find_column(role, table.columns, None)
         if column is not None:
-            found[role] = column
+            columns[role] = column
         elif role != "timestamp":
             raise DataError(
-                f"the impressions have no {role}s: none of {listing(table.columns)} is named like "
-                f"{role}; rename it to {given or role!r}"
+                f"the impressions have no {role} column among {listing(table.columns)}: rename it "
+                f"to {wanted or role!r}"
             )
-    return found
+    return columns
 
 
-def _ids(values: pl.Series, known: Vocabulary, role: str) -> pl.Series:
-    """Ids in the type they have among the events."""
-    found = comparable(as_plain(values), known.ids.dtype)
-    if found is None:
+def _as_known_type(values: pl.Series, known: Vocabulary, role: str) -> pl.Series:
+    """Return ids in the type they have among the events."""
+    ids = comparable(as_plain(values), known.ids.dtype)
+    if ids is None:
         raise DataError(
             f"{role} ids of the impressions are {values.dtype}, those of the events "
             f"{known.ids.dtype}: give both the same type"
         )
-    return found.alias(role)
+    return ids.alias(role)
 
 
-def _like_those_of_events(times: pl.Series, data: Events) -> pl.Series:
-    """The times as they are; DataError where they cannot be compared with those of the events."""
+def _check_comparable(times: pl.Series, data: Events) -> None:
     if "timestamp" in data.columns.columns:
         events = data.columns["timestamp"].dtype
         if events.is_temporal() != times.dtype.is_temporal():
@@ -199,4 +194,3 @@ def _like_those_of_events(times: pl.Series, data: Events) -> pl.Series:
                 f"times of the impressions are {times.dtype}, those of the events {events}: "
                 "give both the same type"
             )
-    return times

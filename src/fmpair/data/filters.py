@@ -1,7 +1,7 @@
-"""Filters: explicit to implicit feedback, duplicates merged, k-core. All pure.
+"""Filters: explicit to implicit feedback, merged duplicates, k-core, samples. All return new data.
 
-Those that compute statistics have a parameter `training`: in an experiment they come after the
-split, and take them from its training part.
+Filters that compute statistics have a parameter `training`: in an experiment they run after the
+split and use its training part only.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from fmpair.errors import DataError, OptionError, listing, named, unknown
 from fmpair.threads import check_process
 
 STATISTICS = ("training", "all")
-# After the split they do to the events of a part what they would have done to them before it.
+# These give the same events before and after a split.
 EVENT_BY_EVENT = ("above", "at_least", "dislikes", "all_positive", "leaked")
 
 
 def above_mean(
     data: Dataset, statistics: str = "training", training: np.ndarray | None = None
 ) -> Dataset:
-    """The events whose rating is strictly above the mean of their user's ratings.
+    """Keep events with a rating strictly above the mean of their user's ratings.
 
-    statistics: the ratings that the means are of, those of the training part, or all, as the
-        paper's code did it: then the filter comes before the split and looks at test events.
-        A user without any has the mean of all users.
-    training: bool [events], the training part; None where there is no split: all of them.
+    statistics: ratings that the means are of: of the 'training' part, or 'all' as in the code of
+        the paper, which looks at test events. A user without any gets the mean of all users.
+    training: bool [events], the training part; None without a split.
     """
     rating, used = _ratings(data), _used(data, statistics, training)
     total = np.bincount(data.user, weights=np.where(used, rating, 0.0), minlength=len(data.users))
@@ -42,20 +41,20 @@ def above_mean(
 
 
 def above(data: Dataset, threshold: float) -> Dataset:
-    """The events whose rating is strictly above the threshold."""
+    """Keep events with a rating strictly above the threshold."""
     return _kept(data, _ratings(data) > threshold, f"above {threshold}")
 
 
 def at_least(data: Dataset, threshold: float) -> Dataset:
-    """The events whose rating is the threshold or more."""
+    """Keep events with a rating of the threshold or more."""
     return _kept(data, _ratings(data) >= threshold, f"of at least {threshold}")
 
 
 def dislikes(data: Dataset, below: float) -> Dataset:
-    """Events rated below become impressions: items shown to their user and not chosen.
+    """Turn events with a lower rating into impressions: items shown and not chosen.
 
-    FM-Pair draws a share of its negatives from them (`impression_share`); other models ignore
-    them.
+    FM-Pair draws a share of its negatives from them (`impression_share`); other models do not
+    use them.
     """
     low = _ratings(data) < below
     kept = _kept(data, ~low, f"of at least {below}")
@@ -63,21 +62,21 @@ def dislikes(data: Dataset, below: float) -> Dataset:
 
 
 def all_positive(data: Dataset) -> Dataset:
-    """Every event is positive feedback, whatever its rating, which is dropped."""
+    """Take every event as positive feedback: drop the ratings."""
     return replace(data, columns=data.columns.drop("rating", strict=False))
 
 
 def merge_duplicates(data: Dataset, context: bool = True) -> Dataset:
-    """One event per distinct (user, item, context), weighted by how often it occurred.
+    """Keep one event per (user, item, context), weighted by the number of its events.
 
-    Weights the data already have are added up. Ratings are averaged; of the times the latest stays,
-    of sessions and kinds of events the last.
+    Existing weights are added up and ratings averaged; the latest time is kept, and the last
+    session and event type.
     context: False merges across contexts too and drops the context columns.
     """
     check_process()
     names = list(data.context) if context else []
-    own = [name for name in STANDARD if name not in ("weight", *names)]
-    extra = [name for name in own if name in data.columns.columns]
+    standard = [name for name in STANDARD if name not in ("weight", *names)]
+    extra = [name for name in standard if name in data.columns.columns]
     ids = {"__user": data.user, "__item": data.item, "weight": data.weight.astype(np.float64)}
     events = pl.DataFrame(ids).hstack(list(data.columns.select(*names, *extra).iter_columns()))
     rules = {
@@ -100,19 +99,19 @@ def merge_duplicates(data: Dataset, context: bool = True) -> Dataset:
 
 
 def distinct(data: Dataset) -> Dataset:
-    """The first event of each pair of user and item, in whatever context that was."""
+    """Keep the first event of each pair of user and item, in any context."""
     check_process()
     pair = data.user.astype(np.int64) * len(data.items) + data.item
     return data.take(np.sort(np.unique(pair, return_index=True)[1]))
 
 
 def shuffled(data: Dataset, seed: int = 0) -> Dataset:
-    """The same events in random order, which candidates 'first' and `distinct` depend on."""
+    """Shuffle the events, whose order matters to candidates 'first' and to `distinct`."""
     return data.take(np.random.default_rng(seed).permutation(len(data)))
 
 
 def sampled(data: Dataset, count: int, seed: int = 0) -> Dataset:
-    """At most so many events, drawn at random, in the order they had; compacted."""
+    """Keep at most `count` random events in their order, and compact the data."""
     if count < 1:
         raise OptionError(f"count must be at least 1, not {count}")
     rows = np.random.default_rng(seed).permutation(len(data))[:count]
@@ -122,14 +121,14 @@ def sampled(data: Dataset, count: int, seed: int = 0) -> Dataset:
 def enlarged(
     data: Dataset, events: int, contexts: int = 0, values: int = 4, seed: int = 0
 ) -> Dataset:
-    """So many events: all of them again and again, to measure times by; they say nothing of taste.
+    """Repeat the events until there are `events` of them, for measurements of speed.
 
-    contexts: so many columns of random context beside those there are, random_1 and on, each with
-    so many values; an event has the same each time.
+    contexts: number of added random context columns random_1, ..., with `values` values each; an
+    event has the same values each time it is repeated.
     """
-    for name, given, least in (("events", events, 1), ("contexts", contexts, 0)):
-        if given < least:
-            raise OptionError(f"{name} must be at least {least}, not {given}")
+    for name, count, least in (("events", events, 1), ("contexts", contexts, 0)):
+        if count < least:
+            raise OptionError(f"{name} must be at least {least}, not {count}")
     rng = np.random.default_rng(seed)
     noise = {
         f"random_{n + 1}": pl.Series(rng.integers(0, values, len(data))).cast(pl.String)
@@ -142,17 +141,18 @@ def enlarged(
 
 
 def thinned(data: Dataset, most: int, domain: str | None = None, seed: int = 0) -> Dataset:
-    """At most so many events of each user, drawn at random, in the order they had.
+    """Keep at most `most` random events of each user, in their order.
 
-    domain: thin the events of this domain only, and keep all others: users who are new to it.
+    domain: thin the events of this domain only; its users then look new to it.
     """
     check_process()
     if most < 1:
         raise OptionError(f"most must be at least 1, not {most}")
     thin = np.ones(len(data), bool) if domain is None else in_domain(data, domain)
     order = np.random.default_rng(seed).permutation(np.flatnonzero(thin))
-    own = histories(data.user, order)
-    return data.take(np.sort(np.concatenate([own.row[own.later < most], np.flatnonzero(~thin)])))
+    by_user = histories(data.user, order)
+    kept = by_user.row[by_user.later < most]
+    return data.take(np.sort(np.concatenate([kept, np.flatnonzero(~thin)])))
 
 
 def faded(
@@ -162,13 +162,13 @@ def faded(
     statistics: str = "training",
     training: np.ndarray | None = None,
 ) -> Dataset:
-    """The weight of an event falls with the number of later events of its user: recency.
+    """Weight events by recency: the weight falls with the number of later events of the user.
 
-    half: after so many later events the weight is half way down to `least`, which it never goes
-        below. Weights the data already have are multiplied by it.
-    statistics: the later events that count, those of the training part, or all: then the filter
-        comes before the split and looks at test events.
-    training: bool [events], the training part; None where there is no split: all of them.
+    Existing weights are multiplied by it.
+    half: number of later events after which the weight is half way from 1 to `least`.
+    statistics: later events that count: of the 'training' part, or 'all', which looks at test
+        events.
+    training: bool [events], the training part; None without a split.
     """
     check_process()
     used = _used(data, statistics, training)
@@ -176,20 +176,19 @@ def faded(
         raise OptionError(f"half must be a number of events above 0, not {half!r}")
     if not 0 <= least <= 1:
         raise OptionError(f"least must be a share from 0 to 1, not {least!r}")
-    own = histories(data.user, by_time_order(data))
-    running = np.cumsum(used[own.row])
-    later = running[np.arange(len(running)) + own.later] - running
+    by_user = histories(data.user, by_time_order(data))
+    running = np.cumsum(used[by_user.row])
+    later = running[np.arange(len(running)) + by_user.later] - running
     weight = np.empty(len(data))
-    weight[own.row] = least + (1 - least) * 0.5 ** (later / half)
+    weight[by_user.row] = least + (1 - least) * 0.5 ** (later / half)
     column = pl.Series("weight", weight * data.weight)
     return replace(data, columns=data.columns.with_columns(column))
 
 
 def leaked(data: Dataset, column: str) -> Dataset:
-    """An item attribute put into every event as if it were context, as in the paper: leakage.
+    """Use an item attribute as context, as in the paper: this leaks the answer.
 
-    All candidates then get the positive item's value, which leaks the answer. Only of use to
-    measure by how much.
+    All candidates then get the positive item's value. Only useful to measure the leakage.
     """
     if column not in data.item_table.columns:
         raise DataError(unknown("item attribute", column, data.item_table.columns))
@@ -200,9 +199,9 @@ def leaked(data: Dataset, column: str) -> Dataset:
 
 
 def core(data: Dataset, users: int = 5, items: int = 5) -> Dataset:
-    """The largest subset where each user and each item has at least that many events, compacted.
+    """Keep the largest subset in which each user and item has this many events, and compact it.
 
-    Events are counted: merge duplicates first where distinct pairs should count.
+    Events are counted: merge duplicates first if distinct pairs should count.
     """
     check_process()
     if users < 1 or items < 1:
@@ -216,12 +215,14 @@ def core(data: Dataset, users: int = 5, items: int = 5) -> Dataset:
             break
         rows = rows[enough]
     if not len(rows):
-        raise DataError(f"no events are left in the core of {users} per user and {items} per item")
+        raise DataError(
+            f"no events are left with {users} per user and {items} per item: lower the numbers"
+        )
     return data.take(rows).compact()
 
 
 def _used(data: Dataset, statistics: str, training: np.ndarray | None) -> np.ndarray:
-    """bool [events]: those that statistics are computed from."""
+    """bool [events]: the events that statistics are computed from."""
     if statistics not in STATISTICS:
         raise OptionError(f"statistics must be one of {listing(STATISTICS)}, not {statistics!r}")
     return np.ones(len(data), bool) if training is None or statistics == "all" else training
@@ -236,5 +237,5 @@ def _ratings(data: Dataset) -> np.ndarray:
 
 def _kept(data: Dataset, rows: np.ndarray, which: str) -> Dataset:
     if not rows.any():
-        raise DataError(f"no event has a rating {which}: nothing would be left")
+        raise DataError(f"no event has a rating {which}: the data would be empty")
     return data.take(rows)

@@ -1,8 +1,9 @@
-"""Any kind of frame in, the caller's kind out."""
+"""Frames of polars, pandas and pyarrow, and the types of their text columns."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,15 @@ from fmpair.threads import check_process
 
 KINDS = ("polars", "pandas", "pyarrow")
 
+# A float cannot hold these digits: a leading zero ('007'), or more than 15 of them.
+INEXACT = r"^[+-]?(0\d|\d{16})"
+# Numbers with a decimal comma: 3,50 and 1.234,5, among them perhaps 3.
+WITH_COMMA = r"^[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?$"
+NEARLY_ALL, SAMPLE = 0.9, 10_000
+
 
 def to_polars(frame: Any) -> pl.DataFrame:
-    """A polars, pandas, pyarrow (or other eager narwhals) frame as polars."""
+    """Return a polars, pandas, pyarrow (or other eager narwhals) frame as polars."""
     check_process()
     if isinstance(frame, pl.DataFrame):
         return frame
@@ -26,13 +33,13 @@ def to_polars(frame: Any) -> pl.DataFrame:
         return pl.DataFrame(frame)
     if isinstance(frame, str | Path):
         raise DataError(
-            f"expected a frame, got {str(frame)!r}: fmpair.read({str(frame)!r}) reads a file"
+            f"expected a frame, got {str(frame)!r}: read a file with fmpair.read({str(frame)!r})"
         )
     import narwhals as nw
 
-    if kind_of(frame) == "pandas" and not _pyarrow_is_there():
-        # polars wants pyarrow for the text columns of pandas
-        return pl.DataFrame({str(name): _column(frame[name]) for name in frame.columns})
+    if kind_of(frame) == "pandas" and find_spec("pyarrow") is None:
+        # polars needs pyarrow to convert text columns of pandas
+        return pl.DataFrame({str(name): _from_pandas(frame[name]) for name in frame.columns})
     try:
         return nw.from_native(frame, eager_only=True).to_polars()
     except TypeError as error:
@@ -40,44 +47,36 @@ def to_polars(frame: Any) -> pl.DataFrame:
             raise DataError(f"a column mixes types: {error}") from error
         raise DataError(
             f"expected a polars, pandas or pyarrow frame, got {type(frame).__name__}: "
-            "polars.DataFrame({'user': [...], 'item': [...]}) makes one"
+            "create one with polars.DataFrame({'user': [...], 'item': [...]})"
         ) from error
     except (pl.exceptions.PolarsError, ValueError, OverflowError) as error:
-        raise DataError(f"the frame cannot be read: {error}") from error
-    except Exception as error:  # pyarrow's errors, without importing it
+        raise DataError(f"cannot read the frame: {error}") from error
+    except Exception as error:  # errors of pyarrow, without importing it
         if type(error).__module__.startswith("pyarrow"):
             raise DataError(f"a column mixes types: {error}") from error
         raise
 
 
-def _pyarrow_is_there() -> bool:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-def _column(values: Any) -> pl.Series:
-    """A pandas column, whatever its type, without pyarrow."""
+def _from_pandas(values: Any) -> pl.Series:
+    """Convert a pandas column of any type without pyarrow."""
     if values.dtype.kind in "biuf":
         return pl.Series(values.to_numpy())
     missing = values.isna().to_numpy()
     cells = values.astype(object).to_numpy()
     try:
-        return pl.Series([None if gone else cell for gone, cell in zip(missing, cells)])
+        return pl.Series([None if is_missing else cell for is_missing, cell in zip(missing, cells)])
     except TypeError as error:
         raise DataError(f"column {values.name!r} mixes types: {error}") from error
 
 
 def kind_of(frame: Any) -> str:
-    """polars, pandas or pyarrow, by where the frame's type comes from."""
+    """Return polars, pandas or pyarrow, by the module of the frame's type."""
     module = type(frame).__module__.split(".")[0]
     return module if module in KINDS else "polars"
 
 
 def from_polars(frame: pl.DataFrame, kind: str) -> Any:
-    """A polars frame as the given kind."""
+    """Return a polars frame as a frame of the given kind."""
     if kind == "pandas":
         import pandas as pd
 
@@ -86,31 +85,21 @@ def from_polars(frame: pl.DataFrame, kind: str) -> Any:
 
 
 def given_back(frame: pl.DataFrame, like: Any, kind: str) -> Any:
-    """A frame of the kind of `like`, where that is a frame, else of the given kind."""
+    """Return a frame of the kind of `like` if that is a frame, else of the given kind."""
     return from_polars(frame, kind_of(like) if hasattr(like, "columns") else kind)
 
 
-# Columns of text as numbers and booleans, only where nothing gets lost.
-
-
-# Digits a float cannot be trusted with: a leading zero ('007'), or more than 15 of them.
-INEXACT = r"^[+-]?(0\d|\d{16})"
-# Numbers as many countries write them: 3,50 and 1.234,5, among them perhaps 3.
-WITH_COMMA = r"^[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?$"
-NEARLY_ALL, SAMPLE = 0.9, 10_000
-
-
 def with_types(frame: pl.DataFrame, ids: Collection[str] = ()) -> pl.DataFrame:
-    """Text columns in the narrowest type that holds every value: Int64, Float64, Boolean.
+    """Convert text columns to Int64, Float64 or Boolean if that holds every value exactly.
 
-    ids: columns that must come out as they went in: whole numbers or else text.
+    ids: columns that must not change their spelling: whole numbers, else text.
     """
     text = [column for column in frame.iter_columns() if column.dtype == pl.String]
     return frame.with_columns(_typed(column, column.name in ids) for column in text)
 
 
 def decimal_commas(values: pl.Series) -> str | None:
-    """One of the values of a text column that are numbers with a decimal comma; None for others."""
+    """Return an example if a text column holds numbers with a decimal comma, else None."""
     if values.dtype != pl.String:
         return None
     known = values.drop_nulls().head(SAMPLE)
@@ -121,9 +110,9 @@ def decimal_commas(values: pl.Series) -> str | None:
 
 
 def id_columns(columns: Sequence[str], given: Sequence[str] = ()) -> list[str]:
-    """The columns named by the caller and those named like a user or an item."""
-    usual = [find_column(role, columns, None) for role in ("user", "item")]
-    return [*given, *(name for name in usual if name)]
+    """Return the given columns and those named like a user or an item."""
+    by_name = [find_column(role, columns, None) for role in ("user", "item")]
+    return [*given, *(name for name in by_name if name)]
 
 
 def _typed(values: pl.Series, exact: bool) -> pl.Series:

@@ -1,4 +1,4 @@
-"""The parts of a data set: what a split is, its hash, and its file."""
+"""`Split`: the rows of the training, validation and test part; its hash and its file."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import polars as pl
 
 from fmpair.data.dataset import Dataset
 from fmpair.data.formats.parquet import read_parquet
-from fmpair.data.formats.source import parsing
+from fmpair.data.formats.source import parse_errors, reason
 from fmpair.data.times import Timelines, has_times, moments, timelines
 from fmpair.errors import DataError, OptionError, named
 from fmpair.files import atomic_path
 from fmpair.threads import check_process
 
 PARTS = ("train", "validation", "test")
-MANY = 0.05  # share of events set aside that stood among others, from which on those have gaps
+MANY = 0.05  # share of removed events with later events of their user, from which on there are gaps
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Row numbers of a Dataset, int64 and ascending; together every row once.
+    """Row numbers of a Dataset, int64 and ascending; every row is in exactly one part.
 
     validation: may be empty.
     """
@@ -34,27 +34,20 @@ class Split:
     test: np.ndarray
 
     def parts(self, data: Dataset) -> tuple[Dataset, Dataset, Dataset]:
-        """The events to train, validate and test on, over shared vocabularies."""
+        """Return the training, validation and test events, over shared vocabularies."""
         return self.training(data), data.take(self.validation), data.take(self.test)
 
     def training(self, data: Dataset) -> Dataset:
-        """The events to train on; they say where the others stood among them (`Dataset.gaps`)."""
-        return self._without_rest(data, self.train)
-
-    def _without_rest(self, data: Dataset, rows: np.ndarray) -> Dataset:
-        """These events, with `gaps` where later ones of their users are among them."""
-        rest = np.ones(len(data), bool)
-        rest[rows] = False
-        own = data.take(rows)
-        return replace(own, gaps=True) if _stood_among(data, rest) else own
+        """Return the training events; `Dataset.gaps` tells whether others are between them."""
+        return _with_gaps(data, self.train)
 
     def before_test(self, data: Dataset) -> Dataset:
-        """The events to train and to validate on, together: all that is known before the test.
+        """Return the training and validation events together: all that is known before the test.
 
-        Train on them; or on the first part alone, and show the model the rest (`extended`): either
-        way evaluate with these as known, so that what a user had in either leaves the lists.
+        Train on them, or train on the first part and extend the model by the second. In both cases
+        evaluate with these events as known, so that lists leave out what users had in either part.
         """
-        return self._without_rest(data, np.sort(np.concatenate([self.train, self.validation])))
+        return _with_gaps(data, np.sort(np.concatenate([self.train, self.validation])))
 
     @property
     def hash(self) -> str:
@@ -62,51 +55,56 @@ class Split:
         return hash_of([self])
 
 
-def _stood_among(data: Dataset, rest: np.ndarray) -> bool:
-    """Whether many of the rest came before events of their users that are not of the rest."""
-    if not has_times(data):
-        return False
-    moment = _moments(data)
+def _with_gaps(data: Dataset, rows: np.ndarray) -> Dataset:
+    """Return these events, with `gaps` if many others came before later events of their users."""
+    kept = data.take(rows)
+    rest = np.ones(len(data), bool)
+    rest[rows] = False
+    if not has_times(data) or not rest.any():
+        return kept
+    time = _moments(data)
     latest = np.full(len(data.users), np.iinfo(np.int64).min)
-    np.maximum.at(latest, data.user[~rest], moment[~rest])
-    before = moment[rest] < latest[data.user[rest]]
-    return bool(before.mean() > MANY) if len(before) else False
+    np.maximum.at(latest, data.user[~rest], time[~rest])
+    before = time[rest] < latest[data.user[rest]]
+    return replace(kept, gaps=True) if before.mean() > MANY else kept
 
 
 def split_of(train: np.ndarray, validation: np.ndarray, test: np.ndarray) -> Split:
-    """The rows in any order as a Split."""
+    """Return a Split of these rows, which may be in any order."""
     return Split(*(np.sort(rows).astype(np.int64) for rows in (train, validation, test)))
 
 
 def cut(
     order: np.ndarray, test: float, validation: float, times: np.ndarray | None = None
 ) -> Split:
-    """The last rows of the order are the test set, those before them validation; shares of rows.
+    """Return a Split with the last share of rows for testing, those before for validation.
 
-    times: of the rows in their order, where rows of one time must not be separated.
+    times: of the rows in their order, if rows of one time must stay together.
     """
     check_shares(test, validation)
     last = len(order) - round(test * len(order))
     middle = last - round(validation * len(order))
     if middle < 1 or last == len(order):
-        raise DataError(f"{len(order)} events are too few to set aside {test} of them for testing")
+        raise DataError(
+            f"{len(order)} events are too few for a test share of {test} and a validation share "
+            f"of {validation}"
+        )
     if times is not None:
-        last = border(times, last)
-        middle = border(times[:last], last - round(validation * len(order))) if validation else last
+        last = time_boundary(times, last)
+        middle = last - round(validation * len(order))
+        middle = time_boundary(times[:last], middle) if validation else last
     return split_of(order[:middle], order[middle:last], order[last:])
 
 
-def border(times: np.ndarray, place: int) -> int:
-    """How many events come before the moment nearest to `place`; of two as near the earlier.
+def time_boundary(times: np.ndarray, index: int) -> int:
+    """Return the first index of a new time nearest to `index`; the earlier of two as near.
 
-    times: ascending; the first moment always comes before.
+    times: ascending.
     """
-    first = np.flatnonzero(np.diff(times)) + 1  # of each moment but the first
-    if not len(first):
-        raise DataError(
-            f"{len(times)} events have one and the same time: a split by time cannot part them"
-        )
-    return int(first[np.argmin(np.abs(first - place))])
+    firsts = np.flatnonzero(np.diff(times)) + 1  # of each time but the earliest
+    if not len(firsts):
+        raise DataError(f"all {len(times)} events have the same time: they cannot be split by time")
+    return int(firsts[np.argmin(np.abs(firsts - index))])
 
 
 def check_shares(test: float, validation: float) -> None:
@@ -114,50 +112,49 @@ def check_shares(test: float, validation: float) -> None:
     if not (0 < test < 1 and validation >= 0 and test + validation < 1):
         raise OptionError(
             f"{named('test')} ({test}) must be between 0 and 1, {named('validation')} "
-            f"({validation}) 0 or more, "
-            "and their sum below 1"
+            f"({validation}) 0 or more, and their sum below 1"
         )
 
 
 def by_time_order(data: Dataset, seed: int | None = None) -> np.ndarray:
     """int64 [events]: the rows in order of time.
 
-    Rows of one time keep their order, which may tell something of the events themselves (a file
-    sorted by rating); with a seed their order is random.
+    Rows of one time keep their order, which may follow the rating or the item; with a seed it is
+    random.
     """
-    found = _moments(data)
+    times = _moments(data)
     if seed is None:
-        return np.argsort(found, kind="stable")
-    return np.lexsort((np.random.default_rng(seed).permutation(len(found)), found))
+        return np.argsort(times, kind="stable")
+    return np.lexsort((np.random.default_rng(seed).permutation(len(times)), times))
 
 
 def time_lines(data: Dataset) -> Timelines:
-    """The events of each user, oldest first; DataError where there are neither times nor order."""
+    """Return the events of each user, oldest first; DataError without times or order."""
     return timelines(data.user, data.item, len(data.users), _moments(data))
 
 
 def moments_of_all(data: Dataset) -> np.ndarray:
-    """int64 [events]: moments that can be compared between users; DataError where there is none."""
+    """int64 [events]: times that can be compared between users; DataError without such times."""
     if data.order == "per-user":
         raise DataError(
-            "the order of the events of different users is not known, only that of each user's "
-            "own: give times, or leave out what compares users in time"
+            "the data have only the order of each user's events, which cannot be compared between "
+            f"users: name a column of times with {named('timestamp', ...)}"
         )
     return _moments(data)
 
 
 def _moments(data: Dataset) -> np.ndarray:
-    found = moments(data)
-    if found is None:
+    times = moments(data)
+    if times is None:
         raise DataError(
-            f"the data have no times: name their column with {named('timestamp', ...)}, or, where "
-            f"rows are in order of time, say {named('order', 'rows')}"
+            f"the data have no times: name their column with {named('timestamp', ...)}, or give "
+            f"{named('order', 'rows')} if rows are in order of time"
         )
-    return found
+    return times
 
 
 def hash_of(splits: Sequence[Split]) -> str:
-    """SHA-256 of splits in their order, 64 digits."""
+    """Return the SHA-256 of splits in their order, 64 digits."""
     digest = sha256()
     for split in splits:
         for rows in (split.train, split.validation, split.test):
@@ -167,7 +164,7 @@ def hash_of(splits: Sequence[Split]) -> str:
 
 
 def save(splits: Sequence[Split], path: str | Path) -> None:
-    """Write splits as Parquet (row, fold, part), whole or not at all; fold numbers the splits."""
+    """Write splits as Parquet with columns row, fold (the number of the split) and part."""
     check_process()
     frames = [
         pl.DataFrame({"row": rows}).with_columns(
@@ -177,32 +174,28 @@ def save(splits: Sequence[Split], path: str | Path) -> None:
         for name, rows in zip(PARTS, (split.train, split.validation, split.test))
     ]
     if not frames:
-        raise OptionError("there is no split to save")
+        raise OptionError("there are no splits to save")
     with atomic_path(path) as temporary:
         pl.concat(frames).write_parquet(temporary)
 
 
 def load(path: str | Path) -> list[Split]:
-    """Splits that `save` wrote, or any such table, as long as each fold is a partition."""
+    """Read splits that `save` wrote, or any such table in which each fold has every row once."""
     check_process()
-    with parsing(f"{path} as splits"):
-        return _loaded(path)
-
-
-def _loaded(path: str | Path) -> list[Split]:
-    try:
-        frame = read_parquet(path).select(
-            pl.col("row", "fold").cast(pl.Int64), pl.col("part").cast(pl.String)
-        )
-    except (pl.exceptions.PolarsError, DataError) as error:
-        raise DataError(f"{path} is no file of splits: {str(error).splitlines()[0]}") from error
-    if not len(frame) or any(frame.null_count().row(0)):
-        raise DataError(f"{path} is no file of splits: it has no rows, or gaps in them")
-    found = []
-    for fold, rows in sorted(frame.partition_by("fold", as_dict=True).items()):
-        if not np.array_equal(np.sort(rows["row"].to_numpy()), np.arange(len(rows))):
-            raise DataError(f"{path}: fold {fold[0]} does not have every row exactly once")
-        if not rows["part"].is_in(PARTS).all():
-            raise DataError(f"{path}: a part must be one of {', '.join(PARTS)}")
-        found.append(split_of(*(rows.filter(part=name)["row"].to_numpy() for name in PARTS)))
-    return found
+    with parse_errors(f"{path} as splits"):
+        try:
+            frame = read_parquet(path).select(
+                pl.col("row", "fold").cast(pl.Int64), pl.col("part").cast(pl.String)
+            )
+        except (pl.exceptions.PolarsError, DataError) as error:
+            raise DataError(f"{path} is not a file of splits: {reason(error)}") from error
+        if not len(frame) or any(frame.null_count().row(0)):
+            raise DataError(f"{path} is not a file of splits: rows or values are missing")
+        splits = []
+        for fold, rows in sorted(frame.partition_by("fold", as_dict=True).items()):
+            if not np.array_equal(np.sort(rows["row"].to_numpy()), np.arange(len(rows))):
+                raise DataError(f"{path}: fold {fold[0]} does not have every row exactly once")
+            if not rows["part"].is_in(PARTS).all():
+                raise DataError(f"{path}: a part must be one of {', '.join(PARTS)}")
+            splits.append(split_of(*(rows.filter(part=name)["row"].to_numpy() for name in PARTS)))
+        return splits

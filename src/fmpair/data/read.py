@@ -1,4 +1,4 @@
-"""Data from any file: the reader is chosen by the format's name, else by the path."""
+"""Read data from any file; the reader is chosen by the given format, else by the path."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fmpair.data.formats.lightgcn import read_lightgcn, read_sequences
 from fmpair.data.formats.movielens import read_movielens
 from fmpair.data.formats.ncf import read_ncf
 from fmpair.data.formats.parquet import read_parquet
-from fmpair.data.formats.source import STANDARD_INPUT, Contents, locate, parsing, suffix_of
+from fmpair.data.formats.source import STANDARD_INPUT, Contents, locate, parse_errors, suffix_of
 from fmpair.data.formats.wraprec import read_wraprec
 from fmpair.errors import OptionError, unknown
 from fmpair.option_names import unknown_option
@@ -44,49 +44,49 @@ SUFFIXES = {
 
 
 def read(path: str | Path, format: str | None = None, **options: Any) -> Dataset:
-    """The data of a file, a folder, or standard input (``-``: CSV or JSON lines).
+    """Read a Dataset from a file, a folder, or standard input (``-``: CSV or JSON lines).
 
-    format: one of FORMATS, by default inferred from the path.
+    format: one of FORMATS; by default inferred from the path.
     options: those of the format's reader, and those of Dataset.from_frame (user=, item=,
-    context=, ...), where users=, items= and impressions= may also be paths, or mappings of a path
-    and options.
+    context=, ...). users=, items= and impressions= may also be paths, or mappings with a path and
+    options of its reader.
     """
     contents = read_contents(path, format, **options)
-    with parsing(str(path)):
+    with parse_errors(str(path)):
         return contents.dataset()
 
 
 def read_frame(path: str | Path, format: str | None = None, **options: Any) -> pl.DataFrame:
-    """The events of a file as a plain frame, without roles of columns."""
+    """Read the events of a file as a plain frame, without roles of columns."""
     return read_contents(path, format, **options).events
 
 
 def read_contents(path: str | Path, format: str | None = None, **options: Any) -> Contents:
-    """What the file holds, with the caller's options for Dataset.from_frame among its roles."""
+    """Read the contents of a file; options for Dataset.from_frame become their roles."""
     check_process()
-    with parsing(str(path)):
+    with parse_errors(str(path)):
         format = guess_format(path) if format is None else format
     if format not in list(FORMATS):
         raise OptionError(unknown("format", format, FORMATS))
-    own, roles = _split_options(FORMATS[format], options)
-    with parsing(f"{path} as {format}"):
-        contents = FORMATS[format](path, **own)
+    reading, roles = _split_options(FORMATS[format], options)
+    with parse_errors(f"{path} as {format}"):
+        contents = FORMATS[format](path, **reading)
         if isinstance(contents, pl.DataFrame):
             contents = Contents(contents)
-        shared = {name: value for name, value in own.items() if name in ("encoding", "nulls")}
+        shared = {name: value for name, value in reading.items() if name in ("encoding", "nulls")}
         return _with_tables(contents, roles, shared)
 
 
 def _with_tables(contents: Contents, roles: dict[str, Any], shared: dict[str, Any]) -> Contents:
-    """The contents with the caller's options, and the tables among these read.
+    """Return the contents with the caller's options, and with the tables among them read.
 
-    shared: how the text of the events is read; tables given by their path alone are read alike.
+    shared: text options of the events, which apply to tables given by a path alone.
     """
     events = contents.events
     for role in ("user", "item"):
-        given = _file(roles.get(f"{role}s"), shared)
-        if given is not None:
-            table = read_table(role=role, key=roles.get(role), **given)
+        file = _file(roles.get(f"{role}s"), shared)
+        if file is not None:
+            table = read_table(role=role, key=roles.get(role), **file)
             roles[f"{role}s"] = _keyed_alike(table, events, role, roles.get(role))
     impressions = _file(roles.get("impressions"), shared)
     if impressions is not None:
@@ -98,7 +98,7 @@ def _with_tables(contents: Contents, roles: dict[str, Any], shared: dict[str, An
 
 
 def read_table(path: str | Path, role: str, key: str | None = None, **options: Any) -> pl.DataFrame:
-    """Attributes of users or items; a long table (an id per value) becomes one list per id."""
+    """Read attributes of users or items; a table with a row per value gives a list per id."""
     table = read_frame(path, **{role: key}, **options)
     column = _key(table, role, key)
     if column is None or table.width != 2 or table[column].n_unique() == len(table):
@@ -126,7 +126,7 @@ FORMATS: dict[str, Callable[..., Contents | pl.DataFrame]] = {
 
 
 def guess_format(path: str | Path) -> str:
-    """The format a path looks like: by what a folder or zip holds, else by the suffix."""
+    """Guess the format of a path by the files of a folder or zip, else by the suffix."""
     if str(path) == STANDARD_INPUT:
         start = cast(BufferedReader, sys.stdin.buffer).peek(64).lstrip()
         return "jsonl" if start.startswith((b"{", b"[")) else "delimited"
@@ -140,21 +140,22 @@ def guess_format(path: str | Path) -> str:
 def _split_options(
     reader: Callable[..., Any], options: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options of the reader and those of Dataset.from_frame; any other is an error."""
-    own = [name for name in inspect.signature(reader).parameters if name != "path"]
-    roles = list(inspect.signature(Dataset.from_frame).parameters)[1:]
+    """Return the options of the reader and those of Dataset.from_frame; refuse all others."""
+    of_reader = [name for name in inspect.signature(reader).parameters if name != "path"]
+    of_frame = list(inspect.signature(Dataset.from_frame).parameters)[1:]
     for name in options:
-        if name not in own and name not in roles:
-            raise OptionError(unknown_option(name, [*own, *roles]))
-    mine = {name: value for name, value in options.items() if name in own}
-    rest = {name: value for name, value in options.items() if name not in own}
-    if "ids" in own:  # a column the caller calls user or item is kept as exactly as any id
-        mine["ids"] = [*mine.get("ids", ()), *(rest[r] for r in ("user", "item") if rest.get(r))]
-    return mine, rest
+        if name not in of_reader and name not in of_frame:
+            raise OptionError(unknown_option(name, [*of_reader, *of_frame]))
+    reading = {name: value for name, value in options.items() if name in of_reader}
+    roles = {name: value for name, value in options.items() if name not in of_reader}
+    if "ids" in of_reader:  # columns that the caller names as user or item are ids too
+        ids = (roles[role] for role in ("user", "item") if roles.get(role))
+        reading["ids"] = [*reading.get("ids", ()), *ids]
+    return reading, roles
 
 
 def _file(given: Any, shared: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """A table's path and reading options, None where it is given otherwise or not at all."""
+    """Return the path and reading options of a table, None if it is not given as a file."""
     if isinstance(given, str | Path):
         given = {"path": given}
         if FORMATS[guess_format(given["path"])] is read_delimited:
@@ -169,7 +170,7 @@ def _key(frame: pl.DataFrame, role: str, given: str | None) -> str | None:
 def _keyed_alike(
     table: pl.DataFrame, events: pl.DataFrame, role: str, given: str | None
 ) -> pl.DataFrame:
-    """The table with text ids where the events have such: '8' beside '007' is text in both."""
+    """Return the table with text ids if those of the events are text, such as '007'."""
     key, other = _key(table, role, given), _key(events, role, given)
     if key is None or other is None or events[other].dtype != pl.String:
         return table

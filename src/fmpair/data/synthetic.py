@@ -1,7 +1,8 @@
-"""Generated users who choose books, music, films and games in context.
+"""Synthetic data: users who choose books, music, films and games in context.
 
-Tastes, popularity and the effect of each situation are known, so the true probability of every
-choice is known too. Users share one taste across the four domains.
+`make` knows tastes, popularity and the effect of each situation, and so the true probability of
+every choice. A user has the same taste in all four domains. `zipf_events` makes many events
+cheaply, with popularity and activity only.
 """
 
 from __future__ import annotations
@@ -18,9 +19,6 @@ from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, OptionError, UnknownError, named, unknown
 from fmpair.threads import check_process
 
-# The true choice model of a generated data set: the upper bound of every ranking.
-
-
 DAYTIMES = ("night", "morning", "afternoon", "evening")  # six hours each, from midnight
 PLACES = ("home", "work", "travel")
 SITUATIONS = len(DAYTIMES) * len(PLACES)  # situation = daytime * len(PLACES) + place
@@ -29,7 +27,9 @@ BLOCK = 1 << 21  # scores held at a time: 16 MB
 
 @dataclass(frozen=True)
 class Oracle:
-    """Probability of an item = softmax over the catalogue of (user + situation) . item + constant.
+    """The true choice model, an upper bound for every ranking.
+
+    Probability of an item = softmax over the catalogue of (user + situation) . item + constant.
 
     All float64: user_vectors [users, k], situation_vectors [SITUATIONS, k], item_vectors
     [items, k], item_constants [items], situation_chances [SITUATIONS], adding up to 1.
@@ -42,7 +42,7 @@ class Oracle:
     situation_chances: np.ndarray
 
     def chances(self, user: np.ndarray, situation: np.ndarray) -> np.ndarray:
-        """float64 [n, items]: how likely each item is, for n users, each in a situation."""
+        """float64 [n, items]: the probability of each item for n users in n situations."""
         queries = self.user_vectors[user] + self.situation_vectors[situation]
         scores = queries @ self.item_vectors.T + self.item_constants
         scores -= scores.max(axis=1, keepdims=True)
@@ -53,12 +53,17 @@ class Oracle:
     def scores(self, user: np.ndarray, context: pl.DataFrame | None = None) -> np.ndarray:
         """float32 [n, items]: the true log-probability of each item for n user numbers.
 
-        context: n rows with columns daytime and place. A missing value or column was drawn but
-        hidden, so the chances are averaged over what it may have been, given the other column.
-        Without context this is the best that a model without context could do.
+        context: n rows with columns daytime and place. For a missing value or column the
+        probabilities are averaged over its possible values, given the other column. Without
+        context these are the best scores of a model without context.
         """
         user = np.asarray(user)
-        self._check(user, context)
+        if len(user) and not 0 <= user.min() <= user.max() < len(self.user_vectors):
+            raise UnknownError(f"user numbers must be 0 to {len(self.user_vectors) - 1}")
+        if context is not None and context.height != len(user):
+            raise DataError(
+                f"{len(user)} users but {context.height} rows of context: give one row per user"
+            )
         possible = self._possible(len(user), context)
         out = np.empty((len(user), len(self.item_vectors)), np.float32)
         for part in blocks(len(user), SITUATIONS * out.shape[1]):
@@ -69,16 +74,8 @@ class Oracle:
             out[part] = np.log(np.add.reduceat(chances, first, axis=0))
         return out
 
-    def _check(self, user: np.ndarray, context: pl.DataFrame | None) -> None:
-        if len(user) and not 0 <= user.min() <= user.max() < len(self.user_vectors):
-            raise UnknownError(f"user numbers must be 0 to {len(self.user_vectors) - 1}")
-        if context is not None and context.height != len(user):
-            raise DataError(
-                f"{len(user)} users but {context.height} rows of context: give one each"
-            )
-
     def _possible(self, count: int, context: pl.DataFrame | None) -> np.ndarray:
-        """float64 [count, SITUATIONS]: how likely each situation is, given what can be seen."""
+        """float64 [count, SITUATIONS]: the probability of each situation, given the context."""
         fits = np.ones((count, len(DAYTIMES), len(PLACES)), bool)
         if context is not None and "daytime" in context.columns:
             fits &= _fitting(context["daytime"], DAYTIMES)[:, :, None]
@@ -89,46 +86,34 @@ class Oracle:
 
 
 def blocks(rows: int, width: int) -> Iterator[slice]:
-    """Consecutive slices of `rows` rows, each with about BLOCK numbers of `width` per row."""
+    """Yield consecutive slices of rows, each with about BLOCK numbers at `width` per row."""
     step = max(1, BLOCK // width)
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
 def _fitting(values: pl.Series, names: tuple[str, ...]) -> np.ndarray:
-    """bool [values, names]: which names a value may stand for; a missing one for any."""
-    strange = values.drop_nulls().cast(pl.String)
-    strange = strange.filter(~strange.is_in(names))
-    if len(strange):
-        raise UnknownError(unknown(values.name, strange[0], names))
-    text = values.cast(pl.String).to_frame("value")
-    return text.select(
-        (pl.col("value") == name).fill_null(True).alias(name) for name in names
-    ).to_numpy()
+    """bool [values, names]: whether each value may be the name; a missing value may be any."""
+    text = values.cast(pl.String)
+    wrong = text.filter(text.is_not_null() & ~text.is_in(names))
+    if len(wrong):
+        raise UnknownError(unknown(values.name, wrong[0], names))
+    fits = ((pl.col("value") == name).fill_null(True).alias(name) for name in names)
+    return text.to_frame("value").select(fits).to_numpy()
 
+
+# The generated world.
 
 DOMAINS = ("books", "music", "films", "games")
 ID_PREFIXES = ("book", "album", "film", "game")
 TYPICAL_MINUTES = np.array([240, 45, 110, 70])  # by domain
 SEGMENTS = ("student", "worker", "parent", "retired")
 GENRES = ("comedy", "crime", "fantasy", "history", "romance", "science")
-TOPICS = (
-    "animals",
-    "cities",
-    "cooking",
-    "heroes",
-    "love",
-    "music",
-    "mystery",
-    "nature",
-    "space",
-    "sports",
-    "travel",
-    "war",
-)
+TOPICS = ("animals", "cities", "cooking", "heroes", "love", "music", "mystery", "nature", "space",
+          "sports", "travel", "war")  # fmt: skip
 
-# Chances of daytime (night, morning, afternoon, evening) and place (home, work, travel) together.
+# Joint probability of daytime (night, morning, afternoon, evening) and place (home, work, travel).
 SITUATION_CHANCES = np.array([[9, 3, 3], [11, 9, 8], [10, 12, 5], [19, 5, 6]]) / 100
-LONGER_BY_DAYTIME = np.array([0.2, -0.8, -0.2, 0.8])  # effect of long items; short ones by morning
+LONGER_BY_DAYTIME = np.array([0.2, -0.8, -0.2, 0.8])  # effect of an item's length
 
 DIMENSIONS = 6  # of taste
 ITEM_SIZE = DIMENSIONS**0.5  # so that an effect of 1 has standard deviation 1 over the items
@@ -145,27 +130,27 @@ ID_BYTES, EVENT_BYTES = 600, 200  # of memory, at most, for a user or item, and 
 
 @dataclass(frozen=True)
 class World:
-    """Generated events and the model that made them; numbers of users and items agree."""
+    """Generated events and the model that made them, with the same user and item numbers."""
 
     data: Dataset
     oracle: Oracle
 
     def scores(self, user: np.ndarray, context: pl.DataFrame | None = None) -> np.ndarray:
-        """float32 [n, items]: true log-probabilities, averaged over hidden context values."""
+        """float32 [n, items]: true log-probabilities, see `Oracle.scores`."""
         return self.oracle.scores(user, context)
 
 
 def make(users: int = 800, items: int = 600, events: int = 40_000, seed: int = 0) -> World:
-    """A world of the given size; one seed gives the same one everywhere.
+    """Generate a world of the given size; a seed gives the same world on every machine.
 
-    Events are independent draws in order of time: repeats are true repeats, nobody is told what
-    was chosen before. A few context values and attributes are hidden after they had their effect;
-    the timestamp still tells the daytime, the oracle does not read it.
+    Events are independent draws in order of time, so repeats do not depend on earlier choices. A
+    few context values and attributes are missing, although they had their effect; the timestamp
+    still reveals the daytime, but the oracle does not use it.
     """
     check_process()
     check_size(users, items, events)
-    # Everything is drawn in this order from one stream, and computed in float64: last bits that
-    # differ between machines then move a choice in fewer than one of ten thousand worlds.
+    # Everything is drawn in this order from one stream and computed in float64: the last bits,
+    # which differ between machines, change a choice in fewer than one of ten thousand worlds.
     rng = np.random.Generator(np.random.PCG64(seed))
     topics = rng.standard_normal((len(TOPICS), DIMENSIONS))
     user_table, user_vectors = _make_users(users, topics, rng)
@@ -190,10 +175,13 @@ def make(users: int = 800, items: int = 600, events: int = 40_000, seed: int = 0
 
 def check_size(users: int = 800, items: int = 600, events: int = 40_000) -> None:
     """Refuse a world that is empty, or that does not fit into memory."""
+    _check_size(users, items, events, (users + items) * ID_BYTES + events * EVENT_BYTES)
+
+
+def _check_size(users: int, items: int, events: int, needed: int) -> None:
     for name, size in (("users", users), ("items", items), ("events", events)):
         if size < 1:
-            raise OptionError(f"{name} is {size}: a world needs at least 1")
-    needed = (users + items) * ID_BYTES + events * EVENT_BYTES
+            raise OptionError(f"{named(name)} must be at least 1, not {size}")
     shape = f"{users:,} users, {items:,} items and {events:,} events"
     check_memory("generated data", shape, needed, None, "ask for fewer of them")
 
@@ -201,7 +189,7 @@ def check_size(users: int = 800, items: int = 600, events: int = 40_000) -> None
 def _make_users(
     count: int, topics: np.ndarray, rng: np.random.Generator
 ) -> tuple[pl.DataFrame, np.ndarray]:
-    """The table of users and their vectors: [count, DIMENSIONS + 1], the last, of length, 0."""
+    """Return the user table and vectors [count, DIMENSIONS + 1]; the last (length) is 0."""
     age = rng.integers(16, 80, count)
     segment = rng.integers(0, len(SEGMENTS), count)
     interests, interest_vectors = _pick_topics(count, topics, rng)
@@ -215,7 +203,7 @@ def _make_users(
 def _make_items(
     count: int, topics: np.ndarray, rng: np.random.Generator
 ) -> tuple[pl.DataFrame, np.ndarray]:
-    """The table of items and their vectors: [count, DIMENSIONS + 1], the last holds length."""
+    """Return the item table and vectors [count, DIMENSIONS + 1]; the last is the length."""
     genre = rng.integers(0, len(GENRES), count)
     tags, tag_vectors = _pick_topics(count, topics, rng)
     vectors = rng.standard_normal((count, DIMENSIONS)) + tag_vectors
@@ -239,7 +227,7 @@ def _situations(rng: np.random.Generator) -> np.ndarray:
 def _make_events(
     oracle: Oracle, count: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, pl.DataFrame]:
-    """User and item numbers, int32 [count] each, and the columns of the events, by time."""
+    """Return user and item numbers, int32 [count] each, and event columns, in order of time."""
     activity = np.exp(ACTIVITY_SPREAD * rng.standard_normal(len(oracle.user_vectors)))
     user = _draw(activity, rng.random(count))
     situation = _draw(oracle.situation_chances, rng.random(count))
@@ -257,7 +245,7 @@ def _make_events(
 def _choose(
     oracle: Oracle, user: np.ndarray, situation: np.ndarray, point: np.ndarray
 ) -> np.ndarray:
-    """int64 [events]: the item at each point of [0, 1) on its query's cumulative chances."""
+    """int64 [events]: the item at each point of [0, 1) of its query's cumulative probability."""
     queries, query = np.unique(user * SITUATIONS + situation, return_inverse=True)
     order = np.argsort(query, kind="stable")
     starts = np.searchsorted(query[order], np.arange(len(queries) + 1))
@@ -266,12 +254,12 @@ def _choose(
     for part in blocks(len(queries), items):
         cumulative = oracle.chances(*np.divmod(queries[part], SITUATIONS)).cumsum(axis=1)
         cumulative /= cumulative[:, -1:]
-        # Row r is shifted to (r, r + 1], so that one search over all rows serves the block.
+        # Row r is shifted to (r, r + 1], so that one search serves all rows of the block.
         cumulative += np.arange(len(cumulative))[:, None]
         events = order[starts[part.start] : starts[part.stop]]
         row = query[events] - part.start
-        found = np.searchsorted(cumulative.ravel(), row + point[events], side="right")
-        chosen[events] = np.minimum(found - row * items, items - 1)
+        index = np.searchsorted(cumulative.ravel(), row + point[events], side="right")
+        chosen[events] = np.minimum(index - row * items, items - 1)
     return chosen
 
 
@@ -284,7 +272,7 @@ def _draw(weights: np.ndarray, point: np.ndarray) -> np.ndarray:
 def _pick_topics(
     count: int, topics: np.ndarray, rng: np.random.Generator
 ) -> tuple[pl.Series, np.ndarray]:
-    """One to three topics for each of `count`: their names, and the sums of their vectors."""
+    """Draw one to three topics for each of `count`; return their names and summed vectors."""
     many = rng.integers(1, 4, count)
     ranks = rng.random((count, len(TOPICS))).argsort(axis=1).argsort(axis=1)
     picked = ranks < many[:, None]
@@ -295,13 +283,13 @@ def _pick_topics(
 
 
 def _with_gaps(table: pl.DataFrame, rng: np.random.Generator) -> pl.DataFrame:
-    """The table with a few values of each column missing."""
+    """Return the table with a few values of each column missing."""
     known = {name: pl.Series(rng.random(table.height) >= MISSING) for name in table.columns}
     return table.with_columns(pl.when(known[c]).then(pl.col(c)).alias(c) for c in table.columns)
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-    """Centred, so that no effect is shared by all, then each scaled to length 1."""
+    """Centre vectors, so that no effect is shared by all, and scale each to length 1."""
     centred = vectors - vectors.mean(axis=0) if len(vectors) > 1 else vectors
     return centred / np.linalg.norm(centred, axis=1, keepdims=True)
 
@@ -311,13 +299,12 @@ def _names(names: tuple[str, ...], numbers: np.ndarray) -> pl.Series:
 
 
 def _numbered(prefixes: tuple[str, ...] | list[str], count: int) -> list[str]:
-    """Ids such as film-042; the prefixes take turns."""
+    """Return ids such as film-042, with the prefixes in turn."""
     digits = max(3, len(str((count - 1) // len(prefixes))))
     return [f"{prefixes[n % len(prefixes)]}-{n // len(prefixes):0{digits}}" for n in range(count)]
 
 
-# Many events at little cost: popular items and busy users, no taste and no context.
-
+# Many events at little cost.
 
 ITEM_EXPONENT = 0.8  # the item of popularity rank r is drawn in proportion to r ** -0.8
 ZIPF_ACTIVITY_SPREAD = 1.0  # standard deviation of the logarithm of a user's activity
@@ -326,16 +313,12 @@ ZIPF_ACTIVITY_SPREAD = 1.0  # standard deviation of the logarithm of a user's ac
 def zipf_events(
     users: int, items: int, events: int, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """User and item numbers of events, int32 [events] each, ordered by user; pairs may repeat.
+    """Return user and item numbers, int32 [events] each, ordered by user; pairs may repeat.
 
-    Item popularity follows a power law, user activity is log-normal; numbers say nothing of either.
+    Item popularity follows a power law, user activity is log-normal; both are independent of the
+    numbers.
     """
-    for name, size in (("users", users), ("items", items), ("events", events)):
-        if size < 1:
-            raise OptionError(f"{named(name)} is {size}: it must be at least 1")
-    shape = f"{users:,} users, {items:,} items and {events:,} events"
-    needed = 32 * (users + items) + 16 * events
-    check_memory("generated data", shape, needed, None, "ask for fewer of them")
+    _check_size(users, items, events, 32 * (users + items) + 16 * events)
     rng = np.random.Generator(np.random.PCG64(seed))
     activity = np.exp(ZIPF_ACTIVITY_SPREAD * rng.standard_normal(users))
     popularity = np.arange(1, items + 1) ** -ITEM_EXPONENT
@@ -348,7 +331,7 @@ def zipf_events(
 def _owners(weights: np.ndarray, events: int, rng: np.random.Generator) -> np.ndarray:
     """int32 [events], sorted: numbers drawn in proportion to weights.
 
-    Drawing how often each number occurs costs far less than drawing every event.
+    Drawing the count of each number is much cheaper than drawing every event.
     """
-    times = rng.multinomial(events, weights / weights.sum())
-    return np.repeat(np.arange(len(weights), dtype=np.int32), times)
+    counts = rng.multinomial(events, weights / weights.sum())
+    return np.repeat(np.arange(len(weights), dtype=np.int32), counts)

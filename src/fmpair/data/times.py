@@ -1,4 +1,4 @@
-"""Times of events: columns that tell them, in any usual form, checked and as microseconds."""
+"""Times of events: find, parse and check columns of times; time lines of users."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ HAS_ZONE = r":\d\d(\.\d+)?[+-]\d\d(:?\d\d)?$"
 UTC = "+00:00"
 SAMPLE = 200  # values that show whether a text column is worth parsing
 
-# Microseconds per unit of a number since 1970. Each range of values begins in March 1973 and
-# ends where the next begins, in the year 5138, so that a value alone tells its unit.
+# Microseconds per unit of a number since 1970. Each range of values begins in March 1973 and ends
+# in the year 5138, where the next begins, so that a value determines its unit.
 UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 WORDS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 RANGES = {"s": (1e8, 1e11), "ms": (1e11, 1e14), "us": (1e14, 1e17), "ns": (1e17, 1e20)}
-PLAUSIBLE = 946_684_800_000_000  # 2000-01-01: numbers of any name are times only from here on
-FEW = 0.05  # share of values that are mistakes rather than another way of counting
-LARGEST_ORDER = 9e12  # numbers of an order that still fit into 64 bits as if they were seconds
-DAY = 86_400_000_000  # microseconds; so far a time may be ahead of this machine's clock
+PLAUSIBLE = 946_684_800_000_000  # 2000-01-01: earlier numbers need a name that says time
+FEW = 0.05  # share of values that are taken as mistakes
+LARGEST_ORDER = 9e12  # larger order numbers do not fit into 64 bits as seconds
+DAY = 86_400_000_000  # microseconds; also how far a time may be ahead of this machine's clock
 
 TIME_NAME = re.compile(
     r"time|date|stamp|epoch|created|clicked|viewed|bought|ordered|(^|_)(ts|at|when|day)($|_)"
@@ -38,17 +38,17 @@ EXAMPLE = "2024-01-31 18:30:00"
 
 
 class Timed(Protocol):
-    """What has columns of events, a `timestamp` maybe among them: see `Dataset`."""
+    """Anything with event columns, such as a `Dataset`."""
 
     @property
     def columns(self) -> pl.DataFrame: ...
 
 
 def moments(data: Timed) -> np.ndarray | None:
-    """int64 [events]: microseconds since 1970 (UTC); None where the data have no times.
+    """int64 [events]: microseconds since 1970 (UTC); None if the data have no times.
 
-    Numbers that are no times of a calendar (1, 2, 3) are an order only, counted as if they were
-    seconds: `is_calendar` tells. An event without a time is an error here, not before.
+    Numbers without a date (1, 2, 3) are an order only and count as seconds, see `is_calendar`.
+    An event without a time is an error here, not before.
     """
     if "timestamp" not in data.columns.columns:
         return None
@@ -59,88 +59,87 @@ def moments(data: Timed) -> np.ndarray | None:
             f"{missing.sum():,} of {len(times):,} events have no time (the first in row "
             f"{missing.arg_max()}, counted from 0): drop or fill those rows"
         )
-    return _microseconds(times)
+    return microseconds(times)
 
 
 def untimed(data: Timed) -> int:
-    """How many events have no time: all, where the data have none."""
+    """Count the events without a time: all if the data have no times."""
     if "timestamp" not in data.columns.columns:
         return len(data.columns)
     return int(_missing(data.columns["timestamp"]).sum())
 
 
 def has_times(data: Timed) -> bool:
-    """Whether every event has a time, or a place in an order."""
+    """Return whether every event has a time or an order number."""
     return "timestamp" in data.columns.columns and not untimed(data)
 
 
 def is_calendar(data: Timed) -> bool:
-    """Whether the data have times with a date, not a mere order."""
+    """Return whether the data have times with a date, not only an order."""
     return "timestamp" in data.columns.columns and has_dates(data.columns["timestamp"])
 
 
 def has_dates(times: pl.Series) -> bool:
-    """Whether times are dates, or numbers that must be seconds, ... since 1970."""
+    """Return whether times are dates, or numbers of seconds, ... since 1970."""
     if times.dtype.is_numeric():
         return unit_of(times) is not None
     return isinstance(times.dtype, pl.Date | pl.Datetime)
 
 
 def unit_of(numbers: pl.Series) -> str | None:
-    """s, ms, us or ns since 1970; None where the numbers are no times of a calendar.
+    """Return s, ms, us or ns since 1970; None if the numbers are not times with a date.
 
-    Numbers of two units are an error, and so are a few too small ones among others.
+    Mixed units are an error, and so are a few numbers outside the range of the others.
     """
     known = numbers.filter(~_missing(numbers)).cast(pl.Float64)
     counts = {unit: int(known.is_between(*RANGES[unit], closed="left").sum()) for unit in UNITS}
-    found = [unit for unit, count in counts.items() if count]
+    units = [unit for unit, count in counts.items() if count]
     outside = len(known) - sum(counts.values())
-    if not found or outside > FEW * len(known):
+    if not units or outside > FEW * len(known):
         return None
-    if len(found) > 1:
+    if len(units) > 1:
         raise DataError(
-            f"column {numbers.name!r} mixes {' and '.join(WORDS[unit] for unit in found)} "
-            f"({' and '.join(f'{counts[unit]:,}' for unit in found)} events): give all in one unit"
+            f"column {numbers.name!r} mixes {' and '.join(WORDS[unit] for unit in units)} "
+            f"({' and '.join(f'{counts[unit]:,}' for unit in units)} events): use one unit for all"
         )
     if outside:
-        inside = known.is_between(*RANGES[found[0]], closed="left")
+        inside = known.is_between(*RANGES[units[0]], closed="left")
         raise DataError(
-            f"column {numbers.name!r} has {outside:,} of {len(known):,} times that are none, "
-            f"such as {known.filter(~inside)[0]:g}, beside {WORDS[found[0]]} since 1970: "
-            "leave them empty"
+            f"column {numbers.name!r} has {outside:,} of {len(known):,} invalid timestamps, such "
+            f"as {known.filter(~inside)[0]:g}, among {WORDS[units[0]]} since 1970: leave them empty"
         )
-    return found[0]
+    return units[0]
 
 
 def time_form(values: pl.Series) -> str | None:
-    """How a column tells times, by its type, its contents and its name; None where it does not.
+    """Return the form of a column of times, by type, contents and name; None for other columns.
 
-    Numbers are times where they lie between 2000 and today, or from 1973 on under a name that
-    says so. Times of day and durations are none.
+    Numbers are times if they are between 2000 and today, or after 1973 if the name says time.
+    Times of day and durations are not times.
     """
     if isinstance(values.dtype, pl.Date | pl.Datetime):
         return "dates"
     if values.dtype == pl.String:
-        some = _spread(values)
-        told = len(some) > 0 and not _parsed(some).null_count()
-        return f"text such as {some[0]}" if told else None
+        sample = _spread(values)
+        parses = len(sample) > 0 and not _parsed(sample).null_count()
+        return f"text such as {sample[0]}" if parses else None
     if not values.dtype.is_numeric() or not len(values):
         return None
+    by_name = TIME_NAME.search(values.name.lower()) is not None
     try:
         unit = unit_of(values)
-    except DataError:  # it looks like one with mistakes in it, which only a name can prove
-        return "numbers" if TIME_NAME.search(values.name.lower()) else None
+    except DataError:  # perhaps times with mistakes: the name decides
+        return "numbers" if by_name else None
     if unit is None:
         return None
-    when = _microseconds(values.filter(~_missing(values)))
-    named_so = TIME_NAME.search(values.name.lower()) is not None
-    if named_so or (when.min() >= PLAUSIBLE and when.max() <= _now() + DAY):
+    when = microseconds(values.filter(~_missing(values)))
+    if by_name or (when.min() >= PLAUSIBLE and when.max() <= _now() + DAY):
         return f"{WORDS[unit]} since 1970"
     return None
 
 
 def days(values: pl.Series) -> pl.Series:
-    """Int64: the day of each time, counted from 1970; of an order the numbers themselves."""
+    """Int64: the day of each time, counted from 1970; numbers of an order stay as they are."""
     times = parse_times(values)
     if not times.dtype.is_numeric():
         return times.cast(pl.Date, strict=False).cast(pl.Int64)
@@ -150,14 +149,14 @@ def days(values: pl.Series) -> pl.Series:
 
 
 def read_times(values: pl.Series) -> pl.Series:
-    """The column of times, with text parsed; DataError where values are no times.
+    """Return a column of times with text parsed; DataError if values are not times.
 
-    Times without a zone are taken for UTC. What is strange but usable is logged in one line.
+    Times without a zone are UTC. Missing and future times are logged.
     """
     times = _from_text(values) if values.dtype == pl.String else values
     if not (times.dtype.is_numeric() or isinstance(times.dtype, pl.Date | pl.Datetime)):
         raise DataError(
-            f"column {values.name!r} holds {values.dtype}, not times: give dates, seconds since "
+            f"column {values.name!r} holds {values.dtype}, not times: use dates, seconds since "
             f"1970 or text such as {EXAMPLE}, or name another column with {named('timestamp', ...)}"
         )
     if times.dtype.is_float() and times.is_infinite().any():
@@ -167,7 +166,7 @@ def read_times(values: pl.Series) -> pl.Series:
 
 
 def parse_times(values: pl.Series) -> pl.Series:
-    """Text as UTC-naive times where every value is a date or time; otherwise the same series."""
+    """Parse text as UTC-naive times if every value is a date or time; else return it unchanged."""
     if values.dtype != pl.String or values.null_count() == len(values):
         return values
     if _parsed(_spread(values)).null_count():
@@ -177,7 +176,7 @@ def parse_times(values: pl.Series) -> pl.Series:
 
 
 def _from_text(values: pl.Series) -> pl.Series:
-    """Text as times, or as the numbers it spells; DataError names the first that is neither."""
+    """Parse text as numbers or times; DataError names the first value that is neither."""
     numbers = values.str.strip_chars().cast(pl.Float64, strict=False)
     if numbers.null_count() == values.null_count():
         whole = values.str.strip_chars().cast(pl.Int64, strict=False)
@@ -186,27 +185,26 @@ def _from_text(values: pl.Series) -> pl.Series:
     wrong = times.is_null() & values.is_not_null()
     if wrong.all() or wrong.sum() == len(values.drop_nulls()):
         raise DataError(
-            f"column {values.name!r} is text, not a time: give seconds or dates, "
-            f"or name another column with {named('timestamp', ...)}"
+            f"column {values.name!r} is text, not a time: use seconds or dates, or name another "
+            f"column with {named('timestamp', ...)}"
         )
     if wrong.any():
         first = wrong.arg_true()[0]
         raise DataError(
-            f"column {values.name!r} has {wrong.sum():,} of {len(values):,} times that cannot be "
-            f"read, the first in row {first}, counted from 0: {values[first]!r}; write them like "
-            f"{EXAMPLE}"
+            f"column {values.name!r} has {wrong.sum():,} of {len(values):,} invalid timestamps, "
+            f"the first in row {first} (counted from 0): {values[first]!r}; write {EXAMPLE}"
         )
     zoned = _normal(values.drop_nulls()).str.contains(HAS_ZONE)
     if zoned.any() and not zoned.all():
         raise DataError(
             f"column {values.name!r} mixes times with and without a zone ({zoned.sum():,} and "
-            f"{(~zoned).sum():,} events): give all of them one, such as {EXAMPLE} UTC"
+            f"{(~zoned).sum():,} events): give all of them a zone, such as {EXAMPLE} UTC"
         )
     return times
 
 
 def _normal(text: pl.Series) -> pl.Series:
-    """One spelling of the usual ones: 2024-01-31 18:30:00+00:00."""
+    """Rewrite common spellings as 2024-01-31 18:30:00+00:00."""
     return (
         text.str.strip_chars()
         .str.replace(r"(?i)\s*(?:utc|gmt|z)$", UTC)
@@ -218,68 +216,65 @@ def _normal(text: pl.Series) -> pl.Series:
 
 
 def _parsed(values: pl.Series) -> pl.Series:
-    """Text as UTC-naive microseconds, null where it is no date or time in a usual form."""
+    """Parse text as UTC-naive microseconds, null if it is not a date or time in a known layout."""
     text = _normal(values).str.strip_suffix(UTC)
     head = _spread(text)
-    found = pl.Series(values.name, [None], pl.Datetime("us")).new_from_index(0, len(values))
-    # what fits none costs most, so that the layout of most values goes first
-    for layout in sorted((*NAIVE, *ZONED), key=lambda one: _misfits(head, one)):
-        if found.null_count() == values.null_count():
+    parsed = pl.Series(values.name, [None], pl.Datetime("us")).new_from_index(0, len(values))
+    # Values that do not fit are slow to parse, so the layout of most values comes first.
+    misfits = {
+        layout: head.str.to_datetime(layout, strict=False, time_unit="us").null_count()
+        for layout in (*NAIVE, *ZONED)
+    }
+    for layout in sorted(misfits, key=misfits.__getitem__):
+        if parsed.null_count() == values.null_count():
             break
         times = text.str.to_datetime(layout, strict=False, time_unit="us")
         if layout in ZONED:
             times = times.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        found = found.zip_with(found.is_not_null(), times)
-    return found
-
-
-def _misfits(text: pl.Series, layout: str) -> int:
-    return text.str.to_datetime(layout, strict=False, time_unit="us").null_count()
+        parsed = parsed.zip_with(parsed.is_not_null(), times)
+    return parsed
 
 
 def _spread(values: pl.Series) -> pl.Series:
-    """Some of the values that are not null, from all over the column."""
+    """Return some values that are not null, from all parts of the column."""
     known = values.drop_nulls()
     return known.gather_every(max(len(known) // SAMPLE, 1))
 
 
 def _warn(times: pl.Series) -> None:
-    """Log what is strange about times that can be used all the same."""
+    """Log missing and future times."""
     missing = _missing(times)
     if missing.any():
         LOG.warning(
-            "column %r has no time in %d of %d events: they are kept, but nothing that needs "
-            "times takes them",
+            "column %r has no time in %d of %d events: they are kept, but cannot be used where "
+            "times are needed",
             times.name,
             missing.sum(),
             len(times),
         )
     if not has_dates(times):
         return
-    late = _microseconds(times.filter(~missing)) > _now() + DAY
+    late = microseconds(times.filter(~missing)) > _now() + DAY
     if late.any():
         LOG.warning(
-            "column %r has %d of %d times in the future: check its unit and its zone",
+            "column %r has %d of %d times in the future: check their unit and zone",
             times.name,
             late.sum(),
             len(times),
         )
 
 
-def _microseconds(times: pl.Series) -> np.ndarray:
-    """int64: times without gaps as microseconds, by their unit; an order as if it were seconds."""
+def microseconds(times: pl.Series) -> np.ndarray:
+    """int64: times without nulls as microseconds, by their unit; an order counts as seconds."""
     if not times.dtype.is_numeric():
-        return times.cast(pl.Datetime("us", _zone(times))).to_physical().to_numpy()
+        zone = getattr(times.dtype, "time_zone", None)
+        return times.cast(pl.Datetime("us", zone)).to_physical().to_numpy()
     small = np.abs(times.cast(pl.Float64).to_numpy()).max(initial=0) < LARGEST_ORDER
     scale = UNITS[unit_of(times) or ("s" if small else "us")]
     if times.dtype.is_integer():
         whole = times.cast(pl.Int64).to_numpy()
         return whole * int(scale) if scale >= 1 else whole // round(1 / scale)
     return np.round(times.cast(pl.Float64).to_numpy() * scale).astype(np.int64)
-
-
-def _zone(times: pl.Series) -> str | None:
-    return getattr(times.dtype, "time_zone", None)
 
 
 def _missing(times: pl.Series) -> pl.Series:
@@ -291,14 +286,11 @@ def _now() -> float:
     return time.time() * 1e6
 
 
-# Time lines: every user's events, oldest first, and what came strictly before each of them.
-
-
 class Timelines(NamedTuple):
-    """The events of each user, oldest first; those of one moment in the order they were given.
+    """The events of each user, oldest first; events of one time in their given order.
 
-    start: int64 [users + 1]; item: int32 [events]; moment: int64 [events].
-    event: int32 [events], the number of each in the data it comes from.
+    start: int64 [users + 1]; item: int32 [events]; moment: int64 [events], the times.
+    event: int32 [events], row numbers of the data.
     """
 
     start: np.ndarray
@@ -312,22 +304,22 @@ class Timelines(NamedTuple):
 
     @property
     def place(self) -> np.ndarray:
-        """int32 [events]: where each event of the data stands."""
+        """int32 [events]: the position of each event of the data."""
         place = np.empty(len(self.event), np.int32)
         place[self.event] = np.arange(len(self.event), dtype=np.int32)
         return place
 
 
 def timelines(user: np.ndarray, item: np.ndarray, users: int, moment: np.ndarray) -> Timelines:
-    """The time lines of events: user, item int32 [events] and moment int64 [events]."""
+    """Build time lines from user, item int32 [events] and moment int64 [events]."""
     order = np.lexsort((moment, user)).astype(np.int32)
     return Timelines(starts(tally(user, users)), item[order], moment[order], order)
 
 
 def strictly_before(lines: Timelines) -> np.ndarray:
-    """int32 [events]: of the event at each place, where those strictly before it end.
+    """int32 [events]: for the event at each position, the end of those strictly before it.
 
-    That is the first place of its user and moment: what happens at one moment is not known before.
+    That is the first position of its user and time: events of one time do not precede each other.
     """
     count = len(lines.item)
     first = np.zeros(count, bool)

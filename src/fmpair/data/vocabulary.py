@@ -1,4 +1,4 @@
-"""Ids of any type and their numbers."""
+"""Vocabularies: ids of any type and their numbers."""
 
 from __future__ import annotations
 
@@ -12,73 +12,19 @@ import polars as pl
 from fmpair.errors import DataError
 from fmpair.threads import check_process
 
-# The numbers of ids by their hashes: a lookup takes as long among millions as among a few.
-
-
-class HashIndex(NamedTuple):
-    """12 bytes an id. hashes: uint64 [ids], ascending; number: int32 [ids], whose hash each is."""
-
-    hashes: np.ndarray
-    number: np.ndarray
-
-    @classmethod
-    def of(cls, ids: pl.Series) -> HashIndex:
-        hashes = hashes_of(ids)
-        order = np.argsort(hashes).astype(np.int32)
-        return cls(hashes[order], order)
-
-    def extended(self, ids: pl.Series) -> HashIndex:
-        """With the hashes of ids that come after those it was made of."""
-        more = HashIndex.of(ids)
-        place = np.searchsorted(self.hashes, more.hashes)
-        number = np.int32(len(self.number)) + more.number
-        return HashIndex(
-            np.insert(self.hashes, place, more.hashes), np.insert(self.number, place, number)
-        )
-
-    def numbers(self, ids: pl.Series, wanted: pl.Series) -> np.ndarray:
-        """int32 [wanted]: the number of each among the ids the index was made of, -1 where it is
-        none of them or null. Both are of the same type.
-        """
-        found = np.full(len(wanted), -1, np.int32)
-        hashes = hashes_of(wanted)
-        place = np.searchsorted(self.hashes, hashes)
-        end = np.searchsorted(self.hashes, hashes, side="right")
-        asked = np.flatnonzero(place < end)
-        while len(asked):  # once, but for different ids of one hash
-            number = self.number[place[asked]]
-            equal = ids[number] == (wanted if len(asked) == len(wanted) else wanted[asked])
-            same = equal.to_numpy().astype(bool)  # null, which equals nothing, is False
-            found[asked[same]] = number[same]
-            place[asked] += 1
-            asked = asked[~same & (place[asked] < end[asked])]
-        return found
-
-
-def can_index(dtype: pl.DataType) -> bool:
-    """Whether equal values of a type have equal hashes, wherever they come from."""
-    apart = (pl.Categorical, pl.Enum, pl.Object, pl.Null, pl.Unknown)
-    return not (dtype.is_nested() or isinstance(dtype, apart))
-
-
-def hashes_of(values: pl.Series) -> np.ndarray:
-    """uint64 [values]: equal for equal values of one type."""
-    return values.to_frame().hash_rows().to_numpy()
-
-
-# Up to so many values, or one for so many ids, are found sooner one by one than by a join.
+# This many values, or one value per this many ids, are faster to look up by hash than by a join.
 FEW, IDS_EACH = 256, 16
 
 
 class Vocabulary:
-    """Distinct ids in a fixed order; number n stands for ids[n]. Immutable."""
+    """Distinct ids in a fixed order; the number of ids[n] is n. Immutable."""
 
     def __init__(self, ids: pl.Series):
         self.ids = ids.rename("id")
 
     @classmethod
     def of(cls, values: pl.Series) -> Vocabulary:
-        """The distinct values, in order of first appearance, nulls left out."""
+        """Build a vocabulary of the distinct values, in order of first appearance, no nulls."""
         check_process()
         return cls(as_plain(values).drop_nulls().unique(maintain_order=True))
 
@@ -89,7 +35,7 @@ class Vocabulary:
         return f"Vocabulary({len(self)} ids of type {self.ids.dtype})"
 
     def __reduce__(self) -> tuple[type[Vocabulary], tuple[pl.Series]]:
-        """Only the ids travel to another process: what is derived from them is made again there."""
+        """Pickle the ids only: the indexes are built again when needed."""
         return Vocabulary, (self.ids,)
 
     @cached_property
@@ -98,34 +44,29 @@ class Vocabulary:
 
     @cached_property
     def _table(self) -> pl.DataFrame:
-        return pl.DataFrame(
-            {"id": self.ids, "number": np.arange(len(self), dtype=np.int32)},
-        )
+        return pl.DataFrame({"id": self.ids, "number": np.arange(len(self), dtype=np.int32)})
 
     def numbers(self, values: pl.Series) -> np.ndarray:
-        """int32 [len(values)]: the number of each value, -1 where unknown or null."""
+        """int32 [values]: the number of each value, -1 if unknown or null."""
         check_process()
         wanted = comparable(as_plain(values), self.ids.dtype)
         if wanted is None:
             return np.full(len(values), -1, np.int32)
         if len(wanted) <= max(len(self) // IDS_EACH, FEW) and can_index(self.ids.dtype):
             return self._index.numbers(self.ids, wanted)
-        found = (
-            wanted.rename("id")
-            .to_frame()
-            .join(self._table, on="id", how="left", maintain_order="left")
-        )
-        return found["number"].fill_null(-1).to_numpy().astype(np.int32)
+        frame = wanted.rename("id").to_frame()
+        joined = frame.join(self._table, on="id", how="left", maintain_order="left")
+        return joined["number"].fill_null(-1).to_numpy().astype(np.int32)
 
     def number(self, value: object) -> int:
-        """The number of one value, -1 where unknown."""
+        """Return the number of one value, -1 if unknown."""
         try:
             return int(self.numbers(pl.Series([value]))[0])
         except (TypeError, pl.exceptions.PolarsError):
             return -1
 
     def extend(self, values: pl.Series) -> Vocabulary:
-        """With the values not yet known appended; the known keep their numbers."""
+        """Return the vocabulary with new values appended; known values keep their numbers."""
         check_process()
         plain = comparable(as_plain(values), self.ids.dtype)
         if plain is None:
@@ -139,36 +80,92 @@ class Vocabulary:
         new = new.unique(maintain_order=True).rename("id")
         grown = Vocabulary(pl.concat([self.ids, new]))
         if "_index" in self.__dict__:
-            grown._index = self._index.extended(new)  # sooner than to hash all of them again
+            grown._index = self._index.extended(new)  # faster than hashing all ids again
         return grown
 
     def take(self, numbers: np.ndarray) -> pl.Series:
-        """The ids of the given numbers."""
+        """Return the ids of these numbers."""
         check_process()
         return self.ids[numbers]
 
 
+class HashIndex(NamedTuple):
+    """An index of ids by hash, 12 bytes an id; a lookup costs the same for any number of ids.
+
+    hashes: uint64 [ids], ascending; number: int32 [ids], the number of the id with that hash.
+    """
+
+    hashes: np.ndarray
+    number: np.ndarray
+
+    @classmethod
+    def of(cls, ids: pl.Series) -> HashIndex:
+        """Build the index of ids."""
+        hashes = hashes_of(ids)
+        order = np.argsort(hashes).astype(np.int32)
+        return cls(hashes[order], order)
+
+    def extended(self, ids: pl.Series) -> HashIndex:
+        """Return the index with further ids appended."""
+        more = HashIndex.of(ids)
+        at = np.searchsorted(self.hashes, more.hashes)
+        number = np.int32(len(self.number)) + more.number
+        return HashIndex(
+            np.insert(self.hashes, at, more.hashes), np.insert(self.number, at, number)
+        )
+
+    def numbers(self, ids: pl.Series, wanted: pl.Series) -> np.ndarray:
+        """int32 [wanted]: the number of each value among the indexed ids, -1 if unknown or null.
+
+        Both series have the same type.
+        """
+        numbers = np.full(len(wanted), -1, np.int32)
+        hashes = hashes_of(wanted)
+        at = np.searchsorted(self.hashes, hashes)
+        end = np.searchsorted(self.hashes, hashes, side="right")
+        left = np.flatnonzero(at < end)
+        while len(left):  # once, unless different ids have one hash
+            number = self.number[at[left]]
+            equal = ids[number] == (wanted if len(left) == len(wanted) else wanted[left])
+            same = equal.to_numpy().astype(bool)  # null, which equals nothing, is False
+            numbers[left[same]] = number[same]
+            at[left] += 1
+            left = left[~same & (at[left] < end[left])]
+        return numbers
+
+
+def can_index(dtype: pl.DataType) -> bool:
+    """Return whether equal values of a type always have equal hashes."""
+    without = (pl.Categorical, pl.Enum, pl.Object, pl.Null, pl.Unknown)
+    return not (dtype.is_nested() or isinstance(dtype, without))
+
+
+def hashes_of(values: pl.Series) -> np.ndarray:
+    """uint64 [values]: equal for equal values of one type."""
+    return values.to_frame().hash_rows().to_numpy()
+
+
 def as_plain(values: pl.Series) -> pl.Series:
-    """Categories as their text, floats that are NaN as null; everything else unchanged."""
+    """Return categories as text and NaN as null; everything else unchanged."""
     if isinstance(values.dtype, pl.Categorical | pl.Enum):
         return values.cast(pl.String)
     return values.fill_nan(None) if values.dtype.is_float() else values
 
 
 def comparable(values: pl.Series, dtype: pl.DataType) -> pl.Series | None:
-    """Values in the type of the known ids, None where the two can never be equal.
+    """Return values in the type of the known ids, None if the two types can never be equal.
 
-    Text is read as the known type, so that a command line can name numeric ids.
+    Text is parsed as the known type, so that a command line can name numeric ids.
     """
     if values.dtype == dtype:
         return values
     if values.dtype == pl.Null:
         return values.cast(dtype)
     safe = (values.dtype.is_integer() and dtype.is_numeric()) or values.dtype == pl.String
-    safe = safe or (values.dtype.is_float() and dtype.is_float())  # Python has one length only
+    safe = safe or (values.dtype.is_float() and dtype.is_float())
     whole = values.dtype.is_float() and dtype.is_integer() and (values == values.floor()).all()
     if safe or whole or (values.dtype.is_temporal() and dtype.is_temporal()):
-        with suppress(pl.exceptions.PolarsError):  # such as text as a truth value
+        with suppress(pl.exceptions.PolarsError):  # such as text as a Boolean
             if values.dtype == pl.String and dtype == pl.Date:
                 return values.str.to_date("%Y-%m-%d", strict=False)
             if values.dtype == pl.String and isinstance(dtype, pl.Datetime):
@@ -178,7 +175,7 @@ def comparable(values: pl.Series, dtype: pl.DataType) -> pl.Series | None:
 
 
 def _datetimes(values: pl.Series, dtype: pl.Datetime) -> pl.Series:
-    """Text such as 2024-01-31T18:30:00, with a zone where the ids have one."""
+    """Parse text such as 2024-01-31T18:30:00, with a zone if the ids have one."""
     form = "%Y-%m-%dT%H:%M:%S%.f" + ("%#z" if dtype.time_zone else "")
     read = values.str.replace(" ", "T", literal=True).str.to_datetime(
         form, time_unit=dtype.time_unit, strict=False

@@ -1,4 +1,4 @@
-"""Data to a file, whole or not at all."""
+"""Write data to a file, completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fmpair.data.formats.lightgcn import lightgcn_lines, sequence_lines
 from fmpair.data.formats.source import STANDARD_INPUT as STANDARD_OUTPUT
 from fmpair.data.formats.source import suffix_of
 from fmpair.data.frame import to_polars
-from fmpair.errors import DataError, OptionError, listing, unknown
+from fmpair.errors import DataError, OptionError, listing, named, unknown
 from fmpair.files import atomic_path, beside, check_writable, write_atomically
 from fmpair.threads import check_process
 
@@ -37,11 +37,12 @@ SEPARATORS = {"csv": ",", "tsv": "\t"}
 
 
 def write(data: Any, path: str | Path, format: str | None = None) -> None:
-    """Write a Dataset's events, or any frame; ``-`` is standard output (CSV by default).
+    """Write the events of a Dataset, or any frame; ``-`` is standard output (CSV by default).
 
-    csv, tsv, parquet and jsonl hold the events with their columns. The formats of other
-    libraries take a Dataset: atomic adds PATH.user and PATH.item for the tables, libfm
-    PATH.groups, lightgcn keeps users and items only, sequences these in order of time.
+    format: by default inferred from the suffix. csv, tsv, parquet and jsonl keep all columns of
+    the events. Formats of other libraries take a Dataset: atomic adds PATH.user and PATH.item for
+    the tables, libfm adds PATH.groups, lightgcn keeps users and items only, and sequences keeps
+    these in order of time.
     """
     check_process()
     format = format or _guess_format(path)
@@ -50,7 +51,7 @@ def write(data: Any, path: str | Path, format: str | None = None) -> None:
         _put(path, FRAME_FORMATS[format](frame))
     elif format in DATASET_FORMATS:
         files = {_beside(path, s): c for s, c in DATASET_FORMATS[format](as_dataset(data)).items()}
-        for target in files:  # all of them can be written, or none is
+        for target in files:  # check all of them before the first is written
             if str(target) != STANDARD_OUTPUT:
                 check_writable(target)
         for target, content in files.items():
@@ -60,14 +61,14 @@ def write(data: Any, path: str | Path, format: str | None = None) -> None:
 
 
 def is_table(path: str | Path, format: str | None = None) -> bool:
-    """Whether what is written there is a table of the events with all their columns."""
+    """Return whether the format of the path keeps all columns of the events."""
     return (format or _guess_format(path)) in FRAME_FORMATS
 
 
 def write_parts(parts: Iterable[pl.DataFrame], path: str | Path, format: str | None = None) -> int:
-    """Write frames of the same columns one below the other, one at a time; how many rows.
+    """Write frames with the same columns one after the other; return the number of rows.
 
-    No more than one of them is held in memory, and a file is written whole or not at all.
+    Only one frame at a time is held in memory.
     """
     check_process()
     format = format or _guess_format(path)
@@ -86,9 +87,9 @@ def write_parts(parts: Iterable[pl.DataFrame], path: str | Path, format: str | N
 
 
 def _put_parts(parts: Iterable[pl.DataFrame], put: Callable[[bytes], Any], format: str) -> int:
-    """Hand the bytes of each part on; only the first of a delimited file has a header."""
+    """Write the bytes of each part; only the first part of a delimited file has a header."""
     count = 0
-    if format == "parquet":  # one footer for all
+    if format == "parquet":  # the file has a single footer
         parts = [pl.concat(parts)]
     for number, frame in enumerate(parts):
         count += len(frame)
@@ -100,7 +101,7 @@ def _put_parts(parts: Iterable[pl.DataFrame], put: Callable[[bytes], Any], forma
 
 
 def _put_parquet(parts: Iterable[pl.DataFrame], path: str | Path, target: Path) -> int:
-    """A file for each part, then all of them as one, row group by row group."""
+    """Write a file for each part, then join them row group by row group."""
     count, pieces = 0, []
     with ExitStack() as stack:
         for frame in parts:
@@ -118,7 +119,7 @@ def _guess_format(path: str | Path) -> str:
     if suffix not in SUFFIXES:
         raise OptionError(
             f"cannot infer the format of {path} from its suffix: use one of {listing(SUFFIXES)}, "
-            "or name the format"
+            f"or give the {named('format')}"
         )
     return SUFFIXES[suffix]
 
@@ -134,19 +135,16 @@ def _put(path: str | Path, content: bytes) -> None:
 
 def _to_standard_output(content: bytes) -> None:
     rest = memoryview(content)
-    while rest:  # an unbuffered stream may take a part only
+    while rest:  # an unbuffered stream may write a part only
         rest = rest[sys.stdout.buffer.write(rest) :]
     sys.stdout.buffer.flush()
 
 
 def _beside(path: str | Path, suffix: str) -> Path:
-    """x.inter -> x.user, but x.libfm -> x.libfm.groups; an empty suffix is the path itself."""
+    """Return x.user for x.inter, but x.libfm.groups for x.libfm."""
     path = Path(path)
-    if not suffix:
-        return path
-    return (
-        path.with_suffix(suffix) if path.suffix == ".inter" else path.with_name(path.name + suffix)
-    )
+    replaces = suffix and path.suffix == ".inter"
+    return path.with_suffix(suffix) if replaces else path.with_name(path.name + suffix)
 
 
 def _delimited(frame: pl.DataFrame, separator: str, header: bool = True) -> bytes:
@@ -154,7 +152,7 @@ def _delimited(frame: pl.DataFrame, separator: str, header: bool = True) -> byte
 
 
 def _flat(frame: pl.DataFrame) -> pl.DataFrame:
-    """Lists as text with bars between their values, since delimited files hold no lists."""
+    """Return lists as text with bars between the values: delimited files have no lists."""
     lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
     nested = [n for n, d in frame.schema.items() if d.is_nested() and n not in lists]
     if nested:

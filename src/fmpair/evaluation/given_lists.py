@@ -13,7 +13,7 @@ import polars as pl
 from fmpair.arrays import group_rows
 from fmpair.data import Dataset, as_dataset, columns_of
 from fmpair.data.columns.roles import find_column
-from fmpair.data.formats.source import parsing
+from fmpair.data.formats.source import parse_errors
 from fmpair.data.formats.trec import is_run, read_run
 from fmpair.data.read import read_frame
 from fmpair.errors import DataError, OptionError, listing, named
@@ -42,7 +42,7 @@ def read_lists(
     if format == "trec" or (format is None and is_run(path)):
         return read_run(path).select("user", "item", "score")
     frame = read_frame(path, format, **options)
-    with parsing(f"{path} as lists"):
+    with parse_errors(f"{path} as lists"):
         return _lists(frame, path, {"user": user, "item": item})
 
 

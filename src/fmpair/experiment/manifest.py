@@ -14,7 +14,7 @@ from typing import Any
 
 from fmpair.config.experiment import Experiment, Source, as_plain
 from fmpair.data import split_leakage
-from fmpair.data.columns.leakage import information
+from fmpair.data.columns.context_leakage import context_leakage
 from fmpair.data.describe import figures
 from fmpair.data.parts import hash_of
 from fmpair.experiment.folder import digest
@@ -98,7 +98,7 @@ def _leakage(bench: PreparedData) -> list[dict[str, Any]]:
 def _context(bench: PreparedData) -> list[dict[str, Any]]:
     """What each context column gives away of the item, in the first fold's events."""
     data, _ = bench.fold(0)
-    found = information(data.user, data.item, data.columns, data.context)
+    found = context_leakage(data.user, data.item, data.columns, data.context)
     return [{**asdict(one), "degree": one.degree} for one in found.values()]
 
 

@@ -1,9 +1,8 @@
-"""Parts of a time: the hour, the weekday, ..., and days since the user's last event."""
+"""Parts of times: hour, weekday, ..., and the days since the user's last event."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,11 +11,18 @@ import polars as pl
 
 from fmpair.data import Dataset
 from fmpair.data.parts import time_lines
-from fmpair.data.times import DAY, Timelines, is_calendar, moments, read_times, strictly_before
+from fmpair.data.times import (
+    DAY,
+    Timelines,
+    has_dates,
+    microseconds,
+    read_times,
+    strictly_before,
+)
 from fmpair.errors import DataError, OptionError, listing, named
 
-TIME = "timestamp"  # the column of the events' own times
-# How each part becomes features: a value of its own each, or bins.
+TIME = "timestamp"  # the column of the times of the events
+# How each part is encoded.
 CODING = {
     "hour": "categorical",
     "daypart": "categorical",
@@ -35,31 +41,24 @@ MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augus
 SINCE_EDGES = (1 / 24, 0.25, 1.0, 3.0, 7.0, 30.0, 90.0, 365.0)  # days
 
 
-@dataclass(frozen=True)
-class _Events:
-    """Events of which only the columns are known."""
-
-    columns: pl.DataFrame
-
-
 def check_parts(parts: Any, zone: Any) -> tuple[str, ...]:
-    """Parts by name, also as one text with commas between; OptionError where one is none."""
-    given = parts.split(",") if isinstance(parts, str) else parts
-    found = tuple(part.strip() if isinstance(part, str) else part for part in given)
-    for part in found:
+    """Return parts as a tuple, also of text with commas; OptionError if a part or zone is wrong."""
+    names = parts.split(",") if isinstance(parts, str) else parts
+    names = tuple(part.strip() if isinstance(part, str) else part for part in names)
+    for part in names:
         if part not in CODING:
             raise OptionError(f"{named('parts')} must be some of {listing(CODING)}, not {part!r}")
     try:
         pl.Series([0], dtype=pl.Datetime("us", zone)).dt.hour()
     except (pl.exceptions.PolarsError, TypeError, ValueError):
         raise OptionError(
-            f"{named('zone')} must be one such as 'Europe/Berlin', not {zone!r}"
+            f"{named('zone')} must be a time zone such as 'Europe/Berlin', not {zone!r}"
         ) from None
-    return found
+    return names
 
 
 def default_parts(role: str, values: pl.Series) -> tuple[str, ...]:
-    """A few parts for a column of times, by whose they are and whether they tell the hour."""
+    """Return the default parts of a column, by its role and whether its times have hours."""
     if role == "item":
         return ("age",)
     if role == "user":
@@ -73,15 +72,14 @@ def check_role(role: str, name: str, parts: Sequence[str]) -> None:
     """Refuse parts that a column of this role does not have."""
     if "since" in parts and (role, name) != ("context", TIME):
         raise OptionError(
-            f"the part since is of the events' own times: ask for it with the field {TIME!r}, not "
-            f"{name!r}"
+            f"the part since requires the field {TIME!r}, the times of the events, not {name!r}"
         )
     if "age" in parts and role != "item":
-        raise OptionError(f"the part age is of items, and column {name!r} is none of theirs")
+        raise OptionError(f"the part age requires a column of the item table, not {name!r}")
 
 
 def part_of(values: pl.Series, part: str, zone: str) -> pl.Series:
-    """One part of each time: text, whole numbers, or days since 1970; null where it is missing."""
+    """Return one part of each time: text, integers, or days since 1970; null if missing."""
     times = datetimes(values)
     if part in DATED:
         return times.to_physical() / DAY
@@ -97,38 +95,34 @@ def part_of(values: pl.Series, part: str, zone: str) -> pl.Series:
 
 
 def datetimes(values: pl.Series) -> pl.Series:
-    """Datetime [rows], UTC without a zone: of dates, text, or seconds, ... since 1970."""
+    """Datetime [rows], UTC without a zone, from dates, text, or seconds, ... since 1970."""
     times = read_times(values)
     known = times.is_not_null() & (times.is_not_nan() if times.dtype.is_float() else True)
-    events = _Events(times.filter(known).alias(TIME).to_frame())
-    if not len(events.columns):
+    if not known.any():
         return pl.Series(values.name, [None], pl.Datetime("us")).new_from_index(0, len(values))
-    if not is_calendar(events):
+    if not has_dates(times.filter(known)):
         raise DataError(
-            f"column {values.name!r} has an order, but no times: parts of a time need dates, or "
-            "seconds since 1970"
+            f"column {values.name!r} has numbers in order but no dates: parts of a time need dates "
+            "or seconds since 1970"
         )
-    out = np.zeros(len(values), np.int64)
-    out[known.to_numpy()] = np.asarray(moments(events))
-    found = pl.Series(values.name, out).cast(pl.Datetime("us"))
-    return found if known.all() else found.set(~known, None)
+    micros = np.zeros(len(values), np.int64)
+    micros[known.to_numpy()] = microseconds(times.filter(known))
+    dates = pl.Series(values.name, micros).cast(pl.Datetime("us"))
+    return dates if known.all() else dates.set(~known, None)
 
 
 def now() -> datetime:
-    """This moment, in UTC without a zone."""
+    """Return the current time, in UTC without a zone."""
     return datetime.now(UTC).replace(tzinfo=None)
 
 
 def since_last(data: Dataset) -> pl.Series:
-    """Days between each event and the last one of its user strictly before; null for the first."""
+    """Return the days since the last earlier event of the user; null for the first."""
     return days_since(time_lines(data))
 
 
 def days_since(lines: Timelines) -> pl.Series:
-    """The same of time lines, by the numbers of their events.
-
-    What happens at one moment is not known before, so ties do not count.
-    """
+    """Return the same for time lines, by the rows of their events; ties are not earlier."""
     before = strictly_before(lines).astype(np.int64)
     first = np.repeat(lines.start[:-1], np.diff(lines.start))
     past = np.where(before > first, lines.moment[before - 1], lines.moment)

@@ -1,4 +1,4 @@
-"""A field fitted to its column: values in, sparse features out."""
+"""`Encoder`: a field fitted to its training column; it turns values into sparse features."""
 
 from __future__ import annotations
 
@@ -16,114 +16,11 @@ from fmpair.errors import DataError
 from fmpair.features.calendar import CODING, DATED, SINCE_EDGES, part_of
 from fmpair.features.field import Field, kind_of
 
-# The members of a column's cells: one for a category, several for lists and weighted sets.
-
+NUMBERS = ("boolean", "numeric", "binned")
+FAR = 5.0  # standardised values are clipped here, so that outliers cannot make training diverge
+LARGEST = float(np.finfo(np.float32).max)  # larger numbers are missing, as infinity is
 
 Entries = tuple[np.ndarray, pl.Series, np.ndarray]
-
-
-def entries_of(values: pl.Series, field: Field) -> Entries:
-    """(row of each member int64 [n], members, weights float32 [n]), row by row.
-
-    What is missing, and what weighs nothing, is no member.
-    """
-    plain = as_plain(values)
-    if field.kind == "weighted":
-        owner, members, weight = _weighted(plain, field)
-    else:
-        owner, members = _members(plain, field) if field.kind == "multi" else _each(plain)
-        weight = np.ones(len(owner), np.float32)
-    members = as_plain(members)
-    if members.dtype == pl.Boolean:
-        members = members.cast(pl.String)  # so that a command line's "true" finds it
-    kept = members.is_not_null().to_numpy() & np.isfinite(weight) & (weight != 0)
-    if kept.all():
-        return owner, members, weight
-    return owner[kept], members.filter(pl.Series(kept)), weight[kept]
-
-
-def _each(values: pl.Series) -> tuple[np.ndarray, pl.Series]:
-    """Every cell its own member."""
-    return np.arange(len(values)), values
-
-
-def _members(values: pl.Series, field: Field) -> tuple[np.ndarray, pl.Series]:
-    """The distinct members of lists, or of text split at the field's separator."""
-    if values.dtype == pl.String:
-        return _exploded(_parts(values, field.separator).list.unique(maintain_order=True))
-    if not values.dtype.is_nested():
-        return _each(values)
-    return _exploded(_as_lists(values).list.unique(maintain_order=True))
-
-
-def _weighted(values: pl.Series, field: Field) -> Entries:
-    """Names and weights of structs, lists of pairs, or text."""
-    dtype = values.dtype
-    with suppress(pl.exceptions.PolarsError):  # where a weight is no number
-        if dtype in (pl.String, pl.Null):
-            return _from_text(values.cast(pl.String), field.separator)
-        if isinstance(dtype, pl.Struct):
-            return _from_struct(values)
-        inner = getattr(dtype, "inner", None)
-        if isinstance(inner, pl.Struct) and len(inner.fields) == 2:
-            owner, pairs = _exploded(_as_lists(values))
-            name, weight = (pairs.struct.field(part.name) for part in inner.fields)
-            return owner, name, _weights(weight)
-    raise DataError(
-        f"column {values.name!r} holds {dtype}: weighted cells are structs of numbers, "
-        "lists of (name, weight), or text such as 'rock:0.7|pop:0.3'"
-    )
-
-
-def _from_text(values: pl.Series, separator: str) -> Entries:
-    """Text such as rock:0.7|pop:0.3; a name may hold colons itself."""
-    owner, parts = _exploded(_parts(values, separator))
-    name = parts.str.replace(r":[^:]*$", "").str.strip_chars()
-    weight = parts.str.extract(r":([^:]*)$").str.strip_chars().cast(pl.Float32, strict=False)
-    wrong = parts.filter(weight.is_null() | (name == ""))
-    if len(wrong):
-        raise DataError(
-            f"column {values.name!r}: {wrong[0]!r} is no name with a weight; write 'name:0.5'"
-        )
-    return owner, name, weight.to_numpy()
-
-
-def _from_struct(values: pl.Series) -> Entries:
-    """A struct column {rock: 0.7, pop: 0.3}: its field names are the members."""
-    table = values.struct.unnest()
-    numbers = np.column_stack([_weights(column) for column in table])
-    owner, column = np.nonzero(numbers)
-    return owner, pl.Series(table.columns, dtype=pl.String).gather(column), numbers[owner, column]
-
-
-def _weights(values: pl.Series) -> np.ndarray:
-    """float32 [n]; 0 where missing."""
-    return values.cast(pl.Float32).fill_null(0.0).to_numpy()
-
-
-def _parts(values: pl.Series, separator: str) -> pl.Series:
-    """Text as lists of its parts, without the blanks around them and without empty ones."""
-    trimmed = pl.element().str.strip_chars().replace("", None)
-    return values.str.split(separator).list.eval(trimmed).list.drop_nulls()
-
-
-def _as_lists(values: pl.Series) -> pl.Series:
-    """Lists, and arrays of fixed length as lists."""
-    return values.arr.to_list() if isinstance(values.dtype, pl.Array) else values
-
-
-def _exploded(lists: pl.Series) -> tuple[np.ndarray, pl.Series]:
-    """The row of each member, and the members one after the other."""
-    lengths = lists.list.len().fill_null(0).to_numpy()
-    members = lists.filter(pl.Series(lengths > 0)).explode()
-    return np.repeat(np.arange(len(lists)), lengths), members
-
-
-NUMBERS = ("boolean", "numeric", "binned")
-FAR = (
-    5.0  # standardised values are clipped at this, so that an outlier cannot make training diverge
-)
-LARGEST = float(np.finfo(np.float32).max)  # a number beyond it is taken as missing, as infinity is
 
 
 @dataclass(frozen=True)
@@ -145,37 +42,44 @@ class Encoder:
 
     @classmethod
     def fit(cls, role: str, values: pl.Series, field: Field) -> Encoder:
-        """The encoder of a training column."""
-        encoder = cls(role, values.name, replace(field, kind=kind_of(values, field)))
-        return encoder._fitted(values)
+        """Fit the encoder of a training column."""
+        return cls(role, values.name, replace(field, kind=kind_of(values, field)))._fitted(values)
 
     @classmethod
     def fit_part(cls, role: str, values: pl.Series, part: str, field: Field) -> Encoder:
-        """The encoder of one part of a training column of times; of `since` of these days."""
-        own = replace(field, kind=CODING[part], parts=(part,))
+        """Fit the encoder of one part of a training column of times (days for `since`)."""
+        field = replace(field, kind=CODING[part], parts=(part,))
         if part == "since":
-            return cls(role, values.name, own, edges=SINCE_EDGES)
-        return cls(role, f"{values.name}.{part}", own)._fitted(part_of(values, part, field.zone))
+            return cls(role, values.name, field, edges=SINCE_EDGES)
+        return cls(role, f"{values.name}.{part}", field)._fitted(part_of(values, part, field.zone))
 
     def _fitted(self, values: pl.Series) -> Encoder:
-        encoder = self
-        if encoder.field.kind in NUMBERS:
-            return _fit_numbers(encoder, values)
-        return replace(encoder, vocabulary=Vocabulary.of(encoder._members(values)))
+        """Return the encoder with its vocabulary, bin edges, or centre and spread."""
+        if self.field.kind not in NUMBERS:
+            return replace(self, vocabulary=Vocabulary.of(self._members(values)))
+        numbers = self._numbers(values)
+        known = numbers[~np.isnan(numbers)]
+        if self.field.kind == "binned":
+            return replace(self, edges=_edges(known, self.field))
+        if self.field.kind == "boolean" or not self.field.standardize or not len(known):
+            return self
+        if known.min() == known.max():  # rounding gives a constant a tiny spread
+            return replace(self, centre=float(known[0]))
+        return replace(self, centre=float(known.mean()), spread=float(known.std()) or 1.0)
 
     @property
     def part(self) -> str:
-        """The part of a time that the field is, else empty."""
+        """The part of a time that the field encodes, else empty."""
         return self.field.parts[0] if self.field.parts else ""
 
     @property
     def source(self) -> str:
-        """The column it is made of."""
+        """The column that the field encodes."""
         return self.name.removesuffix(f".{self.part}") if self.part else self.name
 
     def values(self, frame: pl.DataFrame) -> pl.Series | None:
-        """The values to encode, of a frame's column; None where it has none."""
-        if self.part == "since":  # which only those can tell who know the user's events
+        """Return the values of a frame to encode; None if it has no such column."""
+        if self.part == "since":  # computed by the caller, who knows the user's events
             return frame[self.name] if self.name in frame.columns else None
         if self.source not in frame.columns:
             return None
@@ -184,29 +88,31 @@ class Encoder:
 
     @property
     def size(self) -> int:
-        """How many features the field has."""
+        """The number of features."""
         if self.field.kind == "binned":
             return len(self.edges) + 1
         return 1 if self.vocabulary is None else len(self.vocabulary)
 
     def label(self, feature: int) -> str:
-        """The readable name of one feature: an attribute may have as many as there are users."""
+        """Return the name of one feature, without building all of them."""
         if self.vocabulary is None:
             return self.labels()[feature]
         return f"{self.name}={self.vocabulary.ids[feature]}"
 
     def labels(self) -> list[str]:
-        """One readable name per feature."""
+        """Return one readable name per feature."""
         if self.vocabulary is not None:
             return [f"{self.name}={value}" for value in self.vocabulary.ids.to_list()]
         if self.field.kind == "binned":
-            inner = _dates(self.edges) if self.part in DATED else _texts(self.edges)
+            inner = _texts(self.edges)
+            if self.part in DATED:
+                inner = [str(date(1970, 1, 1) + timedelta(days=edge)) for edge in self.edges]
             bounds = ["-inf", *inner, "inf"]
             return [f"{self.name} in ({a}, {b}]" for a, b in pairwise(bounds)]
         return [self.name]
 
     def encode(self, values: pl.Series) -> tuple[Rows, int]:
-        """Features of each row, local to the field, and how many values were unseen."""
+        """Return the features of each row, numbered within the field, and the unseen values."""
         unseen = 0
         if self.vocabulary is None:
             owner, index, value = self._encode_numbers(values)
@@ -219,11 +125,11 @@ class Encoder:
                 owner, index, value = owner[known], index[known], value[known]
         rows = add_repeats(group_rows(owner, index, len(values), value))
         several = self.field.kind in ("multi", "weighted")
-        wanted = several if self.field.normalize is None else self.field.normalize
-        return scaled(sum_to_one(rows) if wanted else rows, self.field.scale), unseen
+        normalize = several if self.field.normalize is None else self.field.normalize
+        return scaled(sum_to_one(rows) if normalize else rows, self.field.scale), unseen
 
     def _encode_numbers(self, values: pl.Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(row, feature, value) of each number; zero is absent."""
+        """Return (row, feature, value) of each number; zeros are left out."""
         numbers = self._numbers(values)
         owner = np.flatnonzero(~np.isnan(numbers))
         value = numbers[owner]
@@ -240,12 +146,12 @@ class Encoder:
         return np.searchsorted(np.asarray(self.edges), numbers, side="left")
 
     def bins_of(self, values: pl.Series) -> pl.Series:
-        """Int64 [rows]: the bin of each number, -1 where it is missing."""
+        """Int64 [rows]: the bin of each number, -1 if missing."""
         numbers = self._numbers(values)
         return pl.Series(np.where(np.isnan(numbers), -1, self._bins(numbers)))
 
     def _numbers(self, values: pl.Series) -> np.ndarray:
-        """float64 [rows]; NaN where missing."""
+        """float64 [rows]; NaN if missing."""
         plain = as_plain(values)
         if plain.dtype == pl.String and self.field.kind == "boolean":
             plain = plain.str.to_lowercase().replace({"true": "1", "false": "0"})
@@ -254,21 +160,23 @@ class Encoder:
         numbers = plain.cast(pl.Float64, strict=False)
         wrong = values.filter(numbers.is_null() & plain.is_not_null())
         if len(wrong):
-            raise DataError(f"column {self.name!r} is {self.field.kind}: {wrong[0]!r} is no number")
-        found = numbers.fill_null(float("nan")).to_numpy()
-        return np.where(np.abs(found) <= LARGEST, found, np.nan)
+            raise DataError(
+                f"column {self.name!r} is {self.field.kind}, but {wrong[0]!r} is not a number"
+            )
+        array = numbers.fill_null(float("nan")).to_numpy()
+        return np.where(np.abs(array) <= LARGEST, array, np.nan)
 
     def _members(self, values: pl.Series) -> pl.Series:
-        """The members of a column's cells, in order of first appearance, perhaps with repeats."""
+        """Return the members of all cells in order of first appearance, perhaps repeated."""
         distinct = values if values.dtype.is_nested() else values.unique(maintain_order=True)
         return entries_of(distinct, self.field)[1]
 
     def extend(self, values: pl.Series) -> Encoder:
-        """With new values appended; those known keep their places."""
+        """Return the encoder with new values appended; known values keep their numbers."""
         if self.vocabulary is None:
             return self
         members = self._members(values)
-        if not len(self.vocabulary):  # a column without any value said nothing of its type
+        if not len(self.vocabulary):  # the type of an empty column means nothing
             return replace(self, vocabulary=Vocabulary.of(members))
         try:
             return replace(self, vocabulary=self.vocabulary.extend(members))
@@ -280,7 +188,7 @@ class Encoder:
 
 
 def sum_to_one(rows: Rows) -> Rows:
-    """Rows whose absolute values sum to one."""
+    """Return rows whose absolute values sum to one."""
     owner = rows.owner
     total = np.bincount(owner, weights=np.abs(rows.value), minlength=rows.size)
     total[total == 0] = 1.0
@@ -288,44 +196,111 @@ def sum_to_one(rows: Rows) -> Rows:
 
 
 def scaled(rows: Rows, scale: float) -> Rows:
-    """Rows with every value multiplied."""
+    """Return rows with every value multiplied."""
     return rows if scale == 1.0 else rows._replace(value=rows.value * np.float32(scale))
 
 
-def _fit_numbers(encoder: Encoder, values: pl.Series) -> Encoder:
-    """With bin edges, or with centre and spread, where the field asks for them."""
-    numbers = encoder._numbers(values)
-    known = numbers[~np.isnan(numbers)]
-    if encoder.field.kind == "binned":
-        return replace(encoder, edges=_edges(known, encoder.field))
-    if encoder.field.kind == "boolean" or not encoder.field.standardize or not len(known):
-        return encoder
-    if known.min() == known.max():  # rounding gives a constant a tiny spread
-        return replace(encoder, centre=float(known[0]))
-    return replace(encoder, centre=float(known.mean()), spread=float(known.std()) or 1.0)
-
-
 def _edges(known: np.ndarray, field: Field) -> tuple[float, ...]:
-    """Inner bin edges; equal ones fall together. Quantiles are values of the column themselves."""
+    """Return the distinct inner bin edges; quantiles are values of the column."""
     if not len(known):
         return ()
     inner = np.arange(1, field.bins)
     if field.binning == "quantile":
-        found = np.sort(known)[(inner * len(known) - 1) // field.bins]
+        edges = np.sort(known)[(inner * len(known) - 1) // field.bins]
     else:
-        found = known.min() + (known.max() - known.min()) * inner / field.bins
-    return tuple(float(edge) for edge in np.unique(found) if edge < known.max())
-
-
-def _dates(edges: tuple[float, ...]) -> list[str]:
-    """Days since 1970 as dates."""
-    return [str(date(1970, 1, 1) + timedelta(days=edge)) for edge in edges]
+        edges = known.min() + (known.max() - known.min()) * inner / field.bins
+    return tuple(float(edge) for edge in np.unique(edges) if edge < known.max())
 
 
 def _texts(edges: tuple[float, ...]) -> list[str]:
-    """Distinct numbers with the fewest digits, from four on, that distinguish them."""
+    """Return numbers with the fewest digits, at least four, that keep them distinct."""
     for digits in range(4, 17):
         texts = [f"{edge:.{digits}g}" for edge in edges]
         if len(set(texts)) == len(edges):
             return texts
     return [repr(edge) for edge in edges]
+
+
+# Members of cells: one of a category, several of lists and weighted sets.
+
+
+def entries_of(values: pl.Series, field: Field) -> Entries:
+    """Return (row of each member int64 [n], members, weights float32 [n]), row by row.
+
+    Members that are missing or have weight 0 are left out.
+    """
+    plain = as_plain(values)
+    if field.kind == "weighted":
+        owner, members, weight = _weighted(plain, field)
+    else:
+        owner, members = np.arange(len(plain)), plain
+        if field.kind == "multi" and plain.dtype == pl.String:
+            owner, members = _exploded(_parts(plain, field).list.unique(maintain_order=True))
+        elif field.kind == "multi" and plain.dtype.is_nested():
+            owner, members = _exploded(_as_lists(plain).list.unique(maintain_order=True))
+        weight = np.ones(len(owner), np.float32)
+    members = as_plain(members)
+    if members.dtype == pl.Boolean:
+        members = members.cast(pl.String)  # so that "true" of a command line matches
+    kept = members.is_not_null().to_numpy() & np.isfinite(weight) & (weight != 0)
+    if kept.all():
+        return owner, members, weight
+    return owner[kept], members.filter(pl.Series(kept)), weight[kept]
+
+
+def _weighted(values: pl.Series, field: Field) -> Entries:
+    """Return the entries of structs, lists of pairs, or text."""
+    dtype = values.dtype
+    with suppress(pl.exceptions.PolarsError):  # if a weight is not a number
+        if dtype in (pl.String, pl.Null):
+            return _from_text(values.cast(pl.String), field)
+        if isinstance(dtype, pl.Struct):  # the names of its fields are the members
+            table = values.struct.unnest()
+            numbers = np.column_stack([_weights(column) for column in table])
+            owner, column = np.nonzero(numbers)
+            members = pl.Series(table.columns, dtype=pl.String).gather(column)
+            return owner, members, numbers[owner, column]
+        inner = getattr(dtype, "inner", None)
+        if isinstance(inner, pl.Struct) and len(inner.fields) == 2:
+            owner, pairs = _exploded(_as_lists(values))
+            name, weight = (pairs.struct.field(part.name) for part in inner.fields)
+            return owner, name, _weights(weight)
+    raise DataError(
+        f"column {values.name!r} holds {dtype}: weighted values must be structs of numbers, "
+        "lists of (name, weight), or text such as 'rock:0.7|pop:0.3'"
+    )
+
+
+def _from_text(values: pl.Series, field: Field) -> Entries:
+    """Return the entries of text such as rock:0.7|pop:0.3; a name may contain colons."""
+    owner, parts = _exploded(_parts(values, field))
+    name = parts.str.replace(r":[^:]*$", "").str.strip_chars()
+    weight = parts.str.extract(r":([^:]*)$").str.strip_chars().cast(pl.Float32, strict=False)
+    wrong = parts.filter(weight.is_null() | (name == ""))
+    if len(wrong):
+        raise DataError(
+            f"column {values.name!r}: {wrong[0]!r} is not a name with a weight; write 'name:0.5'"
+        )
+    return owner, name, weight.to_numpy()
+
+
+def _weights(values: pl.Series) -> np.ndarray:
+    """float32 [n]; 0 if missing."""
+    return values.cast(pl.Float32).fill_null(0.0).to_numpy()
+
+
+def _parts(values: pl.Series, field: Field) -> pl.Series:
+    """Split text at the separator, without surrounding blanks and empty parts."""
+    trimmed = pl.element().str.strip_chars().replace("", None)
+    return values.str.split(field.separator).list.eval(trimmed).list.drop_nulls()
+
+
+def _as_lists(values: pl.Series) -> pl.Series:
+    return values.arr.to_list() if isinstance(values.dtype, pl.Array) else values
+
+
+def _exploded(lists: pl.Series) -> tuple[np.ndarray, pl.Series]:
+    """Return the row of each member, and all members one after the other."""
+    lengths = lists.list.len().fill_null(0).to_numpy()
+    members = lists.filter(pl.Series(lengths > 0)).explode()
+    return np.repeat(np.arange(len(lists)), lengths), members

@@ -1,4 +1,4 @@
-"""How one column becomes features: the options of a field."""
+"""`Field`: the options that decide how one column becomes features."""
 
 from __future__ import annotations
 
@@ -16,37 +16,38 @@ from fmpair.features.calendar import check_parts
 
 KINDS = ("auto", "categorical", "multi", "boolean", "numeric", "binned", "weighted", "time",
          "history")  # fmt: skip
-OF_TIME = ("time", "categorical", "binned")  # a time, and how its parts become features
+OF_TIME = ("time", "categorical", "binned")  # kinds of a time and of its parts
 BINNINGS = ("quantile", "uniform")
 MOST_BINS = 10_000
 MOST_LAST = 1_000  # items of a history
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 NO_ENCODING = (pl.Object, pl.Binary)
 
-# An integer column is a code (an hour, a city) while its values repeat, else a quantity.
+# An integer column is a code (an hour, a city) if its values repeat, else a quantity.
 CODE_REPEATS = 5
 CODE_MOST = 1000
 
 
 @dataclass(frozen=True)
 class Field:
-    """Options of one column; by default they are inferred from the column's type.
+    """Options of one column.
 
-    kind: one of KINDS; `auto` decides by type.
-    scale: every value is multiplied by it.
-    normalize: the values of one row sum to one (None: only where a row has several).
-    standardize: numeric values to mean 0 and standard deviation 1, else raw.
-    bins, binning: for kind `binned`.
+    kind: one of KINDS; `auto` decides by the type of the column.
+    scale: factor of every value.
+    normalize: whether the values of one row sum to one (None: only if a row has several).
+    standardize: whether numeric values get mean 0 and standard deviation 1.
+    bins, binning: number and kind of bins of kind `binned`.
     separator: splits text of kind `multi` and `weighted` (`rock:0.7|pop:0.3`).
-    parts: of kind `time`, a field each: hour, daypart, weekday, weekend, month, period (of all
-        the time there is), since (days since the user's last event), age (of items); none: a few.
-    zone: where hours and days are told, such as Europe/Berlin.
-    last, fade, within, per, of: of kind `history`, what users did before: the last so many items,
-        the n-th latest counting n to the power -fade; not older than `within` (such as 30d), of
-        the same value of column `per` (such as session); of each the `item` itself and/or
-        attributes by name. shared: earlier items have the items' own vectors, not a table apart.
+    parts: of kind `time`, a field each: hour, daypart, weekday, weekend, month, period (bins of
+        the whole time range), since (days since the user's last event), age (of items); by
+        default a few of them.
+    zone: time zone of hours and days, such as Europe/Berlin.
+    last, fade, within, per, of: of kind `history`, a user's earlier items: the `last` items, the
+        n-th latest with weight n to the power -fade; not older than `within` (such as 30d), with
+        the same value of column `per` (such as session); the `item` itself and/or attributes.
+    shared: whether earlier items use the items' own vectors instead of a separate table.
     start: standard deviation of the initial vectors; 0: no effect until the data give it one.
-    regularization: None takes the model's.
+    regularization: by default that of the model.
     """
 
     kind: str = "auto"
@@ -70,17 +71,17 @@ class Field:
     def __post_init__(self) -> None:
         one_of("kind", self.kind, KINDS)
         one_of("binning", self.binning, BINNINGS)
-        if not (isinstance(self.bins, int) and self.bins >= 2):
-            raise OptionError(f"bins must be a whole number of at least 2, not {self.bins!r}")
-        if self.bins > MOST_BINS:
-            raise OptionError(f"bins must be at most {MOST_BINS:,}, not {self.bins:,}")
+        if not (isinstance(self.bins, int) and 2 <= self.bins <= MOST_BINS):
+            raise OptionError(
+                f"bins must be a whole number from 2 to {MOST_BINS:,}, not {self.bins!r}"
+            )
         if not (isinstance(self.separator, str) and self.separator):
             raise OptionError(f"separator must be text such as '|', not {self.separator!r}")
         if not isinstance(self.normalize, bool | None) or not isinstance(self.standardize, bool):
             raise OptionError("normalize and standardize of a field must be true or false")
         object.__setattr__(self, "parts", check_parts(self.parts, self.zone))
         if self.parts and self.kind not in ("auto", *OF_TIME):
-            raise OptionError(f"parts go with {named('kind', 'time')}, not {self.kind!r}")
+            raise OptionError(f"parts requires {named('kind', 'time')}, not {self.kind!r}")
         self._check_history()
         for name in ("scale", "fade", "start", "regularization"):
             value = getattr(self, name)
@@ -90,7 +91,7 @@ class Field:
                 raise OptionError(f"{name} of a field must be 0 or more, not {value!r}")
 
     def _check_history(self) -> None:
-        """Check the options of kind `history`, and give `of` its one form."""
+        """Check the options of kind `history`, and make `of` a tuple."""
         whole("last", self.last, 1)
         if self.last > MOST_LAST:
             raise OptionError(f"last must be at most {MOST_LAST:,}, not {self.last:,}")
@@ -98,32 +99,30 @@ class Field:
             duration(self.within)
         if self.per is not None and not (isinstance(self.per, str) and self.per):
             raise OptionError(f"per must be the name of a column, not {self.per!r}")
-        given = [self.of] if isinstance(self.of, str) else self.of
-        if not (isinstance(given, Sequence) and given and all(isinstance(n, str) for n in given)):
+        names = [self.of] if isinstance(self.of, str) else self.of
+        if not (isinstance(names, Sequence) and names and all(isinstance(n, str) for n in names)):
             raise OptionError(f"of must be names such as [item, genre], not {self.of!r}")
-        object.__setattr__(self, "of", tuple(given))
+        object.__setattr__(self, "of", tuple(names))
         if not isinstance(self.shared, bool) or (self.shared and self.of != ("item",)):
-            raise OptionError(
-                "shared must be true or false, and goes with items only: leave out of"
-            )
+            raise OptionError("shared must be true or false, and cannot be combined with of")
 
 
 def duration(text: Any) -> int:
-    """Microseconds of a text such as 30d, 12h, 45m or 10s."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", text) if isinstance(text, str) else None
-    if not found or not float(found[1]):
+    """Return the microseconds of a text such as 30d, 12h, 45m or 10s."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", text) if isinstance(text, str) else None
+    if not match or not float(match[1]):
         raise OptionError(f"{named('within')} must be a time such as '30d' or '12h', not {text!r}")
-    return int(float(found[1]) * SECONDS[found[2]] * 1_000_000)
+    return int(float(match[1]) * SECONDS[match[2]] * 1_000_000)
 
 
 def field_from(options: Any) -> Field:
-    """A Field as it is; a kind's name or a mapping of options as a Field."""
+    """Return a Field from a Field, the name of a kind, or a mapping of options."""
     if isinstance(options, Field):
         return options
     if isinstance(options, str):
         return Field(kind=options)
     if not isinstance(options, Mapping):
-        raise OptionError(f"a field is a kind's name or a mapping of options, not {options!r}")
+        raise OptionError(f"a field must be a kind or a mapping of options, not {options!r}")
     known = [option.name for option in fields(Field)]
     wrong = next((name for name in options if name not in known), None)
     if wrong is not None:
@@ -132,7 +131,7 @@ def field_from(options: Any) -> Field:
 
 
 def kind_of(values: pl.Series, field: Field) -> str:
-    """The kind of encoding of a column: the field's, or by type; refused where they do not fit."""
+    """Return the kind of a column, the field's or by type; DataError if it does not fit."""
     name, dtype = values.name, values.dtype
     kind = kind_by_type(name, values) if field.kind == "auto" else field.kind
     kind = "time" if field.parts else kind
@@ -144,7 +143,7 @@ def kind_of(values: pl.Series, field: Field) -> str:
 
 
 def kind_by_type(name: str, values: pl.Series) -> str:
-    """The kind of encoding a column's type asks for."""
+    """Return the kind of a column by its type."""
     dtype = values.dtype
     if dtype == pl.Boolean:
         return "boolean"
@@ -164,6 +163,6 @@ def kind_by_type(name: str, values: pl.Series) -> str:
     if isinstance(dtype, pl.Date | pl.Datetime):
         return "time"
     raise DataError(
-        f"column {name!r} holds {dtype}, which has no encoding: derive what matters from it "
-        f"(such as hour or weekday as text), or leave it out with {named('ignore', [name])}"
+        f"column {name!r} holds {dtype}, which has no encoding: convert it to text or numbers, or "
+        f"leave it out with {named('ignore', [name])}"
     )

@@ -1,4 +1,7 @@
-"""Features with which a factorization machine mimics another, named model."""
+"""Feature layouts with which a factorization machine equals other models.
+
+`with_sources`: cross-domain FM; `with_histories`: SVD++; `joined`: joint matrix factorization.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,10 @@ from fmpair.arrays import Rows
 from fmpair.data import Dataset
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, OptionError, listing, named, unknown
-
-# Source-domain items as features of a user: the cross-domain layout of FM-Pair.
-
+from fmpair.features.history_fields import HISTORY
 
 CHOICES = ("random", "popular", "rated")
-SOURCE = "source_"  # what the column of a source domain begins with
+SOURCE = "source_"  # prefix of the column of a source domain
 
 
 def with_sources(
@@ -30,21 +31,23 @@ def with_sources(
     everyone: bool = False,
     share_of_all: bool = False,
 ) -> Dataset:
-    """The events of the target domain, with each user's items of every other domain as attributes.
+    """Return the events of the target domain, with users' items of other domains as attributes.
 
     Each source domain becomes a multi-valued user column `source_<domain>` of at most `most` items:
-    random ones, the most popular, or the highest rated. The values of those listed sum to one
-    per domain; Field(normalize=False) makes them binary.
-    everyone: users without an event in the target stay too, known by their attributes.
-    share_of_all: the items come with the paper's weight, one by the number of *all* the user's
-        items of the domain, listed or not; Field(normalize=False) keeps it as it is.
+    random ones, the most popular, or the highest rated. Their values sum to one per domain;
+    Field(normalize=False) makes them binary.
+    everyone: keep users without events in the target domain.
+    share_of_all: weight the items as in the paper, by one over the number of *all* items of the
+        user in the domain; use it with Field(normalize=False).
     """
     if "domain" not in data.columns.columns:
-        raise DataError("cross-domain features need a domain column, and the data have none")
+        raise DataError(
+            "cross-domain features need a domain column: name it with " + named("domain", ...)
+        )
     if choose not in CHOICES:
         raise OptionError(f"choose must be one of {listing(CHOICES)}, not {choose!r}")
     if choose == "rated" and "rating" not in data.columns.columns:
-        raise DataError(f"{named('choose', 'rated')} needs a rating column, and the data have none")
+        raise DataError(f"{named('choose', 'rated')} needs a rating column, but there is none")
     if not (isinstance(most, int) and most >= 1):
         raise OptionError(f"most must be a whole number of at least 1, not {most!r}")
     domain_of = data.columns["domain"]
@@ -63,7 +66,7 @@ def with_sources(
 
 
 def only_domain(data: Dataset, domain: str, everyone: bool = False) -> Dataset:
-    """The events and items of one domain, and its users; everyone: all users."""
+    """Return the events, items and users of one domain; everyone: keep all users."""
     kept = data.take(_where(data.columns["domain"], domain))
     small = kept.compact()
     if not everyone:
@@ -76,9 +79,9 @@ def _where(values: pl.Series, value: str) -> np.ndarray:
 
 
 def _lists(data: Dataset, picked: pl.DataFrame, weighted: bool) -> pl.Series:
-    """The picked items' ids as one list per user of the data, null where there are none.
+    """Return the ids of the picked items as a list per user, null if there are none.
 
-    weighted: each id as a struct with its `weight`.
+    weighted: each id is a struct with its `weight`.
     """
     ids = pl.Series("id", data.items.take(picked["item"].to_numpy()))
     named = picked.select("user", ids, weight=1 / pl.col("of"))
@@ -88,9 +91,9 @@ def _lists(data: Dataset, picked: pl.DataFrame, weighted: bool) -> pl.Series:
 
 
 def _picked(source: Dataset, most: int, choose: str, seed: int) -> pl.DataFrame:
-    """At most `most` distinct items per user of one source domain: numbers, the best first.
+    """Return at most `most` distinct item numbers per user of one source domain, best first.
 
-    Column `of`: how many distinct items of the domain the user has in all.
+    Column `of`: the number of all distinct items of the user in the domain.
     """
     events = pl.DataFrame({"user": source.user, "item": source.item})
     if choose == "rated":
@@ -105,57 +108,52 @@ def _picked(source: Dataset, most: int, choose: str, seed: int) -> pl.DataFrame:
     return ordered.group_by("user", maintain_order=True).head(most)
 
 
-HISTORY = "history"
-
-
-def columns_of(data: Dataset) -> dict[str, tuple[str, str]]:
-    """All columns that become features, as role.name -> (role, name); roles as in Field options."""
-    places = [
-        ("context", data.context),
-        ("user", data.user_table.columns),
-        ("item", data.item_table.columns),
-    ]
-    return {f"{role}.{name}": (role, name) for role, names in places for name in names}
+def feature_columns(data: Dataset) -> dict[str, tuple[str, str]]:
+    """Return all columns that become features as role.name -> (role, name)."""
+    roles = {
+        "context": data.context,
+        "user": data.user_table.columns,
+        "item": data.item_table.columns,
+    }
+    return {f"{role}.{name}": (role, name) for role, names in roles.items() for name in names}
 
 
 def named_columns(data: Dataset, names: Sequence[str]) -> list[str]:
-    """The columns meant by names, each as role.name; a bare name must be one column's."""
-    every, found = columns_of(data), []
-    for given in names:
-        places = [key for key, (_, name) in every.items() if given in (key, name)]
-        if not places:
-            raise DataError(unknown("column", given, [name for _, name in every.values()]))
-        if len(places) > 1:
-            raise DataError(f"column {given!r} is ambiguous: say {' or '.join(places)}")
-        found += places
-    return found
+    """Return the columns with these names as role.name; a bare name must be unambiguous."""
+    columns, keys = feature_columns(data), []
+    for name in names:
+        matches = [key for key, (_, column) in columns.items() if name in (key, column)]
+        if not matches:
+            raise DataError(unknown("column", name, [column for _, column in columns.values()]))
+        if len(matches) > 1:
+            raise DataError(f"column {name!r} is ambiguous: write {' or '.join(matches)}")
+        keys += matches
+    return keys
 
 
 def without_columns(data: Dataset, names: Sequence[str]) -> Dataset:
-    """The data without some columns of context or attributes."""
-    left_out = {columns_of(data)[key] for key in named_columns(data, names)}
-
-    def gone(role: str) -> list[str]:
-        return [name for r, name in left_out if r == role]
-
+    """Return the data without some context columns or attributes."""
+    dropped: dict[str, list[str]] = {"context": [], "user": [], "item": []}
+    for key in set(named_columns(data, names)):
+        role, name = feature_columns(data)[key]
+        dropped[role].append(name)
     return replace(
         data,
-        columns=data.columns.drop(gone("context")),
-        context=tuple(name for name in data.context if name not in gone("context")),
-        user_table=data.user_table.drop(gone("user")),
-        item_table=data.item_table.drop(gone("item")),
+        columns=data.columns.drop(dropped["context"]),
+        context=tuple(name for name in data.context if name not in dropped["context"]),
+        user_table=data.user_table.drop(dropped["user"]),
+        item_table=data.item_table.drop(dropped["item"]),
     )
 
 
 def with_histories(
     data: Dataset, seen: Rows | None = None, items: Vocabulary | None = None, power: float = 0.5
 ) -> Dataset:
-    """With each user's n items as the user's attribute `history`, each of value n^-power.
+    """Return the data with each user's n items as user attribute `history`, of value n^-power.
 
-    Beside the user's own vector this is SVD++ (power 0.5); without one it is the factorised item
+    With a vector of the user this is SVD++ (power 0.5), without one the factorised item
     neighbourhood.
-    seen, items: per user the distinct items, as numbers of a vocabulary; those of the events
-    unless given.
+    seen, items: distinct items of each user and their vocabulary; by default of the events.
     """
     if HISTORY in data.user_table.columns:
         raise DataError(f"the user table has a column {HISTORY!r} already: rename it")
@@ -173,10 +171,10 @@ def with_histories(
 
 
 def joined(relations: dict[str, Dataset]) -> Dataset:
-    """The events of several relations of the same users as one, `domain` naming each.
+    """Return the events of several relations of the same users as one, with their names as domain.
 
-    Users have one vector in all of them: joint matrix factorization. Items are separate by
-    relation, as text `relation:id`.
+    Users have one vector in all relations: joint matrix factorization. Items are separate, with
+    ids `relation:id`.
     """
     frames = [
         data.frame().select(

@@ -1,4 +1,4 @@
-"""The two-sided feature space: numbers every attribute and context value of either side."""
+"""`FeatureSpace`: numbers every attribute and context value of the query and the item side."""
 
 from __future__ import annotations
 
@@ -20,128 +20,51 @@ from fmpair.features.encoder import Encoder, sum_to_one
 from fmpair.features.field import Field, field_from, kind_of
 from fmpair.features.history_fields import HISTORY, features_of_items, history_encoders
 
-# Which fields meet in pairs, as parts of the terms of order three.
-
-
-USER, ITEM = "user", "item"  # the ids, among the fields of their sides
+USER, ITEM = "user", "item"  # names of the ids among the fields of their sides
 Names = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Pairing:
-    """What a model of order three has beside one of order two.
-
-    factors: length of its own vectors. pairs: the fields that meet, None for all of a side.
-    items: whether fields of the item side may.
-    """
-
-    factors: int
-    pairs: Names | None = None
-    items: bool = True
-
-
-def pairs_from(given: Any) -> Names | None:
-    """The option `pairs`: None, or a list of two names each."""
-    if given is None:
-        return None
-    entries = [] if isinstance(given, str) or not isinstance(given, Sequence) else list(given)
-    if not entries or not all(map(_is_two_names, entries)):
-        raise OptionError(
-            f"{named('pairs')} must be a list of two fields each, such as "
-            f"[['user', 'daytime']], not {given!r}"
-        )
-    return tuple((str(one), str(other)) for one, other in entries)
-
-
-def _is_two_names(entry: Any) -> bool:
-    two = isinstance(entry, Sequence) and not isinstance(entry, str) and len(entry) == 2
-    return two and all(isinstance(name, str) for name in entry)
-
-
-def check_pairs(pairs: Names | None, query: Sequence[Encoder], item: Sequence[Encoder]) -> None:
-    """Raise OptionError where a pair names no field, or fields of both sides."""
-    sides = [_names(USER, query), _names(ITEM, item)]
-    known = [name for side in sides for field in side for name in field[:1]]
-    for pair in pairs or ():
-        for name in pair:
-            if not any(name in field for side in sides for field in side):
-                raise OptionError(unknown("field of pairs", name, known))
-        if not any(all(any(name in field for field in side) for name in pair) for side in sides):
-            raise OptionError(
-                f"{named('pairs')}: {pair[0]!r} and {pair[1]!r} are of the query and of the item, "
-                "which meet anyhow; name two fields of one side"
-            )
-
-
-def meeting_fields(
-    own: str, encoders: Sequence[Encoder], pairing: Pairing
-) -> tuple[np.ndarray, np.ndarray]:
-    """(groups of the id and of every field, int8 [fields + 1]; which groups meet, float32).
-
-    own: what the id is called. Fields that meet the same others are of one group.
-    """
-    names = _names(own, encoders)
-    meets = np.ones((len(names), len(names)), np.float32)
-    if own == ITEM and not (pairing.items and encoders):
-        meets[:] = 0
-    elif pairing.pairs is not None:
-        meets[:] = 0
-        for one, other in pairing.pairs:
-            both = [np.array([name in field for field in names]) for name in (one, other)]
-            meets[np.ix_(*both)] = meets[np.ix_(*both[::-1])] = 1
-    rows, group = np.unique(meets, axis=0, return_inverse=True)
-    group = group.reshape(-1)
-    first = [int(np.flatnonzero(group == number)[0]) for number in range(len(rows))]
-    return group.astype(np.int8), meets[np.ix_(first, first)]
-
-
-def _names(own: str, encoders: Sequence[Encoder]) -> list[tuple[str, ...]]:
-    """What the id and every field may be called, the usual name first."""
-    return [(own,), *((e.name, f"{e.role}.{e.name}", e.source) for e in encoders)]
-
-
-@dataclass(frozen=True)
 class Side:
-    """The fields of one side, one after the other in one range of feature numbers."""
+    """The fields of one side, with consecutive feature numbers."""
 
     encoders: tuple[Encoder, ...] = ()
 
     @property
     def offsets(self) -> np.ndarray:
-        """int64 [fields + 1]: where each field's features begin."""
+        """int64 [fields + 1]: the first feature of each field."""
         return starts(np.array([e.size for e in self.encoders], np.int64))
 
     @property
     def size(self) -> int:
-        """How many features there are."""
+        """The number of features."""
         return int(self.offsets[-1])
 
     def of_role(self, role: str) -> list[tuple[int, Encoder]]:
-        """(first feature, encoder) of each field of a role."""
+        """Return (first feature, encoder) of each field of a role."""
         pairs = zip(self.offsets[:-1].tolist(), self.encoders)
         return [(offset, e) for offset, e in pairs if e.role == role]
 
     def field_numbers(self) -> np.ndarray:
-        """int32 [size]: the field each feature belongs to."""
-        return np.repeat(
-            np.arange(len(self.encoders), dtype=np.int32), [e.size for e in self.encoders]
-        )
+        """int32 [size]: the field of each feature."""
+        fields = np.arange(len(self.encoders), dtype=np.int32)
+        return np.repeat(fields, [e.size for e in self.encoders])
 
     def label(self, feature: int) -> str:
-        """The readable name of one feature."""
-        place = int(np.searchsorted(self.offsets, feature, side="right")) - 1
-        return self.encoders[place].label(int(feature - self.offsets[place]))
+        """Return the readable name of one feature."""
+        field = int(np.searchsorted(self.offsets, feature, side="right")) - 1
+        return self.encoders[field].label(int(feature - self.offsets[field]))
 
     def labels(self) -> list[str]:
-        """The readable names of all features."""
+        """Return the readable names of all features."""
         return [label for e in self.encoders for label in e.labels()]
 
     def encode(
         self, role: str, frame: pl.DataFrame, count: int, whole: bool
     ) -> tuple[Rows, dict[str, int]]:
-        """Features of each row of a frame, and unseen values by field. Absent columns are absent.
+        """Return the features of each row of a frame, and the number of unseen values by field.
 
-        whole: all values of a row sum to one.
+        Columns that the frame lacks give no features. whole: all values of a row sum to one.
         """
         parts, unseen = [], {}
         for offset, encoder in self.of_role(role):
@@ -155,19 +78,20 @@ class Side:
         return (sum_to_one(rows) if whole and parts else rows), unseen
 
     def extend(self, frames: Mapping[str, pl.DataFrame]) -> Side:
-        """With the new values that frames (by role) bring."""
-        found = [(e, e.values(frames[e.role]) if e.role in frames else None) for e in self.encoders]
-        return Side(tuple(e if values is None else e.extend(values) for e, values in found))
+        """Return the side with the new values of frames (by role)."""
+        pairs = [(e, e.values(frames[e.role]) if e.role in frames else None) for e in self.encoders]
+        return Side(tuple(e if values is None else e.extend(values) for e, values in pairs))
 
 
 @dataclass(frozen=True)
 class FeatureSpace:
-    """Query side: user attributes and context. Item side: item attributes. Ids stand apart.
+    """The ids, the query side (user attributes and context) and the item side (attributes).
 
-    id_columns: what the columns of users and items are called, in answers as in the events.
-    history: what users did before as features, whose fields come last on the query side.
-    pairing: which fields meet in terms of order three; None for a machine of order two.
-    event_weights: by kind of event, which further events have too.
+    whole: whether all values of a row sum to one.
+    id_columns: names of the user and item columns, in answers as in the events.
+    history: options of the history fields, which come last on the query side.
+    pairing: which fields interact in terms of order three; None for a machine of order two.
+    event_weights: weights by event type, which also apply to further events.
     """
 
     users: Vocabulary
@@ -188,12 +112,12 @@ class FeatureSpace:
         whole: bool = False,
         history: Field | None = None,
     ) -> FeatureSpace:
-        """The space of a training set; fields: options by column name (or `user.age`)."""
+        """Fit the space of a training set; fields: options by column name (or `user.age`)."""
         fields = fields or {}
         columns = [
             *(("user", data.user_table[name]) for name in data.user_table.columns),
             *(("context", data.columns[name]) for name in data.context),
-            *(("context", data.columns[name]) for name in _times_asked_for(data, fields)),
+            *(("context", data.columns[name]) for name in _requested_time(data, fields)),
             *(("item", data.item_table[name]) for name in data.item_table.columns),
         ]
         options = _options([(role, values.name) for role, values in columns], fields)
@@ -210,80 +134,77 @@ class FeatureSpace:
         return space.with_history(history)
 
     def with_history(self, history: Field | None) -> FeatureSpace:
-        """The same with these features of what came before, in place of any there were."""
+        """Return the space with these history fields, instead of any it has."""
         rest = tuple(e for e in self.query.encoders if e.role != HISTORY)
-        own = history_encoders(history, self.items, self.item.encoders) if history else ()
-        return replace(self, query=Side(rest + own), history=history)
+        added = history_encoders(history, self.items, self.item.encoders) if history else ()
+        return replace(self, query=Side(rest + added), history=history)
 
     def with_pairing(self, pairing: Pairing | None) -> FeatureSpace:
-        """The same with terms of order three, where there are fields for them."""
+        """Return the space with terms of order three, if there are fields for them."""
         if pairing is not None:
             check_pairs(pairing.pairs, self.query.encoders, self.item.encoders)
             if not self.query.size and not (pairing.items and self.item.size):
-                pairing = None  # a user and an item make no triple
+                pairing = None  # a user and an item alone make no triple
         return replace(self, pairing=pairing)
 
     def earlier_items(self, item_rows: Rows) -> Rows:
-        """Per item its features as an earlier one: rows over the query side."""
+        """Return the features of each item as an earlier item: rows over the query side."""
         assert self.history is not None
         offsets = [offset for offset, _ in self.query.of_role(HISTORY)]
-        places = {e.name: (at, at + e.size) for at, e in self.item.of_role("item")}
-        return features_of_items(self.history, offsets, item_rows, places)
+        ranges = {e.name: (first, first + e.size) for first, e in self.item.of_role("item")}
+        return features_of_items(self.history, offsets, item_rows, ranges)
 
     @property
     def context(self) -> list[str]:
-        """The columns of the context fields; `timestamp` where the time of an event is one."""
-        own = (e.source for e in self.query.encoders if e.role == "context")
-        return list(dict.fromkeys(own))
+        """The columns of the context fields; `timestamp` if the time of an event is one."""
+        return list(dict.fromkeys(e.source for e in self.query.encoders if e.role == "context"))
 
     @property
     def since(self) -> bool:
-        """Whether a query has the days since its user's last event."""
+        """Whether a field is the days since the user's last event."""
         return any(e.part == "since" for e in self.query.encoders)
 
     def without_past(self) -> FeatureSpace:
-        """The same; refused where it asks for days since the last event, which few models keep."""
+        """Return the space; refuse days since the last event, which only FM-Pair supports."""
         if self.since:
-            raise OptionError(
-                "only FM-Pair goes by the days since a user's last event: leave out the part since"
-            )
+            raise OptionError("the part since is supported by FM-Pair only: leave it out")
         return self
 
     def context_of(self, data: Dataset) -> pl.DataFrame:
-        """The columns of events that context fields are made of."""
+        """Return the event columns of the context fields."""
         known = self.context
         return data.columns.select([c for c in data.columns.columns if c in known])
 
     def situation_keys(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """What tells situations apart: a column per context field, times by their parts."""
-        own = ((e, e.values(frame)) for e in self.query.encoders if e.role == "context")
-        return pl.DataFrame(
-            [
-                (e.bins_of(values) if e.part and e.field.kind == "binned" else values).alias(e.name)
-                for e, values in own
-                if values is not None
-            ]
-        )
+        """Return a column per context field that distinguishes situations; times by parts."""
+        columns = []
+        for encoder in self.query.encoders:
+            values = encoder.values(frame) if encoder.role == "context" else None
+            if values is not None:
+                binned = encoder.part and encoder.field.kind == "binned"
+                key = encoder.bins_of(values) if binned else values
+                columns.append(key.alias(encoder.name))
+        return pl.DataFrame(columns)
 
     def encoder(self, role: str, name: str) -> Encoder:
-        """The encoder of one field."""
-        sides = (*self.query.encoders, *self.item.encoders)
-        return next(e for e in sides if (e.role, e.name) == (role, name))
+        """Return the encoder of one field."""
+        encoders = (*self.query.encoders, *self.item.encoders)
+        return next(e for e in encoders if (e.role, e.name) == (role, name))
 
     def user_rows(self, table: pl.DataFrame, count: int) -> Rows:
-        """Attributes of each user: rows over the query side."""
+        """Encode the attributes of each user: rows over the query side."""
         return self.query.encode("user", table, count, self.whole)[0]
 
     def item_rows(self, table: pl.DataFrame, count: int) -> Rows:
-        """Attributes of each item: rows over the item side."""
+        """Encode the attributes of each item: rows over the item side."""
         return self.item.encode("item", table, count, self.whole)[0]
 
     def context_rows(self, frame: pl.DataFrame) -> tuple[Rows, dict[str, int]]:
-        """Context of each row of a frame: rows over the query side, and unseen values."""
+        """Encode the context of each row of a frame: rows over the query side, unseen values."""
         return self.query.encode("context", frame, len(frame), self.whole)
 
     def extend(self, data: Dataset) -> FeatureSpace:
-        """With the new ids and values that data bring; those known keep their meaning."""
+        """Return the space with the new ids and values of data; known ones keep their numbers."""
         extended = replace(
             self,
             users=self.users.extend(data.users.ids),
@@ -297,9 +218,9 @@ class FeatureSpace:
 def situations(
     space: FeatureSpace, data: Dataset, since: pl.Series | None = None
 ) -> tuple[Rows, np.ndarray]:
-    """The distinct contexts of the events as feature rows, and each event's: int32 [events].
+    """Return the distinct contexts as feature rows, and the number of each event's: int32 [events].
 
-    since: the days since each user's last event, where more events are known than the data's.
+    since: the days since each user's last event, if more events are known than those of data.
     """
     frame = space.context_of(data)
     if not frame.width:
@@ -308,7 +229,7 @@ def situations(
         frame = frame.with_columns(since_last(data) if since is None else since)
     keys = space.situation_keys(frame)
     names = keys.columns
-    event = "event of " + ", ".join(names)  # longer than any column's name, so never one of them
+    event = "event of " + ", ".join(names)  # longer than any column name, so not one of them
     numbered = keys.with_row_index(event)
     first = numbered.select(pl.col(event).first().over(names)).to_series().to_numpy()
     is_first = first == np.arange(len(first))
@@ -316,23 +237,23 @@ def situations(
     return space.context_rows(frame.filter(pl.Series(is_first)))[0], number[first]
 
 
-def _times_asked_for(data: Dataset, fields: Mapping[str, Any]) -> list[str]:
-    """The column of the events' own times, where options make a field of it."""
+def _requested_time(data: Dataset, fields: Mapping[str, Any]) -> list[str]:
+    """Return the column of the times of the events, if options make a field of it."""
     if TIME in data.context or not {TIME, f"context.{TIME}"} & set(fields):
         return []
     if TIME not in data.columns.columns:
         raise OptionError(
-            f"field {TIME!r} needs times, and the data have none: name their column with "
+            f"field {TIME!r} needs times, but the data have none: name their column with "
             f"{named(TIME, ...)}"
         )
     return [TIME]
 
 
 def _encoders(role: str, values: pl.Series, field: Field, data: Dataset) -> list[Encoder]:
-    """The encoder of a column, or one for each part of a column of times."""
+    """Fit the encoder of a column, or one for each part of a column of times."""
     timed = (role, values.name) == ("context", TIME) and TIME not in data.context
     if timed and field.kind == "auto":
-        field = replace(field, kind="time")  # whatever the type, it is known to be one
+        field = replace(field, kind="time")  # whatever its type
     if kind_of(values, field) != "time":
         return [Encoder.fit(role, values, field)]
     parts = field.parts or default_parts(role, values)
@@ -344,27 +265,102 @@ def _encoders(role: str, values: pl.Series, field: Field, data: Dataset) -> list
 
 
 def _period_for_ages(encoders: list[Encoder], data: Dataset) -> list[Encoder]:
-    """How old an item is follows from its date and the event's: a pair of the two sides."""
+    """Return the period of the events, which together with its date gives the age of an item."""
     ages = [e for e in encoders if e.part == "age"]
-    there = any(e.part == "period" and e.source == TIME for e in encoders)
-    if not ages or there or not is_calendar(data):
+    present = any(e.part == "period" and e.source == TIME for e in encoders)
+    if not ages or present or not is_calendar(data):
         return []
-    return [
-        Encoder.fit_part("context", data.columns[TIME], "period", Field(bins=ages[0].field.bins))
-    ]
+    bins = Field(bins=ages[0].field.bins)
+    return [Encoder.fit_part("context", data.columns[TIME], "period", bins)]
 
 
 def _options(
     columns: list[tuple[str, str]], given: Mapping[str, Any]
 ) -> dict[tuple[str, str], Field]:
-    """Field options by (role, name); a bare name must be unambiguous."""
-    found = {}
+    """Return field options by (role, name); a bare name must be unambiguous."""
+    fields = {}
     for key, options in given.items():
-        places = [c for c in columns if key in (c[1], f"{c[0]}.{c[1]}")]
-        if not places:
+        matches = [c for c in columns if key in (c[1], f"{c[0]}.{c[1]}")]
+        if not matches:
             raise OptionError(unknown("field", key, [name for _, name in columns]))
-        if len(places) > 1:
-            names = " or ".join(f"{role}.{name}" for role, name in places)
-            raise OptionError(f"field {key!r} is ambiguous: say {names}")
-        found[places[0]] = field_from(options)
-    return found
+        if len(matches) > 1:
+            names = " or ".join(f"{role}.{name}" for role, name in matches)
+            raise OptionError(f"field {key!r} is ambiguous: write {names}")
+        fields[matches[0]] = field_from(options)
+    return fields
+
+
+# Which fields interact in the terms of order three.
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The terms of order three of a model.
+
+    factors: length of their vectors. pairs: the fields that interact, None for all of a side.
+    items: whether fields of the item side interact.
+    """
+
+    factors: int
+    pairs: Names | None = None
+    items: bool = True
+
+
+def pairs_from(given: Any) -> Names | None:
+    """Return the option `pairs`: None, or a tuple of two names each."""
+    if given is None:
+        return None
+
+    def is_list(value: Any) -> bool:
+        return isinstance(value, Sequence) and not isinstance(value, str)
+
+    entries = list(given) if is_list(given) else []
+    valid = [is_list(e) and len(e) == 2 and all(isinstance(n, str) for n in e) for e in entries]
+    if not entries or not all(valid):
+        raise OptionError(
+            f"{named('pairs')} must be a list of two fields each, such as "
+            f"[['user', 'daytime']], not {given!r}"
+        )
+    return tuple((str(first), str(second)) for first, second in entries)
+
+
+def check_pairs(pairs: Names | None, query: Sequence[Encoder], item: Sequence[Encoder]) -> None:
+    """Raise OptionError if a pair has an unknown field, or fields of both sides."""
+    sides = [_names(USER, query), _names(ITEM, item)]
+    known = [names[0] for side in sides for names in side]
+    for pair in pairs or ():
+        for name in pair:
+            if not any(name in names for side in sides for names in side):
+                raise OptionError(unknown("field of pairs", name, known))
+        if not any(all(any(name in names for names in side) for name in pair) for side in sides):
+            raise OptionError(
+                f"{named('pairs')}: {pair[0]!r} and {pair[1]!r} are fields of the query and of the "
+                "item, which always interact; give two fields of one side"
+            )
+
+
+def meeting_fields(
+    id_name: str, encoders: Sequence[Encoder], pairing: Pairing
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (group of the id and of every field, int8 [fields + 1]; interacting groups, float32).
+
+    id_name: name of the id. Fields that interact with the same others are of one group.
+    """
+    fields = _names(id_name, encoders)
+    meets = np.ones((len(fields), len(fields)), np.float32)
+    if id_name == ITEM and not (pairing.items and encoders):
+        meets[:] = 0
+    elif pairing.pairs is not None:
+        meets[:] = 0
+        for pair in pairing.pairs:
+            both = [np.array([name in names for names in fields]) for name in pair]
+            meets[np.ix_(*both)] = meets[np.ix_(*both[::-1])] = 1
+    rows, group = np.unique(meets, axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    first = [int(np.flatnonzero(group == number)[0]) for number in range(len(rows))]
+    return group.astype(np.int8), meets[np.ix_(first, first)]
+
+
+def _names(id_name: str, encoders: Sequence[Encoder]) -> list[tuple[str, ...]]:
+    """Return the names of the id and of every field, the shortest first."""
+    return [(id_name,), *((e.name, f"{e.role}.{e.name}", e.source) for e in encoders)]

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from fmpair.config.option_schema import options_of
-from fmpair.data.columns.leakage import Information
+from fmpair.data.columns.context_leakage import ContextLeakage
 from fmpair.errors import FmpairError, in_file, spelled
 from fmpair.evaluation.protocol import meaning, misleading
 from fmpair.experiment.results import Results
@@ -131,13 +131,13 @@ def _best(table: Table) -> str | None:
     return ranked[0]["model"] if ranked else None
 
 
-def _suspects(results: Results, model: str | None) -> list[Information]:
+def _suspects(results: Results, model: str | None) -> list[ContextLeakage]:
     """The columns in question among those that the model may use."""
     own = next((one for one in results.experiment.models if one.name == model), None)
     if own is None or not _reads_context(own.kind):
         return []
     return [
-        Information(row["column"], row["of_item"], row["of_column"])
+        ContextLeakage(row["column"], row["of_item"], row["of_column"])
         for row in results.manifest.get("context", [])
         if row["degree"] != "none" and (own.context is None or row["column"] in own.context)
     ]

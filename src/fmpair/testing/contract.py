@@ -1,4 +1,4 @@
-"""What every model must keep, ours or anyone's: one rule a method, each on data it can name."""
+"""The contract of models: rules that every model keeps, one method each."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ FIRST_TIME = 1_700_000_000  # seconds since 1970
 
 @dataclass(frozen=True)
 class ModelContract:
-    """The rules for the recipes that `make()` gives; `check()` goes through all of them.
+    """The rules for the recipes that `make()` returns; `check()` tests them.
 
-    make: a recipe that fits tiny data in a moment. personal: whether it must tell two tastes
-    apart. exact: whether one seed gives the same scores each time. tables: whether it fits data
-    with items that have no events. timed: whether it fits only events that have times.
+    make: returns a recipe that fits tiny data quickly.
+    personal: whether the model must distinguish two tastes.
+    exact: whether a seed gives the same scores each time.
+    tables: whether the model fits data with items without events.
+    timed: whether the model fits only events with times.
 
         @pytest.mark.parametrize("rule", RULES)
         def test_my_model_keeps(rule):
@@ -42,7 +44,7 @@ class ModelContract:
     timed: bool = False
 
     def check(self, *rules: str) -> None:
-        """Raise AssertionError at the first rule that is broken."""
+        """Test these rules, all by default; AssertionError at the first that is broken."""
         for rule in rules or RULES:
             getattr(self, rule)()
 
@@ -61,14 +63,14 @@ class ModelContract:
     def a_frame_fits_as_a_dataset_does(self) -> None:
         data = self._tastes()
         ours, theirs = (_scores(self.make().fit(d)) for d in (data, data.frame()))
-        _require(ours.shape == theirs.shape, "a frame and a Dataset give other shapes")
+        _require(ours.shape == theirs.shape, "a frame and a Dataset give different shapes")
         if self.exact:
             _require_same(ours, theirs, "a frame and a Dataset of the same events")
 
     def one_seed_gives_the_same_scores(self) -> None:
         if self.exact:
             ours, again = (_scores(self.make().fit(self._tastes())) for _ in range(2))
-            _require(np.array_equal(ours, again), "the same recipe and data give other scores")
+            _require(np.array_equal(ours, again), "the same recipe and data give different scores")
 
     def no_score_depends_on_the_number_of_threads(self) -> None:
         if self.exact and "threads" in {field.name for field in fields(self.make())}:
@@ -80,10 +82,10 @@ class ModelContract:
     def every_pair_has_a_finite_score(self) -> None:
         model = self.make().fit(self._tastes())
         _require(bool(np.isfinite(_scores(model)).all()), "scores must be finite")
-        asked = self._tastes().frame().head(7)
-        given = model.score(asked)
-        _require(given.columns == [*asked.columns, "score"], "score adds a column `score`")
-        _require(bool(given["score"].is_finite().all()), "score must give finite numbers")
+        pairs = self._tastes().frame().head(7)
+        scored = model.score(pairs)
+        _require(scored.columns == [*pairs.columns, "score"], "score must add a column `score`")
+        _require(bool(scored["score"].is_finite().all()), "score must return finite numbers")
 
     def lists_are_ordered_and_leave_out_what_was_seen(self) -> None:
         data = self._tastes()
@@ -91,9 +93,9 @@ class ModelContract:
         out = model.recommend(["u0", "u1"], 4)
         _require(out.columns == ["user", "item", "score", "rank"], f"columns are {out.columns}")
         for user in ("u0", "u1"):
-            own = out.filter(pl.col("user") == user)
-            _require(own["rank"].to_list() == [1, 2, 3, 4], "n=4 must give the ranks 1 to 4")
-            _require(own["score"].is_sorted(descending=True), "the best must stand first")
+            ranked = out.filter(pl.col("user") == user)
+            _require(ranked["rank"].to_list() == [1, 2, 3, 4], "n=4 must give the ranks 1 to 4")
+            _require(ranked["score"].is_sorted(descending=True), "the best item must be first")
         both = out.join(data.frame(), on=["user", "item"], how="semi")
         _require(not len(both), "items seen in training must be left out")
         every = model.recommend("u0", 100, exclude_seen=False)
@@ -120,15 +122,15 @@ class ModelContract:
             raise AssertionError("an unknown user must raise UnknownError")
         for mode in ("features", "popular"):
             out = model.recommend("stranger", 3, unknown=mode)
-            _require(len(out) == 3, f"unknown={mode!r} must give a list")
+            _require(len(out) == 3, f"unknown={mode!r} must return a list")
 
     def taste_decides(self) -> None:
-        """Data: `two_tastes`; each user's one item left out of their own half comes first."""
+        """On `two_tastes` the item left out of their own half must come first for each user."""
         if self.personal:
             out = self.make().fit(self._tastes()).recommend(n=1)
             number = out["user"].str.strip_prefix("u").cast(pl.Int64).to_numpy()
             right = (out["item"].to_numpy() == left_out(number)).mean()
-            _require(right == 1, f"only {right:.0%} of the users get their own taste first")
+            _require(right == 1, f"only {right:.0%} of the users get an item of their taste first")
 
     def a_saved_model_gives_the_same_scores(self) -> None:
         _require_saved(self.make().fit(self._tastes()))
@@ -136,7 +138,7 @@ class ModelContract:
     def options_make_the_same_recipe_again(self) -> None:
         recipe = self.make()
         again = option.recipe(type(recipe), option.plain(recipe))
-        _require(option.plain(again) == option.plain(recipe), "the options make another recipe")
+        _require(option.plain(again) == option.plain(recipe), "the options give another recipe")
 
     def ids_may_be_anything(self) -> None:
         data = self._tastes()
@@ -155,8 +157,8 @@ class ModelContract:
         model = self.make().fit(data)
         for user in ("single", "silent"):
             out = model.recommend(user, 30, exclude_seen=False)
-            _require(len(out) == 21, "every item must be listed, also one without events")
-            _require(bool(out["score"].is_finite().all()), "scores must be finite for all")
+            _require(len(out) == 21, "every item must be listed, even without events")
+            _require(bool(out["score"].is_finite().all()), "all scores must be finite")
 
     def further_events_are_learned_from_or_refused(self) -> None:
         model = self.make().fit(self._tastes())
@@ -174,15 +176,16 @@ class ModelContract:
         if grown is not None:
             _require_goes_on(model, grown, few)
             old = model.user_ids
-            _require(np.array_equal(_scores(grown, old), before), "fold_in must move nothing else")
+            same = np.array_equal(_scores(grown, old), before)
+            _require(same, "fold_in must not change the scores of other users")
 
     def _tastes(self) -> Dataset:
-        """`two_tastes`, with times where the model needs them."""
+        """Return `two_tastes`, with times if the model needs them."""
         data = two_tastes()
         return Dataset.from_frame(self._events(data.frame())) if self.timed else data
 
     def _events(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The events, a second after the other where the model needs times."""
+        """Return the events, one second apart if the model needs times."""
         times = pl.int_range(FIRST_TIME, FIRST_TIME + pl.len(), dtype=pl.Int64).alias("timestamp")
         return frame.with_columns(times) if self.timed else frame
 
@@ -194,28 +197,28 @@ RULES = tuple(
 )
 
 
-def _grown(go_on: Callable[..., Any], events: pl.DataFrame, **options: Any) -> Any:
-    """The model after further events; None where it says that it must be fitted again."""
+def _grown(update: Callable[..., Any], events: pl.DataFrame, **options: Any) -> Any:
+    """Return the model after further events; None if it says that it must be fitted again."""
     try:
-        return go_on(events, **options)
+        return update(events, **options)
     except OptionError as error:
-        said = str(error)
-        _require(" must be fitted again on all events: " in said, f"not a clear refusal: {said}")
-        _require("\n" not in said, "a refusal is one line")
+        text = str(error)
+        _require(" must be fitted again on all events: " in text, f"not a clear refusal: {text}")
+        _require("\n" not in text, "a refusal must be one line")
         return None
 
 
 def _require_goes_on(model: Any, grown: Any, events: pl.DataFrame) -> None:
-    """What holds after any further events, whatever was learned from them."""
+    """Check what holds after any further events."""
     for ids, more in ((model.user_ids, grown.user_ids), (model.item_ids, grown.item_ids)):
         _require(np.array_equal(more[: len(ids)], ids), "known ids must keep their numbers")
     _require("late" in grown.user_ids, "new users must be known")
-    _require(type(grown) is type(model), "going on changes the type of the fitted model")
-    _require(type(grown.recipe) is type(model.recipe), "going on changes the recipe")
-    _require(option.plain(grown.recipe) == option.plain(model.recipe), "going on changes options")
-    own = events.filter(pl.col("user") == "late")["item"].to_list()
+    _require(type(grown) is type(model), "an update changes the type of the fitted model")
+    _require(type(grown.recipe) is type(model.recipe), "an update changes the recipe")
+    _require(option.plain(grown.recipe) == option.plain(model.recipe), "an update changes options")
+    seen = events.filter(pl.col("user") == "late")["item"].to_list()
     listed = grown.recommend("late", 100)["item"].to_list()
-    _require(sorted([*own, *listed]) == sorted(grown.item_ids), "new events must count as seen")
+    _require(sorted([*seen, *listed]) == sorted(grown.item_ids), "new events must count as seen")
     _require(bool(np.isfinite(_scores(grown)).all()), "scores must stay finite")
     _require_saved(grown)
     if isinstance(model, Recommender):
@@ -225,11 +228,11 @@ def _require_goes_on(model: Any, grown: Any, events: pl.DataFrame) -> None:
 
 
 def _require_same_attributes(model: Recommender, grown: Recommender, renewed: list[str]) -> None:
-    """Who has no new event keeps their attributes."""
+    """Check that users without new events keep their attributes."""
     for number, user in enumerate(model.user_ids):
         if user not in renewed:
             same = _attributes(model, number) == _attributes(grown, number)
-            _require(same, f"the attributes of {user} change without an event of theirs")
+            _require(same, f"the attributes of {user} change without new events")
 
 
 def _attributes(model: Recommender, user: int) -> dict[str, float]:
@@ -248,19 +251,17 @@ def _require_saved(model: Any) -> None:
 
 
 def _scores(model: Any, users: Any = None) -> np.ndarray:
-    """float [users * items]: what a fitted model thinks of every pair, in the order of its ids.
-
-    users: those asked about, all unless given.
-    """
+    """float [users * items]: the scores of every pair, by sorted ids; of these users or all."""
     users = pl.DataFrame({"user": pl.Series(model.user_ids if users is None else users).sort()})
     items = pl.DataFrame({"item": pl.Series(model.item_ids).sort()})
     return model.score(users.join(items, how="cross"))["score"].to_numpy()
 
 
-def _require(kept: bool, message: str) -> None:
-    if not kept:
+def _require(condition: bool, message: str) -> None:
+    if not condition:
         raise AssertionError(message)
 
 
 def _require_same(ours: np.ndarray, theirs: np.ndarray, what: str) -> None:
-    _require(bool(np.allclose(ours, theirs, TOLERANCE, TOLERANCE)), f"{what} give other scores")
+    same = bool(np.allclose(ours, theirs, TOLERANCE, TOLERANCE))
+    _require(same, f"{what} give different scores")

@@ -1,4 +1,4 @@
-"""Tiny data sets with a known answer. Users are 'u0', 'u1', ...; items are whole numbers."""
+"""Tiny data sets with a known answer. Users are 'u0', 'u1', ...; items are integers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from fmpair.data.dataset import Dataset
 
 
 def day_and_night(users: int = 40, items: int = 20, seed: int = 0) -> Dataset:
-    """Even items are chosen by day, odd ones by night; each user has a random half of all items.
+    """Even items are chosen by day, odd items by night; each user has a random half of all items.
 
-    Right answer: with context time='day' every even item ranks above every odd one, by night the
-    other way round, for every user. From 50 items on, `time` would be taken for an attribute of
-    the items.
+    Right answer: for every user, with context time='day' every even item ranks above every odd
+    one, and below by night. With 50 or more items `time` would be inferred as an item attribute.
     """
     rng = np.random.default_rng(seed)
     item = np.concatenate([rng.permutation(items)[: items // 2] for _ in range(users)])
@@ -23,17 +22,17 @@ def day_and_night(users: int = 40, items: int = 20, seed: int = 0) -> Dataset:
 
 
 def opposite_tastes(users: int = 40, items: int = 40, seed: int = 0) -> Dataset:
-    """Even users choose even items by day and odd ones by night, odd users the other way round.
+    """Even users choose even items by day and odd items by night, odd users the opposite.
 
-    Each event is one of a random half of the items in each context. Right answer: with context
-    time='day' every even item ranks above every odd one for even users, and below for odd ones. No
-    sum of what the user, the context and the item say in pairs can know.
+    Users choose a random half of these items. Right answer: with context time='day' every even
+    item ranks above every odd one for even users, and below for odd users. No model of pairwise
+    interactions can learn it.
     """
     rng = np.random.default_rng(seed)
     half = items // 4
     user, night = np.divmod(np.arange(users * 2), 2)
-    kind = (user + night) % 2
-    item = np.concatenate([rng.permutation(items // 2)[:half] * 2 + one for one in kind])
+    odd = (user + night) % 2
+    item = np.concatenate([rng.permutation(items // 2)[:half] * 2 + parity for parity in odd])
     time = pl.Series(["day", "night"]).gather(np.repeat(night, half))
     return Dataset.from_frame(
         {"user": _user_ids(np.repeat(user, half)), "item": item, "time": time}
@@ -41,9 +40,9 @@ def opposite_tastes(users: int = 40, items: int = 40, seed: int = 0) -> Dataset:
 
 
 def two_tastes(users: int = 40, items: int = 20) -> Dataset:
-    """Even users choose even items, odd users odd ones; each lacks a single item of its half.
+    """Even users choose even items, odd users odd items; each lacks a single item of their half.
 
-    Right answer: the first unseen item of user n is `left_out(n, items)`.
+    Right answer: the best unseen item of user n is `left_out(n, items)`.
     """
     user, item = np.divmod(np.arange(users * items), items)
     chosen = (user % 2 == item % 2) & (item != left_out(user, items))
@@ -51,16 +50,16 @@ def two_tastes(users: int = 40, items: int = 20) -> Dataset:
 
 
 def left_out(user: np.ndarray, items: int = 20) -> np.ndarray:
-    """The one item of its own half that user number n of `two_tastes` has not chosen."""
+    """Return the only item of their half that user number n of `two_tastes` has not chosen."""
     return user // 2 % (items // 2) * 2 + user % 2
 
 
 def cold_items(users: int = 40, items: int = 20, cold: int = 6, seed: int = 0) -> Dataset:
-    """Even users choose 'calm' items (even), odd users 'loud' ones (odd); the last are unseen.
+    """Even users choose 'calm' items (even), odd users 'loud' items (odd); some have no events.
 
-    The item table gives each item's `kind`; the `cold` last items have no event.
-    Right answer: among the cold items each user ranks those of its own kind first; a model
-    without item attributes cannot know.
+    The item table gives each item's `kind`; the last `cold` items have no events.
+    Right answer: among the cold items each user ranks those of their kind first; a model without
+    item attributes cannot learn it.
     """
     rng = np.random.default_rng(seed)
     warm = np.arange(items - cold)
@@ -77,16 +76,15 @@ def _user_ids(numbers: np.ndarray) -> list[str]:
     return [f"u{number}" for number in numbers]
 
 
-# The log of a shop as shops write it, of which it is known what decides.
+# A realistic shop log.
 
-
-TASTES = 6  # dimensions of what users want and items are
-KINDS = ("view", "cart", "buy")
+TASTES = 6  # dimensions of tastes and products
+EVENT_TYPES = ("view", "cart", "buy")
 DAYTIMES = ("morning", "noon", "evening", "night")
 DEVICES = ("phone", "tablet", "desktop")
 START, DAYS = 1_704_067_200, 60  # 2024-01-01 00:00 UTC
 PER_SESSION = 4  # events
-AT_ONCE = 4096  # events whose scores of all items are held in memory
+AT_ONCE = 4096  # events scored at a time
 
 
 def shop_log(
@@ -98,13 +96,12 @@ def shop_log(
     decides: bool = False,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Events in order of time: event_time, event_type, user_id, product_id, price and more.
+    """Return events in order of time: event_time, event_type, user_id, product_id, price and more.
 
-    What is chosen follows from taste and popularity alone, and from the daytime where it `decides`.
-    All else says nothing of the next choice: the price of a product, which names it, or nearly
-    with `promotions` (a fifth of the sales at a discount); session_id; device; daytime;
-    shop, a constant; logged_ms, a copy of the time. Products that a user likes more are put into
-    the cart and bought more often.
+    Choices depend on taste and popularity, and on the daytime if it `decides`. All other columns
+    say nothing about the next choice: price, which identifies the product (less so with
+    `promotions`: a fifth of the sales at a discount); session_id; device; daytime; shop, a
+    constant; logged_ms, a copy of the time. Users buy products that they like more more often.
     """
     rng = np.random.default_rng(seed)
     taste = rng.standard_normal((users, TASTES))
@@ -124,7 +121,7 @@ def shop_log(
             "event_time": pl.Series(seconds * 1_000_000)
             .cast(pl.Datetime("us"))
             .dt.strftime("%Y-%m-%d %H:%M:%S UTC"),
-            "event_type": pl.Series(KINDS).gather(_kinds(liked, rng)),
+            "event_type": pl.Series(EVENT_TYPES).gather(_event_types(liked, rng)),
             "user_id": user + 1_000,
             "product_id": pl.Series([f"sku-{n:05d}" for n in range(items)]).gather(item),
             "price": np.round(list_price[item] * discount, 2),
@@ -140,13 +137,13 @@ def shop_log(
 def _chosen(
     wants: np.ndarray, product: np.ndarray, popularity: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """int64 [events]: an item for each, drawn by softmax of wants . product + popularity."""
-    found = []
-    for part in range(0, len(wants), AT_ONCE):
-        scores = wants[part : part + AT_ONCE] @ product.T + popularity
-        # the largest of scores with Gumbel noise is a draw by softmax
-        found.append(np.argmax(scores + rng.gumbel(size=scores.shape), axis=1))
-    return np.concatenate(found)
+    """int64 [events]: items drawn by softmax of wants . product + popularity."""
+    items = []
+    for start in range(0, len(wants), AT_ONCE):
+        scores = wants[start : start + AT_ONCE] @ product.T + popularity
+        # The largest score with Gumbel noise is a draw by softmax.
+        items.append(np.argmax(scores + rng.gumbel(size=scores.shape), axis=1))
+    return np.concatenate(items)
 
 
 def _zipf(count: int, exponent: float) -> np.ndarray:
@@ -154,14 +151,14 @@ def _zipf(count: int, exponent: float) -> np.ndarray:
     return chance / chance.sum()
 
 
-def _kinds(liked: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """0, 1 or 2: how far interest went; what is liked more is bought more."""
+def _event_types(liked: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """int64 [events]: 0, 1 or 2 (view, cart, buy), higher for items that are liked more."""
     want = (liked - liked.mean()) / liked.std() + rng.standard_normal(len(liked))
     return (want > 1.2).astype(np.int64) + (want > 2.2)
 
 
 def _sessions(user: np.ndarray) -> list[str]:
-    """Each user's events in order, a few to a session."""
+    """Return session ids: a few consecutive events of a user each."""
     events = pl.DataFrame({"user": user})
-    place = events.select(pl.int_range(pl.len()).over("user")).to_series().to_numpy()
-    return [f"{u:x}-{n // PER_SESSION:x}" for u, n in zip(user.tolist(), place.tolist())]
+    number = events.select(pl.int_range(pl.len()).over("user")).to_series().to_list()
+    return [f"{u:x}-{n // PER_SESSION:x}" for u, n in zip(user.tolist(), number)]

@@ -42,7 +42,7 @@ def test_an_order_counts_each_users_last_events():
     assert ranked(PopularLately(last=11).fit(ordered)) == {"x": 1, "y": 10}
     with pytest.raises(DataError, match=r"days needs times with dates, .* say last=10"):
         PopularLately(days=3).fit(ordered)
-    with pytest.raises(DataError, match="order of the events of different users is not known"):
+    with pytest.raises(DataError, match="only the order of each user's events"):
         MostRecent().fit(ordered)
 
 

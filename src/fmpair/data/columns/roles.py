@@ -1,4 +1,4 @@
-"""Events without a user or an item, which no model can learn from."""
+"""Roles of columns (user, item, rating, ...): found by name, and checked before use."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ import polars as pl
 from fmpair.checks import one_of
 from fmpair.errors import DataError, named, nearest, notice, unknown
 
-# The roles of the columns of a frame.
-
-
-# What roles are called, the surest name first. An id may have more before it: `hashed_user_id`.
+# Recognised names of the roles, the surest first. An id may have a prefix: `hashed_user_id`.
 ALIASES: dict[str, tuple[str, ...]] = {
     "user": (
         *("user", "user_id", "userid", "uid", "user_idx", "customer", "customer_id"),
@@ -40,29 +37,30 @@ ALIASES: dict[str, tuple[str, ...]] = {
     ),
 }
 IDS = ("user", "item")
-# Columns of events beside the ids and the context, by these names in every Dataset.
+# Columns of events beside ids and context; every Dataset uses these names.
 STANDARD = ("rating", "weight", "timestamp", "domain", "session", "event_type")
-SURE_KINDS = re.compile(r"(type|name)$")  # `event_type` tells kinds, `event` only with such values
-BY_CONTENT = ("session", "event_type")  # roles that a name alone does not give
+SURE_EVENT_TYPE = re.compile(r"(type|name)$")  # `event` needs known event types as values too
+BY_CONTENT = ("session", "event_type")  # roles that need more than a name
+MISSING = ("drop", "error")
 
 
 def find_column(role: str, columns: Sequence[str], given: str | None) -> str | None:
-    """The column of a role: the one given, else one with a recognised name, else None."""
+    """Return the column of a role: the given one, else one with a recognised name, else None."""
     if given is not None:
         if given not in columns:
             raise DataError(unknown(f"column for {role}", given, columns))
         return given
     by_plain = {_plain(name): name for name in reversed(columns)}
-    usual = [_plain(alias) for alias in ALIASES[role]]
-    found = next((by_plain[alias] for alias in usual if alias in by_plain), None)
-    if found is not None or role not in IDS:
-        return found
-    longer = tuple(alias for alias in usual if alias.endswith("id") and len(alias) > 4)
-    return next((name for plain, name in by_plain.items() if plain.endswith(longer)), None)
+    aliases = [_plain(alias) for alias in ALIASES[role]]
+    column = next((by_plain[alias] for alias in aliases if alias in by_plain), None)
+    if column is not None or role not in IDS:
+        return column
+    endings = tuple(alias for alias in aliases if alias.endswith("id") and len(alias) > 4)
+    return next((name for plain, name in by_plain.items() if plain.endswith(endings)), None)
 
 
 def find_roles(columns: Sequence[str], given: Mapping[str, str | None]) -> dict[str, str]:
-    """Role -> column name for the roles that names tell; user and item must be there."""
+    """Return role -> column for all roles found by name; user and item are required."""
     roles: dict[str, str] = {}
     for role in ALIASES:
         if role not in BY_CONTENT or given.get(role) is not None:
@@ -72,10 +70,10 @@ def find_roles(columns: Sequence[str], given: Mapping[str, str | None]) -> dict[
     for role in IDS:
         if role not in roles:
             guess = nearest(role, columns)
-            hint = f" Is it {guess!r}? Then say {named(role, guess)}." if guess else ""
+            hint = f" Is it {guess!r}? Then give {named(role, guess)}." if guess else ""
             raise DataError(
-                f"no column for {role}: none of {', '.join(columns)} is named like "
-                f"{', '.join(ALIASES[role][:3])}; name it with {named(role, ...)}.{hint}"
+                f"no {role} column found among {', '.join(columns)}: name it with "
+                f"{named(role, ...)}, or rename it to {role!r}.{hint}"
             )
     if len(set(roles.values())) < len(roles):
         raise DataError(f"one column cannot have two roles: {roles}")
@@ -86,15 +84,44 @@ def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "").replace(" ", "")
 
 
-# Checks of a frame of events before it is used.
+def with_ids(events: pl.DataFrame, roles: Mapping[str, str], missing: str) -> pl.DataFrame:
+    """Return the events that have both ids, and report the others; all with missing='error'."""
+    one_of("missing", missing, MISSING)
+    absent = {role: _is_missing(events[roles[role]]) for role in IDS}
+    either = absent["user"] | absent["item"]
+    count = int(either.sum())
+    if missing == "error" or not count:
+        return events
+    where = " and ".join(
+        f"{int(missing_ids.sum()):,} in {roles[role]!r}"
+        for role, missing_ids in absent.items()
+        if missing_ids.any()
+    )
+    if count == len(events):
+        raise DataError(
+            f"all {count:,} rows lack a user or an item ({where}): name other columns with "
+            f"{named('user', ...)} and {named('item', ...)}"
+        )
+    notice(
+        f"left out {count:,} of {len(events):,} rows without a user or item ({where}); "
+        f"{named('missing', 'error')} refuses them"
+    )
+    return events.filter(~either)
+
+
+def _is_missing(values: pl.Series) -> pl.Series:
+    """Boolean [values]: null or NaN."""
+    return values.is_null() | (
+        values.is_nan().fill_null(True) if values.dtype.is_float() else False
+    )
 
 
 def check_events(events: pl.DataFrame, roles: dict[str, str], context: Sequence[str]) -> None:
-    """Raise DataError at the first thing that makes the events unusable."""
+    """Raise DataError if the events cannot be used."""
     if not len(events):
         raise DataError("there are no events: the table has a header but no rows")
     check_types(events.select({*roles.values(), *context}))
-    for role in ("user", "item"):
+    for role in IDS:
         _check_ids(events[roles[role]], role)
     for role in ("rating", "weight"):
         if role in roles:
@@ -110,18 +137,17 @@ def check_types(frame: pl.DataFrame) -> None:
     for name, dtype in frame.schema.items():
         if dtype == pl.Object:
             raise DataError(
-                f"column {name!r} holds Python objects: make them text, numbers or lists, "
-                f"or leave the column out"
+                f"column {name!r} holds Python objects: convert them to text, numbers or lists, "
+                "or leave the column out"
             )
 
 
 def _check_ids(ids: pl.Series, role: str) -> None:
-    missing = ids.is_null() | (ids.is_nan() if ids.dtype.is_float() else False)
+    missing = _is_missing(ids)
     if missing.any():
-        first = missing.arg_max()
         raise DataError(
             f"column {ids.name!r} has {missing.sum()} missing {role} ids "
-            f"(the first in row {first}, counted from 0): leave them out with "
+            f"(the first in row {missing.arg_max()}, counted from 0): leave them out with "
             f"{named('missing', 'drop')}"
         )
     if ids.dtype.is_nested():
@@ -130,10 +156,10 @@ def _check_ids(ids: pl.Series, role: str) -> None:
 
 def _check_numbers(values: pl.Series, role: str) -> None:
     if not values.dtype.is_numeric():
-        sample = values.drop_nulls()
-        shown = f", such as {sample[0]!r}" if len(sample) else ""
+        known = values.drop_nulls()
+        example = f", such as {known[0]!r}" if len(known) else ""
         raise DataError(
-            f"column {values.name!r} is the {role} but holds {values.dtype}{shown}: "
+            f"column {values.name!r} is the {role} but holds {values.dtype}{example}: "
             "it must hold numbers"
         )
     if values.null_count():
@@ -146,49 +172,16 @@ def _check_numbers(values: pl.Series, role: str) -> None:
 
 
 def check_no_leak(context: Sequence[str], item_table: pl.DataFrame, allowed: Sequence[str]) -> None:
-    """Refuse context columns that the item table has too, but for those allowed."""
+    """Refuse context columns that are in the item table too, except those allowed."""
     for name in context:
         if name in item_table.columns and name not in allowed:
             raise leak(name, "it is in the item table too")
 
 
 def leak(name: str, why: str) -> DataError:
-    """What is said of a context column that belongs to the item."""
+    """Return the error for a context column that describes the item."""
     return DataError(
         f"column {name!r} describes the item, not the context: {why}. As context every candidate "
         "would get the positive item's value, and the answer would leak into the query. Give it "
         f"with {named('item_columns', [name])}, or drop it with {named('ignore', [name])}"
     )
-
-
-MISSING = ("drop", "error")
-
-
-def with_ids(events: pl.DataFrame, roles: Mapping[str, str], missing: str) -> pl.DataFrame:
-    """The events with both ids; the others are left out and counted, or stay, to be refused."""
-    one_of("missing", missing, MISSING)
-    user, item = (_absent(events[roles[role]]) for role in ("user", "item"))
-    gone = user | item
-    count = int(gone.sum())
-    if missing == "error" or not count:
-        return events
-    what = " and ".join(
-        f"{int(absent.sum()):,} in {roles[role]!r}"
-        for role, absent in (("user", user), ("item", item))
-        if absent.any()
-    )
-    if count == len(events):
-        raise DataError(
-            f"all {count:,} rows lack a user or an item ({what}): name other columns with "
-            f"{named('user', ...)} and {named('item', ...)}"
-        )
-    notice(
-        f"left out {count:,} of {len(events):,} rows without a user or item ({what}); "
-        f"{named('missing', 'error')} refuses them"
-    )
-    return events.filter(~gone)
-
-
-def _absent(ids: pl.Series) -> pl.Series:
-    """Whether each is null or no number."""
-    return ids.is_null() | ids.is_nan().fill_null(True) if ids.dtype.is_float() else ids.is_null()

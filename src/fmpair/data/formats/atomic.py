@@ -12,64 +12,64 @@ from fmpair.data.formats.source import Contents, read_text
 from fmpair.data.frame import id_columns, with_types
 from fmpair.errors import DataError, unknown
 
-KINDS = ("token", "token_seq", "float", "float_seq")
+TYPES = ("token", "token_seq", "float", "float_seq")
 
 
 def read_atomic(path: str | Path) -> Contents:
-    """An .inter file with the .user and .item files beside it, or the folder that holds them.
+    """Read an .inter file with the .user and .item files beside it, or the folder with them.
 
-    Tokens stay text, so that they are categories; ids become whole numbers where all are.
+    Tokens stay text, so that they are categories; ids become integers if all are whole numbers.
     """
-    events = _inter_file(Path(path))
-    users, items = (events.with_suffix(suffix) for suffix in (".user", ".item"))
+    path = Path(path)
+    if path.is_dir():
+        files = sorted(path.glob("*.inter"))
+        if len(files) != 1:
+            raise DataError(
+                f"the folder {path} has {len(files)} .inter files: give the path of one of them"
+            )
+        path = files[0]
+    users, items = (path.with_suffix(suffix) for suffix in (".user", ".item"))
     return Contents(
-        _read_typed(events),
+        _read_typed(path),
         _read_typed(users) if users.is_file() else None,
         _read_typed(items) if items.is_file() else None,
     )
-
-
-def _inter_file(path: Path) -> Path:
-    if not path.is_dir():
-        return path
-    found = sorted(path.glob("*.inter"))
-    if len(found) != 1:
-        raise DataError(f"the folder {path} holds {len(found)} .inter files: name one of them")
-    return found[0]
 
 
 def _read_typed(path: Path) -> pl.DataFrame:
     text = read_columns(read_text(path), str(path), separator="\t", nulls=("",))
     typed: dict[str, pl.Series] = {}
     for column in text.iter_columns():
-        name, _, kind = column.name.partition(":")
-        if kind not in KINDS:
+        name, _, dtype = column.name.partition(":")
+        if dtype not in TYPES:
             raise DataError(
-                f"column {column.name!r} of {path} has no type: a header is 'name:type'. "
-                + unknown("type", kind, KINDS)
+                f"column {column.name!r} of {path} has no type: a header must be 'name:type'. "
+                + unknown("type", dtype, TYPES)
             )
         if name in typed:
-            raise DataError(f"two columns of {path} have one name: {name!r}")
-        typed[name] = _as_kind(column, kind, str(path))
+            raise DataError(f"{path} has two columns with one name: {name!r}")
+        typed[name] = _as_type(column, dtype, str(path))
     frame = pl.DataFrame(typed)
     ids = [name for name in id_columns(frame.columns) if frame[name].dtype == pl.String]
     return frame.with_columns(with_types(frame.select(ids), ids=ids)) if ids else frame
 
 
-def _as_kind(column: pl.Series, kind: str, path: str) -> pl.Series:
-    if kind.endswith("_seq"):
+def _as_type(column: pl.Series, type_name: str, path: str) -> pl.Series:
+    if type_name.endswith("_seq"):
         column = column.str.extract_all(r"\S+")
-    if kind.startswith("token"):
+    if type_name.startswith("token"):
         return column
-    dtype: pl.DataType = pl.List(pl.Float64()) if kind == "float_seq" else pl.Float64()
+    dtype: pl.DataType = pl.List(pl.Float64()) if type_name == "float_seq" else pl.Float64()
     try:
         return column.cast(dtype)
     except pl.exceptions.PolarsError as error:
-        raise DataError(f"column {column.name!r} of {path} holds text that is no number") from error
+        raise DataError(
+            f"column {column.name!r} of {path} has values that are not numbers"
+        ) from error
 
 
 def atomic_files(data: Dataset) -> dict[str, bytes]:
-    """Suffix -> content: the events as .inter, and the tables, where there are any."""
+    """Return suffix -> content: the events as .inter, and the tables, if any."""
     files = {".inter": _typed_text(data.frame())}
     for role, ids, table in (
         ("user", data.users.ids, data.user_table),
@@ -84,30 +84,29 @@ def _typed_text(frame: pl.DataFrame) -> bytes:
     columns = []
     for column in frame.iter_columns():
         is_id = column.name in ("user", "item")
-        name = f"{column.name}_id" if is_id else column.name
-        values, kind = _as_text(column, is_id)
-        columns.append(values.alias(f"{name}:{kind}"))
+        values, type_name = _as_text(column, is_id)
+        columns.append(values.alias(f"{column.name}{'_id' if is_id else ''}:{type_name}"))
     return pl.DataFrame(columns).write_csv(separator="\t", quote_style="never").encode()
 
 
 def _as_text(column: pl.Series, is_id: bool) -> tuple[pl.Series, str]:
-    """Values as RecBole spells them, and the type for the header."""
-    kind = "token"
+    """Return the values as RecBole writes them, and their type for the header."""
     if column.dtype.is_temporal() and not is_id:
         return column.cast(pl.Datetime("us")).dt.epoch("us") / 1e6, "float"
     if column.dtype.is_numeric() and not is_id:
         return column.cast(pl.Float64), "float"
     if isinstance(column.dtype, pl.List):
-        kind = "float_seq" if column.dtype.inner.is_numeric() else "token_seq"
         parts = column.cast(pl.List(pl.String))
         if parts.explode().str.contains(r"\s").any():
             raise DataError(
-                f"a value of {column.name!r} holds a space, which RecBole's lists cannot"
+                f"a value of {column.name!r} contains a space, which RecBole does not allow in "
+                "lists"
             )
-        return parts.list.join(" "), kind
+        return parts.list.join(" "), "float_seq" if column.dtype.inner.is_numeric() else "token_seq"
     text = column.cast(pl.String)
     if text.str.contains(r"[\t\n\"]").any():
         raise DataError(
-            f"a value of {column.name!r} holds a tab, quote or line end, which RecBole cannot"
+            f"a value of {column.name!r} contains a tab, quote or line break, which RecBole does "
+            "not allow"
         )
-    return text, kind
+    return text, "token"

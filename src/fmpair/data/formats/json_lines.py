@@ -1,4 +1,4 @@
-"""JSON lines, looked over before they are read: how deep and how wide they are."""
+"""JSON lines, checked for their depth and width before they are read."""
 
 from __future__ import annotations
 
@@ -8,44 +8,42 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from fmpair.data.formats.source import MOST_COLUMNS, check_table, read_bytes
+from fmpair.data.formats.source import MOST_COLUMNS, check_table, read_bytes, reason
 from fmpair.errors import DataError
 
-MOST_DEPTH = 32  # of lists and objects in each other; the time polars takes goes with its cube
-BLOCK = 1 << 20  # bytes looked at together
+MOST_DEPTH = 32  # of nested lists and objects; the time polars takes grows with its cube
+BLOCK = 1 << 20  # bytes scanned at a time
 TEXT = re.compile(rb'"[^"]*+"?')
 KEY = re.compile(rb'"([^"]*+)"\s*+:')
-STEPS = np.zeros(256, np.int8)  # by byte, how much deeper it leads
+STEPS = np.zeros(256, np.int8)  # change of depth by byte
 STEPS[list(b"[{")], STEPS[list(b"]}")] = 1, -1
 
 
 def read_json(path: str | Path) -> pl.DataFrame:
-    """JSON lines, one object a line, or one array of objects."""
+    """Read JSON lines, one object a line, or one array of objects."""
     content = read_bytes(path).removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not content.startswith((b"{", b"[")):  # polars would unpack it where it looks packed
-        raise DataError(
-            f"{path} is not JSON lines: it must begin with {{ or [, not {content[:20]!r}"
-        )
+    if not content.startswith((b"{", b"[")):  # polars would unpack what looks packed
+        raise DataError(f"{path} is not JSON: it must start with {{ or [, not {content[:20]!r}")
     array = content.startswith(b"[")
     _check_shape(content, path, array)
     try:
         return pl.read_json(content) if array else pl.read_ndjson(content, infer_schema_length=None)
     except pl.exceptions.PolarsError as error:
-        raise DataError(f"{path} is not JSON lines: {str(error).splitlines()[0]}") from error
+        raise DataError(f"{path} is not JSON lines: {reason(error)}") from error
 
 
 def _check_shape(content: bytes, path: str | Path, array: bool) -> None:
-    """Refuse what would take polars hours or all memory, however small the file is."""
-    # Escaped quotes go, so that every quote that is left begins or ends a text.
+    """Refuse content that would take polars hours or all memory, however small the file is."""
+    # Without escaped quotes every quote begins or ends a text.
     plain = content.replace(rb"\\", b"__").replace(rb"\"", b"__")
     if _depth(plain) > MOST_DEPTH and _depth(TEXT.sub(b"", plain)) > MOST_DEPTH:
-        raise DataError(f"{path} is nested more than {MOST_DEPTH} deep: give rows of plain values")
+        raise DataError(f"{path} is nested more than {MOST_DEPTH} deep: use rows of plain values")
     rows = content.count(b"{" if array else b"\n") + 1
     check_table(path, rows, _keys(plain), len(content))
 
 
 def _depth(plain: bytes) -> int:
-    """How deep brackets stand in each other, those in texts counted too."""
+    """Return the depth of nested brackets, counting those in texts too."""
     depth = most = 0
     values = np.frombuffer(plain, np.uint8)
     for start in range(0, len(values), BLOCK):
@@ -55,10 +53,10 @@ def _depth(plain: bytes) -> int:
 
 
 def _keys(plain: bytes) -> int:
-    """How many different keys there are: each becomes a column."""
-    found: set[bytes] = set()
+    """Return the number of distinct keys: each becomes a column."""
+    keys: set[bytes] = set()
     for start in range(0, len(plain), BLOCK):
-        found.update(KEY.findall(plain, start, start + BLOCK))
-        if len(found) > MOST_COLUMNS:
+        keys.update(KEY.findall(plain, start, start + BLOCK))
+        if len(keys) > MOST_COLUMNS:
             break
-    return len(found)
+    return len(keys)

@@ -1,4 +1,4 @@
-"""libFM and svmlight rows: ``target index:value ...``, with a file that groups the indexes."""
+"""libFM and svmlight rows ``target index:value ...``, with a file that groups the indexes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ import numpy as np
 import polars as pl
 
 from fmpair.data.dataset import Dataset
-from fmpair.data.formats.source import Contents, check_table, find_file, read_text
+from fmpair.data.formats.source import (
+    Contents,
+    check_table,
+    find_file,
+    first_line,
+    read_lines,
+    read_text,
+)
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, named
 
 ENTRY = r"^([0-9]+):([^:]+)$"
-CHARACTERS = 4  # of an entry in the file, at least
+ENTRY_BYTES = 4  # of an entry in the file, at least
 
 
 def read_libfm(
@@ -23,12 +30,11 @@ def read_libfm(
     groups: str | Path | None = None,
     names: Sequence[str] = ("user", "item"),
 ) -> Contents:
-    """Rows as events: one column per group, with the index as its value; the target is the rating.
+    """Read rows as events: a column per group with the index as its value; targets are ratings.
 
+    A group of one index becomes a number, one with several entries in a row a list.
     groups: a file whose line n holds the group number of index n; by default PATH.groups.
-    names: of the groups 0, 1, ...; those after the last name become group_2, ...; one of them
-    must be 'user' and one 'item'. A group of one index is a number, one with several entries in
-    a row a list.
+    names: of the groups 0, 1, ..., with 'user' and 'item' among them; others are group_2, ...
     """
     group_of = _read_groups(Path(f"{path}.groups") if groups is None else Path(groups))
     rows = _read_rows(path)
@@ -36,44 +42,46 @@ def read_libfm(
     if entries.is_empty():
         raise DataError(f"{path} has no entries: a row is 'target index:value index:value ...'")
     entries = _numbered(entries, group_of, str(path))
-    columns = [rows["row"]]
-    used = entries["group"].unique().sort().to_list()
-    check_table(path, len(rows), len(used), CHARACTERS * len(entries))
-    for number in used:
+    groups_used = entries["group"].unique().sort().to_list()
+    check_table(path, len(rows), len(groups_used), ENTRY_BYTES * len(entries))
+    columns = []
+    for number in groups_used:
         name = names[number] if number < len(names) else f"group_{number}"
-        own = entries.filter(pl.col("group") == number)
+        group = entries.filter(pl.col("group") == number)
         single = bool((group_of == number).sum() == 1)
-        columns.append(_column(own, len(rows), name, single).alias(name))
-    return Contents(_events(columns, rows["target"]))
+        columns.append(_column(group, len(rows), name, single).alias(name))
+    if rows["target"].n_unique() > 1:
+        columns.append(rows["target"].alias("rating"))
+    return Contents(pl.DataFrame(columns))
 
 
 def _read_groups(path: Path) -> np.ndarray:
-    """int64 [indexes]: the group of each."""
+    """int64 [indexes]: the group number of each index."""
     try:
-        found = find_file(path)
+        file = find_file(path)
     except DataError as error:
         raise DataError(
             f"{error}: libFM rows need {named('groups', ...)} to tell users from items"
         ) from None
-    lines = pl.Series(read_text(found).split())
+    lines = pl.Series(read_text(file).split())
     numbers = lines.cast(pl.Int64, strict=False)
     wrong = numbers.is_null() | (numbers < 0)
     if wrong.any():
         raise DataError(
-            f"{found} must hold one group number per line, 0 or more: line "
-            f"{(wrong.arg_max() or 0) + 1} holds {lines.filter(wrong)[0]!r}"
+            f"{file} must have one group number per line, 0 or more: line {first_line(wrong)} is "
+            f"{lines.filter(wrong)[0]!r}"
         )
     return numbers.to_numpy()
 
 
 def _read_rows(path: str | Path) -> pl.DataFrame:
-    """row, target, entries (list of 'index:value') per line; comments and query ids left out."""
-    lines = pl.Series("line", read_text(path).splitlines(), pl.String).str.replace(r"\s*#.*$", "")
-    parts = lines.str.extract_all(r"\S+")
+    """Return (row, target, list of 'index:value') per line, without comments and query ids."""
+    parts = read_lines(path).str.replace(r"\s*#.*$", "").str.extract_all(r"\S+")
     parts = parts.filter(parts.list.len() > 0)
     target = parts.list.first().cast(pl.Float64, strict=False)
     if target.null_count():
-        raise DataError(f"row {target.is_null().arg_max()} of {path} does not begin with a number")
+        row = first_line(target.is_null())
+        raise DataError(f"row {row} of {path} does not start with a number, the target")
     entries = parts.list.slice(1).list.eval(
         pl.element().filter(~pl.element().str.starts_with("qid:"))
     )
@@ -81,17 +89,17 @@ def _read_rows(path: str | Path) -> pl.DataFrame:
 
 
 def _numbered(entries: pl.DataFrame, group_of: np.ndarray, path: str) -> pl.DataFrame:
-    """row, index, value, group per entry that is not 0."""
+    """Return (row, index, value, group) per entry that is not 0."""
     pair = entries["entries"]
     index = pair.str.extract(ENTRY, 1).cast(pl.Int64, strict=False)
     value = pair.str.extract(ENTRY, 2).cast(pl.Float64, strict=False)
     wrong = index.is_null() | value.is_null()
     if wrong.any():
-        raise DataError(f"{path} holds {pair.filter(wrong)[0]!r}: entries must be 'index:value'")
+        raise DataError(f"{path} has an entry {pair.filter(wrong)[0]!r} that is not 'index:value'")
     largest = int(index.to_numpy().max())
     if largest >= len(group_of):
         raise DataError(
-            f"{path} uses index {largest}, but the group file covers {len(group_of)} indexes"
+            f"{path} uses index {largest}, but the group file has only {len(group_of)} lines"
         )
     frame = pl.DataFrame(
         {"row": entries["row"], "index": index, "value": value, "group": group_of[index.to_numpy()]}
@@ -99,33 +107,29 @@ def _numbered(entries: pl.DataFrame, group_of: np.ndarray, path: str) -> pl.Data
     return frame.filter(pl.col("value") != 0)
 
 
-def _column(own: pl.DataFrame, rows: int, name: str, single: bool) -> pl.Series:
-    """One value per row, null where a row has no entry of the group."""
+def _column(group: pl.DataFrame, rows: int, name: str, single: bool) -> pl.Series:
+    """Return one value per row, null if the row has no entry of the group."""
     if single:
-        picked = own.group_by("row").agg(pl.col("value").first().alias("value"))
-    elif own["row"].is_duplicated().any():
-        if own.group_by("row").agg(pl.col("value").n_unique())["value"].max() != 1:
-            raise DataError(f"group {name!r} has unequal values in one row, which no column holds")
+        values = group.group_by("row").agg(pl.col("value").first().alias("value"))
+    elif group["row"].is_duplicated().any():
+        if group.group_by("row").agg(pl.col("value").n_unique())["value"].max() != 1:
+            raise DataError(
+                f"group {name!r} has entries with different values in one row: values must be equal"
+            )
         text = pl.col("index").cast(pl.String).alias("value")
-        picked = own.group_by("row", maintain_order=True).agg(text)
+        values = group.group_by("row", maintain_order=True).agg(text)
     else:
         dtype = pl.Int64 if name in ("user", "item") else pl.String
-        picked = own.select("row", pl.col("index").cast(dtype).alias("value"))
+        values = group.select("row", pl.col("index").cast(dtype).alias("value"))
     every = pl.DataFrame({"row": np.arange(rows)})
-    return every.join(picked, on="row", how="left", maintain_order="left")["value"]
-
-
-def _events(columns: list[pl.Series], target: pl.Series) -> pl.DataFrame:
-    """The groups' columns, with the target as rating unless it is the same everywhere."""
-    frame = pl.DataFrame(columns[1:])
-    return frame if target.n_unique() == 1 else frame.with_columns(target.alias("rating"))
+    return every.join(values, on="row", how="left", maintain_order="left")["value"]
 
 
 def libfm_files(data: Dataset) -> dict[str, bytes]:
-    """Suffix -> content: the rows, and ``.groups`` with the group number of each index.
+    """Return suffix -> content: the rows, and ``.groups`` with the group number of each index.
 
     The groups are user, item, the context columns, then the columns of both tables; the target
-    is the rating, else 1. Weights, timestamps and ids have no place in this format.
+    is the rating, else 1. The format has no weights, timestamps and ids.
     """
     frame = data.frame()
     columns = [frame["user"], frame["item"], *(frame[name] for name in data.context)]
@@ -144,7 +148,7 @@ def libfm_files(data: Dataset) -> dict[str, bytes]:
 
 
 def _entries(column: pl.Series, first: int, categorical: bool) -> tuple[pl.Series, int]:
-    """'index:value' per row, null where the value is missing, and how many indexes it takes."""
+    """Return 'index:value' per row, null if the value is missing, and the number of indexes."""
     if column.dtype == pl.Boolean:
         column = column.cast(pl.Int8).replace(0, None)
     if column.dtype.is_numeric() and not categorical:
@@ -152,11 +156,8 @@ def _entries(column: pl.Series, first: int, categorical: bool) -> tuple[pl.Serie
     if isinstance(column.dtype, pl.List):
         flat = column.to_frame("value").with_row_index("row").explode("value").drop_nulls()
         text, size = _entries(flat["value"].cast(pl.String), first, categorical=True)
-        joined = (
-            flat.with_columns(text.alias("value"))
-            .group_by("row")
-            .agg(pl.col("value").str.join(" "))
-        )
+        by_row = flat.with_columns(text.alias("value")).group_by("row")
+        joined = by_row.agg(pl.col("value").str.join(" "))
         rows = pl.DataFrame({"row": pl.int_range(len(column), dtype=pl.UInt32, eager=True)})
         return rows.join(joined, on="row", how="left", maintain_order="left")["value"], size
     vocabulary = Vocabulary.of(column)

@@ -13,56 +13,23 @@ from fmpair.errors import DataError
 TEXTS = ("zip", "title", "genres")
 EVENTS = ("user", "item", "rating", "timestamp")
 GENRES_100K = (
-    "unknown",
-    "Action",
-    "Adventure",
-    "Animation",
-    "Children's",
-    "Comedy",
-    "Crime",
-    "Documentary",
-    "Drama",
-    "Fantasy",
-    "Film-Noir",
-    "Horror",
-    "Musical",
-    "Mystery",
-    "Romance",
-    "Sci-Fi",
-    "Thriller",
-    "War",
-    "Western",
-)
+    "unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary",
+    "Drama", "Fantasy", "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi",
+    "Thriller", "War", "Western",
+)  # fmt: skip
 OCCUPATIONS_1M = (
-    "other",
-    "academic/educator",
-    "artist",
-    "clerical/admin",
-    "college/grad student",
-    "customer service",
-    "doctor/health care",
-    "executive/managerial",
-    "farmer",
-    "homemaker",
-    "K-12 student",
-    "lawyer",
-    "programmer",
-    "retired",
-    "sales/marketing",
-    "scientist",
-    "self-employed",
-    "technician/engineer",
-    "tradesman/craftsman",
-    "unemployed",
-    "writer",
-)
+    "other", "academic/educator", "artist", "clerical/admin", "college/grad student",
+    "customer service", "doctor/health care", "executive/managerial", "farmer", "homemaker",
+    "K-12 student", "lawyer", "programmer", "retired", "sales/marketing", "scientist",
+    "self-employed", "technician/engineer", "tradesman/craftsman", "unemployed", "writer",
+)  # fmt: skip
 YEAR = r"\(([0-9]{4})\)\s*$"  # a title ends with the year: Toy Story (1995)
 
 
 def read_movielens(path: str | Path, *, titles: bool = False) -> Contents:
-    """Ratings with age, gender, occupation, zip of users and genres, year of movies.
+    """Read ratings with age, gender, occupation, zip of users and genres, year of movies.
 
-    titles: keep the movie's title too; it names the item and says nothing a model can use.
+    titles: keep the movie's title too; it identifies the item, so no model can learn from it.
     In the 1M set an age is the youngest of its bracket (18 stands for 18-24).
     """
     if locate(path, "u.data"):
@@ -71,7 +38,8 @@ def read_movielens(path: str | Path, *, titles: bool = False) -> Contents:
         events, (users, items) = _part(path, "ratings.dat", EVENTS, "::"), _tables_1m(path)
     else:
         raise DataError(
-            f"{path} is no MovieLens folder or zip: it must hold u.data (100K) or ratings.dat (1M)"
+            f"{path} is not a MovieLens folder or zip: it must contain u.data (100K) or "
+            "ratings.dat (1M)"
         )
     return Contents(events, users, items if titles else items.drop("title"))
 
@@ -97,21 +65,20 @@ def _tables_1m(path: str | Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _part(path: str | Path, name: str, columns: tuple[str, ...], separator: str) -> pl.DataFrame:
-    found = locate(path, name)
-    if found is None:
-        raise DataError(f"{path} holds no {name}")
-    file, member = found
+    located = locate(path, name)
+    if located is None:
+        raise DataError(f"{path} does not contain {name}")
+    file, member = located
     frame = read_delimited(file, member=member, separator=separator, header=False,
                            columns=columns, encoding="latin-1", ids=TEXTS)  # fmt: skip
-    # A name is a name, even where all are digits.
+    # Titles and zip codes stay text even if all of them are digits.
     return frame.with_columns(pl.col(name).cast(pl.String) for name in TEXTS if name in columns)
 
 
 def _check_numbers(frame: pl.DataFrame, file: str, columns: tuple[str, ...]) -> None:
-    """Refuse columns that hold anything but whole numbers and gaps."""
     for name in columns:
         if not frame[name].dtype.is_integer() and frame[name].null_count() < len(frame):
-            raise DataError(f"column {name!r} of {file} must hold whole numbers, as MovieLens has")
+            raise DataError(f"column {name!r} of {file} must hold whole numbers")
 
 
 def _year() -> pl.Expr:

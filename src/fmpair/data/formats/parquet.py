@@ -1,4 +1,4 @@
-"""Parquet files, asked how large they are before they are read."""
+"""Parquet files, checked for their size before they are read."""
 
 from __future__ import annotations
 
@@ -6,34 +6,30 @@ from pathlib import Path
 
 import polars as pl
 
-from fmpair.data.formats.source import STANDARD_INPUT, check_table, find_file, read_bytes
+from fmpair.data.formats.source import STANDARD_INPUT, check_table, find_file, read_bytes, reason
 from fmpair.errors import DataError
 
-HEAD = 1_000  # rows that show what columns hold
+HEAD = 1_000  # rows that show what the columns hold
 
 
 def read_parquet(path: str | Path) -> pl.DataFrame:
-    """A Parquet file."""
+    """Read a Parquet file."""
     source = _source(path)
     try:
-        _check_size(path, source)
+        # Repeated values take no space in the file, but they do in memory.
+        table = pl.scan_parquet(source)
+        rows = table.select(pl.len()).collect().item()
+        size = len(source) if isinstance(source, bytes) else source.stat().st_size
+        check_table(path, rows, len(table.collect_schema()), size)
         return pl.read_parquet(source)
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{path} is no Parquet file: {str(error).splitlines()[0]}") from error
+        raise DataError(f"{path} is not a Parquet file: {reason(error)}") from error
 
 
 def parquet_columns(path: str | Path) -> pl.DataFrame:
-    """The columns of a Parquet file with its first rows."""
+    """Read the first rows of a Parquet file."""
     return pl.read_parquet(_source(path), n_rows=HEAD)
 
 
 def _source(path: str | Path) -> Path | bytes:
     return read_bytes(path) if str(path) == STANDARD_INPUT else find_file(Path(path))
-
-
-def _check_size(path: str | Path, source: Path | bytes) -> None:
-    """A value that repeats takes no room in the file, but all the more in memory."""
-    table = pl.scan_parquet(source)
-    rows = table.select(pl.len()).collect().item()
-    size = len(source) if isinstance(source, bytes) else source.stat().st_size
-    check_table(path, rows, len(table.collect_schema()), size)

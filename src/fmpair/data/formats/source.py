@@ -1,4 +1,7 @@
-"""Where data come from: the bytes of a plain, gzipped or zipped file, a folder, standard input."""
+"""Input files: plain, gzipped or zipped, folders, standard input; and what readers return.
+
+`parse_errors` turns whatever a parser raises into one DataError. All formats use it.
+"""
 
 from __future__ import annotations
 
@@ -18,53 +21,17 @@ from fmpair.data.columns.inference import Decisions, decide, without
 from fmpair.data.dataset import ROLES, Dataset
 from fmpair.errors import DataError, FmpairError, Notice, named, nearest, unknown
 
-# Where files are read: what a parser throws at something that is not its format, in one line.
-
-
-# What these say is about code: a KeyError gives no more than the key.
-UNCLEAR = (LookupError, TypeError, AttributeError, PanicException)
-
-
-@contextmanager
-def parsing(what: str, refuse: Callable[[str], FmpairError] = DataError) -> Iterator[None]:
-    """A block that reads `what`, such as `clicks.csv as libfm`; nothing but our errors leaves it.
-
-    Readers say themselves what is wrong where they can tell. This is for the rest: bytes may be
-    wrong in more ways than anyone foresees, and the libraries below have errors of their own.
-    """
-    try:
-        yield
-    except (FmpairError, Notice):  # a notice where somebody made errors of warnings
-        raise
-    except (Exception, PanicException) as error:  # a panic of polars is no Exception
-        raise refuse(f"cannot read {what}: {reason(error)}") from error
-
-
-def reason(error: BaseException) -> str:
-    """What an error says, in its first line; with its type where that alone tells little."""
-    if isinstance(error, MemoryError):
-        return "it does not fit into memory"
-    if isinstance(error, RecursionError):
-        return "it is nested too deep"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    said = next(iter(str(error).splitlines()), "")
-    if " " in said and not isinstance(error, UNCLEAR):
-        return said
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
-
-
 STANDARD_INPUT = "-"
-MOST_COLUMNS = 5_000  # of a file
-MOST_TIMES = 200  # its own size that a file may grow when it is unpacked, or laid out as a table
-ANY_TIMES = 64 << 20  # bytes up to which nobody asks how often
+MOST_COLUMNS = 5_000
+MOST_GROWTH = 200  # times its own size that a file may grow when unpacked or parsed into a table
+FREE_GROWTH = 64 << 20  # bytes that any file may grow to
 CELL = 8  # bytes of a table's cell, at least
 BLOCK = 1 << 20  # bytes unpacked at a time
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a reader found: events, tables keyed by id, and the options of Dataset.from_frame."""
+    """What a reader returns: events, tables keyed by id, and options of Dataset.from_frame."""
 
     events: pl.DataFrame
     users: pl.DataFrame | None = None
@@ -72,12 +39,13 @@ class Contents:
     roles: Mapping[str, Any] = field(default_factory=dict)
 
     def dataset(self, **options: Any) -> Dataset:
-        """The events over numbered ids; options given here win over those found."""
-        found = {"users": self.users, "items": self.items, **self.roles}
-        return Dataset.from_frame(self.events, **{**found, **options})
+        """Build the Dataset; options given here override those of the reader."""
+        return Dataset.from_frame(
+            self.events, **{"users": self.users, "items": self.items, **self.roles, **options}
+        )
 
     def decisions(self) -> Decisions:
-        """What its columns are taken for."""
+        """Decide what each column is, as `dataset` would."""
         return decide(
             without(self.events, self.roles.get("ignore") or ()),
             {role: self.roles.get(role) for role in ROLES},
@@ -87,41 +55,82 @@ class Contents:
         )
 
 
+@contextmanager
+def parse_errors(what: str, refuse: Callable[[str], FmpairError] = DataError) -> Iterator[None]:
+    """Turn any error of a block that reads `what`, such as `clicks.csv as libfm`, into ours.
+
+    Readers raise clear errors for the mistakes they expect. This catches the others, which
+    libraries raise in their own words.
+    """
+    try:
+        yield
+    except (FmpairError, Notice):  # a Notice where warnings are errors
+        raise
+    except (Exception, PanicException) as error:  # a panic of polars is not an Exception
+        raise refuse(f"cannot read {what}: {reason(error)}") from error
+
+
+def reason(error: BaseException) -> str:
+    """Return the first line of an error, with its type if the line alone says little."""
+    if isinstance(error, MemoryError):
+        return "it does not fit into memory"
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    line = next(iter(str(error).splitlines()), "")
+    about_code = isinstance(error, LookupError | TypeError | AttributeError | PanicException)
+    if " " in line and not about_code:
+        return line
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__
+
+
 def read_bytes(path: str | Path, member: str | None = None) -> bytes:
-    """The unpacked bytes of a file; of a zip the named member, else its only or first one."""
+    """Return the unpacked bytes of a file; of a zip the named member, else the first."""
     if str(path) == STANDARD_INPUT:
         content = sys.stdin.buffer.read()
     else:
-        found = find_file(Path(path))
-        with parsing(str(found)):
-            content = _unpacked(found, member)
+        file = find_file(Path(path))
+        with parse_errors(str(file)):
+            content = _unpacked(file, member)
     if not content.strip():
-        shown = "standard input" if str(path) == STANDARD_INPUT else path
-        raise DataError(f"{shown} is empty: there is nothing to read")
+        raise DataError(f"{'standard input' if str(path) == STANDARD_INPUT else path} is empty")
     return content
 
 
 def read_text(path: str | Path, encoding: str = "utf-8", member: str | None = None) -> str:
-    """The unpacked text of a file, without a byte order mark."""
+    """Return the unpacked text of a file, without a byte order mark."""
     try:
         return read_bytes(path, member).decode(encoding).removeprefix("\ufeff")
     except UnicodeError as error:
         byte = f" (byte {error.start})" if isinstance(error, UnicodeDecodeError) else ""
         raise DataError(
-            f"{path} is not {encoding} text{byte}: say "
-            f"{named('encoding', 'latin-1')} or another, or name its {named('format')}"
+            f"{path} is not {encoding} text{byte}: give another encoding, such as "
+            f"{named('encoding', 'latin-1')}, or the {named('format')} of the file"
         ) from error
     except LookupError as error:
         raise DataError(f"unknown encoding {encoding!r}: try 'utf-8' or 'latin-1'") from error
 
 
+def read_lines(path: str | Path) -> pl.Series:
+    """Return the lines of a text file."""
+    return pl.Series("line", read_text(path).splitlines(), pl.String)
+
+
+def first_line(wrong: pl.Series) -> int:
+    """Return the number of the first True of a Boolean series, counted from 1 as editors do."""
+    return (wrong.arg_max() or 0) + 1
+
+
 def find_file(path: Path) -> Path:
-    """The file itself, or its gzipped twin; an error with the nearest name where neither exists."""
+    """Return the path, or that with .gz; DataError with the nearest name if neither exists."""
     for candidate in (path, path.with_name(path.name + ".gz")):
         if candidate.is_file():
             return candidate
     if path.is_dir():
-        raise DataError(f"{path} is a folder: name a file in it, or the folder's {named('format')}")
+        raise DataError(
+            f"{path} is a folder: name a file in it, or give the {named('format')} of the folder"
+        )
     if not path.parent.is_dir():
         raise DataError(f"there is no file {path}: the folder {path.parent} does not exist")
     guess = nearest(path.name, [other.name for other in path.parent.iterdir()])
@@ -129,24 +138,43 @@ def find_file(path: Path) -> Path:
     raise DataError(f"there is no file {path}{hint}")
 
 
-def locate(place: str | Path, name: str) -> tuple[Path, str | None] | None:
-    """Where a folder or zip keeps the file of that name: (path, member), None where it has none."""
-    place = Path(place)
-    if place.is_dir():
-        twins = (place / name, place / f"{name}.gz")
-        return next(((path, None) for path in twins if path.is_file()), None)
-    if place.suffix == ".zip" and place.is_file():
-        held = (member for member in _members(place) if PurePosixPath(member).name == name)
-        return next(((place, member) for member in held), None)
+def locate(folder: str | Path, name: str) -> tuple[Path, str | None] | None:
+    """Return (path, zip member) of a file in a folder or zip, None if it is not there."""
+    folder = Path(folder)
+    if folder.is_dir():
+        paths = (folder / name, folder / f"{name}.gz")
+        return next(((path, None) for path in paths if path.is_file()), None)
+    if folder.suffix == ".zip" and folder.is_file():
+        members = (member for member in _members(folder) if PurePosixPath(member).name == name)
+        return next(((folder, member) for member in members), None)
     return None
 
 
 def suffix_of(path: str | Path) -> str:
-    """The suffix in lower case, looking through .gz and .zip: ``.csv`` of ``a.csv.gz``."""
+    """Return the suffix in lower case, ignoring .gz and .zip: ``.csv`` of ``a.csv.gz``."""
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     while len(suffixes) > 1 and suffixes[-1] in (".gz", ".zip"):
         suffixes.pop()
     return suffixes[-1] if suffixes else ""
+
+
+def check_table(path: str | Path, rows: int, columns: int, size: int) -> None:
+    """Refuse a table that is far larger than its file: most of its cells are empty or equal."""
+    if columns > MOST_COLUMNS:
+        raise DataError(
+            f"{path} has {columns:,} columns, at most {MOST_COLUMNS:,} are allowed: check the "
+            "separator, and whether rows and columns are swapped"
+        )
+    if CELL * rows * columns > _most_bytes(size):
+        raise DataError(
+            f"{path} would make a table of {rows:,} rows and {columns:,} columns, more than "
+            f"{MOST_GROWTH} times its size: remove columns that are mostly empty or all equal"
+        )
+
+
+def _most_bytes(size: int) -> int:
+    """Return how large the contents of a file of `size` bytes may be."""
+    return max(FREE_GROWTH, MOST_GROWTH * size)
 
 
 def _unpacked(path: Path, member: str | None) -> bytes:
@@ -155,51 +183,29 @@ def _unpacked(path: Path, member: str | None) -> bytes:
             return _limited(stream, path)
     if path.suffix != ".zip":
         return path.read_bytes()
-    held = _members(path)
-    if member is not None and member not in held:
-        raise DataError(f"{path}: " + unknown("member", member, held))
-    if not held:
-        raise DataError(f"{path} holds no file")
-    with zipfile.ZipFile(path) as archive, archive.open(member or held[0]) as stream:
+    members = _members(path)
+    if member is not None and member not in members:
+        raise DataError(f"{path}: " + unknown("member", member, members))
+    if not members:
+        raise DataError(f"{path} contains no file")
+    with zipfile.ZipFile(path) as archive, archive.open(member or members[0]) as stream:
         return _limited(stream, path)
 
 
 def _limited(stream: IO[bytes] | gzip.GzipFile, path: Path) -> bytes:
-    """All that a packed file holds, unless it grows far beyond what data do."""
-    most, found, blocks = most_bytes(path.stat().st_size), 0, []
+    """Return all bytes of a packed file, unless it grows far more than data do."""
+    most, size, blocks = _most_bytes(path.stat().st_size), 0, []
     while block := stream.read(BLOCK):
-        found += len(block)
-        if found > most:
+        size += len(block)
+        if size > most:
             raise DataError(
-                f"{path} unpacks to more than {most >> 20:,} MB, {MOST_TIMES} times its size, "
-                "which tables of data do not: if it is right, unpack it and name the plain file"
+                f"{path} unpacks to more than {most >> 20:,} MB, {MOST_GROWTH} times its size: "
+                "if that is right, unpack it and give the plain file"
             )
         blocks.append(block)
     return b"".join(blocks)
 
 
-def most_bytes(size: int) -> int:
-    """How large what is in a file of so many bytes may become."""
-    return max(ANY_TIMES, MOST_TIMES * size)
-
-
-def check_table(path: str | Path, rows: int, columns: int, size: int) -> None:
-    """Refuse a table that is too large for the file of `size` bytes it stands in.
-
-    Most cells of such a table would be empty, or all alike.
-    """
-    if columns > MOST_COLUMNS:
-        raise DataError(
-            f"{path} has {columns:,} columns, and {MOST_COLUMNS:,} are the most: perhaps rows and "
-            "columns are exchanged, or the separator is another"
-        )
-    if CELL * rows * columns > most_bytes(size):
-        raise DataError(
-            f"{path} would make a table of {rows:,} rows and {columns:,} columns, more than "
-            f"{MOST_TIMES} times its size: leave out columns that are mostly empty or all alike"
-        )
-
-
 def _members(path: Path) -> list[str]:
-    with parsing(str(path)), zipfile.ZipFile(path) as archive:
+    with parse_errors(str(path)), zipfile.ZipFile(path) as archive:
         return [info.filename for info in archive.infolist() if not info.is_dir()]

@@ -1,4 +1,4 @@
-"""TREC run files: `user Q0 item rank score tag`, a line for each recommended item."""
+"""TREC run files: one line `user Q0 item rank score tag` per recommended item."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from fmpair.data.formats.source import parsing, read_text, suffix_of
+from fmpair.data.formats.source import first_line, parse_errors, read_lines, suffix_of
 from fmpair.data.frame import with_types
 from fmpair.errors import DataError
 
@@ -15,7 +15,7 @@ SUFFIXES = (".trec", ".run")
 
 
 def is_run(path: str | Path) -> bool:
-    """Whether the name, or else the first line, is that of a TREC run."""
+    """Return whether the suffix or the first line is that of a TREC run."""
     if suffix_of(path) in SUFFIXES:
         return True
     if not Path(path).is_file():
@@ -26,25 +26,21 @@ def is_run(path: str | Path) -> bool:
 
 
 def read_run(path: str | Path) -> pl.DataFrame:
-    """A frame with the columns FIELDS; ids that are all whole numbers become such."""
-    with parsing(f"{path} as a TREC run"):
-        return _run(path)
-
-
-def _run(path: str | Path) -> pl.DataFrame:
-    lines = pl.Series(read_text(path).splitlines(), dtype=pl.String).str.strip_chars()
-    fields = lines.filter(lines != "").str.replace_all(r"\s+", " ").str.split(" ")
-    if not len(fields):
-        raise DataError(f"{path} has no line of a TREC run: {' '.join(FIELDS)}")
-    odd = fields.list.len() != len(FIELDS)
-    if odd.any():
-        raise DataError(
-            f"line {odd.arg_max()} of {path} (counted from 0) has not the six fields of a TREC "
-            f"run: {' '.join(FIELDS)}"
-        )
-    frame = fields.list.to_struct(fields=list(FIELDS)).struct.unnest()
-    score = frame["score"].cast(pl.Float64, strict=False).fill_nan(None)
-    if score.null_count():
-        wrong = frame["score"].filter(score.is_null())[0]
-        raise DataError(f"a score of {path} is not a number: {wrong!r}")
-    return with_types(frame.with_columns(score), ids=("user", "item"))
+    """Read a TREC run as a frame with the columns FIELDS; whole-number ids become integers."""
+    with parse_errors(f"{path} as a TREC run"):
+        lines = read_lines(path).str.strip_chars()
+        fields = lines.filter(lines != "").str.replace_all(r"\s+", " ").str.split(" ")
+        if not len(fields):
+            raise DataError(f"{path} has no lines '{' '.join(FIELDS)}' of a TREC run")
+        wrong = (lines != "") & (lines.str.count_matches(r"\S+") != len(FIELDS))
+        if wrong.any():
+            raise DataError(
+                f"line {first_line(wrong)} of {path} does not have the six fields of a TREC run: "
+                f"{' '.join(FIELDS)}"
+            )
+        frame = fields.list.to_struct(fields=list(FIELDS)).struct.unnest()
+        score = frame["score"].cast(pl.Float64, strict=False).fill_nan(None)
+        if score.null_count():
+            text = frame["score"].filter(score.is_null())[0]
+            raise DataError(f"a score in {path} is not a number: {text!r}")
+        return with_types(frame.with_columns(score), ids=("user", "item"))

@@ -1,4 +1,4 @@
-"""WrapRec's delimited files, whose columns are typed by the reader and not by the file."""
+"""WrapRec's delimited files, whose column types are given by the caller."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ def read_wraprec(
     encoding: str = "utf-8",
     ids: Sequence[str] = (),
 ) -> Contents:
-    """A delimited file with a type per column; those without a type are read as usual.
+    """Read a delimited file with a type per column; columns without a type are inferred.
 
     types: column -> discrete (text), multi-discrete (a list, split at |), real, binary or ignored.
     """
     frame = read_columns(read_text(path, encoding), str(path), separator, header)
     frame = with_names(frame, str(path), columns)
     types = types or {}
-    for name, kind in types.items():
+    for name, type_name in types.items():
         if name not in frame.columns:
             raise DataError(unknown("column", name, frame.columns))
-        if kind not in TYPES:
-            raise OptionError(unknown(f"type of column {name!r}:", kind, TYPES))
+        if type_name not in TYPES:
+            raise OptionError(unknown(f"type of column {name!r}:", type_name, TYPES))
     untyped = frame.select(name for name in frame.columns if name not in types)
     frame = frame.with_columns(with_types(untyped, id_columns(frame.columns, ids)))
     kept = [name for name in frame.columns if types.get(name) != "ignored"]
     return Contents(pl.DataFrame([_as_type(frame[n], types.get(n), str(path)) for n in kept]))
 
 
-def _as_type(column: pl.Series, kind: str | None, path: str) -> pl.Series:
-    if kind == "multi-discrete":
+def _as_type(column: pl.Series, type_name: str | None, path: str) -> pl.Series:
+    if type_name == "multi-discrete":
         return column.str.split("|")
-    if kind not in ("real", "binary"):
+    if type_name not in ("real", "binary"):
         return column
-    if kind == "real":
+    if type_name == "real":
         typed = column.cast(pl.Float64, strict=False)
     else:
         lower = column.str.to_lowercase()
@@ -57,6 +57,6 @@ def _as_type(column: pl.Series, kind: str | None, path: str) -> pl.Series:
     lost = typed.is_null() & column.is_not_null()
     if lost.any():
         raise DataError(
-            f"column {column.name!r} of {path} is {kind} but holds {column.filter(lost)[0]!r}"
+            f"column {column.name!r} of {path} is {type_name} but has {column.filter(lost)[0]!r}"
         )
     return typed

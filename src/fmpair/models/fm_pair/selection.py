@@ -11,7 +11,7 @@ import polars as pl
 
 from fmpair import checks
 from fmpair.data import Dataset, as_dataset
-from fmpair.features.layouts import columns_of, named_columns, without_columns
+from fmpair.features.layouts import feature_columns, named_columns, without_columns
 from fmpair.fitted import recipe
 from fmpair.fitted.recommender import Recommender
 from fmpair.training import loop, update
@@ -108,7 +108,7 @@ class FMPairSelected(FMPairOptions, TrainableRecipe):
         """The columns to choose from, each as role.name."""
         if self.among is not None:
             return named_columns(data, self.among)
-        return [key for key, (role, _) in columns_of(data).items() if role == "context"]
+        return [key for key, (role, _) in feature_columns(data).items() if role == "context"]
 
     def _judged(self, judge: Validation, data: Dataset, hidden: Sequence[str]) -> float:
         """The metric of a model that does not see the hidden columns."""
@@ -117,7 +117,7 @@ class FMPairSelected(FMPairOptions, TrainableRecipe):
 
     def _train(self, data: Dataset, hidden: Sequence[str]) -> Iterator[Epoch]:
         """Epochs of learning without a word about the hidden columns."""
-        gone = {*hidden, *(columns_of(data)[key][1] for key in hidden)}
+        gone = {*hidden, *(feature_columns(data)[key][1] for key in hidden)}
         return loop.train(self, self._without(gone), without_columns(data, hidden))
 
     def _without(self, gone: Collection[str]) -> FMPairOptions:
@@ -130,7 +130,7 @@ class FMPairSelected(FMPairOptions, TrainableRecipe):
         known = {name for e in encoders for name in (e.source, f"{e.role}.{e.source}")}
         hidden = [
             key
-            for key, (role, name) in columns_of(data).items()
+            for key, (role, name) in feature_columns(data).items()
             if key not in known and self._may_choose(role, name)
         ]
         by_column = [getattr(self, option_name) for option_name in recipe.BY_COLUMN]

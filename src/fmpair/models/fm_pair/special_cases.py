@@ -12,7 +12,7 @@ from fmpair.arrays import distinct_pairs
 from fmpair.data import Dataset, as_dataset
 from fmpair.engine.contract import Parameters, Training
 from fmpair.features.field import Field
-from fmpair.features.layouts import HISTORY, columns_of, with_histories, without_columns
+from fmpair.features.layouts import HISTORY, feature_columns, with_histories, without_columns
 from fmpair.fitted.question import known_rows
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.fm_pair.fm_pair import FMPair
@@ -111,7 +111,7 @@ class BPRMF(TrainableRecipe):
 def ids_only(data: Any) -> Dataset:
     """The events without context and attributes."""
     events = as_dataset(data)
-    return without_columns(events, list(columns_of(events)))
+    return without_columns(events, list(feature_columns(events)))
 
 
 # FPMC: factorised Markov chains of each user, which are FM-Pair with a history of one item.

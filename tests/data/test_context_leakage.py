@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fmpair.data.columns.leakage import information
+from fmpair.data.columns.context_leakage import context_leakage
 
 ITEMS, EVENTS = 200, 6_000
 RNG = np.random.default_rng(5)
@@ -14,7 +14,7 @@ USER = RNG.integers(0, 300, EVENTS)
 
 def told(values, user=USER, item=ITEM):
     column = pl.Series("x", values)
-    return information(user, item, pl.DataFrame({"x": column}), ["x"]).get("x")
+    return context_leakage(user, item, pl.DataFrame({"x": column}), ["x"]).get("x")
 
 
 def noisy(values, share):
@@ -83,5 +83,5 @@ def test_few_repeated_items_prove_nothing():
 def test_of_many_events_a_sample_tells_the_same():
     item = np.tile(ITEM, 40)
     genre = pl.DataFrame({"x": item % 6})
-    found = information(np.tile(USER, 40), item, genre, ["x"])["x"]
+    found = context_leakage(np.tile(USER, 40), item, genre, ["x"])["x"]
     assert found.of_column == pytest.approx(1)

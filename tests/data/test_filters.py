@@ -137,7 +137,7 @@ def test_the_core_is_found_step_by_step():
 
 
 def test_an_empty_core_is_an_error():
-    with pytest.raises(DataError, match="no events are left in the core of 9 per user"):
+    with pytest.raises(DataError, match="no events are left with 9 per user"):
         core(RATED, users=9, items=1)
     with pytest.raises(OptionError, match="must be at least 1"):
         core(RATED, users=0)

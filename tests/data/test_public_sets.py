@@ -96,7 +96,7 @@ def test_names_are_all_known_and_a_wrong_one_gets_the_nearest():
 
 
 def test_parts_are_only_given_where_there_are_any():
-    with pytest.raises(OptionError, match="ml-100k has no train and test part of its own"):
+    with pytest.raises(OptionError, match="ml-100k has no published train and test part"):
         public_sets.load("ml-100k", part="train")
     with pytest.raises(OptionError, match=r"unknown part 'tset'\. Did you mean 'test'\?"):
         public_sets.load("yelp2018", part="tset")
@@ -105,10 +105,12 @@ def test_parts_are_only_given_where_there_are_any():
 def test_a_set_without_an_address_says_which_file_to_put_where(tmp_path, monkeypatch):
     monkeypatch.setenv("FMPAIR_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(DataError, match=r"frappe has .*baltrunas.* put frappe\.csv into .*frappe"):
+    with pytest.raises(
+        DataError, match=r"frappe cannot be .*baltrunas.* put frappe\.csv into .*frappe"
+    ):
         public_sets.load("frappe")
     monkeypatch.delenv("FMPAIR_DATA")
-    with pytest.raises(DataError, match="a folder frappe and name its parent in FMPAIR_DATA"):
+    with pytest.raises(DataError, match="a folder frappe and set FMPAIR_DATA to its parent"):
         public_sets.load("frappe")
 
 
@@ -134,9 +136,9 @@ def served(tmp_path, monkeypatch):
     handler = partial(QuietHandler, directory=str(site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever).start()
-        url = f"http://127.0.0.1:{server.server_port}/clicks.csv"
-        yield lambda sha: PublicSet("toy", "a toy", "free", "here", (File("clicks.csv", sha, url),),
-                                    "delimited", train="clicks.csv")  # fmt: skip
+        address = f"http://127.0.0.1:{server.server_port}"
+        yield lambda sha: PublicSet("toy", "a toy", "free", "here", (File("clicks.csv", sha),),
+                                    "delimited", address, train="clicks.csv")  # fmt: skip
         server.shutdown()
 
 
@@ -150,7 +152,7 @@ def test_a_set_is_downloaded_once_and_checked(served, monkeypatch, tmp_path):
     assert public_sets.load("toy").frame().rows() == [(1, 2)], "the second time it is there"
     (public_sets.fetch("toy") / "clicks.csv").write_text("user,item\n1,3\n")
     with pytest.raises(
-        DataError, match=r"clicks\.csv in .* is not what the owner of toy published"
+        DataError, match=r"clicks\.csv in .* differs from what the owner of toy published"
     ):
         public_sets.verify("toy")
 

@@ -32,7 +32,7 @@ def test_of_a_user_with_several_lines_the_later_ones_are_later(tmp_path):
 
 def test_the_events_of_different_users_have_no_order(tmp_path):
     data = read(saved(tmp_path, "ann 5 6 7\nbob 6 5\n"), "sequences")
-    with pytest.raises(DataError, match="order of the events of different users is not known"):
+    with pytest.raises(DataError, match="only the order of each user's events"):
         by_time(data)
 
 

@@ -145,7 +145,7 @@ def test_only_what_is_certain_is_refused_where_it_is_asked_for(caplog):
         Dataset.from_frame(frame(x=genre), context=["x"])
     with caplog.at_level(logging.WARNING, "fmpair"):
         assert Dataset.from_frame(frame(x=half), context=["x"]).context == ("x",)
-    assert "context column 'x' may give the item away: the item tells" in caplog.text
+    assert "context column 'x' may identify the item: the item tells" in caplog.text
 
 
 def test_what_is_no_context_is_said_in_one_line_with_a_remedy_that_works(caplog):

@@ -14,19 +14,24 @@ TEST = Dataset.from_frame(
     {"user": ["a", "a", "b", "c", "a"], "item": [2, 2, 3, 1, 9], "timestamp": [20, 15, 50, 99, 30],
      "time": [None, "day", "day", "day", "day"]}
 )  # fmt: skip
+SAME = ("same_pair", "same_situation", "same_event")
 
 
 def test_every_figure_is_as_counted_by_hand():
     (found,) = report(TRAIN, TEST).crossings
-    assert (found.events, found.users, found.items) == (5, 3, 4)
-    assert found.older == 3  # than 50: 20, 15, 30
-    assert found.older_for_user == 1  # a's latest is 20, b's 50
-    assert found.tied_for_user == 2  # with just these
-    assert (found.earlier_events, found.later) == (4, 2)  # than 15: 20, 50
-    assert found.later_for_user == 1  # a's first of test is 15, b's 50
-    assert (found.unseen_users, found.unseen_user_events) == (1, 1)
-    assert (found.unseen_items, found.unseen_item_events) == (1, 1)
-    assert (found.same_pair, found.same_situation, found.same_event) == (3, 2, 2)
+    assert (found.totals["events"], found.totals["users"], found.totals["items"]) == (5, 3, 4)
+    assert found.counts["older"] == 3  # than 50: 20, 15, 30
+    assert found.counts["older_for_user"] == 1  # a's latest is 20, b's 50
+    assert found.counts["tied_for_user"] == 2  # with just these
+    assert (found.totals["earlier_events"], found.counts["later"]) == (4, 2)  # than 15: 20, 50
+    assert found.counts["later_for_user"] == 1  # a's first of test is 15, b's 50
+    assert (found.counts["unseen_users"], found.counts["unseen_user_events"]) == (1, 1)
+    assert (found.counts["unseen_items"], found.counts["unseen_item_events"]) == (1, 1)
+    assert (
+        found.counts["same_pair"],
+        found.counts["same_situation"],
+        found.counts["same_event"],
+    ) == (3, 2, 2)
 
 
 def test_it_does_not_matter_whether_the_parts_share_their_numbering():
@@ -38,12 +43,20 @@ def test_it_does_not_matter_whether_the_parts_share_their_numbering():
 def test_without_times_or_with_other_columns_those_figures_are_unknown():
     bare = Dataset.from_frame({"user": ["a", "c"], "item": [2, 7]})
     (found,) = report(TRAIN, bare).crossings
-    assert found.older is None and found.older_for_user is None
-    assert found.tied_for_user is None
-    assert found.later is None and found.later_for_user is None
-    assert (found.same_pair, found.same_situation, found.same_event) == (1, None, None)
+    assert found.counts["older"] is None and found.counts["older_for_user"] is None
+    assert found.counts["tied_for_user"] is None
+    assert found.counts["later"] is None and found.counts["later_for_user"] is None
+    assert (
+        found.counts["same_pair"],
+        found.counts["same_situation"],
+        found.counts["same_event"],
+    ) == (1, None, None)
     (found,) = report(bare, bare).crossings
-    assert (found.same_pair, found.same_situation, found.same_event) == (2, 2, 2)
+    assert (
+        found.counts["same_pair"],
+        found.counts["same_situation"],
+        found.counts["same_event"],
+    ) == (2, 2, 2)
     assert report(bare, bare).frame().filter(figure="older")["share"].to_list() == [None]
 
 
@@ -51,7 +64,7 @@ def test_lists_and_mixed_numbers_are_compared_too():
     columns = {"tags": [["x", "y"], ["z"]], "size": [1, 2]}
     one = Dataset.from_frame({"user": [1, 1], "item": [1, 2], **columns})
     two = Dataset.from_frame({"user": [1, 1], "item": [1, 2], **columns, "size": [1.0, 2.5]})
-    assert report(one, two).crossings[0].same_event == 1
+    assert report(one, two).crossings[0].counts["same_event"] == 1
 
 
 def test_the_validation_part_stands_between():
@@ -80,7 +93,7 @@ def test_the_sentences_name_what_was_found_and_nothing_else():
 def test_a_split_by_time_has_nothing_older_in_its_test_part():
     data = synthetic.make(users=40, items=30, events=1000).data
     train, _, test = by_time(data).parts(data)
-    assert report(train, test).crossings[0].older == 0
+    assert report(train, test).crossings[0].counts["older"] == 0
     train, _, test = holdout(data).parts(data)
     share = report(train, test).frame().filter(figure="older")["share"].item()
     assert share == pytest.approx(1, abs=0.05)
@@ -90,11 +103,11 @@ def test_where_only_each_users_order_is_known_only_their_own_future_is_told():
     events = {"user": ["a", "b", "a", "b"], "item": [1, 1, 2, 2]}
     data = Dataset.from_frame(events, order="per-user")
     (found,) = report(data.take(np.array([1, 2])), data.take(np.array([0, 3]))).crossings
-    assert (found.older, found.older_for_user) == (None, 1)
-    assert (found.later, found.later_for_user) == (None, 1)
+    assert (found.counts["older"], found.counts["older_for_user"]) == (None, 1)
+    assert (found.counts["later"], found.counts["later_for_user"]) == (None, 1)
 
 
 def test_rows_of_different_data_sets_have_no_order():
     one, two = (Dataset.from_frame({"user": ["a"], "item": [1]}, order="rows") for _ in range(2))
     (found,) = report(one, two).crossings
-    assert found.older is None and found.later_for_user is None
+    assert found.counts["older"] is None and found.counts["later_for_user"] is None
