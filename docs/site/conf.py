@@ -39,6 +39,7 @@ autodoc_typehints_description_target = "documented"
 autodoc_class_signature = "separated"
 python_use_unqualified_type_names = True
 default_role = "code"
+add_module_names = False  # pages show where to import from
 # Types of others, whose sites cannot be asked: the site is built without a network.
 nitpick_ignore_regex = [
     (r"py:.*", r"(np|numpy|pl|polars|typing|collections|pathlib|datetime|numba|os)\..*"),
