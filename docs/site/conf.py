@@ -52,6 +52,7 @@ html_static_path = ["static"]
 html_favicon = "../../src/fmpair/serve/page/icon.svg"  # the one of the page of a service
 templates_path = ["templates"]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).parent / "static" / "scorer.js")
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {

@@ -122,6 +122,24 @@ def test_the_search_of_the_site_finds_every_name_verb_option_metric_and_model(ad
     ]
 
 
+@pytest.mark.parametrize(
+    ("query", "page"),
+    [
+        ("new user", "tutorials/new_users"),
+        ("event types", "events"),
+        ("gpu", "gpu"),
+        ("sessions", "howto/sessions"),
+    ],
+)
+def test_the_search_finds_the_page_on_a_subject_first(address, tab, query, page):
+    tab.look(1280)
+    tab.open(f"{address}search.html?q={query.replace(' ', '+')}")
+    tab.wait("typeof Search !== 'undefined' && Search.hasIndex()")
+    found = tab.run(f"Search._performSearch(...Search._parseQuery({json.dumps(query)}))")
+    assert found[-1][0] == page
+    assert "LOG" not in [result[0] for result in found]
+
+
 PAGES = ("index", "tutorials/service", "reference/command_line", "api/models", "benchmarks")
 
 
