@@ -12,7 +12,7 @@ from typing import Any
 
 from fmpair.text import HEADING, descriptions
 
-RESULT = re.compile(r"^ *(?=Gives )", re.MULTILINE)
+RESULT = re.compile(r"^ *(?=(?:Gives|Returns) )", re.MULTILINE)
 CODE = re.compile(r"(?<!`)(`{1,2})([^`]+)\1(?!`)")
 
 

@@ -33,13 +33,6 @@ def public_names():
     return [(face, name) for face in FACES for name in import_module(face).__all__]
 
 
-def members():
-    """Yield public methods and properties of the main classes."""
-    for name in CLASSES:
-        kind = getattr(import_module("fmpair"), name)
-        yield from (f"{name}.{member}" for member in dir(kind) if not member.startswith("_"))
-
-
 def verbs(context, group):
     """Yield (name, command) of every verb, including those of groups."""
     for name in group.list_commands(context):
