@@ -1,4 +1,4 @@
-"""The command line as a page: every verb, argument and option, as the program itself has them."""
+"""Generate the page of the command line: every verb, argument and option."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fmpair.cli.application import command
 
 
 def page() -> str:
-    """Markdown: a section for every verb."""
+    """Return Markdown with a section for every verb."""
     every = _verbs(_context(command(), "fmpair"))
     return "\n\n".join(text for path, one in every for text in _verb(path, one))
 
@@ -21,10 +21,10 @@ def _context(found: Any, name: str, parent: Any = None) -> Any:
 
 
 def _verbs(context: Any) -> Iterator[tuple[str, Any]]:
-    """(words that call it, command) of every verb, those of groups after the group."""
+    """Yield (path, command) of every verb, including those of groups."""
     group: Any = context.command
     for name in group.list_commands(context):
-        # as a call finds it: `fit` has its options only then
+        # resolved like a call, since `fit` gets its options only then
         _, found, _ = group.resolve_command(context, [name])
         path = f"{context.command_path} {name}"
         yield path, found
@@ -60,5 +60,5 @@ def _option(option: Any, context: Any) -> str:
 
 
 def _escaped(text: str | None) -> str:
-    """Help as Markdown: what would be taken for markup is not."""
+    """Return help text as escaped Markdown."""
     return plain(" ".join((text or "").replace("\b", "").split()))

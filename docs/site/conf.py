@@ -1,4 +1,4 @@
-"""The site, made by Sphinx from the pages of docs/: `make docs`."""
+"""Sphinx configuration of the documentation site (`make docs`)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ extensions = ["sphinx.ext.autodoc", "myst_nb", "sphinx_design", "pages", "docstr
 exclude_patterns = ["site"]
 root_doc = "index"
 nitpicky = True
-suppress_warnings = ["config.cache"]  # of functions among these settings
+suppress_warnings = ["config.cache"]  # these settings contain functions
 
-# Pages are Markdown as they are read on their own: links to headings, fences, tables.
+# Pages are plain Markdown that is readable without Sphinx too.
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
-highlight_language = "none"  # of code that says nothing of its language, such as commands
+highlight_language = "none"  # for code without a language, such as commands
 pygments_style = "a11y-high-contrast-light"
 
-# Notebooks run when the site is built; what fails in one fails the build.
+# Notebooks run when the site is built; a failing cell fails the build.
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
@@ -39,7 +39,8 @@ autodoc_typehints_description_target = "documented"
 autodoc_class_signature = "separated"
 python_use_unqualified_type_names = True
 default_role = "code"
-# Types of others, whose sites cannot be asked: the site is built without a network.
+add_module_names = False  # pages show where to import from
+# Types of other libraries have no link: the site is built without a network.
 nitpick_ignore_regex = [
     (r"py:.*", r"(np|numpy|pl|polars|typing|collections|pathlib|datetime|numba|os)\..*"),
     (r"py:.*", r"(Any|Callable|Iterable|Iterator|Mapping|Sequence|Path|NDArray|TypeVar|Self)"),
@@ -48,9 +49,10 @@ nitpick_ignore_regex = [
 html_theme = "pydata_sphinx_theme"
 html_title = "fmpair"
 html_static_path = ["static"]
-html_favicon = "../../src/fmpair/serve/page/icon.svg"  # the one of the page of a service
+html_favicon = "../../src/fmpair/serve/page/icon.svg"  # shared with the web page of a service
 templates_path = ["templates"]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).parent / "static" / "scorer.js")
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {

@@ -1,7 +1,7 @@
-"""Docstrings of the house as autodoc wants them: `name: text` becomes a field of its own.
+"""Convert docstrings for autodoc: `name: text` becomes a parameter field.
 
-They say of an argument what it is for, several in a line, and what a function gives in a line that
-begins with "Gives"; sections of options are underlined headings.
+A docstring may describe several arguments in one line, and the result in a line that begins with
+"Gives"; sections of options have underlined headings.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 
 from fmpair.text import HEADING, descriptions
 
-RESULT = re.compile(r"^ *(?=Gives )", re.MULTILINE)
+RESULT = re.compile(r"^ *(?=(?:Gives|Returns) )", re.MULTILINE)
 CODE = re.compile(r"(?<!`)(`{1,2})([^`]+)\1(?!`)")
 
 
 def arguments_of(thing: Any) -> list[str]:
-    """Names of what a function takes, or of the fields of a class; none where nobody tells."""
+    """Return the parameter names of a function or the field names of a class, or []."""
     try:
         return [name for name in inspect.signature(thing).parameters if name != "self"]
     except (TypeError, ValueError):
@@ -25,7 +25,7 @@ def arguments_of(thing: Any) -> list[str]:
 
 
 def as_code(text: str) -> str:
-    """Text as reStructuredText: code between two backticks, all else without any markup."""
+    """Return text as reStructuredText: code in double backticks, everything else escaped."""
     parts = CODE.split(text)
     said = [re.sub(r"([*|`\\]|_\b)", r"\\\1", part) for part in parts[::3]]
     code = [f"\\ ``{' '.join(part.split())}``\\ " for part in parts[2::3]]
@@ -33,7 +33,7 @@ def as_code(text: str) -> str:
 
 
 def rewritten(text: str, names: list[str]) -> list[str]:
-    """Lines of reStructuredText: what is said of all, then a field for every argument."""
+    """Return lines of reStructuredText: the prose, then a field for every argument."""
     text = RESULT.sub("\n\n", inspect.cleandoc(text))
     said = descriptions(text, names)
     lines = []
@@ -48,7 +48,7 @@ def rewritten(text: str, names: list[str]) -> list[str]:
 
 
 def _before_arguments(paragraph: str, names: list[str]) -> str:
-    """What a paragraph says before it comes to an argument; "" of a heading alone."""
+    """Return the text of a paragraph before its first argument, or ""."""
     paragraph = HEADING.sub("", paragraph)
     known = "|".join(map(re.escape, names)) or "(?!)"
     start = re.search(rf"(?:^|(?<=\s))(?:{known})(?:, (?:{known}))*: ", paragraph)

@@ -1,4 +1,4 @@
-"""The experiment file as a page: every key, from the signatures that its JSON Schema is made of."""
+"""Generate the page of the experiment file: every key, from the signatures behind its schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fmpair.metrics import NAMES
 
 
 def page() -> str:
-    """Markdown: a section for every key of the file."""
+    """Return Markdown with a section for every key of the file."""
     return "\n\n".join(
         part for key, text in TEXTS.items() for part in (f"## {key}", plain(text), *_below(key))
     )
@@ -38,11 +38,11 @@ def _below(key: str) -> list[str]:
 
 def _data() -> list[str]:
     return [
-        "One of these says where events come from:",
+        "One of these is the source of the events:",
         _table(option_schema.sources()),
         "### data.generate",
         _table(option_schema.generating().known),
-        "### What columns are, and how files are read",
+        "### Column roles and reader options",
         _table(option_schema.reading(None).known),
     ]
 
@@ -74,7 +74,7 @@ def _names(names: Any) -> str:
 
 
 def _table(known: Mapping[str, Option]) -> str:
-    """Markdown: a row for each option."""
+    """Return a Markdown table with a row for each option."""
     rows = [[code(name), _default(one), plain(one.text)] for name, one in known.items()]
     return table(["key", "default", ""], rows)
 

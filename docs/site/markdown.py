@@ -1,4 +1,4 @@
-"""Text and names as Markdown: what would be taken for markup is not."""
+"""Escape text and values for Markdown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ MARKS = "\\|*<[_"
 
 
 def plain(text: str) -> str:
-    """Text that stands as it is, but for its code: what stands between backticks."""
+    """Return text with all markup escaped except code between backticks."""
     parts = text.split("`")
     parts[::2] = ["".join(f"\\{c}" if c in MARKS else c for c in part) for part in parts[::2]]
     parts[1::2] = [part.replace("|", "\\|") for part in parts[1::2]]
@@ -14,12 +14,12 @@ def plain(text: str) -> str:
 
 
 def code(value: object) -> str:
-    """A value as code in a cell of a table; nothing for nothing."""
+    """Return a value as code for a table cell; "" for an empty one."""
     text = str(value).replace("|", "\\|")
     return f"`{text}`" if text else ""
 
 
 def table(heads: list[str], rows: list[list[str]]) -> str:
-    """A table, a line a row."""
+    """Return a Markdown table."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

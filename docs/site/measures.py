@@ -1,4 +1,4 @@
-"""Metrics and protocols as pages: each with its formula, or with what it settles."""
+"""Generate the pages of metrics and protocols."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS |= dict.fromkeys(ERRORS, "of predicted ratings")
 
 
 def metrics() -> str:
-    """Markdown: a section for every metric, with its formula."""
+    """Return Markdown with a section for every metric, with its formula."""
     return "\n\n".join(_metric(name) for name in NAMES)
 
 
@@ -35,7 +35,7 @@ def _metric(name: str) -> str:
 
 
 def protocols() -> str:
-    """Markdown: the options of a protocol, and those that have a name."""
+    """Return Markdown with the options of a protocol and all presets."""
     texts = descriptions(Protocol.__doc__, [field.name for field in fields(Protocol)])
     texts.setdefault("n", "How many candidates are sampled.")
     options = [f"`{name}`\n: {plain(text)}" for name, text in texts.items()]

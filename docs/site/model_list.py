@@ -1,4 +1,4 @@
-"""Every model as a page: by family, with its options, types, defaults and meanings."""
+"""Generate the page of all models, by family, with options, types and defaults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fmpair.text import summary
 
 
 def page() -> str:
-    """Markdown: a section for every family, and below it one for every model."""
+    """Return Markdown with a section for every family and model."""
     parts = []
     for family, members in catalog.FAMILIES.items():
         parts.append(f"## {family.capitalize()}")

@@ -1,6 +1,6 @@
-"""Names that have no place on the site: those that exist stay as they are, others are mistakes.
+"""Resolve references to names that the site does not document.
 
-A signature may name what is of no use to most readers; a name that nobody knows fails the build.
+A name that exists is shown as text; a name that does not exist fails the build.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def shown(app: Any, environment: Any, node: Any, content: Any) -> Any:
-    """The text of a reference to something of fmpair that the site does not describe."""
+    """Return the text of a reference to an undocumented name of fmpair, or None."""
     name = node.get("reftarget", "")
     if node.get("refdomain") != "py" or not name.startswith("fmpair."):
         return None

@@ -1,6 +1,6 @@
-"""What pages are before Sphinx reads them: generated parts put in, links to other folders turned.
+"""Prepare pages for Sphinx: insert generated parts, redirect links to files outside docs/.
 
-A page asks for a generated part by a line of its own, `<!-- generated: command line -->`.
+A page includes a generated part with a line `<!-- generated: command line -->`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GENERATED = {
 MARK = re.compile(r"^<!-- generated: (.+) -->$", re.MULTILINE)
 LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 
-# Files beside docs/ that have a page of the site -> that page.
+# File outside docs/ -> its page on the site.
 ELSEWHERE = {
     "README.md": "index.md",
     "ARCHITECTURE.md": "explanation/architecture.md",
@@ -37,14 +37,14 @@ DOCS = Path(__file__).parents[1]
 
 
 def prepared(app: Any, name: str, source: list[str]) -> None:
-    """Rewrite a page's text in place: `source` has one element."""
+    """Rewrite the text of a page in place; `source` has one element."""
     text = MARK.sub(lambda found: GENERATED[found[1]](), source[0])
     folder = (DOCS / name).parent
     source[0] = LINK.sub(lambda found: turned(folder, found[1]), text)
 
 
 def turned(folder: Path, target: str) -> str:
-    """The link itself, or that to the page that stands for a file of the checkout."""
+    """Return the link, or the link to the site's page of a file outside docs/."""
     try:
         place = (folder / target).resolve().relative_to(DOCS.parent)
     except ValueError:

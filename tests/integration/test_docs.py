@@ -156,14 +156,14 @@ def test_the_commands_of_daily_use_run(tmp_path, monkeypatch):
     assert Path("current.fmpair").read_bytes() == Path("monday.fmpair").read_bytes()
 
 
-def test_the_experiment_of_the_readme_is_what_init_writes_and_runs(tmp_path, monkeypatch):
+def test_the_first_file_of_the_page_on_experiments_is_what_init_writes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "README.md").read_text("utf-8")
-    [file] = [fence["text"] for fence in FENCE.finditer(text) if fence["info"] == "yaml"]
+    text = (ROOT / "docs" / "experiment.md").read_text("utf-8")
+    file = next(fence["text"] for fence in FENCE.finditer(text) if fence["info"] == "yaml")
     assert run(["data", "make", "shop"]) == 0
     assert run(["init", "shop/events.csv"]) == 0
     written = Path("experiment.yaml").read_text("utf-8")
-    assert parse_yaml(file, "README.md").values == parse_yaml(written, "experiment.yaml").values
+    assert parse_yaml(file, "page.yaml").values == parse_yaml(written, "experiment.yaml").values
     assert run(["data", "make", "shop", "--users", "30", "--items", "20", "--events", "600"]) == 0
     assert run(["run", "experiment.yaml", "--quiet"]) == 0
     assert run(["recommend", "runs/events", "--user", "user-007", "-n", "2"]) == 0

@@ -1,4 +1,4 @@
-"""The site, built once; the browser stands beside the tests of the service's page."""
+"""Fixtures of the documentation site, built once per session."""
 
 import subprocess
 import sys
@@ -9,21 +9,21 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests" / "serve"))
 
-# Where .ci/run puts axe-core, which is too large for the repository.
+# .ci/run puts axe-core here; it is too large for the repository.
 AXE = ROOT / "build" / "axe" / "package" / "axe.min.js"
 
 
 @pytest.fixture(scope="session")
 def axe():
-    """The source of axe-core, which finds what keeps people from reading a page."""
+    """Return the source of axe-core, an accessibility checker."""
     if not AXE.is_file():
-        pytest.skip("axe-core is not there: npm pack axe-core, unpacked into build/axe")
+        pytest.skip("axe-core is missing: npm pack axe-core, unpack into build/axe")
     return AXE.read_text("utf-8")
 
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
-    """The folder of the site, built as `make docs` builds it."""
+    """Return the folder of the site, built like `make docs`."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", "-b", "html"]
     places = ["-c", "docs/site", "-d", folder / "trees", "docs", folder / "html"]

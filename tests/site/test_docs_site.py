@@ -1,4 +1,4 @@
-"""The site of docs/: it builds without a warning, finds what there is, and can be read."""
+"""The documentation site builds without warnings, is searchable and accessible."""
 
 import json
 import re
@@ -20,7 +20,7 @@ pytest.importorskip("myst_nb")
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-# What others import by name: each with a place in docs/api.
+# Packages whose public names need an example in docs/api.
 FACES = (
     "fmpair", "fmpair.models", "fmpair.data", "fmpair.evaluation", "fmpair.export",
     "fmpair.features", "fmpair.metrics", "fmpair.testing",
@@ -29,19 +29,12 @@ CLASSES = ("Dataset", "Recommender", "Ranker", "Field", "Protocol")
 
 
 def public_names():
-    """(module, name) of all that others are to import."""
+    """Return (module, name) of all public names."""
     return [(face, name) for face in FACES for name in import_module(face).__all__]
 
 
-def members():
-    """Public methods and properties of the classes that people work with."""
-    for name in CLASSES:
-        kind = getattr(import_module("fmpair"), name)
-        yield from (f"{name}.{member}" for member in dir(kind) if not member.startswith("_"))
-
-
 def verbs(context, group):
-    """(words, command) of every verb, those of groups too."""
+    """Yield (name, command) of every verb, including those of groups."""
     for name in group.list_commands(context):
         _, found, _ = group.resolve_command(context, [name])
         yield name, found
@@ -50,7 +43,7 @@ def verbs(context, group):
 
 
 def searched():
-    """Everything that a reader may look for, as it is typed into the search box."""
+    """Return every word that a reader may search for."""
     program = command()
     every = dict(verbs(program.context_class(program, info_name="fmpair"), program))
     flags = {flag for one in every.values() for option in one.params for flag in option.opts}
@@ -61,11 +54,11 @@ def searched():
 
 
 def documented(thing):
-    """Whether a public thing says what it is; a constant cannot."""
+    """Whether a public name has a docstring; constants cannot."""
     return not callable(thing) or bool((thing.__doc__ or "").strip())
 
 
-def test_every_public_name_says_what_it_is():
+def test_every_public_name_has_a_docstring():
     silent = [n for face, n in public_names() if not documented(getattr(import_module(face), n))]
     for name in CLASSES:
         kind = getattr(import_module("fmpair"), name)
@@ -90,7 +83,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def address(site):
-    """The site as a server shows it."""
+    """Serve the site and return its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site))
     Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
@@ -122,12 +115,30 @@ def test_the_search_of_the_site_finds_every_name_verb_option_metric_and_model(ad
     ]
 
 
+@pytest.mark.parametrize(
+    ("query", "page"),
+    [
+        ("new user", "tutorials/new_users"),
+        ("event types", "events"),
+        ("gpu", "gpu"),
+        ("sessions", "howto/sessions"),
+    ],
+)
+def test_the_search_finds_the_page_on_a_subject_first(address, tab, query, page):
+    tab.look(1280)
+    tab.open(f"{address}search.html?q={query.replace(' ', '+')}")
+    tab.wait("typeof Search !== 'undefined' && Search.hasIndex()")
+    found = tab.run(f"Search._performSearch(...Search._parseQuery({json.dumps(query)}))")
+    assert found[-1][0] == page
+    assert "LOG" not in [result[0] for result in found]
+
+
 PAGES = ("index", "tutorials/service", "reference/command_line", "api/models", "benchmarks")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_pages_fit_the_screen_and_take_nothing_from_elsewhere(address, tab, width, scheme):
+def test_pages_fit_the_screen_and_load_nothing_from_other_hosts(address, tab, width, scheme):
     tab.look(width, scheme=scheme)
     for name in PAGES:
         tab.errors.clear()
@@ -143,7 +154,7 @@ def test_pages_fit_the_screen_and_take_nothing_from_elsewhere(address, tab, widt
         assert shade == scheme
 
 
-# Of the long ones none but the command line: axe looks at every element, which takes its time.
+# Few long pages, since axe checks every element.
 LOOKED_AT = (
     "index",
     "tutorials/service",

@@ -1,4 +1,4 @@
-"""What makes the site: generated parts, links that are turned, mistakes that end a build."""
+"""The extensions of the site: generated parts, redirected links, build failures."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ import names  # noqa: E402
 import pages  # noqa: E402
 
 
-def test_a_name_that_exists_is_shown_and_one_that_does_not_is_a_mistake():
+def test_an_unknown_name_of_fmpair_is_not_resolved():
     def found(name):
         return names.shown(None, None, {"refdomain": "py", "reftarget": name}, "text")
 
@@ -23,7 +23,7 @@ def test_a_name_that_exists_is_shown_and_one_that_does_not_is_a_mistake():
     assert found("fmpair.arrays.Rwos") is None and found("fmpair.nowhere.Rows") is None
 
 
-def test_links_to_files_that_have_a_page_lead_to_the_page():
+def test_links_to_files_outside_docs_lead_to_their_pages():
     docs = ROOT / "docs"
     assert pages.turned(docs, "../benchmarks/README.md") == "explanation/speed.md"
     assert (
@@ -43,14 +43,14 @@ def test_arguments_of_a_docstring_become_fields():
 
 
 @pytest.mark.parametrize("part", pages.GENERATED)
-def test_every_generated_part_has_a_page_that_asks_for_it(part):
+def test_every_generated_part_is_on_one_page(part):
     asking = (page.read_text("utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
     assert sum(f"<!-- generated: {part} -->" in text for text in asking) == 1
     assert len(pages.GENERATED[part]()) > 1000
 
 
 @pytest.mark.slow
-def test_what_leads_nowhere_fails_the_build(tmp_path):
+def test_a_broken_link_fails_the_build(tmp_path):
     wrong = ("[to](nowhere.md)", "[to](#nowhere)", "{py:func}`fmpair.raed`")
     (tmp_path / "index.md").write_text("# A page\n\n" + "\n\n".join(wrong))
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", "-b", "dummy"]
