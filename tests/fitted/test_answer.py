@@ -10,7 +10,7 @@ from fmpair import FMPair
 from fmpair.data import Dataset
 from fmpair.errors import DataError, Notice, OptionError, UnknownError
 from fmpair.fitted import id_lookup
-from fmpair.fitted.answer import Question
+from fmpair.fitted.question import Question
 from fmpair.models import ImplicitALS, ItemKNN
 
 USERS, ITEMS = 12, 20
@@ -189,7 +189,7 @@ def test_a_model_that_has_answered_can_be_sent_to_another_process(model):
 def test_a_model_that_has_answered_goes_when_nobody_needs_it(model):
     other = model.replaced()
     other.answer("u1", context={"daytime": "day"})
-    gone = weakref.ref(other.known)
+    gone = weakref.ref(other.id_lookup)
     gc.disable()
     try:
         del other

@@ -42,8 +42,8 @@ def events(*rows):
 
 def arrays(model, frame):
     return (
-        model.known.users.numbers(frame["user"].to_list()),
-        model.known.items.numbers(frame["item"].to_list()),
+        model.id_lookup.users.numbers(frame["user"].to_list()),
+        model.id_lookup.items.numbers(frame["item"].to_list()),
         frame["timestamp"].to_numpy() * 1_000_000,
     )
 
@@ -121,6 +121,6 @@ def test_many_users_are_answered_at_once_some_of_whom_were_here_since(model):
 
 
 def test_ids_of_several_types_are_found(model):
-    users = model.known.users
+    users = model.id_lookup.users
     assert users.numbers(["u3", 7, "nobody", 2.5, "u0", 8]).tolist() == [3, -1, -1, -1, 0, -1]
     assert users.numbers([]).tolist() == []

@@ -15,18 +15,19 @@ from fmpair.data.times import Timelines, strictly_before
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.features import FeatureSpace
 from fmpair.features.encoder import FAR
-from fmpair.fitted.file_arrays import arrays_of, rows_from
 from fmpair.fitted.file_checks import (
     Numbers,
+    arrays_of,
     check,
     largest,
     longest,
     reach,
     refuse_overflow,
+    rows_from,
     sparse,
 )
-from fmpair.fitted.question import known_rows
-from fmpair.fitted.ranked_lists import cosines
+from fmpair.fitted.query_encoder import known_rows
+from fmpair.fitted.top_items import cosines
 from fmpair.solvers.anova import Machine, halves, pairs_of, restricted, triples_of
 
 # Scores that are sums over neighbours, of the items or of the users.
