@@ -1,4 +1,4 @@
-"""Ids of any type come back from bytes; bytes that lie about themselves are refused."""
+"""Ids of any type come back from a model file's tensors; invalid tensors are refused."""
 
 import datetime as dt
 from decimal import Decimal
@@ -6,12 +6,11 @@ from decimal import Decimal
 import numpy as np
 import polars as pl
 import pytest
-from crafted import arrow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmpair.data.vocabulary import Vocabulary
-from fmpair.fitted.file_arrays import packed, unpacked
+from fmpair.errors import ModelFileError
+from fmpair.fitted.file import ids_arrays, ids_from, ids_type
 
 NUMBERS = pl.Series([1, 2, 3])
 TYPES = (
@@ -36,44 +35,86 @@ ODD = {
 }
 
 
+def read_back(ids):
+    return ids_from("users", ids_type(ids.dtype), ids_arrays("users", ids))
+
+
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 def test_ids_of_every_type_come_back(kind):
     ids = NUMBERS.cast(kind)
-    again = unpacked(packed(Vocabulary(ids))).ids
+    again = read_back(ids)
     assert again.dtype == ids.dtype and again.to_list() == ids.to_list()
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_ids_come_back(name):
-    again = unpacked(packed(Vocabulary(ODD[name]))).ids
+    again = read_back(ODD[name])
     assert again.dtype == ODD[name].dtype and again.to_list() == ODD[name].to_list()
 
 
+def text(content, *offsets):
+    return {"ids.x": np.frombuffer(content, np.uint8), "ids.x.offsets": np.array(offsets)}
+
+
+def numbers(*values, dtype=np.int64):
+    return {"ids.x": np.array(values, dtype)}
+
+
+INVALID = {
+    "equal numbers": (["Int64"], numbers(1, 1), "occurs twice"),
+    "equal texts": (["String"], text(b"aa", 0, 1, 2), "occurs twice"),
+    "two empty texts": (["String"], text(b"a", 0, 0, 0, 1), "occurs twice"),
+    "NaN": (["Float64"], numbers(1.5, np.nan, dtype=np.float64), "is missing"),
+    "nulls": (["Null"], numbers(0, dtype=np.int8), "is missing"),
+    "half a letter": (["String"], text("ü".encode(), 0, 1, 2), "codec can't decode"),
+    "no UTF-8": (["String"], text(b"\xff", 0, 1), "codec can't decode"),
+    "falling offsets": (["String"], text(b"abc", 0, 2, 1, 3), "do not rise"),
+    "offsets below 0": (["String"], text(b"abc", -1, 2, 3), "do not rise"),
+    "offsets too high": (["String"], text(b"abc", 0, 2, 2**62), "do not rise"),
+    "offsets too low": (["String"], text(b"abc", 0, 2), "do not rise"),
+    "no offsets at all": (["String"], text(b""), "int64 offsets|do not rise"),
+    "short offsets": (["String"], {**text(b"ab"), "ids.x.offsets": np.array([0, 2], np.int32)},
+                      "int64 offsets"),
+    "texts of numbers": (["String"], {"ids.x": np.array([1]), "ids.x.offsets": np.array([0, 1])},
+                         "uint8 bytes"),
+    "missing offsets": (["String"], numbers(1, dtype=np.uint8), "no offsets"),
+    "offsets of numbers": (["Int64"], text(b"ab", 0, 2), "Int64 ids and offsets"),
+    "another number": (["Int64"], numbers(1, dtype=np.int32), "are int32, not int64"),
+    "a table": (["Int64"], {"ids.x": np.array([[1]])}, "no list of them"),
+    "nothing": (["Int64"], {}, "no list of them"),
+    "late dates": (["Datetime", "ms", None], numbers(2**60), "out of range"),
+    "late days": (["Date"], numbers(2**31 - 1, dtype=np.int32), "out of range"),
+    "long times": (["Duration", "ms"], numbers(2**60), "out of range"),
+    "times after midnight": (["Time"], numbers(-1), "out of range"),
+    "wide numbers": (["Int128"], text(str(2**127).encode(), 0, 39), "too many digits"),
+    "negative counts": (["UInt128"], text(b"-1", 0, 2), "too many digits"),
+    "long numbers": (["Int128"], text(b"9" * 50, 0, 50), "too many digits"),
+    "words for numbers": (["Int128"], text(b"one", 0, 3), "invalid literal"),
+    "large decimals": (["Decimal", 3, 1], text(b"100", 0, 3), "too many digits"),
+    "fine decimals": (["Decimal", 3, 1], text(b"1.55", 0, 4), "too many decimals"),
+    "endless decimals": (["Decimal", 3, 1], text(b"Infinity", 0, 8), "too many decimals"),
+    "huge decimals": (["Decimal", 3, 1], text(b"1E+999999", 0, 9), "too many decimals"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", INVALID)
+def test_invalid_ids_are_refused(case):
+    kind, tensors, reason = INVALID[case]
+    with pytest.raises(ModelFileError, match=reason):
+        ids_from("x", kind, tensors)
+
+
 @pytest.mark.parametrize(
-    ("frame", "reason"),
-    [
-        (pl.DataFrame({"id": [1, 1]}), "occurs twice"),
-        (pl.DataFrame({"id": [1, None]}), "is missing"),
-        (pl.DataFrame({"id": [1.5, float("nan")]}), "is missing"),
-        (pl.DataFrame({"id": [None, None]}), "is missing|fewer bytes"),
-        (pl.DataFrame({"id": [[1], [2]]}), "no type that ids can have"),
-        (pl.DataFrame({"id": [{"a": 1}]}), "no type that ids can have"),
-        (pl.DataFrame({"id": pl.Series(["a"], dtype=pl.Categorical)}), "no type that ids can have"),
-        (pl.DataFrame({"name": [1]}), "no table of one column 'id'"),
-        (pl.DataFrame({"id": [1], "more": [1]}), "no table of one column 'id'"),
-        (pl.DataFrame({"id": pl.Series([2**60]).cast(pl.Datetime("ms"))}), "no calendar or clock"),
-        (pl.DataFrame({"id": pl.Series([2**60]).cast(pl.Duration("ms"))}), "no calendar or clock"),
-    ],
-)
-def test_what_is_no_list_of_ids_is_refused(frame, reason):
-    with pytest.raises(ValueError, match=reason):
-        unpacked(arrow(frame))
-
-
-@pytest.mark.parametrize("compression", ["lz4", "zstd"])
-def test_compressed_ids_are_refused_before_they_are_unpacked(compression):
-    with pytest.raises(ValueError, match="compressed"):
-        unpacked(arrow(pl.DataFrame({"id": ["a" * 100]}), compression=compression))
+    "kind",
+    [[], ["List"], ["Categorical"], ["Struct"], ["DataFrame"], ["read_csv"], ["Int64", 1], [None],
+     [["Int64"]], ["Datetime"], ["Datetime", "s", None], ["Datetime", "us", "No/Where"],
+     ["Datetime", "us", 1], ["Duration"], ["Duration", ["us"]], ["Decimal"], ["Decimal", 50, 2],
+     ["Decimal", 3, 5], ["Decimal", None, 2]],
+    ids=str,
+)  # fmt: skip
+def test_other_types_are_refused(kind):
+    with pytest.raises(ModelFileError, match="the ids of x cannot be read"):
+        ids_from("x", kind, numbers(1, 2))
 
 
 @given(
@@ -82,32 +123,20 @@ def test_compressed_ids_are_refused_before_they_are_unpacked(compression):
     end=st.floats(0, 1) | st.just(1.0),
 )
 @settings(max_examples=400, deadline=None)
-def test_bytes_that_were_changed_are_ids_or_refused(which, changes, end):
-    content = packed(Vocabulary(ODD[which])).copy()
-    for place, value in changes:
-        content[int(place * len(content))] = value
-    content = content[: int(end * len(content))]
+def test_tensors_that_were_changed_are_ids_or_refused(which, changes, end):
+    ids = ODD[which]
+    tensors = ids_arrays("x", ids)
+    for name, array in tensors.items():
+        content = bytearray(array.tobytes())
+        for place, value in changes if len(content) else ():
+            content[int(place * len(content))] = value
+        whole = int(end * len(array)) * array.itemsize
+        if array.dtype == bool:
+            content = bytearray(bool(byte) for byte in content)
+        tensors[name] = np.frombuffer(bytes(content[:whole]), array.dtype)
     try:
-        found = unpacked(content)
-    except (ValueError, pl.exceptions.PolarsError):
+        found = ids_from("x", ids_type(ids.dtype), tensors)
+    except ModelFileError:
         return
-    assert len(set(found.ids.to_list())) == len(found)
-    np.testing.assert_array_equal(found.numbers(found.ids), np.arange(len(found)))
-
-
-def test_the_same_rows_named_many_times_are_refused_before_they_are_made():
-    """A few bytes a batch, and every batch the same rows: no memory holds what they claim."""
-    content = packed(Vocabulary(pl.Series(range(50_000)))).tobytes()
-    length = int.from_bytes(content[-10:-6], "little")
-    footer = content[-10 - length : -10]
-    at = footer.index((1).to_bytes(4, "little") + (128).to_bytes(8, "little"))  # the one block
-    block, blocks = footer[at + 4 : at + 28], 400
-    # The vector of blocks is moved behind all else, where there is room for more of them.
-    place = next(
-        p for p in range(0, at, 4) if p + int.from_bytes(footer[p : p + 4], "little") == at
-    )
-    moved = footer[:place] + (len(footer) - place).to_bytes(4, "little") + footer[place + 4 :]
-    moved += blocks.to_bytes(4, "little") + block * blocks
-    forged = content[: -10 - length] + moved + len(moved).to_bytes(4, "little") + b"ARROW1"
-    with pytest.raises(ValueError, match="more ids than there are bytes"):
-        unpacked(np.frombuffer(forged, np.uint8))
+    assert found.dtype == ids.dtype
+    assert len(set(found.to_list())) == len(found)

@@ -6,7 +6,7 @@ import pytest
 
 from fmpair import FMPair
 from fmpair.errors import DataError, Notice, OptionError, UnknownError
-from fmpair.fitted.visitor import moved, visitors
+from fmpair.fitted.visitor import history_moves, visitors
 from fmpair.models import EASE, ImplicitALS, ItemKNN, Popularity, UserKNN
 from fmpair.testing import day_and_night, two_tastes
 
@@ -125,7 +125,7 @@ def test_the_step_is_that_of_the_posterior():
     count = len(history.column)
     left = count * common.scale**2 * choices + prior
     right = common.scale * (items[history.column] - centre).sum(axis=0)
-    step = moved(common, items, history)[0]
+    step = history_moves(common, items, history)[0]
     np.testing.assert_allclose(step, np.linalg.solve(left, right), rtol=1e-3, atol=1e-5)
 
 

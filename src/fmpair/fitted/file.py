@@ -400,6 +400,6 @@ def _from_texts(kind: list[Any], dtype: pl.DataType, cells: list[bytes]) -> pl.S
         exponent = number.as_tuple().exponent  # text for what is not finite
         if not isinstance(exponent, int) or not -scale <= exponent <= precision:
             raise ValueError("numbers with too many decimals")
-        if abs(number) >= 10 ** (precision - scale):
+        if number.copy_abs() >= 10 ** (precision - scale):  # abs would round
             raise ValueError("numbers of too many digits")
     return pl.Series(numbers, dtype=dtype)
