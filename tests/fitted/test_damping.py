@@ -178,7 +178,7 @@ def test_every_fitted_model_of_vectors_can_be_damped_and_others_say_why_not():
     for recipe in (Popularity(), PureSVD(factors=4)):
         model = recipe.fit(DATA)
         assert listed_log_times(model.damped(2)).mean() < listed_log_times(model).mean() - 0.1
-    with pytest.raises(OptionError, match="EASE cannot be damped: its scores are no product"):
+    with pytest.raises(OptionError, match="EASE cannot be damped: its scores are not products"):
         EASE().fit(DATA).damped(0.5)
 
 

@@ -79,7 +79,7 @@ def test_an_interaction_is_evaluated_at_its_own_time(model):
 
 def test_a_model_that_does_not_know_the_time_says_so():
     model = FMPair(factors=2, epochs=1, threads=1).fit(dated())
-    with pytest.raises(OptionError, match="does not know the time: leave out time, or fit it with"):
+    with pytest.raises(OptionError, match="does not use the time: leave out time, or fit it with"):
         model.recommend("u1", time=NOON)
 
 

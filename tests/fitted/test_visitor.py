@@ -84,7 +84,7 @@ def test_unknown_items_of_a_history_are_passed_over_and_counted():
 
 
 def test_the_history_of_several_needs_a_frame():
-    with pytest.raises(OptionError, match=r"one visitor, not of 2: .* column 'history' of lists"):
+    with pytest.raises(OptionError, match=r"one visitor, got 2: .* column 'history' of lists"):
         MODEL.recommend(["u1", "u2"], history=[3])
     with pytest.raises(DataError, match=r"column 'history' holds Int64: give lists"):
         MODEL.recommend(pl.DataFrame({"history": [3]}))
@@ -107,7 +107,7 @@ def test_any_model_of_vectors_goes_by_a_history():
 
 
 def test_a_model_that_cannot_go_by_a_history_says_so():
-    with pytest.raises(OptionError, match="UserKNN cannot go by history: it knows users by what"):
+    with pytest.raises(OptionError, match="UserKNN cannot use history: it knows users by what"):
         UserKNN().fit(DATA).recommend(history=[4])
 
 

@@ -7,22 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    NamedTuple,
-    Protocol,
-    Self,
-    TypedDict,
-    TypeVar,
-    Unpack,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, empty_rows, starts
+from fmpair.arrays import Rows, empty_rows
 from fmpair.checks import whole
 from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.errors import OptionError, named, notice
@@ -37,15 +27,19 @@ from fmpair.fitted.history import (
 )
 from fmpair.fitted.id_lookup import IdLookup, number_of
 from fmpair.fitted.notebook import model_html
-from fmpair.fitted.query_encoder import NO_VALUES, QueryEncoder, known_items, known_rows
+from fmpair.fitted.query_encoder import QueryEncoder, known_items, known_rows
 from fmpair.fitted.question import (
     Answer,
+    AnyFrame,
+    ListOptions,
     Queries,
     Question,
+    Request,
     Term,
     item_column,
     name_of,
     query_frame,
+    stacked_places,
     stacked_queries,
 )
 from fmpair.fitted.recipe import can_go_on, plain
@@ -61,41 +55,6 @@ from fmpair.option_names import known_options_only, no_attribute
 from fmpair.threads import check_process
 
 USERS_AT_ONCE = 20_000  # whose lists are in memory at a time where all are written
-
-
-class Frame(Protocol):
-    """A polars, pandas or pyarrow frame."""
-
-    @property
-    def columns(self) -> Any: ...
-
-
-AnyFrame = TypeVar("AnyFrame", bound=Frame)
-
-
-class ListOptions(TypedDict, total=False):
-    """The options of `recommend`, which says what they mean."""
-
-    history: Any
-    context: Mapping[str, Any] | None
-    time: Any
-    exclude_seen: bool
-    candidates: Sequence[Any] | None
-    exclude: Sequence[Any] | None
-    user_features: Any
-    unknown: str
-
-
-class Request(NamedTuple):
-    """A question as arrays. chosen: the candidates, ascending, None for all items.
-
-    hidden: int32, the places among the candidates to leave out.
-    """
-
-    query: Queries
-    chosen: np.ndarray | None
-    hidden: np.ndarray
-    passed_over: int
 
 
 class FittedModel(ABC):
@@ -242,7 +201,9 @@ class FittedModel(ABC):
                 seen = self.seen_by(queries.user)
                 hidden = hidden_places(seen, queries.history, chosen, len(items))
             best = self.best(queries, chosen, hidden, n)
-            lists.append(list_frame(queries.shown, self._name("item"), items, chosen, best))
+            lists.append(
+                list_frame(queries.shown, name_of(self.space, "item"), items, chosen, best)
+            )
         return given_back(pl.concat(lists), users, self.frame_kind)
 
     def recommend_in_parts(
@@ -334,7 +295,9 @@ class FittedModel(ABC):
             user = int(query.user[0])
             if user >= 0:
                 live = self.live
-                parts.append(self.seen.row(user) if live is None else live.seen_row(self.seen, user))
+                parts.append(
+                    self.seen.row(user) if live is None else live.seen_row(self.seen, user)
+                )
         hidden, ignored = np.concatenate(parts), missing + more + others
         if question.candidates is None:
             return Request(query, None, hidden, ignored)
@@ -345,7 +308,7 @@ class FittedModel(ABC):
     def _answered(self, questions: Sequence[Question], requests: Sequence[Request]) -> list[Answer]:
         """Answer questions about all items, or one question."""
         queries = stacked_queries([request.query for request in requests])
-        hidden = _stacked([request.hidden for request in requests])
+        hidden = stacked_places([request.hidden for request in requests])
         chosen, most = requests[0].chosen, max(question.n for question in questions)
         best, score, filled = self.best(queries, chosen, hidden, most, interactive=True)
         answers = []
@@ -396,7 +359,7 @@ class FittedModel(ABC):
         """Return the n most similar items: a frame (item, similarity, rank)."""
         number = self.item_number(item)
         similarity = self.item_similarity(number)
-        frame = similar_frame(self._name("item"), self.space.items, similarity, number, n)
+        frame = similar_frame(name_of(self.space, "item"), self.space.items, similarity, number, n)
         return from_polars(frame, self.frame_kind)
 
     @known_options_only
@@ -404,7 +367,7 @@ class FittedModel(ABC):
         """Return the n most similar users: a frame (user, similarity, rank)."""
         number = self.user_number(user)
         similarity = self.user_similarity(number)
-        frame = similar_frame(self._name("user"), self.space.users, similarity, number, n)
+        frame = similar_frame(name_of(self.space, "user"), self.space.users, similarity, number, n)
         return from_polars(frame, self.frame_kind)
 
     # New events
@@ -478,18 +441,7 @@ class FittedModel(ABC):
         """Return a copy with other fields."""
         return replace(self, **changes)  # type: ignore[type-var]  # every subclass is a dataclass
 
-    def _name(self, role: str) -> str:
-        return name_of(self.space, role)
-
     if not TYPE_CHECKING:  # a type checker would take any name for an attribute
 
         def __getattr__(self, name: str) -> Any:
             raise no_attribute(self, name)
-
-
-def _stacked(places: Sequence[np.ndarray]) -> Rows:
-    """Return a row for each array of places, without values."""
-    if len(places) == 1:
-        return Rows(np.array([0, len(places[0])]), places[0], NO_VALUES)
-    start = starts(np.array([len(part) for part in places]))
-    return Rows(start, np.concatenate(places), NO_VALUES)

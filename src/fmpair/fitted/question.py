@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypedDict, TypeVar
 
 import numpy as np
 import polars as pl
@@ -26,6 +26,7 @@ from fmpair.threads import check_process
 COLUMN = "history"  # of a frame of queries
 BETWEEN = "|"  # separates the items of a history that is text, as in delimited files
 ALIKE = 0.75  # a column name this similar to a missing context column is taken for a typo
+NO_VALUES = np.zeros(0, np.float32)
 OURS = ("score", "rank", "similarity")  # columns of answers
 UNKNOWN = ("ignore", "error", "features", "popular")
 REFUSING = ("ignore", "error")  # settings that refuse unknown users and context values
@@ -126,7 +127,50 @@ def stacked_queries(queries: Sequence[Queries]) -> Queries:
     )
 
 
+class Request(NamedTuple):
+    """A question as arrays. chosen: the candidates, ascending, None for all items.
+
+    hidden: int32, the places among the candidates to leave out.
+    """
+
+    query: Queries
+    chosen: np.ndarray | None
+    hidden: np.ndarray
+    passed_over: int
+
+
+def stacked_places(places: Sequence[np.ndarray]) -> Rows:
+    """Return a row for each array of places, without values."""
+    if len(places) == 1:
+        return Rows(np.array([0, len(places[0])]), places[0], NO_VALUES)
+    start = starts(np.array([len(part) for part in places]))
+    return Rows(start, np.concatenate(places), NO_VALUES)
+
+
 # Frames of queries
+
+
+class Frame(Protocol):
+    """A polars, pandas or pyarrow frame."""
+
+    @property
+    def columns(self) -> Any: ...
+
+
+AnyFrame = TypeVar("AnyFrame", bound=Frame)
+
+
+class ListOptions(TypedDict, total=False):
+    """The options of `recommend`, which says what they mean."""
+
+    history: Any
+    context: Mapping[str, Any] | None
+    time: Any
+    exclude_seen: bool
+    candidates: Sequence[Any] | None
+    exclude: Sequence[Any] | None
+    user_features: Any
+    unknown: str
 
 
 def query_frame(

@@ -85,7 +85,7 @@ def test_further_events_are_known_without_learning():
     assert grown.recommend("b", 3).equals(model.recommend("b", 3))
     assert grown.scorer.chance is model.scorer.chance
     assert grown.seen.take(np.array([model.user_number("c")])).value.tolist() == [2, 2]
-    with pytest.raises(OptionError, match="does not go by what came before"):
+    with pytest.raises(OptionError, match="does not use history"):
         ItemKNN().fit(CHAIN).extended(more)
 
 
