@@ -70,7 +70,7 @@ def test_a_scorer_that_says_strangers_is_told_what_it_must_say():
 
         def arrays(self): ...
 
-    said = r"Old is no scorer: it has no scores_unknown_users \(strangers in fmpair 0.1\)"
+    said = r"Old is not a scorer: it has no scores_unknown_users"
     with pytest.raises(OptionError, match=said):
         Ranker.of(EASE(), two_tastes(), Old())
 

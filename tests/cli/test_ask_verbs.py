@@ -103,7 +103,7 @@ def test_what_is_passed_over_is_said_in_one_line(fmpair, model):
     result = fmpair("recommend", model, *asked, "--exclude", "boo-001", "--exclude", "book-001")
     assert result.code == 0 and len(rows(result.out)) == 20
     assert result.err == (
-        "note: --exclude: 1 of 2 items are unknown and passed over, the first is 'boo-001'; "
+        "note: --exclude: 1 of 2 items are unknown and ignored, the first is 'boo-001'; "
         "--unknown error refuses them\n"
     )
 
@@ -215,7 +215,7 @@ def test_a_terminal_gets_tables(fmpair, model, terminal):
         (["recommend", "--history", "a", "--all"], "--history and --all exclude each other"),
         (
             ["recommend", "--user", "user-001", "--user", "user-002", "--history", "book-000"],
-            "--history is of one visitor, not of 2",
+            "--history takes one visitor, got 2",
         ),
         (["recommend", "--user", "a", "--users-file", "b"], "exclude each other"),
         (["recommend", "--unknown", "guess"], "unknown must be one of"),

@@ -43,7 +43,7 @@ def test_a_fold_in_changes_no_item_and_counts_what_it_passes_over(fmpair, model,
     target = tmp_path / "next.fmpair"
     result = fmpair("fold-in", model, new, "-o", target, "--epochs", 2)
     assert result.code == 0
-    assert "note: 1 of 4 events have unknown items and are passed over" in result.err
+    assert "note: 1 of 4 events have unknown items and are ignored" in result.err
     assert "--unknown error refuses them" in result.err
     before, after = load(model), load(target)
     np.testing.assert_array_equal(before.item_vectors, after.item_vectors)

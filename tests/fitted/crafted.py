@@ -8,7 +8,6 @@ and loads the result. Whatever loads must answer every question. Prints what cam
 
 import copy
 import hashlib
-import io
 import json
 import resource
 import sys
@@ -29,6 +28,7 @@ from fmpair.bridges.adapter import Table
 from fmpair.data.frame import to_polars
 from fmpair.errors import ModelFileError, OptionError
 from fmpair.experiment.cell import peak_mb, reset_peak
+from fmpair.fitted.file import ids_arrays, ids_type
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recommender import Recommender
 from fmpair.models import catalog
@@ -230,58 +230,57 @@ def changed_array(rng, parts):
         parts.arrays[name] = rng.permutation(array)
 
 
-def arrow(frame, **options):
-    """The bytes of a frame as ids are kept."""
-    buffer = io.BytesIO()
-    frame.write_ipc(buffer, **options)
-    return np.frombuffer(buffer.getvalue(), np.uint8)
+TYPES = (
+    ["Int64"], ["Int8"], ["UInt64"], ["Float32"], ["Float64"], ["Boolean"], ["Date"], ["Time"],
+    ["Datetime", "ms", None], ["Datetime", "us", "UTC"], ["Datetime", "us", "Nowhere"],
+    ["Duration", "ms"], ["Null"], ["String"], ["Binary"], ["Int128"], ["Decimal", 10, 2],
+    ["Decimal", 99, -1], ["List"], ["Categorical"], ["Datetime"], [], [None], "String", None,
+)  # fmt: skip
 
 
-def other_ids(rng, count):
-    """Ids that are no ids, or other ones."""
-    numbers = pl.Series("id", range(count))
-    texts = pl.Series("id", [f"some text or other {n}" for n in range(count)])
-    ways = (
-        lambda: arrow(pl.Series("id", [1] * count).to_frame()),
-        lambda: arrow(pl.Series("id", [None, *range(1, count)], dtype=pl.Int64).to_frame()),
-        lambda: arrow(texts.to_frame(), compression=some(rng, ("lz4", "zstd"))),
-        lambda: arrow(texts.to_frame("name")),
-        lambda: arrow(pl.DataFrame({"id": numbers, "more": numbers})),
-        lambda: arrow(texts.cast(pl.Categorical).to_frame()),
-        lambda: arrow(pl.Series("id", [[n] for n in range(count)]).to_frame()),
-        lambda: arrow(pl.Series("id", [{"a": n} for n in range(count)]).to_frame()),
-        lambda: arrow(texts.to_frame(), compat_level=pl.CompatLevel.oldest()),
-        lambda: arrow(pl.Series("id", [None] * count, dtype=pl.Null).to_frame()),
-        lambda: arrow(pl.Series("id", [float("nan"), *range(1, count)]).to_frame()),
-        lambda: arrow(numbers.cast(some(rng, (pl.Date, pl.Time, pl.Duration("ms"), pl.Float32,
-                                              pl.Datetime("us", "UTC"), pl.Int8))).to_frame()),
-        lambda: arrow((numbers + 2**62).cast(some(rng, (pl.Datetime("ms"), pl.Duration("ms"),
-                                                        pl.Datetime("us")))).to_frame()),
-        lambda: arrow(texts.cast(pl.Binary).to_frame()),
-        lambda: arrow(texts.to_frame()),
-        lambda: arrow(numbers.cast(pl.Boolean).to_frame()),
-        lambda: np.zeros(0, np.uint8),
-    )  # fmt: skip
-    return some(rng, ways)()
+def other_ids(rng, parts, name, count):
+    """Ids of another type or number, with tensors that fit or nearly do."""
+    numbers = pl.Series(range(count), dtype=pl.Int64)
+    texts = pl.Series([f"some text or other {n}" for n in range(count)])
+    ids = some(rng, (
+        numbers, texts, texts.cast(pl.Binary), numbers.cast(pl.Boolean), numbers * 0,
+        pl.Series([""] * count), pl.Series([float("nan"), *range(1, count)]),
+        pl.Series([], dtype=pl.Null), pl.Series([], dtype=pl.String),
+        numbers.cast(some(rng, (pl.Date, pl.Time, pl.Duration("ms"), pl.Float32, pl.Int128,
+                                pl.Datetime("us", "UTC"), pl.Int8, pl.Decimal(10, 2)))),
+        (numbers + 2**62).cast(some(rng, (pl.Datetime("ms"), pl.Duration("ms"),
+                                          pl.Datetime("us")))),
+    ))  # fmt: skip
+    parts.arrays.pop(f"ids.{name}", None)
+    parts.arrays.pop(f"ids.{name}.offsets", None)
+    parts.arrays |= ids_arrays(name, ids)
+    parts.header["ids"][name] = ids_type(ids.dtype)
 
 
 def changed_ids(rng, parts):
-    """The bytes of one list of ids."""
-    name = some(rng, [name for name in parts.arrays if name.startswith("ids.")] or parts.arrays)
-    array = np.frombuffer(parts.arrays[name].tobytes(), np.uint8).copy()
-    if rng.random() < 0.3 or not len(array):
-        array = other_ids(rng, some(rng, (1, 3, 4, 9, 10, 12, 12, 10)))
-    elif rng.random() < 0.1:
-        array = array[: int(rng.integers(len(array)))]
-    else:
-        for _ in range(int(rng.integers(1, 4))):
-            at = int(rng.integers(len(array)))
-            if rng.random() < 0.3 and at + 8 < len(array):
-                value = some(rng, (0, 1, 255, 2**16, 2**31 - 1, 2**32, 2**60, 2**63 - 1, 2**63))
-                array[at : at + 8] = np.frombuffer(value.to_bytes(8, "little"), np.uint8)
-            else:
-                array[at] = some(rng, (0, 1, 127, 128, 255, int(rng.integers(256))))
-    parts.arrays[name] = array
+    """The type, the bytes or the offsets of one list of ids."""
+    name = some(rng, parts.header["ids"])
+    chance = rng.random()
+    if chance < 0.3:
+        other_ids(rng, parts, name, some(rng, (1, 3, 4, 9, 10, 12, 12, 10)))
+        return
+    if chance < 0.45:
+        parts.header["ids"][name] = copy.deepcopy(some(rng, TYPES))
+        return
+    tensor = some(rng, [own for own in parts.arrays if own.startswith(f"ids.{name}")])
+    array = parts.arrays[tensor]
+    content = np.frombuffer(array.tobytes(), np.uint8).copy()
+    if chance < 0.55 or not len(content):
+        parts.arrays[tensor] = array[: int(rng.integers(len(array) + 1))]
+        return
+    for _ in range(int(rng.integers(1, 4))):
+        at = int(rng.integers(len(content)))
+        if rng.random() < 0.3 and at + 8 < len(content):
+            value = some(rng, (0, 1, 255, 2**16, 2**31 - 1, 2**32, 2**60, 2**63 - 1, 2**63))
+            content[at : at + 8] = np.frombuffer(value.to_bytes(8, "little"), np.uint8)
+        else:
+            content[at] = some(rng, (0, 1, 127, 128, 255, int(rng.integers(256))))
+    parts.arrays[tensor] = np.frombuffer(content.tobytes(), array.dtype).reshape(array.shape)
 
 
 def places_of(value, path=()):

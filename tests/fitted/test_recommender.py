@@ -172,7 +172,7 @@ def test_an_unknown_user_goes_by_features_or_by_popularity_when_asked():
 
 
 def test_unknown_candidates_and_exclusions_are_passed_over_and_counted():
-    told = r"candidates: 2 of 3 items are unknown and passed over, the first is 98; unknown='error'"
+    told = r"candidates: 2 of 3 items are unknown and ignored, the first is 98; unknown='error'"
     with pytest.warns(Notice, match=told):
         out = MODEL.recommend("u1", candidates=[98, 5, 99], exclude_seen=False)
     assert out["item"].to_list() == [5]

@@ -10,7 +10,7 @@ import fmpair
 from fmpair import Dataset, FMPair
 from fmpair.arrays import Rows
 from fmpair.engine.contract import Parameters
-from fmpair.errors import ModelFileError, OptionError
+from fmpair.errors import OptionError
 from fmpair.solvers.anova import triples_of as all_triples
 from fmpair.testing.toys import opposite_tastes
 
@@ -49,7 +49,7 @@ def parts_of(model, frame, item):
     """(vectors of triples of the query's features, times their values, and of the item's)."""
     p, user, item = model.parameters, model.user_number(frame["user"][0]), model.item_number(item)
     rows = [model.user_rows.take(np.array([user])), model.space.context_rows(frame)[0]]
-    before = model.before(np.array([user]))
+    before = model.encoder.past_rows(np.array([user]))
     rows += [before] if before is not None else []
     own = model.item_rows.take(np.array([item]))
     of_query = [p.users[user], *(x * p.query[c] for r in rows for c, x in zip(r.column, r.value))]
@@ -144,13 +144,6 @@ def test_a_saved_model_gives_the_same_answers(tmp_path):
     asked = {"context": {"daytime": "night"}, "exclude_seen": False}
     assert again.recommend(n=5, **asked).equals(model.recommend(n=5, **asked))
     assert again.space.pairing == model.space.pairing
-
-
-def test_an_older_version_refuses_a_file_of_order_three(tmp_path, monkeypatch):
-    model_of(history=0).save(tmp_path / "m.fmpair")
-    monkeypatch.setattr("fmpair.fitted.file.ORDER_THREE", 2)
-    with pytest.raises(ModelFileError, match="has model format 3, this fmpair reads up to 2"):
-        fmpair.load(tmp_path / "m.fmpair")
 
 
 def share_right(model, users, when):

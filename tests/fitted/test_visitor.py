@@ -6,7 +6,7 @@ import pytest
 
 from fmpair import FMPair
 from fmpair.errors import DataError, Notice, OptionError, UnknownError
-from fmpair.fitted.visitor import moved, visitors
+from fmpair.fitted.visitor import history_moves, visitors
 from fmpair.models import EASE, ImplicitALS, ItemKNN, Popularity, UserKNN
 from fmpair.testing import day_and_night, two_tastes
 
@@ -84,7 +84,7 @@ def test_unknown_items_of_a_history_are_passed_over_and_counted():
 
 
 def test_the_history_of_several_needs_a_frame():
-    with pytest.raises(OptionError, match=r"one visitor, not of 2: .* column 'history' of lists"):
+    with pytest.raises(OptionError, match=r"one visitor, got 2: .* column 'history' of lists"):
         MODEL.recommend(["u1", "u2"], history=[3])
     with pytest.raises(DataError, match=r"column 'history' holds Int64: give lists"):
         MODEL.recommend(pl.DataFrame({"history": [3]}))
@@ -107,7 +107,7 @@ def test_any_model_of_vectors_goes_by_a_history():
 
 
 def test_a_model_that_cannot_go_by_a_history_says_so():
-    with pytest.raises(OptionError, match="UserKNN cannot go by history: it knows users by what"):
+    with pytest.raises(OptionError, match="UserKNN cannot use history: it knows users by what"):
         UserKNN().fit(DATA).recommend(history=[4])
 
 
@@ -125,7 +125,7 @@ def test_the_step_is_that_of_the_posterior():
     count = len(history.column)
     left = count * common.scale**2 * choices + prior
     right = common.scale * (items[history.column] - centre).sum(axis=0)
-    step = moved(common, items, history)[0]
+    step = history_moves(common, items, history)[0]
     np.testing.assert_allclose(step, np.linalg.solve(left, right), rtol=1e-3, atol=1e-5)
 
 

@@ -102,7 +102,7 @@ MISTAKES = [
      "model.recommend('u1', context={'time': 'day'})"),
     ("model.recommend(pl.DataFrame({'user': ['u1'], 'tme': ['day']}))", "unknown context 'tme'",
      "'time'", "model.recommend(pl.DataFrame({'user': ['u1'], 'time': ['day']}))"),
-    ("model.recommend(['u1', 'u2'], history=[3])", "history is of one visitor", "'history'",
+    ("model.recommend(['u1', 'u2'], history=[3])", "history takes one visitor", "'history'",
      "model.recommend(pl.DataFrame({'user': ['u1', 'u2'], 'history': [[3], [4]]}))"),
     ("model.recommend(pl.DataFrame({'history': [3]}))", "column 'history' holds Int64", "|",
      "model.recommend(pl.DataFrame({'history': ['3|4']}))"),

@@ -122,7 +122,7 @@ def test_ids_are_found_by_how_they_begin(service):
         ("/v1/recommend", {"user": "bob"}, 404, "unknown user 'bob'"),
         ("/v1/recommend", {"context": {"daytime": "dya"}}, 404, "Did you mean 'day'?"),
         ("/v1/recommend", {"context": {"warmth": "hot"}}, 422, "'hot' is not a number"),
-        ("/v1/recommend", {"time": 1_700_000_000}, 422, "does not know the time"),
+        ("/v1/recommend", {"time": 1_700_000_000}, 422, "does not use the time"),
         ("/v1/recommend", {"n": 0}, 422, "`int` >= 1 - at `$.n`"),
         ("/v1/recommend", {"n": 10**6}, 422, "`int` <= 1000"),
         ("/v1/recommend", {"users": "bob"}, 422, "unknown field `users`"),

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fmpair.errors import UnknownError
-from fmpair.fitted.answer import Question
+from fmpair.fitted.question import Question
 from fmpair.serve import service as gathering
 from fmpair.serve.service import Gather, is_quick
 

@@ -25,7 +25,7 @@ from fmpair.errors import UnknownError, unknown
 from fmpair.features import FeatureSpace
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
-from fmpair.fitted.recommender import Recommender, folded
+from fmpair.fitted.recommender import Recommender, from_factors
 
 REQUIREMENT = Requirement("cornac", "cornac", "cornac")
 PROBES = 20  # users whose scores say whether the vectors are all there is to a model
@@ -65,7 +65,7 @@ class Cornac(Recipe):
             model.fit(_train_set(events, self.seed))
             vectors = _vectors(model, events)
             if vectors is not None:
-                return folded(self, events, *without_constants(events, *vectors))
+                return from_factors(self, events, *without_constants(events, *vectors))
             return Ranker.of(self, events, Table.of(_scores(what, model, events)))
 
     def restore(self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows) -> Table:

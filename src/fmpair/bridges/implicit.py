@@ -15,7 +15,7 @@ from fmpair.data import as_dataset
 from fmpair.features import FeatureSpace
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
-from fmpair.fitted.recommender import Recommender, folded
+from fmpair.fitted.recommender import Recommender, from_factors
 from fmpair.fitted.scorers import ItemNeighbours
 from fmpair.models.classic.neighbours import interactions
 
@@ -71,7 +71,7 @@ class Implicit(Recipe):
             model.fit(csr(rows, len(events.items)), show_progress=False)
         if self.model in FACTORS:
             factors = (_on_host(table) for table in (model.user_factors, model.item_factors))
-            return folded(self, events, *without_constants(events, *factors))
+            return from_factors(self, events, *without_constants(events, *factors))
         near = model.similarity.T.tocsr()
         similar = Rows(near.indptr.astype(np.int64), near.indices, near.data.astype(np.float32))
         return Ranker.of(self, events, ItemNeighbours(rows, similar, events.items))

@@ -189,7 +189,7 @@ def read_further(source: str, reading: dict[str, Any], model: Fitted) -> Dataset
     """
     from fmpair.data.formats.source import parse_errors
     from fmpair.data.read import read_contents
-    from fmpair.fitted.extension import roles_as_learned
+    from fmpair.fitted.history import roles_as_learned
 
     given = reading_options(reading)
     contents = read_contents(source, **given)

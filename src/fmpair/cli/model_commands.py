@@ -174,7 +174,8 @@ def _write_folder(
     fitted: Fitted, folder: str, on: str | None, n: int, options: dict[str, Any]
 ) -> None:
     """A Parquet part for some users at a time; the same command goes on where one stopped."""
-    from fmpair.fitted.ranked_lists import USERS_AT_ONCE, recommend_to_folder
+    from fmpair.fitted.model import USERS_AT_ONCE
+    from fmpair.fitted.ranked_lists import recommend_to_folder
 
     made = recommend_to_folder(fitted, folder, n, on=on, **options)
     users = len(fitted.user_ids)
@@ -187,7 +188,7 @@ def _write_parts(
 ) -> None:
     """Lists as they are made, a part of the users at a time."""
     from fmpair.data.write import write_parts
-    from fmpair.fitted.ranked_lists import USERS_AT_ONCE
+    from fmpair.fitted.model import USERS_AT_ONCE
 
     users = len(fitted.user_ids if asked is None else asked)
     parts: Iterator[pl.DataFrame] = fitted.recommend_in_parts(asked, n, **options)

@@ -28,7 +28,6 @@ from fmpair.data.splits import Split
 from fmpair.errors import FmpairError, MachineError, OptionError, unknown
 from fmpair.evaluation import Evaluation, Protocol, evaluate, views
 from fmpair.evaluation.evaluate import obstacle
-from fmpair.fitted.extension import goes_by_past
 from fmpair.fitted.recipe import Sourced
 from fmpair.metrics import Metric
 from fmpair.models.catalog import find
@@ -257,7 +256,11 @@ def fit(recipe: Any, cell: Cell, parts: Parts, judge: Judge) -> tuple[Any, Learn
 
 def shown(model: Any, events: Dataset | None) -> Any:
     """The fitted model with these events known, where it goes by what came before."""
-    return model if events is None or not goes_by_past(model) else model.extended(events)
+    return (
+        model
+        if events is None or not getattr(model, "uses_last_events", False)
+        else model.extended(events)
+    )
 
 
 def fit_to_epoch(recipe: Any, data: Dataset, epochs: int | None) -> Any:

@@ -1,58 +1,36 @@
-"""What is folded: one vector per query, one vector and one constant per item.
-
-score(query, item) = query_vector . item_vector + item_constant.
-"""
+"""Models of vectors: score(query, item) = query_vector . item_vector + item_constant."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from fmpair.arrays import Rows, join_rows, tally
 from fmpair.data.frame import to_polars
+from fmpair.device import ranking_device
 from fmpair.engine.contract import Meeting, Parameters, Triples
 from fmpair.engine.item_side import item_sides, query_vectors
+from fmpair.errors import OptionError
 from fmpair.features import FeatureSpace, Pairing, Side
+from fmpair.features.field import duration
 from fmpair.features.history_fields import history_weights
 from fmpair.features.space import ITEM, USER, meeting_fields
-from fmpair.fitted.id_lookup import Known
-from fmpair.fitted.question import Queries, queries_of
-from fmpair.fitted.recent_events import NOTHING, Given, Recent, features_before, one_before
-from fmpair.fitted.visitor import Visitors, mean_user, moves, visitors
+from fmpair.fitted.history import LiveState, PastItems, Recent
+from fmpair.fitted.id_lookup import IdLookup
+from fmpair.fitted.model import FittedModel
+from fmpair.fitted.query_encoder import QueryEncoder, known_rows
+from fmpair.fitted.question import Queries
+from fmpair.fitted.top_items import Best, cosines
+from fmpair.fitted.visitor import Visitors, history_moves, mean_user, visitors
 
-# Damping: how much of what popularity adds to the scores is taken off when items are ranked.
-
-
-def popular_part(usual: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """float32 [items]: what popularity adds to the scores, 0 for an item of mean popularity.
-
-    usual: the items' mean scores over all users; times: how many events each has, both [items].
-    It is the straight line through the usual scores over ln(times), by least squares: popularity
-    sits in vectors as much as in biases, and where cosines are scored in vectors alone. An item
-    without events is on no line: of its score all that users have in common is taken for it,
-    or it would rise above everything that anyone ever chose.
-    """
-    warm = times > 0
-    if not warm.any() or times[warm].min() == times[warm].max():
-        return np.zeros(len(times), np.float32)  # all are equally popular
-    popularity, score = np.log(times[warm]), usual[warm].astype(np.float64)
-    apart = popularity - popularity.mean()
-    slope = apart @ (score - score.mean()) / (apart @ apart)
-    if slope <= 0:  # learned against popular items, which nothing favours then
-        return np.zeros(len(times), np.float32)
-    part = usual - score.mean()
-    part[warm] = slope * apart
-    return part.astype(np.float32)
-
-
-# The terms of order three that a feature space has, as arrays.
+QUERIES_AT_ONCE = 100_000  # bounds the memory of lists for all users
 
 
 def triples_of(space: FeatureSpace) -> Triples | None:
-    """Which features meet in threes; None for a machine of order two."""
+    """Return which features meet in terms of order three; None for a model of order two."""
     if space.pairing is None:
         return None
     query = _meeting(USER, space.query, space.pairing)
@@ -64,13 +42,65 @@ def _meeting(own: str, side: Side, pairing: Pairing) -> Meeting:
     return Meeting(int(group[0]), group[1:][side.field_numbers()], meets)
 
 
+class ItemSide:
+    """Arrays that follow from the learned tables and the item attributes, each computed once.
+
+    Copies of a model share it as long as they have the same space, parameters and item_rows.
+    """
+
+    def __init__(self, space: FeatureSpace, parameters: Parameters, item_rows: Rows):
+        self.space, self.parameters, self.item_rows = space, parameters, item_rows
+
+    def fits(self, space: FeatureSpace, parameters: Parameters, item_rows: Rows) -> bool:
+        """Return whether these are the parts it was made of."""
+        same = self.space is space and self.parameters is parameters
+        return same and self.item_rows is item_rows
+
+    @cached_property
+    def triples(self) -> Triples | None:
+        return triples_of(self.space)
+
+    @cached_property
+    def _sides(self) -> tuple[np.ndarray, np.ndarray]:
+        p, rows = self.parameters, self.item_rows
+        return item_sides(p.items, p.item_bias, rows, p.features, p.feature_bias, self.triples)
+
+    @property
+    def vectors(self) -> np.ndarray:
+        return self._sides[0]
+
+    @property
+    def constants(self) -> np.ndarray:
+        return self._sides[1]
+
+    @cached_property
+    def norms(self) -> np.ndarray:
+        return np.linalg.norm(self.vectors, axis=1)
+
+    @cached_property
+    def matrix(self) -> np.ndarray:
+        from fmpair.ranking.top import item_matrix
+
+        return item_matrix(self.vectors, self.constants)
+
+    @cached_property
+    def past(self) -> PastItems | None:
+        """How earlier items become query features, None if the model does not use them."""
+        history = self.space.history
+        if history is None:
+            return None
+        within = None if history.within is None else duration(history.within)
+        features = self.space.earlier_items(self.item_rows)
+        return PastItems(history_weights(history), features, within)
+
+
 @dataclass(frozen=True)
-class FoldedModel:
-    """The tables that were learned, and the arrays that follow from them.
+class FactorModel(FittedModel):
+    """The learned tables, and the vectors and constants that follow from them.
 
     parameters: the learned tables; user_rows, item_rows: the attributes of known users and items;
-    seen: per user the items of the training events. damping: see `Recommender.damped`. recent: per
-    user the latest events, where the model goes by what came before.
+    recent: per user the latest events, if the model uses them. `FittedModel` describes the rest.
+    id_lookup and item_side are made from the other fields, or shared with the model copied.
     """
 
     space: FeatureSpace
@@ -82,141 +112,206 @@ class FoldedModel:
     frame_kind: str = "polars"
     damping: float = 0.0
     recent: Recent | None = None
+    live: LiveState | None = None
+    id_lookup: IdLookup = field(default=cast(IdLookup, None), repr=False, compare=False)
+    item_side: ItemSide = field(default=cast(ItemSide, None), repr=False, compare=False)
 
-    @cached_property
-    def known(self) -> Known:
-        """The ids and the context values, found without frames."""
-        return Known(self.space)
+    def __post_init__(self) -> None:
+        if self.id_lookup is None or self.id_lookup.space is not self.space:
+            object.__setattr__(self, "id_lookup", IdLookup(self.space))
+        parts = self.space, self.parameters, self.item_rows
+        if self.item_side is None or not self.item_side.fits(*parts):
+            object.__setattr__(self, "item_side", ItemSide(*parts))
 
-    @cached_property
-    def triples(self) -> Triples | None:
-        """The terms of order three, where the model has any."""
-        return triples_of(self.space)
+    # Items
 
     @property
-    def user_ids(self) -> np.ndarray:
-        """The users' own ids [users]."""
-        return self.space.users.ids.to_numpy()
-
-    @cached_property
-    def mean_user(self) -> np.ndarray:
-        """float32 [factors]: the vector that stands in for a user not known."""
-        return mean_user(self.parameters.users, self.seen)
-
-    @cached_property
-    def item_ids(self) -> np.ndarray:
-        """The items' own ids [items], in the order of the item arrays."""
-        return self.space.items.ids.to_numpy()
-
-    @cached_property
-    def _item_side(self) -> tuple[np.ndarray, np.ndarray]:
-        p, rows = self.parameters, self.item_rows
-        return item_sides(p.items, p.item_bias, rows, p.features, p.feature_bias, self.triples)
+    def triples(self) -> Triples | None:
+        """The terms of order three, None for a model of order two."""
+        return self.item_side.triples
 
     @property
     def item_vectors(self) -> np.ndarray:
         """float32 [items, length]: the item's vector plus those of its attributes.
 
-        With order three longer than `factors`, as the vectors of queries are.
+        With order three it is longer than `factors`, as the vectors of queries are.
         """
-        return self._item_side[0]
-
-    @cached_property
-    def item_norms(self) -> np.ndarray:
-        """float32 [items]: the lengths of the items' vectors."""
-        return np.linalg.norm(self.item_vectors, axis=1)
-
-    @cached_property
-    def item_constants(self) -> np.ndarray:
-        """float32 [items]: what is learned of the item alone, less the damping."""
-        return self.learned_constants - self.taken_off
+        return self.item_side.vectors
 
     @property
     def learned_constants(self) -> np.ndarray:
-        """float32 [items]: bias, the attributes' biases, and the item side's inner pairs."""
-        return self._item_side[1]
+        """float32 [items]: bias, the attributes' biases, and the pairs within the item side."""
+        return self.item_side.constants
+
+    @property
+    def item_constants(self) -> np.ndarray:
+        """float32 [items]: the constants less the popularity penalty."""
+        return self._damped_constants if self.damping else self.item_side.constants
+
+    @cached_property
+    def _damped_constants(self) -> np.ndarray:
+        return self.learned_constants - self.popularity_penalty
 
     @cached_property
     def item_counts(self) -> np.ndarray:
-        """float64 [items]: how many events each has."""
+        """float64 [items]: the number of events of each item."""
         return tally(self.seen.column, len(self.space.items), self.seen.value)
 
     @cached_property
-    def taken_off(self) -> np.ndarray:
+    def popularity_penalty(self) -> np.ndarray:
         """float32 [items]: what damping takes off the constants."""
         if not self.damping:
             return np.zeros_like(self.learned_constants)
         usual = self.item_vectors @ mean_user(self.user_vectors, self.seen)
-        part = popular_part(usual + self.learned_constants, self.item_counts)
+        part = popularity_part(usual + self.learned_constants, self.item_counts)
         return np.float32(self.damping) * part
 
-    @cached_property
+    @property
     def item_matrix(self) -> np.ndarray:
         """float32 [factors + 1, items]: vectors and constants as ranking takes them."""
+        return self._damped_matrix if self.damping else self.item_side.matrix
+
+    @cached_property
+    def _damped_matrix(self) -> np.ndarray:
         from fmpair.ranking.top import item_matrix
 
         return item_matrix(self.item_vectors, self.item_constants)
 
+    # Queries
+
+    @cached_property
+    def encoder(self) -> QueryEncoder:
+        """What turns questions into queries."""
+        past = None if self.recent is None else self.item_side.past
+        return QueryEncoder(
+            self.space, self.id_lookup, self.user_rows, self.recent, past, self.live
+        )
+
+    @cached_property
+    def mean_user(self) -> np.ndarray:
+        """float32 [factors]: the vector of an average user, for users not known."""
+        return mean_user(self.parameters.users, self.seen)
+
     @property
     def user_vectors(self) -> np.ndarray:
         """float32 [users, length]: the user's vector plus those of attributes and history."""
-        rows, before = self.user_rows, self.before(np.arange(len(self.parameters.users)))
-        rows = rows if before is None else join_rows([rows, before])
-        return self.folded(self.parameters.users, rows)
+        rows, past = self.user_rows, self.encoder.past_rows(np.arange(len(self.parameters.users)))
+        rows = rows if past is None else join_rows([rows, past])
+        return self._vectors_of(self.parameters.users, rows)
 
     def query_vectors(self, queries: Any, *, unknown: str = "features") -> np.ndarray:
-        """float32 [queries, length] of a frame with a user column and any context columns."""
-        return self.vectors(queries_of(self, to_polars(queries), unknown=unknown))
+        """Return float32 [queries, length] of a frame with user and context columns."""
+        return self.vectors(self.queries(to_polars(queries), unknown))
 
     def vectors(self, queries: Queries) -> np.ndarray:
-        """float32 [queries, length]: the user's vector plus those of all query features."""
-        own = self.parameters.users[np.maximum(queries.user, 0)]
+        """Return float32 [queries, length]: the user's vector plus those of all query features."""
+        users = self.parameters.users[np.maximum(queries.user, 0)]
         unknown = queries.user < 0
         if unknown.any():
-            own[unknown] = self.mean_user
-        vectors = self.folded(own, queries.rows)
+            users[unknown] = self.mean_user
+        vectors = self._vectors_of(users, queries.rows)
         if queries.history is None or self.space.history is not None:
             return vectors
-        return vectors + moves(self, queries.user, queries.history)
+        place, events = self._standing(queries.user)
+        return vectors + history_moves(
+            self.visitors, self.item_vectors, queries.history, place, events
+        )
 
-    def folded(self, own: np.ndarray, rows: Rows) -> np.ndarray:
-        """float32 [n, length] of users' rows [n, columns] and of query features."""
-        return query_vectors(own, rows, self.parameters.query, self.triples)
-
-    @cached_property
-    def _earlier_items(self) -> Rows:
-        """Per item its features as one that came before."""
-        return self.space.earlier_items(self.item_rows)
-
-    def before(self, user: np.ndarray, given: Given = NOTHING) -> Rows | None:
-        """Per query the features of what came before, None where the model does not go by that.
-
-        user: int32 [queries], -1 where unknown; given: what the question says of it.
-        """
-        if self.space.history is None or self.recent is None:
-            return None
-        return features_before(self.space.history, self.recent, self._earlier_items, user, given)
-
-    @cached_property
-    def _history_weights(self) -> np.ndarray:
-        """float32 [last]: what the latest item counts, the one before it, and so on."""
-        assert self.space.history is not None
-        return history_weights(self.space.history)
-
-    def before_one(
-        self, user: int, told: np.ndarray | None, now: int | None
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """(column, value) of the same features of one query.
-
-        told: the items the question names, oldest first, None where it names none; now: its moment.
-        """
-        field = self.space.history
-        if field is None or self.recent is None:
-            return None
-        items = told if told is not None else self.recent.one(user, field.within, now)
-        return one_before(self._history_weights, items, self._earlier_items)
+    def _vectors_of(self, users: np.ndarray, rows: Rows) -> np.ndarray:
+        """Return float32 [n, length] of users' table rows [n, columns] and of query features."""
+        return query_vectors(users, rows, self.parameters.query, self.triples)
 
     @cached_property
     def visitors(self) -> Visitors:
         """What is expected of visitors before their history is known."""
         return visitors(self.item_vectors, self.learned_constants, self.user_vectors, self.seen)
+
+    def item_moves(self, user: int, items: np.ndarray) -> np.ndarray:
+        """Return float32 [items, length]: what each item of one history adds to the query vector.
+
+        user: -1 for a visitor. The items share a divisor, which counts all of them.
+        """
+        single = Rows(np.arange(len(items) + 1), items, np.ones(len(items), np.float32))
+        place, events = self._standing(np.full(len(items), user, np.int32))
+        events = np.zeros(len(items)) if events is None else events
+        return history_moves(
+            self.visitors, self.item_vectors, single, place, events + len(items) - 1
+        )
+
+    def _standing(self, user: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Return the users' vectors less the mean [queries, length] and their numbers of events.
+
+        (None, None) if all are visitors.
+        """
+        if (user < 0).all():
+            return None, None
+        place = self._vectors_of(self.parameters.users[user], known_rows(self.user_rows, user))
+        place = place - self.visitors.mean
+        place[user < 0] = 0
+        start, number = self.seen.start, np.maximum(user, 0)
+        return place, np.where(user < 0, 0, start[number + 1] - start[number])
+
+    # Rankings
+
+    @property
+    def at_once(self) -> int:
+        return QUERIES_AT_ONCE
+
+    def best(
+        self,
+        queries: Queries,
+        chosen: np.ndarray | None,
+        hidden: Rows,
+        n: int,
+        interactive: bool = False,
+    ) -> Best:
+        from fmpair.ranking.top import LEAST_ROWS, top
+
+        items = self.item_matrix
+        if chosen is not None:
+            items = np.take(items, chosen, axis=1)
+        device = ranking_device(self.recipe, len(queries.user))
+        # one thread for one product: the BLAS has threads of its own
+        threads = 1 if interactive and len(queries.user) <= LEAST_ROWS else None
+        return top(self.vectors(queries), items, hidden, n, threads, device)
+
+    def pair_scores(self, queries: Queries, items: np.ndarray) -> np.ndarray:
+        score = (self.vectors(queries) * self.item_vectors[items]).sum(axis=1)
+        return score + self.item_constants[items]
+
+    def item_similarity(self, item: int) -> np.ndarray:
+        """Return the cosines of an item's vector with all: float32 [items]."""
+        _check_vectors(self.item_vectors)
+        return cosines(self.item_vectors, item, self.item_side.norms)
+
+    def user_similarity(self, user: int) -> np.ndarray:
+        """Return the cosines of a user's vector, attributes included, with all: float32 [users]."""
+        vectors = self.user_vectors
+        _check_vectors(vectors)
+        return cosines(vectors, user)
+
+
+def _check_vectors(vectors: np.ndarray) -> None:
+    if not vectors.shape[1]:
+        raise OptionError("a model without vectors, such as Popularity, has no similarities")
+
+
+def popularity_part(usual: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return what popularity adds to the scores: float32 [items], 0 for mean popularity.
+
+    usual: the items' mean scores over all users; counts: their numbers of events, both [items].
+    It is the least-squares line of the usual scores over ln(counts), because popularity is in the
+    vectors as much as in the biases. Items without events are not on the line: all that users have
+    in common is taken off their scores, or they would rise above every item anyone ever chose.
+    """
+    warm = counts > 0
+    if not warm.any() or counts[warm].min() == counts[warm].max():
+        return np.zeros(len(counts), np.float32)  # all are equally popular
+    popularity, score = np.log(counts[warm]), usual[warm].astype(np.float64)
+    apart = popularity - popularity.mean()
+    slope = apart @ (score - score.mean()) / (apart @ apart)
+    if slope <= 0:  # the model does not favour popular items
+        return np.zeros(len(counts), np.float32)
+    part = usual - score.mean()
+    part[warm] = slope * apart
+    return part.astype(np.float32)

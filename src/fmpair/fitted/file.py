@@ -1,8 +1,9 @@
 """A model as one file: safetensors with the schema inside, a checksum, no pickle.
 
-The tensors are the fitted model's arrays; vocabularies are Arrow tables kept as bytes. Everything
-else is one JSON text in the header, with the fitted type and the recipe that can read the arrays.
-The checksum covers the whole file, with its own 64 digits taken as zeros.
+The tensors are the arrays of the fitted model and its ids. Ids are numbers as they are, or texts as
+UTF-8 bytes with their offsets. Everything else is one JSON text in the header: the types of the
+ids, the fitted type, and the recipe that can read the arrays. The checksum covers the whole file,
+with its own 64 digits taken as zeros.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from decimal import Decimal
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -32,41 +35,35 @@ from fmpair.features.field import field_from
 from fmpair.features.history_fields import HISTORY, history_field
 from fmpair.features.space import pairs_from
 from fmpair.files import write_atomically
-from fmpair.fitted import recipe as option
-from fmpair.fitted.file_arrays import packed, unpacked
 from fmpair.fitted.file_checks import LONGEST, LONGEST_TEXT, check_header, header_of
-from fmpair.fitted.recipe import name_of
 from fmpair.threads import check_process
 
-FORMAT = 2
-ORDER_THREE = 3  # of models whose rows are longer: what reads format 2 would take them for others
+FORMAT = 4
 BLANK = "0" * 64
-IDS = "ids."
-NO_VALUES = (pl.Boolean, pl.Binary)  # such values are kept as text, or not at all
+NO_VALUES = (pl.Boolean, pl.Binary)  # types that the values of a field never have
 
-
-class Savable(Protocol):
-    """What a file needs of a fitted model. arrays: by name, all that was learned."""
-
-    @property
-    def space(self) -> FeatureSpace: ...
-    @property
-    def recipe(self) -> Any: ...
-    @property
-    def frame_kind(self) -> str: ...
-    @property
-    def damping(self) -> float: ...
-
-    def arrays(self) -> dict[str, np.ndarray]: ...
+IDS, OFFSETS = "ids.", ".offsets"  # names of tensors: ids.users, ids.users.offsets
+DAY = 24 * 60 * 60
+YEARS = (-62_135_596_800 + DAY, 253_402_300_799 - DAY)  # 1 to 9999 in seconds, in every time zone
+DAYS = (-999_999_998 * DAY, 999_999_998 * DAY)  # the limits of Python's timedelta
+UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+NUMBERS: dict[str, Any] = {
+    "Int8": np.int8, "Int16": np.int16, "Int32": np.int32, "Int64": np.int64,
+    "UInt8": np.uint8, "UInt16": np.uint16, "UInt32": np.uint32, "UInt64": np.uint64,
+    "Float32": np.float32, "Float64": np.float64,
+    "Boolean": np.bool_, "Date": np.int32, "Time": np.int64, "Datetime": np.int64,
+    "Duration": np.int64, "Null": np.int8,
+}  # fmt: skip
+TEXTS = ("String", "Binary", "Int128", "UInt128", "Decimal")
+MOST_DIGITS = 40  # of a number that is kept as text
 
 
 class Saved(NamedTuple):
-    """What a file holds. format: of the file; fitted: the type of the model; recipe, options: of
-    its recipe, by name; arrays: as `Savable.arrays` gave them,
-    not checked yet.
+    """The contents of a file. fitted: the type of the model; recipe, options: of its recipe.
+
+    arrays: all that was learned, by name; not checked when they come from a file.
     """
 
-    format: int
     fitted: str
     recipe: str
     options: Mapping[str, Any]
@@ -76,25 +73,29 @@ class Saved(NamedTuple):
     damping: float
 
 
-def save(model: Savable, path: str | Path) -> None:
-    """Write the model to a file, all or nothing."""
+def save(saved: Saved, path: str | Path) -> None:
+    """Write a model to a file, all or nothing."""
     check_process()
-    space, tensors = model.space, model.arrays()
-    tensors["ids.users"], tensors["ids.items"] = packed(space.users), packed(space.items)
+    space = saved.space
     encoders = [e for e in (*space.query.encoders, *space.item.encoders) if e.role != HISTORY]
+    vocabularies = {"users": space.users, "items": space.items}
     for number, encoder in enumerate(encoders):
         if encoder.vocabulary is not None:
-            tensors[f"ids.field.{number}"] = packed(encoder.vocabulary)
+            vocabularies[f"field.{number}"] = encoder.vocabulary
+    tensors = dict(saved.arrays)
+    for name, vocabulary in vocabularies.items():
+        tensors |= ids_arrays(name, vocabulary.ids)
     header = {
-        "format": ORDER_THREE if space.pairing else FORMAT,
+        "format": FORMAT,
         "sha256": BLANK,
-        "fitted": type(model).__name__,
-        "recipe": name_of(type(model.recipe)),
-        "options": option.plain(model.recipe),
-        "frame": model.frame_kind,
-        "damping": model.damping,
+        "fitted": saved.fitted,
+        "recipe": saved.recipe,
+        "options": saved.options,
+        "frame": saved.frame_kind,
+        "damping": saved.damping,
         "whole": space.whole,
         "id_columns": list(space.id_columns),
+        "ids": {name: ids_type(ids.ids.dtype) for name, ids in vocabularies.items()},
         "fields": [_described(encoder) for encoder in encoders],
         "history": None if space.history is None else asdict(space.history),
         "pairing": None if space.pairing is None else asdict(space.pairing),
@@ -106,16 +107,16 @@ def save(model: Savable, path: str | Path) -> None:
     if header_of(content) is None:  # it could not be loaded again
         raise ModelFileError(
             f"the model cannot be saved: its options, columns and bins take more than {LONGEST:,} "
-            f"bytes to write down, or one is text of more than {LONGEST_TEXT:,} letters"
+            f"bytes, or one is a text of more than {LONGEST_TEXT:,} characters"
         )
     digest = hashlib.sha256(content).hexdigest()
     write_atomically(path, content.replace(BLANK.encode(), digest.encode(), 1))
 
 
 def read(path: str | Path) -> Saved:
-    """What a model file holds; a damaged, foreign or later one is refused.
+    """Return the contents of a model file; raise ModelFileError for any other file.
 
-    Nothing the file says is trusted; whoever makes a model of the arrays checks them (`integrity`).
+    Nothing in the file is trusted; whoever makes a model of the arrays checks them first.
     """
     check_process()
     content = _content(path)
@@ -125,11 +126,11 @@ def read(path: str | Path) -> Saved:
         raise ModelFileError(
             f"{str(path)!r} is {kind}: a model file is what `save` or `fmpair fit` writes"
         )
-    if header["format"] > ORDER_THREE:
-        later = str(header["format"])[:20]
+    if header["format"] != FORMAT:
+        later = header["format"] > FORMAT
         raise ModelFileError(
-            f"{str(path)!r} has model format {later}, this fmpair reads up to {ORDER_THREE}: "
-            "upgrade with pip install -U fmpair"
+            f"{str(path)!r} is a model file of format {str(header['format'])[:20]}; this fmpair "
+            f"reads {FORMAT}: {'upgrade with pip install -U fmpair' if later else 'fit again'}"
         )
     if _digest(content, header["sha256"].encode()) != header["sha256"]:
         raise ModelFileError(
@@ -138,18 +139,27 @@ def read(path: str | Path) -> Saved:
         )
     with understood(path):
         tensors = safetensors.load(content)
-        check_header(header, tensors)
-        return _saved(tensors, header)
+        check_header(header)
+        kind = header["frame"] if find_spec(header["frame"]) else "polars"  # what is installed
+        return Saved(
+            header["fitted"],
+            header["recipe"],
+            header["options"],
+            _space(tensors, header),
+            {name: array for name, array in tensors.items() if not name.startswith(IDS)},
+            kind,
+            header["damping"],
+        )
 
 
 def checksum_of(path: str | Path) -> str:
-    """The checksum that a model file has inside, by which it is known; the rest is not read."""
+    """Return the checksum inside a model file, which identifies it; the rest is not read."""
     try:
         with Path(path).open("rb") as file:
             start = file.read(8)
             text = file.read(min(int.from_bytes(start, "little"), LONGEST))
     except (OSError, ValueError):
-        _content(path)  # says why it cannot be read
+        _content(path)  # raises with the reason
         raise
     header = header_of(start + text)
     if header is None:
@@ -159,32 +169,29 @@ def checksum_of(path: str | Path) -> str:
 
 @contextmanager
 def understood(path: str | Path) -> Iterator[None]:
-    """A block that makes something of a file's parts; what is wrong with them is said in one line.
-
-    Any error is one of the file: a part that is not what it must be may fail in whoever reads it.
-    """
+    """Turn any error of a block that reads a file's parts into a ModelFileError of one line."""
     try:
         yield
     except Exception as error:
-        said = " ".join(str(error).split())[:300] or type(error).__name__
-        raise ModelFileError(f"{str(path)!r} cannot be read as a model: {said}") from error
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ModelFileError(f"{str(path)!r} cannot be read as a model: {reason}") from error
 
 
 def _content(path: str | Path) -> bytes:
-    """The bytes of a file; a device, which may have no end, is refused."""
+    """Return the bytes of a file; a device, which may have no end, is refused."""
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise OSError(errno.EINVAL, "it is a device, not a file")
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         near = _near(Path(path)) if isinstance(error, FileNotFoundError) else ""
-        raise ModelFileError(f"cannot read model {str(path)!r}: {said}{near}") from None
+        raise ModelFileError(f"cannot read model {str(path)!r}: {reason}{near}") from None
 
 
 def _near(path: Path) -> str:
-    """The name of a file beside it that looks like the one meant."""
+    """Return a hint to a file of a similar name in the same folder."""
     with suppress(OSError):
         guess = nearest(path.name, [other.name for other in path.parent.iterdir()])
         return f". Did you mean {str(path.parent / guess)!r}?" if guess else ""
@@ -192,7 +199,7 @@ def _near(path: Path) -> str:
 
 
 def _digest(content: bytes, given: bytes) -> str:
-    """The checksum of a file, the digits of that given in it taken as zeros."""
+    """Return the checksum of a file, with the digits of the one in it taken as zeros."""
     at, view = content.find(given), memoryview(content)
     hashed = hashlib.sha256(view[: max(at, 0)])
     hashed.update(BLANK.encode())
@@ -200,62 +207,41 @@ def _digest(content: bytes, given: bytes) -> str:
     return hashed.hexdigest()
 
 
-def _saved(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Saved:
-    learned = {name: array for name, array in tensors.items() if not name.startswith(IDS)}
-    kind = header["frame"] if find_spec(header["frame"]) else "polars"  # what is there to answer in
-    return Saved(
-        header["format"],
-        header.get("fitted") or "Recommender",
-        header["recipe"],
-        header["options"],
-        _space(tensors, header),
-        learned,
-        kind,
-        header.get("damping") or 0.0,
-    )
-
-
-def _space(tensors: dict[str, np.ndarray], header: dict[str, Any]) -> FeatureSpace:
-    ids = {
-        name: _vocabulary(name, array) for name, array in tensors.items() if name.startswith(IDS)
-    }
+def _space(tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> FeatureSpace:
+    ids = {name: ids_from(name, kind, tensors) for name, kind in header["ids"].items()}
+    used = {IDS + name for name in ids} | {f"{IDS}{name}{OFFSETS}" for name in ids}
+    for name in sorted(tensors):
+        if name.startswith(IDS) and name not in used:
+            raise ModelFileError(f"the ids {name!r} belong to no field")
     encoders = [
-        _encoder(text, ids.pop(f"{IDS}field.{number}", None))
+        _encoder(text, ids.pop(f"field.{number}", None))
         for number, text in enumerate(header["fields"])
     ]
     for name in ("users", "items"):
-        if not len(ids.get(f"{IDS}{name}", ())):
+        if not len(ids.get(name, ())):
             raise ModelFileError(f"it knows no {name}")
+    users, items = Vocabulary(ids.pop("users")), Vocabulary(ids.pop("items"))
+    if ids:
+        raise ModelFileError(f"the ids {min(ids)!r} belong to no field")
+    weights, pairing, history = (header[name] for name in ("event_weights", "pairing", "history"))
     space = FeatureSpace(
-        ids.pop(f"{IDS}users"),
-        ids.pop(f"{IDS}items"),
+        users,
+        items,
         Side(tuple(e for e in encoders if e.role != "item")),
         Side(tuple(e for e in encoders if e.role == "item")),
         header["whole"],
-        tuple(header.get("id_columns") or ("user", "item")),
-        event_weights=_event_weights(header.get("event_weights")),
+        tuple(header["id_columns"]),
+        event_weights=weights
+        and EventWeights(weights[0], tuple((kind, float(weight)) for kind, weight in weights[1])),
     )
-    if ids:
-        raise ModelFileError(f"there are ids {min(ids)!r}, which no field has")
-    history = header.get("history")
     space = space if history is None else space.with_history(history_field(history))
-    return space.with_pairing(_pairing(header.get("pairing")))
-
-
-def _event_weights(text: list[Any] | None) -> EventWeights | None:
-    if text is None:
-        return None
-    return EventWeights(text[0], tuple((kind, float(weight)) for kind, weight in text[1]))
-
-
-def _pairing(text: dict[str, Any] | None) -> Pairing | None:
-    if text is None:
-        return None
-    return Pairing(text["factors"], pairs_from(text["pairs"]), text["items"])
+    if pairing is not None:
+        pairing = Pairing(pairing["factors"], pairs_from(pairing["pairs"]), pairing["items"])
+    return space.with_pairing(pairing)
 
 
 def _described(encoder: Encoder) -> dict[str, Any]:
-    """An encoder without its vocabulary, as plain values."""
+    """Return an encoder without its vocabulary as plain values."""
     return {
         "role": encoder.role,
         "name": encoder.name,
@@ -266,25 +252,154 @@ def _described(encoder: Encoder) -> dict[str, Any]:
     }
 
 
-def _encoder(text: dict[str, Any], vocabulary: Vocabulary | None) -> Encoder:
-    if vocabulary is not None and vocabulary.ids.dtype in NO_VALUES:
-        raise ModelFileError(f"the field {text['name']!r} has values of {vocabulary.ids.dtype}")
+def _encoder(text: dict[str, Any], values: pl.Series | None) -> Encoder:
+    if values is not None and values.dtype in NO_VALUES:
+        raise ModelFileError(f"the field {text['name']!r} has values of {values.dtype}")
     return Encoder(
         text["role"],
         text["name"],
         field_from(text["field"]),
-        vocabulary,
+        None if values is None else Vocabulary(values),
         text["centre"],
         text["spread"],
         tuple(text["edges"]),
     )
 
 
-def _vocabulary(name: str, content: np.ndarray) -> Vocabulary:
-    """The ids of an array of bytes."""
-    if content.dtype != np.uint8 or content.ndim != 1:
-        raise ModelFileError(f"the ids {name!r} are {content.dtype}, not bytes")
+# Ids as tensors
+
+
+def ids_type(dtype: pl.DataType) -> list[Any]:
+    """Return a type of ids as plain values: its name and its parameters."""
+    name = str(dtype.base_type())
+    if isinstance(dtype, pl.Datetime):
+        return [name, dtype.time_unit, dtype.time_zone]
+    if isinstance(dtype, pl.Duration):
+        return [name, dtype.time_unit]
+    if isinstance(dtype, pl.Decimal):
+        return [name, dtype.precision, dtype.scale]
+    if name not in NUMBERS and name not in TEXTS:
+        raise ModelFileError(f"the model cannot be saved: ids of type {dtype}")
+    return [name]
+
+
+def ids_arrays(name: str, ids: pl.Series) -> dict[str, np.ndarray]:
+    """Return the tensors of ids, by name."""
+    kind = ids_type(ids.dtype)[0]
+    if kind not in TEXTS:
+        values = np.zeros(0, np.int8) if kind == "Null" else ids.to_physical().to_numpy()
+        return {IDS + name: values.astype(NUMBERS[kind])}
+    cells = ids.to_list()
+    if kind != "Binary":
+        cells = [str(value).encode() for value in cells]
+    offsets = np.zeros(len(cells) + 1, np.int64)
+    np.cumsum([len(cell) for cell in cells], out=offsets[1:])
+    content = np.frombuffer(b"".join(cells), np.uint8)
+    return {IDS + name: content, IDS + name + OFFSETS: offsets}
+
+
+def ids_from(name: str, kind: list[Any], tensors: Mapping[str, np.ndarray]) -> pl.Series:
+    """Return the ids of a file; raise ModelFileError unless they are distinct and valid.
+
+    kind: as `ids_type` gives it, not checked yet.
+    """
     try:
-        return unpacked(content)
+        dtype = _dtype(*kind)
+        values = tensors.get(IDS + name)
+        if values is None or values.ndim != 1:
+            raise ValueError("there is no list of them")
+        offsets = tensors.get(IDS + name + OFFSETS)
+        if (offsets is not None) != (kind[0] in TEXTS):
+            raise ValueError(f"{kind[0]} ids and {'no ' if offsets is None else ''}offsets")
+        if offsets is not None:
+            ids = _from_texts(kind, dtype, _cells(values, offsets))
+        else:
+            ids = _from_numbers(kind, dtype, values)
+        if ids.n_unique() < len(ids) or ids.null_count():
+            raise ValueError("an id occurs twice, or is missing")
     except Exception as error:
-        raise ModelFileError(f"the ids {name!r} cannot be read: {error}") from error
+        raise ModelFileError(f"the ids of {name} cannot be read: {error}") from error
+    return ids
+
+
+def _dtype(name: Any, *parameters: Any) -> pl.DataType:
+    """Return the type that `ids_type` describes; raise ValueError for any other."""
+    match name, parameters:
+        case "Datetime", (str() as unit, None | str() as zone) if unit in UNITS:
+            dtype = pl.Datetime(unit, zone)  # type: ignore[arg-type]  # one of UNITS
+            pl.Series([0], dtype=dtype).dt.hour()  # raises for an unknown time zone
+            return dtype
+        case "Duration", (str() as unit,) if unit in UNITS:
+            return pl.Duration(unit)  # type: ignore[arg-type]
+        case "Decimal", (int() as precision, int() as scale) if 0 <= scale <= precision <= 38:
+            return pl.Decimal(precision, scale)
+        case str(), () if name in (*NUMBERS, *TEXTS):
+            if name not in ("Datetime", "Duration", "Decimal"):
+                return getattr(pl, name)()
+    raise ValueError("no type that ids can have")
+
+
+def _from_numbers(kind: list[Any], dtype: pl.DataType, values: np.ndarray) -> pl.Series:
+    name = kind[0]
+    if values.dtype != NUMBERS[name]:
+        raise ValueError(f"{name} ids are {values.dtype}, not {np.dtype(NUMBERS[name])}")
+    if name == "Null":
+        if len(values):
+            raise ValueError("an id is missing")
+        return pl.Series([], dtype=pl.Null)
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        raise ValueError("an id is missing")
+    limits = _limits(kind)
+    if limits and len(values) and not limits[0] <= values.min() <= values.max() <= limits[1]:
+        raise ValueError(f"{dtype} out of range")
+    return pl.Series(values).cast(dtype)
+
+
+def _limits(kind: list[Any]) -> tuple[int, int] | None:
+    """Return the least and the largest number of a type of times, None for other types."""
+    match kind:
+        case "Date", *_:
+            return YEARS[0] // DAY, YEARS[1] // DAY
+        case "Time", *_:
+            return 0, DAY * 10**9 - 1
+        case "Datetime", unit, _:
+            return YEARS[0] * UNITS[unit], YEARS[1] * UNITS[unit]
+        case "Duration", unit:
+            return DAYS[0] * UNITS[unit], DAYS[1] * UNITS[unit]
+    return None
+
+
+def _cells(content: np.ndarray, offsets: np.ndarray) -> list[bytes]:
+    """Return the bytes of each text."""
+    if content.dtype != np.uint8 or offsets.dtype != np.int64 or offsets.ndim != 1:
+        raise ValueError("texts are uint8 bytes and int64 offsets")
+    rising = len(offsets) and offsets[0] == 0 and (offsets[1:] >= offsets[:-1]).all()
+    if not rising or offsets[-1] != len(content):
+        raise ValueError(f"the offsets do not rise from 0 to {len(content)}")
+    data, places = content.tobytes(), offsets.tolist()
+    return [data[first:end] for first, end in pairwise(places)]
+
+
+def _from_texts(kind: list[Any], dtype: pl.DataType, cells: list[bytes]) -> pl.Series:
+    if kind[0] == "Binary":
+        return pl.Series(cells, dtype=pl.Binary)
+    texts = [cell.decode() for cell in cells]  # raises for invalid UTF-8
+    if kind[0] == "String":
+        return pl.Series(texts, dtype=pl.String)
+    if max(map(len, texts), default=0) > MOST_DIGITS:
+        raise ValueError("numbers of too many digits")
+    if kind[0] != "Decimal":
+        whole = [int(text) for text in texts]
+        least = 0 if kind[0] == "UInt128" else -(2**127)
+        if whole and not least <= min(whole) <= max(whole) < least + 2**128:
+            raise ValueError("numbers of too many digits")
+        return pl.Series(whole, dtype=dtype)
+    numbers = [Decimal(text) for text in texts]
+    precision, scale = kind[1:]
+    for number in numbers:
+        exponent = number.as_tuple().exponent  # text for what is not finite
+        if not isinstance(exponent, int) or not -scale <= exponent <= precision:
+            raise ValueError("numbers with too many decimals")
+        if number.copy_abs() >= 10 ** (precision - scale):  # abs would round
+            raise ValueError("numbers of too many digits")
+    return pl.Series(numbers, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Models and lists as HTML, for notebooks: plain tables that stand on light and dark pages."""
+"""Models and answers as HTML for notebooks: plain tables for light and dark pages."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import fields, is_dataclass
 from html import escape
 from typing import Any
 
-TERMS = 4  # of a score that are told in words; the bar has them all
+TERMS = 4  # terms of a score shown in words; the bar shows all
 WIDTH = 160  # pixels of the longest bar
-UP, DOWN = "#2a78b5", "#c4572b"  # terms that raise a score, and that lower it
+UP, DOWN = "#2a78b5", "#c4572b"  # colours of positive and negative terms
 
 
 def model_html(model: Any) -> str:
-    """A fitted model: what it is, what it knows, and the options that are not the default."""
+    """Return a table of a fitted model: its size, columns and non-default options."""
     space = model.space
     rows = {
         "users": f"{len(space.users):,}",
@@ -27,18 +27,18 @@ def model_html(model: Any) -> str:
 
 
 def answer_html(answer: Any) -> str:
-    """An `Answer`: rank, item and score; where asked for, the terms of each score as a bar."""
+    """Return a table of an `Answer`: rank, item, score and, if explained, a bar of the terms."""
     terms = answer.terms or [[] for _ in answer.items]
-    longest = max((_length(one) for one in terms), default=0.0) or 1.0
+    longest = max((_length(of_item) for of_item in terms), default=0.0) or 1.0
     body = "".join(
-        _row(str(rank), escape(str(item)), f"{score:.3f}", *_told(own, longest))
-        for rank, (item, score, own) in enumerate(zip(answer.items, answer.scores, terms), 1)
+        _row(str(rank), escape(str(item)), f"{score:.3f}", *_cells(of_item, longest))
+        for rank, (item, score, of_item) in enumerate(zip(answer.items, answer.scores, terms), 1)
     )
     return _table(f"{len(answer.items)} items", body)
 
 
-def _told(terms: list[tuple[str, str, float]], longest: float) -> list[str]:
-    """Cells about the terms of one score: a bar of them all, and the largest in words."""
+def _cells(terms: list[tuple[str, str, float]], longest: float) -> list[str]:
+    """Return the cells of one score's terms: a bar of all, and the largest in words."""
     if not terms:
         return []
     parts = "".join(
@@ -59,7 +59,7 @@ def _length(terms: list[tuple[str, str, float]]) -> float:
 
 
 def _chosen(recipe: Any) -> list[tuple[str, Any]]:
-    """Options whose values are not those of a recipe that was given none."""
+    """Return the options that differ from their defaults."""
     if not is_dataclass(recipe):
         return []
     given = ((field, getattr(recipe, field.name)) for field in fields(recipe) if field.repr)

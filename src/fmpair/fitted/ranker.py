@@ -1,339 +1,319 @@
-"""The fitted thing of models whose scores do not fold into one vector per query and per item."""
+"""`Ranker`, the fitted model of any scorer, and what a scorer must and may have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NoReturn, Protocol, Self, cast, runtime_checkable
 
 import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, add_repeats, empty_rows, group_rows, join_rows, tally
 from fmpair.data import Columns, Dataset, as_dataset
-from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
+from fmpair.data.times import Timelines, moments, timelines
 from fmpair.errors import OptionError, TrainingError, named
 from fmpair.features import FeatureSpace
-from fmpair.fitted import explanation, file, ranked_lists
-from fmpair.fitted.answer import Answer, Question, answers_by_frame, told
-from fmpair.fitted.extension import following, further_events, of_known_items, updated
-from fmpair.fitted.file_arrays import arrays_of, seen_rows
-from fmpair.fitted.id_lookup import Known, number_of
-from fmpair.fitted.notebook import model_html
-from fmpair.fitted.question import (
-    Queries,
-    item_column,
-    known_rows,
-    name_of,
-    queries_of,
-    query_frame,
-)
-from fmpair.fitted.recent_events import Given
-from fmpair.fitted.recipe import can_go_on
-from fmpair.fitted.scorer import (
-    ComparesItems,
-    ComparesUsers,
-    Explains,
-    Follows,
-    Scorer,
-    ScoresHistories,
-    check_scorer,
-)
-from fmpair.option_names import known_options_only
+from fmpair.fitted.file_checks import arrays_of, check, seen_from, sparse
+from fmpair.fitted.history import LiveState, known_events, new_events, no_history, with_pairs
+from fmpair.fitted.id_lookup import IdLookup
+from fmpair.fitted.model import FittedModel
+from fmpair.fitted.query_encoder import QueryEncoder
+from fmpair.fitted.question import Queries, Term
+from fmpair.fitted.top_items import Best
 
-SCORER = "scorer."  # what the names of its arrays begin with
+SCORER = "scorer."  # prefix of the names of its arrays in a file
 SCORES_AT_ONCE = 1 << 23  # float32: 32 MB
 MOST_AT_ONCE = 4096  # queries
+MEMBERS = ("scores_unknown_users", "scores", "arrays")  # of a Scorer
+
+
+class Scorer(Protocol):
+    """Scores all items for a query, by any means.
+
+    scores_unknown_users: whether it can score for users it has not learned from (number -1, or no
+    events); if not it is never asked to, and such users get the most popular items.
+
+    A scorer may also have the methods of `ComparesItems`, `ComparesUsers`, `ScoresHistories`,
+    `Follows` or `Explains`.
+    """
+
+    scores_unknown_users: ClassVar[bool]
+
+    def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
+        """Return float32 [n, items], a new array, for the users' numbers, int32 [n].
+
+        context: n rows with the context columns of the questions, maybe none; a missing column and
+        a null value are open.
+        """
+        ...
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return all that `recipe.restore(arrays, space, seen)` needs to make the scorer again."""
+        ...
+
+
+@runtime_checkable
+class ComparesItems(Protocol):
+    """A scorer that knows which items are similar."""
+
+    def item_similarity(self, item: int) -> np.ndarray:
+        """Return the similarity of an item to every item: float32 [items]."""
+        ...
+
+
+@runtime_checkable
+class ComparesUsers(Protocol):
+    """A scorer that knows which users are similar."""
+
+    def user_similarity(self, user: int) -> np.ndarray:
+        """Return the similarity of a user to every user: float32 [users]."""
+        ...
+
+
+@runtime_checkable
+class ScoresHistories(Protocol):
+    """A scorer that needs nothing of a user but their items."""
+
+    def history_scores(self, history: Rows) -> np.ndarray:
+        """Return float32 [n, items], a new array, for the items of n visitors."""
+        ...
+
+
+@runtime_checkable
+class Follows(Protocol):
+    """A scorer by the last items, which can use new events without learning."""
+
+    def following(self, history: Rows) -> np.ndarray:
+        """Return float32 [n, items], a new array, for the items of n visitors, oldest first."""
+        ...
+
+    def extended(self, lines: Timelines) -> Self:
+        """Return the scorer with new events, later than those it knows, of the same users."""
+        ...
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A scorer whose scores are sums."""
+
+    def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
+        """Return labels and values that add up to the score."""
+        ...
 
 
 @dataclass(frozen=True)
-class Ranker:
-    """A fitted model that answers as a `Recommender` does, but scores by any means.
-
-    space: the ids, and the context columns that may be asked for; seen: per user the items of the
-    training events, and how often each.
-    """
+class Ranker(FittedModel):
+    """A fitted model with the methods of a `Recommender` that scores by any means."""
 
     space: FeatureSpace
     scorer: Scorer
     seen: Rows
     recipe: Any
     frame_kind: str = "polars"
+    live: LiveState | None = None
+    id_lookup: IdLookup = field(default=cast(IdLookup, None), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_scorer(self.scorer)
+        missing = [name for name in MEMBERS if not hasattr(self.scorer, name)]
+        if missing:
+            name = type(self.scorer).__name__
+            raise OptionError(f"{name} is not a scorer: it has no {', '.join(missing)}")
+        if self.id_lookup is None or self.id_lookup.space is not self.space:
+            object.__setattr__(self, "id_lookup", IdLookup(self.space))
 
     @classmethod
     def of(cls, recipe: Any, data: Dataset, scorer: Scorer) -> Ranker:
-        """The fitted form of a recipe, over the ids and the context of the data it learned from."""
+        """Return the fitted form of a recipe, with the ids and the context of its training data."""
         return cls(FeatureSpace.fit(data), scorer, data.seen, recipe, data.frame_kind)
 
     def __repr__(self) -> str:
         users, items = len(self.space.users), len(self.space.items)
         return f"Ranker({type(self.recipe).__name__}, {users:,} users, {items:,} items)"
 
-    _repr_html_ = model_html
-
-    @cached_property
-    def known(self) -> Known:
-        """What questions name, found by value."""
-        return Known(self.space)
-
-    # Scores of every item
+    # Scores of all items
 
     def __call__(self, events: Any) -> np.ndarray:
-        """float32 [events, items]: the items as in `item_ids`, for each event's user and context.
+        """Return float32 [events, items] for each event's user and context, items as in `item_ids`.
 
-        Everything is made at once: give some thousand events at most.
+        All scores are made at once: give some thousand events at most.
         """
         data = as_dataset(events, Columns(self.space.context))
         user = self.space.users.numbers(data.users.ids)[data.user]
         return self._scores(user, self.space.context_of(data))
 
+    @property
+    def _scorer(self) -> Scorer:
+        """The scorer, with the events taken in if the model is in service."""
+        return self.scorer if self.live is None else self.live.scorer or self.scorer
+
     def _scores(self, user: np.ndarray, context: pl.DataFrame) -> np.ndarray:
-        if self.scorer.scores_unknown_users:
-            return self._checked(self.scorer.scores(user, context))
-        met = np.flatnonzero(self._active[user])
+        scorer = self._scorer
+        if scorer.scores_unknown_users:
+            return self._checked(scorer.scores(user, context))
+        active = np.flatnonzero(self._active[user])
         out = np.broadcast_to(self._popular, (len(user), len(self._popular))).copy()
-        if len(met):
-            asked = context[met] if context.width else context  # no columns, no rows
-            out[met] = self._checked(self.scorer.scores(user[met], asked))
+        if len(active):
+            asked = context[active] if context.width else context  # no columns, no rows
+            out[active] = self._checked(scorer.scores(user[active], asked))
         return out
 
     def _checked(self, scores: np.ndarray) -> np.ndarray:
         if np.isnan(scores).any():
             name = type(self.recipe).__name__
-            wrong = f"{name} gives scores that are not numbers: fit it again with other options"
-            raise TrainingError(wrong)
+            raise TrainingError(f"{name} returned NaN scores: fit it again with other options")
         return np.asarray(scores, np.float32)
 
     @cached_property
     def _active(self) -> np.ndarray:
-        """bool [users + 1]: who has events; the last, -1, stands for all who are unknown."""
+        """bool [users + 1]: who has events; the last, -1, is for unknown users."""
         return np.append(np.diff(self.seen.start) > 0, False)
 
     @cached_property
     def _popular(self) -> np.ndarray:
-        """float32 [items]: the number of each item's events."""
+        """float32 [items]: the number of events of each item."""
         return tally(self.seen.column, len(self.space.items), self.seen.value).astype(np.float32)
 
-    # Rankings
+    def _of_histories(self, queries: Queries, scores: np.ndarray) -> np.ndarray:
+        """Return the scores, for queries with a history by that and the user's own items."""
+        scorer, given = self._scorer, queries.history or empty_rows(0)
+        told = np.flatnonzero(np.diff(given.start))
+        if isinstance(scorer, Follows):
+            new = scorer.following(given.take(told))
+        elif isinstance(scorer, ScoresHistories):
+            both = join_rows([self.seen_by(queries.user), given]).take(told)
+            items = add_repeats(group_rows(both.owner, both.column, both.size, both.value))
+            new = scorer.history_scores(items)
+        else:
+            raise OptionError(
+                f"{type(self.recipe).__name__} cannot use {named('history')}: it knows users by "
+                "what it learned of them; fit it again with the visitors' events, or another model"
+            )
+        scores[told] = self._checked(new)
+        return scores
 
-    @known_options_only
-    def recommend(
-        self,
-        users: Any = None,
-        n: int = 10,
-        *,
-        history: Any = None,
-        context: Mapping[str, Any] | None = None,
-        time: Any = None,
-        exclude_seen: bool = True,
-        candidates: Sequence[Any] | None = None,
-        exclude: Sequence[Any] | None = None,
-        user_features: Any = None,
-        unknown: str = "ignore",
-    ) -> Any:
-        """The n best items for one user, several, all (None), or a frame of users and contexts.
-
-        Everything is as in `Recommender.recommend`, save that attributes of new users
-        (user_features) are of no use here.
-        """
-        if user_features is not None:
-            why = f"cannot go by {named('user_features')}: it knows users by their events"
-            raise OptionError(f"{type(self.recipe).__name__} {why}")
-        frame = query_frame(self.space, users, context, history, time)
-        limits = ranked_lists.Limits(n, exclude_seen, candidates, exclude, unknown == "error")
-        out = ranked_lists.recommended(self, frame, limits, unknown, None)
-        return given_back(out, users, self.frame_kind)
-
-    def answer(self, user: Any = None, n: int = 10, **options: Any) -> Answer:
-        """The n best items of one user or visitor, as lists: see `Recommender.answer`."""
-        return told(self.answers([Question(user, n, **options)])[0])
-
-    def answers(self, questions: Sequence[Question]) -> list[Answer]:
-        """The answer to each of several questions."""
-        return answers_by_frame(self, questions)
-
-    def recommend_in_parts(
-        self,
-        users: Any = None,
-        n: int = 10,
-        *,
-        size: int = ranked_lists.USERS_AT_ONCE,
-        **options: Any,
-    ) -> Iterator[Any]:
-        """What `recommend` gives with these options, for `size` users at a time."""
-        return ranked_lists.in_parts(self, users, n, size, options)
+    # What every fitted model has
 
     @property
     def at_once(self) -> int:
-        """How many queries are ranked together."""
         return int(np.clip(SCORES_AT_ONCE // max(len(self.space.items), 1), 1, MOST_AT_ONCE))
 
     @cached_property
-    def user_rows(self) -> Rows:
-        """No attributes: what a scorer makes of them it keeps to itself."""
-        return empty_rows(len(self.space.users))
+    def encoder(self) -> QueryEncoder:
+        """What turns questions into queries; user attributes are up to the scorer."""
+        rows = empty_rows(len(self.space.users))
+        return QueryEncoder(self.space, self.id_lookup, rows, keeps_context=True)
 
-    @property
-    def recent(self) -> None:
-        """What it knows of the users' latest events a scorer keeps to itself."""
-        return None
+    def queries(self, frame: pl.DataFrame, unknown: str, user_features: Any = None) -> Queries:
+        if user_features is not None:
+            why = f"cannot use {named('user_features')}: it knows users by their events"
+            raise OptionError(f"{type(self.recipe).__name__} {why}")
+        return super().queries(frame, unknown)
 
-    def before(self, user: np.ndarray, given: Given) -> None:
-        """No features of what came before."""
-
-    def best(self, queries: Queries, chosen: np.ndarray, hidden: Rows, n: int) -> ranked_lists.Best:
-        """The n best of the chosen items for each query."""
+    def best(
+        self,
+        queries: Queries,
+        chosen: np.ndarray | None,
+        hidden: Rows,
+        n: int,
+        interactive: bool = False,
+    ) -> Best:
         from fmpair.ranking.top import select
 
         scores = self._scores(queries.user, queries.context)
         if queries.history is not None:
             scores = self._of_histories(queries, scores)
-        scores = np.ascontiguousarray(scores[:, chosen])
-        n = min(n, len(chosen))
+        scores = np.ascontiguousarray(scores if chosen is None else scores[:, chosen])
+        n = min(n, scores.shape[1])
         best = np.full((len(scores), n), -1, np.int32)
         score = np.full((len(scores), n), -np.inf, np.float32)
         filled = np.zeros(len(scores), np.int64)
         select(scores, 0, hidden.start, hidden.column, n, best, score, filled)
         return best, score, filled
 
-    def _of_histories(self, queries: Queries, scores: np.ndarray) -> np.ndarray:
-        """The scores, those of queries with a history by that history and the user's own items."""
-        own, given = known_rows(self.seen, queries.user), queries.history or empty_rows(0)
-        told = np.flatnonzero(np.diff(given.start))
-        if isinstance(self.scorer, Follows):
-            found = self.scorer.following(given.take(told))
-        elif isinstance(self.scorer, ScoresHistories):
-            both = join_rows([own, given]).take(told)
-            items = add_repeats(group_rows(both.owner, both.column, both.size, both.value))
-            found = self.scorer.history_scores(items)
-        else:
-            raise OptionError(
-                f"{type(self.recipe).__name__} cannot go by {named('history')}: it knows users by "
-                "what it learned of them; fit it again with the visitors' events, or another model"
-            )
-        scores[told] = self._checked(found)
-        return scores
+    def pair_scores(self, queries: Queries, items: np.ndarray) -> np.ndarray:
+        scores = self._scores(queries.user, queries.context)
+        return scores[np.arange(len(scores)), items]
 
-    def score(self, pairs: Any) -> Any:
-        """The frame of users, items and contexts given, with a column `score`."""
-        frame = to_polars(pairs)
-        numbers = item_column(frame, self.space)
-        score = np.zeros(len(frame), np.float32)
-        for first in range(0, len(frame), self.at_once):
-            part = slice(first, first + self.at_once)
-            queries = queries_of(self, frame[part], unknown="features")
-            own = self._scores(queries.user, queries.context)
-            score[part] = own[np.arange(len(own)), numbers[part]]
-        return from_polars(frame.with_columns(pl.Series("score", score)), kind_of(pairs))
+    def item_similarity(self, item: int) -> np.ndarray:
+        scorer = self._scorer
+        if not isinstance(scorer, ComparesItems):
+            self._cannot("compare items")
+        return scorer.item_similarity(item)
 
-    # What only some scorers can tell
+    def user_similarity(self, user: int) -> np.ndarray:
+        scorer = self._scorer
+        if not isinstance(scorer, ComparesUsers):
+            self._cannot("compare users")
+        return scorer.user_similarity(user)
 
-    @known_options_only
-    def similar_items(self, item: Any, n: int = 10) -> Any:
-        """The n most similar items: a frame (item, similarity, rank)."""
-        if not isinstance(self.scorer, ComparesItems):
-            raise self._cannot("tell which items are similar")
-        number = self.item_number(item)
-        found = ranked_lists.strongest(self.scorer.item_similarity(number), number, n)
-        frame = ranked_lists.as_frame(name_of(self.space, "item"), self.space.items, found)
-        return from_polars(frame, self.frame_kind)
+    def terms(self, queries: Queries, row: int, items: Sequence[int]) -> list[list[Term]]:
+        user = int(queries.user[row])
+        if user < 0 or queries.history is not None:
+            self._cannot("explain scores of visitors: only of users it knows, without history")
+        if not isinstance(self._scorer, Explains):
+            self._cannot("explain scores")
+        return [self._item_terms(self._scorer, user, item) for item in items]
 
-    @known_options_only
-    def similar_users(self, user: Any, n: int = 10) -> Any:
-        """The n most similar users: a frame (user, similarity, rank)."""
-        if not isinstance(self.scorer, ComparesUsers):
-            raise self._cannot("tell which users are similar")
-        number = self.user_number(user)
-        found = ranked_lists.strongest(self.scorer.user_similarity(number), number, n)
-        frame = ranked_lists.as_frame(name_of(self.space, "user"), self.space.users, found)
-        return from_polars(frame, self.frame_kind)
-
-    @known_options_only
-    def explain(
-        self, user: Any, item: Any, context: Mapping[str, Any] | None = None, time: Any = None
-    ) -> Any:
-        """The score's terms, largest first: a frame (query, item, value) that adds up to it."""
-        if not isinstance(self.scorer, Explains):
-            raise self._cannot("tell what a score is made of")
-        query_frame(self.space, user, context, time=time)  # of no use, but it must exist
-        asks, number = self.user_number(user), self.item_number(item)
-        labels, values = self.scorer.terms(asks, number)
-        if not (self._active[asks] or self.scorer.scores_unknown_users):
-            labels, values = ["a usual user"], self._popular[[number]]
+    def _item_terms(self, scorer: Explains, user: int, item: int) -> list[Term]:
+        labels, values = scorer.terms(user, item)
+        if not (self._active[user] or self.scorer.scores_unknown_users):
+            labels, values = ["a usual user"], self._popular[[item]]
         order = np.argsort(-np.abs(values), kind="stable")
-        name = f"item={self.space.items.ids[number]}"
-        terms = [(labels[place], name, float(values[place])) for place in order]
-        return from_polars(explanation.as_frame(terms), self.frame_kind)
+        name = f"item={self.space.items.ids[item]}"
+        return [(labels[place], name, float(values[place])) for place in order]
 
-    def _cannot(self, what: str) -> OptionError:
-        return OptionError(f"{type(self.recipe).__name__} cannot {what}")
-
-    @property
-    def damping(self) -> float:
-        """None."""
-        return 0.0
+    def _cannot(self, what: str) -> NoReturn:
+        raise OptionError(f"{type(self.recipe).__name__} cannot {what}")
 
     def damped(self, damping: float) -> Ranker:
-        """Refused: there is no constant per item that popularity could be taken from."""
-        raise OptionError(
-            f"{type(self.recipe).__name__} cannot be damped: its scores are no product of vectors "
-            "with a constant per item"
-        )
+        """Raise OptionError: there is no constant per item to take popularity from."""
+        self._cannot("be damped: its scores are not products of vectors with a constant per item")
 
-    # As every fitted model
+    # New events
 
     @property
-    def user_ids(self) -> np.ndarray:
-        """The users' own ids [users]."""
-        return self.space.users.ids.to_numpy()
-
-    @property
-    def item_ids(self) -> np.ndarray:
-        """The items' own ids [items], in the order of all scores."""
-        return self.space.items.ids.to_numpy()
-
-    def user_number(self, user: Any) -> int:
-        """The place of a user in the arrays of users."""
-        return number_of("user", user, self.space.users)
-
-    def item_number(self, item: Any) -> int:
-        """The place of an item in the arrays of items."""
-        return number_of("item", item, self.space.items)
+    def uses_last_events(self) -> bool:
+        return isinstance(self.scorer, Follows)
 
     def extended(self, events: Any) -> Ranker:
-        """With further events known, nothing learned, where the model goes by what came last.
+        """Return the model with new events known and nothing learned, if it uses the last items.
 
-        events: later than what it knows. Those of unknown users or items are passed over.
+        events: later than what it knows, in order if they have no times. Events of unknown users or
+        items are ignored and counted.
         """
-        return following(self, further_events(self, events))
+        data = new_events(self.space, self.recipe, events)
+        user, item, known = known_events(self.space, data)
+        moment = moments(data)
+        moment = np.arange(len(data), dtype=np.int64) if moment is None else moment
+        scorer = self._following(user, item, moment[known])
+        if scorer is None:
+            raise no_history()
+        return replace(self, scorer=scorer, seen=with_pairs(self.seen, user, item))
 
-    @known_options_only
-    def fold_in(self, events: Any, *, epochs: int | None = None, unknown: str = "ignore") -> Ranker:
-        """With new users learned from a few events of theirs, where the recipe can do that.
+    def in_service(self, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> Ranker:
+        seen = with_pairs(self.seen, user, item)
+        scorer = self._following(user, item, moment) if len(user) else None
+        return replace(self, seen=seen, scorer=scorer or self.scorer, live=LiveState())
 
-        unknown: events of unknown items are passed over and counted (ignore) or refused (error).
-        """
-        data = of_known_items(self, further_events(self, events), unknown)
-        return can_go_on(self.recipe).fold_in(self, data, epochs)
+    def take_in(self, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> None:
+        super().take_in(user, item, moment)
+        if len(user) and self.live is not None:
+            self.live.scorer = self._following(user, item, moment)
 
-    @known_options_only
-    def update(self, data: Any, *, epochs: int | None = None, replay: Any = 0.0) -> Ranker:
-        """With new events learned from, where the recipe can do that; replay: earlier ones too."""
-        return updated(self, data, epochs, replay)
+    def _following(self, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> Scorer | None:
+        """Return the scorer with new events known, None if it does not use the last items."""
+        scorer = self._scorer
+        if not isinstance(scorer, Follows):
+            return None
+        return scorer.extended(timelines(user, item, len(self.space.users), moment))
 
-    def save(self, path: str | Path) -> None:
-        """Write the model to one file: no pickle, a checksum inside, all or nothing."""
-        file.save(self, path)
+    # Files
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that was learned, by name: what `from_arrays` takes."""
-        own = {SCORER + name: array for name, array in self.scorer.arrays().items()}
-        return own | arrays_of({"seen": self.seen})
+        scorer = {SCORER + name: array for name, array in self._scorer.arrays().items()}
+        return scorer | arrays_of({"seen": self.seen})
 
     @classmethod
     def from_arrays(
@@ -343,16 +323,12 @@ class Ranker:
         recipe: Any,
         frame_kind: str = "polars",
     ) -> Ranker:
-        """The model whose arrays these are; the recipe checks the scorer's own and makes it."""
-        own = {
+        """Return the model of these arrays; the recipe checks those of the scorer and makes it."""
+        scorer = {
             name.removeprefix(SCORER): array
             for name, array in arrays.items()
             if name.startswith(SCORER)
         }
         rest = {name: array for name, array in arrays.items() if not name.startswith(SCORER)}
-        seen = seen_rows(rest, space)
-        return cls(space, recipe.restore(own, space, seen), seen, recipe, frame_kind)
-
-    def replaced(self, **changes: Any) -> Ranker:
-        """A copy with other fields."""
-        return replace(self, **changes)
+        seen = seen_from(check(rest, sparse("seen", len(space.users), len(space.items))))
+        return cls(space, recipe.restore(scorer, space, seen), seen, recipe, frame_kind)

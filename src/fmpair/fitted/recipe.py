@@ -1,4 +1,4 @@
-"""What every recipe can be asked for, whatever model it makes."""
+"""Recipes: models before they are fitted, and their options."""
 
 from __future__ import annotations
 
@@ -9,44 +9,41 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 from fmpair.errors import OptionError
 from fmpair.option_names import unknown_option
 
-# A recipe's options: by name, as plain values, and back.
-
-
 Made = TypeVar("Made")
-NO_RESULT = ("threads", "on")  # they say where and how quickly something is learned, not what
-BY_COLUMN = ("fields", "regularization")  # options that may name columns
+NO_RESULT = ("threads", "on")  # options that do not change the result
+BY_COLUMN = ("fields", "regularization")  # options that may be given by column
 
 
 def check_names(kind: Any, given: tuple[Any, ...], options: Mapping[str, Any]) -> None:
-    """Refuse options that a recipe's class does not have; given: those that come by place."""
+    """Raise OptionError for options that a recipe does not have; given: positional ones."""
     known = [field.name for field in fields(kind) if field.init]
     if len(given) > len(known):
         raise OptionError(
-            f"{kind.__name__} has {len(known)} options, not {len(given)}: give them by name"
+            f"{kind.__name__} has {len(known)} options, got {len(given)}: give them by name"
         )
     for name in options:
         if name not in known:
             raise OptionError(unknown_option(name, known))
         if name in known[: len(given)]:
-            raise OptionError(f"{name} is given twice: by place and by name")
+            raise OptionError(f"{name} is given twice: by position and by name")
 
 
 def plain(recipe: Any) -> dict[str, Any]:
-    """A recipe's options as plain values, less those that no result depends on."""
+    """Return the options of a recipe as plain values, without those that change no result."""
     kept = [f.name for f in fields(recipe) if f.name not in NO_RESULT]
     return {name: _plain(getattr(recipe, name)) for name in kept}
 
 
 def recipe(kind: type[Made], options: Mapping[str, Any]) -> Made:
-    """A recipe from plain values; unknown names are refused."""
+    """Return a recipe made of plain values; raise OptionError for unknown names."""
     check_names(kind, (), options)
     return kind(**options)
 
 
 def without_columns(options: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:
-    """The options less what those by column say of columns that are gone."""
+    """Return the options without the entries of columns that are gone."""
     return {
-        name: {column: one for column, one in value.items() if column not in gone}
+        name: {column: entry for column, entry in value.items() if column not in gone}
         if name in BY_COLUMN and isinstance(value, Mapping)
         else value
         for name, value in options.items()
@@ -54,7 +51,7 @@ def without_columns(options: Mapping[str, Any], gone: Collection[str]) -> dict[s
 
 
 def _plain(value: Any) -> Any:
-    """Mappings, sequences and dataclasses as dictionaries and lists, all else as it is."""
+    """Return mappings, sequences and dataclasses as dictionaries and lists."""
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -67,72 +64,69 @@ def _plain(value: Any) -> Any:
 class Recipe(Protocol):
     """A model before it is fitted: a frozen dataclass whose fields are its options.
 
-    A class that names this one as its base only has to say how it is fitted. One that can learn
-    from further events, or that reads a scorer back from a file, says that too.
+    A subclass needs only `fit`. It may have `update` and `fold_in` to learn from new events, and
+    `restore` to read its scorer from a file.
     """
 
     def __new__(cls, *given: Any, **options: Any) -> Self:
-        """Options are checked by name before anything is made."""
+        """Check the names of the options first."""
         if is_dataclass(cls):
             check_names(cls, given, options)
         return super().__new__(cls)
 
     def fit(self, data: Any) -> Any:
-        """A `Recommender` or a `Ranker` of the events: a Dataset, a frame or a sparse matrix."""
+        """Fit to events, a Dataset, frame or sparse matrix; return a `Recommender` or `Ranker`."""
         ...
 
     def update(self, model: Any, data: Any, epochs: int | None = None, replay: Any = 0.0) -> Any:
-        """The fitted model after learning from further events.
-
-        replay: earlier events to learn again, see `Recommender.update`.
-        """
+        """Return the fitted model trained on new events; replay: see `Recommender.update`."""
         raise fit_again(self)
 
     def fold_in(self, model: Any, events: Any, epochs: int | None = None) -> Any:
-        """The fitted model with the users of a few events; everything else stays as it is."""
+        """Return the fitted model with the users of a few events; all else stays the same."""
         raise fit_again(self)
 
     def options(self) -> dict[str, Any]:
-        """The options as plain values; threads are left out, since no result depends on them."""
+        """Return the options as plain values, without those that change no result."""
         return plain(self)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """A recipe from plain values; unknown names are refused."""
+        """Return a recipe made of plain values; raise OptionError for unknown names."""
         return cls(**options)
 
 
 @runtime_checkable
 class Requiring(Protocol):
-    """A recipe that needs what may be missing, such as another library."""
+    """A recipe with requirements, such as another library."""
 
     def require(self) -> None:
-        """Raise, with what would help, where it is missing."""
+        """Raise an error with a remedy if a requirement is missing."""
         ...
 
 
 @runtime_checkable
 class Sourced(Protocol):
-    """A recipe that says what its models are made with."""
+    """A recipe that reports the software its models are made with."""
 
     def provenance(self) -> dict[str, str]:
-        """For reports, such as a library's name and version."""
+        """Return names and versions for reports."""
         ...
 
 
-def fit_again(recipe: Any, why: str = "it cannot go on from what it has learned") -> OptionError:
-    """The error of a recipe whose models do not learn from further events."""
+def fit_again(recipe: Any, why: str = "it cannot continue a training") -> OptionError:
+    """Return the error for a recipe whose models do not learn from new events."""
     return OptionError(f"{type(recipe).__name__} must be fitted again on all events: {why}")
 
 
 def can_go_on(recipe: Any) -> Recipe:
-    """The recipe of a fitted model that is to learn more; one that has nothing but fit cannot."""
+    """Return the recipe if its models can learn from new events; raise OptionError otherwise."""
     if not isinstance(recipe, Recipe):
         raise fit_again(recipe)
     return recipe
 
 
 def name_of(kind: type) -> str:
-    """How a file names a recipe's class: one of fmpair by its name, any other by its place too."""
+    """Return the name of a recipe's class in files: with its module unless it is of fmpair."""
     ours = kind.__module__.partition(".")[0] == "fmpair"
     return kind.__name__ if ours else f"{kind.__module__}:{kind.__qualname__}"

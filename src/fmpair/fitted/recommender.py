@@ -1,11 +1,10 @@
-"""The fitted thing: one vector per query, one vector and one constant per item."""
+"""`Recommender`, the fitted model of vectors, and its arrays in files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,31 +12,53 @@ import polars as pl
 from fmpair import checks
 from fmpair.arrays import Rows, empty_rows
 from fmpair.data import Dataset
-from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
-from fmpair.data.vocabulary import Vocabulary
-from fmpair.device import ranking_device
+from fmpair.data.frame import from_polars
 from fmpair.engine.contract import Parameters
+from fmpair.errors import ModelFileError, UnknownError
 from fmpair.features import FeatureSpace
-from fmpair.fitted import file, file_arrays, ranked_lists
-from fmpair.fitted.answer import Answer, Question, answers, told
-from fmpair.fitted.explanation import explain_terms
-from fmpair.fitted.extension import extended, further_events, of_known_items, updated
-from fmpair.fitted.factor_model import FoldedModel
-from fmpair.fitted.file_arrays import arrays_of
-from fmpair.fitted.id_lookup import number_of
-from fmpair.fitted.notebook import model_html
-from fmpair.fitted.question import Queries, item_column, name_of, queries_of, query_frame
-from fmpair.fitted.recipe import can_go_on
+from fmpair.features.encoder import FAR
+from fmpair.features.history_fields import history_weights
+from fmpair.fitted.explanation import terms_of
+from fmpair.fitted.factor_model import FactorModel
+from fmpair.fitted.file_checks import (
+    Moments,
+    Numbers,
+    Places,
+    Starts,
+    Table,
+    arrays_of,
+    check,
+    largest,
+    longest,
+    reach,
+    refuse_overflow,
+    rows_from,
+    seen_from,
+    sparse,
+)
+from fmpair.fitted.history import (
+    LiveState,
+    Recent,
+    known_events,
+    moments_after,
+    most_recent,
+    new_events,
+    new_to,
+    no_history,
+    remembers,
+    with_events,
+    with_pairs,
+)
+from fmpair.fitted.question import Queries, Term, query_frame
 from fmpair.fitted.visitor import settle_cold
-from fmpair.option_names import known_options_only, no_attribute
+from fmpair.option_names import known_options_only
 
-QUERIES_AT_ONCE = 100_000  # bounds the memory of a listing for everyone
 ROWS = ("user_rows", "item_rows", "seen")
 
 
 @dataclass(frozen=True)
-class Recommender(FoldedModel):
-    """A fitted model: everything needed to recommend, explain, go on learning, and be saved."""
+class Recommender(FactorModel):
+    """A fitted model that scores by one vector per query and one per item."""
 
     def __repr__(self) -> str:
         context = f", context {', '.join(self.space.context)}" if self.space.context else ""
@@ -46,100 +67,6 @@ class Recommender(FoldedModel):
             f"Recommender({type(self.recipe).__name__}, {len(self.space.users):,} users, "
             f"{len(self.space.items):,} items{context})"
         )
-
-    _repr_html_ = model_html
-
-    # Rankings
-
-    @known_options_only
-    def recommend(
-        self,
-        users: Any = None,
-        n: int = 10,
-        *,
-        history: Any = None,
-        context: Mapping[str, Any] | None = None,
-        time: Any = None,
-        exclude_seen: bool = True,
-        candidates: Sequence[Any] | None = None,
-        exclude: Sequence[Any] | None = None,
-        user_features: Any = None,
-        unknown: str = "ignore",
-    ) -> Any:
-        """The n best items for one user, several, all (None), or a frame of users and contexts.
-
-        history: the items of a visitor without an id, or of one user lately; for several visitors
-        a column `history` of lists in a frame.
-        context: the situation, by column name; missing ones are left open.
-        time: when it is asked, for models that go by it: a date, a datetime, text or seconds
-        since 1970; now unless given. A frame of users may have a column of times in its place.
-        candidates: only these items; exclude: none of these.
-        user_features: attributes of a new user (a mapping), or a table keyed by user.
-        unknown: what to do with what training did not see. ignore: pass over items of candidates,
-        exclude and history and count them, but refuse unknown users and values; error: refuse them
-        all; features: go by what is known, for a usual user; popular: a usual user, whatever is
-        known.
-        Gives a frame (user, context, item, score, rank) of the kind the model was fitted with;
-        columns are called as in the events, and further ones of a frame of users come back.
-        """
-        frame = query_frame(self.space, users, context, history, time)
-        limits = ranked_lists.Limits(n, exclude_seen, candidates, exclude, unknown == "error")
-        out = ranked_lists.recommended(self, frame, limits, unknown, user_features)
-        return given_back(out, users, self.frame_kind)
-
-    @known_options_only
-    def answer(
-        self,
-        user: Any = None,
-        n: int = 10,
-        *,
-        context: Mapping[str, Any] | None = None,
-        history: Sequence[Any] | None = None,
-        candidates: Sequence[Any] | None = None,
-        exclude: Sequence[Any] = (),
-        explain: bool = False,
-        unknown: str = "error",
-        time: Any = None,
-        exclude_seen: bool = True,
-    ) -> Answer:
-        """The n best items of one user or visitor (None), as lists: much sooner than a frame.
-
-        What the options mean is said at `recommend`. explain: with the terms of each item's score.
-        """
-        question = Question(
-            user, n, context, history, candidates, exclude, explain, unknown, time, exclude_seen
-        )
-        return told(self.answers([question])[0])
-
-    def answers(self, questions: Sequence[Question]) -> list[Answer]:
-        """The answer to each of several questions, sooner than one by one."""
-        return answers(self, questions)
-
-    def recommend_in_parts(
-        self,
-        users: Any = None,
-        n: int = 10,
-        *,
-        size: int = ranked_lists.USERS_AT_ONCE,
-        **options: Any,
-    ) -> Iterator[Any]:
-        """What `recommend` gives with these options, for `size` users at a time."""
-        return ranked_lists.in_parts(self, users, n, size, options)
-
-    @property
-    def at_once(self) -> int:
-        """How many queries are ranked together."""
-        return QUERIES_AT_ONCE
-
-    def best(self, queries: Queries, chosen: np.ndarray, hidden: Rows, n: int) -> ranked_lists.Best:
-        """The n best of the chosen items for each query."""
-        from fmpair.ranking.top import top
-
-        items = self.item_matrix
-        if len(chosen) < items.shape[1]:
-            items = np.take(items, chosen, axis=1)
-        device = ranking_device(self.recipe, len(queries.user))
-        return top(self.vectors(queries), items, hidden, n, device=device)
 
     @known_options_only
     def recommend_users(
@@ -150,103 +77,71 @@ class Recommender(FoldedModel):
         context: Mapping[str, Any] | None = None,
         time: Any = None,
         exclude_seen: bool = True,
-    ) -> Any:
-        """The n users for whom an item stands highest above the rest of the catalogue."""
-        queries = queries_of(
-            self, query_frame(self.space, None, context, time=time), unknown="error"
-        )
-        out = ranked_lists.recommended_users(self, queries, self.item_number(item), n, exclude_seen)
-        return from_polars(out, self.frame_kind)
+    ) -> pl.DataFrame:
+        """Return the n users for whom an item is highest above the rest of the catalogue.
 
-    def score(self, pairs: Any) -> Any:
-        """The frame of users, items and contexts given, with a column `score`."""
-        frame = to_polars(pairs)
-        queries = queries_of(self, frame, unknown="features")
-        numbers = item_column(frame, self.space)
-        score = (self.vectors(queries) * self.item_vectors[numbers]).sum(axis=1)
-        score = score + self.item_constants[numbers]
-        return from_polars(frame.with_columns(pl.Series("score", score)), kind_of(pairs))
-
-    @known_options_only
-    def similar_items(self, item: Any, n: int = 10) -> Any:
-        """The n items nearest by angle: a frame (item, similarity, rank)."""
+        A query's own terms cancel in every ranking of items and are not learned, so scores of
+        different users cannot be compared; the distance from a user's mean score can.
+        """
+        checks.whole("n", n, 1)
+        queries = self.queries(query_frame(self.space, None, context, time=time), "error")
         number = self.item_number(item)
-        found = ranked_lists.nearest(self.item_vectors, number, n, self.item_norms)
-        return self._similar("item", self.space.items, found)
+        if not len(queries.user):
+            raise UnknownError("the model knows no users")
+        apart = self.item_vectors[number] - self.item_vectors.mean(axis=0)
+        score = self.vectors(queries) @ apart
+        score = score + (self.item_constants[number] - self.item_constants.mean())
+        allowed = np.ones(len(score), bool)
+        if exclude_seen:
+            allowed[self.seen.owner[self.seen.column == number]] = False
+        order = np.flatnonzero(allowed)[np.argsort(-score[allowed], kind="stable")][:n]
+        ranked = pl.DataFrame({"score": score[order], "rank": np.arange(1, len(order) + 1)})
+        users = queries.shown.drop(ranked.columns, strict=False)[order]
+        return from_polars(users.hstack(ranked), self.frame_kind)
 
-    @known_options_only
-    def similar_users(self, user: Any, n: int = 10) -> Any:
-        """The n users nearest by angle, attributes included: a frame (user, similarity, rank)."""
-        number = self.user_number(user)
-        found = ranked_lists.nearest(self.user_vectors, number, n)
-        return self._similar("user", self.space.users, found)
-
-    def _similar(self, role: str, known: Vocabulary, found: tuple[Any, Any]) -> Any:
-        frame = ranked_lists.as_frame(name_of(self.space, role), known, found)
-        return from_polars(frame, self.frame_kind)
-
-    @known_options_only
-    def explain(
-        self,
-        user: Any,
-        item: Any,
-        context: Mapping[str, Any] | None = None,
-        user_features: Any = None,
-        time: Any = None,
-    ) -> Any:
-        """The score's terms, largest first: a frame (query, item, value) that adds up to it."""
-        frame = query_frame(self.space, user, context, time=time)
-        queries = queries_of(self, frame, unknown="error", user_features=user_features)
-        terms = explain_terms(self, queries, self.item_number(item))
-        return from_polars(terms, self.frame_kind)
+    def terms(self, queries: Queries, row: int, items: Sequence[int]) -> list[list[Term]]:
+        return terms_of(self, queries, row, items)
 
     def damped(self, damping: float) -> Recommender:
-        """With a share of what popularity adds to the scores taken off: less popular lists.
+        """Return the model with part of the popularity taken off the scores: less popular lists.
 
-        damping: 0 leaves the scores as learned, 1 takes off all that popularity adds, below 0
-        popular items rise. No vector changes, and so neither does what is similar.
+        damping: 0 keeps the scores, 1 takes off all that popularity adds, below 0 popular items
+        rise. Vectors do not change, nor do similarities.
         """
         checks.number("damping", damping)
-        return self.replaced(damping=float(damping))
+        return replace(self, damping=float(damping))
 
-    # Going on
+    # New events
+
+    @property
+    def uses_last_events(self) -> bool:
+        return self.recent is not None
 
     def extended(self, events: Any) -> Recommender:
-        """With further events known, nothing learned: the next answers go by them.
+        """Return the model with new events known and nothing learned: the next answers use them.
 
-        events: a frame or Dataset. Those of unknown users or items are passed over and counted.
+        events: a frame or Dataset. Events of unknown users or items are ignored and counted.
         """
-        return extended(self, further_events(self, events))
+        data = new_events(self.space, self.recipe, events)
+        if self.recent is None:
+            raise no_history()
+        user, item, known = known_events(self.space, data)
+        moment = moments_after(self.recent, data)[known]
+        recent = with_events(self.recent, user, item, moment, most_recent(self.space))
+        return replace(self, seen=with_pairs(self.seen, user, item), recent=recent)
 
-    @known_options_only
-    def fold_in(
-        self, events: Any, *, epochs: int | None = None, unknown: str = "ignore"
-    ) -> Recommender:
-        """With new users learned from a few events of theirs; everything else stays as it is.
-
-        unknown: events of unknown items are passed over and counted (ignore) or refused (error).
-        """
-        data = of_known_items(self, further_events(self, events), unknown)
-        return can_go_on(self.recipe).fold_in(self, data, epochs)
-
-    @known_options_only
-    def update(self, data: Any, *, epochs: int | None = None, replay: Any = 0.0) -> Recommender:
-        """With training continued on new events; new users, items and values are added.
-
-        epochs: passes over the new events, by default an eighth of the recipe's. replay: earlier
-        events to be learned again beside them; or how many for each new one, drawn from those
-        the model has seen, which is for models without context: they keep none of it.
-        """
-        return updated(self, data, epochs, replay)
+    def in_service(self, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> Recommender:
+        seen, recent, live = with_pairs(self.seen, user, item), self.recent, LiveState()
+        if recent is not None:
+            new = new_to(recent, user, item, moment)
+            events = user[new], item[new], moment[new].astype(np.int64)
+            recent = with_events(recent, *events, most_recent(self.space))
+            live.latest = recent.latest
+        return replace(self, seen=seen, recent=recent, live=live)
 
     # Files
 
-    def save(self, path: str | Path) -> None:
-        """Write the model to one file: no pickle, a checksum inside, all or nothing."""
-        file.save(self, path)
-
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that was learned, by name: what `from_arrays` takes."""
         vectors = dict(zip(Parameters._fields, self.parameters))
         out = vectors | arrays_of({name: getattr(self, name) for name in ROWS})
         if self.recent is not None:
@@ -262,36 +157,64 @@ class Recommender(FoldedModel):
         frame_kind: str = "polars",
         damping: float = 0.0,
     ) -> Recommender:
-        """The model whose arrays these are; refused where they are not what they must be."""
-        parameters, *rows, recent = file_arrays.learned(arrays, space, damping)
-        users, items, seen = rows
-        own = (parameters, users, items, seen, recipe, frame_kind, damping, recent)
-        return cls(space, *own)
-
-    # Ids
-
-    def user_number(self, user: Any) -> int:
-        """The place of a user in the arrays of users."""
-        return number_of("user", user, self.space.users)
-
-    def item_number(self, item: Any) -> int:
-        """The place of an item in the arrays of items."""
-        return number_of("item", item, self.space.items)
-
-    if not TYPE_CHECKING:  # which would take any name for an attribute
-
-        def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name)
-
-    def replaced(self, **changes: Any) -> Recommender:
-        """A copy with other fields."""
-        return replace(self, **changes)
+        """Return the model of these arrays; raise ModelFileError if they are not valid."""
+        found = check(arrays, _table(space))
+        parameters = Parameters(*(found[name] for name in Parameters._fields))
+        if space.pairing is not None and parameters.users.shape[1] <= space.pairing.factors:
+            raise ModelFileError("its vectors have no room for pairs beside triples")
+        users, items = rows_from(found, "user_rows"), rows_from(found, "item_rows")
+        refuse_overflow(*_extremes(space, parameters, users, items, damping))
+        recent = None
+        if remembers(space):
+            recent = Recent(*(found[f"recent.{part}"] for part in Recent._fields))
+        seen = seen_from(found)
+        return cls(space, parameters, users, items, seen, recipe, frame_kind, damping, recent)
 
 
-# Vectors of users and items as an ordinary fitted model.
+def _table(space: FeatureSpace) -> Table:
+    """Return what the arrays of a Recommender must be."""
+    users, items = len(space.users), len(space.items)
+    query, features = space.query.size, space.item.size
+    table: Table = {
+        "users": Numbers((users, "factors")),
+        "items": Numbers((items, "factors")),
+        "item_bias": Numbers((items,)),
+        "query": Numbers((query, "factors")),
+        "features": Numbers((features, "factors")),
+        "feature_bias": Numbers((features,)),
+        **sparse("user_rows", users, query),
+        **sparse("item_rows", items, features),
+        **sparse("seen", users, items),
+    }
+    if not remembers(space):
+        return table
+    return {
+        **table,
+        "recent.start": Starts((users + 1,), "recent events"),
+        "recent.item": Places(("recent events",), items),
+        "recent.moment": Moments(("recent events",)),
+    }
 
 
-def folded(
+def _extremes(
+    space: FeatureSpace, p: Parameters, user_rows: Rows, item_rows: Rows, damping: float
+) -> tuple[float, ...]:
+    """Return upper bounds of the numbers that questions to the model can lead to."""
+    scales = [encoder.field.scale for encoder in space.query.encoders]
+    context = FAR * sum(scales) * largest(p.query)
+    query = largest(p.users) + reach(user_rows, p.query) + context
+    if space.history is not None:
+        past = longest(space.earlier_items(item_rows)) * largest(p.query)
+        query += float(history_weights(space.history).sum()) * past
+    item = largest(p.items) + largest(p.features) + reach(item_rows, p.features)
+    bias = largest(p.item_bias) + reach(item_rows, p.feature_bias[:, None])
+    scores = p.users.shape[1] * (query + item) * (query + item) + bias
+    if space.pairing is not None:
+        scores += space.pairing.factors * query * item * (query + item)
+    return scores * (1 + abs(damping)), largest(item_rows.value) * largest(item_rows.value)
+
+
+def from_factors(
     recipe: Any,
     data: Dataset,
     users: np.ndarray,
@@ -299,9 +222,9 @@ def folded(
     item_bias: np.ndarray | None = None,
     space: FeatureSpace | None = None,
 ) -> Recommender:
-    """A recommender of vectors [users, k] and [items, k] whose products (plus bias) are the scores.
+    """Return a model of vectors [users, k] and [items, k] whose products (plus bias) are scores.
 
-    space: by default that of the data, so that contexts may be asked for, and change nothing.
+    space: by default that of the data, so that questions may have contexts, which change nothing.
     """
     space = space or FeatureSpace.fit(data)
     factors = users.shape[1]

@@ -1,4 +1,4 @@
-"""A fitted factorization machine of order 2 or 3: what it predicts for every item of a query."""
+"""Scorers of `Ranker`: neighbourhoods, Markov chains, factorization machines of order 2 and 3."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from fmpair.data.times import Timelines, strictly_before
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.features import FeatureSpace
 from fmpair.features.encoder import FAR
-from fmpair.fitted.file_arrays import arrays_of, rows_from
 from fmpair.fitted.file_checks import (
     Numbers,
+    arrays_of,
     check,
     largest,
     longest,
     reach,
     refuse_overflow,
+    rows_from,
     sparse,
 )
-from fmpair.fitted.question import known_rows
-from fmpair.fitted.ranked_lists import cosines
+from fmpair.fitted.query_encoder import known_rows
+from fmpair.fitted.top_items import cosines
 from fmpair.solvers.anova import Machine, halves, pairs_of, restricted, triples_of
 
-# Scores that are sums over neighbours, of the items or of the users.
+# Neighbourhoods
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ class ItemNeighbours:
 
     @cached_property
     def _neighbour_of(self) -> Rows:
-        """Per item the items it is a neighbour of."""
+        """Per item the items that have it as a neighbour."""
         from fmpair.solvers.linear_algebra import turned
 
         return turned(self.near, len(self.items))
@@ -61,13 +62,13 @@ class ItemNeighbours:
         return product(self.own.take(users), self._neighbour_of, len(self.items))
 
     def history_scores(self, history: Rows) -> np.ndarray:
-        """float32 [n, items] for visitors with these items."""
+        """Return float32 [n, items] for visitors with these items."""
         from fmpair.solvers.linear_algebra import product
 
         return product(history, self._neighbour_of, len(self.items))
 
     def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
-        """What each item of the user adds."""
+        """Return what each item of the user adds to the score."""
         return _terms("item", self.items, self.own, self._neighbour_of, user, item)
 
     def item_similarity(self, item: int) -> np.ndarray:
@@ -101,7 +102,7 @@ class UserNeighbours:
         return product(self.near.take(users), self.own, self.items)
 
     def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
-        """What each neighbour who has the item adds."""
+        """Return what each neighbour with the item adds to the score."""
         return _terms("user", self.users, self.near, self.own, user, item)
 
     def user_similarity(self, user: int) -> np.ndarray:
@@ -114,7 +115,7 @@ class UserNeighbours:
 def _restored(
     arrays: Mapping[str, np.ndarray], space: FeatureSpace, neighbours: int
 ) -> tuple[Rows, Rows]:
-    """(own, near) of a model file; neighbours: of how many each has its nearest."""
+    """Return (own, near) of a model file; neighbours: the number of rows of `near`."""
     table = {
         **sparse("own", len(space.users), len(space.items)),
         **sparse("near", neighbours, neighbours),
@@ -128,7 +129,7 @@ def _restored(
 def _terms(
     what: str, ids: Vocabulary, left: Rows, right: Rows, user: int, item: int
 ) -> tuple[list[str], np.ndarray]:
-    """The summands of the product of two sparse rows, with the ids they belong to."""
+    """Return the summands of the product of two sparse rows, with labels of their ids."""
     own = left.take(np.array([user]))
     across = right.take(own.column)
     mine = across.column == item
@@ -138,22 +139,22 @@ def _terms(
 
 
 def _written_out(rows: Rows, number: int, columns: int) -> np.ndarray:
-    """float32 [columns]: one sparse row."""
+    """Return one sparse row as an array: float32 [columns]."""
     out, own = np.zeros(columns, np.float32), rows.take(np.array([number]))
     out[own.column] = own.value
     return out
 
 
-# Scores by what follows the items that a user chose last.
+# Markov chains
 
 
 @dataclass(frozen=True, eq=False)
-class Transitions:
+class MarkovScorer:
     """score(user, item) = sum over the user's last items j of
     last[user, j] * (chance[j, item] + rest[j] * popular[item]).
 
-    last: per user the items of their last moment, which sum to one; chance: per item how likely
-    each other follows; rest, popular: float32 [items].
+    last: per user the items of their last event time, which sum to one; chance: per item the
+    probability that each other follows; rest, popular: float32 [items].
     """
 
     last: Rows
@@ -164,7 +165,7 @@ class Transitions:
     scores_unknown_users: ClassVar[bool] = False
 
     @classmethod
-    def restored(cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> Transitions:
+    def restored(cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> MarkovScorer:
         users, items = len(space.users), len(space.items)
         table = {
             **sparse("last", users, items),
@@ -182,21 +183,21 @@ class Transitions:
         return self._scores(self.last.take(users))
 
     def following(self, history: Rows) -> np.ndarray:
-        """Visitors are known by the last item of their history."""
+        """Score visitors by the last item of their history."""
         ends = history.start[1:] - 1
         return self._scores(
             Rows(np.arange(len(ends) + 1), history.column[ends], history.value[ends])
         )
 
     def _scores(self, own: Rows) -> np.ndarray:
-        """own: the last items of each query."""
+        """Return float32 [n, items]; own: the last items of each query."""
         from fmpair.solvers.linear_algebra import product
 
         rest = own.dot(self.rest[:, None])
         return product(own, self.chance, len(self.items)) + rest * self.popular
 
     def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
-        """What each of the last items adds, and what popularity does."""
+        """Return what each of the last items adds to the score, and what popularity adds."""
         own = self.last.take(np.array([user]))
         across = self.chance.take(own.column)
         mine = across.column == item
@@ -205,8 +206,8 @@ class Transitions:
         usual = own.dot(self.rest[:, None])[0, 0] * self.popular[item]
         return [*labels, "popularity"], np.append(own.value[place] * across.value[mine], usual)
 
-    def extended(self, lines: Timelines) -> Transitions:
-        """Who has further events is known by the last of these."""
+    def extended(self, lines: Timelines) -> MarkovScorer:
+        """Return the scorer with the last items of users with new events replaced."""
         new, users = last_items(lines), np.arange(lines.users)
         told = np.diff(new.start) > 0
         both = stack_rows(self.last, new)
@@ -218,7 +219,7 @@ class Transitions:
 
 
 def last_items(lines: Timelines) -> Rows:
-    """Per user the items of their last moment, each with its share of one: [users] rows."""
+    """Return per user the items of their last event time, with values that sum to one."""
     filled = np.flatnonzero(np.diff(lines.start))
     end = lines.start[1:][filled]
     begin = strictly_before(lines)[end - 1].astype(np.int64)
@@ -230,6 +231,8 @@ def last_items(lines: Timelines) -> Rows:
     return add_repeats(group_rows(owner, lines.item[place], lines.users, share))
 
 
+# Factorization machines
+
 ROWS = ("user_rows", "item_rows")
 
 
@@ -237,14 +240,14 @@ ROWS = ("user_rows", "item_rows")
 class Layout:
     """The numbers of all features of a space: users, a stranger, items, query and item features.
 
-    The stranger stands for every user not known. It occurs in no example.
+    The stranger is any unknown user. It occurs in no example.
     """
 
     space: FeatureSpace
 
     @property
     def edges(self) -> np.ndarray:
-        """int64 [groups + 1]: where each group begins: users, items, then every field."""
+        """int64 [groups + 1]: the first feature of each group: users, items, then every field."""
         encoders = (*self.space.query.encoders, *self.space.item.encoders)
         sizes = [self.stranger + 1, len(self.space.items), *(e.size for e in encoders)]
         return starts(np.array(sizes, np.int64))
@@ -254,13 +257,13 @@ class Layout:
         return len(self.space.users)
 
     def query(self, user: np.ndarray, profiles: Rows, contexts: Rows) -> Rows:
-        """Features of who asks in which situation; user: numbers, -1 where unknown."""
+        """Return the features of queries; user: numbers, -1 if unknown."""
         known = np.where(user < 0, self.stranger, user)
         first = int(self.edges[2])
         return join_rows([_ids(known), _shifted(profiles, first), _shifted(contexts, first)])
 
     def item(self, item: np.ndarray, attributes: Rows) -> Rows:
-        """Features of items; attributes: one row for each of them."""
+        """Return the features of items; attributes: one row for each."""
         first = int(self.edges[2]) + self.space.query.size
         return join_rows([_ids(self.stranger + 1 + item), _shifted(attributes, first)])
 
@@ -279,7 +282,7 @@ class MachineScorer:
     item_rows: Rows
 
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
-        """float32 [n, items]: the predictions themselves, terms of the query alone included."""
+        """Return the predictions, terms of the query alone included: float32 [n, items]."""
         space = self.layout.space
         contexts, _ = space.query.encode("context", context, len(users), space.whole)
         rows = self.layout.query(users, known_rows(self.user_rows, users), contexts)
@@ -292,24 +295,24 @@ class MachineScorer:
 
     @cached_property
     def _items(self) -> tuple[np.ndarray, np.ndarray]:
-        """(vectors [items, ...] that meet those of a query, constants [items]), float32."""
+        """(vectors [items, ...] to multiply with those of a query, constants [items]), float32."""
         rows = self.layout.item(np.arange(self.item_rows.size), self.item_rows)
         one, two = halves(self.machine.triples, rows)
         vectors = np.hstack([rows.dot(self.machine.pairs), two, one])
         return vectors.astype(np.float32), _alone(self.machine, rows).astype(np.float32)
 
     def item_similarity(self, item: int) -> np.ndarray:
-        """float32 [items]: cosines with an item's vector, attributes included."""
+        """Return the cosines with an item's vector, attributes included: float32 [items]."""
         return cosines(self._items[0], item)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The tables and the rows by name, for `restored`."""
+        """Return the tables and the rows by name, for `restored`."""
         named = {name: np.asarray(table) for name, table in self.machine._asdict().items()}
         return named | arrays_of({name: getattr(self, name) for name in ROWS})
 
 
 def restored(arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> MachineScorer:
-    """The scorer whose arrays these are."""
+    """Return the scorer of these arrays; raise ModelFileError if they are not valid."""
     layout = Layout(space)
     features = int(layout.edges[-1])
     table = {
@@ -329,12 +332,12 @@ def restored(arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> MachineSc
 
 
 def _extremes(scorer: MachineScorer) -> tuple[float, ...]:
-    """More than the largest terms that a score can have."""
+    """Return upper bounds of the terms of a score."""
     machine, space = scorer.machine, scorer.layout.space
     first, scales = int(scorer.layout.edges[2]), [e.field.scale for e in space.query.encoders]
 
     def most(table: np.ndarray) -> float:
-        """Of the sum of a row's vectors, in any factor."""
+        """Return an upper bound of the sum of a row's vectors, in any factor."""
         query, item = table[first : first + space.query.size], table[first + space.query.size :]
         attributes = reach(scorer.user_rows, query) + reach(scorer.item_rows, item)
         return (2 + FAR * sum(scales)) * largest(table) + attributes
@@ -346,13 +349,13 @@ def _extremes(scorer: MachineScorer) -> tuple[float, ...]:
 
 
 def _alone(machine: Machine, rows: Rows) -> np.ndarray:
-    """float64 [rows]: what the features of one side say by themselves."""
+    """Return the terms of the features of one side alone: float64 [rows]."""
     linear = rows.dot(machine.linear[:, None])[:, 0]
     return linear + pairs_of(machine.pairs, rows) + triples_of(machine.triples, rows)
 
 
 def _ids(numbers: np.ndarray) -> Rows:
-    """One feature a row."""
+    """Return rows of one feature each."""
     count = len(numbers)
     return Rows(np.arange(count + 1), numbers.astype(np.int32), np.ones(count, np.float32))
 

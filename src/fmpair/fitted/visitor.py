@@ -1,37 +1,36 @@
 """Visitors: the vector of somebody known by a few items only, in closed form.
 
-Scores are taken for the logarithms of choices: an item is chosen with a chance that goes with
-exp(scale * score). What the learned users are like says what to expect of a visitor: their mean,
-and how they differ from it. One Newton step from that mean towards the items of the history is the
-answer (Laplace's approximation); everything in it but the history is the same for all visitors.
+An item is chosen with a probability proportional to exp(scale * score). The learned users are the
+prior of a visitor: their mean and covariance. One Newton step from the mean towards the items of
+the history gives the vector (Laplace's approximation); only the history differs between visitors.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from fmpair.arrays import Rows, tally
 from fmpair.engine.contract import Parameters
-from fmpair.fitted.question import known_rows
 
-# Users and items without events: what stands in for all that was not learned about them.
-
-
-RARE = 0.1  # share of the items with events that are taken for rare ones, by their events
+RARE = 0.1  # share of the items with events that count as rare
+MOST_USERS = 1 << 14  # whose vectors give the covariance
+MOST_SCORES = 1 << 20  # from which the scale is found
+WIDEST = 16.0  # the scale is searched within this factor of the one for scores of spread 1
+STEPS = 14  # halvings of that range, on a logarithmic axis
 
 
 def mean_user(users: np.ndarray, seen: Rows) -> np.ndarray:
-    """float32 [factors]: the mean vector of users with events, the best guess for one unknown."""
+    """Return the mean vector of users with events: float32 [factors]."""
     known = np.diff(seen.start) > 0
     return users[known].mean(axis=0) if known.any() else np.zeros(users.shape[1], np.float32)
 
 
 def settle_cold(parameters: Parameters, seen: Rows) -> Parameters:
-    """Ids never learned from: users get the mean user's vector, items none and a rare one's bias.
+    """Give users without events the mean vector, items without events no vector and a rare bias.
 
-    Otherwise an item nobody chose would stand above known ones by chance. Changed in place.
+    Otherwise an item nobody chose could rank above known ones by chance. Changes the tables.
     """
     times = tally(seen.column, len(parameters.items), seen.value)
     cold, warm = times == 0, times > 0
@@ -44,18 +43,13 @@ def settle_cold(parameters: Parameters, seen: Rows) -> Parameters:
     return parameters
 
 
-MOST_USERS = 1 << 14  # whose vectors say how users differ
-MOST_SCORES = 1 << 20  # by which the scale is found
-WIDEST = 16.0  # the scale is looked for within so many times that of scores spread by 1
-STEPS = 14  # halvings of that range, on a logarithmic axis
-
-
 class Visitors(NamedTuple):
-    """What all visitors have in common. scale: of the scores; mean: [k], the usual user's vector;
-    centre: [k], the mean item vector of what a usual user chooses.
+    """What all visitors have in common.
 
-    basis: [k, k], directions in which users differ by 1; gain: [k], how much one event tells of
-    each; inward: [k, k], what an event takes back of a vector that stands away from the mean.
+    scale: of the scores; mean: [k], the average user's vector; centre: [k], the mean item vector of
+    what an average user chooses; basis: [k, k], directions in which users have variance 1; gain:
+    [k], the information of one event in each direction; inward: [k, k], the pull of an event back
+    to the mean.
     """
 
     scale: float
@@ -67,7 +61,7 @@ class Visitors(NamedTuple):
 
 
 def visitors(items: np.ndarray, constants: np.ndarray, users: np.ndarray, seen: Rows) -> Visitors:
-    """Of a model: item vectors [items, k], constants [items], user vectors [users, k], events."""
+    """Compute `Visitors` from items [items, k], constants [items], users [users, k] and events."""
     active = np.flatnonzero(np.diff(seen.start))
     some = _evenly(active, MOST_USERS)
     mean = mean_user(users, seen).astype(np.float64)
@@ -84,83 +78,32 @@ def visitors(items: np.ndarray, constants: np.ndarray, users: np.ndarray, seen: 
     return Visitors(scale, mean, centre, basis, np.maximum(gain, 0), choices @ basis)
 
 
-class Known(Protocol):
-    """What must be known to answer: see `Recommender`."""
-
-    @property
-    def parameters(self) -> Parameters: ...
-    @property
-    def item_vectors(self) -> np.ndarray: ...
-    @property
-    def user_rows(self) -> Rows: ...
-    @property
-    def seen(self) -> Rows: ...
-    @property
-    def visitors(self) -> Visitors: ...
-
-    def folded(self, own: np.ndarray, rows: Rows) -> np.ndarray: ...
-
-
-def moves(model: Known, user: np.ndarray, history: Rows) -> np.ndarray:
-    """float32 [queries, k]: how far the histories of queries move their vectors.
-
-    user: int32 [queries], -1 where unknown.
-    """
-    return moved(model.visitors, model.item_vectors, history, *_known(model, user))
-
-
-def moves_of_items(model: Known, user: int, items: np.ndarray) -> np.ndarray:
-    """float32 [items, k]: what each item of one history adds to how far it moves its query.
-
-    user: -1 for a visitor. All that such a move divides by is how much was told in all.
-    """
-    one_each = Rows(np.arange(len(items) + 1), items, np.ones(len(items), np.float32))
-    place, events = _known(model, np.full(len(items), user, np.int32))
-    events = np.zeros(len(items)) if events is None else events
-    return moved(model.visitors, model.item_vectors, one_each, place, events + len(items) - 1)
-
-
-def _known(model: Known, user: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """(where users stand [queries, k], less the mean; how many events they were learned from).
-
-    None where all are visitors.
-    """
-    if (user < 0).all():
-        return None, None
-    place = model.folded(model.parameters.users[user], known_rows(model.user_rows, user))
-    place = place - model.visitors.mean
-    place[user < 0] = 0
-    start = model.seen.start
-    events = np.where(user < 0, 0, start[np.maximum(user, 0) + 1] - start[np.maximum(user, 0)])
-    return place, events
-
-
-def moved(
+def history_moves(
     common: Visitors,
     items: np.ndarray,
     history: Rows,
     place: np.ndarray | None = None,
     events: np.ndarray | None = None,
 ) -> np.ndarray:
-    """float32 [queries, k]: how far each history moves its query's vector.
+    """Return how far each history moves its query's vector: float32 [queries, k].
 
-    items: [items, k]. For users who are known: place [queries, k], where they stand, less the
-    mean, and events [queries], how many they were learned from; both 0 for visitors.
+    items: [items, k]. For known users place [queries, k] is their vector less the mean, and events
+    [queries] the number of their training events; both are 0 for visitors.
     """
     count = np.diff(history.start).astype(np.float64)[:, None]
     pull = common.scale * (history.dot(items) - count * common.centre) @ common.basis
     if place is not None:
         pull -= count * (place @ common.inward)
-    told = count if events is None else count + events[:, None]
-    return (pull / (1 + told * common.gain) @ common.basis.T).astype(np.float32)
+    total = count if events is None else count + events[:, None]
+    return (pull / (1 + total * common.gain) @ common.basis.T).astype(np.float32)
 
 
 def _scale(
     items: np.ndarray, constants: np.ndarray, users: np.ndarray, seen: Rows, some: np.ndarray
 ) -> float:
-    """By what scores are to be multiplied to be logarithms of chances: the most likely number.
+    """Return the factor that makes scores log-probabilities, by maximum likelihood.
 
-    some: the users whose events are asked. The likelihood has one top, where it no longer rises.
+    some: the users whose events count. The likelihood has one maximum, found by bisection.
     """
     own = seen.take(some)
     if not len(own.column):
@@ -179,12 +122,12 @@ def _scale(
 
 
 def _chances(scores: np.ndarray) -> np.ndarray:
-    """[..., items]: the softmax of each row."""
+    """Return the softmax of each row: [..., items]."""
     raised = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return raised / raised.sum(axis=-1, keepdims=True)
 
 
 def _evenly(numbers: np.ndarray, most: int) -> np.ndarray:
-    """Up to so many of the numbers, evenly spaced, at least one where there is one."""
+    """Return up to `most` of the numbers, evenly spaced, at least one if there is one."""
     count = min(len(numbers), max(most, 1))
     return numbers[np.linspace(0, len(numbers) - 1, count).astype(np.int64)] if count else numbers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +16,6 @@ from fmpair.fitted.file import Saved, read, understood
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Requiring
 from fmpair.fitted.recommender import Recommender
-from fmpair.option_names import with_new_names
 from fmpair.text import descriptions, sections, summary, whole
 
 # Family -> name -> where its recipe stands; one of another library is `Requiring` it.
@@ -181,15 +179,4 @@ def _recipe(saved: Saved) -> Any:
         raise ModelFileError(
             f"the file holds a {saved.recipe!r}, which this fmpair does not know{hint}"
         )
-    options = saved.options
-    if saved.format < 2:
-        options = with_new_names(options, [field.name for field in fields(kind)])
-    return option.recipe(kind, _with_levels(options))
-
-
-def _with_levels(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options, levels by their new name: they were an order, which now is a number."""
-    order = options.get("order", 2)
-    if "level" not in options or isinstance(order, int):
-        return options
-    return {**options, "order": 2, "levels": order}
+    return option.recipe(kind, saved.options)

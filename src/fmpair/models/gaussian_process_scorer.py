@@ -18,8 +18,15 @@ from fmpair.errors import ModelFileError, OptionError, named
 from fmpair.features import FeatureSpace, situations
 from fmpair.features.encoder import FAR
 from fmpair.fitted import file_checks
-from fmpair.fitted.file_arrays import arrays_of, rows_from
-from fmpair.fitted.file_checks import FLOAT64, Numbers, Places, Starts, largest
+from fmpair.fitted.file_checks import (
+    FLOAT64,
+    Numbers,
+    Places,
+    Starts,
+    arrays_of,
+    largest,
+    rows_from,
+)
 from fmpair.fitted.ranker import Ranker
 from fmpair.solvers.gaussian import (
     Descent,

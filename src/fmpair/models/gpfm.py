@@ -13,9 +13,8 @@ from fmpair.arrays import Rows
 from fmpair.data import as_dataset
 from fmpair.errors import OptionError
 from fmpair.features import FeatureSpace
-from fmpair.fitted.ranker import Ranker
+from fmpair.fitted.ranker import Ranker, Scorer
 from fmpair.fitted.recipe import Recipe
-from fmpair.fitted.scorer import Scorer
 from fmpair.training.epochs import Epoch, best_fit
 from fmpair.training.problem import check_trainable
 

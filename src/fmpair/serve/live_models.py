@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from fmpair.errors import FmpairError, MachineError, ModelFileError
 from fmpair.events.event import Event
 from fmpair.events.store import EventStore, pages
 from fmpair.fitted.file import checksum_of
-from fmpair.fitted.live_model import in_service, take_in
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.catalog import Model, load
 from fmpair.serve.settings import CANDIDATE, CURRENT, Arms
@@ -65,20 +64,20 @@ def replayed(
     for events in () if store is None else pages(store.after, position):
         parts.append(_numbers(model, events, newcomers))
         position = events[-1].position
-    return in_service(model, *map(np.concatenate, zip(*parts))), position
+    return model.in_service(*map(np.concatenate, zip(*parts))), position
 
 
-def told(model: Model, events: Sequence[Event], newcomers: Newcomers) -> Model:
-    """The model with a few further events known."""
-    return take_in(model, *_numbers(model, events, newcomers))
+def tell(model: Model, events: Sequence[Event], newcomers: Newcomers) -> None:
+    """Let a model in service take in a few further events."""
+    model.take_in(*_numbers(model, events, newcomers))
 
 
 def _numbers(
     model: Model, events: Sequence[Event], newcomers: Newcomers
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(user, item, moment) of the events whose user and item the model knows."""
-    user = model.known.users.numbers([event.user for event in events])
-    item = model.known.items.numbers([event.item for event in events])
+    user = model.id_lookup.users.numbers([event.user for event in events])
+    item = model.id_lookup.items.numbers([event.item for event in events])
     moment = np.array([event.time for event in events], np.int64)
     for place in np.flatnonzero(user < 0).tolist():
         event = events[place]
@@ -174,9 +173,9 @@ class Models:
     def history_of(self, user: Any, model: Model) -> list[Any] | None:
         """Items of a user whom the model does not know, oldest first; None where there are none."""
         found = self._newcomers.history(user)
-        if found is None or model.known.users.number(user) >= 0:
+        if found is None or model.id_lookup.users.number(user) >= 0:
             return None
-        known = model.known.items.numbers(found) >= 0
+        known = model.id_lookup.items.numbers(found) >= 0
         return [item for item, is_known in zip(found, known) if is_known] or None
 
     def behind(self) -> bool:
@@ -214,7 +213,7 @@ class Models:
             new, position = self._loaded(arm)
             with self._changing:
                 for events in () if self.store is None else pages(self.store.after, position):
-                    new = self._told(new, events)  # the few that came meanwhile
+                    tell(new.model, events, self._newcomers)  # the few that came meanwhile
                 self._serving = {**self._serving, arm: new}
         except Exception as error:  # whatever is wrong with it, the other one goes on
             self._refuse(arm, error)
@@ -225,12 +224,9 @@ class Models:
         return True
 
     def _take(self, events: Sequence[Event]) -> None:
-        self._serving = {arm: self._told(own, events) for arm, own in self._serving.items()}
+        for serving in self._serving.values():
+            tell(serving.model, events, self._newcomers)
         self.position = max(self.position, events[-1].position)
-
-    def _told(self, own: Serving, events: Sequence[Event]) -> Serving:
-        model = told(own.model, events, self._newcomers)
-        return own if model is own.model else replace(own, model=model)
 
     def _loaded(self, arm: str) -> tuple[Serving, int]:
         """(the model of an arm's file, told all that it has not learned; the last position)."""

@@ -21,8 +21,7 @@ from fmpair.errors import FmpairError, OptionError
 from fmpair.events.event import Event, Impression, moment_of, now
 from fmpair.events.store import EventStore
 from fmpair.fitted import recipe
-from fmpair.fitted.answer import Answer, Question
-from fmpair.fitted.question import knows_time
+from fmpair.fitted.question import Answer, Question, knows_time
 from fmpair.fitted.recipe import name_of
 from fmpair.serve import requests as wire
 from fmpair.serve.live_models import Refusal, Serving, Stamp, stamp
@@ -237,7 +236,7 @@ class Service:
             asked, model, candidates=asked.items, n=len(asked.items), exclude_seen=False
         )
         answer = await self.gather.answer(model, question)
-        number = model.known.items.number
+        number = model.id_lookup.items.number
         scores = {number(one): (one, score) for one, score in zip(answer.items, answer.scores)}
         found = [scores[place] for place in map(number, asked.items) if place in scores]
         return wire.Scores([wire.Scored(*one) for one in found], name, arm)

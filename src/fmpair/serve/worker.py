@@ -16,7 +16,7 @@ from pathlib import Path
 import uvicorn
 
 from fmpair.events.store import beside, open_store
-from fmpair.fitted.answer import Question
+from fmpair.fitted.question import Question
 from fmpair.serve.access_control import EVERY, Gate, Patience, Rate
 from fmpair.serve.application import Application, page_routes, paths
 from fmpair.serve.live_models import Models, Stamp, stamp

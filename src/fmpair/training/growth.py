@@ -14,7 +14,7 @@ from fmpair.data.vocabulary import Vocabulary
 from fmpair.engine.contract import Parameters
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import sum_to_one
-from fmpair.fitted.recent_events import Recent, stacked
+from fmpair.fitted.history import Recent, stacked
 from fmpair.fitted.recommender import Recommender
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import initial

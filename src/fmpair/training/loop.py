@@ -17,7 +17,7 @@ from fmpair.engine.item_side import with_unit_sides
 from fmpair.errors import named
 from fmpair.features import FeatureSpace
 from fmpair.features.history_fields import history_field
-from fmpair.fitted.recent_events import Recent
+from fmpair.fitted.history import Recent
 from fmpair.fitted.recommender import Recommender
 from fmpair.fitted.visitor import settle_cold
 from fmpair.training.defaults import FINAL_RATE_SHARE, factors_of, final_rate_share_of

@@ -21,9 +21,8 @@ from fmpair.features import FeatureSpace, Field, Side, situations
 from fmpair.features.calendar import days_since
 from fmpair.features.field import duration
 from fmpair.features.history_fields import HISTORY, history_weights
-from fmpair.fitted.extension import moments_after
 from fmpair.fitted.factor_model import triples_of
-from fmpair.fitted.recent_events import Recent, latest, most_recent, remembers
+from fmpair.fitted.history import Recent, latest, moments_after, most_recent, remembers
 from fmpair.threads import all_threads
 from fmpair.training.defaults import (
     factors_of,

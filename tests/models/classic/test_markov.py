@@ -79,13 +79,13 @@ def test_a_visitor_is_known_by_the_last_item_of_their_history():
 def test_further_events_are_known_without_learning():
     model = MarkovChain(smoothing=1).fit(CHAIN)
     more = pl.DataFrame({"user": ["c", "c", "new"], "item": ["x", "y", "z"]})
-    with pytest.warns(Notice, match="1 of 3 events are of unknown users or items"):
+    with pytest.warns(Notice, match="1 of 3 events have unknown users or items"):
         grown = model.extended(more)
     assert grown.recommend("c", 1, exclude_seen=False)["item"].to_list() == ["x"]  # after y
     assert grown.recommend("b", 3).equals(model.recommend("b", 3))
     assert grown.scorer.chance is model.scorer.chance
     assert grown.seen.take(np.array([model.user_number("c")])).value.tolist() == [2, 2]
-    with pytest.raises(OptionError, match="does not go by what came before"):
+    with pytest.raises(OptionError, match="does not use history"):
         ItemKNN().fit(CHAIN).extended(more)
 
 

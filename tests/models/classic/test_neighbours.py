@@ -100,7 +100,7 @@ def test_similar_items_are_those_with_the_same_users():
     frame = pl.DataFrame({"user": [*"abcabdef"], "item": [*"xxxyyyzz"]})
     model = ItemKNN(shrinkage=0, scheme="plain").fit(frame)
     assert model.similar_items("x", 1).rows() == [("y", pytest.approx(2 / 3), 1)]
-    with pytest.raises(OptionError, match="ItemKNN cannot tell which users are similar"):
+    with pytest.raises(OptionError, match="ItemKNN cannot compare users"):
         model.similar_users("a")
     assert UserKNN().fit(frame).similar_users("a", 1)["user"].to_list() == ["b"]
 

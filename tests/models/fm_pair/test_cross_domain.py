@@ -217,7 +217,7 @@ def test_events_of_other_domains_cannot_be_learned_from_alone(kind):
 @pytest.mark.parametrize("kind", [FMPairCD, FMPairAll])
 def test_items_of_other_domains_are_counted_and_passed_over_when_users_are_folded_in(kind):
     model = kind(**{**OPTIONS, "epochs": 1}).fit(taste_across())
-    with pytest.warns(Notice, match="2 of 4 events have unknown items and are passed over"):
+    with pytest.warns(Notice, match="2 of 4 events have unknown items and are ignored"):
         grown = model.fold_in(new_events("books", "songs"))
     books = model.fold_in(new_events("books"))
     np.testing.assert_array_equal(grown.parameters.users, books.parameters.users)

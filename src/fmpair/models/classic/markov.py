@@ -17,7 +17,7 @@ from fmpair.data.times import Timelines, strictly_before
 from fmpair.features import FeatureSpace
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
-from fmpair.fitted.scorers import Transitions, last_items
+from fmpair.fitted.scorers import MarkovScorer, last_items
 
 MOST_GB = 4.0  # of pairs of consecutive events
 PAIR_BYTES = 40
@@ -40,12 +40,12 @@ class MarkovChain(Recipe):
         events = as_dataset(data)
         return Ranker.of(self, events, self._scorer(events, time_lines(events)))
 
-    def _scorer(self, data: Dataset, lines: Timelines) -> Transitions:
+    def _scorer(self, data: Dataset, lines: Timelines) -> MarkovScorer:
         follows = followers(lines, len(data.items))
         times = tally(follows.owner, follows.size, follows.value) + self.smoothing
         chance = follows._replace(value=(follows.value / times[follows.owner]).astype(np.float32))
         popular = tally(data.item, len(data.items)) / max(len(data), 1)
-        return Transitions(
+        return MarkovScorer(
             last_items(lines),
             chance,
             (self.smoothing / times).astype(np.float32),
@@ -55,8 +55,8 @@ class MarkovChain(Recipe):
 
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
-    ) -> Transitions:
-        return Transitions.restored(arrays, space)
+    ) -> MarkovScorer:
+        return MarkovScorer.restored(arrays, space)
 
 
 def followers(lines: Timelines, items: int) -> Rows:

@@ -14,7 +14,7 @@ from fmpair.arrays import Rows
 from fmpair.capacity import check_item_pairs, check_vectors
 from fmpair.data import Dataset, as_dataset
 from fmpair.fitted.recipe import Recipe
-from fmpair.fitted.recommender import Recommender, folded
+from fmpair.fitted.recommender import Recommender, from_factors
 from fmpair.models.classic.neighbours import interactions
 from fmpair.training.epochs import Epoch, epochs
 from fmpair.training.options import WEIGHTS
@@ -82,7 +82,7 @@ def _train(recipe: ImplicitALS, data: Dataset) -> Iterator[Epoch]:
         loss += float(user_strength @ (users**2).sum(1) + item_strength @ (items**2).sum(1))
         return loss / len(data)
 
-    return epochs(recipe.epochs, solve_both, lambda: folded(recipe, data, users, items))
+    return epochs(recipe.epochs, solve_both, lambda: from_factors(recipe, data, users, items))
 
 
 def _first(recipe: ImplicitALS, rows: Rows, side: int) -> np.ndarray:
@@ -138,7 +138,7 @@ class PureSVD(Recipe):
         square = gram(own, items, self.threads)
         with threadpool_limits(1, user_api="blas"):  # too little work at a time to share out
             vectors = _largest(square, min(self.factors, items), self.seed)
-        return folded(self, events, own.dot(vectors), vectors)
+        return from_factors(self, events, own.dot(vectors), vectors)
 
 
 def _largest(square: np.ndarray, count: int, seed: int) -> np.ndarray:

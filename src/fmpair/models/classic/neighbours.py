@@ -17,8 +17,16 @@ from fmpair.data import Dataset, as_dataset
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError
 from fmpair.features import FeatureSpace
-from fmpair.fitted.file_arrays import arrays_of, rows_from
-from fmpair.fitted.file_checks import Numbers, check, largest, longest, refuse_overflow, sparse
+from fmpair.fitted.file_checks import (
+    Numbers,
+    arrays_of,
+    check,
+    largest,
+    longest,
+    refuse_overflow,
+    rows_from,
+    sparse,
+)
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.scorers import ItemNeighbours, UserNeighbours

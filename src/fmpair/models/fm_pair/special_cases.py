@@ -13,7 +13,7 @@ from fmpair.data import Dataset, as_dataset
 from fmpair.engine.contract import Parameters, Training
 from fmpair.features.field import Field
 from fmpair.features.layouts import HISTORY, feature_columns, with_histories, without_columns
-from fmpair.fitted.question import known_rows
+from fmpair.fitted.query_encoder import known_rows
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.fm_pair.fm_pair import FMPair
 from fmpair.training import loop, update

@@ -103,7 +103,7 @@ def test_events_of_unknown_users_and_items_are_counted_and_passed_over(model):
     events = pl.DataFrame(
         {"user": ["u0", "nobody", "u0"], "item": ["i13", "i1", "no"], "timestamp": [9e8, 9e8, 9e8]}
     )
-    with pytest.warns(Notice, match="2 of 3 events are of unknown users or items"):
+    with pytest.warns(Notice, match="2 of 3 events have unknown users or items"):
         model.extended(events)
 
 

@@ -48,7 +48,7 @@ def test_what_an_update_learns_is_weighed_in_the_next_one_too(model):
 
 
 def test_events_without_kinds_count_alike_and_that_is_said(model):
-    with pytest.warns(Notice, match="weights by kind of event .'did'., and the new events tell"):
+    with pytest.warns(Notice, match="event_weights .'did'., and the new events have no"):
         model.update(log().select("user", "item"), epochs=1)
 
 

@@ -9,7 +9,7 @@ import pytest
 from fmpair import Dataset, FMPair, load
 from fmpair.errors import OptionError
 from fmpair.evaluation import Protocol, evaluate
-from fmpair.fitted import question
+from fmpair.fitted import query_encoder
 from fmpair.testing import day_and_night
 
 NOON, NIGHT = dt.datetime(2024, 5, 1, 12), dt.datetime(2024, 5, 1, 2)
@@ -42,7 +42,7 @@ def test_a_moment_decides_what_comes_first(model):
 
 def test_without_a_moment_it_is_now(model, monkeypatch):
     for time, share in ((NOON, 1), (NIGHT, 0)):
-        monkeypatch.setattr(question, "now", lambda time=time: time)
+        monkeypatch.setattr(query_encoder, "now", lambda time=time: time)
         out = model.recommend("u1", 5)
         assert share_of_even(out) == share
         assert out.columns == ["user", "item", "score", "rank"]
@@ -79,7 +79,7 @@ def test_an_interaction_is_evaluated_at_its_own_time(model):
 
 def test_a_model_that_does_not_know_the_time_says_so():
     model = FMPair(factors=2, epochs=1, threads=1).fit(dated())
-    with pytest.raises(OptionError, match="does not know the time: leave out time, or fit it with"):
+    with pytest.raises(OptionError, match="does not use the time: leave out time, or fit it with"):
         model.recommend("u1", time=NOON)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmpair.fitted.ranked_lists import strongest
+from fmpair.fitted.top_items import strongest
 
 VALUES = st.lists(st.sampled_from([0.0, 0.25, 0.5, -1.0, np.nan]), min_size=1, max_size=30)
 

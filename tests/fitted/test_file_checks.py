@@ -35,7 +35,7 @@ def test_rows_in_any_order_are_welcome_and_repeats_are_not():
     """Row 0 falls, rows 0 and 2 share a column, row 1 is empty."""
     check(ROWS, sparse("r", 3, 5))
     for column in ([4, 4, 1, 0], [4, 1, 0, 0]):
-        with pytest.raises(ModelFileError, match=r"'r\.column' has a number twice in one row"):
+        with pytest.raises(ModelFileError, match=r"'r\.column' has a value twice in one row"):
             check({**ROWS, "r.column": np.array(column)}, sparse("r", 3, 5))
 
 

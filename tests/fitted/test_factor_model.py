@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fmpair import Dataset, FMPair, Popularity, load
 from fmpair.errors import OptionError
-from fmpair.fitted.factor_model import popular_part
+from fmpair.fitted.factor_model import popularity_part
 from fmpair.models import EASE, FactorisedNeighbours, ListwiseFM, PureSVD
 from fmpair.testing import cold_items, two_tastes
 
@@ -82,8 +82,8 @@ def test_full_damping_leaves_usual_scores_that_popularity_does_not_foretell(mode
 @kinds
 def test_damping_is_linear_and_never_adds_up_over_calls(model):
     half, whole = model.damped(0.5), model.damped(0.2).damped(1.0)
-    np.testing.assert_allclose(2 * half.taken_off, whole.taken_off, atol=1e-6)
-    np.testing.assert_array_equal(whole.taken_off, model.damped(1.0).taken_off)
+    np.testing.assert_allclose(2 * half.popularity_penalty, whole.popularity_penalty, atol=1e-6)
+    np.testing.assert_array_equal(whole.popularity_penalty, model.damped(1.0).popularity_penalty)
 
 
 def test_a_damped_model_shares_what_was_learned_and_finds_the_same_items_similar():
@@ -151,10 +151,10 @@ def test_going_on_learns_from_undamped_scores_and_stays_damped(go_on):
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=12), st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
-def test_the_popular_part_is_a_rising_line_over_the_logarithm_of_events(times, seed):
+def test_the_popularity_part_is_a_rising_line_over_the_logarithm_of_events(times, seed):
     times = np.array(times)
     usual = np.random.default_rng(seed).normal(size=len(times)).astype(np.float32)
-    part, warm = popular_part(usual, times), times > 0
+    part, warm = popularity_part(usual, times), times > 0
     assert part.shape == times.shape and np.isfinite(part).all()
     if not part.any():
         return
@@ -169,7 +169,7 @@ def test_the_popular_part_is_a_rising_line_over_the_logarithm_of_events(times, s
 def test_where_nothing_is_popular_or_popular_items_score_low_nothing_is_damped():
     usual = np.float32([3, 1, 2])
     for times in ([4, 4, 4], [0, 4, 0], [0, 0, 0], [1, 9, 5]):
-        assert not popular_part(usual, np.array(times)).any()
+        assert not popularity_part(usual, np.array(times)).any()
     even = FMPair(factors=4, epochs=5).fit(two_tastes())
     assert even.damped(1).recommend(n=3).equals(even.recommend(n=3))
 
@@ -178,7 +178,7 @@ def test_every_fitted_model_of_vectors_can_be_damped_and_others_say_why_not():
     for recipe in (Popularity(), PureSVD(factors=4)):
         model = recipe.fit(DATA)
         assert listed_log_times(model.damped(2)).mean() < listed_log_times(model).mean() - 0.1
-    with pytest.raises(OptionError, match="EASE cannot be damped: its scores are no product"):
+    with pytest.raises(OptionError, match="EASE cannot be damped: its scores are not products"):
         EASE().fit(DATA).damped(0.5)
 
 

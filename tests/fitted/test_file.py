@@ -183,32 +183,19 @@ def rewritten(saved, **changes):
     return re.sub(b"0{64}", digest, blank, count=1)
 
 
-def test_a_later_format_is_refused_with_the_way_to_upgrade(saved, tmp_path):
-    refused(rewritten(saved, format=4), tmp_path / "m", "format 4.*reads up to 3: upgrade")
-
-
-def test_a_file_from_before_there_were_two_kinds_of_fitted_models_is_read(saved, tmp_path):
-    path = tmp_path / "m"
-    path.write_bytes(rewritten(saved, fitted=None))
-    assert load(path).recommend("u1").equals(MODEL.recommend("u1"))
+def test_another_format_is_refused_with_the_way_out(saved, tmp_path):
+    refused(
+        rewritten(saved, format=5), tmp_path / "m", "of format 5; this fmpair reads 4: upgrade with"
+    )
+    for older in (1, 2, 3):
+        reason = f"model file of format {older}; this fmpair reads 4: fit again"
+        refused(rewritten(saved, format=older), tmp_path / "m", reason)
 
 
 def test_a_recipe_or_option_of_another_version_is_named(saved, tmp_path):
     refused(rewritten(saved, recipe="Oracle"), tmp_path / "m", "'Oracle'.*does not know")
     options = {**option.plain(MODEL.recipe), "magic": 1}
     refused(rewritten(saved, options=options), tmp_path / "m", "unknown option 'magic'")
-
-
-def test_options_that_had_other_names_in_the_first_format_are_read(saved, tmp_path):
-    old = {"n_negatives": "candidates", "negative_sampler": "negatives", "init_std": "initial_sd"}
-    now = option.plain(MODEL.recipe)
-    options = {old.get(name, name): value for name, value in now.items()}
-    assert set(old.values()) < set(options)
-    path = tmp_path / "m"
-    path.write_bytes(rewritten(saved, format=1, options=options))
-    assert option.plain(load(path).recipe) == now
-    assert load(path).recommend("u1").equals(MODEL.recommend("u1"))
-    refused(rewritten(saved, options=options), path, "is now ")
 
 
 def test_an_interrupted_save_keeps_the_old_file(tmp_path, monkeypatch):

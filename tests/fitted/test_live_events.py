@@ -4,7 +4,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fmpair.fitted.live_model import in_service, take_in
 from fmpair.models import FMPair, MarkovChain
 
 ITEMS = 20
@@ -42,10 +41,26 @@ def events(*rows):
 
 def arrays(model, frame):
     return (
-        model.known.users.numbers(frame["user"].to_list()),
-        model.known.items.numbers(frame["item"].to_list()),
+        model.id_lookup.users.numbers(frame["user"].to_list()),
+        model.id_lookup.items.numbers(frame["item"].to_list()),
         frame["timestamp"].to_numpy() * 1_000_000,
     )
+
+
+NONE = (np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64))
+
+
+def in_service(model, *events):
+    return model.in_service(*(events or NONE))
+
+
+def take_in(live, *events):
+    live.take_in(*events)
+    return live
+
+
+def line(live, user):
+    return [part.tolist() for part in live.live.recent_of(live.recent, np.array([user]))[1:]]
 
 
 def lists(model, *users):
@@ -60,7 +75,7 @@ def test_one_by_one_events_are_known_as_all_at_once(model):
     expected = lists(model.extended(events(*NEWS)), *USERS)
     live = in_service(model)
     for row in NEWS:
-        live = take_in(live, *arrays(live, events(row)))
+        live.take_in(*arrays(live, events(row)))
     assert lists(live, *USERS) == expected
     assert lists(in_service(model, *arrays(model, events(*NEWS))), *USERS) == expected
     assert lists(model, *USERS) != expected
@@ -78,18 +93,14 @@ def test_what_is_told_twice_counts_once(model):
     twice = take_in(twice, *arrays(model, events(*NEWS)))
     whole = in_service(model, *arrays(model, events(*NEWS, *NEWS)))
     for live in (twice, whole):
-        assert [part.tolist() for part in live.recent.line(3)] == [
-            part.tolist() for part in once.recent.line(3)
-        ]
-    assert once.recent.line(3)[1].tolist() == [(START + 60 * m) * 10**6 for m in (99, 100, 101)]
+        assert line(live, 3) == line(once, 3)
+    assert line(once, 3)[1] == [(START + 60 * m) * 10**6 for m in (99, 100, 101)]
 
 
 def test_what_the_model_has_learned_from_counts_once(model):
     known = walks().filter(pl.col("user") == "u3")
     live = take_in(in_service(model, *arrays(model, known)), *arrays(model, known))
-    assert [part.tolist() for part in live.recent.line(3)] == [
-        part.tolist() for part in model.recent.line(3)
-    ]
+    assert line(live, 3) == [part.tolist() for part in model.recent.line(3)]
 
 
 def test_after_an_update_its_events_change_nothing(model):
@@ -121,6 +132,6 @@ def test_many_users_are_answered_at_once_some_of_whom_were_here_since(model):
 
 
 def test_ids_of_several_types_are_found(model):
-    users = model.known.users
+    users = model.id_lookup.users
     assert users.numbers(["u3", 7, "nobody", 2.5, "u0", 8]).tolist() == [3, -1, -1, -1, 0, -1]
     assert users.numbers([]).tolist() == []

@@ -1,0 +1,447 @@
+"""The base of all fitted models: questions, answers, learning from new events, files."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
+
+import numpy as np
+import polars as pl
+
+from fmpair.arrays import Rows, empty_rows
+from fmpair.checks import whole
+from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
+from fmpair.errors import OptionError, named, notice
+from fmpair.features import FeatureSpace
+from fmpair.fitted import file
+from fmpair.fitted.history import (
+    LiveState,
+    check_weights,
+    most_recent,
+    new_events,
+    of_known_items,
+)
+from fmpair.fitted.id_lookup import IdLookup, number_of
+from fmpair.fitted.notebook import model_html
+from fmpair.fitted.query_encoder import QueryEncoder, known_items, known_rows
+from fmpair.fitted.question import (
+    Answer,
+    AnyFrame,
+    ListOptions,
+    Queries,
+    Question,
+    Request,
+    Term,
+    item_column,
+    name_of,
+    query_frame,
+    stacked_places,
+    stacked_queries,
+)
+from fmpair.fitted.recipe import can_go_on, plain
+from fmpair.fitted.recipe import name_of as recipe_name
+from fmpair.fitted.top_items import (
+    Best,
+    chosen_items,
+    hidden_places,
+    list_frame,
+    similar_frame,
+)
+from fmpair.option_names import known_options_only, no_attribute
+from fmpair.threads import check_process
+
+USERS_AT_ONCE = 20_000  # whose lists are in memory at a time where all are written
+
+
+class FittedModel(ABC):
+    """A fitted model: everything needed to recommend, explain, go on learning, and be saved.
+
+    space: the ids, and the context columns that questions may have; seen: per user the items of
+    the training events and how often each occurs; recipe: the options it was fitted with;
+    frame_kind: the kind of frame to return; damping: see `damped`; live: events taken in since it
+    was put in service. Nothing but `live` ever changes.
+    """
+
+    space: FeatureSpace
+    seen: Rows
+    recipe: Any
+    frame_kind: str
+    id_lookup: IdLookup
+    live: LiveState | None
+    damping: float = 0.0
+
+    _repr_html_ = model_html
+
+    # What the kinds of models differ in
+
+    @property
+    @abstractmethod
+    def at_once(self) -> int:
+        """How many queries to rank at a time."""
+
+    @property
+    @abstractmethod
+    def encoder(self) -> QueryEncoder:
+        """What turns questions into queries."""
+
+    @abstractmethod
+    def best(
+        self,
+        queries: Queries,
+        chosen: np.ndarray | None,
+        hidden: Rows,
+        n: int,
+        interactive: bool = False,
+    ) -> Best:
+        """Rank the chosen items (None: all); hidden: per query the places to leave out.
+
+        interactive: whether somebody waits for the answers to these few queries.
+        """
+
+    @abstractmethod
+    def pair_scores(self, queries: Queries, items: np.ndarray) -> np.ndarray:
+        """Return the score of one item for each query: float32 [queries]."""
+
+    @abstractmethod
+    def terms(self, queries: Queries, row: int, items: Sequence[int]) -> list[list[Term]]:
+        """Return for each item the terms of its score for one query, largest first."""
+
+    @abstractmethod
+    def item_similarity(self, item: int) -> np.ndarray:
+        """Return the similarity of an item to every item: float32 [items]."""
+
+    @abstractmethod
+    def user_similarity(self, user: int) -> np.ndarray:
+        """Return the similarity of a user to every user: float32 [users]."""
+
+    @abstractmethod
+    def damped(self, damping: float) -> Self:
+        """Return the model with less popular lists, see `Recommender.damped`."""
+
+    @abstractmethod
+    def extended(self, events: Any) -> Self:
+        """Return the model with new events known and nothing learned: the next answers use them.
+
+        events: a frame or Dataset, later than what the model knows. Events of unknown users or
+        items are ignored and counted.
+        """
+
+    @property
+    @abstractmethod
+    def uses_last_events(self) -> bool:
+        """Whether the model can be extended: whether its scores depend on the last events."""
+
+    @abstractmethod
+    def in_service(self, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> Self:
+        """Return a model that can `take_in` events, starting with these.
+
+        user, item: int32 [events], numbers; moment: int64 [events], microseconds. Events that it
+        learned from, or that are given twice, count once.
+        """
+
+    @abstractmethod
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return all that was learned, by name: what `from_arrays` takes."""
+
+    # Rankings
+
+    @overload
+    def recommend(
+        self, users: AnyFrame, n: int = 10, **options: Unpack[ListOptions]
+    ) -> AnyFrame: ...
+    @overload
+    def recommend(
+        self, users: Any = None, n: int = 10, **options: Unpack[ListOptions]
+    ) -> pl.DataFrame: ...
+    @known_options_only
+    def recommend(
+        self,
+        users: Any = None,
+        n: int = 10,
+        *,
+        history: Any = None,
+        context: Mapping[str, Any] | None = None,
+        time: Any = None,
+        exclude_seen: bool = True,
+        candidates: Sequence[Any] | None = None,
+        exclude: Sequence[Any] | None = None,
+        user_features: Any = None,
+        unknown: str = "ignore",
+    ) -> Any:
+        """Return the n best items for one user, several, all (None), or a frame of users.
+
+        history: the items of a visitor without an id, or the latest items of one user; for several
+        visitors give a frame with a column `history` of lists.
+        context: the situation, by column name; columns left out are open.
+        time: when it is asked, for models that use the time: a date, a datetime, text or seconds
+        since 1970; default now. A frame of users may have a column of times instead.
+        candidates: only these items; exclude: none of these.
+        user_features: attributes of a new user (a mapping), or a table keyed by user.
+        unknown: what to do with ids and values that training did not see. ignore: ignore items of
+        candidates, exclude and history and count them, but refuse unknown users and values; error:
+        refuse them all; features: use what is known, for an average user; popular: an average user,
+        whatever is known.
+        Returns a frame (user, context, item, score, rank) of the kind the model was fitted with,
+        or of the kind of `users`; columns are named as in the events, and other columns of a frame
+        of users are repeated.
+        """
+        frame = query_frame(self.space, users, context, history, time)
+        whole("n", n, 1)
+        chosen = chosen_items(self.id_lookup.items, candidates, exclude, unknown == "error")
+        items = self.space.items
+        lists = []
+        for first in range(0, max(len(frame), 1), self.at_once):
+            queries = self.queries(frame[first : first + self.at_once], unknown, user_features)
+            hidden = empty_rows(len(queries.user))
+            if exclude_seen:
+                seen = self.seen_by(queries.user)
+                hidden = hidden_places(seen, queries.history, chosen, len(items))
+            best = self.best(queries, chosen, hidden, n)
+            lists.append(
+                list_frame(queries.shown, name_of(self.space, "item"), items, chosen, best)
+            )
+        return given_back(pl.concat(lists), users, self.frame_kind)
+
+    def recommend_in_parts(
+        self,
+        users: Any = None,
+        n: int = 10,
+        *,
+        size: int = USERS_AT_ONCE,
+        **options: Unpack[ListOptions],
+    ) -> Iterator[pl.DataFrame]:
+        """Yield what `recommend` returns with these options, for `size` users at a time."""
+        whole("size", size, 1)
+        frame = query_frame(self.space, users, None)
+        for first in range(0, max(len(frame), 1), size):
+            part = self.recommend(frame[first : first + size], n, **options)
+            yield given_back(part, users, self.frame_kind)
+
+    def queries(self, frame: pl.DataFrame, unknown: str, user_features: Any = None) -> Queries:
+        """Encode a frame of questions; the options are those of `recommend`."""
+        return self.encoder.of_frame(frame, unknown=unknown, user_features=user_features)
+
+    def seen_by(self, users: np.ndarray) -> Rows:
+        """Return the items that users have seen; none for number -1."""
+        if self.live is not None:
+            rows = self.live.seen_rows(self.seen, users)
+            if rows is not None:
+                return rows
+        return known_rows(self.seen, users)
+
+    # Answers to single requests
+
+    @known_options_only
+    def answer(
+        self,
+        user: Any = None,
+        n: int = 10,
+        *,
+        context: Mapping[str, Any] | None = None,
+        history: Sequence[Any] | None = None,
+        candidates: Sequence[Any] | None = None,
+        exclude: Sequence[Any] = (),
+        explain: bool = False,
+        unknown: str = "error",
+        time: Any = None,
+        exclude_seen: bool = True,
+    ) -> Answer:
+        """Return the n best items of one user or visitor (None) as lists, faster than a frame.
+
+        The options are those of `recommend`. explain: add the terms of each item's score.
+        """
+        question = Question(
+            user, n, context, history, candidates, exclude, explain, unknown, time, exclude_seen
+        )
+        answer = self.answers([question])[0]
+        if answer.passed_over:
+            notice(
+                f"{answer.passed_over:,} items of the question are unknown and ignored; "
+                f"{named('unknown', 'error')} refuses them"
+            )
+        return answer
+
+    def answers(self, questions: Sequence[Question]) -> list[Answer]:
+        """Answer several questions, faster than one by one."""
+        check_process()
+        requests = [self._request(question) for question in questions]
+        if len(requests) == 1:
+            return self._answered(questions, requests)
+        groups: dict[int, list[int]] = {}  # those over all items are ranked together
+        for place, request in enumerate(requests):
+            alone = request.chosen is not None or request.query.situation.width
+            groups.setdefault(place if alone else -1, []).append(place)
+        answers: dict[int, Answer] = {}
+        for places in groups.values():
+            answered = self._answered(
+                [questions[place] for place in places], [requests[place] for place in places]
+            )
+            answers |= zip(places, answered)
+        return [answers[place] for place in range(len(requests))]
+
+    def _request(self, question: Question) -> Request:
+        query, missing = self.encoder.of_request(question)
+        items, strict = self.id_lookup.items, question.unknown == "error"
+        chosen, more = known_items(items, question.candidates, strict)
+        excluded, others = known_items(items, question.exclude, strict)
+        parts = [excluded]
+        if question.exclude_seen:
+            if query.history is not None:
+                parts.append(query.history.column)
+            user = int(query.user[0])
+            if user >= 0:
+                live = self.live
+                parts.append(
+                    self.seen.row(user) if live is None else live.seen_row(self.seen, user)
+                )
+        hidden, ignored = np.concatenate(parts), missing + more + others
+        if question.candidates is None:
+            return Request(query, None, hidden, ignored)
+        chosen = np.unique(chosen)
+        places = np.flatnonzero(np.isin(chosen, hidden)).astype(np.int32)
+        return Request(query, chosen, places, ignored)
+
+    def _answered(self, questions: Sequence[Question], requests: Sequence[Request]) -> list[Answer]:
+        """Answer questions about all items, or one question."""
+        queries = stacked_queries([request.query for request in requests])
+        hidden = stacked_places([request.hidden for request in requests])
+        chosen, most = requests[0].chosen, max(question.n for question in questions)
+        best, score, filled = self.best(queries, chosen, hidden, most, interactive=True)
+        answers = []
+        for row, (question, request) in enumerate(zip(questions, requests)):
+            count = min(int(filled[row]), question.n)
+            numbers = best[row, :count] if chosen is None else chosen[best[row, :count]]
+            terms = self.terms(queries, row, numbers.tolist()) if question.explain else None
+            ids, scores = self.id_lookup.items.take(numbers), score[row, :count].tolist()
+            stranger = question.user is not None and bool(request.query.user[0] < 0)
+            answers.append(Answer(ids, scores, terms, request.passed_over, stranger))
+        return answers
+
+    # Scores, their terms, similar ids
+
+    @overload
+    def score(self, pairs: Mapping[str, Sequence[Any]]) -> pl.DataFrame: ...
+    @overload
+    def score(self, pairs: AnyFrame) -> AnyFrame: ...
+    def score(self, pairs: Any) -> Any:
+        """Return the frame of users, items and contexts given, with a column `score`."""
+        frame = to_polars(pairs)
+        numbers = item_column(frame, self.space, self.id_lookup.items)
+        score = np.zeros(len(frame), np.float32)
+        for first in range(0, len(frame), self.at_once):
+            part = slice(first, first + self.at_once)
+            queries = self.queries(frame[part], "features")
+            score[part] = self.pair_scores(queries, numbers[part])
+        return from_polars(frame.with_columns(pl.Series("score", score)), kind_of(pairs))
+
+    @known_options_only
+    def explain(
+        self,
+        user: Any,
+        item: Any,
+        context: Mapping[str, Any] | None = None,
+        user_features: Any = None,
+        time: Any = None,
+    ) -> pl.DataFrame:
+        """Return the terms of a score, largest first: a frame (query, item, value) of summands."""
+        frame = query_frame(self.space, user, context, time=time)
+        queries = self.queries(frame, "error", user_features)
+        terms = self.terms(queries, 0, [self.item_number(item)])[0]
+        schema = {"query": pl.String, "item": pl.String, "value": pl.Float64}
+        return from_polars(pl.DataFrame(terms, schema=schema, orient="row"), self.frame_kind)
+
+    @known_options_only
+    def similar_items(self, item: Any, n: int = 10) -> pl.DataFrame:
+        """Return the n most similar items: a frame (item, similarity, rank)."""
+        number = self.item_number(item)
+        similarity = self.item_similarity(number)
+        frame = similar_frame(name_of(self.space, "item"), self.space.items, similarity, number, n)
+        return from_polars(frame, self.frame_kind)
+
+    @known_options_only
+    def similar_users(self, user: Any, n: int = 10) -> pl.DataFrame:
+        """Return the n most similar users: a frame (user, similarity, rank)."""
+        number = self.user_number(user)
+        similarity = self.user_similarity(number)
+        frame = similar_frame(name_of(self.space, "user"), self.space.users, similarity, number, n)
+        return from_polars(frame, self.frame_kind)
+
+    # New events
+
+    @known_options_only
+    def fold_in(self, events: Any, *, epochs: int | None = None, unknown: str = "ignore") -> Self:
+        """Return the model with new users learned from a few events; all else stays the same.
+
+        unknown: events of unknown items are ignored and counted (ignore) or refused (error).
+        """
+        data = of_known_items(self.space, new_events(self.space, self.recipe, events), unknown)
+        return can_go_on(self.recipe).fold_in(self, data, epochs)
+
+    @known_options_only
+    def update(self, data: Any, *, epochs: int | None = None, replay: Any = 0.0) -> Self:
+        """Return the model trained further on new events; new users, items and values are added.
+
+        epochs: passes over the new events, by default an eighth of the recipe's. replay: earlier
+        events to learn again beside them; or how many for each new one, drawn from the events seen
+        in training, which needs a model without context.
+        """
+        options: dict[str, Any] = {}  # a recipe need not know of replay unless it is given
+        if not isinstance(replay, int | float):
+            options["replay"] = new_events(self.space, self.recipe, replay)
+        elif replay:
+            options["replay"] = replay
+        events = new_events(self.space, self.recipe, data)
+        check_weights(self.space, events)
+        return can_go_on(self.recipe).update(self, events, epochs, **options)
+
+    def take_in(self, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> None:
+        """Add a few events to a model in service; the arguments are those of `in_service`."""
+        if self.live is None:
+            raise OptionError("the model is not in service: call in_service first")
+        self.live.add(self.seen, self.encoder.recent, (user, item, moment), most_recent(self.space))
+
+    # Files, ids, copies
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file: no pickle, a checksum inside, all or nothing."""
+        saved = file.Saved(
+            type(self).__name__,
+            recipe_name(type(self.recipe)),
+            plain(self.recipe),
+            self.space,
+            self.arrays(),
+            self.frame_kind,
+            self.damping,
+        )
+        file.save(saved, path)
+
+    @property
+    def user_ids(self) -> np.ndarray:
+        """The ids of the users [users]."""
+        return self.space.users.ids.to_numpy()
+
+    @cached_property
+    def item_ids(self) -> np.ndarray:
+        """The ids of the items [items], in the order of the item arrays."""
+        return self.space.items.ids.to_numpy()
+
+    def user_number(self, user: Any) -> int:
+        """Return the place of a user in the arrays of users."""
+        return number_of("user", user, self.space.users)
+
+    def item_number(self, item: Any) -> int:
+        """Return the place of an item in the arrays of items."""
+        return number_of("item", item, self.space.items)
+
+    def replaced(self, **changes: Any) -> Self:
+        """Return a copy with other fields."""
+        return replace(self, **changes)  # type: ignore[type-var]  # every subclass is a dataclass
+
+    if not TYPE_CHECKING:  # a type checker would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name)

@@ -1,0 +1,297 @@
+"""Questions as query features: one path for a frame of queries and for one request.
+
+`QueryEncoder.of_frame` reads a frame, `QueryEncoder.of_request` one `Question`. Both look up the
+user, the context and the history in their own way, and share everything that follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fmpair.arrays import Rows, empty_rows, join_rows, stack_rows, starts
+from fmpair.checks import one_of
+from fmpair.data.times import EXAMPLE
+from fmpair.errors import DataError, UnknownError
+from fmpair.errors import unknown as unknown_message
+from fmpair.features import FeatureSpace
+from fmpair.features.calendar import DAY, TIME, datetimes, now
+from fmpair.features.encoder import sum_to_one
+from fmpair.fitted.history import LiveState, PastItems, Recent, days_since_last, past_items
+from fmpair.fitted.id_lookup import IdLookup, Ids, item_numbers, number_of, unknown_id
+from fmpair.fitted.question import (
+    COLUMN,
+    REFUSING,
+    UNKNOWN,
+    Queries,
+    Question,
+    check_columns,
+    check_time,
+    column_of,
+    given_table,
+    histories_of,
+    query_times,
+    refuse_unseen,
+    time_named,
+)
+from fmpair.threads import check_process
+
+GUESSED_LIVE = 1_000  # ids to search for a similar one while a request waits
+SECOND = 1_000_000  # microseconds
+SINCE = f"{TIME}.since"
+NO_COLUMNS = pl.DataFrame()
+NO_ITEMS, NO_VALUES = np.zeros(0, np.int32), np.zeros(0, np.float32)
+NO_FEATURES = empty_rows(1)
+
+
+@dataclass(frozen=True)
+class QueryEncoder:
+    """Everything that turns questions into `Queries`.
+
+    user_rows: the attributes of known users; recent: their last events, and past: how these become
+    features, None if the model does not use them; live: events taken in since. keeps_context:
+    whether requests keep their context as a frame, for models that score by it.
+    """
+
+    space: FeatureSpace
+    id_lookup: IdLookup
+    user_rows: Rows
+    recent: Recent | None = None
+    past: PastItems | None = None
+    live: LiveState | None = None
+    keeps_context: bool = False
+
+    def of_frame(self, frame: pl.DataFrame, *, unknown: str, user_features: Any = None) -> Queries:
+        """Encode a frame with a user column (or none) and any context columns.
+
+        A column `history` holds the items of each query; other columns are repeated in lists.
+        """
+        check_process()
+        one_of("unknown", unknown, UNKNOWN)
+        space = self.space
+        frame = time_named(space, frame)
+        column = column_of(space, "user", frame.columns)
+        check_columns(space, frame.columns, column)
+        user = np.full(len(frame), -1, np.int32)
+        if column is not None:
+            user = space.users.numbers(frame[column])
+        history, given = self._history_column(frame, column, unknown == "error")
+        profiles, profiled = self._profiles(frame, column, user, user_features, unknown)
+        nobody = (user < 0) & ~given & ~profiled
+        if column is not None and unknown in REFUSING and nobody.any():
+            # looked up once more for the message, which names the nearest id
+            number_of("user", frame[column][int(np.argmax(nobody))], space.users)
+        asked, time = self._with_times(frame, user)
+        contexts, unseen = space.context_rows(asked)
+        if unknown in REFUSING:
+            refuse_unseen(space, "context", frame, unseen)
+        bare = nobody if unknown == "popular" else np.zeros(len(nobody), bool)
+        rows = self._rows(user, profiles, contexts, history, given, time, bare)
+        shown = frame
+        if history is not None:  # without expressions, which are slow for one row
+            shown = pl.DataFrame([c for c in frame.iter_columns() if c.name != COLUMN])
+        situation = pl.DataFrame([c for c in asked.iter_columns() if c.name in space.context])
+        return Queries(user, rows, shown, situation, bare, history)
+
+    def of_request(self, question: Question) -> tuple[Queries, int]:
+        """Encode one request; return its query and how many items of its history are unknown."""
+        ids = self.id_lookup
+        number = -1 if question.user is None else ids.users.number(question.user)
+        nobody = number < 0 and question.history is None
+        if nobody and question.user is not None and question.unknown in REFUSING:
+            raise unknown_id("user", question.user, self.space.users.ids, GUESSED_LIVE)
+        items, missing = known_items(ids.items, question.history, question.unknown == "error")
+        history = None
+        if question.history is not None:
+            history = _row(items, np.ones(len(items), np.float32))
+        user, given = np.array([number], np.int32), np.array([history is not None])
+        time = self._request_time(question)
+        times = None if time is None else np.array([time])
+        context = dict(self._request_context(question, user, times))
+        contexts = self._context_row(context, question.unknown in REFUSING)
+        bare = np.array([nobody and question.unknown == "popular"])
+        profiles = known_rows(self.user_rows, user)
+        rows = self._rows(user, profiles, contexts, history, given, times, bare)
+        situation = NO_COLUMNS
+        if self.keeps_context:
+            kept = {name: [value] for name, value in context.items() if name != SINCE}
+            situation = pl.DataFrame(kept, strict=False)
+        return Queries(user, rows, NO_COLUMNS, situation, bare, history), missing
+
+    # What both share
+
+    def _rows(
+        self,
+        user: np.ndarray,
+        profiles: Rows,
+        contexts: Rows,
+        history: Rows | None,
+        given: np.ndarray,
+        time: np.ndarray | None,
+        bare: np.ndarray,
+    ) -> Rows:
+        """Return all features of each query: user attributes, context, earlier items."""
+        parts = [profiles, contexts]
+        if self.past is not None and self.recent is not None:
+            within = self.past.within
+            items = past_items(self.recent, self.live, within, user, history, given, time)
+            parts.append(self.past.rows(items))
+        if len(user) == 1:
+            if bare[0]:
+                return NO_FEATURES
+            parts = [part for part in parts if len(part.column)]
+            if len(parts) < 2:
+                return parts[0] if parts else NO_FEATURES
+            columns = np.concatenate([part.column for part in parts])
+            return _row(columns, np.concatenate([part.value for part in parts]))
+        rows = join_rows(parts)
+        return rows._replace(value=np.where(bare[rows.owner], 0, rows.value).astype(np.float32))
+
+    def past_rows(self, user: np.ndarray) -> Rows | None:
+        """Return the features of the users' last items, None if the model does not use them."""
+        if self.past is None or self.recent is None:
+            return None
+        none = np.zeros(len(user), bool)
+        within = self.past.within
+        items = past_items(self.recent, self.live, within, user, None, none, None)
+        return self.past.rows(items)
+
+    def _days_since(self, user: np.ndarray, time: np.ndarray | None) -> np.ndarray | None:
+        """Return the days since the users' last events, None if the model does not use them."""
+        if self.recent is None or time is None or not self.space.since:
+            return None
+        live = self.live
+        events = self.recent.take(user) if live is None else live.recent_of(self.recent, user)
+        return days_since_last(events, time, DAY)
+
+    # A frame of queries
+
+    def _with_times(
+        self, frame: pl.DataFrame, user: np.ndarray
+    ) -> tuple[pl.DataFrame, np.ndarray | None]:
+        """Return the frame with the columns of time that the model uses, and the query times."""
+        if TIME in self.space.context and TIME not in frame.columns:
+            frame = frame.with_columns(pl.lit(now()).alias(TIME))
+        time = None if self.recent is None else query_times(self.space, frame)
+        days = self._days_since(user, time)
+        if days is not None:
+            frame = frame.with_columns(pl.Series(SINCE, days).fill_nan(None))
+        return frame, time
+
+    def _history_column(
+        self, frame: pl.DataFrame, user: str | None, strict: bool
+    ) -> tuple[Rows | None, np.ndarray]:
+        """Return the histories of the queries, None without such a column, and which have one."""
+        if COLUMN not in frame.columns or user == COLUMN or COLUMN in self.space.context:
+            return None, np.zeros(len(frame), bool)
+        values = frame[COLUMN]
+        given = (
+            values.is_not_null().to_numpy() if values.null_count() else np.ones(len(frame), bool)
+        )
+        return histories_of(values, self.id_lookup.items, strict), given
+
+    def _profiles(
+        self, frame: pl.DataFrame, column: str | None, user: np.ndarray, given: Any, unknown: str
+    ) -> tuple[Rows, np.ndarray]:
+        """Return the attributes of each query's user, given or known, and which were given."""
+        known = known_rows(self.user_rows, user)
+        if given is None:
+            return known, np.zeros(len(user), bool)
+        table, place = given_table(given, frame, column)
+        names = [e.name for e in self.space.query.encoders if e.role == "user"]
+        for name in table.columns:
+            if name not in names:
+                raise UnknownError(unknown_message("user feature", name, names))
+        rows, unseen = self.space.query.encode("user", table, len(table), self.space.whole)
+        if unknown in REFUSING:
+            refuse_unseen(self.space, "user", table, unseen)
+        described = place >= 0
+        chosen = np.where(described, place, rows.size + np.arange(len(user)))
+        return stack_rows(rows, known).take(chosen), described
+
+    # One request
+
+    def _request_time(self, question: Question) -> int | None:
+        """Return when a request is asked, in microseconds; None if the model does not use that.
+
+        The present is taken to the second, so that its features are computed once a second.
+        """
+        check_time(self.space, question.time)
+        context = question.context or {}
+        given = question.time if question.time is not None else context.get(TIME)
+        if given is not None:
+            try:
+                times = datetimes(pl.Series(TIME, [given]))
+            except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+                raise DataError(f"{given!r} is not a time: give text such as {EXAMPLE}") from None
+            return None if times.null_count() else int(times.to_physical()[0])
+        if TIME in self.id_lookup.context and TIME not in context:
+            return int(datetime.now(UTC).timestamp()) * SECOND
+        return None
+
+    def _request_context(
+        self, question: Question, user: np.ndarray, times: np.ndarray | None
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield the context columns of a request with their values."""
+        known, given = self.id_lookup.context, question.context or {}
+        for name in given:
+            if name not in known:
+                raise UnknownError(unknown_message("context", name, known))
+        for name in known:
+            if name in given:
+                yield name, given[name]
+            elif name == TIME and question.time is not None:
+                yield name, question.time
+            elif name == TIME and times is not None:
+                seconds = int(times[0]) // SECOND
+                yield name, datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+        days = self._days_since(user, times)
+        if days is not None and not np.isnan(days[0]):
+            yield SINCE, float(days[0])
+
+    def _context_row(self, context: Mapping[str, Any], refusing: bool) -> Rows:
+        """Return the features of one request's context."""
+        if not context:
+            return NO_FEATURES
+        columns, values = [NO_ITEMS], [NO_VALUES]
+        for name, value in context.items():
+            features = self.id_lookup.features(name, value)
+            if features.unseen and refusing:
+                frame = pl.DataFrame({name: [value]}, strict=False)
+                refuse_unseen(self.space, "context", frame, features.unseen, GUESSED_LIVE)
+            columns.append(features.column)
+            values.append(features.value)
+        row = _row(np.concatenate(columns), np.concatenate(values))
+        return sum_to_one(row) if self.space.whole else row
+
+
+def _row(column: np.ndarray, value: np.ndarray) -> Rows:
+    return Rows(np.array([0, len(column)]), column, value)
+
+
+def known_rows(rows: Rows, number: np.ndarray) -> Rows:
+    """Return the rows of the given numbers; an empty row for number -1."""
+    if len(number) == 1:
+        first = int(number[0])
+        if first < 0 or not len(rows.column):
+            return NO_FEATURES
+        part = slice(rows.start[first], rows.start[first + 1])
+        return _row(rows.column[part], rows.value[part])
+    taken = rows.take(np.maximum(number, 0))
+    kept = (number >= 0)[taken.owner]
+    lengths = np.where(number < 0, 0, np.diff(taken.start))
+    return Rows(starts(lengths), taken.column[kept], taken.value[kept])
+
+
+def known_items(items: Ids, values: Sequence[Any] | None, strict: bool) -> tuple[np.ndarray, int]:
+    """Return the numbers of the items of a request that are known, and how many are not."""
+    if not values:
+        return NO_ITEMS, 0
+    numbers = item_numbers(values, items, strict, GUESSED_LIVE)
+    known = numbers >= 0
+    return (numbers, 0) if known.all() else (numbers[known], int((~known).sum()))
