@@ -15,7 +15,7 @@ import polars as pl
 
 from fmpair.arrays import Rows, empty_rows, join_rows, renumbered
 from fmpair.checks import whole
-from fmpair.cluster import connect, each, telling, versions
+from fmpair.cluster import connect, each, one_line_errors, versions
 from fmpair.data.frame import given_back
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, MachineError, OptionError, UnknownError, named
@@ -277,7 +277,7 @@ def _made(
         yield from ((number, _part(asked, number)) for number in left)
         return
     ray = connect(on)
-    with telling():
+    with one_line_errors():
         yield from each(ray, _part, (ray.put(asked),), left)
 
 

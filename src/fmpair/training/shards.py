@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, distinct_pairs, empty_rows, starts, tally
-from fmpair.cluster import RAY, connect, telling
+from fmpair.cluster import RAY, connect, one_line_errors
 from fmpair.data import Dataset
 from fmpair.data.columns.roles import find_column
 from fmpair.data.vocabulary import Vocabulary
@@ -62,7 +62,7 @@ def fit_parts(
     paths = _paths(parts)
     columns = _columns(paths[0], user, item)
     ray = connect(on)
-    with telling():
+    with one_line_errors():
         found = _numbered(ray, paths, columns)
         events = int(found.counted.activity.sum())
         options = replace(options, factors=factors_of(options, events))

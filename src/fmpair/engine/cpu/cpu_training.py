@@ -34,7 +34,7 @@ from fmpair.engine.strata.field_regularisation import (
 )
 from fmpair.threads import check_process
 
-LOG = logging.getLogger("fmpair")
+PROGRESS = logging.getLogger("fmpair.progress")
 NO_BIAS = np.zeros(0, np.float32)
 SUMS = ("users", "items", "query", "features")  # of `Accumulators`, those that change
 
@@ -121,7 +121,7 @@ class CPUTraining:
             )
         self._centre()
         if _compilations() > compiled and not kernel_cache.lost():
-            LOG.warning(
+            PROGRESS.info(
                 "compiled the training kernel, once for this machine: later runs start faster"
             )
         return loss / max(steps, 1)
