@@ -297,7 +297,9 @@ def test_memory_that_runs_out_is_one_line(monkeypatch):
 def test_too_little_memory_is_said_before_anything_is_taken(monkeypatch):
     problem = problem_of("")
     monkeypatch.setattr(cuda, "free_memory", lambda device: 1 << 10)
-    wanted = r"training on cpu needs 0.\d GB for 42 vectors of 5 factors and 15 items, and 0.0 GB"
+    wanted = (
+        r"training on cpu needs 0.\d GB for 42 vectors of 5 factors and 15 items, but only 0.0 GB"
+    )
     with pytest.raises(OptionError, match=wanted):
         begin(problem, parameters_of(problem), settings_of(**EXACT))
 
@@ -331,9 +333,9 @@ def test_a_step_is_recorded_anew_when_minibatches_grow_and_their_last_is_not_rec
 
     def record(batch):
         done.append("recorded")
-        own.graph, own.given = Graph(), [tensor.clone() for tensor in cuda._tensors(batch)]
+        own.graph, own.inputs = Graph(), [tensor.clone() for tensor in cuda._tensors(batch)]
 
-    monkeypatch.setattr(cuda, "_apart", lambda step: step())
+    monkeypatch.setattr(cuda, "_on_own_stream", lambda step: step())
     monkeypatch.setattr(own, "_record", record)
 
     def batch(rows, events):
@@ -349,15 +351,15 @@ def test_a_step_is_recorded_anew_when_minibatches_grow_and_their_last_is_not_rec
 
 def test_slopes_are_summed_by_user():
     user = torch.tensor([3, 1, 3, 0])
-    met = user_gradients(
+    users = user_gradients(
         user, torch.tensor([[1.0], [10.0], [100.0], [0.0]]), torch.tensor([1.0, 2, 4, 0])
     )
-    assert met.slope[:, 0].tolist() == [101, 10, 101, 0]
-    assert met.events.tolist() == [5, 2, 5, 0]
+    assert users.slope[:, 0].tolist() == [101, 10, 101, 0]
+    assert users.events.tolist() == [5, 2, 5, 0]
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
-def test_only_users_who_are_met_move(optimizer):
+def test_only_users_of_the_minibatch_move(optimizer):
     tables = parameters_of(problem_of(""))._replace(users=np.ones((4, 2), np.float32))
     tables = type(tables)(*map(torch.from_numpy, tables))
     own = optimizer_of(optimizer, tables, {"users": 1.0})
@@ -371,8 +373,8 @@ def test_only_users_who_are_met_move(optimizer):
     assert tables.users[2, 0] < 1 < tables.users[2, 1]
 
 
-def test_a_user_met_after_long_goes_farther():
-    """Adam's mean of squares fades meanwhile, as it does where nothing is met."""
+def test_a_user_seen_after_a_long_time_takes_a_longer_step():
+    """Adam decays squared gradients in the steps between."""
     moves = []
     for idle in (0, 20):
         tables = parameters_of(problem_of(""))._replace(users=np.zeros((1, 1), np.float32))

@@ -271,7 +271,7 @@ def test_a_model_of_parts_need_not_know_what_everyone_has(cluster, free, parts):
 
 
 def test_parts_have_no_more_than_users_and_items(parts):
-    with pytest.raises(OptionError, match="by users and items alone: leave history out"):
+    with pytest.raises(OptionError, match="history is not supported with parts"):
         fit_parts(FMPair(history=5), parts[1])
     with pytest.raises(DataError, match="there is no Parquet file"):
         fit_parts(FMPair(), parts[1] / "nowhere")

@@ -142,7 +142,7 @@ def test_a_run_that_blows_up_says_what_to_lower():
 
 
 def test_data_without_anything_unchosen_are_refused():
-    with pytest.raises(DataError, match="nothing unchosen"):
+    with pytest.raises(DataError, match="so there are no negatives"):
         QUICK.train({"user": [0, 0, 1, 1], "item": [0, 1, 0, 1]})
 
 

@@ -78,5 +78,5 @@ def test_what_is_wrong_is_said_in_one_line():
     with pytest.raises(OptionError, match="learner must be one of"):
         FMMap(learner="mcmc")
     every = pl.DataFrame({"user": [*"aabb"], "item": [*"xyxy"]})
-    with pytest.raises(DataError, match="nothing unchosen"):
+    with pytest.raises(DataError, match="so there are no negatives"):
         FMMap().fit(every)

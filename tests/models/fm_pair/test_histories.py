@@ -101,7 +101,7 @@ def test_after_an_update_histories_are_those_of_a_fit_on_all_events():
 
 
 def test_cosines_are_refused():
-    with pytest.raises(OptionError, match="leave temperature out"):
+    with pytest.raises(OptionError, match="does not support temperature"):
         FactorisedNeighbours(temperature=0.1)
 
 

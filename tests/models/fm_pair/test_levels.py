@@ -103,7 +103,7 @@ def test_levels_are_numbered_from_the_lowest():
         ({"levels": None}, OptionError, "name them, the lowest first"),
         ({"levels": "click"}, OptionError, "levels must list the levels"),
         ({"unobserved": 0}, OptionError, "unobserved must be above 0"),
-        ({"temperature": 0.1}, OptionError, "leave temperature out"),
+        ({"temperature": 0.1}, OptionError, "does not support temperature"),
     ],
 )
 def test_what_is_wrong_is_named(options, error, message):
@@ -183,7 +183,7 @@ def test_levels_that_the_data_lack_are_an_error():
         FMPair(levels=["view", "cart"]).fit(shop())
     with pytest.raises(OptionError, match="levels must list the levels, the lowest first"):
         FMPair(levels="view,buy")
-    with pytest.raises(OptionError, match="has no history"):
+    with pytest.raises(OptionError, match="does not support history"):
         FMPair(levels=["view", "buy"], history=5)
 
 
