@@ -163,7 +163,7 @@ def test_an_epoch_gives_its_model_until_the_next_one_begins():
     first = next(loop)
     assert first.recommender() == first.recommender() == 1
     second = next(loop)
-    with pytest.raises(TrainingError, match="epoch 1 is past: ask for its recommender before"):
+    with pytest.raises(TrainingError, match="epoch 1 is over: call its recommender"):
         first.recommender()
     assert second.recommender() == 2
 
@@ -179,4 +179,4 @@ def test_models_are_changed_when_they_are_asked_for():
 
 
 def test_a_divergence_says_when_and_what_would_help():
-    assert str(diverged(3, "lower it")) == "diverged in epoch 3: lower it"
+    assert str(diverged(3, "lower it")) == "training diverged in epoch 3: lower it"

@@ -78,12 +78,14 @@ class FMPairWeighted(FMPairOptions, TrainableRecipe):
         weights = self._weights(field_names(model.space))
 
         def begin(task: Task, first: Parameters, frozen: Collection[str]) -> Training:
-            return FixedWeightTraining.of(task, first, frozen, weights)
+            scaled = scaled_problem(task.problem, by_feature(task.space, weights))
+            return loop.begin(replace(task, problem=scaled), first, frozen)
 
         plain = without_weights(model.parameters, by_feature(model.space, weights))
-        return update.update(
-            model.replaced(parameters=plain), self, as_dataset(data), epochs, begin, replay
-        )
+        plain_model, events = model.replaced(parameters=plain), as_dataset(data)
+        updated = update.update(plain_model, self, events, epochs, begin, replay)
+        own = with_weights(updated.parameters, by_feature(updated.space, weights))
+        return updated.replaced(parameters=own)
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         """Learn users against vectors that include the weights."""
@@ -338,37 +340,6 @@ class WeightTraining:
 
     def snapshot(self) -> Parameters:
         return with_weights(self.inner.snapshot(), self._by_feature())
-
-    def close(self) -> None:
-        self.inner.close()
-
-
-@dataclass(frozen=True)
-class FixedWeightTraining:
-    """Training of vectors with fixed weights; the initial vectors do not include the weights."""
-
-    inner: Training
-    weights: FeatureWeights
-
-    @classmethod
-    def of(
-        cls, task: Task, first: Parameters, frozen: Collection[str], weights: np.ndarray
-    ) -> FixedWeightTraining:
-        own = by_feature(task.space, weights)
-        scaled = replace(task, problem=scaled_problem(task.problem, own))
-        return cls(loop.begin(scaled, first, frozen), own)
-
-    def epoch(self, number: int, rate: float) -> float:
-        return self.inner.epoch(number, rate)
-
-    def learn_pairs(self, pairs: Pairs, rate: float) -> float:
-        return self.inner.learn_pairs(pairs, rate)
-
-    def largest(self) -> float:
-        return self.inner.largest()
-
-    def snapshot(self) -> Parameters:
-        return with_weights(self.inner.snapshot(), self.weights)
 
     def close(self) -> None:
         self.inner.close()
