@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import fmpair.models
+import fmpair.training
 from fmpair.errors import UnknownError
 from fmpair.fitted.recipe import name_of
 from fmpair.models import EASE, FMPair, FMPairLevels, ItemKNN, Recipe, catalog, load
@@ -65,3 +66,9 @@ def test_dir_shows_what_can_be_imported_and_no_more():
     assert dir(fmpair.models) == sorted(fmpair.models.__all__)
     with pytest.raises(AttributeError, match=r"'fmpair.models' has no attribute 'EAS'"):
         fmpair.models.EAS
+
+
+def test_training_exports_its_public_names():
+    assert all(getattr(fmpair.training, name) is not None for name in fmpair.training.__all__)
+    with pytest.raises(AttributeError, match=r"'fmpair.training' has no attribute 'Epoc'"):
+        fmpair.training.Epoc

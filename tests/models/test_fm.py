@@ -215,7 +215,7 @@ def test_progress_tells_of_every_pass():
     recipe("als", epochs=3).fit(ratings()[0], progress=epochs.append)
     assert [epoch.number for epoch in epochs] == [1, 2, 3]
     assert epochs[-1].loss < epochs[0].loss
-    with pytest.raises(TrainingError, match="epoch 1 is past"):
+    with pytest.raises(TrainingError, match="epoch 1 is over"):
         epochs[0].recommender()
 
 
@@ -230,11 +230,11 @@ def test_regularisation_by_group_reaches_the_group():
 def test_what_is_wrong_is_said_in_one_line():
     frame, _ = ratings()
     implicit, five = frame.drop("rating"), frame.with_columns(pl.col("rating").round())
-    with pytest.raises(DataError, match="have no column 'rating'"):
+    with pytest.raises(DataError, match="needs a column 'rating'"):
         FM(task="regression").fit(implicit)
-    with pytest.raises(DataError, match="needs ratings of two values, and there are"):
+    with pytest.raises(DataError, match="needs ratings of two values, not"):
         FM(task="classification").fit(five)
-    with pytest.raises(OptionError, match="order 3 is learned by sgd only, not by als"):
+    with pytest.raises(OptionError, match="order=3 requires learner="):
         FM(order=3, learner="als")
     with pytest.raises(OptionError, match="order must be 2 or 3"):
         FM(order=4)
@@ -273,7 +273,7 @@ def test_ids_without_linear_terms_are_plain_matrix_factorization():
 
 
 def test_a_machine_without_linear_terms_is_learned_by_sgd_only():
-    with pytest.raises(OptionError, match=r"linear terms is learned by .* only, not by als"):
+    with pytest.raises(OptionError, match="linear=False requires learner='sgd'"):
         FM(learner="als", linear=False)
 
 

@@ -5,6 +5,7 @@ import logging
 import numpy as np
 import polars as pl
 
+from fmpair.cli import run
 from fmpair.models import FMPair
 
 
@@ -72,3 +73,15 @@ def test_an_updated_model_keeps_what_was_settled():
     frame = events(ordered=True)
     model = FMPair(factors=16, epochs=15).fit(frame)
     assert model.update(frame.head(5), epochs=1).space.history == model.space.history
+
+
+def test_the_command_line_shows_the_decision_unless_it_is_quiet(tmp_path, capsys):
+    path = tmp_path / "events.csv"
+    frame = events(ordered=False, users=60)
+    frame.write_csv(path)
+    fit = ["fit", str(path), "-o", str(tmp_path / "model"), "--epochs", "1", "--factors", "4"]
+    assert run(fit) == 0
+    shown = capsys.readouterr().err
+    assert "history: trying whether" in shown and "set --history 10 to force it" in shown
+    assert run([*fit, "--quiet"]) == 0
+    assert "history" not in capsys.readouterr().err

@@ -56,7 +56,7 @@ def test_an_epoch_that_is_past_gives_no_model():
     first = next(epochs)
     first.recommender()
     next(epochs)
-    with pytest.raises(TrainingError, match="epoch 1 is past"):
+    with pytest.raises(TrainingError, match="epoch 1 is over"):
         first.recommender()
 
 
