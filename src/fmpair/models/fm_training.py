@@ -195,9 +195,9 @@ def penalties_of(
             raise OptionError(unknown("regularization", name, names))
     strengths = [named.get("user"), named.get("item")]
     for encoder in encoders:
-        own = encoder.field.regularization
+        of_field = encoder.field.regularization
         by_name = named.get(encoder.name, named.get(ROLES[encoder.role]))
-        strengths.append(by_name if own is None else own)
+        strengths.append(by_name if of_field is None else of_field)
     for strength, first, last in zip(strengths, layout.edges[:-1], layout.edges[1:]):
         if strength is not None:
             vectors[first:last] = strength

@@ -89,20 +89,20 @@ def part(model: Recommender, number: np.ndarray) -> Recommender:
 def put_back(model: Recommender, data: Dataset, learned: Recommender) -> Recommender:
     """Return the whole model with the data's users as they were learned in a part of it."""
     users = model.space.users.extend(data.users.ids)
-    number, own = (ids.numbers(data.users.ids) for ids in (users, learned.space.users))
+    number, row = (ids.numbers(data.users.ids) for ids in (users, learned.space.users))
     old = model.parameters.users
     table = np.empty((len(users), old.shape[1]), old.dtype)
     table[: len(old)] = old
-    table[number] = learned.parameters.users[own]
+    table[number] = learned.parameters.users[row]
     profiles = model.user_rows
     if learned.space.query.size > model.space.query.size:
         profiles = _with_columns(profiles, _moved(model.space.query, learned.space.query))
     return learned.replaced(
         space=replace(learned.space, users=users),
         parameters=learned.parameters._replace(users=table),
-        user_rows=_with_rows(profiles, number, learned.user_rows.take(own)),
-        seen=_with_rows(model.seen, number, learned.seen.take(own)),
-        recent=_with_recent(model.recent, len(users), number, learned.recent, own),
+        user_rows=_with_rows(profiles, number, learned.user_rows.take(row)),
+        seen=_with_rows(model.seen, number, learned.seen.take(row)),
+        recent=_with_recent(model.recent, len(users), number, learned.recent, row),
     )
 
 

@@ -84,8 +84,8 @@ class FMPairWeighted(FMPairOptions, TrainableRecipe):
         plain = without_weights(model.parameters, by_feature(model.space, weights))
         plain_model, events = model.replaced(parameters=plain), as_dataset(data)
         updated = update.update(plain_model, self, events, epochs, begin, replay)
-        own = with_weights(updated.parameters, by_feature(updated.space, weights))
-        return updated.replaced(parameters=own)
+        weighted = with_weights(updated.parameters, by_feature(updated.space, weights))
+        return updated.replaced(parameters=weighted)
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
         """Learn users against vectors that include the weights."""
