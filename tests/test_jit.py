@@ -32,10 +32,13 @@ compiled = sum(ranks._shuffle_head.stats.cache_misses.values())
 print(json.dumps({"result": items[:10].tolist(), "compiled": compiled}))
 """
 FIT = """
-import json, hashlib
+import json, hashlib, logging
 from fmpair import FMPair
 from fmpair.testing import two_tastes
-from fmpair.engine.cpu import training
+from fmpair.engine.cpu import cpu_training as training
+
+logging.getLogger("fmpair.progress").setLevel("INFO")
+logging.getLogger("fmpair.progress").addHandler(logging.StreamHandler())
 
 model = FMPair(loss="bpr", factors=4, epochs=2, blocks=1, threads=1).fit(two_tastes())
 model.recommend("u1")

@@ -1,4 +1,4 @@
-"""A Ray cluster: reached by its address, checked, given tasks. Nothing here imports ray at once."""
+"""Connecting to a Ray cluster, checking it, and running tasks on it. Imports ray when needed."""
 
 from __future__ import annotations
 
@@ -17,40 +17,49 @@ from typing import Any, TypeVar
 
 from fmpair.errors import FmpairError, MachineError, OptionError, named
 
-# Where work runs beyond this process: `ray`, or `ray://host:port`. Needs no Ray itself.
-
-
 RAY = "ray"
-PORT = 6379  # of a cluster's head, unless it was started with another
+PORT = 6379  # default port of a cluster's head
 FORM = re.compile(r"ray(?:://([^:/\s]+)(?::(\d{1,5}))?)?")
-EXTRA = "Ray is not installed: pip install 'fmpair[ray]'"
+PATIENCE = 5.0  # seconds for the head to answer
+PROBE = 120.0  # seconds for the machines to report their versions
+QUIET = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
+RETRIES = 3  # of a task whose process or machine is lost; its own errors are final
+AHEAD = 2  # running tasks per core: the next one starts while a result travels
+
+Argument = TypeVar("Argument")
+_checked: set[str] = set()  # ids of machines whose versions were checked
+
+
+# Addresses: `ray`, or `ray://host:port`.
 
 
 def check_on(on: str) -> None:
-    """Raise OptionError where `on` is no address of a cluster, or Ray is not installed."""
+    """Raise OptionError if `on` is not the address of a cluster, or Ray is not installed."""
     address_of(on)
     if find_spec(RAY) is None:
-        raise OptionError(f"{named('on', on)} cannot be used: {EXTRA}")
+        raise OptionError(
+            f"{named('on', on)} cannot be used: Ray is not installed: pip install 'fmpair[ray]'"
+        )
 
 
 def address_of(on: str) -> tuple[str, int] | None:
-    """(host, port) of the cluster's head; None for the one connected, or a new one here."""
-    found = FORM.fullmatch(on) if isinstance(on, str) else None
-    if found is None or int(found[2] or PORT) > 65_535:
+    """Return (host, port) of the cluster's head; None for the connected cluster or a new one."""
+    match = FORM.fullmatch(on) if isinstance(on, str) else None
+    if match is None or int(match[2] or PORT) > 65_535:
         raise OptionError(f"{named('on')} must be ray or ray://HOST:PORT, not {on!r}")
-    return (found[1], int(found[2] or PORT)) if found[1] else None
+    return (match[1], int(match[2] or PORT)) if match[1] else None
 
 
 def library() -> Any:
-    """The module ray: imported when first asked for, since few need it."""
+    """Import and return the module ray."""
     return import_module(RAY)
 
 
-# What goes wrong on a cluster: what another try mends, and what is told in one line.
+# Errors.
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether a process or a machine went away, with or without what it held."""
+    """Return whether a process, a machine or its objects were lost."""
     kinds = library().exceptions
     lost = (
         kinds.RayActorError,
@@ -61,42 +70,41 @@ def is_lost(error: BaseException) -> bool:
         kinds.ActorUnschedulableError,
         kinds.TaskUnschedulableError,
     )
-    return any(isinstance(one, lost) for one in _behind(error))
+    return any(isinstance(cause, lost) for cause in _causes(error))
 
 
-def told(error: BaseException) -> FmpairError | None:
-    """An error of Ray, or of ours that it wraps, in one line; None where it is neither."""
+def as_fmpair_error(error: BaseException) -> FmpairError | None:
+    """Return an error of Ray as a one-line error, or the FmpairError it wraps; else None."""
     kinds = library().exceptions
-    for one in _behind(error):
-        if isinstance(one, FmpairError):
-            return one
-        if isinstance(one, kinds.ObjectStoreFullError):
+    for cause in _causes(error):
+        if isinstance(cause, FmpairError):
+            return cause
+        if isinstance(cause, kinds.ObjectStoreFullError):
             return MachineError(
                 "the object store of the Ray cluster is full: start Ray with a larger "
                 "--object-store-memory, on more machines, or give it a disk to spill to"
             )
-        if isinstance(one, kinds.OutOfDiskError):
+        if isinstance(cause, kinds.OutOfDiskError):
             return MachineError(
-                "the object store of the Ray cluster is full, and so is the disk it spills to: "
-                "start Ray with a larger --object-store-memory, or make room in its temporary "
-                "folder"
+                "the object store of the Ray cluster and the disk it spills to are full: start Ray "
+                "with a larger --object-store-memory, or free space in its temporary folder"
             )
-        if isinstance(one, kinds.OutOfMemoryError):
+        if isinstance(cause, kinds.OutOfMemoryError):
             return MachineError(
-                f"a machine of the Ray cluster ran out of memory: {first_line(one)}"
+                f"a machine of the Ray cluster ran out of memory: {first_line(cause)}"
             )
     if isinstance(error, kinds.RayError) and not isinstance(error, kinds.RayTaskError):
-        return MachineError(f"Ray gave up: {first_line(error)}")
+        return MachineError(f"Ray failed: {first_line(error)}")
     return None
 
 
 @contextmanager
-def telling() -> Iterator[None]:
-    """A block in which errors of Ray are told in one line."""
+def one_line_errors() -> Iterator[None]:
+    """Raise errors of Ray as one-line errors of fmpair."""
     try:
         yield
     except library().exceptions.RayError as error:
-        raise told(error) or error from error
+        raise as_fmpair_error(error) or error from error
 
 
 def first_line(error: BaseException) -> str:
@@ -104,32 +112,26 @@ def first_line(error: BaseException) -> str:
     return lines[0].rstrip(".: ")
 
 
-def _behind(error: BaseException | None) -> list[BaseException]:
-    """The error, and the causes that Ray or Python name for it."""
-    found: list[BaseException] = []
-    while error is not None and error not in found:
-        found.append(error)
+def _causes(error: BaseException | None) -> list[BaseException]:
+    """Return the error and its causes, as given by Ray or Python."""
+    causes: list[BaseException] = []
+    while error is not None and error not in causes:
+        causes.append(error)
         cause: Any = getattr(error, "cause", None)
         error = cause if isinstance(cause, BaseException) else error.__cause__
-    return found
+    return causes
 
 
-# This process as a driver of a Ray cluster whose every machine runs the same fmpair.
-
-
-PATIENCE = 5.0  # seconds that the head has to answer
-PROBE = 120.0  # seconds that the machines have to say what they run
-QUIET = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
-_checked: set[str] = set()  # ids of machines that were found to run the same versions
+# Connections. Every machine of a cluster must run the same fmpair.
 
 
 def connect(on: str) -> Any:
-    """The module ray, connected: to the cluster at an address, or to a new one on this machine.
+    """Return the module ray, connected to the cluster at `on`, or to a new one on this machine.
 
-    What is connected already stays so. A cluster that is started here ends with this process.
+    An existing connection is kept. A cluster started here ends with this process.
     """
     check_on(on)
-    ray, address = library(), address_of(on) or _usual()
+    ray, address = library(), address_of(on) or _from_environment()
     if not ray.is_initialized():
         _start(ray, on, address)
     elif address is not None:
@@ -138,21 +140,21 @@ def connect(on: str) -> Any:
     return ray
 
 
-def _usual() -> tuple[str, int] | None:
-    """The cluster that the environment names, as for all programs of Ray; None where it does not.
+def _from_environment() -> tuple[str, int] | None:
+    """Return the address in RAY_ADDRESS, if any.
 
-    Ray itself would look for one on this machine, and wait for minutes for one that has ended.
+    Ray itself would also search this machine, and wait for minutes for a cluster that has ended.
     """
-    given = os.environ.get("RAY_ADDRESS", "").strip()
-    return address_of(given if "://" in given else f"ray://{given}") if given else None
+    address = os.environ.get("RAY_ADDRESS", "").strip()
+    return address_of(address if "://" in address else f"ray://{address}") if address else None
 
 
 def cores(ray: Any) -> int:
-    """How many cores the cluster offers; MachineError where there are none."""
-    found = int(ray.cluster_resources().get("CPU", 0))
-    if found < 1:
-        raise MachineError("no machine of the Ray cluster offers a core: start one with --num-cpus")
-    return found
+    """Return the number of cores of the cluster; raise MachineError if there are none."""
+    count = int(ray.cluster_resources().get("CPU", 0))
+    if count < 1:
+        raise MachineError("the Ray cluster offers no cores: start a machine with --num-cpus")
+    return count
 
 
 def _start(ray: Any, on: str, address: tuple[str, int] | None) -> None:
@@ -161,7 +163,7 @@ def _start(ray: Any, on: str, address: tuple[str, int] | None) -> None:
         _reach(on, address)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Ray about its own future
+            warnings.simplefilter("ignore")  # Ray's deprecations
             ray.init(where, **QUIET)
     except RuntimeError as error:
         if "ersion mismatch" in str(error):
@@ -172,26 +174,26 @@ def _start(ray: Any, on: str, address: tuple[str, int] | None) -> None:
 
 
 def _reach(on: str, address: tuple[str, int]) -> None:
-    """Ray itself waits for minutes where nobody answers."""
+    """Fail at once if nobody answers; Ray itself would wait for minutes."""
     try:
         socket.create_connection(address, PATIENCE).close()
     except OSError as error:
         reason = error.strerror or str(error) or "it does not answer"
         raise OptionError(
-            f"no Ray cluster is reached with {named('on', on)}: {reason}; its head is started with "
+            f"cannot reach a Ray cluster with {named('on', on)}: {reason}; start its head with "
             "`ray start --head --port=6379`"
         ) from error
 
 
 def _unreachable(on: str, error: BaseException) -> OptionError:
     return OptionError(
-        f"no Ray cluster is reached with {named('on', on)}: {first_line(error)}; this machine must "
-        "be one of the cluster's: `ray start --address=HOST:PORT`"
+        f"cannot reach a Ray cluster with {named('on', on)}: {first_line(error)}; this machine "
+        "must belong to the cluster: `ray start --address=HOST:PORT`"
     )
 
 
 def _mismatch(on: str, message: str) -> str:
-    """Ray names the versions of the cluster and of this process in lines of their own."""
+    """Return the error text for different versions, which Ray's message lists line by line."""
     lines = [" ".join(line.split()) for line in message.splitlines() if line.strip()]
     return (
         f"the cluster of {named('on', on)} runs another Ray or Python than this process: "
@@ -207,32 +209,32 @@ def _check_same(ray: Any, on: str, address: tuple[str, int]) -> None:
         same = False
     if not same or address[1] != int(port):
         raise OptionError(
-            f"this process is connected to the Ray cluster at {host}:{port}, not to that of "
+            f"this process is already connected to the Ray cluster at {host}:{port}, not to "
             f"{named('on', on)}: call ray.shutdown() first"
         )
 
 
 def versions() -> tuple[str, str]:
-    """What must be the same everywhere, so that results are."""
-    package = import_module("fmpair")  # by name: it names what stands on this
+    """Return the versions that must be the same on all machines."""
+    package = import_module("fmpair")  # a plain import would be a circle
     return f"fmpair {package.__version__}", f"Python {platform.python_version()}"
 
 
 def _check_versions(ray: Any, on: str) -> None:
-    """Ask every machine that was not asked before what it runs."""
-    fresh = [n for n in ray.nodes() if n["Alive"] and n["NodeID"] not in _checked]
-    if not fresh:
+    """Check the versions of every machine that was not checked before."""
+    nodes = [n for n in ray.nodes() if n["Alive"] and n["NodeID"] not in _checked]
+    if not nodes:
         return
-    with telling():
+    with one_line_errors():
         from_each = ray.remote(num_cpus=0, max_retries=0)(versions)
         pinned = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        asked = [
+        refs = [
             from_each.options(scheduling_strategy=pinned(n["NodeID"], soft=False)).remote()
-            for n in fresh
+            for n in nodes
         ]
-        ray.wait(asked, num_returns=len(asked), timeout=PROBE)
-        found = [_answer(ray, one) for one in asked]
-    for node, answer in zip(fresh, found):
+        ray.wait(refs, num_returns=len(refs), timeout=PROBE)
+        answers = [_answer(ray, ref) for ref in refs]
+    for node, answer in zip(nodes, answers):
         if answer is not None and answer != versions():
             raise OptionError(
                 f"machine {node['NodeManagerAddress']} of {named('on', on)} runs "
@@ -242,10 +244,10 @@ def _check_versions(ray: Any, on: str) -> None:
         _checked.add(node["NodeID"])
 
 
-def _answer(ray: Any, asked: Any) -> tuple[str, str] | None:
-    """What a machine runs; None where it went away before it could say so."""
+def _answer(ray: Any, ref: Any) -> tuple[str, str] | None:
+    """Return the versions of a machine; None if it is gone."""
     try:
-        return ray.get(asked, timeout=1)
+        return ray.get(ref, timeout=1)
     except ray.exceptions.RayTaskError as error:
         missing = isinstance(error.cause, ImportError | AttributeError)
         return ("no fmpair", "its Python") if missing else None
@@ -253,33 +255,29 @@ def _answer(ray: Any, asked: Any) -> tuple[str, str] | None:
         return None
 
 
-# Tasks on a cluster: as many under way as it has cores for, answers as they come.
-
-
-Asked = TypeVar("Asked")
-RETRIES = 3  # of a task whose process or machine goes away; its own errors are final
-AHEAD = 2  # tasks under way for every core: the next begins while an answer travels
+# Tasks.
 
 
 def each(
     ray: Any,
     function: Callable[..., Any],
     shared: tuple[Any, ...],
-    asked: Iterable[Asked],
+    arguments: Iterable[Argument],
     threads: int = 1,
-) -> Iterator[tuple[Asked, Any]]:
-    """(what was asked, function(*shared, asked)) in any order; a task has so many cores.
+) -> Iterator[tuple[Argument, Any]]:
+    """Yield (argument, function(*shared, argument)) in any order; threads: cores of a task.
 
-    shared: refs of what every task is given, or plain values. None where a task was lost again and
-    again. No more is held than what is under way.
+    shared: refs or plain values that every task gets. The result is None if a task is lost again
+    and again. Only running tasks are held in memory.
     """
     remote = ray.remote(num_cpus=threads, max_retries=RETRIES)(function)
-    waiting = iter(asked)
-    running: dict[Any, Asked] = {}
+    waiting = iter(arguments)
+    running: dict[Any, Argument] = {}
     try:
         while True:
             room = max(AHEAD * (cores(ray) // threads), 1) - len(running)
-            running |= {remote.remote(*shared, one): one for one in islice(waiting, max(room, 0))}
+            for argument in islice(waiting, max(room, 0)):
+                running[remote.remote(*shared, argument)] = argument
             if not running:
                 return
             done, _ = ray.wait(list(running), num_returns=1)
@@ -290,7 +288,7 @@ def each(
 
 
 def _value(ray: Any, ref: Any) -> Any:
-    with telling():
+    with one_line_errors():
         try:
             return ray.get(ref)
         except ray.exceptions.RayError as error:

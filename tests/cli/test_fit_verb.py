@@ -216,7 +216,7 @@ def test_an_unknown_column_is_named_with_the_nearest(fmpair, files, tmp_path):
         (["--validation", "0.1", "--metric", "ncdg@10"], "Did you mean 'ndcg'?"),
         (["--field", "age"], "--field takes name=value, not 'age'"),
         (["--context", "place", "--no-context"], "exclude each other"),
-        (["--impression-share", "0.5"], "the data do not say what was shown"),
+        (["--impression-share", "0.5"], "the data has no impressions"),
     ],
 )
 def test_an_impossible_option_is_refused(fmpair, files, tmp_path, flags, words):

@@ -24,8 +24,8 @@ from fmpair.engine.contract import Pairs
 from fmpair.engine.reference.draws import choice_of, row, with_history
 from fmpair.engine.reference.objective import ascent, loss
 from fmpair.engine.torch import begin, cuda, torch_training
-from fmpair.engine.torch.events import Batch
-from fmpair.engine.torch.optimizer import Decay, Met, met_of, optimizer_of
+from fmpair.engine.torch.events import Minibatch
+from fmpair.engine.torch.optimizer import Decay, UserGradients, optimizer_of, user_gradients
 from fmpair.engine.torch.softmax import Chosen
 from fmpair.errors import MachineError, OptionError
 
@@ -290,14 +290,16 @@ def test_memory_that_runs_out_is_one_line(monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate\nmany lines")
 
     monkeypatch.setattr(begun, "_step", no_memory)
-    with pytest.raises(MachineError, match="the memory of cpu ran out in epoch 1: lower factors"):
+    with pytest.raises(MachineError, match="cpu ran out of memory in epoch 1: lower factors"):
         begun.epoch(1, RATE)
 
 
 def test_too_little_memory_is_said_before_anything_is_taken(monkeypatch):
     problem = problem_of("")
     monkeypatch.setattr(cuda, "free_memory", lambda device: 1 << 10)
-    wanted = r"training on cpu needs 0.\d GB for 42 vectors of 5 factors and 15 items, and 0.0 GB"
+    wanted = (
+        r"training on cpu needs 0.\d GB for 42 vectors of 5 factors and 15 items, but only 0.0 GB"
+    )
     with pytest.raises(OptionError, match=wanted):
         begin(problem, parameters_of(problem), settings_of(**EXACT))
 
@@ -316,7 +318,7 @@ def test_less_memory_makes_smaller_chunks(monkeypatch, caplog):
 
 def test_single_steps_are_refused():
     problem = problem_of("")
-    with pytest.raises(OptionError, match="optimizer='sgd' takes single steps"):
+    with pytest.raises(OptionError, match="optimizer='sgd' does not train on minibatches"):
         begin(problem, parameters_of(problem), settings_of(all_items=True, loss="softmax"))
 
 
@@ -331,15 +333,15 @@ def test_a_step_is_recorded_anew_when_minibatches_grow_and_their_last_is_not_rec
 
     def record(batch):
         done.append("recorded")
-        own.graph, own.given = Graph(), [tensor.clone() for tensor in cuda._tensors(batch)]
+        own.graph, own.inputs = Graph(), [tensor.clone() for tensor in cuda._tensors(batch)]
 
-    monkeypatch.setattr(cuda, "_apart", lambda step: step())
+    monkeypatch.setattr(cuda, "_on_own_stream", lambda step: step())
     monkeypatch.setattr(own, "_record", record)
 
     def batch(rows, events):
         row, item = torch.zeros(rows, dtype=torch.long), torch.zeros(events, dtype=torch.long)
         chosen = Chosen(item, item, item.float(), torch.zeros(rows + 1), True)
-        return Batch(row, row, row, chosen)
+        return Minibatch(row, row, row, chosen)
 
     for rows, events in [(4, 8)] * 5 + [(2, 3)] + [(5, 8)] * 5 + [(3, 3), (5, 8)]:
         own(batch(rows, events))
@@ -349,26 +351,30 @@ def test_a_step_is_recorded_anew_when_minibatches_grow_and_their_last_is_not_rec
 
 def test_slopes_are_summed_by_user():
     user = torch.tensor([3, 1, 3, 0])
-    met = met_of(user, torch.tensor([[1.0], [10.0], [100.0], [0.0]]), torch.tensor([1.0, 2, 4, 0]))
-    assert met.slope[:, 0].tolist() == [101, 10, 101, 0]
-    assert met.events.tolist() == [5, 2, 5, 0]
+    users = user_gradients(
+        user, torch.tensor([[1.0], [10.0], [100.0], [0.0]]), torch.tensor([1.0, 2, 4, 0])
+    )
+    assert users.slope[:, 0].tolist() == [101, 10, 101, 0]
+    assert users.events.tolist() == [5, 2, 5, 0]
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
-def test_only_users_who_are_met_move(optimizer):
+def test_only_users_of_the_minibatch_move(optimizer):
     tables = parameters_of(problem_of(""))._replace(users=np.ones((4, 2), np.float32))
     tables = type(tables)(*map(torch.from_numpy, tables))
     own = optimizer_of(optimizer, tables, {"users": 1.0})
     own.set_rate(0.1)
     for events in (torch.tensor([1.0, 0.0]), torch.tensor([2.0, 0.0])):
         own.step()
-        own.step_users(Met(torch.tensor([2, 1]), torch.tensor([[1.0, -1.0], [0.0, 0.0]]), events))
+        own.step_users(
+            UserGradients(torch.tensor([2, 1]), torch.tensor([[1.0, -1.0], [0.0, 0.0]]), events)
+        )
     assert tables.users[[0, 1, 3]].tolist() == [[1, 1]] * 3
     assert tables.users[2, 0] < 1 < tables.users[2, 1]
 
 
-def test_a_user_met_after_long_goes_farther():
-    """Adam's mean of squares fades meanwhile, as it does where nothing is met."""
+def test_a_user_seen_after_a_long_time_takes_a_longer_step():
+    """Adam decays squared gradients in the steps between."""
     moves = []
     for idle in (0, 20):
         tables = parameters_of(problem_of(""))._replace(users=np.zeros((1, 1), np.float32))
@@ -377,6 +383,6 @@ def test_a_user_met_after_long_goes_farther():
         own.set_rate(0.1)
         for _ in range(idle + 1):
             own.step()
-        own.step_users(Met(torch.tensor([0]), torch.ones(1, 1), torch.ones(1)))
+        own.step_users(UserGradients(torch.tensor([0]), torch.ones(1, 1), torch.ones(1)))
         moves.append(-float(tables.users))
     assert moves[1] == pytest.approx(moves[0] * 21**0.5, rel=0.02)

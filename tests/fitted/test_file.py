@@ -193,7 +193,7 @@ def test_another_format_is_refused_with_the_way_out(saved, tmp_path):
 
 
 def test_a_recipe_or_option_of_another_version_is_named(saved, tmp_path):
-    refused(rewritten(saved, recipe="Oracle"), tmp_path / "m", "'Oracle'.*does not know")
+    refused(rewritten(saved, recipe="Oracle"), tmp_path / "m", "unknown model 'Oracle'")
     options = {**option.plain(MODEL.recipe), "magic": 1}
     refused(rewritten(saved, options=options), tmp_path / "m", "unknown option 'magic'")
 

@@ -127,7 +127,7 @@ def test_pairs_that_cannot_be_are_refused_in_a_line(pairs, line):
 
 @pytest.mark.parametrize("options", [{"pairs": [["user", "daytime"]]}, {"factors3": 8}])
 def test_options_of_order_three_are_refused_of_order_two(options):
-    with pytest.raises(OptionError, match="goes with order three"):
+    with pytest.raises(OptionError, match="requires order=3"):
         FMPair(**options)
 
 

@@ -75,7 +75,7 @@ def test_tables_that_have_no_room_are_told_in_one_line(small):
 
 
 def test_a_worker_that_finds_the_store_full_is_told_in_the_same_line(small, monkeypatch):
-    held, turn = [], Merging.turn
+    held, turn = [], Merging.round
 
     def filling(merging, number, keep):
         """Somebody else fills the store while training is under way."""
@@ -83,7 +83,7 @@ def test_a_worker_that_finds_the_store_full_is_told_in_the_same_line(small, monk
             held.append(ray.put(numbers(STORE - (4 << 20))))
         return turn(merging, number, keep)
 
-    monkeypatch.setattr(Merging, "turn", filling)
+    monkeypatch.setattr(Merging, "round", filling)
     with pytest.raises(MachineError) as e:
         epoch_of(factors=5, users=200_000)
     assert str(e.value) == FULL

@@ -37,7 +37,7 @@ from fmpair.data import public_sets
 from fmpair.data.synthetic import make
 from fmpair.engine import engine
 from fmpair.engine.ray.exchange import Merging
-from fmpair.engine.ray.ray_training import Crew
+from fmpair.engine.ray.ray_training import WorkerPool
 from fmpair.errors import DataError, MachineError, OptionError
 from fmpair.experiment.run import run
 from fmpair.fitted.ranked_lists import recommend_to_folder
@@ -85,19 +85,19 @@ def other(cluster):
 @pytest.fixture
 def kept(cluster, spare, monkeypatch):
     """Processes that stay for the next test: to start them takes longer than most tests."""
-    begun = Crew.start
+    begun = WorkerPool.start
 
-    def start(crew):
+    def start(pool):
         if spare:
-            crew.workers, spare[:] = list(spare), []
+            pool.workers, spare[:] = list(spare), []
         else:
-            begun(crew)
+            begun(pool)
 
-    def dismiss(crew):
-        spare[:], crew.workers = crew.workers or spare, []
+    def stop(pool):
+        spare[:], pool.workers = pool.workers or spare, []
 
-    monkeypatch.setattr(Crew, "start", start)
-    monkeypatch.setattr(Crew, "dismiss", dismiss)
+    monkeypatch.setattr(WorkerPool, "start", start)
+    monkeypatch.setattr(WorkerPool, "stop", stop)
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +219,7 @@ def test_a_node_that_is_killed_costs_no_more_than_a_round(
 ):
     problem = problem_of(parts, users=60, items=80, events=3000)
     settings = settings_of(blocks=16)
-    here, made, asked = learned("cpu", problem, settings), Merging.turn, []
+    here, made, asked = learned("cpu", problem, settings), Merging.round, []
 
     def killing(merging, number, keep):
         asked.append(number)
@@ -227,7 +227,7 @@ def test_a_node_that_is_killed_costs_no_more_than_a_round(
             other()
         return made(merging, number, keep)
 
-    monkeypatch.setattr(Merging, "turn", killing)
+    monkeypatch.setattr(Merging, "round", killing)
     assert learned("ray", problem, settings) == here
     assert "a process of the Ray cluster was lost" in caplog.text
     again = len(asked) - 3 * settings.blocks  # rounds that were done more than once
@@ -271,7 +271,7 @@ def test_a_model_of_parts_need_not_know_what_everyone_has(cluster, free, parts):
 
 
 def test_parts_have_no_more_than_users_and_items(parts):
-    with pytest.raises(OptionError, match="by users and items alone: leave history out"):
+    with pytest.raises(OptionError, match="history is not supported with parts"):
         fit_parts(FMPair(history=5), parts[1])
     with pytest.raises(DataError, match="there is no Parquet file"):
         fit_parts(FMPair(), parts[1] / "nowhere")
@@ -427,10 +427,12 @@ def test_the_code_of_the_page_on_scale_runs(cluster, free, tmp_path, monkeypatch
 
 
 def test_a_cluster_that_is_not_there_is_named():
-    with pytest.raises(OptionError, match=r"no Ray cluster is reached with on='ray://127"):
+    with pytest.raises(OptionError, match=r"cannot reach a Ray cluster with on='ray://127"):
         connection._reach("ray://127.0.0.1:9", ("127.0.0.1", 9))
 
 
 def test_another_cluster_than_the_one_at_hand_is_refused(cluster):
-    with pytest.raises(OptionError, match=r"is connected to the Ray cluster at .* ray.shutdown"):
+    with pytest.raises(
+        OptionError, match=r"is already connected to the Ray cluster at .* ray.shutdown"
+    ):
         connection.connect("ray://127.0.0.2:6379")

@@ -125,13 +125,13 @@ def test_an_epoch_that_is_past_gives_no_model():
     epochs = QUICK.train(two_tastes())
     first = next(epochs)
     next(epochs)
-    with pytest.raises(TrainingError, match="epoch 1 is past"):
+    with pytest.raises(TrainingError, match="epoch 1 is over"):
         first.recommender()
 
 
 def test_what_does_not_fit_into_memory_is_refused_before_it_begins():
     recipe = GPFM(pairs=10_000, max_gb=1e-6, threads=1)
-    with pytest.raises(OptionError, match=r"with 9 pairs, and max_gb allows 1e-06: lower pairs"):
+    with pytest.raises(OptionError, match=r"with 9 pairs, but max_gb is 1e-06: lower pairs"):
         recipe.train(two_tastes())
     GPFM(pairs=2, max_gb=1e-6, threads=1).train(two_tastes())
 
@@ -142,7 +142,7 @@ def test_a_run_that_blows_up_says_what_to_lower():
 
 
 def test_data_without_anything_unchosen_are_refused():
-    with pytest.raises(DataError, match="nothing unchosen"):
+    with pytest.raises(DataError, match="so there are no negatives"):
         QUICK.train({"user": [0, 0, 1, 1], "item": [0, 1, 0, 1]})
 
 

@@ -50,8 +50,7 @@ def test_a_fit_that_goes_on_ends_with_the_same_bytes(tmp_path, device, options):
     own, path = recipe(device=device, **options), tmp_path / "kept"
     line = interrupted(own, path, 6)
     assert line == (
-        f"interrupted: {path} holds what was learned up to epoch 6 of 8; "
-        "the same fit goes on from there"
+        f"interrupted: epoch 6 of 8 was saved to {path}; run the same fit again to continue"
     )
     seen = []
     model = own.fit(day_and_night(), checkpoint=path, progress=lambda e: seen.append(e.number))
@@ -94,24 +93,24 @@ def test_a_fit_that_is_done_gives_its_model_again(tmp_path):
 
 def test_epochs_that_follow_at_once_are_not_all_written(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "EVERY", 1e9)
-    assert "up to epoch 1 of 8" in interrupted(recipe(), tmp_path / "kept", 6)
+    assert "epoch 1 of 8 was saved" in interrupted(recipe(), tmp_path / "kept", 6)
 
 
 def test_an_interrupt_in_the_first_epoch_says_that_nothing_is_kept(tmp_path):
     line = interrupted(recipe(), tmp_path / "kept", 0)
-    assert line == "interrupted in the first epoch: nothing is kept yet"
+    assert line == "interrupted in the first epoch: nothing was saved"
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):
     interrupted(recipe(), tmp_path / "kept", 2)
-    wanted = r"kept is a checkpoint of another recipe \(factors was 4, now 5\): give what it was"
+    wanted = r"kept is a checkpoint of another recipe \(factors was 4, now 5\): use the same"
     with pytest.raises(DataError, match=wanted):
         recipe(factors=5).fit(day_and_night(), checkpoint=tmp_path / "kept")
 
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path):
     interrupted(recipe(), tmp_path / "kept", 2)
-    with pytest.raises(DataError, match="kept is a checkpoint of other data: give"):
+    with pytest.raises(DataError, match="kept is a checkpoint of other data: use"):
         recipe().fit(two_tastes(), checkpoint=tmp_path / "kept")
 
 
@@ -128,7 +127,7 @@ def test_a_broken_checkpoint_is_refused(tmp_path, spoil):
     path = tmp_path / "kept"
     interrupted(recipe(), path, 2)
     path.write_bytes(spoil(path.read_bytes()))
-    with pytest.raises(DataError, match="kept is no checkpoint, or a broken one: remove it to"):
+    with pytest.raises(DataError, match="kept is not a checkpoint, or damaged: remove it to"):
         recipe().fit(day_and_night(), checkpoint=path)
 
 
@@ -139,7 +138,7 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_learned(tmp_p
 
 def test_a_recipe_that_cannot_go_on_says_so(tmp_path):
     own = FMPairWeighted(factors=4, epochs=2, threads=1)
-    with pytest.raises(OptionError, match="FMPairWeighted takes no checkpoint"):
+    with pytest.raises(OptionError, match="FMPairWeighted does not support checkpoint"):
         own.fit(day_and_night(), checkpoint=tmp_path / "kept")
 
 

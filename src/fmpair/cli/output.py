@@ -47,13 +47,15 @@ OutputFormat = Annotated[
 @contextmanager
 def only_errors(quiet: bool = True) -> Iterator[None]:
     """Without the lines of the log that say what is going on, where they are not asked for."""
-    log = logging.getLogger("fmpair")
-    level = log.level
-    log.setLevel(logging.ERROR if quiet else level)
+    logs = [logging.getLogger(name) for name in ("fmpair", "fmpair.progress")]
+    levels = [log.level for log in logs]
+    for log, level in zip(logs, levels):
+        log.setLevel(logging.ERROR if quiet else level)
     try:
         yield
     finally:
-        log.setLevel(level)
+        for log, level in zip(logs, levels):
+            log.setLevel(level)
 
 
 def note(text: str) -> None:
@@ -78,8 +80,12 @@ def noting(spell: Spell) -> Iterator[None]:
             record.args = tuple(told)
         return True
 
-    log = logging.getLogger("fmpair")
+    log, progress = logging.getLogger("fmpair"), logging.getLogger("fmpair.progress")
+    shown, level = logging.StreamHandler(), progress.level
     log.addFilter(respelled)
+    shown.addFilter(respelled)
+    progress.addHandler(shown)
+    progress.setLevel(logging.INFO)
     try:
         with warnings.catch_warnings():
             usual, warnings.showwarning = warnings.showwarning, tell
@@ -87,6 +93,8 @@ def noting(spell: Spell) -> Iterator[None]:
             yield
     finally:
         log.removeFilter(respelled)
+        progress.removeHandler(shown)
+        progress.setLevel(level)
 
 
 def note_no_figures() -> None:

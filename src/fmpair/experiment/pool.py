@@ -16,7 +16,7 @@ from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any
 
-from fmpair.cluster import each, telling
+from fmpair.cluster import each, one_line_errors
 from fmpair.config.experiment import Experiment, Source, Step
 from fmpair.errors import DataError
 from fmpair.experiment.cell import Cell, Outcome, run_cell
@@ -237,7 +237,7 @@ def _by_tasks(
     ray: Any, stored: list[Any], work: JobContext, cells: Iterable[Cell]
 ) -> Iterator[tuple[Cell, dict[str, Any] | None]]:
     """stored: the ref of the prepared data, once they lie there."""
-    with telling():
+    with one_line_errors():
         if not stored:
             stored.append(ray.put(work.bench()))
         for cell, outcome in each(ray, _outcome, (work, stored[0]), cells, work.threads or 1):

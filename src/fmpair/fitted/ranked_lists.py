@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.checks import whole
-from fmpair.cluster import connect, each, telling, versions
+from fmpair.cluster import connect, each, one_line_errors, versions
 from fmpair.errors import DataError, MachineError, named
 from fmpair.files import make_folder, remove_leftovers, shown, write_atomically
 from fmpair.fitted.model import USERS_AT_ONCE, FittedModel
@@ -63,7 +63,7 @@ def _made(task: Task, left: Iterable[int], on: str | None) -> Iterator[tuple[int
         yield from ((number, _part(task, number)) for number in left)
         return
     ray = connect(on)
-    with telling():
+    with one_line_errors():
         yield from each(ray, _part, (ray.put(task),), left)
 
 

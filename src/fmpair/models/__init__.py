@@ -1,59 +1,14 @@
-"""Every model of fmpair: recipes, the catalogue of their names, and `load`.
+"""All models: the recipes, the catalogue of their names, and `load`.
 
     from fmpair.models import EASE, FMPairLevels, load
 
-What is named is loaded when first used: a recipe takes no compiler to be imported.
+Names are loaded on first use, so that importing this package compiles nothing.
 """
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from fmpair.models.old_places import OldPlaces
-
-# Public names that are no recipes of the catalogue -> the module each lives in.
-_HOMES = {
-    "FMPairOptions": "fmpair.training.options",
-    "Recipe": "fmpair.fitted.recipe",
-    "TrainableRecipe": "fmpair.training.trainable",
-    "load": "fmpair.models.catalog",
-}
-
-__all__ = [
-    "BPRMF",
-    "EASE",
-    "FM",
-    "FPMC",
-    "GPFM",
-    "PRFM",
-    "FMMap",
-    "FMPair",
-    "FMPairAll",
-    "FMPairCD",
-    "FMPairLevels",
-    "FMPairOptions",
-    "FMPairSelected",
-    "FMPairTarget",
-    "FMPairWeighted",
-    "FactorisedNeighbours",
-    "ImplicitALS",
-    "ItemKNN",
-    "ListwiseFM",
-    "MarkovChain",
-    "MostRecent",
-    "PopularLately",
-    "Popularity",
-    "PureSVD",
-    "Random",
-    "Recipe",
-    "SVDPlusPlus",
-    "TrainableRecipe",
-    "UserKNN",
-    "catalog",
-    "load",
-]
 
 if TYPE_CHECKING:
     from fmpair.fitted.recipe import Recipe
@@ -81,15 +36,28 @@ if TYPE_CHECKING:
     from fmpair.training.options import FMPairOptions
     from fmpair.training.trainable import TrainableRecipe
 
-sys.meta_path.append(OldPlaces)
+# Public names that are not recipes of the catalogue, and their modules.
+_OTHERS = {
+    "FMPairOptions": "fmpair.training.options",
+    "Recipe": "fmpair.fitted.recipe",
+    "TrainableRecipe": "fmpair.training.trainable",
+    "load": "fmpair.models.catalog",
+}
+__all__ = [
+    "BPRMF", "EASE", "FM", "FPMC", "GPFM", "PRFM", "FMMap", "FMPair", "FMPairAll", "FMPairCD",
+    "FMPairLevels", "FMPairOptions", "FMPairSelected", "FMPairTarget", "FMPairWeighted",
+    "FactorisedNeighbours", "ImplicitALS", "ItemKNN", "ListwiseFM", "MarkovChain", "MostRecent",
+    "PopularLately", "Popularity", "PureSVD", "Random", "Recipe", "SVDPlusPlus", "TrainableRecipe",
+    "UserKNN", "catalog", "load",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__ or name == "catalog":  # a module, which the import system finds
+    if name not in __all__ or name == "catalog":  # a submodule, found by the import system
         raise AttributeError(f"module 'fmpair.models' has no attribute {name!r}")
     from fmpair.models.catalog import home_of
 
-    return getattr(import_module(_HOMES.get(name) or home_of(name)), name)
+    return getattr(import_module(_OTHERS.get(name) or home_of(name)), name)
 
 
 def __dir__() -> list[str]:

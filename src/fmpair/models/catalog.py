@@ -1,4 +1,4 @@
-"""Models by name, for experiment files, model files and `fmpair models`."""
+"""The catalogue of models by name, for experiment files, model files and `fmpair models`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from typing import Any
 import polars as pl
 
 from fmpair.errors import FmpairError, ModelFileError, UnknownError, unknown
-from fmpair.fitted import recipe as option
 from fmpair.fitted.file import Saved, read, understood
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Requiring
+from fmpair.fitted.recipe import recipe as recipe_from
 from fmpair.fitted.recommender import Recommender
 from fmpair.text import descriptions, sections, summary, whole
 
-# Family -> name -> where its recipe stands; one of another library is `Requiring` it.
+Model = Recommender | Ranker
+
+# Family -> name -> module and class of the recipe. One of another library is `Requiring` it.
 FAMILIES = {
     "baseline": {
         "random": "fmpair.models.classic.popularity:Random",
@@ -66,8 +68,11 @@ FAMILIES = {
 MODELS = {name: home for family in FAMILIES.values() for name, home in family.items()}
 
 
+# Recipes.
+
+
 def find(kind: str) -> Any:
-    """The recipe's class, by its name here or as package.module:Class."""
+    """Return a recipe's class by its name here, or as package.module:Class."""
     if kind not in MODELS and ":" not in kind:
         raise UnknownError(unknown("model", kind, MODELS))
     module, _, name = MODELS.get(kind, kind).partition(":")
@@ -78,21 +83,21 @@ def find(kind: str) -> Any:
 
 
 def grouped(recipe: Any) -> list[tuple[Field[Any], str]]:
-    """(option, group) of a recipe's options, those of a group together."""
-    own = fields(recipe)
-    group_of = sections(recipe, [f.name for f in own])
+    """Return (option, group) of a recipe's options, ordered by group."""
+    options = fields(recipe)
+    group_of = sections(recipe, [option.name for option in options])
     groups = ["", *dict.fromkeys(group_of.values())]
-    pairs = [(f, group_of.get(f.name, "")) for f in own]
+    pairs = [(option, group_of.get(option.name, "")) for option in options]
     return sorted(pairs, key=lambda pair: groups.index(pair[1]))
 
 
 def home_of(name: str) -> str:
-    """The module of a recipe of our own, by the name of its class."""
+    """Return the module of a recipe of fmpair by the name of its class."""
     return next(home.partition(":")[0] for home in MODELS.values() if home.endswith(f":{name}"))
 
 
 def missing(kind: str) -> str | None:
-    """What stands in the way of using a model, such as a library to install; None if nothing."""
+    """Return why a model cannot be used, such as a library to install; None if it can."""
     try:
         recipe = find(kind)
         if isinstance(recipe, Requiring):
@@ -103,7 +108,7 @@ def missing(kind: str) -> str | None:
 
 
 def describe() -> pl.DataFrame:
-    """(name, family, line, missing) of every model; missing: null where it can be used."""
+    """Return (name, family, line, missing) of every model; missing: null if it can be used."""
     rows = [
         (name, family, summary(find(name).__doc__), missing(name))
         for family, members in FAMILIES.items()
@@ -114,29 +119,29 @@ def describe() -> pl.DataFrame:
 
 
 def options(kind: str) -> pl.DataFrame:
-    """(option, type, default, description, group) of a recipe's options, those of a group together.
+    """Return (option, type, default, description, group) of a recipe's options, by group.
 
     group: the section of the docstring, "" for the options that most people need.
     """
     recipe = find(kind)
-    own = grouped(recipe) if is_dataclass(recipe) else []
-    texts = descriptions(whole(recipe), [f.name for f, _ in own])
-    rows = [(f.name, _type_name(f.type), _default(f), texts.get(f.name, ""), g) for f, g in own]
+    known = grouped(recipe) if is_dataclass(recipe) else []
+    texts = descriptions(whole(recipe), [f.name for f, _ in known])
+    rows = [(f.name, _type_name(f.type), _default(f), texts.get(f.name, ""), g) for f, g in known]
     schema = dict.fromkeys(("option", "type", "default", "description", "group"), pl.String)
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def from_name(text: str) -> Any:
-    """The class of a recipe that a file names (see `recipe.name_of`); None where it is not known.
+    """Return the recipe's class that a file names (see `recipe.name_of`); None if it is unknown.
 
-    A file must not make us import what it likes: a module that is not ours has to be there already.
+    A file must not cause imports: a module of another package has to be imported already.
     """
     module, _, name = text.rpartition(":")
     if module:
-        # not by `getattr`, at which a module may import others
-        found = getattr(sys.modules.get(module), "__dict__", {}).get(name)
-        is_recipe = isinstance(found, type) and is_dataclass(found) and hasattr(found, "fit")
-        return found if is_recipe else None
+        # not by `getattr`, which may import other modules
+        kind = getattr(sys.modules.get(module), "__dict__", {}).get(name)
+        is_recipe = isinstance(kind, type) and is_dataclass(kind) and hasattr(kind, "fit")
+        return kind if is_recipe else None
     kinds = [kind for kind, home in MODELS.items() if home.endswith(f":{text}")]
     return find(kinds[0]) if kinds else None
 
@@ -151,16 +156,13 @@ def _default(option: Any) -> str:
     return "" if option.default_factory is MISSING else str(option.default_factory())
 
 
-# A model file read back: its arrays, and the recipe that knows what they mean.
-
-
-Model = Recommender | Ranker
+# Model files.
 
 
 def load(path: str | Path) -> Model:
-    """The model of a file; a damaged, foreign or later one is refused, and so is a forged one.
+    """Load a model from a file; raise ModelFileError if it is damaged, foreign, newer or forged.
 
-    Nothing the file says is trusted: what is loaded gives answers, whoever wrote the file.
+    Nothing in the file is trusted: a model that loads also answers.
     """
     saved = read(path)
     space, arrays, kind = saved.space, saved.arrays, saved.frame_kind
@@ -176,7 +178,5 @@ def _recipe(saved: Saved) -> Any:
     if kind is None:
         module = saved.recipe.partition(":")[0]
         hint = f": import {module} first" if ":" in saved.recipe else ""
-        raise ModelFileError(
-            f"the file holds a {saved.recipe!r}, which this fmpair does not know{hint}"
-        )
-    return option.recipe(kind, saved.options)
+        raise ModelFileError(f"the file has an unknown model {saved.recipe!r}{hint}")
+    return recipe_from(kind, saved.options)

@@ -1,8 +1,8 @@
-"""The point-wise factorization machine and FM-Map."""
+"""Point-wise factorization machines: FM, which predicts ratings or events, and FM-Map."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,52 +13,47 @@ from fmpair.arrays import Rows
 from fmpair.data import Dataset, as_dataset
 from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace
-from fmpair.fitted.ranker import Ranker
-from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.scorers import MachineScorer, restored
-from fmpair.models.fm_training import Ensemble, Part, Strength, check, train, unobserved
-from fmpair.models.old_places import moved
-from fmpair.training.epochs import Epoch, best_fit
+from fmpair.models.fm_training import Ensemble, LabelledEvents, Strength, check, train, unobserved
+from fmpair.training.epochs import Epoch
 from fmpair.training.problem import check_trainable
-
-
-def __getattr__(name: str) -> Any:
-    raise moved(__name__, name)
-
-
-# The standard factorization machine: predicts ratings, or whether an event happens.
-
+from fmpair.training.trainable import TrainableRanker
 
 TASKS = ("auto", "regression", "classification")
-LEARNERS = ("mcmc", "als", "sgd")
+LEARNERS, MAP_LEARNERS = ("mcmc", "als", "sgd"), ("als", "sgd")
 # Found on a validation part of MovieLens 100K, see docs/models/fm.md; MCMC only starts there.
-USUAL = {
+STRENGTHS = {
     "mcmc": Strength(ids=1, fields=1, linear=1),
     "als": Strength(ids=1.3, fields=6, linear=0.8, power=0.5),
     "sgd": Strength(ids=0.12, fields=0.12, linear=0.03),
 }
-# Of the usual strength of vectors: a mean of several machines is held back by being a mean.
-AVERAGED = 0.8
+MAP_STRENGTHS = {
+    "als": Strength(ids=1.1, fields=6, linear=1.1, power=0.5),
+    "sgd": Strength(ids=0.1, fields=0.1, linear=0.1),
+}
+AVERAGED = 0.8  # share of these strengths with several starts: averaging regularises too
 
 
 @dataclass(frozen=True)
-class FM(Recipe):
-    """The standard factorization machine, learned from ratings or yes and no, one event at a time.
+class FM(TrainableRanker):
+    """The standard factorization machine, trained point-wise on ratings or on events.
 
-    factors: length of the vectors. epochs: passes over the events; each is a draw of mcmc.
-    learner: by mcmc (Gibbs sampling, which needs no regularisation), als (least squares
-        coordinate by coordinate) or sgd.
-    task: one of regression (of the rating), classification (of a rating with two values, or of
-        events against as many unobserved pairs), or auto: regression where there are ratings.
+    The scores of the fitted model are its predictions.
+
+    factors: length of the vectors. epochs: passes over the events; each is one draw of mcmc.
+    learner: mcmc (Gibbs sampling, which needs no regularisation), als (alternating least squares)
+        or sgd.
+    task: regression (of ratings), classification (of ratings with two values, or of events against
+        as many unobserved pairs), or auto: regression if there are ratings.
     order: 2 for pairs of features, 3 for triples too (sgd only).
-    linear: whether features have a term of their own; without (sgd only) and with ids alone it is
+    linear: whether features have a linear term; without it (sgd only) and with ids only this is
         plain matrix factorization.
-    samples: for mcmc, how many of the last draws the model is the mean of.
-    starts: how many machines, each from first vectors of its own, the model is the mean of.
-    learning_rate: step length of sgd; it falls in a straight line to a tenth of itself.
+    samples: for mcmc, the number of last draws to average.
+    starts: the number of machines to average, each with its own initial vectors.
+    learning_rate: step size of sgd; it decreases linearly to a tenth.
     regularization: one number, or a mapping with any of user, item, bias, context, user_features,
-        item_features, or the name of a field; mcmc finds its own.
-    init_std: standard deviation of the first vectors, those of fields too.
+        item_features, or the name of a field; not used by mcmc.
+    init_std: standard deviation of the initial vectors, of fields too.
     fields: options by column, see `Field`.
     threads: None uses all cores; the model does not depend on it. seed: of all random draws.
     """
@@ -84,105 +79,40 @@ class FM(Recipe):
         checks.whole("starts", self.starts, 1)
         checks.one_of("task", self.task, TASKS)
         if self.order not in (2, 3):
-            raise OptionError(f"order must be 2 or 3, not {self.order!r}")
+            raise OptionError(f"{named('order')} must be 2 or 3, not {self.order!r}")
         if self.order == 3 and self.learner != "sgd":
-            raise OptionError(f"order 3 is learned by sgd only, not by {self.learner}")
+            raise OptionError(f"{named('order', 3)} requires {named('learner', 'sgd')}")
         if not self.linear and self.learner != "sgd":
-            raise OptionError(
-                f"a machine without linear terms is learned by {named('learner', 'sgd')} only, not "
-                f"by {self.learner}"
-            )
+            raise OptionError(f"{named('linear', False)} requires {named('learner', 'sgd')}")
 
     def train(self, data: Any) -> Iterator[Epoch]:
-        """Learn pass by pass; the caller owns the loop and may stop at any time."""
+        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
         events = as_dataset(data)
         binary = is_binary(self.task, events)
         parts = _chosen(events, self.seed) if binary else rated(events)
-        usual = USUAL[self.learner]
+        strength = STRENGTHS[self.learner]
         if self.starts > 1:
-            usual = usual._replace(ids=AVERAGED * usual.ids, fields=AVERAGED * usual.fields)
+            ids, fields = AVERAGED * strength.ids, AVERAGED * strength.fields
+            strength = strength._replace(ids=ids, fields=fields)
         more = Ensemble(self.order, self.samples, self.starts, self.linear)
-        return train(self, events, parts, binary, usual, more)
-
-    def fit(
-        self,
-        data: Any,
-        *,
-        seed: int | None = None,
-        progress: bool | Callable[[Epoch], None] = False,
-    ) -> Ranker:
-        """Learn from a Dataset or a frame; scores of the fitted model are its predictions.
-
-        progress: True shows a bar; a function is called with every epoch.
-        """
-        return best_fit(self, data, seed, progress)
+        return train(self, events, parts, binary, strength, more)
 
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
     ) -> MachineScorer:
-        """The scorer of a saved model."""
         return restored(arrays, space)
 
 
-def is_binary(task: str, events: Dataset) -> bool:
-    """Whether yes and no are to be told apart, or ratings predicted."""
-    return task == "classification" or (task == "auto" and events.column("rating") is None)
-
-
-def rated(events: Dataset) -> list[Part]:
-    """The events, to score as they are rated."""
-    rating = events.column("rating")
-    if rating is None:
-        raise DataError(
-            f"{named('task', 'regression')} predicts ratings, and the data have no column "
-            f"'rating': add one, or say {named('task', 'classification')}"
-        )
-    return [Part(events, rating.astype(np.float64))]
-
-
-def _chosen(events: Dataset, seed: int) -> list[Part]:
-    """Yes (1) and no (-1): by the rating where it has two values, else events and no events."""
-    rating = events.column("rating")
-    values = np.zeros(0) if rating is None else np.unique(rating)
-    if len(values) > 2:
-        raise DataError(
-            f"{named('task', 'classification')} needs ratings of two values, and there are "
-            f"{len(values)}: make them 1 and 0 (such as above and below the user's mean) or say "
-            f"{named('task', 'regression')}"
-        )
-    if rating is not None and len(values) == 2:
-        return [Part(events, np.where(rating == values[1], 1.0, -1.0))]
-    return chosen_or_not(events, seed)
-
-
-def chosen_or_not(events: Dataset, seed: int) -> list[Part]:
-    """The events at 1 and as many unobserved pairs at -1."""
-    check_trainable(events)
-    ones = np.ones(len(events))
-    return [Part(events, ones), Part(unobserved(events, seed), -ones)]
-
-
-# FM-Map: a factorization machine that maps events to 1 and unobserved pairs to -1.
-
-
-MAP_LEARNERS = ("als", "sgd")
-# Found on a validation part of MovieLens 100K, see docs/models/fm.md.
-MAP_STRENGTHS = {
-    "als": Strength(ids=1.1, fields=6, linear=1.1, power=0.5),
-    "sgd": Strength(ids=0.1, fields=0.1, linear=0.1),
-}
-
-
 @dataclass(frozen=True)
-class FMMap(Recipe):
-    """A point-wise ranker: events are 1, as many uniform unobserved pairs -1, the error squared.
+class FMMap(TrainableRanker):
+    """A point-wise ranker: squared error of events at 1 and as many unobserved pairs at -1.
 
     factors: length of the vectors. epochs: passes over the examples.
-    learner: by als (least squares coordinate by coordinate) or sgd.
-    learning_rate: step length of sgd; it falls in a straight line to a tenth of itself.
+    learner: als (alternating least squares) or sgd.
+    learning_rate: step size of sgd; it decreases linearly to a tenth.
     regularization: one number, or a mapping with any of user, item, bias, context, user_features,
         item_features, or the name of a field.
-    init_std: standard deviation of the first vectors, those of fields too.
+    init_std: standard deviation of the initial vectors, of fields too.
     fields: options by column, see `Field`.
     threads: None uses all cores; the model does not depend on it. seed: of all random draws.
     """
@@ -201,23 +131,50 @@ class FMMap(Recipe):
         check(self, MAP_LEARNERS)
 
     def train(self, data: Any) -> Iterator[Epoch]:
-        """Learn pass by pass; the caller owns the loop and may stop at any time."""
+        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
         events = as_dataset(data)
         parts = chosen_or_not(events, self.seed)
         return train(self, events, parts, False, MAP_STRENGTHS[self.learner])
 
-    def fit(
-        self,
-        data: Any,
-        *,
-        seed: int | None = None,
-        progress: bool | Callable[[Epoch], None] = False,
-    ) -> Ranker:
-        """Learn from a Dataset or a frame (user, item, every other column context)."""
-        return best_fit(self, data, seed, progress)
-
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
     ) -> MachineScorer:
-        """The scorer of a saved model."""
         return restored(arrays, space)
+
+
+def is_binary(task: str, events: Dataset) -> bool:
+    """Return whether the task is classification."""
+    return task == "classification" or (task == "auto" and events.column("rating") is None)
+
+
+def rated(events: Dataset) -> list[LabelledEvents]:
+    """Return the events with their ratings as labels."""
+    rating = events.column("rating")
+    if rating is None:
+        raise DataError(
+            f"{named('task', 'regression')} needs a column 'rating': add one, or use "
+            f"{named('task', 'classification')}"
+        )
+    return [LabelledEvents(events, rating.astype(np.float64))]
+
+
+def _chosen(events: Dataset, seed: int) -> list[LabelledEvents]:
+    """Return examples of 1 and -1: by ratings of two values, else events and unobserved pairs."""
+    rating = events.column("rating")
+    values = np.zeros(0) if rating is None else np.unique(rating)
+    if len(values) > 2:
+        raise DataError(
+            f"{named('task', 'classification')} needs ratings of two values, not {len(values)}: "
+            f"use 1 and 0 (such as above and below the user's mean), or "
+            f"{named('task', 'regression')}"
+        )
+    if rating is not None and len(values) == 2:
+        return [LabelledEvents(events, np.where(rating == values[1], 1.0, -1.0))]
+    return chosen_or_not(events, seed)
+
+
+def chosen_or_not(events: Dataset, seed: int) -> list[LabelledEvents]:
+    """Return the events at 1 and as many unobserved pairs at -1."""
+    check_trainable(events)
+    ones = np.ones(len(events))
+    return [LabelledEvents(events, ones), LabelledEvents(unobserved(events, seed), -ones)]

@@ -1,4 +1,4 @@
-"""From examples to a factorization machine, one pass at a time: by SGD, ALS or MCMC."""
+"""Training of point-wise factorization machines by SGD, ALS or MCMC."""
 
 from __future__ import annotations
 
@@ -23,18 +23,23 @@ from fmpair.training.epochs import Epoch, diverged, epochs
 from fmpair.training.loop import learning_rate
 from fmpair.training.regularisation import ROLES
 
-# What a factorization machine is to learn: examples with a target, over all features.
+GROUPS = ("user", "item", "bias", "context", "user_features", "item_features")
+LOST = 1e6  # a mean loss this large means divergence, in squared units of the targets
+Passes = Iterator[tuple[Callable[[], Machine], float]]  # (the current machine, loss)
 
 
-class Part(NamedTuple):
-    """Events over the vocabularies of the training data, and what each should score."""
+# Examples.
+
+
+class LabelledEvents(NamedTuple):
+    """Events over the vocabularies of the training data, with the targets of their scores."""
 
     events: Dataset
     target: np.ndarray
 
 
-class Task(NamedTuple):
-    """What a machine is to learn, and what it takes to ask one: features and attributes of ids."""
+class MachineTask(NamedTuple):
+    """The examples to learn from, and what scoring needs: features and attributes of ids."""
 
     layout: Layout
     user_rows: Rows
@@ -42,8 +47,10 @@ class Task(NamedTuple):
     examples: Examples
 
 
-def task_of(data: Dataset, fields: Mapping[str, Any], parts: list[Part], binary: bool) -> Task:
-    """The examples of all parts over the features of the data."""
+def task_of(
+    data: Dataset, fields: Mapping[str, Any], parts: list[LabelledEvents], binary: bool
+) -> MachineTask:
+    """Return the examples of all parts over the features of the data."""
     space = FeatureSpace.fit(data, fields).without_past()
     layout = Layout(space)
     user_rows = space.user_rows(data.user_table, len(space.users))
@@ -51,11 +58,11 @@ def task_of(data: Dataset, fields: Mapping[str, Any], parts: list[Part], binary:
     rows = [_rows(layout, part.events, user_rows, item_rows) for part in parts]
     target = np.concatenate([part.target for part in parts]).astype(np.float64)
     examples = Examples(stack_rows(*rows), target, layout.edges, binary)
-    return Task(layout, user_rows, item_rows, examples)
+    return MachineTask(layout, user_rows, item_rows, examples)
 
 
-def fitted(recipe: Any, data: Dataset, task: Task, machine: Machine) -> Ranker:
-    """The model of a machine that has learned the task."""
+def fitted(recipe: Any, data: Dataset, task: MachineTask, machine: Machine) -> Ranker:
+    """Return the fitted model of a trained machine."""
     settled = settle(machine, task.examples)
     tables = (table.astype(np.float32) for table in settled[1:])
     machine = Machine(settled.bias, *tables)
@@ -64,24 +71,24 @@ def fitted(recipe: Any, data: Dataset, task: Task, machine: Machine) -> Ranker:
 
 
 def settle(machine: Machine, examples: Examples) -> Machine:
-    """Features without examples become the mean of their group's others: the best guess.
+    """Set features without examples to the mean of their group.
 
-    What they are otherwise is what they began with, or a draw of the prior.
+    Otherwise they would keep their initial values, or a draw from the prior.
     """
-    met = tally(examples.rows.column, len(machine.linear)) > 0
+    occurs = tally(examples.rows.column, len(machine.linear)) > 0
     tables = [table.copy() for table in machine[1:]]
     for first, last in zip(examples.edges[:-1].tolist(), examples.edges[1:].tolist()):
-        own = met[first:last]
+        trained = occurs[first:last]
         for table in tables:
             rows = table[first:last]
-            rows[~own] = rows[own].mean(axis=0) if own.any() else 0
+            rows[~trained] = rows[trained].mean(axis=0) if trained.any() else 0
     return Machine(machine.bias, *tables)
 
 
 def unobserved(data: Dataset, seed: int) -> Dataset:
-    """As many uniform pairs of a user and an item without an event as there are events.
+    """Draw as many user-item pairs without an event as there are events, uniformly.
 
-    Each stands in the context of some event, since it has none of its own.
+    Each has the context of a random event.
     """
     rng = np.random.default_rng([seed, 1])
     users, items = np.unique(data.user), np.unique(data.item)
@@ -92,26 +99,24 @@ def unobserved(data: Dataset, seed: int) -> Dataset:
     while len(waiting):
         user[waiting], item[waiting] = (rng.choice(ids, len(waiting)) for ids in (users, items))
         key = user[waiting].astype(np.int64) * len(data.items) + item[waiting]
-        place = np.minimum(np.searchsorted(taken, key), len(taken) - 1)
-        waiting = waiting[taken[place] == key]
+        at = np.minimum(np.searchsorted(taken, key), len(taken) - 1)
+        waiting = waiting[taken[at] == key]
     context = data.take(rng.integers(len(data), size=len(data)))
     return replace(context, user=user, item=item)
 
 
 def _rows(layout: Layout, events: Dataset, user_rows: Rows, item_rows: Rows) -> Rows:
-    """All features of every event."""
+    """Return all features of every event."""
     contexts, situation = situations(layout.space, events)
     query = layout.query(events.user, user_rows.take(events.user), contexts.take(situation))
     return join_rows([query, layout.item(events.item, item_rows.take(events.item))])
 
 
-GROUPS = ("user", "item", "bias", "context", "user_features", "item_features")
-LOST = 1e6  # a mean loss that no sane run has, in squares of the targets' unit
-Passes = Iterator[tuple[Callable[[], Machine], float]]  # (the machine as it is now, loss)
+# Training.
 
 
 class Strength(NamedTuple):
-    """Regularisation where a recipe gives none, times a feature's number of examples ** power.
+    """Default regularisation, multiplied by a feature's number of examples ** power.
 
     ids, fields: of vectors; linear: of the linear terms of both.
     """
@@ -123,9 +128,7 @@ class Strength(NamedTuple):
 
 
 class Ensemble(NamedTuple):
-    """What FM can do beyond FM-Map, see its options: order of the machine, samples of MCMC that are
-    kept, starts that the model is the mean of, whether there are linear terms.
-    """
+    """The options of FM that FM-Map does not have."""
 
     order: int = 2
     samples: int = 1
@@ -137,7 +140,7 @@ ONE_MACHINE = Ensemble()
 
 
 def check(recipe: Any, learners: Sequence[str]) -> None:
-    """The options that FM and FM-Map have in common."""
+    """Check the options that FM and FM-Map have in common."""
     checks.whole("factors", recipe.factors, 0)
     checks.whole("epochs", recipe.epochs, 1)
     checks.one_of("learner", recipe.learner, learners)
@@ -151,35 +154,30 @@ def check(recipe: Any, learners: Sequence[str]) -> None:
 def train(
     recipe: Any,
     data: Dataset,
-    parts: list[Part],
+    parts: list[LabelledEvents],
     binary: bool,
     usual: Strength,
     more: Ensemble = ONE_MACHINE,
 ) -> Iterator[Epoch]:
-    """Passes over the examples of all parts; what is wrong with the options is said at once."""
+    """Return the epochs of training on all parts; wrong options raise at once."""
     task = task_of(data, recipe.fields, parts, binary)
     times = tally(task.examples.rows.column, int(task.layout.edges[-1]))
     penalties = penalties_of(recipe.regularization, task.layout, usual, times)
     if not more.linear:
         penalties = penalties._replace(linear=np.full_like(penalties.linear, np.inf))
     learner = _descent if recipe.learner == "sgd" else _coordinates
-    _check_memory(recipe, more, len(times))
+    # float64 tables, one set per start and kept sample
+    kept = min(more.samples, recipe.epochs) if recipe.learner == "mcmc" else 1
+    check_vectors(2 * (more.order - 1) * len(times), recipe.factors, kept * more.starts)
     draws = [np.random.default_rng([recipe.seed, 0, start]) for start in range(more.starts)]
     passes = [learner(recipe, more, task.examples, penalties, rng) for rng in draws]
     return _epochs(recipe, _together(passes), partial(fitted, recipe, data, task))
 
 
-def _check_memory(recipe: Any, more: Ensemble, features: int) -> None:
-    """Machines are of float64, and as many as there are starts, each of which may keep samples."""
-    kept = min(more.samples, recipe.epochs) if recipe.learner == "mcmc" else 1
-    tables = 2 * (more.order - 1)
-    check_vectors(tables * features, recipe.factors, kept * more.starts)
-
-
 def penalties_of(
     given: float | Mapping[str, float] | None, layout: Layout, usual: Strength, times: np.ndarray
 ) -> Penalties:
-    """The strength of regularisation of every feature: fields' own, the recipe's, the usual.
+    """Return the regularisation of every feature: the field's own, the recipe's, or the default.
 
     times: int64 [features], the number of examples of each.
     """
@@ -197,9 +195,9 @@ def penalties_of(
             raise OptionError(unknown("regularization", name, names))
     strengths = [named.get("user"), named.get("item")]
     for encoder in encoders:
-        own = encoder.field.regularization
+        of_field = encoder.field.regularization
         by_name = named.get(encoder.name, named.get(ROLES[encoder.role]))
-        strengths.append(by_name if own is None else own)
+        strengths.append(by_name if of_field is None else of_field)
     for strength, first, last in zip(strengths, layout.edges[:-1], layout.edges[1:]):
         if strength is not None:
             vectors[first:last] = strength
@@ -208,30 +206,26 @@ def penalties_of(
 
 
 def _start(recipe: Any, order: int, examples: Examples, rng: np.random.Generator) -> Machine:
-    """Random vectors, and a bias that is right on average."""
+    """Return random vectors, and the mean target as bias."""
     machine = start(int(examples.edges[-1]), recipe.factors, order, recipe.init_std, rng)
     return machine._replace(bias=0.0 if examples.binary else float(examples.target.mean()))
 
 
 def _together(learners: list[Passes]) -> Passes:
-    """Learners side by side, a pass of each at a time: their mean is the machine."""
+    """Run learners in parallel, one pass of each at a time, and average their machines."""
+
+    def mean(machines: Sequence[Callable[[], Machine]]) -> Machine:
+        return mean_of([machine() for machine in machines])
+
     for states in zip(*learners):
         machines, losses = zip(*states)
-        yield partial(_mean, machines), float(np.mean(losses))
-
-
-def _mean(machines: Sequence[Callable[[], Machine]]) -> Machine:
-    return mean_of([machine() for machine in machines])
+        yield partial(mean, machines), float(np.mean(losses))
 
 
 def _descent(
-    recipe: Any,
-    more: Ensemble,
-    examples: Examples,
-    penalties: Penalties,
-    rng: np.random.Generator,
+    recipe: Any, more: Ensemble, examples: Examples, penalties: Penalties, rng: np.random.Generator
 ) -> Passes:
-    """Stochastic gradient descent, every example once a pass."""
+    """Run stochastic gradient descent; every pass visits each example once."""
     from fmpair.solvers.pointwise import epoch
 
     machine = _start(recipe, more.order, examples, rng)
@@ -243,13 +237,9 @@ def _descent(
 
 
 def _coordinates(
-    recipe: Any,
-    more: Ensemble,
-    examples: Examples,
-    penalties: Penalties,
-    rng: np.random.Generator,
+    recipe: Any, more: Ensemble, examples: Examples, penalties: Penalties, rng: np.random.Generator
 ) -> Passes:
-    """ALS, or MCMC with the last draws kept: their mean is the model."""
+    """Run ALS, or MCMC and average its last draws."""
     from fmpair.solvers import gibbs
     from fmpair.threads import all_threads
 
@@ -268,7 +258,7 @@ def _coordinates(
 
 
 def _epochs(recipe: Any, passes: Passes, fitted: Callable[[Machine], Ranker]) -> Iterator[Epoch]:
-    """The passes as epochs; a run that blows up is stopped."""
+    """Return the passes as epochs; raise TrainingError on divergence."""
     machine: Callable[[], Machine]
 
     def learn(number: int) -> float:

@@ -1,4 +1,4 @@
-"""Gaussian processes of users over vectors of items and context values: learned, and asked."""
+"""Gaussian processes per user over vectors of items and context values: scoring and training."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from fmpair.solvers.gaussian import (
 from fmpair.threads import side_by_side
 from fmpair.training.epochs import Epoch, diverged, epochs
 
-MOST_POINTS = 1 << 26  # numbers of the points of one user in a model file: 512 MB
-LARGEST_SCALE = 300.0  # of a kernel in a model file, as a logarithm
-ROUNDING = 1e20  # squares of distances are differences, and what is rounded off must stay small
-APART = 1.0  # standard deviation of two situations' first distance, in lengths of a kernel
+MOST_POINTS = 1 << 26  # numbers of one user's points in a model file: 512 MB
+LARGEST_SCALE = 300.0  # logarithm of a kernel's scale in a model file
+ROUNDING = 1e20  # margin for rounding: squared distances are computed as differences
+APART = 1.0  # standard deviation of the initial distance of situations, in kernel lengths
 
 
 @dataclass(frozen=True, eq=False)
-class Processes:
+class GaussianProcessScorer:
     """score(item, situation) = sum over the user's points of weight * kernel.
 
     pairs: those whose items are the points; weight: float64 [2 * pairs].
@@ -63,7 +63,7 @@ class Processes:
 
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
         out = np.zeros((len(users), len(self._items)), np.float32)
-        asked = self._asked(context, len(users))
+        situations = self._situations(context, len(users))
         order = np.argsort(users, kind="stable")
         firsts = np.flatnonzero(np.diff(users[order], prepend=-1))
         groups = np.split(order, firsts[1:])
@@ -71,17 +71,18 @@ class Processes:
         def run(group: int) -> None:
             rows = groups[group]
             user = int(users[rows[0]])
-            own = self.layout.points(self.latent.vectors, *self.pairs.of(user))
+            points = self.layout.points(self.latent.vectors, *self.pairs.of(user))
             weight = self.weight[2 * self.pairs.start[user] : 2 * self.pairs.start[user + 1]]
-            out[rows] = scores(self._items, asked[rows], own, weight, self.latent.scales[user])
+            scale = self.latent.scales[user]
+            out[rows] = scores(self._items, situations[rows], points, weight, scale)
 
         side_by_side(run, range(len(groups)), None)
         return out
 
-    def _asked(self, context: pl.DataFrame, count: int) -> np.ndarray:
-        """float64 [count, dimensions - factors]: the situations' part of a point."""
-        found, _ = self.space.query.encode("context", context, count, self.space.whole)
-        layout = PointLayout(_table_rows(self.space, found), self.layout.place)
+    def _situations(self, context: pl.DataFrame, count: int) -> np.ndarray:
+        """Return the context part of the points: float64 [count, dimensions - factors]."""
+        rows, _ = self.space.query.encode("context", context, count, self.space.whole)
+        layout = PointLayout(_table_rows(self.space, rows), self.layout.place)
         any_item = np.zeros(count, np.int32)
         points = layout.points(self.latent.vectors, any_item, np.arange(count))
         return points[:, self._items.shape[1] :]
@@ -91,48 +92,44 @@ class Processes:
         return self.latent.vectors[: len(self.space.items)]
 
     def item_similarity(self, item: int) -> np.ndarray:
-        """exp(-distance) of the items' vectors: 1 for the same place."""
+        """Return exp(-distance) of the items' vectors."""
         apart = np.linalg.norm(self._items - self._items[item], axis=1)
         return np.exp(-apart).astype(np.float32)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        tables = {**self.latent._asdict(), **self.pairs._asdict()}
-        return {
-            **tables,
-            **arrays_of({"situations": self.layout.situations}),
-            "weight": self.weight,
-        }
+        tables = {**self.latent._asdict(), **self.pairs._asdict(), "weight": self.weight}
+        return {**tables, **arrays_of({"situations": self.layout.situations})}
 
 
-def restored(arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> Processes:
-    """The scorer whose arrays these are."""
+def restored(arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> GaussianProcessScorer:
+    """Return the scorer of saved arrays."""
     users, items, place = len(space.users), len(space.items), _places(space)
     situations = len(arrays.get("situations.start", ())) - 1
-    pairs, own = len(arrays.get("item", ())), ("pairs",)
+    pairs, by_pair = len(arrays.get("item", ())), ("pairs",)
     table = {
         "vectors": Numbers((len(place), "factors"), FLOAT64),
         "scales": Numbers((users, 3), FLOAT64),
         "start": Starts((users + 1,), "pairs"),
-        "item": Places(own, items),
-        "other": Places(own, items),
-        "situation": Places(own, situations),
+        "item": Places(by_pair, items),
+        "other": Places(by_pair, items),
+        "situation": Places(by_pair, situations),
         "weight": Numbers((2 * pairs,), FLOAT64),
         **file_checks.sparse("situations", max(situations, 0), len(place)),
     }
-    found = file_checks.check(arrays, table)
-    scorer = Processes(
+    checked = file_checks.check(arrays, table)
+    scorer = GaussianProcessScorer(
         space,
-        Latent(*(found[name] for name in Latent._fields)),
-        PointLayout(rows_from(found, "situations"), place),
-        UserPairs(*(found[name] for name in UserPairs._fields)),
-        found["weight"],
+        Latent(*(checked[name] for name in Latent._fields)),
+        PointLayout(rows_from(checked, "situations"), place),
+        UserPairs(*(checked[name] for name in UserPairs._fields)),
+        checked["weight"],
     )
     _refuse_extremes(scorer)
     return scorer
 
 
-def _refuse_extremes(scorer: Processes) -> None:
-    """Refuse what would not fit into memory, or would give scores that are no numbers."""
+def _refuse_extremes(scorer: GaussianProcessScorer) -> None:
+    """Raise ModelFileError for a model that does not fit into memory or has infinite scores."""
     vectors, scales = scorer.latent
     most = int(np.diff(scorer.pairs.start).max(initial=0))
     fields = int(scorer.layout.place.max(initial=0)) + 1
@@ -140,8 +137,8 @@ def _refuse_extremes(scorer: Processes) -> None:
         raise ModelFileError("a user has more pairs than can be scored")
     if largest(scales) > LARGEST_SCALE:
         raise ModelFileError("the array 'scales' has numbers that no kernel can have")
-    asked = FAR * sum(encoder.field.scale for encoder in scorer.space.query.encoders)
-    point = (1 + asked) * largest(vectors) + file_checks.reach(scorer.layout.situations, vectors)
+    far = FAR * sum(encoder.field.scale for encoder in scorer.space.query.encoders)
+    point = (1 + far) * largest(vectors) + file_checks.reach(scorer.layout.situations, vectors)
     shortest = math.exp(2 * float(scales[:, 0].min(initial=0)))
     highest = math.exp(2 * float(scales[:, 1].max(initial=0)))
     squares = fields * vectors.shape[1] * point * point / shortest
@@ -149,27 +146,27 @@ def _refuse_extremes(scorer: Processes) -> None:
 
 
 def check_memory(recipe: Any, data: Dataset) -> None:
-    """Refuse what cannot fit before it is begun."""
+    """Raise OptionError if training does not fit into memory."""
     most = min(recipe.pairs, int(tally(data.user, len(data.users)).max()))
     needed = bytes_needed(most, recipe.threads) / 2**30
     if needed > recipe.max_gb:
         raise OptionError(
-            f"GPFM needs {needed:,.1f} GB for a user with {most:,} pairs, and max_gb allows "
-            f"{recipe.max_gb:g}: lower pairs ({recipe.pairs:,}), or take fewer threads"
+            f"GPFM needs {needed:,.1f} GB for a user with {most:,} pairs, but max_gb is "
+            f"{recipe.max_gb:g}: lower pairs ({recipe.pairs:,}) or threads, or raise max_gb"
         )
 
 
 def train(recipe: Any, data: Dataset) -> Iterator[Epoch]:
-    """Epochs of a GPFM."""
-    # a truth value is two values, each with its own vector, not one that is there or not
+    """Return the epochs of a GPFM."""
+    # both values of a Boolean have a vector, unlike a feature that is there or not
     fields = {
         f"context.{name}": {"kind": "categorical"}
         for name in data.context
         if data.columns[name].dtype == pl.Boolean
     }
     space = FeatureSpace.fit(data, fields)
-    found, situation = situations(space, data)
-    layout = PointLayout(_table_rows(space, found), _places(space))
+    contexts, situation = situations(space, data)
+    layout = PointLayout(_table_rows(space, contexts), _places(space))
     check_vectors(2 * len(layout.place), recipe.factors)  # of float64
     latent = _first(recipe, layout, len(data.users))
     speed = Latent(np.zeros_like(latent.vectors), np.zeros_like(latent.scales))
@@ -190,18 +187,16 @@ def train(recipe: Any, data: Dataset) -> Iterator[Epoch]:
     def fitted() -> Ranker:
         settled = _settled(latent, layout, data, situation)
         weight = regress(settled, layout, pairs, recipe.threads)
-        scorer = Processes(space, settled, layout, pairs, weight)
+        scorer = GaussianProcessScorer(space, settled, layout, pairs, weight)
         return Ranker(space, scorer, data.seen, recipe, data.frame_kind)
 
     return epochs(recipe.epochs, learn, fitted)
 
 
-def drawn_pairs(
-    data: Dataset, situation: np.ndarray, most: int, rng: np.random.Generator
-) -> UserPairs:
-    """For each user at most so many of their events, each against an item they have not.
+def drawn_pairs(data: Dataset, situation: np.ndarray, most: int, rng: np.random.Generator) -> UserPairs:
+    """Draw at most `most` events of each user, each with an item that the user does not have.
 
-    The other item is uniform among the items with events. Who has them all has no pair.
+    These are uniform among the items with events; users who have them all get no pair.
     """
     known, seen = np.unique(data.item), data.seen
     left = len(known) - np.diff(seen.start)
@@ -211,7 +206,7 @@ def drawn_pairs(
     number = np.arange(len(data)) - np.repeat(begin[:-1], np.diff(begin))
     event = order[(number < most) & (left[data.user[order]] > 0)]
     user = data.user[event].astype(np.int64)
-    # The r-th item that a user lacks is number r + n, n being how many of theirs stand before it.
+    # The r-th item that a user lacks has number r + n, with n of the user's items before it.
     rank = rng.integers(left[user])
     before = np.searchsorted(known, seen.column) - (
         np.arange(len(seen.column)) - seen.start[seen.owner]
@@ -224,10 +219,10 @@ def drawn_pairs(
 
 
 def _first(recipe: Any, layout: PointLayout, users: int) -> Latent:
-    """Items all but in one place, situations apart, scales around what suits labels of 1 and -1.
+    """Return initial values: items close together, situations apart, scales for labels of 1 and -1.
 
-    Situations that were not apart would stay together: both items of a pair have the same, so what
-    they mean shows in no slope before items and situations have moved, each waiting for the other.
+    Situations must start apart: both items of a pair have the same one, so its gradient vanishes
+    until items and situations have moved.
     """
     rng = np.random.default_rng([recipe.seed, 0])
     vectors = rng.random((len(layout.place), recipe.factors)) * 1e-4
@@ -240,17 +235,17 @@ def _first(recipe: Any, layout: PointLayout, users: int) -> Latent:
 
 
 def _places(space: FeatureSpace) -> np.ndarray:
-    """int32 [rows of the table]: 0 for items, 1 and so on for each context field with its gap."""
+    """Return the field of each table row: int32 [rows]; 0 for items, then the context fields.
+
+    Each context field has an extra row, for missing values.
+    """
     sizes = [encoder.size + 1 for _, encoder in space.query.of_role("context")]
     places = np.arange(1 + len(sizes), dtype=np.int32)
     return np.repeat(places, [len(space.items), *sizes])
 
 
 def _table_rows(space: FeatureSpace, rows: Rows) -> Rows:
-    """Context features as rows over the table of vectors.
-
-    Where a field has none (missing, left open or unknown) its last vector, the gap's, stands in.
-    """
+    """Return context features as rows over the table; missing values get their field's last row."""
     parts, first = [], len(space.items)
     for offset, encoder in space.query.of_role("context"):
         mine = (rows.column >= offset) & (rows.column < offset + encoder.size)
@@ -264,10 +259,10 @@ def _table_rows(space: FeatureSpace, rows: Rows) -> Rows:
 
 
 def _settled(latent: Latent, layout: PointLayout, data: Dataset, situation: np.ndarray) -> Latent:
-    """A copy in which vectors that nothing was learned about stand where they do no harm.
+    """Return a copy with sensible vectors for what was never trained.
 
-    Items without events stand among the rarest; the gap of a field without missing values is the
-    mean over the events.
+    Items without events get the mean of the rarest ones; the missing value of a field without
+    missing values gets the mean over the events.
     """
     vectors, rows, items = latent.vectors.copy(), layout.situations, len(data.items)
     times = tally(data.item, items)
@@ -275,8 +270,8 @@ def _settled(latent: Latent, layout: PointLayout, data: Dataset, situation: np.n
     vectors[:items][times == 0] = vectors[:items][rare].mean(axis=0)
     events = tally(situation, rows.size)
     share = tally(rows.column, len(vectors), rows.value * events[rows.owner]) / len(data)
-    for place in range(1, int(layout.place.max()) + 1):
-        own = np.flatnonzero(layout.place == place)
+    for field in range(1, int(layout.place.max()) + 1):
+        own = np.flatnonzero(layout.place == field)
         if share[own[-1]] == 0:
             vectors[own[-1]] = share[own] @ vectors[own]
     return Latent(vectors, latent.scales.copy())

@@ -1,8 +1,8 @@
-"""GPFM: a Gaussian process per user over vectors of items and context values, from pairs."""
+"""GPFM: Gaussian process factorization machines, learned from pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,22 +13,23 @@ from fmpair.arrays import Rows
 from fmpair.data import as_dataset
 from fmpair.errors import OptionError
 from fmpair.features import FeatureSpace
-from fmpair.fitted.ranker import Ranker, Scorer
-from fmpair.fitted.recipe import Recipe
-from fmpair.training.epochs import Epoch, best_fit
+from fmpair.fitted.ranker import Scorer
+from fmpair.training.epochs import Epoch
 from fmpair.training.problem import check_trainable
+from fmpair.training.trainable import TrainableRanker
 
 
 @dataclass(frozen=True)
-class GPFM(Recipe):
+class GPFM(TrainableRanker):
     """A Gaussian process per user over vectors of items and context values, learned from pairs.
 
     factors: length of the vectors. epochs: passes over the users.
-    learning_rate, momentum: of the steps down the likelihood's slope.
-    pairs: the most of one user in an epoch; time grows with its cube, memory with its square.
-    initial_noise: the least a user's noise is at first, the most being twice that.
-    max_gb: the most memory it may take.
-    threads: None uses all cores; the model does not depend on it. seed: the model does.
+    learning_rate, momentum: of gradient ascent on the likelihood.
+    pairs: largest number of pairs per user and epoch; time grows with its cube, memory with its
+        square.
+    initial_noise: lower bound of a user's initial noise; the upper bound is twice as large.
+    max_gb: memory limit.
+    threads: None uses all cores; the model does not depend on it. seed: of all random draws.
     """
 
     factors: int = 8
@@ -53,23 +54,13 @@ class GPFM(Recipe):
         checks.whole("seed", self.seed, 0)
 
     def train(self, data: Any) -> Iterator[Epoch]:
-        """Learn epoch by epoch; the loss is minus the log likelihood of pairs, the users' mean."""
+        """Learn epoch by epoch; the loss is the mean negative log likelihood of users."""
         from fmpair.models.gaussian_process_scorer import check_memory, train
 
         events = as_dataset(data)
         check_trainable(events)
         check_memory(self, events)
         return train(self, events)
-
-    def fit(
-        self,
-        data: Any,
-        *,
-        seed: int | None = None,
-        progress: bool | Callable[[Epoch], None] = False,
-    ) -> Ranker:
-        """Learn from a Dataset or a frame (user, item, every other column context)."""
-        return best_fit(self, data, seed, progress)
 
     def restore(self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows) -> Scorer:
         from fmpair.models.gaussian_process_scorer import restored

@@ -1,1 +1,32 @@
-"""From a recipe and data to learned parameters."""
+"""Training: from a recipe and a data set to fitted parameters.
+
+`trainable` starts a fit: `epochs` splits off validation events and keeps the best epoch.
+`loop` builds a `Task` from recipe and data and runs its epochs on an engine.
+`problem` turns a data set into arrays, with `options`, `defaults` and `regularisation` as settings.
+`update` and `growth` continue from a fitted model; `checkpoint` continues an interrupted fit.
+`history_selection` decides on histories; `shards` fits to Parquet files on a cluster.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fmpair.training.checkpoint import Checkpoint
+    from fmpair.training.epochs import Epoch, Validation
+    from fmpair.training.shards import fit_parts
+
+_MODULES = {
+    "Checkpoint": "checkpoint",
+    "Epoch": "epochs",
+    "Validation": "epochs",
+    "fit_parts": "shards",
+}
+__all__ = ["Checkpoint", "Epoch", "Validation", "fit_parts"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

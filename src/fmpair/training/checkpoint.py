@@ -1,7 +1,8 @@
-"""A fit that may be interrupted: what it has learned so far in a file, and how it goes on from it.
+"""Checkpoints: an interrupted fit is saved to a file and continues from it.
 
-The file has the parameters and the engine's state after an epoch, those of the best epoch, and what
-the fit was begun with. The same fit goes on from it to the same bits; any other is refused.
+The file has the parameters and the engine's state after an epoch, the parameters of the best epoch,
+and all that the result of the fit depends on. The same fit continues from it bit for bit; any other
+fit is refused.
 """
 
 from __future__ import annotations
@@ -26,18 +27,17 @@ from fmpair.engine.contract import Parameters
 from fmpair.errors import DataError, OptionError, named
 from fmpair.files import check_writable, shown, write_atomically
 from fmpair.fitted.recipe import name_of
-from fmpair.training.epochs import Epoch, Standing, best_epoch, prepared
-from fmpair.training.loop import Kept, Learning
+from fmpair.training.epochs import Epoch, FitProgress, best_epoch, prepare_fit
+from fmpair.training.loop import EpochState, TrainingRun
 
-EVERY = 5.0  # seconds between two writings, at least
+EVERY = 5.0  # least seconds between two writes
 DIGEST = 32  # bytes of the checksum at the end
 NOTE = "fmpair.checkpoint"
-OTHERWISE = "give what it was begun with, name another file, or remove it to begin anew"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a fit is kept. stays: until `remove`, for whoever writes the model first."""
+    """The file of a checkpoint. stays: keep it until `remove`, for callers that save the model."""
 
     path: Path
     stays: bool = False
@@ -51,127 +51,125 @@ class Interrupted(KeyboardInterrupt):
     """A fit was interrupted; the message says how far it is."""
 
 
-class Stored(NamedTuple):
-    """What a file holds. begun: what the fit was begun with; best: of the best epoch, or None."""
+class SavedFit(NamedTuple):
+    """A saved fit. fit: what the result depends on; best: parameters of the best epoch."""
 
-    begun: dict[str, Any]
-    kept: Kept
+    fit: dict[str, Any]
+    last: EpochState
     best: Parameters | None
     best_number: int
     best_value: float
 
 
-def fit_kept(
+def fit_with_checkpoint(
     recipe: Any,
     data: Any,
     seed: int | None,
     progress: bool | Callable[[Epoch], None],
-    judged: tuple[Any, str, int],
+    validated: tuple[Any, str, int],
     checkpoint: Any,
 ) -> Any:
-    """As `early_stopping.best_fit`, with a checkpoint: a path, or a `Checkpoint`.
+    """Fit as `epochs.best_fit` does, with a checkpoint: a path, or a `Checkpoint`.
 
-    judged: validation, metric and patience.
+    validated: validation, metric and patience.
     """
-    place = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(Path(checkpoint))
-    check_writable(place.path)
+    file = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(Path(checkpoint))
+    check_writable(file.path)
     data = as_dataset(data)
-    recipe, events, judge = prepared(recipe, data, seed, *judged)
-    begun = _begun_with(recipe, data, judged)
-    stored = read(place.path, begun) if place.path.exists() else None
-    learning = recipe.train(events)
-    if not (isinstance(learning, Learning) and learning.resumable):
-        raise OptionError(
-            f"{type(recipe).__name__} takes no {named('checkpoint')}: it cannot go on from the "
-            "middle of a fit"
-        )
-    keeper = _Keeper(place.path, learning, begun)
-    standing = keeper.resumed(stored) if stored else None
+    recipe, events, judge = prepare_fit(recipe, data, seed, *validated)
+    fit = _identity(recipe, data, validated)
+    saved = read(file.path, fit) if file.path.exists() else None
+    run = recipe.train(events)
+    if not (isinstance(run, TrainingRun) and run.resumable):
+        raise OptionError(f"{type(recipe).__name__} does not support {named('checkpoint')}")
+    writer = _Writer(file.path, run, fit)
+    state = writer.resume(saved) if saved else None
     try:
-        model = best_epoch(learning, judge, progress, recipe.epochs, standing, keeper.keep)
+        model = best_epoch(run, judge, progress, recipe.epochs, state, writer.keep)
     except KeyboardInterrupt:
-        raise Interrupted(keeper.told(recipe.epochs)) from None
-    if place.stays:
-        keeper.write()  # whatever interrupts the writing of the model, nothing is learned again
+        raise Interrupted(writer.interrupted(recipe.epochs)) from None
+    if file.stays:
+        writer.write()  # so that nothing is lost if saving the model is interrupted
     else:
-        place.remove()
+        file.remove()
     return model
 
 
-def read(path: Path, begun: dict[str, Any]) -> Stored:
-    """What a checkpoint holds; a broken one is refused, and one of another fit."""
+def read(path: Path, fit: dict[str, Any]) -> SavedFit:
+    """Read a checkpoint; raise DataError if it is damaged or belongs to another fit."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"cannot read {shown(path)}: {error.strerror}") from error
     try:
-        stored = _stored(content)
-    except Exception as error:  # whatever is wrong with it
+        saved = _decoded(content)
+    except Exception as error:  # whatever is wrong with the file
         raise DataError(
-            f"{shown(path)} is no checkpoint, or a broken one: remove it to begin anew"
+            f"{shown(path)} is not a checkpoint, or damaged: remove it to start again"
         ) from error
-    if difference := _difference(stored.begun, begun):
-        raise DataError(f"{shown(path)} is a checkpoint of {difference}: {OTHERWISE}")
-    return stored
+    if difference := _difference(saved.fit, fit):
+        raise DataError(
+            f"{shown(path)} is a checkpoint of {difference}: use the same arguments, choose "
+            "another file, or remove it to start again"
+        )
+    return saved
 
 
 @dataclass
-class _Keeper:
-    """Writes how far a fit is. best: the parameters of its best epoch; written: of which epoch."""
+class _Writer:
+    """Saves the progress of a fit. best: parameters of the best epoch; written: the epoch saved."""
 
     path: Path
-    learning: Learning
-    begun: dict[str, Any]
+    run: TrainingRun
+    fit: dict[str, Any]
     best: Parameters | None = None
     written: int = 0
     last: float = field(default=-np.inf)
-    standing: Standing = field(default_factory=Standing)
+    state: FitProgress = field(default_factory=FitProgress)
 
-    def resumed(self, stored: Stored) -> Standing:
-        """Tell training to go on from what is stored; how far that is."""
-        self.learning.resume(stored.kept)
-        self.best, self.written = stored.best, stored.kept.number
-        made = self.learning.recommender
-        best = None if stored.best is None else made(stored.best)
-        model = made(stored.kept.parameters)
-        own = Standing(stored.kept.number, model, best, stored.best_number, stored.best_value)
-        self.standing = own
-        return own
+    def resume(self, saved: SavedFit) -> FitProgress:
+        """Continue training from what was saved; return how far it is."""
+        self.run.resume(saved.last)
+        self.best, self.written = saved.best, saved.last.number
+        best = None if saved.best is None else self.run.recommender(saved.best)
+        model = self.run.recommender(saved.last.parameters)
+        number, of_best = saved.last.number, (saved.best_number, saved.best_value)
+        self.state = FitProgress(number, model, best, *of_best)
+        return self.state
 
-    def keep(self, standing: Standing) -> None:
-        """After an epoch: write it, unless one was written a moment ago."""
-        self.standing = standing
-        if standing.best_number == standing.number:
-            self.best = self.learning.parameters()
+    def keep(self, state: FitProgress) -> None:
+        """Save the epoch, unless one was saved a moment ago."""
+        self.state = state
+        if state.best_number == state.number:
+            self.best = self.run.parameters()
         if time.monotonic() - self.last >= EVERY:
             self.write()
 
     def write(self) -> None:
-        """Write how far the fit is, whole or not at all."""
-        if self.written == self.standing.number:
+        """Write the file atomically."""
+        if self.written == self.state.number:
             return
-        kept, at = self.learning.kept(), self.standing
-        write_atomically(
-            self.path, _content(Stored(self.begun, kept, self.best, at.best_number, at.best_value))
-        )
-        self.written, self.last = kept.number, time.monotonic()
+        last, state = self.run.state(), self.state
+        saved = SavedFit(self.fit, last, self.best, state.best_number, state.best_value)
+        write_atomically(self.path, _encoded(saved))
+        self.written, self.last = last.number, time.monotonic()
 
-    def told(self, total: int) -> str:
-        """The line of a fit that is interrupted."""
+    def interrupted(self, total: int) -> str:
+        """Return the message of an interrupted fit."""
         if not self.written:
-            return "interrupted in the first epoch: nothing is kept yet"
+            return "interrupted in the first epoch: nothing was saved"
         return (
-            f"interrupted: {shown(self.path)} holds what was learned up to epoch {self.written} of "
-            f"{total}; the same fit goes on from there"
+            f"interrupted: epoch {self.written} of {total} was saved to {shown(self.path)}; run "
+            "the same fit again to continue"
         )
 
 
-def _begun_with(recipe: Any, data: Dataset, judged: tuple[Any, str, int]) -> dict[str, Any]:
-    """All that the result of a fit depends on."""
-    validation, metric, patience = judged
+def _identity(recipe: Any, data: Dataset, validated: tuple[Any, str, int]) -> dict[str, Any]:
+    """Return everything that the result of a fit depends on."""
+    validation, metric, patience = validated
     if validation is not None and not isinstance(validation, int | float):
         validation = fingerprint(as_dataset(validation, columns_of(data)))
-    found = {
+    fit = {
         "version of fmpair": _version(),
         "recipe": name_of(type(recipe)),
         "options": recipe.options(),
@@ -181,21 +179,20 @@ def _begun_with(recipe: Any, data: Dataset, judged: tuple[Any, str, int]) -> dic
         "metric": metric,
         "patience": patience,
     }
-    return json.loads(json.dumps(found, default=np.generic.item))
+    return json.loads(json.dumps(fit, default=np.generic.item))
 
 
 def _version() -> str:
-    """That of the package; another may learn other bits. Empty where it is not installed."""
+    """Return the version of the package, or "" if it is not installed."""
     with suppress(PackageNotFoundError):
         return version("fmpair")
     return ""
 
 
 def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
-    """What differs between two fits, in words; empty where nothing does."""
-    options = {**old["options"], **new["options"]}
-    for name in options:
-        was, now = (own["options"].get(name) for own in (old, new))
+    """Describe how two fits differ; empty if they do not."""
+    for name in {**old["options"], **new["options"]}:
+        was, now = old["options"].get(name), new["options"].get(name)
         if was != now:
             return f"another recipe ({name} was {was!r}, now {now!r})"
     if old["data"] != new["data"]:
@@ -206,30 +203,30 @@ def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
     return ""
 
 
-def _content(stored: Stored) -> bytes:
-    """A checkpoint as bytes: safetensors, then a checksum of them."""
-    arrays = {f"state.{name}": array for name, array in stored.kept.state.items()}
-    for part, own in (("last", stored.kept.parameters), ("best", stored.best)):
-        tables = {} if own is None else own._asdict()
+def _encoded(saved: SavedFit) -> bytes:
+    """Return a checkpoint as safetensors, followed by a checksum."""
+    arrays = {f"state.{name}": array for name, array in saved.last.state.items()}
+    for part, parameters in (("last", saved.last.parameters), ("best", saved.best)):
+        tables = {} if parameters is None else parameters._asdict()
         arrays |= {f"{part}.{name}": table for name, table in tables.items()}
-    told = {
-        "begun": stored.begun,
-        "number": stored.kept.number,
-        "best_number": stored.best_number,
-        "best_value": stored.best_value,
+    note = {
+        "begun": saved.fit,
+        "number": saved.last.number,
+        "best_number": saved.best_number,
+        "best_value": saved.best_value,
     }
     plain = {name: np.array(array, order="C") for name, array in arrays.items()}
-    content = safetensors.save(plain, metadata={NOTE: json.dumps(told)})
+    content = safetensors.save(plain, metadata={NOTE: json.dumps(note)})
     return content + sha256(content).digest()
 
 
-def _stored(content: bytes) -> Stored:
-    """The same read back. Any error is one of the file."""
+def _decoded(content: bytes) -> SavedFit:
+    """Read a checkpoint back. Any error means that the file is damaged."""
     content, digest = content[:-DIGEST], content[-DIGEST:]
     if sha256(content).digest() != digest:
         raise ValueError("the checksum does not match")
     length = int.from_bytes(content[:8], "little")
-    told = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][NOTE])
+    note = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][NOTE])
     arrays = safetensors.load(content)
 
     def tables(part: str) -> Parameters:
@@ -241,5 +238,5 @@ def _stored(content: bytes) -> Stored:
         if name.startswith("state.")
     }
     best = tables("best") if "best.users" in arrays else None
-    kept = Kept(told["number"], tables("last"), state)
-    return Stored(told["begun"], kept, best, told["best_number"], told["best_value"])
+    last = EpochState(note["number"], tables("last"), state)
+    return SavedFit(note["begun"], last, best, note["best_number"], note["best_value"])

@@ -1,4 +1,4 @@
-"""What a recipe leaves open, settled by its loss and by the data."""
+"""Defaults that depend on the loss and on the data: factors, negatives, regularisation."""
 
 from __future__ import annotations
 
@@ -11,9 +11,39 @@ from fmpair.engine.contract import Problem
 from fmpair.features import FeatureSpace
 from fmpair.training.options import FACTORS, FMPairOptions
 
+# Found on validation parts of the public sets, see docs/model.md.
+HISTORY_SHARE = 1 / 75  # of the regularisation of items, that of histories
+# Of the regularisation of users, items and fields, that of their vectors of triples.
+USER3_SHARE, HISTORY3_SHARE, FIELD3_SHARE = 0.3, 1 / 20, 1.0
+RAMP = 8  # epochs until fields' vectors of triples are regularised in full
+
+BROAD = 50.0  # softmax regularises users of more items less, by the root of their number
+# Users with favourites (less even than EVEN) are regularised less, by this power of the evenness.
+EVEN, EVEN_POWER = 0.75, 2.5
+
+# More factors rank better if there are events to learn them from, at proportional cost.
+MANY_EVENTS, FACTORS_OF_MANY = 100_000, 128
+
+NEGATIVES = 32
+ITEMS_EACH, LEAST, MOST = 64, 8, 256  # softmax draws one negative per ITEMS_EACH items, bounded
+ITEMS_EACH_OF_FEW = 10  # of few items, 32 negatives would be nearly all, the good ones included
+# Share of own negatives if users have favourites; 0 from an evenness of BY_DESIGN on.
+OWN, BY_DESIGN = 0.08, 0.85
+
+# FieldL2 in multiples of the regularisation of users: softmax, other losses, all losses.
+FREE, BOUND = 0.8, 3.0
+FREE_OF_PAIRS = 1.5
+STRONGEST = 50
+
+# Share of the learning rate in the last epoch. Histories change with every event: only short steps
+# at the end settle them.
+FINAL_RATE_SHARE, FINAL_OF_HISTORIES = 0.1, 0.01
+
+SAMPLE = 1_000_000  # events enough to tell how often users come back
+
 
 class L2(NamedTuple):
-    """How hard users, items and their constants are regularised in a step."""
+    """The regularisation of users, items and item constants in a step."""
 
     user: float
     item: float
@@ -21,24 +51,25 @@ class L2(NamedTuple):
 
     @property
     def history(self) -> float:
-        """What came before an event is told anew at every event: little is needed."""
+        """Of histories, which are learned anew at every event and need little."""
         return self.item * HISTORY_SHARE
 
     @property
     def user3(self) -> float:
-        """Of users' vectors of triples."""
+        """Of the users' vectors of triples."""
         return self.user * USER3_SHARE
 
     @property
     def history3(self) -> float:
-        """Of those of what came before."""
+        """Of the histories' vectors of triples."""
         return self.item * HISTORY3_SHARE
 
 
 class FieldL2(NamedTuple):
-    """What fields must pull harder than. free: one that changes from event to event; bound: one
-    that stands for users, and so repeats what their own vectors say. strongest: the upper bound of
-    a field's regularisation.
+    """Thresholds that the gradients of fields must exceed.
+
+    free: of a field that changes from event to event; bound: of one that stands for users, and so
+    repeats their own vectors. strongest: the upper bound of a field's regularisation.
     """
 
     free: float
@@ -47,16 +78,14 @@ class FieldL2(NamedTuple):
 
 
 class RepeatStats(NamedTuple):
-    """What users do. evenness: from 1, where users choose each of their items as often as the
-    others (or once), down towards 0, where they keep to a few of them; breadth: mean number of
-    different items that a user has.
+    """How users repeat items. evenness: 1 if users choose each of their items equally often, down
+    towards 0 if they keep to a few of them; breadth: mean number of different items of a user.
     """
 
     evenness: float
     breadth: float
 
 
-# Found on validation parts of the public sets, see docs/model.md.
 L2_BY_LOSS = {
     "bpr": L2(0.01, 0.005, 0.05),
     "hinge": L2(0.06, 0.03, 0.05),
@@ -64,56 +93,25 @@ L2_BY_LOSS = {
     "softmax": L2(0.15, 0.075, 0.05),
     "warp": L2(0.15, 0.075, 0.1),
 }
-L2_OF_COSINES = L2(0.001, 0.0005, 0.0)  # a cosine does not grow with the vectors: little is needed
-# Softmax regularises users of more items than this less, by the root of their number.
-BROAD = 50.0
-HISTORY_SHARE = 1 / 75  # of what regularises items, what does histories
-# Of what regularises users and items, what does the vectors of triples of users and histories; of
-# what a field must pull harder than, what its vectors of triples must.
-USER3_SHARE, HISTORY3_SHARE, FIELD3_SHARE = 0.3, 1 / 20, 1.0
-RAMP = 8  # epochs until fields' vectors of triples are regularised in full
-# Users who are less even than this have favourites: they are regularised less, the less even they
-# are, by this power of it.
-EVEN, EVEN_POWER = 0.75, 2.5
-
-# More factors rank better where there are events to learn them from, and cost as many times more.
-MANY_EVENTS, FACTORS_OF_MANY = 100_000, 128
-
-NEGATIVES = 32
-# Softmax takes a negative for so many items, within bounds.
-ITEMS_EACH, LEAST, MOST = 64, 8, 256
-ITEMS_EACH_OF_FEW = 10  # of few items 32 are nearly all, the good ones among them
-# Share of own negatives where users have favourites; none where they are as even as by design.
-OWN, BY_DESIGN = 0.08, 0.85
-
-# FieldL2 in multiples of what regularises users: of softmax, of the other losses, of all.
-FREE, BOUND = 0.8, 3.0
-FREE_OF_PAIRS = 1.5
-STRONGEST = 50
-
-# Of the learning rate, what is left in the last epoch. What came before changes with every event:
-# only short steps at the end settle what is made of it.
-FINAL_RATE_SHARE, FINAL_OF_HISTORIES = 0.1, 0.01
-
-SAMPLE = 1_000_000  # events enough to tell how often users come back
+L2_OF_COSINES = L2(0.001, 0.0005, 0.0)  # cosines do not grow with the vectors
 
 
 def final_rate_share_of(options: FMPairOptions, space: FeatureSpace) -> float:
-    """The share of the learning rate that is left in the last epoch."""
+    """Return the share of the learning rate left in the last epoch."""
     if options.final_rate_share is not None:
         return float(options.final_rate_share)
     return FINAL_RATE_SHARE if space.history is None else FINAL_OF_HISTORIES
 
 
 def factors_of(options: FMPairOptions, events: int) -> int:
-    """The length of the vectors, with so many events to learn them from."""
+    """Return the length of the vectors for so many events."""
     if options.factors is not None:
         return options.factors
     return FACTORS_OF_MANY if events >= MANY_EVENTS else FACTORS
 
 
 def n_negatives_of(options: FMPairOptions, items: int) -> int:
-    """How many negatives an event has: to rank more items well takes more of them."""
+    """Return the number of negatives per event: more items need more of them."""
     if options.n_negatives is not None:
         return int(options.n_negatives)
     if options.loss != "softmax":
@@ -123,7 +121,7 @@ def n_negatives_of(options: FMPairOptions, items: int) -> int:
 
 
 def own_share_of(options: FMPairOptions, repeats: RepeatStats) -> float:
-    """The share of negatives that are the user's other items: some, where users have favourites."""
+    """Return the share of negatives that are the user's other items, if users have favourites."""
     if options.own_share is not None:
         return float(options.own_share)
     if options.loss != "softmax" or options.logq_correction:
@@ -133,9 +131,9 @@ def own_share_of(options: FMPairOptions, repeats: RepeatStats) -> float:
 
 
 def l2_of(options: FMPairOptions, repeats: RepeatStats) -> L2:
-    """How hard ids are regularised: softmax by what users do, the others always alike.
+    """Return the regularisation of ids; for softmax it depends on how users repeat items.
 
-    A favourite chosen again says little new, but shrinks its user and itself once more.
+    A repeated favourite says little new, but would shrink its user and itself once more.
     """
     if options.temperature is not None:
         return L2_OF_COSINES
@@ -148,9 +146,9 @@ def l2_of(options: FMPairOptions, repeats: RepeatStats) -> L2:
 
 
 def field_l2_of(options: FMPairOptions, n_negatives: int) -> FieldL2:
-    """How hard fields are regularised, in proportion to what the loss asks of users by default.
+    """Return the regularisation of fields, relative to that of users.
 
-    Of few negatives hardly any is hard, so they pull less.
+    It is weaker with few negatives, of which hardly any is hard.
     """
     if options.loss != "softmax" or options.temperature is not None:
         pull = L2_BY_LOSS["bpr" if options.temperature is not None else options.loss].user
@@ -160,9 +158,9 @@ def field_l2_of(options: FMPairOptions, n_negatives: int) -> FieldL2:
 
 
 def triple_field_l2_of(options: FMPairOptions, of_fields: FieldL2, of_ids: L2) -> FieldL2:
-    """The same of vectors of triples: less where users are held less, since they have favourites.
+    """Return the same for vectors of triples: weaker if users have favourites.
 
-    There is most to be learned of what one of them wants in one context.
+    Then there is most to learn about what a user wants in a context.
     """
     if options.temperature is not None:
         return of_fields
@@ -171,9 +169,9 @@ def triple_field_l2_of(options: FMPairOptions, of_fields: FieldL2, of_ids: L2) -
 
 
 def repeat_stats(problem: Problem, seen: Rows | None) -> RepeatStats:
-    """What users do, by the events to learn from, or by all that was seen where that is known."""
+    """Return how users repeat items; seen: items of each user with counts, if known."""
     if seen is None:
-        # whole users, since a part of one's events would look more even
+        # a sample of users with all their events, since some of them would look more even
         mine = problem.user % max(len(problem.user) // SAMPLE, 1) == 0
         seen = distinct_pairs(problem.user[mine], problem.item[mine], problem.users)
     times = seen.value.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Judging epochs on events held out, stopping early, keeping the best."""
+"""Epochs: running them, validating them on held-out events, early stopping, progress."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ from fmpair.errors import DataError, OptionError, TrainingError, named
 from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import Metric
 
-# One pass over the events, and the loop that makes passes: the caller owns it.
+MOST_EVENTS = 10_000  # more held-out events are sampled: enough to tell epochs apart
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """One pass over the events. `recommender()` gives the model, until the next epoch begins.
+    """One pass over the events. `recommender()` returns the model, until the next epoch starts.
 
-    seconds: without those of compiling. value: the metric on held-out events, where `fit` was given
-    some.
+    seconds: without compile time. value: the metric on held-out events, if there are any.
     """
 
     number: int
@@ -45,12 +44,14 @@ class Epoch:
 def epochs(
     count: int, learn: Callable[[int], float], fitted: Callable[[], Any], first: int = 1
 ) -> Iterator[Epoch]:
-    """Epochs up to count. learn: makes one of them and gives its loss; fitted: the model so far."""
+    """Yield epochs `first` to `count`. learn: runs one and returns its loss; fitted: the model."""
     reached = 0
 
     def make(number: int) -> Any:
         if number != reached:
-            raise TrainingError(f"epoch {number} is past: ask for its recommender before the next")
+            raise TrainingError(
+                f"epoch {number} is over: call its recommender() before the next epoch starts"
+            )
         return fitted()
 
     for number in range(first, count + 1):
@@ -60,7 +61,7 @@ def epochs(
 
 
 def with_models(epochs: Iterator[Epoch], change: Callable[[Any], Any]) -> Iterator[Epoch]:
-    """The epochs with their models changed before they are handed out."""
+    """Return the epochs with their models passed through `change`."""
 
     def changed(epoch: Epoch) -> Epoch:
         return replace(epoch, _make=lambda: change(epoch.recommender()))
@@ -69,17 +70,17 @@ def with_models(epochs: Iterator[Epoch], change: Callable[[Any], Any]) -> Iterat
 
 
 def diverged(number: int, remedy: str) -> TrainingError:
-    """The error of training whose numbers grow without bound; remedy: what would help."""
-    return TrainingError(f"diverged in epoch {number}: {remedy}")
+    """Return the error for training that diverges."""
+    return TrainingError(f"training diverged in epoch {number}: {remedy}")
 
 
-MOST_EVENTS = 10_000  # more held-out events than this are sampled: enough to tell epochs apart
+# Validation.
 
 
 def validation_parts(
     data: Dataset, validation: Any, seed: int, in_time: bool = False
 ) -> tuple[Dataset, Dataset | None]:
-    """(events to learn from, events held out); in_time: a share is that of each user's latest."""
+    """Return (training events, held-out events); in_time: hold out the latest of each user."""
     if validation is None:
         return data, None
     if isinstance(validation, int | float):
@@ -98,10 +99,10 @@ def validation_parts(
 
 @dataclass
 class Validation:
-    """Full ranking of held-out events, in their own context.
+    """Validation by a full ranking for every held-out event, in its context.
 
-    The user's other items of the training events leave the list, unless most held-out events
-    repeat one of them: then coming back to an item is what the data are about.
+    Items that the user has in training are not ranked, unless most held-out events repeat one of
+    them.
     """
 
     train: Dataset
@@ -113,13 +114,13 @@ class Validation:
 
     def __post_init__(self) -> None:
         self.formula = Metric.parse(self.metric)
-        self.formula.values(np.ones(1))  # a metric that needs more than ranks says so now
+        self.formula.values(np.ones(1))  # fails now if the metric needs more than ranks
         whole("patience", self.patience, 1)
         known = self.train.users.numbers(self.held_out.users.ids)[self.held_out.user] >= 0
         known &= self.train.items.numbers(self.held_out.items.ids)[self.held_out.item] >= 0
         rows = np.flatnonzero(known)
         if not len(rows):
-            raise DataError("no held-out event has a user and an item that training knows")
+            raise DataError("no held-out event has a user and an item of the training events")
         if len(rows) > MOST_EVENTS:
             rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST_EVENTS])
         self.events = self.held_out.take(rows)
@@ -129,7 +130,7 @@ class Validation:
         self.hidden = self._hidden()
 
     def _hidden(self) -> Rows:
-        """Per event the items that leave its list."""
+        """Return the items not to rank, per event."""
         seen = self.train.seen.take(self.user)
         owner = np.repeat(np.arange(seen.size), np.diff(seen.start))
         repeats = np.zeros(seen.size, bool)
@@ -137,20 +138,20 @@ class Validation:
         return empty_rows(seen.size) if repeats.mean() > 0.5 else seen
 
     def judge(self, model: Recommender) -> float:
-        """The metric's mean over the held-out events."""
+        """Return the mean metric of the held-out events, and append it to `history`."""
         self.history.append(float(self.values(model).mean()))
         return self.history[-1]
 
     def values(self, model: Recommender) -> np.ndarray:
-        """The metric of every held-out event whose item the model ranks."""
+        """Return the metric of every held-out event whose item the model ranks."""
         from fmpair.ranking.top import ranks
 
         names = [name for name in self.events.columns.columns if name in model.space.context]
         queries = model.query_vectors(self.events.frame().select("user", *names))
         target, hidden = self.target, self.hidden
-        if model.space.items is not self.train.items:  # a model may rank a part of the items only
-            place = model.space.items.numbers(self.train.items.ids)
-            target, hidden = place[target], renumbered(hidden, place)
+        if model.space.items is not self.train.items:  # a model may rank only some of the items
+            number = model.space.items.numbers(self.train.items.ids)
+            target, hidden = number[target], renumbered(hidden, number)
         known = np.flatnonzero(target >= 0)
         if not len(known):
             raise DataError("no held-out event has an item that the model ranks")
@@ -174,31 +175,28 @@ def best_fit(
     metric: str = "ndcg@10",
     patience: int = 5,
 ) -> Any:
-    """What a trainable recipe gives in the end; the parameters are those of `FMPair.fit`."""
-    recipe, events, judge = prepared(recipe, data, seed, validation, metric, patience)
+    """Fit a trainable recipe; the arguments are those of `FMPair.fit`."""
+    recipe, events, judge = prepare_fit(recipe, data, seed, validation, metric, patience)
     return best_epoch(recipe.train(events), judge, progress, recipe.epochs)
 
 
-def prepared(
+def prepare_fit(
     recipe: Any, data: Any, seed: int | None, validation: Any, metric: str, patience: int
 ) -> tuple[Any, Dataset, Validation | None]:
-    """(the recipe with its seed, the events to learn from, how epochs are judged)."""
+    """Return the recipe with its seed, the events to learn from, and the validation."""
     recipe = recipe if seed is None else replace(recipe, seed=seed)
     data = as_dataset(data)
     in_time = bool(getattr(recipe, "history", 0)) and has_times(data)
     events, held_out = validation_parts(data, validation, recipe.seed, in_time)
-    return (
-        recipe,
-        events,
-        None if held_out is None else Validation(events, held_out, metric, patience),
-    )
+    judge = None if held_out is None else Validation(events, held_out, metric, patience)
+    return recipe, events, judge
 
 
 @dataclass
-class Standing:
-    """How far a fit is. number: of the last epoch; model: of that one, where no more are made.
+class FitProgress:
+    """How far a fit is. number: of the last epoch; model: its model, if training is over.
 
-    best: the model of the epoch with the best value on held-out events, where there are any.
+    best: the model of the best epoch on held-out events, if there are any.
     """
 
     number: int = 0
@@ -208,7 +206,7 @@ class Standing:
     best_value: float = -np.inf
 
     def stops(self, judge: Validation | None) -> bool:
-        """Whether no better epoch is to be expected."""
+        """Return whether to stop early."""
         return judge is not None and self.number - self.best_number >= judge.patience
 
 
@@ -217,42 +215,39 @@ def best_epoch(
     judge: Validation | None,
     progress: bool | Callable[[Epoch], None],
     total: int,
-    standing: Standing | None = None,
-    keep: Callable[[Standing], None] = lambda standing: None,
+    state: FitProgress | None = None,
+    keep: Callable[[FitProgress], None] = lambda state: None,
 ) -> Any:
-    """The usual policy over a training loop: run it, show it, keep the best epoch's model.
+    """Run a training loop, show its progress, and return the model of the best epoch.
 
-    standing: of a fit that goes on; keep: is told how far it is after every epoch.
+    state: of a fit that continues; keep: is called after every epoch.
     """
-    found, last = standing or Standing(), None
-    for last in _announced(_judged(_left(epochs, found, judge), judge), progress, total):
-        found.number = last.number
-        if last.value is not None and last.value > found.best_value:
-            found.best, found.best_value = last.recommender(), last.value
-            found.best_number = last.number
-        keep(found)
-        if found.stops(judge):
+    state, last = state or FitProgress(), None
+    if state.number and state.stops(judge):  # it had stopped early before
+        epochs = iter(())
+    for last in _shown(_judged(epochs, judge), progress, total):
+        state.number = last.number
+        if last.value is not None and last.value > state.best_value:
+            state.best, state.best_value = last.recommender(), last.value
+            state.best_number = last.number
+        keep(state)
+        if state.stops(judge):
             break
-    if found.best is not None:
-        return found.best
-    return found.model if last is None else last.recommender()
-
-
-def _left(epochs: Iterator[Epoch], found: Standing, judge: Validation | None) -> Iterator[Epoch]:
-    """The epochs that are left: none where a fit had stopped before it was done."""
-    return iter(()) if found.number and found.stops(judge) else epochs
+    if state.best is not None:
+        return state.best
+    return state.model if last is None else last.recommender()
 
 
 def _judged(epochs: Iterator[Epoch], judge: Validation | None) -> Iterator[Epoch]:
-    """The epochs, each with its value on the held-out events."""
+    """Yield the epochs with their values on the held-out events."""
     for epoch in epochs:
         yield epoch if judge is None else replace(epoch, value=judge.judge(epoch.recommender()))
 
 
-def _announced(
+def _shown(
     epochs: Iterator[Epoch], progress: bool | Callable[[Epoch], None], total: int
 ) -> Iterator[Epoch]:
-    """The epochs as they pass, announced as the caller wishes."""
+    """Yield the epochs and show each as the caller wishes."""
     if callable(progress):
         for epoch in epochs:
             progress(epoch)

@@ -1,4 +1,4 @@
-"""A fitted model's arrays with room for new ids and values."""
+"""Growing a fitted model: its arrays extended by new ids and values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fmpair.training.problem import initial
 
 
 class Grown(NamedTuple):
-    """A model's arrays over a space that has grown."""
+    """A model's arrays over an extended space."""
 
     parameters: Parameters
     user_rows: Rows
@@ -31,9 +31,9 @@ class Grown(NamedTuple):
 
 
 def grown(model: Recommender, options: FMPairOptions, space: FeatureSpace, data: Dataset) -> Grown:
-    """The arrays over the space; new ids start as in a fit from scratch.
+    """Extend a model's arrays to the space; new ids start as in a fit from scratch.
 
-    data: the new events, by the numbers of the space.
+    data: the new events, numbered by the space.
     """
     query_at = _moved(model.space.query, space.query)
     item_at = _moved(model.space.item, space.item)
@@ -58,7 +58,7 @@ def grown(model: Recommender, options: FMPairOptions, space: FeatureSpace, data:
 
 
 def renumbered(data: Dataset, space: FeatureSpace) -> Dataset:
-    """The events over the space's vocabularies; tables are aligned with them."""
+    """Renumber events and tables by the space's vocabularies."""
     user_numbers = space.users.numbers(data.users.ids)
     item_numbers = space.items.numbers(data.items.ids)
     return replace(
@@ -73,7 +73,7 @@ def renumbered(data: Dataset, space: FeatureSpace) -> Dataset:
 
 
 def part(model: Recommender, number: np.ndarray) -> Recommender:
-    """The model with these users, ascending, and no others."""
+    """Return the model with only these users, in ascending order."""
     users = model.space.users
     if len(number) == len(users):
         return model
@@ -87,77 +87,76 @@ def part(model: Recommender, number: np.ndarray) -> Recommender:
 
 
 def put_back(model: Recommender, data: Dataset, learned: Recommender) -> Recommender:
-    """The whole model with the data's users as they were learned in a part of it."""
+    """Return the whole model with the data's users as they were learned in a part of it."""
     users = model.space.users.extend(data.users.ids)
-    number, own = (known.numbers(data.users.ids) for known in (users, learned.space.users))
+    number, row = (ids.numbers(data.users.ids) for ids in (users, learned.space.users))
     old = model.parameters.users
     table = np.empty((len(users), old.shape[1]), old.dtype)
     table[: len(old)] = old
-    table[number] = learned.parameters.users[own]
+    table[number] = learned.parameters.users[row]
     profiles = model.user_rows
     if learned.space.query.size > model.space.query.size:
         profiles = _with_columns(profiles, _moved(model.space.query, learned.space.query))
     return learned.replaced(
         space=replace(learned.space, users=users),
         parameters=learned.parameters._replace(users=table),
-        user_rows=_with_rows(profiles, number, learned.user_rows.take(own)),
-        seen=_with_rows(model.seen, number, learned.seen.take(own)),
-        recent=_with_recent(model.recent, len(users), number, learned.recent, own),
+        user_rows=_with_rows(profiles, number, learned.user_rows.take(row)),
+        seen=_with_rows(model.seen, number, learned.seen.take(row)),
+        recent=_with_recent(model.recent, len(users), number, learned.recent, row),
     )
 
 
 def _with_recent(
     old: Recent | None, users: int, number: np.ndarray, new: Recent | None, own: np.ndarray
 ) -> Recent | None:
-    """The latest events of all users, those at these numbers as they are in `new`."""
+    """Replace the latest events of the users at these numbers."""
     if old is None or new is None:
         return None
-    every = stacked(old, new)
-    place = np.where(np.arange(users) < old.users, np.arange(users), -1)
-    place[number] = old.users + own
-    return every.take(place)
+    row = np.where(np.arange(users) < old.users, np.arange(users), -1)
+    row[number] = old.users + own
+    return stacked(old, new).take(row)
 
 
-def _with_rows(rows: Rows, number: np.ndarray, own: Rows) -> Rows:
-    """The rows with others at these numbers; those beyond the last come in order."""
-    both = stack_rows(rows, own)
+def _with_rows(rows: Rows, number: np.ndarray, new: Rows) -> Rows:
+    """Replace the rows at these numbers; numbers after the last row are in order."""
+    both = stack_rows(rows, new)
     if (number >= rows.size).all():
         return both
-    place = np.arange(max(rows.size, number.max() + 1))
-    place[number] = rows.size + np.arange(own.size)
-    return both.take(place)
+    row = np.arange(max(rows.size, number.max() + 1))
+    row[number] = rows.size + np.arange(new.size)
+    return both.take(row)
 
 
 def renewed(old: Rows, new: Rows, field: np.ndarray, whole: bool) -> Rows:
-    """For every id of `new`, field by field: what the new row says, else what the old one said.
+    """Merge the rows of each id field by field: new values replace the old ones of their field.
 
-    field: int [features], the field of each. whole: the values of a row sum to one. A field that
-    is renewed then keeps its part of the row.
+    field: int [features], the field of each. whole: whether the values of a row sum to one; then a
+    replaced field keeps its share of the row.
     """
-    said = np.flatnonzero(np.diff(new.start))
+    changed = np.flatnonzero(np.diff(new.start))
     old = stack_rows(old, empty_rows(new.size - old.size))
-    before, after = old.take(said), new.take(said)
+    before, after = old.take(changed), new.take(changed)
     fields = int(field.max(initial=-1)) + 1
     had, has = (rows.owner * fields + field[rows.column] for rows in (before, after))
     value = after.value
     if whole:
-        size = len(said) * fields
+        size = len(changed) * fields
         part, now = np.bincount(had, before.value, size), np.bincount(has, after.value, size)
         value = value * np.where(part > 0, part / np.maximum(now, 1e-12), 1.0)[has]
     stays = ~np.isin(had, has)
     merged = group_rows(
         np.append(before.owner[stays], after.owner),
         np.append(before.column[stays], after.column),
-        len(said),
+        len(changed),
         np.append(before.value[stays], value),
     )
-    place = np.arange(new.size)
-    place[said] = new.size + np.arange(len(said))
-    return stack_rows(old, sum_to_one(merged) if whole else merged).take(place)
+    row = np.arange(new.size)
+    row[changed] = new.size + np.arange(len(changed))
+    return stack_rows(old, sum_to_one(merged) if whole else merged).take(row)
 
 
 def _moved(old: Side, new: Side) -> np.ndarray:
-    """Where each old feature stands in the grown side: int64 [old features]."""
+    """Return the number of each old feature in the extended side: int64 [old features]."""
     pieces = [
         np.arange(encoder.size) + first for encoder, first in zip(old.encoders, new.offsets[:-1])
     ]
@@ -170,17 +169,17 @@ def _with_columns(rows: Rows, at: np.ndarray) -> Rows:
 
 
 def _aligned(table: pl.DataFrame, numbers: np.ndarray, count: int) -> pl.DataFrame:
-    """A table's rows at new numbers, null elsewhere."""
+    """Move a table's rows to new numbers; other rows are null."""
     if not table.width:
         return table
-    place = np.full(count, len(table), np.int64)
-    place[numbers] = np.arange(len(table))
+    row = np.full(count, len(table), np.int64)
+    row[numbers] = np.arange(len(table))
     padded = table.clear(1) if len(table) == 0 else table
-    return padded.vstack(table.clear(1))[place]
+    return padded.vstack(table.clear(1))[row]
 
 
 def _seen(model: Recommender, data: Dataset) -> Rows:
-    """The model's seen items and the events' together, and how often each."""
+    """Return the seen items of the model and of the events, with counts."""
     old = model.seen
     user, item = np.concatenate([old.owner, data.user]), np.concatenate([old.column, data.item])
     times = np.concatenate([old.value, np.ones(len(data), np.float32)])

@@ -1,4 +1,4 @@
-"""Whether histories help: settled by the data, where a recipe leaves it open."""
+"""Deciding from the data whether to learn from histories, for history='auto'."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fmpair.arrays import tally
 from fmpair.data import Dataset
 from fmpair.data.splits import leave_last_out
 from fmpair.data.times import untimed
+from fmpair.errors import Notice, named
 from fmpair.features.history_fields import AUTO
 from fmpair.fitted.recommender import Recommender
 from fmpair.training.epochs import Validation
@@ -18,58 +19,56 @@ from fmpair.training.loop import train
 from fmpair.training.options import FMPairOptions
 
 LOG = logging.getLogger("fmpair")
-LAST = 10  # items of a history that is tried
-SHARE, MOST = 0.2, 200_000  # of the events, those of some users: trying must cost little
-LEAST_EVENTS = 3  # of a user who can tell: one to be guessed, and one that came before
+PROGRESS = logging.getLogger("fmpair.progress")
+LAST = 10  # length of the history to try
+SHARE, MOST = 0.2, 200_000  # share and number of the events to try it on, so that it costs little
+LEAST_EVENTS = 3  # of a user in the trial: one to predict, and at least one before it to learn from
 LEAST_USERS = 30
-SURE = 2.0  # standard errors by which the last items must be guessed better
+SURE = 2.0  # standard errors by which a history must improve the ranking
 
 
-def settled(options: FMPairOptions, data: Dataset) -> FMPairOptions:
-    """The options with or without a history, where they leave that to the data.
+def with_history(options: FMPairOptions, data: Dataset) -> FMPairOptions:
+    """Return the options with `auto` replaced by a history of LAST items or none.
 
-    With one if, learned from a part of the users less their last events, it guesses these better.
+    A history is used if it ranks the last events of a sample of users better.
     """
     if options.history != AUTO:
         return options
-    some = _some_users(data)
-    if some is None:
+    sample = _sample_of_users(data)
+    if sample is None:
         return replace(options, history=0)
-    LOG.warning(
+    PROGRESS.info(
         "history: trying whether the last %d items help, on %s events of %s users ...",
         LAST,
-        f"{len(some):,}",
-        f"{len(some.users):,}",
+        f"{len(sample):,}",
+        f"{len(sample.users):,}",
     )
-    without, with_one = (_values(replace(options, history=last), some) for last in (0, LAST))
+    without, with_one = (_values(replace(options, history=last), sample) for last in (0, LAST))
     gain = with_one - without
     error = gain.std(ddof=1) / np.sqrt(len(gain))
     helps = bool(gain.mean() > SURE * error)
-    LOG.warning(
-        "history: the last %d items are %s (ndcg@10 of the last event of %d users: %.4f with, "
+    PROGRESS.info(
+        "history: %s the last %d items (ndcg@10 of the last event of %d users: %.4f with, "
         "%.4f without)%s",
+        "learning from" if helps else "not using",
         LAST,
-        "learned from" if helps else "left out",
         len(gain),
         with_one.mean(),
         without.mean(),
-        "" if helps else "; a history that is asked for is learned from all the same",
+        "" if helps else Notice(f"; set {named('history', LAST)} to force it"),
     )
     return replace(options, history=LAST if helps else 0)
 
 
-def _some_users(data: Dataset) -> Dataset | None:
-    """All events of some users, enough to tell; None where the data cannot."""
+def _sample_of_users(data: Dataset) -> Dataset | None:
+    """Return all events of a sample of users; None if the data cannot tell."""
     if "timestamp" not in data.columns.columns:
         return None
     if data.gaps:
-        LOG.info(
-            "history: left out, since events were set aside from among these, so that what came "
-            "before is not all known"
-        )
+        LOG.info("history: not used, since events were removed from between the others")
         return None
     if missing := untimed(data):
-        LOG.warning("history: left out, since %d of %d events have no time", missing, len(data))
+        LOG.warning("history: not used, since %d of %d events have no time", missing, len(data))
         return None
     events = tally(data.user, len(data.users))
     able = np.flatnonzero(events >= LEAST_EVENTS)
@@ -84,7 +83,7 @@ def _some_users(data: Dataset) -> Dataset | None:
 
 
 def _values(options: FMPairOptions, data: Dataset) -> np.ndarray:
-    """NDCG@10 of the last event of each user, learned from the others."""
+    """Return NDCG@10 of the last event of each user, after learning from the others."""
     split = leave_last_out(data)
     events = data.take(split.train)
     *_, last = train(options, options, events)

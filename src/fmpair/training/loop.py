@@ -1,4 +1,4 @@
-"""From a data set to a fitted model, one epoch at a time: the loop of all recipes of pairs."""
+"""The training loop of the FM-Pair family: from a data set to fitted models, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -23,19 +23,26 @@ from fmpair.fitted.visitor import settle_cold
 from fmpair.training.defaults import FINAL_RATE_SHARE, factors_of, final_rate_share_of
 from fmpair.training.epochs import Epoch, diverged, epochs
 from fmpair.training.options import FMPairOptions
-from fmpair.training.problem import check_trainable, initial, kept, past_of, problem_of, settings_of
+from fmpair.training.problem import (
+    check_trainable,
+    initial,
+    past_of,
+    problem_of,
+    recent_of,
+    settings_of,
+)
 
-LOST = 100.0  # a number no sane run has in its tables: scores are a few units apart
-LARGE = 3.0  # a feature's value from which on it may be what makes a run diverge
+LOST = 100.0  # a parameter this large means divergence: scores are a few units apart
+LARGE = 3.0  # feature values above this may be what makes training diverge
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be learned, and what the fitted model keeps of it.
+    """What to learn, and what the fitted model needs.
 
-    recipe: the one that the model keeps; options: those it is learned by, mostly the same.
-    given: the items of each user and how often, None for those of the problem's events. recent:
-    the latest events of each user, where the model goes by them.
+    recipe: stored in the model; options: used for training, mostly the same. given: the items of
+    each user with counts, None for those of the problem's events. recent: the latest events of each
+    user, if the model uses histories.
     """
 
     recipe: Any
@@ -48,45 +55,46 @@ class Task:
 
     @classmethod
     def of(cls, recipe: Any, options: FMPairOptions, data: Dataset) -> Task:
-        """The task of learning from scratch."""
+        """Return the task of training from scratch."""
         check_trainable(data)
         history = history_field(options.history)
         space = FeatureSpace.fit(data, options.fields, options.normalize, history)
         space = space.with_pairing(options.pairing)
         past = past_of(space, data)
         problem = problem_of(options, space, data, past)
-        return cls(recipe, options, space, problem, data.frame_kind, None, kept(space, past))
+        return cls(recipe, options, space, problem, data.frame_kind, None, recent_of(space, past))
 
     @cached_property
     def seen(self) -> Rows:
-        """The items of each user and how often."""
-        own = self.problem
-        return distinct_pairs(own.user, own.item, own.users) if self.given is None else self.given
+        """The items of each user with counts."""
+        if self.given is not None:
+            return self.given
+        return distinct_pairs(self.problem.user, self.problem.item, self.problem.users)
 
     @cached_property
     def settings(self) -> Settings:
         return settings_of(self.options, self.space, self.problem, self.given)
 
     def recommender(self, learned: Parameters) -> Recommender:
-        """The fitted model of what is learned so far."""
+        """Return the fitted model of trained parameters."""
         parameters = settle_cold(learned, self.seen)
         if self.options.temperature is not None:
             parameters = with_unit_sides(parameters, self.problem.item_rows, self.problem.triples)
         return self.model(parameters)
 
     def model(self, parameters: Parameters) -> Recommender:
-        """The fitted model of these parameters as they are."""
+        """Return the fitted model of these parameters, unchanged."""
         rows = (self.problem.user_rows, self.problem.item_rows, self.seen)
         model = Recommender(self.space, parameters, *rows, self.recipe, self.frame_kind)
         return model.replaced(damping=self.options.damping, recent=self.recent)
 
 
-# How training of a task starts: from the parameters, some tables of them frozen.
+# Starts the training of a task from initial parameters, with some tables frozen.
 Begin = Callable[[Task, Parameters, Collection[str]], Training]
 
 
 def begin(task: Task, first: Parameters, frozen: Collection[str] = ()) -> Resumable:
-    """Training of the task by the engine; frozen: any of users, items, features, which stay."""
+    """Start training on the engine; frozen: any of users, items, features."""
     settings = task.settings._replace(
         user_rate=float("users" not in frozen),
         item_rate=float("items" not in frozen),
@@ -96,29 +104,29 @@ def begin(task: Task, first: Parameters, frozen: Collection[str] = ()) -> Resuma
 
 
 def start(problem: Problem, first: Parameters, settings: Settings) -> Resumable:
-    """Training under way: the one place that says which engine."""
+    """Start training on the engine of the settings."""
     return engine(settings.engine).begin(problem, first, settings)
 
 
 def train(
     recipe: Any, options: FMPairOptions, data: Dataset, begin: Begin = begin
 ) -> Iterator[Epoch]:
-    """Epochs of learning from scratch. What is wrong with data or options is said at once.
+    """Train from scratch and return the epochs; wrong data or options raise at once.
 
-    recipe: the one that the fitted models keep.
+    recipe: stored in the fitted models.
     """
     options = replace(options, factors=factors_of(options, len(data)))
     task = Task.of(recipe, options, data)
-    return Learning(_Course(task, begin(task, initial(options, task.space), ()), begin))
+    return TrainingRun(_Progress(task, begin(task, initial(options, task.space), ()), begin))
 
 
 def learn(task: Task, training: Training) -> Iterator[Epoch]:
-    """The epochs of a training under way, however it makes them."""
-    return Learning(_Course(task, training))
+    """Return the epochs of a training that was started elsewhere."""
+    return TrainingRun(_Progress(task, training))
 
 
-class Kept(NamedTuple):
-    """Training as it stood after an epoch; state: what more the engine needs to go on."""
+class EpochState(NamedTuple):
+    """Training after an epoch; state: what the engine needs besides the parameters."""
 
     number: int
     parameters: Parameters
@@ -126,10 +134,11 @@ class Kept(NamedTuple):
 
 
 @dataclass
-class _Course:
-    """Training under way. begin: how it starts, None where it must go on as it is.
+class _Progress:
+    """Training in progress. begin: how it starts, None if it cannot be resumed.
 
-    number: of the epochs that are done.
+    number: of the last epoch. Apart from `TrainingRun`, whose generator would otherwise refer to
+    it: an abandoned run must be closed at once.
     """
 
     task: Task
@@ -137,7 +146,7 @@ class _Course:
     begin: Begin | None = None
     number: int = 0
 
-    def make(self, number: int) -> float:
+    def run(self, number: int) -> float:
         task, training = self.task, self.training
         rate = learning_rate(task.options, number, final_rate_share_of(task.options, task.space))
         loss = training.epoch(number, rate)
@@ -145,71 +154,72 @@ class _Course:
             raise diverged(number, _remedy(task))
         self.number = number
         if number == task.options.epochs:
-            training.close()  # what follows needs the memory
+            training.close()  # frees memory for ranking
         return loss
 
     def model(self) -> Recommender:
         return self.task.recommender(self.training.snapshot())
 
 
-class Learning(Iterator[Epoch]):
-    """The epochs of training, each made when it is asked for; it can be kept and gone on with."""
+class TrainingRun(Iterator[Epoch]):
+    """The epochs of a training, each run on demand; it can be saved and resumed."""
 
-    def __init__(self, course: _Course):
-        self._course, self._epochs = course, _epochs(course)
+    def __init__(self, progress: _Progress):
+        self._progress, self._epochs = progress, _epochs(progress)
 
     def __next__(self) -> Epoch:
         return next(self._epochs)
 
     @property
     def resumable(self) -> bool:
-        """Whether it can be kept."""
-        own = self._course
-        return own.begin is not None and isinstance(own.training, Resumable)
+        """Whether it can be saved."""
+        progress = self._progress
+        return progress.begin is not None and isinstance(progress.training, Resumable)
 
     def parameters(self) -> Parameters:
-        """What is learned so far."""
-        return self._course.training.snapshot()
+        """Return a copy of the current parameters."""
+        return self._progress.training.snapshot()
 
-    def kept(self) -> Kept:
-        """Training as it stands after an epoch."""
-        own = self._course
-        assert isinstance(own.training, Resumable)
-        over = own.number == own.task.options.epochs
-        return Kept(own.number, self.parameters(), {} if over else own.training.state())
+    def state(self) -> EpochState:
+        """Return the state after the last epoch."""
+        progress = self._progress
+        assert isinstance(progress.training, Resumable)
+        over = progress.number == progress.task.options.epochs
+        engine_state = {} if over else progress.training.state()
+        return EpochState(progress.number, self.parameters(), engine_state)
 
-    def resume(self, kept: Kept) -> None:
-        """Go on after that epoch. To be told before any epoch is asked for."""
-        own = self._course
-        assert own.begin is not None
-        own.training.close()
-        training = own.begin(own.task, kept.parameters, ())
+    def resume(self, saved: EpochState) -> None:
+        """Continue after that epoch. Must be called before the first epoch."""
+        progress = self._progress
+        assert progress.begin is not None
+        progress.training.close()
+        training = progress.begin(progress.task, saved.parameters, ())
         assert isinstance(training, Resumable)
-        if kept.state:
-            training.resume(kept.state)
-        own.training, own.number = training, kept.number
+        if saved.state:
+            training.resume(saved.state)
+        progress.training, progress.number = training, saved.number
 
     def recommender(self, parameters: Parameters) -> Recommender:
-        """The fitted model of parameters that were kept."""
-        return self._course.task.recommender(parameters)
+        """Return the fitted model of saved parameters."""
+        return self._progress.task.recommender(parameters)
 
 
-def _epochs(course: _Course) -> Iterator[Epoch]:
+def _epochs(progress: _Progress) -> Iterator[Epoch]:
     try:
-        count = course.task.options.epochs
-        yield from epochs(count, course.make, course.model, course.number + 1)
+        count = progress.task.options.epochs
+        yield from epochs(count, progress.run, progress.model, progress.number + 1)
     finally:
-        course.training.close()
+        progress.training.close()
 
 
 def learning_rate(recipe: Any, number: int, final_rate_share: float = FINAL_RATE_SHARE) -> float:
-    """The step length of an epoch: it falls in a straight line, to the last rate's share of it."""
+    """Return the rate of an epoch: it decreases linearly to `final_rate_share` of the first."""
     done = (number - 1) / max(recipe.epochs - 1, 1)
     return recipe.learning_rate * (1 - (1 - final_rate_share) * done)
 
 
 def _remedy(task: Task) -> str:
-    """The two things that most often mend a run that diverges."""
+    """Return what most often helps against divergence."""
     space, problem = task.space, task.problem
     remedy = f"lower {named('learning_rate')} ({task.options.learning_rate:g})"
     sides = (
@@ -219,10 +229,10 @@ def _remedy(task: Task) -> str:
     )
     largest, name = LARGE, None
     for side, rows in sides:
-        for place, encoder in enumerate(side.encoders):
-            own = np.abs(rows.value[side.field_numbers()[rows.column] == place])
-            if len(own) and own.max() > largest:
-                largest, name = float(own.max()), encoder.name
+        for number, encoder in enumerate(side.encoders):
+            values = np.abs(rows.value[side.field_numbers()[rows.column] == number])
+            if len(values) and values.max() > largest:
+                largest, name = float(values.max()), encoder.name
     if name:
         remedy += f" or scale field {name!r} (its values reach {largest:.3g})"
     return remedy

@@ -1,4 +1,4 @@
-"""Data and options as an engine wants them: the problem, first values, settings."""
+"""The input of an engine: data as arrays, initial parameters, settings."""
 
 from __future__ import annotations
 
@@ -42,13 +42,21 @@ from fmpair.training.regularisation import (
     triple_l2,
 )
 
-# What came before each event, for an engine, and what a fitted model keeps of it.
+TRIPLE_START = 0.3  # standard deviation of the initial query vectors of triples
+# Minibatches score all items up to MOST_ITEMS; above, the events share SHARED negatives.
+MOST_ITEMS, SHARED = 1_000_000, 8192
+# Epochs between two partitions of the strata plan. Lists gain from meeting more items, and their
+# epochs are long; pairs gain nothing.
+PARTITION_EVERY, PARTITION_PAIRS_EVERY = 1, 5
+
+
+# Histories.
 
 
 class Past(NamedTuple):
-    """Time lines of events to learn from, and of older ones, which come first in their numbers.
+    """Time lines of the events and of `older` known ones, which are numbered first.
 
-    older: how many these are. session: int64 [places], or empty where histories reach over all.
+    session: int64 [places], or empty if histories do not end with sessions.
     """
 
     lines: Timelines
@@ -57,9 +65,9 @@ class Past(NamedTuple):
 
 
 def past_of(space: FeatureSpace, data: Dataset, recent: Recent | None = None) -> Past | None:
-    """The time lines of the data's users, by the numbers of its vocabulary; None if not asked for.
+    """Return the time lines of the data's users; None if the space uses no history.
 
-    recent: what a fitted model knows of them already, which comes before what is not dated.
+    recent: the latest events known to a fitted model; they come before events without times.
     """
     if not remembers(space):
         return None
@@ -77,10 +85,7 @@ def past_of(space: FeatureSpace, data: Dataset, recent: Recent | None = None) ->
 def history_of(
     space: FeatureSpace, past: Past | None, item_rows: Rows, events: int
 ) -> History | None:
-    """What an engine is told; events: how many there are to learn from and to know of.
-
-    Those beyond the data's have no history.
-    """
+    """Return the histories of the first events; events after those of the data have none."""
     field = space.history
     if field is None or past is None:
         return None
@@ -105,8 +110,8 @@ def history_of(
     )
 
 
-def kept(space: FeatureSpace, past: Past | None) -> Recent | None:
-    """What a fitted model keeps: of each user the latest events, of the last session only."""
+def recent_of(space: FeatureSpace, past: Past | None) -> Recent | None:
+    """Return each user's latest events, for the fitted model; of the last session only."""
     if past is None:
         return None
     last = most_recent(space)
@@ -121,13 +126,13 @@ def kept(space: FeatureSpace, past: Past | None) -> Recent | None:
 
 
 def _since(field: Field, past: Past, until: np.ndarray) -> np.ndarray:
-    """int32 [places]: the first place that the event at each may look at; empty for the first."""
+    """Return the first place in the history of each event: int32 [places]; empty if not limited."""
     if field.within is None and not len(past.session):
         return np.zeros(0, np.int32)
     lines, place = past.lines, np.arange(len(until))
     first = np.repeat(lines.start[:-1], np.diff(lines.start))
     since, going = until.astype(np.int64), np.ones(len(until), bool)
-    for back in range(1, field.last + 1):  # no farther is looked anyhow
+    for back in range(1, field.last + 1):  # histories are not longer
         at = np.maximum(until - back, 0)
         going &= until - back >= first
         if field.within is not None:
@@ -139,7 +144,7 @@ def _since(field: Field, past: Past, until: np.ndarray) -> np.ndarray:
 
 
 def _sessions(field: Field | None, data: Dataset, lines: Timelines, older: int) -> np.ndarray:
-    """int64 [places]: the session of each; older events are of none that goes on."""
+    """Return the session of each event: int64 [places]; older events have session -1."""
     if field is None or field.per is None:
         return np.zeros(0, np.int64)
     if field.per not in data.columns.columns:
@@ -148,36 +153,31 @@ def _sessions(field: Field | None, data: Dataset, lines: Timelines, older: int) 
     return np.concatenate([np.full(older, -1), number.astype(np.int64)])[lines.event]
 
 
-TRIPLE_START = 0.3  # standard deviation of the first vectors of triples, of the query side
-# Minibatches score all items up to so many; above, so many negatives that their events share.
-MOST_ITEMS, SHARED = 1_000_000, 8192
-# Epochs between two partitions of the strata plan: of lists every time, since more of the items
-# then meet (and it is little beside an epoch of them); of pairs, where nothing is gained, rarely.
-PARTITION_EVERY, PARTITION_PAIRS_EVERY = 1, 5
+# The problem.
 
 
 def check_trainable(data: Dataset) -> None:
-    """Raise DataError where no pair of a chosen and an unchosen item exists."""
+    """Raise DataError if there is no pair of a chosen and an unchosen item."""
     items = np.count_nonzero(tally(data.item, len(data.items)))
     if items < 2:
-        raise DataError("the events name only one item: ranking needs at least two")
+        raise DataError("the events have only one item: ranking needs at least two")
     users = np.count_nonzero(tally(data.user, len(data.users)))
     if len(data) >= users * items and (np.diff(data.seen.start)[data.user] >= items).all():
         raise DataError(
-            f"every user has an event with all {items} items: there is nothing unchosen to "
-            "compare with. Filter the events (such as ratings above the user's mean) first"
+            f"every user has an event with all {items} items, so there are no negatives: filter "
+            "the events first, for example to ratings above the user's mean"
         )
 
 
 def problem_of(
     options: FMPairOptions, space: FeatureSpace, data: Dataset, past: Past | None = None
 ) -> Problem:
-    """The data as arrays. past: the time lines, where histories are learned from."""
+    """Return the data as arrays. past: the time lines, if histories are used."""
     if options.impression_share and not len(data.impressions):
         raise OptionError(
-            f"{named('impression_share')} is {options.impression_share:g}, but the data do not say "
-            "what was shown: give a table of users and items as "
-            f"{named('impressions', ...)}, or use the filter dislikes"
+            f"{named('impression_share')} is {options.impression_share:g}, but the data has no "
+            f"impressions: pass a table of users and items as {named('impressions', ...)}, or use "
+            "the filter dislikes"
         )
     since = days_since(past.lines)[past.older :] if past is not None and space.since else None
     contexts, situation = situations(space, data, since)
@@ -203,7 +203,7 @@ def problem_of(
 
 
 def initial(options: FMPairOptions, space: FeatureSpace) -> Parameters:
-    """First values: ids random, fields as their options say (zero unless told otherwise)."""
+    """Return initial parameters: random ids; fields as their options say, by default zero."""
     rows = len(space.users) + len(space.items) + space.query.size + space.item.size
     triples = space.pairing.factors if space.pairing else 0
     length = options.factors or FACTORS
@@ -221,30 +221,27 @@ def initial(options: FMPairOptions, space: FeatureSpace) -> Parameters:
     query = vectors(space.query.size, _starts(space.query, options.init_std))
     features = vectors(space.item.size, _starts(space.item, 0.0))
     tables = [users, items, query, features]
-    if triples:  # those of the query alone are not small: all small, none would ever move
+    if triples:  # larger on the query side: if all were small, their gradients would vanish
         starts = (TRIPLE_START, options.init_std, TRIPLE_START, 0.0)
-        own = [vectors(len(table), sd, triples) for table, sd in zip(tables, starts)]
-        tables = [np.hstack(both) for both in zip(tables, own)]
+        of_triples = [vectors(len(table), sd, triples) for table, sd in zip(tables, starts)]
+        tables = [np.hstack(both) for both in zip(tables, of_triples)]
     users, items, query, features = tables
     return Parameters(users, items, zeros(len(items)), query, features, zeros(len(features)))
 
 
-def _starts(side: Side, usual: float) -> np.ndarray:
-    """Standard deviation of every feature's first vector: float32 [features, 1].
-
-    usual: of what stands for itself, as ids do: items that came before.
-    """
+def _starts(side: Side, of_history: float) -> np.ndarray:
+    """Return the standard deviation of every feature's initial vector: float32 [features, 1]."""
     sizes = [e.size for e in side.encoders]
-    start = [e.field.start or (usual if e.role == HISTORY else 0.0) for e in side.encoders]
+    start = [e.field.start or (of_history if e.role == HISTORY else 0.0) for e in side.encoders]
     return np.repeat(np.array(start, np.float32), sizes)[:, None]
 
 
 def settings_of(
     options: FMPairOptions, space: FeatureSpace, problem: Problem, seen: Rows | None = None
 ) -> Settings:
-    """The options, and what they leave open as the data say.
+    """Return the engine's settings: the options, completed by defaults that depend on the data.
 
-    seen: the items of each user and how often, None for those of the problem's events.
+    seen: the items of each user with counts, None for those of the problem's events.
     """
     items = int(problem.drawn.sum())
     repeats, n_negatives = repeat_stats(problem, seen), n_negatives_of(options, items)
@@ -253,7 +250,7 @@ def settings_of(
     check_negatives(n_negatives, length, all_threads())
     candidates = n_negatives if options.loss in LISTED else 1
     of_ids, of_fields = l2_of(options, repeats), field_l2_of(options, n_negatives)
-    found = Settings(
+    settings = Settings(
         seed=options.seed,
         positives=options.positives,
         blocks=_blocks(options, problem, items, candidates),
@@ -280,25 +277,25 @@ def settings_of(
         ),
         **penalties(options.regularization, space, problem, of_ids, of_fields),
     )
-    return _placed(found, options, items)
+    return _with_engine(settings, options, items)
 
 
-def _placed(found: Settings, options: FMPairOptions, items: int) -> Settings:
-    """The settings with the engine of the device, and what only that one knows."""
+def _with_engine(settings: Settings, options: FMPairOptions, items: int) -> Settings:
+    """Return the settings with the engine of the device and its own settings."""
     device = settled(options.device)
-    found = found._replace(optimizer=_optimizer(options.optimizer, device))
+    settings = settings._replace(optimizer=_optimizer(options.optimizer, device))
     if device == CPU:
-        return found if options.on is None else found._replace(engine=RAY, on=options.on)
-    found = found._replace(engine=TORCH, device=CUDA if device == CUDA else CPU)
+        return settings if options.on is None else settings._replace(engine=RAY, on=options.on)
+    settings = settings._replace(engine=TORCH, device=CUDA if device == CUDA else CPU)
     if options.loss != "softmax" or options.n_negatives is not None:
-        return found
+        return settings
     if items > MOST_ITEMS:
-        return found._replace(n_negatives=SHARED)
-    return found._replace(all_items=True)
+        return settings._replace(n_negatives=SHARED)
+    return settings._replace(all_items=True)
 
 
 def _optimizer(given: str | None, device: str) -> str:
-    """What takes the steps: single ones on the CPU, those of minibatches elsewhere."""
+    """Return the optimizer; only minibatches support adam, and only the CPU engine sgd."""
     if given is None:
         return "sgd" if device == CPU else "adam"
     if (given == "adam") is (device == CPU) and given != "adagrad":
@@ -310,8 +307,8 @@ def _optimizer(given: str | None, device: str) -> str:
 
 
 def _blocks(options: FMPairOptions, problem: Problem, items: int, candidates: int) -> int:
-    """B of the strata plan, for so many items that may be drawn, and so many of a step."""
-    from fmpair.engine.strata.partition import choose_blocks  # which compiles kernels
+    """Return B of the strata plan. items: that may be drawn; candidates: of a step."""
+    from fmpair.engine.strata.partition import choose_blocks  # compiles kernels
 
     users = int(np.count_nonzero(tally(problem.user, problem.users)))
     features = problem.has_query_features or len(problem.item_rows.column) > 0
@@ -319,7 +316,6 @@ def _blocks(options: FMPairOptions, problem: Problem, items: int, candidates: in
     blocks = options.blocks or choose_blocks(users, items, len(problem.user), candidates, shared)
     if blocks > max(items // 2, 1):
         raise OptionError(
-            f"{named('blocks')} ({blocks}) must leave two items a block: of {items} items at most "
-            f"{items // 2}"
+            f"{named('blocks')} must be at most {items // 2} for {items} items, not {blocks}"
         )
     return blocks

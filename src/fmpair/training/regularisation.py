@@ -1,4 +1,4 @@
-"""The strength of regularisation of every table and every feature."""
+"""Regularisation: features grouped by field, and the penalty of every table and feature."""
 
 from __future__ import annotations
 
@@ -15,12 +15,25 @@ from fmpair.features.encoder import Encoder
 from fmpair.features.history_fields import HISTORY
 from fmpair.training.defaults import L2, RAMP, FieldL2
 
-# The features of a side grouped by field, with how often each occurs.
-
-
 ONE_HOT = ("categorical", "binned")
-SAMPLE = 200_000  # events enough to tell whether a value belongs to a few users or to many
-ITEM_SHARING = 0.5  # at 0 attributes drown the items' own vectors, at 1 a new item learns too late
+SAMPLE = 200_000  # events enough to tell whether a value belongs to few users or to many
+ITEM_SHARING = 0.5  # with 0 attributes dominate item vectors, with 1 new items are learned too late
+
+# A field's regularisation follows its strength, see `engine.strata.field_regularisation`. A value
+# of few users (items) repeats their own vectors, so its field needs a larger gradient to count.
+FEW = 25.0
+
+# What a recipe's regularization may name besides fields.
+GROUPS = (
+    "user", "item", "negative", "bias", "context", "user_features", "item_features", "history",
+    "user3", "item3", "fields3",
+)  # fmt: skip
+ROLES = {
+    "context": "context", "user": "user_features", "item": "item_features", HISTORY: HISTORY
+}  # fmt: skip
+
+
+# Features grouped by field.
 
 
 def query_groups(
@@ -31,49 +44,50 @@ def query_groups(
     situation: np.ndarray,
     sharing: float | None = None,
 ) -> Groups:
-    """Fields of the query side; those with one value a row are held to mean zero.
+    """Return the groups of the query side; fields with one value per row have mean zero.
 
-    A field then says how a situation differs from the average one. Otherwise its vectors share a
-    part that every query has, a second popularity that no item bias holds in check; and leaving
-    the field out of a question would mean something else than not knowing it.
+    Such a field says how a situation differs from the average one. Otherwise its vectors would
+    share a part that every query has, a second popularity that no item bias regularises, and a
+    query without the field would not mean an unknown value.
     """
     times = _times(profiles, user, side.size) + _times(contexts, situation, side.size)
     before = np.array([e.role == HISTORY for e in side.encoders], bool)
     one_hot = np.array([e.field.kind in ONE_HOT for e in side.encoders], bool) & ~before
-    met = _meetings(contexts, situation, user, profiles.size)
+    values = _values_by_user(contexts, situation, user, profiles.size)
     owners = np.bincount(profiles.column, minlength=side.size)
-    owners = owners + np.bincount(met.column, minlength=side.size)
-    own = loyalty(met, side.field_numbers(), len(side.encoders))
-    own[np.unique(side.field_numbers()[profiles.column])] = 1.0  # a user's attributes never change
-    powers = own if sharing is None else np.full(len(own), sharing)
-    # what came before stands for users too, but it is their own doing, and must be learned in full
+    owners = owners + np.bincount(values.column, minlength=side.size)
+    powers = loyalty(values, side.field_numbers(), len(side.encoders))
+    powers[np.unique(side.field_numbers()[profiles.column])] = 1.0  # attributes never change
+    if sharing is not None:
+        powers = np.full(len(powers), sharing)
+    # histories stand for users too, but they are their own actions, and are learned in full
     return _groups(side, times, owners, one_hot, np.where(before, 0.0, powers))
 
 
 def item_groups(side: Side, rows: Rows, item: np.ndarray, sharing: float | None = None) -> Groups:
-    """Fields of the item side: what all items share cancels in a pair, so none need be centred."""
+    """Return the groups of the item side; none is centred, since what all items share cancels."""
     owners = np.bincount(rows.column, minlength=side.size)
     none = np.zeros(len(side.encoders), bool)
     powers = np.full(len(none), ITEM_SHARING if sharing is None else sharing)
     return _groups(side, _times(rows, item, side.size), owners, none, powers)
 
 
-def loyalty(met: Rows, field: np.ndarray, fields: int) -> np.ndarray:
-    """float64 [fields]: how far a field's values stand for users.
+def loyalty(values: Rows, field: np.ndarray, fields: int) -> np.ndarray:
+    """Return how far the values of each field stand for users: float64 [fields].
 
-    met: by user, the values of their events, each with its number of times. Two events of one user
-    have the same value with chance p, any two with chance q: (p - q) / (1 - q), so 0 for a context
-    that changes freely and 1 for one that names the user's group. Events are learned from user by
-    user, and what stands for users would follow the one at work.
+    values: by user, the values of their events with counts. Two events of one user have the same
+    value with probability p, any two events with q: the result is (p - q) / (1 - q), 0 for a
+    context that changes freely and 1 for one that names the user's group. Training visits events
+    user by user, and a value that stands for users would follow the current one.
     """
-    times, value_field = met.value.astype(np.float64), field[met.column]
-    of_user = met.owner.astype(np.int64) * fields + value_field
-    whole = np.bincount(of_user, times, minlength=met.size * fields)
+    times, value_field = values.value.astype(np.float64), field[values.column]
+    of_user = values.owner.astype(np.int64) * fields + value_field
+    whole = np.bincount(of_user, times, minlength=values.size * fields)
     others = whole[of_user] - 1
     able = others > 0
     agree = np.bincount(value_field[able], (times * (times - 1))[able] / others[able], fields)
     within = agree / np.maximum(np.bincount(value_field[able], times[able], fields), 1)
-    events = np.bincount(met.column, times, len(field))
+    events = np.bincount(values.column, times, len(field))
     share = events / np.maximum(np.bincount(field, events, fields), 1)[field]
     chance = np.bincount(field, share**2, fields)
     return np.clip((within - chance) / np.maximum(1 - chance, 1e-9), 0.0, 1.0)
@@ -82,7 +96,7 @@ def loyalty(met: Rows, field: np.ndarray, fields: int) -> np.ndarray:
 def _groups(
     side: Side, times: np.ndarray, owners: np.ndarray, centred: np.ndarray, sharing: np.ndarray
 ) -> Groups:
-    """centred, sharing: by field; times, owners: by feature."""
+    """Return groups from times and owners by feature, centred and sharing by field."""
     field, fields = side.field_numbers(), len(side.encoders)
     total = np.bincount(field, weights=times, minlength=fields)[field]
     share = times / np.maximum(total, 1)
@@ -92,32 +106,20 @@ def _groups(
     return Groups(field, shares, owned, powers, centred[field])
 
 
-def _meetings(contexts: Rows, situation: np.ndarray, user: np.ndarray, users: int) -> Rows:
-    """By user, the context values of a sample of their events, each with its number of times."""
+def _values_by_user(contexts: Rows, situation: np.ndarray, user: np.ndarray, users: int) -> Rows:
+    """Return the context values of each user in a sample of events, with counts."""
     every = slice(None, None, max(len(user) // SAMPLE, 1))
     rows = contexts.take(situation[every])
     return distinct_pairs(user[every][rows.owner], rows.column, users)
 
 
 def _times(rows: Rows, number: np.ndarray, size: int) -> np.ndarray:
-    """In how many events each feature occurs, given each event's row number: float64 [size]."""
+    """Count the events of each feature, given each event's row number: float64 [size]."""
     events = tally(number, rows.size)
     return np.bincount(rows.column, weights=events[rows.owner], minlength=size)
 
 
-# A field's regularisation follows its strength, see `engine.strata.regularisation`. A value that
-# few users (items) have repeats what their own vectors say, so its field must pull harder to be
-# believed.
-FEW = 25.0
-
-# What a recipe's regularization may name beside fields.
-GROUPS = (
-    "user", "item", "negative", "bias", "context", "user_features", "item_features", "history",
-    "user3", "item3", "fields3",
-)  # fmt: skip
-ROLES = {
-    "context": "context", "user": "user_features", "item": "item_features", HISTORY: HISTORY
-}  # fmt: skip
+# Penalties.
 
 
 def penalties(
@@ -127,10 +129,10 @@ def penalties(
     usual: L2,
     of_fields: FieldL2,
 ) -> dict[str, Any]:
-    """Every penalty by its name in the engine's Settings, from recipe, fields and defaults.
+    """Return the penalties by their names in `Settings`, from recipe, fields and defaults.
 
-    usual: what holds ids unless given; of_fields: the same of fields.
-    A feature has a fixed penalty, or a threshold above 0 and one that follows its field's strength.
+    usual, of_fields: the defaults of ids and of fields. A feature has a fixed penalty, or a
+    threshold above 0 and a penalty that follows its field's strength.
     """
     if given is None:
         named: Mapping[str, float] = {}
@@ -164,10 +166,7 @@ def triple_l2(
     usual: L2,
     of_fields: FieldL2,
 ) -> TripleL2 | None:
-    """The same of vectors of triples; None where there are none.
-
-    of_fields: see `defaults.triple_field_l2_of`.
-    """
+    """Return the penalties of vectors of triples, or None if there are none."""
     if problem.triples is None:
         return None
     named = given if isinstance(given, Mapping) else {}
@@ -180,9 +179,9 @@ def triple_l2(
 
 
 def l2_scale_of(power: float, problem: Problem, seen: Rows | None) -> L2Scale | None:
-    """How hard every user and item is held in a step, by how many events they have.
+    """Return the scale of a step's regularisation for every user and item; None if all are 1.
 
-    seen: the items of each user and how often, None for those of the problem's events.
+    seen: the items of each user with counts, None for those of the problem's events.
     """
     if power == 1:
         return None
@@ -192,28 +191,28 @@ def l2_scale_of(power: float, problem: Problem, seen: Rows | None) -> L2Scale | 
     by_user = tally(user, problem.users, times).astype(float)
     by_item = tally(item, problem.items, times).astype(float)
     known = by_item > 0
-    # beside its own events an item is held as a negative, as often as the mean item has events
+    # an item is also regularised as a negative, as often as the mean item has events
     by_item[known] += by_item[known].mean()
     return L2Scale(l2_scales(by_user, power), l2_scales(by_item, power))
 
 
 def l2_scales(steps: np.ndarray, power: float) -> np.ndarray:
-    """float32 [rows]: a step's share of regularisation, for rows that take so many steps.
+    """Return the scale of regularisation per step, for rows with so many steps: float32 [rows].
 
-    In all its steps a row is held in proportion to their number to the power, and all rows
-    together as much as by 1 each.
+    A row's total is proportional to its steps to the power; the sum over all rows is the same as
+    with a scale of 1.
     """
     out = np.ones(len(steps))
     busy = steps > 0
-    own = steps[busy] ** (power - 1)
-    out[busy] = own * (steps[busy].sum() / (steps[busy] * own).sum())
+    scale = steps[busy] ** (power - 1)
+    out[busy] = scale * (steps[busy].sum() / (steps[busy] * scale).sum())
     return out.astype(np.float32)
 
 
 def _by_feature(
     side: Side, groups: Groups, named: Mapping[str, float], usual: FieldL2
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(fixed penalty, threshold) of every feature: float32 [features] each."""
+    """Return the fixed penalty and the threshold of every feature: float32 [features] each."""
     given = [_given(encoder, named) for encoder in side.encoders]
     fixed = np.array([0.0 if value is None else value for value in given], np.float32)
     adaptive = np.array([value is None for value in given], bool)
@@ -224,7 +223,7 @@ def _by_feature(
 
 
 def _given(encoder: Encoder, named: Mapping[str, float]) -> float | None:
-    """The penalty the field's own options, its name or its role is given, else None."""
+    """Return the penalty given by the field's options, its name or its role, else None."""
     if encoder.field.regularization is not None:
         return encoder.field.regularization
     return named.get(encoder.name, named.get(ROLES[encoder.role]))

@@ -209,7 +209,7 @@ def test_the_target_alone_leaves_other_domains_aside():
 @pytest.mark.parametrize("kind", [FMPairCD, FMPairAll])
 def test_events_of_other_domains_cannot_be_learned_from_alone(kind):
     model = kind(**{**OPTIONS, "epochs": 1}).fit(taste_across())
-    said = f"^{kind.__name__} must be fitted again on all events: some are of other domains than"
+    said = f"^{kind.__name__} must be fitted again on all events: it can only be updated with"
     with pytest.raises(OptionError, match=said):
         model.update(new_events("books", "songs"))
 

@@ -117,7 +117,7 @@ def test_a_correction_lifts_popular_items():
 
 
 def test_a_share_of_what_was_shown_needs_data_that_say_what_was():
-    with pytest.raises(OptionError, match="the data do not say what was shown"):
+    with pytest.raises(OptionError, match="the data has no impressions"):
         FMPair(impression_share=0.2).fit(two_tastes())
 
 

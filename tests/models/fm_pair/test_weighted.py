@@ -13,12 +13,12 @@ from fmpair.models.fm_pair.weighted import (
     by_feature,
     draw_pairs,
     field_names,
-    folded,
     loss,
     margins,
     parts_of,
     scaled_problem,
-    unfolded,
+    with_weights,
+    without_weights,
 )
 from fmpair.testing import two_tastes
 from fmpair.training.problem import initial, problem_of
@@ -85,7 +85,7 @@ def test_margins_are_differences_of_the_scores_of_the_folded_model():
     pairs = draw_pairs(problem, events, np.random.default_rng(1))
     weights = np.array([0.7, 1.3, 0.2, 1.1])
     model = FMPair(factors=4, epochs=1).fit(data)
-    model = model.replaced(parameters=folded(random, by_feature(model.space, weights)))
+    model = model.replaced(parameters=with_weights(random, by_feature(model.space, weights)))
     asked = data.take(events).frame()
     kept = np.isin(problem.user[events], pairs.user)  # nobody has all items: no pair was dropped
     assert kept.all() and len(pairs.user) == 200
@@ -99,7 +99,7 @@ def test_plain_values_with_folded_vectors_are_weighted_values():
     data = noisy_days(500)
     problem, random = problem_and_parameters(data)
     weights = by_feature(FeatureSpace.fit(data), np.array([0.7, 1.3, 0.2, 1.1]))
-    scaled, inside = scaled_problem(problem, weights), folded(random, weights)
+    scaled, inside = scaled_problem(problem, weights), with_weights(random, weights)
     for name, table in (("contexts", "query"), ("user_rows", "query"), ("item_rows", "features")):
         np.testing.assert_allclose(
             getattr(scaled, name).dot(getattr(random, table)),
@@ -111,11 +111,11 @@ def test_vectors_are_what_they_were_after_folding_and_unfolding():
     data = noisy_days(500)
     _, random = problem_and_parameters(data)
     weights = by_feature(FeatureSpace.fit(data), np.array([0.7, 1.3, 0.0, 1.1]))
-    inside = folded(random, weights)
-    for part, wanted in zip(folded(unfolded(inside, weights), weights), inside):
+    inside = with_weights(random, weights)
+    for part, wanted in zip(with_weights(without_weights(inside, weights), weights), inside):
         np.testing.assert_allclose(part, wanted, rtol=1e-6)
     silent = weights.query == 0
-    assert silent.any() and not unfolded(inside, weights).query[silent].any()
+    assert silent.any() and not without_weights(inside, weights).query[silent].any()
 
 
 def test_better_weights_have_a_smaller_loss():

@@ -30,7 +30,7 @@ from fmpair.engine.strata import partition as strata
 from fmpair.jit import kernel
 from fmpair.threads import check_process
 
-LOG = logging.getLogger("fmpair")
+PROGRESS = logging.getLogger("fmpair.progress")
 NO_BIAS = np.zeros(0, np.float32)
 WITHOUT_SIGN = np.uint32(0x7FFFFFFF)  # all bits of a float32 but its sign
 SUMS = ("users", "items", "query", "features")  # the tables of `Accumulators`
@@ -110,7 +110,9 @@ class CPUTraining:
             )
         self._centre()
         if _compilations() > compiled and not kernel_cache.lost():
-            LOG.warning("compiled the training kernel for this machine; later runs start faster")
+            PROGRESS.info(
+                "compiled the training kernel for this machine; later runs start faster"
+            )
         return loss / max(steps, 1)
 
     def learn_pairs(self, pairs: Pairs, rate: float) -> float:

@@ -1,8 +1,8 @@
-"""The strata plan over the machines of a Ray cluster: users stay, blocks of items travel."""
+"""The strata plan on a Ray cluster: user blocks stay on a worker, item blocks travel."""
 
 from fmpair.jit import require_compiler
 
-require_compiler()  # else the import below would fail, and say less
+require_compiler()  # before the import below fails with a less helpful message
 
 from fmpair.engine.ray.ray_training import begin  # noqa: E402
 

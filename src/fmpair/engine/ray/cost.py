@@ -1,4 +1,4 @@
-"""What a round costs: bytes that move and seconds, from the sizes of a problem and a cluster."""
+"""A cost model of a training round: bytes and seconds, by the sizes of problem and cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NUMBER = 4  # bytes of a float32
 
 
 class Size(NamedTuple):
-    """A problem of ids alone. blocks: B of the strata plan."""
+    """A problem without features. blocks: B of the strata plan."""
 
     users: int
     items: int
@@ -21,11 +21,10 @@ class Size(NamedTuple):
 
 
 class Speed(NamedTuple):
-    """What is measured on a machine, in seconds.
+    """Measured times of a machine, in seconds.
 
-    step: of a core for one event; byte: for a byte to go from one worker to another through the
-    object store; keep: for a byte of a checkpoint to go from a worker into the driver's tables;
-    call: of a round beside all these.
+    step: one core, one event; byte: one byte from worker to worker through the object store;
+    keep: one byte of a checkpoint from a worker to the driver's tables; call: overhead of a round.
     """
 
     step: float
@@ -35,8 +34,8 @@ class Speed(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Of a round. passed: bytes of blocks of items that go on to another worker; learning, passing,
-    call: its seconds. kept, keeping: bytes and seconds of a checkpoint, one in so many rounds.
+    """The cost of a round. passed: bytes of item blocks sent to other workers. learning, passing,
+    call: seconds. kept, keeping: bytes and seconds of a checkpoint, one in every `rounds` rounds.
     """
 
     passed: float
@@ -49,7 +48,7 @@ class Cost(NamedTuple):
 
     @property
     def bare(self) -> float:
-        """Seconds of a round that no checkpoint follows."""
+        """Seconds of a round without a checkpoint."""
         return self.learning + self.passing + self.call
 
     @property
@@ -59,15 +58,15 @@ class Cost(NamedTuple):
 
 
 def cost_of_round(size: Size, speed: Speed, workers: int, cores: int | None = None) -> Cost:
-    """The cost of a round by so many workers on so many cores in all (None: a core each).
+    """Return the cost of a round. cores: of all workers together (None: one each).
 
-    Workers pass their blocks on at the same time; a checkpoint comes in through one driver.
+    Workers pass their blocks on in parallel; a checkpoint goes through the single driver.
     """
     at_once = min(workers, cores or workers, size.blocks)
     row = NUMBER * padded(size.factors)
     passed = workers * size.items / size.blocks * (row + NUMBER)
     kept = float(size.users * row + size.items * (row + NUMBER))
-    most = -(-size.blocks // at_once) * at_once / size.blocks  # who has a block more than others
+    most = -(-size.blocks // at_once) * at_once / size.blocks  # some workers have one block more
     learning = size.events / size.blocks / at_once * most * speed.step
     return Cost(
         passed, kept, learning, passed / at_once * speed.byte, kept * speed.keep, speed.call,
@@ -76,13 +75,13 @@ def cost_of_round(size: Size, speed: Speed, workers: int, cores: int | None = No
 
 
 def speed_seen(
-    size: Size, found: Speed, bare: float, both: float, workers: int, cores: int
+    size: Size, speed: Speed, bare: float, both: float, workers: int, cores: int
 ) -> Speed:
-    """The speed with `step` and `keep` that explain a measured round.
+    """Return the speed with `step` and `keep` estimated from a measured round.
 
-    bare: seconds of a round that no checkpoint follows; both: of a round and a checkpoint.
+    bare: seconds of a round without a checkpoint; both: of a round with one.
     """
-    known = cost_of_round(size, found._replace(step=0.0, keep=0.0), workers, cores)
+    known = cost_of_round(size, speed._replace(step=0.0, keep=0.0), workers, cores)
     unit = cost_of_round(size, Speed(1.0, 0.0, 1.0, 0.0), workers, cores)
     step = max(bare - known.bare, 0.0) / unit.learning
-    return found._replace(step=step, keep=max(both - bare, 0.0) / unit.keeping)
+    return speed._replace(step=step, keep=max(both - bare, 0.0) / unit.keeping)

@@ -1,4 +1,4 @@
-"""A checkpoint: what the workers have at the end of a round becomes what the driver has."""
+"""What the driver and its workers exchange: rounds, shared tables, and checkpoints."""
 
 from __future__ import annotations
 
@@ -16,23 +16,27 @@ from fmpair.engine.strata.partition import Assignment, EventsByUser, Partition
 from fmpair.jit import kernel
 from fmpair.threads import side_by_side
 
-# What the driver and its workers tell each other in the course of a training.
+CHECKPOINTS = 8  # least number per epoch; training with shared tables has one after every round
+AT_ONCE = 1 << 16  # rows that a thread copies at a time
 
 
-class Block(NamedTuple):
-    """Rows of users or items: vectors, constants of items, accumulators of AdaGrad or none."""
+# Messages.
+
+
+class TableBlock(NamedTuple):
+    """Rows of users or items: vectors, item constants, AdaGrad accumulators (or none)."""
 
     rows: np.ndarray
     bias: np.ndarray
     sums: np.ndarray
 
 
-class Start(NamedTuple):
-    """What an epoch begins with, or goes on with, the same for all workers.
+class EpochStart(NamedTuple):
+    """What all workers need to start or continue an epoch.
 
-    factors, length, triple_shrink: see `State`. query, features: the tables that cells share, as
-    they are now, or None; sums: their accumulators, those of users and items left out, or None.
-    visits: how often each event is learned from, by the problem's numbers, or empty.
+    factors, length, triple_shrink: see `State`. query, features: the shared tables, or None;
+    sums: their accumulators without those of users and items, or None. visits: how often each
+    event is visited, by the problem's numbers, or empty.
     """
 
     number: int
@@ -46,11 +50,10 @@ class Start(NamedTuple):
     triple_shrink: tuple[np.ndarray, np.ndarray]
 
 
-class Moved(NamedTuple):
-    """Rows of a shared table: what a cell made of them and how often it moved each.
+class ChangedRows(NamedTuple):
+    """Rows of a shared table changed by a cell, and how often each was updated.
 
-    feature, moves: int32. Between two rounds the same says what all cells made of them together;
-    moves are empty then.
+    feature, moves: int32. For merged changes of all cells, moves is empty.
     """
 
     feature: np.ndarray
@@ -60,74 +63,67 @@ class Moved(NamedTuple):
     moves: np.ndarray = NO_NUMBERS
 
 
-class Turn(NamedTuple):
-    """A round to be done. query, features: what the last round made of the shared tables.
+class RoundOrder(NamedTuple):
+    """A round to run. query, features: changes of the shared tables in the last round.
 
-    keep: all that a worker has is to be reported.
+    keep: whether the worker reports all its rows.
     """
 
     number: int
-    query: Moved | None = None
-    features: Moved | None = None
+    query: ChangedRows | None = None
+    features: ChangedRows | None = None
     keep: bool = False
 
 
-class Done(NamedTuple):
-    """What a worker did in a round: (cell, loss, steps) of each, and what it moved, by user block.
+class RoundResult(NamedTuple):
+    """A worker's round: (cell, loss, steps) of each cell, and changed rows by user block.
 
-    query, features: empty where there are no such tables. seconds: of a core, for the cells
-    alone.
+    query, features: empty without such tables. seconds: of CPU time, for the cells only.
     """
 
     results: list[tuple[int, float, int]]
-    query: list[Moved]
-    features: list[Moved]
+    query: list[ChangedRows]
+    features: list[ChangedRows]
     seconds: float
 
 
-class Kept(NamedTuple):
-    """What a worker has at the end of a round, beside the block of items that it passes on."""
+class WorkerRows(NamedTuple):
+    """All rows of a worker after a round, except the item block that it passes on."""
 
-    users: Block
-    items: dict[int, Block]
+    users: TableBlock
+    items: dict[int, TableBlock]
 
 
 def writable(value: Any) -> Any:
-    """The same with arrays of this process: those of the object store cannot be written to.
-
-    Kernels would be compiled once more for such arrays.
-    """
+    """Copy read-only arrays of the object store; kernels would be compiled again for those."""
     if isinstance(value, np.ndarray):
         return value if value.flags.writeable else value.copy()
     if isinstance(value, tuple):
-        inner = [writable(one) for one in value]
+        inner = [writable(member) for member in value]
         return type(value)(*inner) if hasattr(value, "_fields") else tuple(inner)
     return value
 
 
-# The shared tables between two rounds: what the workers' cells made of them, brought together.
-#
-# The driver writes what each cell moved into that cell's copy and merges the copies as the CPU
-# engine
-# does: the same numbers in the same order.
+# Shared tables between two rounds. The driver writes the changes of each cell into that cell's copy
+# and merges the copies as the CPU engine does: the same numbers in the same order.
 
 
 class Merging:
-    """The shared tables of a training, and what workers are still to be told of them."""
+    """The shared tables of a training, and their changes that workers do not know yet."""
 
     def __init__(self, whole: CPUTraining) -> None:
         self.whole = whole
-        self.query: Moved | None = None
-        self.features: Moved | None = None
+        self.query: ChangedRows | None = None
+        self.features: ChangedRows | None = None
 
     @property
     def needed(self) -> bool:
-        """Whether there are any such tables."""
+        """Whether there are shared tables."""
         return bool(self.whole.query or self.whole.features)
 
     @property
-    def lends(self) -> bool:
-        """Whether histories have the items' vectors."""
+    def shares_items(self) -> bool:
+        """Whether histories use the items' vectors."""
         history = self.whole.problem.history
         return history is not None and history.shared
 
@@ -137,43 +133,40 @@ class Merging:
         sums = self.whole.accumulators
         return None if sums.users is None else sums
 
-    def lend(self) -> None:
-        self.whole._share_items()
-
-    def start(self, number: int, rate: float, visits: np.ndarray) -> Start:
-        """What workers must know to begin, or to go on with, an epoch."""
+    def start(self, number: int, rate: float, visits: np.ndarray) -> EpochStart:
+        """Return what workers need to start or continue an epoch."""
         whole, sums = self.whole, self.sums
-        self.query = self.features = None  # all of it is said here
+        self.query = self.features = None  # the whole tables are sent
         if sums is not None:
             own = {"query": sums.query[0], "features": sums.features[0]}
             sums = sums._replace(users=NO_WEIGHT, items=NO_WEIGHT, **own)
         query = whole.query.of(0) if whole.query else None
         features = whole.features.of(0) if whole.features else None
-        return Start(
+        return EpochStart(
             number, rate, whole.factors, whole.length, query, features, sums, visits,
             whole.triple_shrink,
         )  # fmt: skip
 
-    def turn(self, number: int, keep: bool) -> Turn:
-        return Turn(number, self.query, self.features, keep)
+    def round(self, number: int, keep: bool) -> RoundOrder:
+        return RoundOrder(number, self.query, self.features, keep)
 
-    def bring_together(self, found: list[Done]) -> None:
-        """The copies of a round, of all workers in their order, merged."""
-        query = [writable(moved) for done in found for moved in done.query]
-        features = [writable(moved) for done in found for moved in done.features]
+    def merge(self, results: list[RoundResult]) -> None:
+        """Merge the changes of a round, of all workers in their order."""
+        query = [writable(changed) for result in results for changed in result.query]
+        features = [writable(changed) for result in results for changed in result.features]
         whole, sums = self.whole, self.whole.accumulators
         if whole.problem.history is not None:
-            whole.pieces[:] = [_piece(moved, self.sums is not None) for moved in query]
+            whole.pieces[:] = [_piece(changed, self.sums is not None) for changed in query]
         elif whole.query is not None:
             _write(whole.query, sums.query, query)
         if whole.features is not None:
             _write(whole.features, sums.features, features)
         whole._merge()
-        self.query = _together(whole.query, sums.query, query)
-        self.features = _together(whole.features, sums.features, features)
+        self.query = _merged(whole.query, sums.query, query)
+        self.features = _merged(whole.features, sums.features, features)
 
     def plain_layout(self) -> EventLayout:
-        """The layout in which users and items stand by their numbers, without events."""
+        """Return a layout without events, in which users and items keep their numbers."""
         problem, settings = self.whole.problem, self.whole.settings
         users, items = (np.arange(n, dtype=np.int32) for n in (problem.users, problem.items))
         edge, none = np.array([0, len(items)]), np.zeros(1, np.int32)
@@ -185,53 +178,53 @@ class Merging:
         return laid_out(problem._replace(impressions=None), settings, events, partition)
 
 
-def _piece(moved: Moved, has_sums: bool) -> QueryPiece:
-    shared = Shared(moved.rows, NO_WEIGHT, moved.moves, NO_WEIGHT, NO_WEIGHT)
-    return QueryPiece(moved.feature, shared, moved.sums if has_sums else None)
+def _piece(changed: ChangedRows, has_sums: bool) -> QueryPiece:
+    shared = Shared(changed.rows, NO_WEIGHT, changed.moves, NO_WEIGHT, NO_WEIGHT)
+    return QueryPiece(changed.feature, shared, changed.sums if has_sums else None)
 
 
-def _write(copies: Copies, sums: np.ndarray | None, moved: list[Moved]) -> None:
-    """What each cell moved, in its copy."""
-    for number, own in enumerate(moved):
+def _write(copies: Copies, sums: np.ndarray | None, changes: list[ChangedRows]) -> None:
+    """Write the changes of each cell into its copy."""
+    for number, changed in enumerate(changes):
         copy = copies.of(number)
-        copy.table[own.feature], copy.moves[own.feature] = own.rows, own.moves
+        copy.table[changed.feature], copy.moves[changed.feature] = changed.rows, changed.moves
         if len(copy.bias):
-            copy.bias[own.feature] = own.bias
+            copy.bias[changed.feature] = changed.bias
         if sums is not None:
-            sums[number][own.feature] = own.sums
+            sums[number][changed.feature] = changed.sums
 
 
-def _together(copies: Copies | None, sums: np.ndarray | None, moved: list[Moved]) -> Moved | None:
-    """What the rows that any cell moved are now."""
+def _merged(
+    copies: Copies | None, sums: np.ndarray | None, changes: list[ChangedRows]
+) -> ChangedRows | None:
+    """Return the merged rows that any cell changed."""
     if copies is None:
         return None
-    feature = np.unique(np.concatenate([own.feature for own in moved]))
+    feature = np.unique(np.concatenate([changed.feature for changed in changes]))
     copy = copies.of(0)
     bias = copy.bias[feature] if len(copy.bias) else NO_WEIGHT
-    return Moved(
-        feature, copy.table[feature], bias, NO_WEIGHT if sums is None else sums[0][feature]
-    )
+    own = NO_WEIGHT if sums is None else sums[0][feature]
+    return ChangedRows(feature, copy.table[feature], bias, own)
 
 
-CHECKPOINTS = 8  # an epoch, at least, where no shared table asks for one after every round
-AT_ONCE = 1 << 16  # rows that a thread puts in their places at a time
+# Checkpoints: the rows of all workers are copied into the driver's tables.
 
 
 def rounds_between_checkpoints(blocks: int) -> int:
-    """Where no tables are shared: those have one after every round."""
+    """Return the rounds between checkpoints without shared tables."""
     return max(blocks // CHECKPOINTS, 1)
 
 
-def take_over(
+def store_rows(
     tables: Parameters,
     sums: Accumulators | None,
     assignment: Assignment,
     rows: range,
-    kept: Kept,
+    kept: WorkerRows,
 ) -> None:
-    """Put what a worker with these user blocks has into tables that go by the problem's numbers.
+    """Copy the rows of a worker with these user blocks into tables by the problem's numbers.
 
-    sums: the accumulators, which go with them, or None.
+    sums: the accumulators, updated likewise, or None.
     """
     user_at, user_edge, item_edge = assignment.user_at, assignment.user_edge, assignment.item_edge
     users = user_at[user_edge[rows.start] : user_edge[rows.stop]]
@@ -247,7 +240,7 @@ def take_over(
 
 
 def _put_all(table: np.ndarray, places: np.ndarray, rows: np.ndarray) -> None:
-    """table[places] = rows by all threads: the workers of this machine wait for it."""
+    """Set table[places] = rows with all threads, since workers of this machine wait for it."""
 
     def run(first: int) -> None:
         some = slice(first, first + AT_ONCE)
@@ -259,7 +252,7 @@ def _put_all(table: np.ndarray, places: np.ndarray, rows: np.ndarray) -> None:
 
 @kernel
 def _put(table, places, rows):
-    """A row at a time: NumPy takes more than twice as long."""
+    """Set table[places] = rows; NumPy takes more than twice as long."""
     for n in range(len(places)):
         for k in range(rows.shape[1]):
             table[places[n], k] = rows[n, k]

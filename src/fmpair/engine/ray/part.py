@@ -1,4 +1,4 @@
-"""A worker's part of a problem: its users with all their events, and how they are laid out."""
+"""A worker's part of a problem: its users with all their events, and their layout."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from fmpair.engine.cpu.layout import EventLayout, laid_out
 from fmpair.engine.strata.partition import Assignment, EventsByUser, placed
 from fmpair.jit import kernel
 
-# Events on their way to the workers whose users they are of.
+SHARD = 1 << 22  # events of a shard
+EventSource = Shard | Maker  # what a worker receives: events, or a function that makes them
 
 
-SHARD = 1 << 22  # events that are cut from a problem at a time
-Piece = Shard | Maker  # what a worker is handed
+# Events on their way to the workers.
 
 
 def shards_of(problem: Problem, numbered: bool) -> Iterator[Shard]:
-    """A problem's events in pieces; numbered: with the number of each."""
+    """Yield a problem's events in shards; numbered: with the number of each event."""
     weighted = bool((problem.weight != 1).any())
     history = problem.history
     for first in range(0, len(problem.user), SHARD):
@@ -53,36 +53,30 @@ def shards_of(problem: Problem, numbered: bool) -> Iterator[Shard]:
 
 
 def counts_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """How many events each user and each item has."""
+    """Return the number of events of each user and of each item."""
     return tally(problem.user, problem.users), tally(problem.item, problem.items)
 
 
 def split(shard: Shard, owner: np.ndarray, workers: int) -> list[Shard]:
-    """The shard's events by worker; owner: int16 [users], the worker of each user."""
+    """Split a shard by worker; owner: int16 [users], the worker of each user."""
     mine = owner[shard.user]
-    return [_taken(shard, np.flatnonzero(mine == worker)) for worker in range(workers)]
+
+    def taken(rows: np.ndarray) -> Shard:
+        return Shard(*(values[rows] if len(values) else values for values in shard))
+
+    return [taken(np.flatnonzero(mine == worker)) for worker in range(workers)]
 
 
-def _taken(shard: Shard, rows: np.ndarray) -> Shard:
-    return Shard(*(values[rows] if len(values) else values for values in shard))
+# What a worker makes of them.
 
 
-def shards_in(pieces: tuple[Piece, ...], users: np.ndarray) -> Iterator[Shard]:
-    """What a worker was handed, a shard at a time; users: the numbers of its own."""
-    for piece in pieces:
-        if isinstance(piece, Shard):
-            yield piece
-        else:
-            yield from piece(users)
+class WorkerPlan(NamedTuple):
+    """What a worker needs to know of its part.
 
-
-class Own(NamedTuple):
-    """What a worker is told of its part.
-
-    place: which of how many workers it is. users: int32, the numbers of its users in the order of
-    the assignment; activity: int64, how many events each has. assignment: of these users, by their
-    places here, and of all items. times: int64 [items]. frame: the problem without events, with the
-    rows of these users only. settings: with scales of these users only.
+    place: (number of the worker, number of workers). users: int32, its users in the order of the
+    assignment; activity: int64, the number of events of each. assignment: of these users, numbered
+    from 0, and of all items. times: int64 [items], events of each item. frame: the problem without
+    events, with the rows of these users only. settings: with L2 scales of these users only.
     """
 
     place: tuple[int, int]
@@ -95,32 +89,32 @@ class Own(NamedTuple):
 
     @property
     def rows(self) -> range:
-        """Its user blocks."""
+        """The worker's user blocks."""
         return rows_of(self.settings.blocks, self.place)
 
 
 def rows_of(blocks: int, place: tuple[int, int]) -> range:
-    """The user blocks of one of so many workers: neighbours, so that most blocks of items stay."""
+    """Return a worker's user blocks: adjacent ones, so that most item blocks stay with it."""
     return range(*(blocks * number // place[1] for number in (place[0], place[0] + 1)))
 
 
-class Part(NamedTuple):
-    """The part laid out. number: int32, of each of its events among all, or empty."""
+class WorkerPart(NamedTuple):
+    """A worker's part, laid out. number: int32, of each of its events among all, or empty."""
 
-    own: Own
+    plan: WorkerPlan
     problem: Problem
     layout: EventLayout
     number: np.ndarray
 
 
-def own_part(
+def worker_plan(
     problem: Problem,
     settings: Settings,
     assignment: Assignment,
     source: Source,
     place: tuple[int, int],
-) -> Own:
-    """What a worker is told of its part."""
+) -> WorkerPlan:
+    """Return the plan of one worker."""
     edge, rows = assignment.user_edge, rows_of(settings.blocks, place)
     first, last = int(edge[rows.start]), int(edge[rows.stop])
     users = assignment.user_at[first:last]
@@ -132,16 +126,16 @@ def own_part(
     frame = without_events(problem)._replace(
         user_rows=problem.user_rows.take(users),
         impressions=None if shown is None else shown.take(users),
-        history=None if lines is None else _lines_of(lines, users),
+        history=None if lines is None else _time_lines(lines, users),
     )
     if settings.l2_scale:
         scale = settings.l2_scale
         settings = settings._replace(l2_scale=scale._replace(users=scale.users[users]))
-    return Own(place, users, source.activity[users], local, source.times, frame, settings)
+    return WorkerPlan(place, users, source.activity[users], local, source.times, frame, settings)
 
 
 def without_events(problem: Problem) -> Problem:
-    """The problem with features of users and items alone."""
+    """Return the problem with features of users and items only."""
     lines = problem.history
     if lines is not None:
         lines = lines._replace(until=NO_NUMBERS, since=NO_NUMBERS)
@@ -155,65 +149,73 @@ def without_events(problem: Problem) -> Problem:
     )
 
 
-def _lines_of(history: History, users: np.ndarray) -> History:
-    """The time lines of some users."""
+def _time_lines(history: History, users: np.ndarray) -> History:
+    """Return the time lines of some users."""
     rows = Rows(history.start, history.item, np.broadcast_to(np.float32(1), len(history.item)))
     mine = rows.take(users)
     return history._replace(start=mine.start, item=mine.column, until=NO_NUMBERS, since=NO_NUMBERS)
 
 
-def read(own: Own, pieces: tuple[Piece, ...], users: int) -> Part:
-    """A worker's part, from what it was handed; users: how many there are in all.
-
-    Its events stand user by user, each user's in their order.
-    """
-    start = starts(own.activity)
-    found = _gathered(own, pieces, users, start)
-    problem = _problem(own, found, start)
-    numbered = any(len(found[n]) for n in range(2, len(found)))  # anything beside user and item
+def read(plan: WorkerPlan, sources: tuple[EventSource, ...], users: int) -> WorkerPart:
+    """Read a worker's part; users: the number of all users. Events are grouped by user."""
+    start = starts(plan.activity)
+    shard = _gathered(plan, sources, users, start)
+    problem = _problem(plan, shard, start)
+    numbered = any(len(shard[n]) for n in range(2, len(shard)))  # more than user and item
     event = np.arange(start[-1] if numbered else 0, dtype=np.int32)
-    events = EventsByUser(start, found.item, event, own.times, problem.drawn)
-    layout = laid_out(problem, own.settings, events, placed(events, own.assignment))
-    # of many events each copy is most of the memory: from now on the layout alone has them
+    events = EventsByUser(start, shard.item, event, plan.times, problem.drawn)
+    layout = laid_out(problem, plan.settings, events, placed(events, plan.assignment))
+    # events are most of the memory: keep only the layout's copy
     layout = replace(layout, events=events._replace(item=NO_NUMBERS, event=NO_NUMBERS))
-    return Part(own, problem, layout, found.number)
+    return WorkerPart(plan, problem, layout, shard.number)
 
 
-def _gathered(own: Own, pieces: tuple[Piece, ...], users: int, start: np.ndarray) -> Shard:
-    """All that the pieces have, user by user; `user` itself is left out."""
+def _gathered(
+    plan: WorkerPlan, sources: tuple[EventSource, ...], users: int, start: np.ndarray
+) -> Shard:
+    """Collect all events grouped by user; the column `user` is left empty."""
     place, slot = np.zeros(users, np.int32), start[:-1].copy()
-    place[own.users] = np.arange(len(own.users), dtype=np.int32)
-    found = list(Shard(NO_NUMBERS, NO_NUMBERS))
-    for shard in shards_in(pieces, own.users):
+    place[plan.users] = np.arange(len(plan.users), dtype=np.int32)
+    columns = list(Shard(NO_NUMBERS, NO_NUMBERS))
+    for shard in _shards(sources, plan.users):
         at = np.empty(len(shard.user), np.int64)
         _slots(place, shard.user, slot, at)
         for n in range(1, len(shard)):
             if len(shard[n]):
-                if not len(found[n]):
-                    found[n] = np.empty(start[-1], shard[n].dtype)
-                found[n][at] = shard[n]
-    return Shard(*found)
+                if not len(columns[n]):
+                    columns[n] = np.empty(start[-1], shard[n].dtype)
+                columns[n][at] = shard[n]
+    return Shard(*columns)
 
 
-def _problem(own: Own, found: Shard, start: np.ndarray) -> Problem:
-    """The frame with the events that stand user by user from `start` on."""
-    frame, lines = own.frame, own.frame.history
-    problem = frame._replace(weight=found.weight, situation=found.situation)
+def _shards(sources: tuple[EventSource, ...], users: np.ndarray) -> Iterator[Shard]:
+    """Yield the shards of all sources; users: the worker's users."""
+    for source in sources:
+        if isinstance(source, Shard):
+            yield source
+        else:
+            yield from source(users)
+
+
+def _problem(plan: WorkerPlan, shard: Shard, start: np.ndarray) -> Problem:
+    """Return the frame with the events of the shard, which are grouped by user."""
+    frame, lines = plan.frame, plan.frame.history
+    problem = frame._replace(weight=shard.weight, situation=shard.situation)
     if lines is None:
         return problem
     user = np.repeat(np.arange(len(start) - 1, dtype=np.int32), np.diff(start))
     begun = lines.start[user].astype(np.int32)
-    since = found.since + begun if len(found.since) else found.since
-    if not len(found.situation):  # of which there is one, for everybody
+    since = shard.since + begun if len(shard.since) else shard.since
+    if not len(shard.situation):  # all events have the same one
         problem = problem._replace(situation=np.zeros(len(user), np.int32))
     return problem._replace(
-        user=user, history=lines._replace(until=found.until + begun, since=since)
+        user=user, history=lines._replace(until=shard.until + begun, since=since)
     )
 
 
 @kernel
 def _slots(place, user, slot, at):
-    """Where each event goes among those of all users: the next free place of its own."""
+    """Assign each event to the next free slot of its user."""
     for e in range(len(user)):
         own = place[user[e]]
         at[e] = slot[own]

@@ -1,4 +1,4 @@
-"""Training over the machines of a cluster: the same plan, and the same bytes, as on threads."""
+"""Training on a Ray cluster: the same plan, and bit for bit the same result, as on threads."""
 
 from __future__ import annotations
 
@@ -8,33 +8,32 @@ from typing import Any
 
 import numpy as np
 
-from fmpair.cluster import connect, cores, first_line, is_lost, telling
+from fmpair.cluster import connect, cores, first_line, is_lost, one_line_errors
 from fmpair.engine.contract import NO_WEIGHT, Pairs, Parameters, Problem, Settings, Source
 from fmpair.engine.cpu.cpu_training import CPUTraining
 from fmpair.engine.ray.exchange import (
-    Block,
-    Done,
-    Kept,
     Merging,
+    RoundResult,
+    TableBlock,
+    WorkerRows,
     rounds_between_checkpoints,
-    take_over,
+    store_rows,
 )
-from fmpair.engine.ray.part import counts_of, own_part, rows_of, shards_of, split, without_events
+from fmpair.engine.ray.part import counts_of, rows_of, shards_of, split, without_events, worker_plan
 from fmpair.engine.ray.ray_worker import Worker
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.partition import Assignment, assigned
 from fmpair.errors import MachineError
 from fmpair.threads import check_process
 
-# The worker processes of a training: started where the cluster has room, ended together.
+LOG = logging.getLogger("fmpair")
+FIRST = 120.0  # seconds until the first process must have started
+OTHERS = 20.0  # seconds for the others after that; a machine may have gone away
+TRIES = 5  # attempts at the same round
 
 
-FIRST = 120.0  # seconds until one process must have started
-OTHERS = 20.0  # seconds that the others have after it; a machine may just have gone away
-
-
-class Crew:
-    """Worker processes; most: how many there may be, None for as many as there are cores."""
+class WorkerPool:
+    """The worker processes of a training; most: upper bound, None for the number of cores."""
 
     def __init__(self, ray: Any, blocks: int, most: int | None = None) -> None:
         self.ray, self.blocks, self.most = ray, blocks, most
@@ -47,22 +46,22 @@ class Crew:
         return [rows_of(self.blocks, (number, count)) for number in range(count)]
 
     def start(self) -> None:
-        """Start as many as there are cores, or user blocks."""
+        """Start one per core, but not more than user blocks."""
         ray, free = self.ray, cores(self.ray)
         kind = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Worker)
-        made = [kind.remote() for _ in range(min(self.blocks, self.most or free, free))]
-        asked = {worker.ready.remote(): worker for worker in made}
-        done, _ = ray.wait(list(asked), num_returns=1, timeout=FIRST)
+        started = [kind.remote() for _ in range(min(self.blocks, self.most or free, free))]
+        pending = {worker.ready.remote(): worker for worker in started}
+        done, _ = ray.wait(list(pending), num_returns=1, timeout=FIRST)
         if done:
-            done, _ = ray.wait(list(asked), num_returns=len(asked), timeout=OTHERS)
-        self.workers = [asked[ref] for ref in asked if ref in done and self._began(ref)]
-        for worker in made:
+            done, _ = ray.wait(list(pending), num_returns=len(pending), timeout=OTHERS)
+        self.workers = [pending[ref] for ref in pending if ref in done and self._began(ref)]
+        for worker in started:
             if worker not in self.workers:
                 ray.kill(worker)
         if not self.workers:
             raise MachineError(
-                f"no process was started on the Ray cluster within {FIRST:.0f} seconds: its {free} "
-                "cores are all at work; try again later, or add machines"
+                f"no process started on the Ray cluster within {FIRST:.0f} seconds: all of its "
+                f"{free} cores are busy; try again later, or add machines"
             )
 
     def _began(self, ref: Any) -> bool:
@@ -72,45 +71,39 @@ class Crew:
             return False
 
     def all(self, method: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
-        """Call a method of each worker with its own arguments, and wait; the answers."""
-        calls = [
-            getattr(worker, method).remote(*own) for worker, own in zip(self.workers, arguments)
-        ]
-        return self.ray.get(calls)
+        """Call a method of each worker with its own arguments and wait for the results."""
+        calls = zip(self.workers, arguments)
+        return self.ray.get([getattr(worker, method).remote(*given) for worker, given in calls])
 
-    def dismiss(self) -> None:
-        """End all of them, whatever they do."""
+    def stop(self) -> None:
+        """Kill all processes."""
         for worker in self.workers:
             self.ray.kill(worker)
         self.workers = []
 
 
-LOG = logging.getLogger("fmpair")
-TRIES = 5  # of a round that is lost each time
-
-
 def begin(
     problem: Problem, parameters: Parameters, settings: Settings, source: Source | None = None
 ) -> RayTraining:
-    """Training that starts from the given parameters, on the cluster that the settings name.
+    """Start training from the given parameters, on the cluster named by the settings.
 
-    source: where the events are that the problem has not.
+    source: the events, if the problem does not have them.
     """
     check_process()
     ray, problem = connect(settings.on), strata.with_unchosen(problem)
-    with telling():
+    with one_line_errors():
         source = source or _stored(ray, problem, settings)
         return RayTraining(ray, problem, parameters, settings, source)
 
 
 def _stored(ray: Any, problem: Problem, settings: Settings) -> Source:
-    """The events of a problem that this process has, in the object store."""
+    """Put the events of a problem into the object store."""
     numbered = settings.positives != "permutation" or bool(problem.known.any())
-    return Source(*counts_of(problem), [ray.put(one) for one in shards_of(problem, numbered)])
+    return Source(*counts_of(problem), [ray.put(shard) for shard in shards_of(problem, numbered)])
 
 
-def _dealt(ray: Any, source: Source, owner: np.ndarray, workers: int) -> list[list[Any]]:
-    """What each worker is handed: refs of shards of its users' events, and what makes such."""
+def _by_worker(ray: Any, source: Source, owner: np.ndarray, workers: int) -> list[list[Any]]:
+    """Return the events of each worker's users: refs of shards, and functions that make some."""
     if workers == 1:
         return [[*source.shards, *source.made]]
     task = ray.remote(num_cpus=0)(split).options(num_returns=workers)
@@ -120,12 +113,11 @@ def _dealt(ray: Any, source: Source, owner: np.ndarray, workers: int) -> list[li
 
 
 class RayTraining:
-    """Training under way; the driver has no events to learn from, and all that was learned.
+    """Training in progress. The driver has no events, only the parameters.
 
-    whole: the tables, by the problem's numbers, as they were at the last checkpoint; workers have
-    them as they are now. assignment: which blocks users and items are in until the next one.
-    stage: how far workers are told: 0 nothing, 1 they have their events, 2 and their tables.
-    passed: the blocks of items on their way to each worker, None where they have all they need.
+    whole: the tables, by the problem's numbers, at the last checkpoint; workers have the current
+    ones. assignment: the current blocks of users and items. stage: what workers have: 0 nothing, 1
+    their events, 2 also their tables. passed: the item blocks on their way to each worker, or None.
     """
 
     def __init__(
@@ -136,15 +128,15 @@ class RayTraining:
         self.whole = CPUTraining(frame, parameters, settings._replace(threads=1))
         self.merging = Merging(self.whole)
         self.events = strata.by_user(problem if settings.positives == "user" else frame, True)
-        self.crew = Crew(ray, settings.blocks)
+        self.pool = WorkerPool(ray, settings.blocks)
         self.assignment: Assignment | None = None
-        self.partitioned = 0  # in which epoch
+        self.partitioned = 0  # the epoch of the last assignment
         self.stage = 0
         self.passed: list[Any] | None = None
         self.every = 1 if self.merging.needed else rounds_between_checkpoints(settings.blocks)
 
     def epoch(self, number: int, rate: float) -> float:
-        """One epoch (counted from 1) at a learning rate; the mean loss of its steps."""
+        """Run epoch `number` (from 1) at a learning rate and return the mean loss of its steps."""
         check_process()
         settings, results = self.settings, []
         if self.assignment is None or (number - 1) % settings.partition_every == 0:
@@ -152,7 +144,7 @@ class RayTraining:
         visits = strata.visits(settings.positives, self.problem, self.events, settings.seed, number)
         self.whole._set_rates(number, rate)
         turn, tries, begun = 0, 0, False
-        with telling():
+        with one_line_errors():
             while turn < settings.blocks:
                 last = min(turn + self.every, settings.blocks)
                 try:
@@ -169,32 +161,32 @@ class RayTraining:
         return fsum(r[1] for r in results) / max(sum(r[2] for r in results), 1)
 
     def learn_pairs(self, pairs: Pairs, rate: float) -> float:
-        """A step on each pair in their order, after an epoch at that rate: by the driver."""
+        """Take a step on each pair in their order, on the driver; return the mean loss."""
         self.whole.layout = self.merging.plain_layout()
         self.stage = min(self.stage, 1)
         return self.whole.learn_pairs(pairs, rate)
 
     def largest(self) -> float:
-        """The largest number of all tables: a run that diverges shows here first. NaN counts."""
+        """Return the largest absolute value of all tables, or NaN if there is one."""
         return self.whole.largest()
 
     def snapshot(self) -> Parameters:
-        """The parameters as they are now, by the problem's numbers."""
+        """Return a copy of the parameters, by the problem's numbers."""
         return self.whole.snapshot()
 
     def state(self) -> dict[str, np.ndarray]:
-        """What further epochs depend on beside the parameters: the partition, the accumulators."""
+        """Return what further epochs need besides the parameters: partition and accumulators."""
         return {**self.whole.state(), "partitioned": np.array(self.partitioned)}
 
     def resume(self, state: dict[str, np.ndarray]) -> None:
-        """Go on as after the epoch of that state; begun with the parameters of that epoch."""
+        """Continue after the epoch of that state, whose parameters training was started with."""
         self.whole.resume({**state, "partitioned": np.array(0)})
         if state["partitioned"]:
             self._assign(int(state["partitioned"]))
 
     def close(self) -> None:
-        """End the workers, and let go of what only further epochs would need."""
-        self.crew.dismiss()
+        """Stop the workers and free what only further epochs need."""
+        self.pool.stop()
         self.stage = 0
         self.whole.close()
 
@@ -205,37 +197,37 @@ class RayTraining:
         self.partitioned, self.stage = number, 0
 
     def _make_ready(self, number: int, rate: float, visits: np.ndarray, turn: int) -> None:
-        """Workers that have all they need for the round."""
-        if not self.crew.workers:
+        """Start workers and send what they lack for the round."""
+        if not self.pool.workers:
             self.stage = 0
-            self.crew.start()
+            self.pool.start()
         if self.stage < 1:
             self._load()
             self.stage = 1
-        self.merging.lend()
+        self.whole._share_items()
         if self.stage < 2:
-            self.crew.all("place", [self._rows_of(rows, turn) for rows in self.crew.rows])
+            self.pool.all("place", [self._rows_of(rows, turn) for rows in self.pool.rows])
             self.stage, self.passed = 2, None
         start = self.ray.put(self.merging.start(number, rate, visits))
-        self.crew.all("begin", [(start,)] * len(self.crew.workers))
+        self.pool.all("begin", [(start,)] * len(self.pool.workers))
 
     def _load(self) -> None:
-        """Hand the events of their users to the workers."""
+        """Send the workers the events of their users."""
         assert self.assignment is not None
         user_at, edge = self.assignment.user_at, self.assignment.user_edge
-        count, rows = len(user_at), self.crew.rows
+        count, rows = len(user_at), self.pool.rows
         owner = np.zeros(count, np.int16)
-        for worker, own in enumerate(rows):
-            owner[user_at[edge[own.start] : edge[own.stop]]] = worker
-        pieces = _dealt(self.ray, self.source, owner, len(rows))
-        told = [
-            own_part(self.problem, self.settings, self.assignment, self.source, (n, len(rows)))
+        for worker, blocks in enumerate(rows):
+            owner[user_at[edge[blocks.start] : edge[blocks.stop]]] = worker
+        events = _by_worker(self.ray, self.source, owner, len(rows))
+        plans = [
+            worker_plan(self.problem, self.settings, self.assignment, self.source, (n, len(rows)))
             for n in range(len(rows))
         ]
-        self.crew.all("load", [(count, own, *given) for own, given in zip(told, pieces)])
+        self.pool.all("load", [(count, plan, *sources) for plan, sources in zip(plans, events)])
 
-    def _rows_of(self, rows: range, turn: int) -> tuple[Block, dict[int, Block]]:
-        """The tables of a worker at the start of a round."""
+    def _rows_of(self, rows: range, turn: int) -> tuple[TableBlock, dict[int, TableBlock]]:
+        """Return the tables of a worker at the start of a round."""
         assert self.assignment is not None
         edge = self.assignment.user_edge
         users = self.assignment.user_at[edge[rows.start] : edge[rows.stop]]
@@ -243,50 +235,48 @@ class RayTraining:
         of_users = sums.users[users] if sums else NO_WEIGHT
         columns = ((row + turn) % self.settings.blocks for row in rows)
         items = {column: self._block(column) for column in columns}
-        return Block(self.whole.tables.users[users], NO_WEIGHT, of_users), items
+        return TableBlock(self.whole.tables.users[users], NO_WEIGHT, of_users), items
 
-    def _items_in(self, column: int) -> np.ndarray:
+    def _block(self, column: int) -> TableBlock:
         assert self.assignment is not None
         edge = self.assignment.item_edge
-        return self.assignment.item_at[edge[column] : edge[column + 1]]
-
-    def _block(self, column: int) -> Block:
-        items, tables, sums = self._items_in(column), self.whole.tables, self.merging.sums
+        items = self.assignment.item_at[edge[column] : edge[column + 1]]
+        tables, sums = self.whole.tables, self.merging.sums
         own = sums.items[items] if sums else NO_WEIGHT
-        return Block(tables.items[items], tables.item_bias[items], own)
+        return TableBlock(tables.items[items], tables.item_bias[items], own)
 
     def _rounds(self, first: int, last: int) -> list[tuple[int, float, int]]:
-        """Rounds one after the other, then a checkpoint: (cell, loss, steps) of all cells."""
-        crew, done, kept = self.crew.workers, [], []
+        """Run rounds and make a checkpoint; return (cell, loss, steps) of all cells."""
+        workers, pending, kept = self.pool.workers, [], []
         for turn in range(first, last):
-            told = self.ray.put(self.merging.turn(turn, keep=turn == last - 1))
-            came = self.passed or [None] * len(crew)
+            order = self.ray.put(self.merging.round(turn, keep=turn == last - 1))
+            received = self.passed or [None] * len(workers)
             calls = [
-                worker.round.options(num_returns=3).remote(told, block)
-                for worker, block in zip(crew, came)
+                worker.round.options(num_returns=3).remote(order, block)
+                for worker, block in zip(workers, received)
             ]
-            out, own, kept = (list(refs) for refs in zip(*calls))
-            done += own
-            # a block goes on to the user block before: to the worker before, or it stays
-            self.passed = [*out[1:], out[0]] if len(crew) > 1 else None
-        found: list[Done] = self.ray.get(done)
-        self._keep(self.ray.get(kept), self.ray.get(out), last - 1)
+            out, done, kept = (list(refs) for refs in zip(*calls))
+            pending += done
+            # a block moves to the previous user block: to the previous worker, or it stays
+            self.passed = [*out[1:], out[0]] if len(workers) > 1 else None
+        results: list[RoundResult] = self.ray.get(pending)
+        self._checkpoint(self.ray.get(kept), self.ray.get(out), last - 1)
         if self.merging.needed:
-            self.merging.bring_together(found)
-        if self.merging.lends:
-            self.stage = 1  # the driver has moved items: workers must be told
-        return [result for one in found for result in one.results]
+            self.merging.merge(results)
+        if self.merging.shares_items:
+            self.stage = 1  # merging has changed items: workers need them again
+        return [cell for result in results for cell in result.results]
 
-    def _keep(self, kept: list[Kept], out: list[Block], turn: int) -> None:
-        """The checkpoint: all that the workers have at the end of a round."""
+    def _checkpoint(self, kept: list[WorkerRows], out: list[TableBlock], turn: int) -> None:
+        """Store all rows of the workers after a round."""
         assert self.assignment is not None
-        for rows, own, passed in zip(self.crew.rows, kept, out):
+        for rows, own, passed in zip(self.pool.rows, kept, out):
             column = (rows.start + turn) % self.settings.blocks
             have = own._replace(items={column: passed, **own.items})
-            take_over(self.whole.tables, self.merging.sums, self.assignment, rows, have)
+            store_rows(self.whole.tables, self.merging.sums, self.assignment, rows, have)
 
     def _start_over(self, error: Exception, tries: int) -> None:
-        """Back to the last checkpoint, on what is left of the cluster."""
+        """Go back to the last checkpoint, on the remaining machines."""
         if not is_lost(error):
             raise error
         if tries >= TRIES:
@@ -294,6 +284,6 @@ class RayTraining:
                 f"processes of the Ray cluster were lost {tries} times in one round: "
                 f"{first_line(error)}"
             ) from error
-        LOG.warning("a process of the Ray cluster was lost; its round is done again")
-        self.crew.dismiss()
+        LOG.warning("a process of the Ray cluster was lost; repeating its round")
+        self.pool.stop()
         self.stage, self.passed = 0, None

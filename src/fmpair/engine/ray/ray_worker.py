@@ -1,4 +1,4 @@
-"""What a process of the cluster does: the cells of its user blocks, round by round."""
+"""A worker process: trains the cells of its user blocks, round by round."""
 
 from __future__ import annotations
 
@@ -14,30 +14,38 @@ from fmpair.engine.cpu.operands import NO_ACCUMULATORS, Copies, Shared, Tables
 from fmpair.engine.cpu.rounds import ThreadShare
 from fmpair.engine.cpu.simd import blank
 from fmpair.engine.cpu.worker import Result, cells
-from fmpair.engine.ray.exchange import Block, Done, Kept, Moved, Start, Turn, writable
-from fmpair.engine.ray.part import Own, Piece, read, rows_of
+from fmpair.engine.ray.exchange import (
+    ChangedRows,
+    EpochStart,
+    RoundOrder,
+    RoundResult,
+    TableBlock,
+    WorkerRows,
+    writable,
+)
+from fmpair.engine.ray.part import EventSource, WorkerPlan, read, rows_of
 from fmpair.engine.strata.field_regularisation import Accumulators
 
 
 class Worker:
-    """One process. The rows of its users stay with it, blocks of items come and go.
+    """A worker process. The rows of its users stay with it; item blocks come and go.
 
-    part: its users' events. tables: in the order of the assignment; of the items those blocks are
-    true that it has at the moment. sums: accumulators of users and items. run: a round of its own.
+    part: its users' events. tables: in the order of the assignment; only the item blocks it has at
+    the moment are valid. sums: accumulators of users and items. run: trains the cells of a round.
     """
 
     def ready(self) -> bool:
         return True
 
-    def load(self, users: int, own: Own, *pieces: Piece) -> None:
-        """Take over user blocks and the events of their users, out of so many users in all."""
-        self.part = None  # the old events go before the new ones come
-        self.part = read(writable(own), pieces, users)
+    def load(self, users: int, plan: WorkerPlan, *sources: EventSource) -> None:
+        """Receive user blocks and the events of their users; users: the number of all users."""
+        self.part = None  # free the old events first
+        self.part = read(writable(plan), sources, users)
 
-    def place(self, users: Block, items: dict[int, Block]) -> None:
-        """Take over the rows of its users, and the blocks of items of the round to come."""
+    def place(self, users: TableBlock, items: dict[int, TableBlock]) -> None:
+        """Receive the rows of its users and the item blocks of the next round."""
         assert self.part is not None
-        count = (len(self.part.own.users), len(self.part.own.times))
+        count = (len(self.part.plan.users), len(self.part.plan.times))
         own, items_of_all = (blank(n, users.rows.shape[1]) for n in count)
         self.tables = Tables(own, items_of_all, np.zeros(count[1], np.float32))
         self.sums = [np.zeros(n if len(users.sums) else 0, np.float32) for n in count]
@@ -45,61 +53,63 @@ class Worker:
         for column, block in items.items():
             self._put(column, block)
 
-    def begin(self, start: Start) -> None:
-        """Begin an epoch, or go on with one, from the shared tables as they are."""
+    def begin(self, start: EpochStart) -> None:
+        """Start or continue an epoch."""
         assert self.part is not None
-        own, problem, layout, number = self.part
-        start, blocks = writable(start), own.settings.blocks
+        plan, problem, layout, number = self.part
+        start, blocks = writable(start), plan.settings.blocks
         visits = start.visits[number] if len(start.visits) else start.visits
         of_query = 1 if problem.history is not None else blocks
         self.state = State(
-            problem, own.settings, layout.visited(visits), start.factors, start.length, self.tables,
-            self._copies(start.query, of_query), self._copies(start.features, blocks),
+            problem, plan.settings, layout.visited(visits), start.factors, start.length,
+            self.tables, self._copies(start.query, of_query), self._copies(start.features, blocks),
             self._accumulators(start.sums, of_query), [None] * blocks, start.triple_shrink,
         )  # fmt: skip
         rounds = compiled_part if in_compiled_rounds(self.state) else _cell_by_cell
-        self.run = rounds(self.state, start.number, start.rate, ThreadShare(*own.place))
+        self.run = rounds(self.state, start.number, start.rate, ThreadShare(*plan.place))
 
-    def round(self, turn: Turn, came: Block | None) -> tuple[Block, Done, Kept | None]:
-        """(the block of items that goes on to another worker, what was done, all else it has).
+    def round(
+        self, order: RoundOrder, received: TableBlock | None
+    ) -> tuple[TableBlock, RoundResult, WorkerRows | None]:
+        """Train a round; return the item block to pass on, the result, and its other rows.
 
-        came: the block that another worker had in the round before; None where it has all it needs.
+        received: the block passed on by another worker, or None if this one has all it needs.
         """
         assert self.part is not None
-        rows, blocks = self.part.own.rows, self.part.own.settings.blocks
-        if came is not None:
-            self._put((rows[-1] + turn.number) % blocks, came)
-        self._bring_in(turn)
+        rows, blocks = self.part.plan.rows, self.part.plan.settings.blocks
+        if received is not None:
+            self._put((rows[-1] + order.number) % blocks, received)
+        self._apply(order)
         began = time.process_time()
-        results = self.run(turn.number)
+        results = self.run(order.number)
         seconds = time.process_time() - began
         state = self.state
-        of_items = self._moved(state.features, state.accumulators.features)
-        done = Done(results, self._moved_query(), of_items, seconds)
-        first, *rest = [(row + turn.number) % blocks for row in rows]
+        of_items = self._changed(state.features, state.accumulators.features)
+        done = RoundResult(results, self._changed_query(), of_items, seconds)
+        first, *rest = [(row + order.number) % blocks for row in rows]
         kept = None
-        if turn.keep:
-            users = Block(self.tables.users, NO_WEIGHT, self.sums[0])
-            kept = Kept(users, {column: self._block(column) for column in rest})
+        if order.keep:
+            users = TableBlock(self.tables.users, NO_WEIGHT, self.sums[0])
+            kept = WorkerRows(users, {column: self._block(column) for column in rest})
         return self._block(first), done, kept
 
     def _span(self, column: int) -> slice:
         assert self.part is not None
-        edge = self.part.own.assignment.item_edge
+        edge = self.part.plan.assignment.item_edge
         return slice(int(edge[column]), int(edge[column + 1]))
 
-    def _put(self, column: int, block: Block) -> None:
+    def _put(self, column: int, block: TableBlock) -> None:
         span = self._span(column)
         self.tables.items[span], self.tables.bias[span] = block.rows, block.bias
         if len(block.sums):
             self.sums[1][span] = block.sums
 
-    def _block(self, column: int) -> Block:
+    def _block(self, column: int) -> TableBlock:
         span = self._span(column)
-        return Block(self.tables.items[span], self.tables.bias[span], self.sums[1][span])
+        return TableBlock(self.tables.items[span], self.tables.bias[span], self.sums[1][span])
 
     def _copies(self, shared: Shared | None, count: int) -> Copies | None:
-        """So many copies of a shared table, of which those of the worker's own blocks are true."""
+        """Allocate copies of a shared table; only those of the worker's blocks are filled."""
         if shared is None:
             return None
         rows, columns = shared.table.shape
@@ -111,73 +121,73 @@ class Worker:
         return Copies(table, bias, moves, shared.rate, shared.shrink)
 
     def _accumulators(self, sums: Accumulators | None, of_query: int) -> Accumulators:
-        """The same of accumulators."""
+        """Allocate copies of the accumulators likewise."""
         if sums is None:
             return NO_ACCUMULATORS
         assert self.part is not None
         query = np.zeros((of_query, len(sums.query)), np.float32)
-        features = np.zeros((self.part.own.settings.blocks, len(sums.features)), np.float32)
+        features = np.zeros((self.part.plan.settings.blocks, len(sums.features)), np.float32)
         query[self._rows(of_query)] = sums.query
-        features[list(self.part.own.rows)] = sums.features
+        features[list(self.part.plan.rows)] = sums.features
         users, items = self.sums
         return sums._replace(users=users, items=items, query=query, features=features)
 
     def _rows(self, count: int) -> list[int]:
-        """The worker's own of so many copies: those of its user blocks, or one for all of them."""
+        """Return the worker's copies: those of its user blocks, or the only one."""
         assert self.part is not None
-        return [0] if count == 1 else list(self.part.own.rows)
+        return [0] if count == 1 else list(self.part.plan.rows)
 
-    def _bring_in(self, turn: Turn) -> None:
-        """What all workers made of the shared tables in the round before."""
+    def _apply(self, order: RoundOrder) -> None:
+        """Apply the changes of all workers to the shared tables in the last round."""
         state = self.state
-        for copies, sums, moved in (
-            (state.query, state.accumulators.query, turn.query),
-            (state.features, state.accumulators.features, turn.features),
+        for copies, sums, changed in (
+            (state.query, state.accumulators.query, order.query),
+            (state.features, state.accumulators.features, order.features),
         ):
-            if moved is not None and copies is not None:
+            if changed is not None and copies is not None:
                 for row in self._rows(len(copies.table)):
-                    _take_over(copies.of(row), None if sums is None else sums[row], moved)
+                    _overwrite(copies.of(row), None if sums is None else sums[row], changed)
 
-    def _moved_query(self) -> list[Moved]:
+    def _changed_query(self) -> list[ChangedRows]:
         assert self.part is not None
         state = self.state
         if self.part.problem.history is None:
-            return self._moved(state.query, state.accumulators.query)
-        found = []
-        for row in self.part.own.rows:
+            return self._changed(state.query, state.accumulators.query)
+        changes = []
+        for row in self.part.plan.rows:
             piece = state.pieces[row]
-            own = _moved(piece.shared, piece.accumulators)
-            found.append(own._replace(feature=piece.feature[own.feature]))
-        return found
+            changed = _changed_rows(piece.shared, piece.accumulators)
+            changes.append(changed._replace(feature=piece.feature[changed.feature]))
+        return changes
 
-    def _moved(self, copies: Copies | None, sums: np.ndarray | None) -> list[Moved]:
+    def _changed(self, copies: Copies | None, sums: np.ndarray | None) -> list[ChangedRows]:
         if copies is None:
             return []
         rows = self._rows(len(copies.table))
-        return [_moved(copies.of(row), None if sums is None else sums[row]) for row in rows]
+        return [_changed_rows(copies.of(row), None if sums is None else sums[row]) for row in rows]
 
 
 def _cell_by_cell(
     state: State, epoch: int, rate: float, part: ThreadShare
 ) -> Callable[[int], list[Result]]:
-    """The cells of a round one after the other, where compiled code cannot do a round by itself."""
+    """Return a function that trains the cells of a round one by one, without compiled rounds."""
     run, blocks = cells(state, epoch, rate, np.zeros(1, np.int64)), state.settings.blocks
     rows = rows_of(blocks, part)
     return lambda turn: [(row, *run(row, (row + turn) % blocks)) for row in rows]
 
 
-def _moved(copy: Shared, sums: np.ndarray | None) -> Moved:
-    """The rows that a cell moved."""
+def _changed_rows(copy: Shared, sums: np.ndarray | None) -> ChangedRows:
+    """Return the rows that a cell changed."""
     feature = np.flatnonzero(copy.moves).astype(np.int32)
     bias = copy.bias[feature] if len(copy.bias) else NO_WEIGHT
     own = NO_WEIGHT if sums is None else sums[feature]
-    return Moved(feature, copy.table[feature], bias, own, copy.moves[feature])
+    return ChangedRows(feature, copy.table[feature], bias, own, copy.moves[feature])
 
 
-def _take_over(copy: Shared, sums: np.ndarray | None, moved: Moved) -> None:
-    copy.table[moved.feature] = moved.rows
+def _overwrite(copy: Shared, sums: np.ndarray | None, changed: ChangedRows) -> None:
+    copy.table[changed.feature] = changed.rows
     if len(copy.bias):
-        copy.bias[moved.feature] = moved.bias
+        copy.bias[changed.feature] = changed.bias
     if sums is not None:
-        sums[moved.feature] = moved.sums
+        sums[changed.feature] = changed.sums
     copy.moves[:] = 0

@@ -1,4 +1,4 @@
-"""The engine of minibatches on PyTorch: one GPU, or the same code on the CPU."""
+"""The minibatch engine on PyTorch, for one GPU or the CPU."""
 
 from fmpair.engine.torch.torch_training import begin
 

@@ -1,4 +1,4 @@
-"""Steps recorded once as a CUDA graph and played again, so that their launches cost nothing."""
+"""Device resources: a memory plan made before training, and steps replayed as CUDA graphs."""
 
 from __future__ import annotations
 
@@ -12,35 +12,34 @@ import torch
 
 from fmpair.capacity import memory
 from fmpair.engine.contract import Parameters, Problem, Settings
-from fmpair.engine.torch.events import Batch
+from fmpair.engine.torch.events import Minibatch
 from fmpair.errors import OptionError, named
 
-# What training takes of a device's memory, told before it is taken; chunks that fit.
-
-
 LOG = logging.getLogger("fmpair")
-SHARE = 0.9  # of the free memory, what is taken at most
-COPIES = 5  # of every table: itself, its slopes, two of the optimizer, the last epoch's
-SIDE = 10  # bytes of a folded item's number: its slope, itself, and itself in short
-EVENT = 96  # bytes of an event on the device, those of ordering it included
-EVENTS_SHARE = 0.25  # of the memory, above which events stay beside the device
-LEAST_ROWS = 32  # of scores at once, below which nothing is quick any more
-MOST_BYTES = 8 << 30  # of scores at once: more is no quicker
+SHARE = 0.9  # largest share of the free memory to use
+COPIES = 5  # of every table: values, gradients, two optimizer states, the last epoch's values
+SIDE = 10  # bytes per number of an item vector: gradient, float32 and bfloat16
+EVENT = 96  # bytes of an event on the device, including those needed to sort it
+EVENTS_SHARE = 0.25  # of the memory; larger events stay in main memory
+LEAST_ROWS = 32  # rows of scores at once; fewer are too slow
+MOST_BYTES = 8 << 30  # of scores at once; more is no faster
+WARM = 3  # plain steps before one is recorded
 
 
-class Plan(NamedTuple):
-    """rows_at_once: rows of scores that are held, whole: whether that is all of a minibatch's.
+class MemoryPlan(NamedTuple):
+    """How training fits into memory.
 
-    beside: whether events stay in main memory.
+    rows_at_once: rows of scores held at once. whole: whether that covers a whole minibatch.
+    in_main_memory: whether events stay in main memory.
     """
 
     rows_at_once: int
     whole: bool
-    beside: bool
+    in_main_memory: bool
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that may be taken of a device."""
+    """Return the free bytes of a device."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return memory()
@@ -52,93 +51,90 @@ def plan_of(
     settings: Settings,
     batch: int,
     device: torch.device,
-) -> Plan:
-    """How training fits into the memory; OptionError where it does not."""
+) -> MemoryPlan:
+    """Plan the memory of training; raise OptionError if it does not fit."""
     free = int(SHARE * free_memory(device))
     factors = parameters.users.shape[1]
     tables = 4 * COPIES * sum(table.size for table in parameters)
     tables += SIDE * problem.items * factors
-    beside = EVENT * len(problem.user) > EVENTS_SHARE * free
-    events = 0 if beside else EVENT * len(problem.user)
+    in_main_memory = EVENT * len(problem.user) > EVENTS_SHARE * free
+    events = 0 if in_main_memory else EVENT * len(problem.user)
     columns = problem.items if settings.all_items else settings.n_negatives * (factors + 8)
     row = (4 if device.type == "cuda" else 8) * columns + 16 * factors
     left = min(free - tables - events, MOST_BYTES)
     rows = min(left // row, batch)
     if rows < min(LEAST_ROWS, batch):
         needed = tables + events + LEAST_ROWS * row
-        rows_told = sum(len(table) for table in parameters if table.ndim == 2)
+        vectors = sum(len(table) for table in parameters if table.ndim == 2)
         raise OptionError(
-            f"training on {device.type} needs {needed / 2**30:,.1f} GB for {rows_told:,} vectors "
-            f"of {factors:,} factors and {problem.items:,} items, and {free / 2**30:,.1f} GB of "
-            f"its memory are free: lower {named('factors')}, or use {named('device', 'cpu')}"
+            f"training on {device.type} needs {needed / 2**30:,.1f} GB for {vectors:,} vectors of "
+            f"{factors:,} factors and {problem.items:,} items, but only {free / 2**30:,.1f} GB are "
+            f"free: lower {named('factors')}, or use {named('device', 'cpu')}"
         )
     needed = tables + events + rows * row
     LOG.info(
-        "%s: %.1f of %.1f GB that are free; %d rows of scores at once%s",
+        "%s: using %.1f of %.1f GB free; %d rows of scores at once%s",
         device.type,
         needed / 2**30,
         free / 2**30,
         rows,
-        ", events stay in main memory" if beside else "",
+        ", events stay in main memory" if in_main_memory else "",
     )
-    return Plan(int(rows), rows >= batch, beside)
-
-
-WARM = 3  # steps that are taken one by one before one is recorded
+    return MemoryPlan(int(rows), rows >= batch, in_main_memory)
 
 
 class Replay:
-    """A step, played where minibatches are alike in size, and taken one by one where they are not.
+    """A training step, recorded as a CUDA graph once minibatches repeat their shapes.
 
-    step: moves the tables, and adds its loss to a total of its own. What it reads must stay in its
-    place between epochs. generator: of the draws within it. shapes, size: of what is recorded, or
-    is to be after some steps; one that grows is recorded anew.
+    step: updates the tables and adds its loss to a running total; the tensors it reads must keep
+    their addresses between epochs. generator: used by the step. A larger minibatch is recorded
+    again; a smaller one (the last of an epoch) runs without the graph.
     """
 
     def __init__(
-        self, step: Callable[[Batch], None], generator: torch.Generator, device: torch.device
+        self, step: Callable[[Minibatch], None], generator: torch.Generator, device: torch.device
     ):
         self.step, self.generator = step, generator
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.given: list[torch.Tensor] = []
+        self.inputs: list[torch.Tensor] = []
         self.shapes: list[torch.Size] = []
         self.size, self.warm, self.able = 0, 0, device.type == "cuda"
 
-    def __call__(self, batch: Batch) -> None:
+    def __call__(self, batch: Minibatch) -> None:
         tensors = _tensors(batch)
         shapes = [tensor.shape for tensor in tensors]
         if not self.able:
             self.step(batch)
         elif batch.size < self.size:  # the last of an epoch
-            _apart(lambda: self.step(batch))
+            _on_own_stream(lambda: self.step(batch))
         elif self.graph is not None and shapes == self.shapes:
-            for own, new in zip(self.given, tensors):
-                own.copy_(new)
+            for recorded, new in zip(self.inputs, tensors):
+                recorded.copy_(new)
             self.graph.replay()
         else:
             self._prepare(batch, shapes)
 
-    def _prepare(self, batch: Batch, shapes: list[torch.Size]) -> None:
-        """Take a step that is not recorded yet; after some of these sizes, record it."""
+    def _prepare(self, batch: Minibatch, shapes: list[torch.Size]) -> None:
+        """Run a step that is not recorded yet; record it after WARM steps of the same shapes."""
         if shapes != self.shapes:
             self.shapes, self.size, self.warm, self.graph = shapes, batch.size, 0, None
         if self.warm < WARM:
             self.warm += 1
-            _apart(lambda: self.step(batch))
+            _on_own_stream(lambda: self.step(batch))
         else:
             self._record(batch)
 
-    def _record(self, batch: Batch) -> None:
-        """Record the step of a minibatch, and take it."""
-        self.given = [tensor.clone() for tensor in _tensors(batch)]
-        own = _with_tensors(batch, self.given)
+    def _record(self, batch: Minibatch) -> None:
+        """Record the step of a minibatch and run it."""
+        self.inputs = [tensor.clone() for tensor in _tensors(batch)]
+        recorded = _with_tensors(batch, self.inputs)
         graph = torch.cuda.CUDAGraph()
         try:
             graph.register_generator_state(self.generator)
-            with _nothing_collected(), torch.cuda.graph(graph):
-                self.step(own)
-        except RuntimeError as error:  # a part that cannot be recorded
-            LOG.info("steps are taken one by one: %s", str(error).splitlines()[0])
+            with _no_garbage_collection(), torch.cuda.graph(graph):
+                self.step(recorded)
+        except RuntimeError as error:  # an operation that cannot be recorded
+            LOG.info("training without CUDA graphs: %s", str(error).splitlines()[0])
             torch.cuda.synchronize()
             self.able = False
             self.step(batch)
@@ -148,8 +144,8 @@ class Replay:
 
 
 @contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """No garbage is collected meanwhile: an older graph among it would end the recording."""
+def _no_garbage_collection() -> Iterator[None]:
+    """Pause garbage collection: freeing an older graph would abort the recording."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -159,8 +155,8 @@ def _nothing_collected() -> Iterator[None]:
             gc.enable()
 
 
-def _apart(step: Callable[[], None]) -> None:
-    """Take a step on a stream of its own, as recording will."""
+def _on_own_stream(step: Callable[[], None]) -> None:
+    """Run a step on a separate stream, as recording does."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -168,19 +164,11 @@ def _apart(step: Callable[[], None]) -> None:
     torch.cuda.current_stream().wait_stream(stream)
 
 
-def _tensors(batch: Batch) -> list[torch.Tensor]:
-    chosen = batch.chosen
-    return [
-        batch.user,
-        batch.situation,
-        batch.event,
-        chosen.row,
-        chosen.item,
-        chosen.weight,
-        chosen.start,
-    ]
+def _tensors(batch: Minibatch) -> list[torch.Tensor]:
+    c = batch.chosen
+    return [batch.user, batch.situation, batch.event, c.row, c.item, c.weight, c.start]
 
 
-def _with_tensors(batch: Batch, tensors: list[torch.Tensor]) -> Batch:
+def _with_tensors(batch: Minibatch, tensors: list[torch.Tensor]) -> Minibatch:
     chosen = batch.chosen._replace(**dict(zip(("row", "item", "weight", "start"), tensors[3:])))
-    return Batch(tensors[0], tensors[1], tensors[2], chosen)
+    return Minibatch(tensors[0], tensors[1], tensors[2], chosen)

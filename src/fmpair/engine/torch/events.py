@@ -1,4 +1,4 @@
-"""The events to learn from, in the order of an epoch: minibatches of queries and chosen items."""
+"""Minibatches of queries and chosen items, in the order of an epoch."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import torch
 from fmpair.engine.contract import Problem
 from fmpair.engine.torch.softmax import Chosen
 
-# Rows of a minibatch are a multiple of this, with some to spare: then epochs have as many.
+# Rows of a minibatch are rounded up to a multiple, with a margin, so that all epochs have as many.
 ROWS_STEP, SPARE = 64, 1.02
 
 
-class Batch(NamedTuple):
-    """Queries, one a row, and what was chosen by them. user, situation, event: int64 [rows]."""
+class Minibatch(NamedTuple):
+    """One query per row and the items chosen by it. user, situation, event: int64 [rows]."""
 
     user: torch.Tensor
     situation: torch.Tensor
@@ -25,15 +25,15 @@ class Batch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many events there are."""
+        """The number of events."""
         return len(self.chosen.row)
 
 
-class Events:
-    """The events of a problem, on the device or, where there are too many, beside it.
+class EpochEvents:
+    """The events of a problem, stored on `home`: the device, or main memory if they are too many.
 
-    run: events of one query that a minibatch takes together, since one row of scores serves them
-    all; 1 where every event has a query of its own. together: how many these are on average.
+    run: how many events of the same query may share a row of scores in a minibatch; 1 if every
+    event has its own query. together: the mean number of events per row.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Events:
         self.group, self.once = self._groups(problem)
 
     def _groups(self, problem: Problem) -> tuple[torch.Tensor | None, bool]:
-        """(by event the number of its query, whether none chose an item twice)."""
+        """Return the query number of each event, and whether no query chose an item twice."""
         if self.run == 1 or self.positives != "permutation":
             return None, self.run == 1
         query = self.user.long() * problem.contexts.size + self.situation
@@ -59,10 +59,10 @@ class Events:
         self.together = len(self.learned) / max(int((-(-times // self.run)).sum()), 1)
         return query, len(pairs) == len(self.learned)
 
-    def batches(self, size: int, generator: torch.Generator) -> Iterator[Batch]:
-        """All events of an epoch, `size` at a time; generator: of the events' home.
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[Minibatch]:
+        """Yield all events of an epoch, `size` at a time; generator: on the device `home`.
 
-        All minibatches but the last have as many rows, some of which may be empty.
+        All minibatches but the last have the same number of rows; some rows may be empty.
         """
         event = self._listed(generator)
         if not len(event):
@@ -74,16 +74,13 @@ class Events:
         else:
             event, row, start, rows = self._in_runs(event, size, generator)
         tops = row[::size].tolist()
-        columns = (
-            None
-            if self.home != self.device
-            else self._columns(event, event[start.clamp(max=len(event) - 1)])
-        )
+        columns = None
+        if self.home == self.device:
+            columns = self._columns(event, event[start.clamp(max=len(event) - 1)])
         for n, top in enumerate(tops):
             own = slice(n * size, min((n + 1) * size, len(event)))
-            part = slice(
-                top, top + (rows if own.stop - own.start == size else int(row[-1]) - top + 1)
-            )
+            height = rows if own.stop - own.start == size else int(row[-1]) - top + 1
+            part = slice(top, top + height)
             if columns is None:
                 head = event[start[part].clamp(max=len(event) - 1)]
                 item, weight, user, situation, head = self._columns(event[own], head)
@@ -93,10 +90,10 @@ class Events:
             starts = start[part.start : part.stop + 1].clamp(own.start, own.stop) - own.start
             rows_of = self._moved(row[own] - top)
             chosen = Chosen(rows_of, item, weight, self._moved(starts), self.once)
-            yield Batch(user, situation, head, chosen)
+            yield Minibatch(user, situation, head, chosen)
 
     def _columns(self, event: torch.Tensor, head: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """On the device: item and weight of events; user, situation and number of rows' first."""
+        """Return item and weight of events, and user, situation and event of each row's first."""
         item, weight = self.item[event], self.weight[event]
         user, situation = self.user[head], self.situation[head]
         moved = [self._moved(values) for values in (item, weight, user, situation, head)]
@@ -106,7 +103,7 @@ class Events:
         return values.to(self.device, non_blocking=True)
 
     def _listed(self, generator: torch.Generator) -> torch.Tensor:
-        """int64 [events]: which events an epoch learns from, in its order."""
+        """Return the events of an epoch in their order: int64 [events]."""
         learned, count = self.learned, len(self.learned)
         if self.positives == "permutation":
             return learned[torch.randperm(count, generator=generator, device=self.home)]
@@ -124,9 +121,9 @@ class Events:
     def _in_runs(
         self, listed: torch.Tensor, size: int, generator: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
-        """(events, the row of each, where each row starts, rows of a minibatch).
+        """Return events, their rows, the start of each row, and the rows of a minibatch.
 
-        Events of a query stand in runs, and these are shuffled; beyond the last row nothing starts.
+        Events of the same query form runs, which are shuffled. Rows after the last are empty.
         """
         assert self.group is not None
         group = self.group[listed]
@@ -137,14 +134,9 @@ class Events:
         count = int(run[-1]) + 1
         row = torch.randperm(count, generator=generator, device=self.home)[run]
         row, order = torch.sort(row, stable=True)
-        most = (
-            int(
-                (
-                    torch.cat([row[size - 1 :: size], row[-1:]])[: len(row[::size])] - row[::size]
-                ).max()
-            )
-            + 1
-        )
+        first = row[::size]
+        last = torch.cat([row[size - 1 :: size], row[-1:]])[: len(first)]
+        most = int((last - first).max()) + 1
         self.rows = min(max(self.rows, -(-int(most * SPARE) // ROWS_STEP) * ROWS_STEP), size)
         start = torch.searchsorted(row, torch.arange(count + self.rows + 1, device=self.home))
         return event[order], row, start, self.rows

@@ -1,4 +1,7 @@
-"""One Triton kernel: a matrix product whose tiles become exponentials before they are written."""
+"""A Triton kernel for GPUs: a matrix product whose tiles are exponentiated before they are stored.
+
+Only `softmax` imports this module, and only where Triton is installed.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,10 @@ import torch
 import triton
 import triton.language as tl
 
-from fmpair.engine.torch.softmax import empty_chunk
-
-# The best of those tried on an H200, for 64 and 256 factors. Fixed, and not tuned at run time:
-# other tiles add up in another order, and bits would differ from run to run.
+# The fastest of those tried on an H200, for 64 and 256 factors. They are not tuned at run time:
+# other tiles add up in another order, and results would differ from run to run.
 ROWS, ITEMS, DEPTH, WARPS, STAGES = 128, 128, 64, 8, 3
-NEAR = 8  # tiles of rows that are worked on together, so that items stay in the cache
+NEAR = 8  # tiles of rows processed together, so that items stay in the cache
 
 
 @triton.jit
@@ -52,17 +53,20 @@ def _exponentials(
     tl.store(at, value.to(out.dtype.element_ty), mask=inner)
 
 
-def exponentials(
-    q: torch.Tensor, p: torch.Tensor, constants: torch.Tensor, offset: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """(E [rows, items], its sums float32 [rows]), see `softmax.exponentials`."""
+def fused_exponentials(
+    q: torch.Tensor,
+    p: torch.Tensor,
+    constants: torch.Tensor,
+    offset: torch.Tensor,
+    E: torch.Tensor,
+) -> torch.Tensor:
+    """Fill E [rows, items] with exp(q . p + constants - offset); return row sums float32 [rows]."""
     (rows, factors), items = q.shape, len(p)
     down, across = triton.cdiv(rows, ROWS), triton.cdiv(items, ITEMS)
-    E = empty_chunk(rows, items, q)
     total = torch.empty((rows, across), dtype=torch.float32, device=q.device)
     _exponentials[(down * across,)](
         q.contiguous(), p.contiguous(), constants, offset, E, total,
         rows, items, E.stride(0), across, factors=factors, even=factors % DEPTH == 0,
         NEAR=NEAR, ROWS=ROWS, ITEMS=ITEMS, DEPTH=DEPTH, num_warps=WARPS, num_stages=STAGES,
     )  # fmt: skip
-    return E, total.sum(1)
+    return total.sum(1)

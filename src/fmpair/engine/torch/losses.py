@@ -1,4 +1,4 @@
-"""Losses that look at drawn items: pairs, points, WARP, and a softmax over shared candidates."""
+"""Losses over sampled items: BPR, hinge, logistic, WARP, and a softmax over shared candidates."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ from torch.nn.functional import embedding, relu, softplus
 from fmpair.arrays import Rows, distinct_pairs, tally
 from fmpair.engine.contract import Problem, Settings
 
-# Items that were not chosen, drawn for the events of a minibatch.
-
-
-TRIES = 8  # of finding an item that the user has not chosen
-ORDERED_EVERY = 16  # minibatches between two orderings of the items, for adaptive draws
+TRIES = 8  # attempts to draw an item that the user has not chosen
+ORDERED_EVERY = 16  # minibatches between two sorts of the items, for the adaptive sampler
 
 
 class Negatives:
-    """Draws of unchosen items. generator: of the device, which every draw moves on."""
+    """Sampler of unchosen items. generator: on the device; every draw advances it."""
 
     def __init__(self, problem: Problem, settings: Settings, generator: torch.Generator):
         self.settings, self.items, self.device = settings, problem.items, generator.device
@@ -46,41 +43,41 @@ class Negatives:
         return None if rows is None else (self._moved(rows.start), self._moved(rows.column))
 
     def is_chosen(self, user: torch.Tensor, item: torch.Tensor) -> torch.Tensor:
-        """bool [events, n]: whether the user of each row has an event with the item."""
+        """Return whether the user of each row has an event with the item: bool [events, n]."""
         key = user[:, None] * self.items + item
         place = torch.searchsorted(self.seen, key).clamp(max=len(self.seen) - 1)
         return self.seen[place] == key
 
     def shared(self, count: int) -> torch.Tensor:
-        """int64 [count]: candidates that all events of a minibatch have in common."""
+        """Draw candidates shared by all events of a minibatch: int64 [count]."""
         return self._by_chance((count,))
 
     def drawn(
         self, user: torch.Tensor, item: torch.Tensor, count: int, q: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """(items int64 [events, count], whether each is one bool): unchosen as far as there are."""
+        """Draw negatives int64 [events, count]; also return whether each is valid (bool)."""
         shape = (len(user), count)
-        found = self._picked(shape, item, q)
+        drawn = self._sampled(shape, item, q)
         for _ in range(TRIES):
-            again = self._picked(shape, item, q)
-            found = torch.where(self.is_chosen(user, found), again, found)
-        good = ~self.is_chosen(user, found)
+            again = self._sampled(shape, item, q)
+            drawn = torch.where(self.is_chosen(user, drawn), again, drawn)
+        valid = ~self.is_chosen(user, drawn)
         draw = self._uniform(shape)
         shares = (self.settings.own_share, self.settings.impression_share)
         for share, lists in zip(shares, (self.own, self.shown)):
             if share and lists is not None:
-                given, there = self._listed(user, lists, shape)
-                there &= (draw >= 0) & (draw < share) & (given != item[:, None])
-                found, good = torch.where(there, given, found), good | there
+                listed, there = self._listed(user, lists, shape)
+                there &= (draw >= 0) & (draw < share) & (listed != item[:, None])
+                drawn, valid = torch.where(there, listed, drawn), valid | there
             draw = draw - share
-        return found, good
+        return drawn, valid
 
     def tried(self, user: torch.Tensor, item: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-        """int64 [events, n_negatives]: draws that may be chosen items."""
-        return self._picked((len(user), self.settings.n_negatives), item, q)
+        """Draw items that may be chosen ones: int64 [events, n_negatives]."""
+        return self._sampled((len(user), self.settings.n_negatives), item, q)
 
     def order_items(self, vectors: torch.Tensor, constants: torch.Tensor) -> None:
-        """Adaptive: order the candidates anew by every factor, now and then."""
+        """For the adaptive sampler: sort the candidates by every factor, once in a while."""
         if self.settings.negative_sampler == "adaptive" and self.steps % ORDERED_EVERY == 0:
             table = torch.cat([vectors, constants[:, None]], 1)[self.candidates].T
             self.order = torch.argsort(table, dim=1, stable=True)
@@ -90,8 +87,8 @@ class Negatives:
     def _uniform(self, shape: tuple[int, ...]) -> torch.Tensor:
         return torch.rand(shape, generator=self.generator, device=self.device, dtype=torch.float64)
 
-    def _picked(self, shape: tuple[int, int], item: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-        """One item a place, chosen or not, by the sampler of the settings."""
+    def _sampled(self, shape: tuple[int, int], item: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+        """Draw items, chosen or not, by the sampler of the settings."""
         sampler = self.settings.negative_sampler
         if sampler == "batch":
             return item[(self._uniform(shape) * len(item)).long().clamp(max=len(item) - 1)]
@@ -106,7 +103,7 @@ class Negatives:
         return self.candidates[place.clamp(max=count - 1)]
 
     def _adaptive(self, shape: tuple[int, int], q: torch.Tensor) -> torch.Tensor:
-        """By rank: a factor that matters to the query, then an item that stands high by it."""
+        """Draw a factor that matters to the query, then an item that ranks high by it."""
         ones, count = torch.ones_like(q[:, :1]), len(self.candidates)
         chances = (torch.cat([q, ones], 1).abs() * self.spread).double().cumsum(1)
         factor = torch.searchsorted(chances, self._uniform(shape) * chances[:, -1:], right=True)
@@ -120,7 +117,7 @@ class Negatives:
     def _listed(
         self, user: torch.Tensor, lists: tuple[torch.Tensor, torch.Tensor], shape: tuple[int, int]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """(items of each user's list [events, n], whether the user has any)."""
+        """Draw from each user's list: items [events, n], and whether the list has any."""
         start, column = lists
         first, length = start[user][:, None], (start[user + 1] - start[user])[:, None]
         place = first + (self._uniform(shape) * length).long()
@@ -137,7 +134,7 @@ def loss_of(
     chosen: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
     negatives: Negatives,
 ) -> tuple[torch.Tensor, torch.Tensor | int]:
-    """(the sum over the events of a minibatch, how many of them had something to learn).
+    """Return the loss summed over a minibatch, and the number of events with a valid negative.
 
     q: [events, factors]; sides: vectors and constants of all items; chosen: user, item, weight.
     """
@@ -148,37 +145,36 @@ def loss_of(
         return (weight * _over_shared(settings, q, sides, item, negatives)).sum(), len(item)
     f = scores(q, sides, item[:, None])[:, 0]
     if settings.loss == "warp":
-        own, found = _warp(settings, q, sides, (user, item), f, negatives)
-        return (weight * own).sum(), found.sum()
-    other, good = negatives.drawn(user, item, 1, q.detach())
+        losses, violated = _warp(q, sides, (user, item), f, negatives)
+        return (weight * losses).sum(), violated.sum()
+    other, valid = negatives.drawn(user, item, 1, q.detach())
     g = scores(q, sides, other)[:, 0]
-    good = good[:, 0]
+    valid = valid[:, 0]
     if settings.loss == "logistic":
-        return (weight * (softplus(-f) + good * softplus(g))).sum(), good.sum()
-    own = softplus(g - f) if settings.loss == "bpr" else relu(1 - (f - g))
-    return (weight * good * own).sum(), good.sum()
+        return (weight * (softplus(-f) + valid * softplus(g))).sum(), valid.sum()
+    losses = softplus(g - f) if settings.loss == "bpr" else relu(1 - (f - g))
+    return (weight * valid * losses).sum(), valid.sum()
 
 
 def scores(
     q: torch.Tensor, sides: tuple[torch.Tensor, torch.Tensor], item: torch.Tensor
 ) -> torch.Tensor:
-    """[events, n]: of n items for each query; item: int64 [events, n]."""
+    """Return the scores of n items per query: [events, n]. item: int64 [events, n]."""
     vectors, constants = sides
     product = (q[:, None, :] * embedding(item, vectors)).sum(2)
     return product + embedding(item, constants[:, None])[:, :, 0]
 
 
 def _warp(
-    settings: Settings,
     q: torch.Tensor,
     sides: tuple[torch.Tensor, torch.Tensor],
     chosen: tuple[torch.Tensor, torch.Tensor],
     f: torch.Tensor,
     negatives: Negatives,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(losses by the first of several draws that ranks too high, whether there is one).
+    """Return the losses against the first draw that ranks too high, and whether there is one.
 
-    It is weighted by how soon it was found.
+    A loss weighs more the sooner that draw is found.
     """
     user, item = chosen
     with torch.no_grad():
@@ -200,10 +196,10 @@ def _over_shared(
     item: torch.Tensor,
     negatives: Negatives,
 ) -> torch.Tensor:
-    """Softmax of the chosen item among candidates that the minibatch shares.
+    """Return the softmax losses of the chosen items among candidates shared by the minibatch.
 
-    Scores of candidates are taken less the logarithm of how often they are drawn, so that their
-    sum stands for that of all items; a candidate that is the chosen item counts once.
+    The logarithm of its expected count is subtracted from a candidate's score, so that the sum
+    estimates the one over all items. A candidate equal to the chosen item counts once.
     """
     vectors, constants = sides
     drawn = negatives.shared(settings.n_negatives)

@@ -1,4 +1,4 @@
-"""Steps down the slopes of a minibatch: Adam, or AdaGrad by row; users move where they are met."""
+"""Minibatch updates: gradients summed by user, expected L2 regularisation, Adam and AdaGrad."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from fmpair.engine.contract import History, Parameters, Problem, Settings, Tripl
 from fmpair.engine.item_side import pair_columns
 from fmpair.engine.strata.field_regularisation import FIRST, settled_l2, shared_item_rows
 
-# The users that a minibatch meets: their slopes summed by user, whatever rows they stand in.
 
+class UserGradients(NamedTuple):
+    """Gradients of a minibatch summed by user. All rows of a user hold the same sums.
 
-class Met(NamedTuple):
-    """One user a row. A user who has several rows has the same sums in each of them.
-
-    user: int64 [rows]; slope: float32 [rows, columns]; events: float32 [rows], 0 for a user who is
-    not met after all, since minibatches have empty rows.
+    user: int64 [rows]; slope: float32 [rows, columns]; events: float32 [rows], 0 for the user of an
+    empty row.
     """
 
     user: torch.Tensor
@@ -28,10 +26,10 @@ class Met(NamedTuple):
     events: torch.Tensor
 
 
-def met_of(user: torch.Tensor, slope: torch.Tensor, events: torch.Tensor) -> Met:
-    """Sums by user of what stands in rows. All sizes are known beforehand, so steps are recorded.
+def user_gradients(user: torch.Tensor, slope: torch.Tensor, events: torch.Tensor) -> UserGradients:
+    """Sum the rows of each user, in a fixed order, so that results are deterministic.
 
-    It adds up in a fixed order, so that the bits are always alike.
+    All shapes are known in advance, so that steps can be recorded as CUDA graphs.
     """
     order = torch.argsort(user, stable=True)
     ordered = user[order]
@@ -39,20 +37,14 @@ def met_of(user: torch.Tensor, slope: torch.Tensor, events: torch.Tensor) -> Met
     place[order[1:]] = (ordered[1:] != ordered[:-1]).cumsum(0)
     both = torch.cat([slope, events[:, None]], 1)
     total = torch.ops.aten.embedding_dense_backward(both, place, len(user), -1, False)[place]
-    return Met(user, total[:, :-1], total[:, -1])
-
-
-# Regularisation of minibatches: what an event takes of every row on average, all rows at once.
-#
-# Single steps hold the rows they move. A minibatch holds every row by how often steps would have
-# met
-# it among so many events: the same in the mean, and the same L2 in the end.
+    return UserGradients(user, total[:, :-1], total[:, -1])
 
 
 class Decay:
-    """By table, float32 [rows]: what one event's regularisation is of each row.
+    """The expected regularisation of every row per event, by table: float32 [rows].
 
-    Of users it is that of their own events, and they are regularised where they are met.
+    Single steps regularise the rows they update. A minibatch regularises every row by how often
+    single steps would have updated it: the same on average. Users are regularised per own event.
     """
 
     def __init__(self, problem: Problem, settings: Settings, device: torch.device):
@@ -64,21 +56,20 @@ class Decay:
         self.query, self.feature = self._query(learned), self._feature()
 
     def tables(self, tables: Any, epoch: int) -> dict[str, torch.Tensor]:
-        """The strength for an epoch that begins with these tables: [rows, 1], biases [rows].
+        """Return the strengths for an epoch that starts with these tables of tensors.
 
-        tables: `Parameters` of tensors.
-        With terms of order three [rows, columns], since their vectors are held apart. Of users one
-        row where all are held alike.
+        Tables: [rows, 1], or [rows, columns] with terms of order three, whose vectors have their
+        own strength; biases: [rows]. Users have a single row if all have the same strength.
         """
-        given = self.settings
-        thresholds: list[Any] = [given, *([given.triples] if given.triples else [])]
+        settings = self.settings
+        thresholds: list[Any] = [settings, *([settings.triples] if settings.triples else [])]
         adapts = any(
             (t.query_threshold > 0).any() or (t.feature_threshold > 0).any() for t in thresholds
         )
         query, features = (_host(table, adapts) for table in (tables.query, tables.features))
-        own = settled_l2(given, query, features, self.problem, epoch)
-        held = self._of_pairs(own)
-        found = {name: self._moved(rows)[:, None] for name, rows in held.items()}
+        own = settled_l2(settings, query, features, self.problem, epoch)
+        strengths = self._of_pairs(own)
+        found = {name: self._moved(rows)[:, None] for name, rows in strengths.items()}
         if own.triples is not None:
             pairs = pair_columns(tables.users.shape[1], self.problem.triples)
             for name, rows in self._of_triples(own, own.triples).items():
@@ -90,14 +81,14 @@ class Decay:
                 found[name] = torch.cat(wide, 1)
         biases = {
             "item_bias": own.bias * (self.item + self.drawn),
-            "feature_bias": held["features"],
+            "feature_bias": strengths["features"],
         }
         return found | {name: self._moved(rows) for name, rows in biases.items()}
 
     def _of_pairs(self, own: Settings) -> dict[str, np.ndarray]:
-        """By table, what holds vectors of pairs."""
+        """Return the strengths of vectors of pairs, by table."""
         users, items = own.l2_scale if own.l2_scale else (1.0, 1.0)
-        held = {
+        strengths = {
             "users": np.atleast_1d(own.user * users),
             "items": items * (own.positive * self.item + own.negative * self.drawn),
             "query": own.query * self.query,
@@ -105,11 +96,12 @@ class Decay:
         }
         history = self.problem.history
         if history is not None and history.shared:
-            held["items"] = held["items"] + held["query"][shared_item_rows(history, len(self.item))]
-        return held
+            of_history = strengths["query"][shared_item_rows(history, len(self.item))]
+            strengths["items"] = strengths["items"] + of_history
+        return strengths
 
     def _of_triples(self, own: Settings, triples: TripleL2) -> dict[str, np.ndarray]:
-        """By table, what holds vectors of triples."""
+        """Return the strengths of vectors of triples, by table."""
         users, items = own.l2_scale if own.l2_scale else (1.0, 1.0)
         return {
             "users": np.atleast_1d(triples.user * users),
@@ -119,7 +111,7 @@ class Decay:
         }
 
     def _query(self, learned: np.ndarray) -> np.ndarray:
-        """float64 [query features]: in what share of the events each occurs."""
+        """Return the share of events that each query feature occurs in: float64 [features]."""
         problem, size = self.problem, len(self.settings.query)
         times = _times(problem.user_rows, problem.user[learned], size)
         times += _times(problem.contexts, problem.situation[learned], size)
@@ -130,28 +122,28 @@ class Decay:
         return np.minimum(times / self.events, 1.0)
 
     def _feature(self) -> np.ndarray:
-        """float64 [item features]: the same, of chosen items and of those drawn beside them."""
+        """Return the same for item features, over chosen items and negatives."""
         rows, share = self.problem.item_rows, self.item + self.drawn
-        found = np.bincount(rows.column, share[rows.owner], len(self.settings.features))
-        return np.minimum(found, 1.0)
+        times = np.bincount(rows.column, share[rows.owner], len(self.settings.features))
+        return np.minimum(times, 1.0)
 
     def _moved(self, rows: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(rows.astype(np.float32)).to(self.device)
 
 
 def _host(table: torch.Tensor, needed: bool) -> np.ndarray:
-    """The table in main memory; where nothing follows its strength, no row of it."""
+    """Copy the table to main memory; without rows if its values are not needed."""
     return table.detach()[: None if needed else 0].cpu().numpy()
 
 
 def _times(rows: Rows, number: np.ndarray, size: int) -> np.ndarray:
-    """In how many events each feature occurs, given each event's row number."""
+    """Count the events of each feature, given each event's row number: float64 [size]."""
     events = tally(number, rows.size)
     return np.bincount(rows.column, events[rows.owner], size).astype(np.float64)
 
 
 def _seen(history: History, user: np.ndarray, learned: np.ndarray) -> np.ndarray:
-    """float64 [places]: how many events have each place of a time line in their history."""
+    """Count the events that have each place of a time line in their history: float64 [places]."""
     until = history.until[learned].astype(np.int64)
     since = history.since[learned] if len(history.since) else history.start[user[learned]]
     first = np.maximum(until - len(history.weight), since)
@@ -160,51 +152,46 @@ def _seen(history: History, user: np.ndarray, learned: np.ndarray) -> np.ndarray
     return np.cumsum(edges)[:-1]
 
 
-# A fit's usual rate is that of single events. Adam moves every number by the rate whatever the
-# slopes are, so a vector by the rate times the root of its length: it takes a share of the rate
-# that makes the usual one right for vectors of any length, and one option serves both engines.
+# The learning rate is that of single events. Adam moves every number by the rate whatever its
+# gradient, so a vector by the rate times the root of its length. Adam therefore uses the rate times
+# .8 / sqrt(factors), so that one option suits both engines at any vector length.
 ADAM_SHARE = 0.8
 BETAS, TINY = (0.9, 0.999), 1e-8
-BIASES = {"item_bias": "items", "feature_bias": "features"}  # whose row a bias is a part of
+BIASES = {"item_bias": "items", "feature_bias": "features"}  # the table whose rows have the bias
 
 
 class Optimizer(Protocol):
-    """Moves the tables that have slopes."""
+    """Updates the tables that have gradients."""
 
     def set_rate(self, rate: float) -> None:
-        """Of the steps to come."""
+        """Set the learning rate of the following steps."""
         ...
 
     def step(self) -> None:
-        """Down the slopes, which are used up."""
+        """Update all tables but users, and clear their gradients."""
         ...
 
-    def step_users(self, met: Met) -> None:
-        """The same of the users that are met; all others stay as they are."""
+    def step_users(self, users: UserGradients) -> None:
+        """Update the users of a minibatch; other users do not change."""
         ...
 
     def state(self) -> dict[str, torch.Tensor]:
-        """What further steps depend on, by name, in its place."""
+        """Return the tensors that further steps depend on, by name, without copying them."""
         ...
 
 
 def optimizer_of(kind: str, tables: Parameters, speed: dict[str, float]) -> Optimizer:
-    """The optimizer of a name; speed: of each table that moves, a multiple of the rate."""
+    """Return the optimizer of that name. speed: multiple of the rate, for each trained table."""
     moving = {name: getattr(tables, name) for name in speed}
     return AdaGrad(moving, speed) if kind == "adagrad" else Adam(moving, speed)
 
 
-def adam_share(factors: int) -> float:
-    """What Adam takes of a learning rate, for vectors so long."""
-    return ADAM_SHARE / math.sqrt(factors)
-
-
 class Adam:
-    """Adam (Kingma and Ba 2015), each number by its own slopes.
+    """Adam (Kingma and Ba 2015).
 
-    A user is met in few steps of many. Theirs go at once as far as Adam would carry them until it
-    has forgotten the slope, and squares fade with time as they do elsewhere; so those who are not
-    met cost nothing. last: float32 [users], in which step each was met.
+    A user occurs in few steps. Such a step moves the user at once as far as Adam would until the
+    gradient is forgotten, and squared gradients decay with the steps between, so that absent users
+    cost nothing. last: float32 [users], the latest step of each.
     """
 
     def __init__(self, tables: dict[str, torch.Tensor], speed: dict[str, float]):
@@ -217,13 +204,14 @@ class Adam:
         )
         device = next((table.device for table in tables.values()), None)
         self.steps = torch.zeros((), device=device)
-        # on the device, so that a recorded step reads them
+        # on the device, where recorded steps read them
         self.rates = {speed: torch.zeros((), device=device) for speed in set(speed.values())}
         self.last = torch.zeros(len(tables["users"]) if "users" in tables else 0, device=device)
 
     def set_rate(self, rate: float) -> None:
+        share = ADAM_SHARE / math.sqrt(self.factors)
         for speed, own in self.rates.items():
-            own.fill_(rate * adam_share(self.factors) * speed)
+            own.fill_(rate * share * speed)
 
     def step(self) -> None:
         names = [name for name, table in self.tables.items() if table.grad is not None]
@@ -249,15 +237,15 @@ class Adam:
         for name in names:
             self.tables[name].grad = None
 
-    def step_users(self, met: Met) -> None:
-        user, there = met.user, met.events > 0
+    def step_users(self, users: UserGradients) -> None:
+        user, there = users.user, users.events > 0
         square, last = self.square["users"], self.last
         old, before, beta = square[user], last[user], BETAS[1]
         faded = old * torch.pow(beta, self.steps - before)[:, None]
-        own = torch.lerp(faded, met.slope.square(), 1 - beta)
+        own = torch.lerp(faded, users.slope.square(), 1 - beta)
         root = (own / (1 - torch.pow(beta, self.steps))).sqrt_().add_(TINY)
         rows = self.tables["users"][user]
-        new = rows - self.rates[self.speed["users"]] * met.slope / root
+        new = rows - self.rates[self.speed["users"]] * users.slope / root
         self.tables["users"][user] = torch.where(there[:, None], new, rows)
         square[user] = torch.where(there[:, None], own, old)
         last[user] = torch.where(there, self.steps, before)
@@ -269,7 +257,7 @@ class Adam:
 
 
 class AdaGrad:
-    """AdaGrad with one accumulator a row, a row's bias included, as the CPU engine has it."""
+    """AdaGrad with one accumulator per row, which includes the row's bias, as in the CPU engine."""
 
     def __init__(self, tables: dict[str, torch.Tensor], speed: dict[str, float]):
         self.tables, self.speed = tables, speed
@@ -298,11 +286,11 @@ class AdaGrad:
             table.data.sub_(self.rate * self.speed[name] * slope / root)
             table.grad = None
 
-    def step_users(self, met: Met) -> None:
-        user, sums, table = met.user, self.sums["users"], self.tables["users"]
-        own = sums[user] + met.slope.square().sum(1) / table.shape[1]
-        sums[user] = own  # where nobody is met the slope is 0
-        step = self.rate * self.speed["users"] * met.slope / own.sqrt()[:, None]
+    def step_users(self, users: UserGradients) -> None:
+        user, sums, table = users.user, self.sums["users"], self.tables["users"]
+        own = sums[user] + users.slope.square().sum(1) / table.shape[1]
+        sums[user] = own  # the gradient of an empty row is 0
+        step = self.rate * self.speed["users"] * users.slope / own.sqrt()[:, None]
         table[user] = table[user] - step
 
     def state(self) -> dict[str, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Query vectors of a minibatch and the item side folded, as PyTorch computes them."""
+"""Query vectors of a minibatch and item vectors, computed from sparse features with PyTorch."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from fmpair.engine.contract import History, Meeting, Problem, Triples
 from fmpair.engine.item_side import pair_columns
 from fmpair.engine.strata.field_regularisation import shared_item_rows
 
-# Sparse rows on a device, and weighted sums of a table's rows whose gradients are always alike.
+# Rows are padded to the longest one if it has at most NARROW entries, or UNEVEN times the mean.
+NARROW, UNEVEN = 32, 4
+Tables = Any  # `Parameters` of tensors
 
 
-NARROW = 32  # entries of a row up to which all rows are taken to be as long as the longest
-UNEVEN = 4  # or up to so many times the mean
+# Sparse rows on a device, and weighted sums of table rows with deterministic gradients.
 
 
 class DeviceRows(NamedTuple):
-    """`Rows` on a device. width: of the longest row, or 0 where rows are too uneven to be padded;
-    longest: the same, however uneven they are.
+    """`Rows` on a device. longest: entries of the longest row; width: the same, or 0 if rows differ
+    too much in length to be padded.
 
     start, column: int64 [rows + 1], [entries]; value: float32 [entries].
     """
@@ -39,7 +40,7 @@ class DeviceRows(NamedTuple):
 
 
 class Bags(NamedTuple):
-    """Which rows of a table are summed: [bags, width], or flat with the start of each bag."""
+    """The table rows to sum for each bag: [bags, width], or flat with the start of each bag."""
 
     column: torch.Tensor
     value: torch.Tensor
@@ -47,7 +48,7 @@ class Bags(NamedTuple):
 
 
 def on_device(rows: Rows, device: torch.device) -> DeviceRows:
-    """The rows, copied."""
+    """Copy rows to a device."""
     lengths = np.diff(rows.start)
     longest = int(lengths.max(initial=0))
     even = longest <= max(NARROW, UNEVEN * float(lengths.mean() if len(lengths) else 0))
@@ -59,15 +60,15 @@ def on_device(rows: Rows, device: torch.device) -> DeviceRows:
 
 
 def whole(rows: DeviceRows) -> Bags:
-    """A bag for every row."""
+    """Return one bag per row."""
     return Bags(rows.column, rows.value, rows.start)
 
 
 def taken(rows: DeviceRows, which: torch.Tensor) -> Bags:
-    """A bag for each row that is asked for; which: int64 [bags]."""
+    """Return the bags of some rows; which: int64 [bags]."""
     first = rows.start[which]
     length = rows.start[which + 1] - first
-    if rows.width:  # sizes are known beforehand, so the device need not be waited for
+    if rows.width:  # shapes are known in advance, so nothing waits for the device
         step = torch.arange(rows.width, device=which.device)
         entry = (first[:, None] + step).clamp(max=len(rows.column) - 1)
         return Bags(rows.column[entry], rows.value[entry] * (step < length[:, None]))
@@ -78,22 +79,22 @@ def taken(rows: DeviceRows, which: torch.Tensor) -> Bags:
 
 
 def merged(bags: Bags) -> Bags:
-    """Padded bags in which no column stands twice: its values are added up, in its last place."""
+    """Add up the values of repeated columns in each padded bag, at their last position."""
     column, order = torch.sort(bags.column, dim=1, stable=True)
     total = bags.value.gather(1, order).double().cumsum(1)
     last = torch.ones_like(column, dtype=torch.bool)
     last[:, :-1] = column[:, 1:] != column[:, :-1]
     place = torch.arange(column.shape[1], device=column.device).expand_as(column)
-    end = torch.where(last, place, -1).cummax(1).values  # of the latest run of equal columns
+    end = torch.where(last, place, -1).cummax(1).values  # of the previous run of equal columns
     end = torch.cat([torch.full_like(end[:, :1], -1), end[:, :-1]], 1)
     before = torch.where(end >= 0, total.gather(1, end.clamp(min=0)), 0.0)
     return Bags(column, torch.where(last, total - before, 0.0).float())
 
 
 def sums(table: torch.Tensor, bags: Bags) -> torch.Tensor:
-    """Sum of value * table[column] of every bag: [bags, columns of the table].
+    """Return the sum of value * table[column] for every bag: [bags, columns of the table].
 
-    Gradients are summed by sorting, so that they have the same bits every time.
+    Gradients are summed in sorted order, so that they are deterministic.
     """
     return embedding_bag(
         bags.column,
@@ -106,16 +107,16 @@ def sums(table: torch.Tensor, bags: Bags) -> torch.Tensor:
 
 
 def sums_of_squares(table: torch.Tensor, bags: Bags) -> torch.Tensor:
-    """The same of the squares: sum of (value * table[column])^2."""
+    """Return the sum of (value * table[column])^2 for every bag."""
     return sums(table.square(), bags._replace(value=bags.value.square()))
 
 
-# What came before the events of a minibatch, on a device.
+# Histories.
 
 
 class DeviceHistory(NamedTuple):
-    """`History` on a device. features: per item its query features; None where the features
-    from `first` on are the items, one each. shared: they have the items' vectors. repeats: whether
+    """`History` on a device. features: the query features of each item, or None if the features
+    from `first` on are the items, one each. shared: they use the items' vectors. repeats: whether
     a time line has an item twice.
     """
 
@@ -132,7 +133,7 @@ class DeviceHistory(NamedTuple):
 
 
 def history_of(history: History, items: int, device: torch.device) -> DeviceHistory:
-    """The history, copied."""
+    """Copy a history to a device."""
 
     def moved(array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.array(array)).to(device)
@@ -157,7 +158,7 @@ def history_of(history: History, items: int, device: torch.device) -> DeviceHist
 
 
 def before(history: DeviceHistory, user: torch.Tensor, event: torch.Tensor) -> Bags:
-    """The items before each event, by weight; beyond a time line's begin the weight is 0."""
+    """Return the weighted items before each event; places before the first item weigh 0."""
     until = history.until[event].long()
     first = history.start[user] if history.since is None else history.since[event].long()
     step = torch.arange(1, len(history.weight) + 1, device=event.device)
@@ -168,10 +169,10 @@ def before(history: DeviceHistory, user: torch.Tensor, event: torch.Tensor) -> B
 
 
 def features_before(history: DeviceHistory, earlier: Bags) -> Bags:
-    """The query features of earlier items, each feature once in a bag."""
+    """Return the query features of earlier items, each feature once per bag."""
     if history.features is None:
-        found = earlier._replace(column=earlier.column + history.first)
-        return merged(found) if history.repeats else found
+        bags = earlier._replace(column=earlier.column + history.first)
+        return merged(bags) if history.repeats else bags
     rows = history.features._replace(width=max(history.features.width, history.features.longest))
     own = taken(rows, earlier.column.flatten())
     shape = (len(earlier.column), -1)
@@ -179,7 +180,7 @@ def features_before(history: DeviceHistory, earlier: Bags) -> Bags:
     return merged(Bags(own.column.reshape(shape), value.reshape(shape)))
 
 
-# A2 of `engine.triples` on a device: the products of the pairs of features that meet.
+# Terms of order three, see `engine.triples`.
 
 
 class DeviceMeeting(NamedTuple):
@@ -191,47 +192,48 @@ class DeviceMeeting(NamedTuple):
 
 
 def meeting_of(meeting: Meeting, device: torch.device) -> DeviceMeeting:
-    """The meeting, copied."""
+    """Copy a meeting to a device."""
     group = torch.from_numpy(meeting.group.astype("int64")).to(device)
     return DeviceMeeting(meeting.own, group, torch.from_numpy(meeting.meets.copy()).to(device))
 
 
-def second(
+def pairwise_products(
     own: torch.Tensor,
     total: torch.Tensor,
     bags: list[Bags],
     table: torch.Tensor,
     meeting: DeviceMeeting,
 ) -> torch.Tensor:
-    """A2, [rows, factors], of vectors of triples alone.
+    """Return A2 [rows, factors]: summed products of the vectors of pairs of features that meet.
 
-    own: [rows, factors] of the ids; total: the sum of these and of the bags' rows of `table`.
+    own: [rows, factors] of the ids; total: the sum of these and of the bags' rows of `table`. All
+    are vectors of triples.
     """
     meets, of_own = meeting.meets, meeting.own
     alone = meets[of_own, of_own] * own.square()
     for bag in bags:
         group = meeting.group[bag.column]
-        root = bag.value * meets[group, group]  # 0 or 1, so that its square is itself
+        root = bag.value * meets[group, group]  # meets is 0 or 1, and equal to its square
         alone = alone + sums_of_squares(table, bag._replace(value=root))
     if len(meets) == 1:
         return 0.5 * (meets[0, 0] * total.square() - alone)
-    stack = [own if one == of_own else torch.zeros_like(own) for one in range(len(meets))]
+    stack = [own if g == of_own else torch.zeros_like(own) for g in range(len(meets))]
     for bag in bags:
         group = meeting.group[bag.column]
-        for one in range(len(meets)):
-            part = bag._replace(value=bag.value * (group == one))
-            stack[one] = stack[one] + sums(table, part)
+        for g in range(len(meets)):
+            part = bag._replace(value=bag.value * (group == g))
+            stack[g] = stack[g] + sums(table, part)
     stacked = torch.stack(stack)
     return 0.5 * ((stacked * torch.tensordot(meets, stacked, 1)).sum(0) - alone)
 
 
-Tables = Any  # `Parameters` of tensors
+# Vectors of queries and items.
 
 
 class Sides(NamedTuple):
-    """What features queries and items have; no rows: None. pairs: columns of vectors of pairs.
+    """The features of queries and items; None for empty rows. pairs: columns of vectors of pairs.
 
-    of_query, of_item: which features of a side meet in pairs, where there are terms of order three.
+    of_query, of_item: which features of a side meet in terms of order three, if there are any.
     """
 
     user_rows: DeviceRows | None
@@ -244,7 +246,7 @@ class Sides(NamedTuple):
 
 
 def sides_of(problem: Problem, columns: int, device: torch.device) -> Sides:
-    """The features of both sides on a device; columns: of the tables."""
+    """Copy the features of both sides to a device; columns: of the tables."""
 
     def filled(rows: DeviceRows) -> DeviceRows | None:
         return rows if rows.filled else None
@@ -270,10 +272,9 @@ def query_vectors(
     situation: torch.Tensor,
     event: torch.Tensor | None,
 ) -> torch.Tensor:
-    """[queries, length]: what meets the items' vectors; event: whose history it is, None for none.
+    """Return the query vectors: [queries, length]; with terms of order three [q | A2 | A1].
 
-    own: [queries, columns], the rows of the users. With terms of order three [q | A2 | A1], see
-    `engine.triples`.
+    own: [queries, columns], the rows of the users; event: whose history to use, None for none.
     """
     total, bags = own, _bags(sides, user, situation)
     for bag in bags:
@@ -287,36 +288,33 @@ def query_vectors(
     if sides.of_query is None:
         return total
     table = tables.query[:, sides.pairs :].contiguous()
-    two = second(own[:, sides.pairs :], total[:, sides.pairs :], bags, table, sides.of_query)
-    parts = [total[:, : sides.pairs], two, total[:, sides.pairs :]]
+    A1 = total[:, sides.pairs :]
+    A2 = pairwise_products(own[:, sides.pairs :], A1, bags, table, sides.of_query)
+    parts = [total[:, : sides.pairs], A2, A1]
     return torch.cat(parts if sides.of_item is not None else parts[:2], 1)
 
 
 def _bags(sides: Sides, user: torch.Tensor, situation: torch.Tensor) -> list[Bags]:
-    """The query features of each query, but those of its history."""
-    found = []
-    if sides.user_rows is not None:
-        found.append(taken(sides.user_rows, user))
-    if sides.contexts is not None:
-        found.append(taken(sides.contexts, situation))
-    return found
+    """Return the features of each query, without its history."""
+    sources = ((sides.user_rows, user), (sides.contexts, situation))
+    return [taken(rows, which) for rows, which in sources if rows is not None]
 
 
 def _of_history(history: DeviceHistory, tables: Tables, earlier: Bags, pairs: int) -> torch.Tensor:
-    """[queries, columns]: the sum of what came before, by each item's vector as an earlier one."""
+    """Return the weighted sum of the history vectors of earlier items: [queries, columns]."""
     if history.features is None and not history.shared:
         return sums(tables.query, earlier._replace(column=earlier.column + history.first))
     if history.features is not None:
         vectors = sums(tables.query, whole(history.features))
     else:
         vectors = tables.query[history.first : history.first + history.items]
-    if history.shared:  # only the vectors of pairs are
+    if history.shared:  # vectors of pairs only
         vectors = torch.cat([tables.items[:, :pairs], vectors[:, pairs:]], 1)
     return sums(vectors, earlier)
 
 
 def item_vectors(sides: Sides, tables: Tables) -> tuple[torch.Tensor, torch.Tensor]:
-    """(vectors [items, length], constants [items]), as `engine.item_side` defines them."""
+    """Return vectors [items, length] and constants [items] as defined in `engine.item_side`."""
     if sides.item_rows is None:
         return tables.items, tables.item_bias
     bags, pairs = whole(sides.item_rows), sides.pairs
@@ -328,19 +326,19 @@ def item_vectors(sides: Sides, tables: Tables) -> tuple[torch.Tensor, torch.Tens
     if sides.of_item is None:
         return total, constants
     own, table = tables.items[:, pairs:], tables.features[:, pairs:].contiguous()
-    two = second(own, total[:, pairs:], [bags], table, sides.of_item)
-    return torch.cat([total, two], 1), constants
+    A2 = pairwise_products(own, total[:, pairs:], [bags], table, sides.of_item)
+    return torch.cat([total, A2], 1), constants
 
 
 def unit(vectors: torch.Tensor) -> torch.Tensor:
-    """Vectors of length one, for cosines."""
+    """Scale vectors to length one, for cosines."""
     return normalize(vectors, dim=1, eps=1e-6)
 
 
-def lend_items(
+def share_item_vectors(
     query: np.ndarray, items: np.ndarray, history: History | None, triples: Triples | None
 ) -> None:
-    """Histories that share the items' vectors show them in the table of query features."""
+    """Copy item vectors into the query table, for histories that share them."""
     if history is not None and history.shared:
         pairs = pair_columns(items.shape[1], triples)
         query[shared_item_rows(history, len(items)), :pairs] = items[:, :pairs]

@@ -1,31 +1,29 @@
-"""Exact softmax over all items: its loss and its gradients, by matrix products in chunks of rows.
+"""The exact softmax loss over all items and its gradients, by matrix products in chunks of rows.
 
-A row is a query and the items that were chosen by it. With c the score of its first item, a chunk
-keeps E = exp(score - c) alone, which becomes the gradient in place: a row's softmax is E / sum(E),
-so to subtract the chosen items and to multiply by one number a row gives the slopes, and that
-number goes into the queries and the result, not through the chunk. Scores are never written whole.
+A row is a query with the items chosen by it. With c the score of its first chosen item, a chunk
+stores only E = exp(score - c), which becomes the gradient in place: the softmax of a row is
+E / sum(E), so the gradient is E less the chosen items, times one number per row. That number
+multiplies the queries and the result instead of the chunk. Scores are never stored.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
 from typing import NamedTuple
 
 import torch
 
-ONES = 8  # columns beside the queries, so that rows stay aligned
-ALIGNED = 64  # numbers between the addresses of rows
-LARGEST = 80.0  # of an exponent, so that nothing overflows before a run is seen to diverge
+ONES = 8  # extra columns of the queries, so that rows stay aligned
+ALIGNED = 64  # rows start at multiples of so many numbers
+LARGEST = 80.0  # exponent; keeps values finite until divergence is detected
 
 
 class Chosen(NamedTuple):
-    """The items that were chosen by the queries of a minibatch, row by row.
+    """The items chosen by the queries of a minibatch, row by row.
 
-    row, item: int64 [events]; weight: float32 [events]. start: int64 [rows + 1], the events of each
-    row, of which the last may have none. once: whether no row has an item twice.
+    row, item: int64 [events]; weight: float32 [events]; start: int64 [rows + 1], where the events
+    of each row start (the last rows may be empty). once: whether no row has an item twice.
     """
 
     row: torch.Tensor
@@ -36,7 +34,7 @@ class Chosen(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """A loss (a sum over events) and its gradients of queries, items and constants.
+    """A loss summed over events, and its gradients.
 
     queries: [rows, factors]; items: [items, factors]; constants: [items].
     """
@@ -55,7 +53,7 @@ def softmax_slopes(
     rows_at_once: int,
     moving: bool = True,
 ) -> Slopes:
-    """The loss of rows and its gradients. moving: whether items are learned too."""
+    """Return the loss and its gradients. moving: whether items are trained too."""
     half = number_type(queries.device)
     q, p, factors = queries.to(half), items.to(half), queries.shape[1]
     weight = _weights(chosen)
@@ -69,7 +67,7 @@ def softmax_slopes(
         held = _subtract(E, row, chosen.item[own], chosen.weight[own] / scale[row], chosen.once)
         loss.append((weight[part] * total.log()).sum() - (chosen.weight[own] * held).sum())
         of_queries.append(_product(E, p) * scale[:, None])
-        if moving:  # a column of ones beside the queries sums what constants are due
+        if moving:  # an extra column of ones sums the gradients of the constants
             beside = scale.new_zeros((len(scale), ONES))
             beside[:, 0] = scale
             wide = torch.cat([queries[part] * scale[:, None], beside], 1).to(half)
@@ -80,13 +78,13 @@ def softmax_slopes(
 
 
 def _weights(chosen: Chosen) -> torch.Tensor:
-    """float32 [rows]: the sum of the weights of each row's events."""
+    """Return the sum of the event weights of each row: float32 [rows]."""
     total = torch.cat([chosen.weight.new_zeros(1), chosen.weight]).double().cumsum(0)
     return total[chosen.start].diff().float()
 
 
 def _chunks(chosen: Chosen, rows: int, at_once: int) -> list[tuple[slice, slice]]:
-    """(rows, their events), so many rows at once."""
+    """Split into (rows, their events) with at most `at_once` rows each."""
     if rows <= at_once:
         return [(slice(0, rows), slice(None))]
     edges = [*range(0, rows, at_once), rows]
@@ -96,29 +94,32 @@ def _chunks(chosen: Chosen, rows: int, at_once: int) -> list[tuple[slice, slice]
 
 
 def number_type(device: torch.device) -> torch.dtype:
-    """Of factors of products: short numbers where there are units for them; sums are float32."""
+    """Return the type of matrix inputs: bfloat16 on GPUs; sums are always float32."""
     return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
 def exponentials(
     q: torch.Tensor, p: torch.Tensor, constants: torch.Tensor, offset: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(E = exp(q . p + constants - offset) [rows, items], its sums float32 [rows])."""
-    if q.device.type == "cuda" and (fused := _fused()) is not None:
-        return fused.exponentials(q, p, constants, offset)
+    """Return E = exp(q . p + constants - offset) [rows, items] and row sums float32 [rows]."""
+    if q.device.type == "cuda" and _has_triton():
+        from fmpair.engine.torch.fused import fused_exponentials
+
+        E = empty_chunk(len(q), len(p), q)
+        return E, fused_exponentials(q, p, constants, offset, E)
     return plain_exponentials(q, p, constants, offset)
 
 
 @cache
-def _fused() -> ModuleType | None:
-    """The kernel of Triton, where that is installed: it comes with PyTorch for GPUs."""
-    return import_module("fmpair.engine.torch.fused") if find_spec("triton") else None
+def _has_triton() -> bool:
+    """Return whether Triton is installed; PyTorch for GPUs includes it."""
+    return find_spec("triton") is not None
 
 
 def plain_exponentials(
     q: torch.Tensor, p: torch.Tensor, constants: torch.Tensor, offset: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same by one operation after the other."""
+    """Compute `exponentials` by plain tensor operations."""
     E = empty_chunk(len(q), len(p), q)
     torch.addmm(constants.to(q.dtype), q, p.T, out=E)
     E.sub_(offset.to(q.dtype)[:, None]).clamp_(max=LARGEST).exp_()
@@ -126,7 +127,7 @@ def plain_exponentials(
 
 
 def empty_chunk(rows: int, items: int, like: torch.Tensor) -> torch.Tensor:
-    """[rows, items], each row at an address that matrix units read at full speed."""
+    """Allocate [rows, items] with aligned rows, which matrix units read at full speed."""
     wide = -(-items // ALIGNED) * ALIGNED
     return torch.empty((rows, wide), dtype=like.dtype, device=like.device)[:, :items]
 
@@ -134,17 +135,17 @@ def empty_chunk(rows: int, items: int, like: torch.Tensor) -> torch.Tensor:
 def _subtract(
     E: torch.Tensor, row: torch.Tensor, item: torch.Tensor, amount: torch.Tensor, once: bool
 ) -> torch.Tensor:
-    """Take the amount off the chosen items' places; the logarithms of what stood there."""
-    found = E[row, item].float()
+    """Subtract the amounts from the chosen entries; return the logarithms of the old entries."""
+    old = E[row, item].float()
     if once:
-        E[row, item] = (found - amount).to(E.dtype)
-    else:  # adds by sorting, so that the sums have the same bits every time
+        E[row, item] = (old - amount).to(E.dtype)
+    else:  # adds in sorted order, so that sums are deterministic
         E.index_put_((row, item), -amount.to(E.dtype), accumulate=True)
-    return found.clamp(min=1e-37).log()
+    return old.clamp(min=1e-37).log()
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """a @ b with sums and result in float32."""
+    """Return a @ b, summed in float32."""
     if a.dtype == torch.float32:
         return a @ b
     return torch.mm(a, b, out_dtype=torch.float32)

@@ -1,4 +1,4 @@
-"""Training on minibatches: the epochs, and the step of one minibatch."""
+"""Minibatch training: the epochs and the step of one minibatch."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fmpair.arrays import tally
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
 from fmpair.engine.strata.field_regularisation import centre
 from fmpair.engine.torch.cuda import Replay, plan_of
-from fmpair.engine.torch.events import Batch, Events
+from fmpair.engine.torch.events import EpochEvents, Minibatch
 from fmpair.engine.torch.losses import Negatives, loss_of, scores
-from fmpair.engine.torch.optimizer import Decay, met_of, optimizer_of
+from fmpair.engine.torch.optimizer import Decay, optimizer_of, user_gradients
 from fmpair.engine.torch.sides import (
     Sides,
     Tables,
     item_vectors,
-    lend_items,
     query_vectors,
+    share_item_vectors,
     sides_of,
     unit,
 )
@@ -29,27 +29,27 @@ from fmpair.engine.torch.softmax import softmax_slopes
 from fmpair.errors import MachineError, OptionError, named
 from fmpair.rng import stream
 
-MOST_EVENTS = 16_384  # of a minibatch; half as many where every event has a query of its own
-# Of very many events minibatches are larger, as long as an epoch has so many.
+MOST_EVENTS = 16_384  # of a minibatch; half as many if every event has its own query
+# Minibatches of very large data grow up to MOST_OF_MANY while an epoch has MANY_STEPS steps.
 MOST_OF_MANY, MANY_STEPS = 131_072, 128
-STEPS = 32  # of an epoch, at least: few events are learned from in small minibatches
-SMALL = 10_000_000  # multiplications of a step on the CPU that one thread does sooner
-MET_POWER = 0.65
-LONGEST = 32.0  # multiples of the rate that a user goes at once, at most
-RUN = 16  # events of one query that a minibatch takes together
+STEPS = 32  # least steps of an epoch: small data is split into small minibatches
+SMALL = 10_000_000  # multiplications of a step up to which one CPU thread is fastest
+TOGETHER_POWER = 0.65
+LONGEST = 32.0  # longest step of a user, in multiples of the rate
+RUN = 16  # events of the same query that share a row of a minibatch
 
 
 def begin(problem: Problem, parameters: Parameters, settings: Settings) -> TorchTraining:
-    """Training that starts from the given parameters."""
+    """Start training from the given parameters."""
     if settings.optimizer == "sgd":
         raise OptionError(
-            f"{named('optimizer', 'sgd')} takes single steps; minibatches take adam or adagrad"
+            f"{named('optimizer', 'sgd')} does not train on minibatches: use adam or adagrad"
         )
     return TorchTraining(problem, parameters, settings)
 
 
 class TorchTraining:
-    """Training under way. tables: `Parameters` of tensors, by the problem's numbers."""
+    """Training in progress. tables: `Parameters` of tensors, by the problem's numbers."""
 
     def __init__(self, problem: Problem, parameters: Parameters, settings: Settings):
         device = torch.device(settings.device)
@@ -62,8 +62,8 @@ class TorchTraining:
         self.tables: Tables = Parameters(
             *(torch.from_numpy(np.array(table, np.float32)).to(device) for table in parameters)
         )
-        home = torch.device("cpu") if plan.beside else device
-        self.events = Events(problem, settings.positives, run, home, device)
+        home = torch.device("cpu") if plan.in_main_memory else device
+        self.events = EpochEvents(problem, settings.positives, run, home, device)
         speed = _speeds(settings, self._user_speed(problem, learned))
         for name in speed:
             getattr(self.tables, name).requires_grad_(name != "users")
@@ -71,7 +71,8 @@ class TorchTraining:
         self.moves_items = bool(speed.keys() & {"items", "features", "item_bias"})
         self.sides = sides_of(problem, parameters.users.shape[1], device)
         self.draws = torch.Generator(device)
-        self.decay, self.negatives = Decay(problem, settings, device), self._negatives()
+        self.decay = Decay(problem, settings, device)
+        self.negatives = None if settings.all_items else Negatives(problem, settings, self.draws)
         self.optimizer = optimizer_of(settings.optimizer, self.tables, speed)
         undrawn = torch.from_numpy(
             ~problem.drawn & (np.bincount(problem.item, minlength=problem.items) == 0)
@@ -85,26 +86,21 @@ class TorchTraining:
         self.work = self.size * problem.items * parameters.users.shape[1]
 
     def _user_speed(self, problem: Problem, learned: int) -> float:
-        """A multiple of the rate for users.
+        """Return the multiple of the rate for users.
 
-        One who has several events in a row is met less often for that, and takes longer steps, by
-        a power of how many: so much less has been seen of squared slopes. The longer ago, the
-        longer Adam's steps are; in one go they must not be too long.
+        Users whose events share rows are updated less often, so their steps are longer, by a power
+        of the events per row. Adam's steps also grow with the steps between updates, so the
+        multiple is bounded.
         """
         together, users = self.events.together, np.count_nonzero(tally(problem.user, problem.users))
         rows = max(learned / together, 1.0)
-        between = max(learned / self.size * int(users) / rows, 1.0)  # steps from one to the next
-        return float(min(together**MET_POWER, LONGEST / between**0.5))
-
-    def _negatives(self) -> Negatives | None:
-        if self.settings.all_items:
-            return None
-        return Negatives(self.problem, self.settings, self.draws)
+        between = max(learned / self.size * int(users) / rows, 1.0)  # steps between two updates
+        return float(min(together**TOGETHER_POWER, LONGEST / between**0.5))
 
     def epoch(self, number: int, rate: float) -> float:
-        """One epoch (counted from 1) at a learning rate; the mean loss of its events.
+        """Run epoch `number` (from 1) at a learning rate and return the mean loss of its events.
 
-        One that is interrupted leaves everything learned as it was before.
+        An interrupted epoch leaves all parameters as they were before.
         """
         before = [table.detach().clone() for table in self.tables]
         try:
@@ -116,8 +112,8 @@ class TorchTraining:
             if isinstance(stop, KeyboardInterrupt):
                 raise
             raise MachineError(
-                f"the memory of {self.device.type} ran out in epoch {number}: lower "
-                f"{named('factors')}, or let nothing else run there"
+                f"{self.device.type} ran out of memory in epoch {number}: lower "
+                f"{named('factors')}, or stop other programs on it"
             ) from None
 
     def _epoch(self, number: int, rate: float) -> float:
@@ -126,7 +122,7 @@ class TorchTraining:
         self.draws.manual_seed(_seed(seed, number, 1))
         self._begin_epoch(number, rate)
         events, steps = 0, 0
-        while events == 0 or steps < STEPS:  # of a handful of events an epoch is several passes
+        while events == 0 or steps < STEPS:  # very small data is passed over several times
             for batch in self.events.batches(self.size, order):
                 learn = self.replay if len(batch.user) <= self.rows_at_once else self._learn
                 learn(batch)
@@ -137,19 +133,19 @@ class TorchTraining:
         return float(self.total) / events
 
     def _begin_epoch(self, number: int, rate: float) -> None:
-        """Settle what holds for an epoch, in its place: recorded steps read it there."""
+        """Set the rate and regularisation of an epoch in place, where recorded steps read them."""
         self.total.zero_()
         if self.negatives is not None:
             self.negatives.steps = 0
         self.optimizer.set_rate(rate)
-        self.number, found = number, self.decay.tables(self.tables, number)
+        self.number, strength = number, self.decay.tables(self.tables, number)
         if not self.strength:
-            self.strength = found
-        for name, rows in found.items():
+            self.strength = strength
+        for name, rows in strength.items():
             self.strength[name].copy_(rows)
 
-    def _learn(self, batch: Batch) -> None:
-        """One minibatch: its slopes, what regularises, the step."""
+    def _learn(self, batch: Minibatch) -> None:
+        """Update the tables by one minibatch."""
         for table in self.tables:
             table.grad = None
         own = self._users(batch.user)
@@ -158,42 +154,42 @@ class TorchTraining:
         self._finish(own, batch.user, batch.chosen.start.diff().float(), learned)
 
     def _users(self, user: torch.Tensor) -> torch.Tensor:
-        """The rows of users, [rows, columns]; their slopes are kept apart from the table."""
+        """Return the rows of users [rows, columns], which collect gradients of their own."""
         return self.tables.users[user].requires_grad_(self.moves_users)
 
-    def _step(self, batch: Batch, own: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | int]:
-        """(the loss of a minibatch, how many events had something to learn).
+    def _step(self, batch: Minibatch, own: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | int]:
+        """Return the loss of a minibatch and the number of events with a valid negative.
 
-        own: the rows of its users. Slopes are left in them and in the tables.
+        own: the rows of its users. Gradients are stored in them and in the tables.
         """
-        told = (batch.user, batch.situation, batch.event)
-        q = query_vectors(self.sides, self.tables, own, *told)
+        query = (batch.user, batch.situation, batch.event)
+        q = query_vectors(self.sides, self.tables, own, *query)
         vectors, constants = self._sides()
         q = unit(q) / self.settings.temperature if self.settings.temperature else self._dropped(q)
         chosen = batch.chosen
         if self.negatives is not None:
-            told = (batch.user, chosen.item, chosen.weight)
-            loss, learned = loss_of(self.settings, q, (vectors, constants), told, self.negatives)
+            events = (batch.user, chosen.item, chosen.weight)
+            loss, learned = loss_of(self.settings, q, (vectors, constants), events, self.negatives)
             loss.backward()
             return loss.detach(), learned
         if self.undrawn is not None:
             constants = constants.masked_fill(self.undrawn, -torch.inf)
-        given = (q.detach(), vectors.detach(), constants.detach())
-        slopes = softmax_slopes(*given, chosen, self.rows_at_once, self.moves_items)
+        inputs = (q.detach(), vectors.detach(), constants.detach())
+        slopes = softmax_slopes(*inputs, chosen, self.rows_at_once, self.moves_items)
         pairs = zip((q, vectors, constants), slopes[1:])
         roots = [(root, slope) for root, slope in pairs if root.requires_grad and slope is not None]
         torch.autograd.backward([root for root, _ in roots], [slope for _, slope in roots])
         return slopes.loss, batch.size
 
     def _sides(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """(vectors, constants) of all items as scores take them."""
+        """Return vectors and constants of all items for scoring."""
         vectors, constants = item_vectors(self.sides, self.tables)
         if self.settings.temperature:
             return unit(vectors), torch.zeros_like(constants)
         return vectors, constants
 
     def _dropped(self, q: torch.Tensor) -> torch.Tensor:
-        """The queries without the factors that dropout leaves out."""
+        """Apply dropout to the queries."""
         share = self.settings.dropout
         if not share:
             return q
@@ -207,25 +203,25 @@ class TorchTraining:
         events: torch.Tensor,
         learned: torch.Tensor | int,
     ) -> None:
-        """Regularise what moves, and take the step.
+        """Add regularisation to the gradients and update the tables.
 
-        own: [rows, columns] of these users, of whom each row has so many events; learned: how many
-        of all are regularised for.
+        own: [rows, columns] of the users; events: [rows], of each row; learned: the number of
+        events to regularise for.
         """
         for name, table in self.tables._asdict().items():
             if table.grad is not None and name in self.strength:
                 table.grad.addcmul_(self.strength[name] * learned, table.detach())
         self.optimizer.step()
         if own.grad is not None:
-            met = met_of(user, own.grad, events)
-            held = self.strength["users"]
-            held = held[user] if len(held) > 1 else held
-            share = met.events * (learned / events.sum())
-            slope = met.slope + held * share[:, None] * own.detach()
-            self.optimizer.step_users(met._replace(slope=slope))
+            users = user_gradients(user, own.grad, events)
+            strength = self.strength["users"]
+            strength = strength[user] if len(strength) > 1 else strength
+            share = users.events * (learned / events.sum())
+            slope = users.slope + strength * share[:, None] * own.detach()
+            self.optimizer.step_users(users._replace(slope=slope))
 
     def learn_pairs(self, pairs: Pairs, rate: float) -> float:
-        """A BPR step on minibatches of the pairs, in their order; the mean loss."""
+        """Take BPR steps on minibatches of the pairs in their order; return the mean loss."""
         if not len(pairs.user):
             return 0.0
         self._begin_epoch(self.number, rate)
@@ -245,29 +241,29 @@ class TorchTraining:
         return float(self.total) / len(pairs.user)
 
     def largest(self) -> float:
-        """The largest number of all tables. NaN counts."""
-        found = [table.detach().abs().max() for table in self.tables if table.numel()]
-        return float(torch.stack(found).max())
+        """Return the largest absolute value of all tables, or NaN if there is one."""
+        largest = [table.detach().abs().max() for table in self.tables if table.numel()]
+        return float(torch.stack(largest).max())
 
     def snapshot(self) -> Parameters:
-        """The parameters as they are now: arrays of main memory."""
+        """Return a copy of the parameters in main memory."""
         arrays = Parameters(*(table.detach().cpu().numpy().copy() for table in self.tables))
-        lend_items(arrays.query, arrays.items, self.problem.history, self.problem.triples)
+        share_item_vectors(arrays.query, arrays.items, self.problem.history, self.problem.triples)
         return arrays
 
     def state(self) -> dict[str, np.ndarray]:
-        """What further epochs depend on beside the parameters: the optimizer, rows of scores."""
-        found = {name: own.cpu().numpy().copy() for name, own in self.optimizer.state().items()}
-        return found | {"rows": np.array(self.events.rows)}
+        """Return what further epochs need besides the parameters: optimizer state, batch rows."""
+        state = {name: own.cpu().numpy().copy() for name, own in self.optimizer.state().items()}
+        return state | {"rows": np.array(self.events.rows)}
 
     def resume(self, state: dict[str, np.ndarray]) -> None:
-        """Go on as after the epoch of that state; begun with the parameters of that epoch."""
+        """Continue after the epoch of that state, whose parameters training was started with."""
         for name, own in self.optimizer.state().items():
             own.copy_(torch.from_numpy(state[name]))
         self.events.rows = int(state["rows"])
 
     def close(self) -> None:
-        """Only the tables are kept."""
+        """Free everything but the tables."""
         for name in ("optimizer", "events", "negatives", "decay", "replay", "strength"):
             if hasattr(self, name):
                 delattr(self, name)
@@ -282,7 +278,7 @@ class TorchTraining:
 
 @contextmanager
 def limited_threads(device: torch.device, threads: int, work: int) -> Iterator[None]:
-    """On the CPU, so many threads for the products of a step; one where these are small."""
+    """Limit PyTorch's CPU threads; to one for small steps."""
     if device.type != "cpu":
         yield
         return
@@ -295,19 +291,18 @@ def limited_threads(device: torch.device, threads: int, work: int) -> Iterator[N
 
 
 def _size(learned: int, run: int) -> int:
-    """Events of a minibatch, of so many in all; run: those of one query that stand together."""
+    """Return the events of a minibatch, for `learned` events in all; run: see `EpochEvents`."""
     most = MOST_EVENTS if run > 1 else MOST_EVENTS // 2
     return min(max(learned // STEPS, 1), max(most, min(learned // MANY_STEPS, MOST_OF_MANY)))
 
 
 def _even(sides: Sides) -> bool:
-    """Whether the sizes of all that a step makes are known beforehand."""
-    rows = [sides.user_rows, sides.contexts]
-    return all(one is None or one.width for one in rows)
+    """Return whether all shapes of a step are known in advance."""
+    return all(rows is None or rows.width for rows in (sides.user_rows, sides.contexts))
 
 
 def _speeds(settings: Settings, of_users: float) -> dict[str, float]:
-    """By table that moves, a multiple of the rate."""
+    """Return the multiple of the rate for each table that is trained."""
     of_bias = float(settings.has_bias)
     speeds = {
         "users": settings.user_rate * of_users,

@@ -1,1 +1,1 @@
-"""Models the paper compares with: popularity, neighbours, EASE, ALS, SVD."""
+"""Classic models to compare with: popularity, neighbours, Markov chains, factorizations."""

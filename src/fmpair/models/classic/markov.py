@@ -1,4 +1,4 @@
-"""A Markov chain of order one: what usually follows the item chosen last."""
+"""A first-order Markov chain: what follows the user's last item."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.scorers import MarkovScorer, last_items
 
-MOST_GB = 4.0  # of pairs of consecutive events
+MOST_GB = 4.0  # for pairs of consecutive events
 PAIR_BYTES = 40
 
 
 @dataclass(frozen=True)
 class MarkovChain(Recipe):
-    """A first-order Markov chain: items by how often they followed the user's last one.
+    """A first-order Markov chain: ranks items by how often they followed the user's last one.
 
-    Events of one moment follow all of the moment before them, and share their weight.
-    smoothing: how many events the popularity of items counts for beside those that followed.
+    Events at the same time follow all events of the previous time, and share their weight.
+    smoothing: how many events the popularity of items counts for.
     """
 
     smoothing: float = 1.0
@@ -60,19 +60,19 @@ class MarkovChain(Recipe):
 
 
 def followers(lines: Timelines, items: int) -> Rows:
-    """Per item the items of the next moment of its users, and how often: [items] rows.
+    """Return, per item, the items that its users chose next, with counts: [items] rows.
 
-    Of n items at one moment each counts 1/n for each item of the next.
+    Of n items at the same time each counts 1/n.
     """
     before = strictly_before(lines).astype(np.int64)
     own_start = np.repeat(lines.start[:-1], np.diff(lines.start))
-    later = np.flatnonzero(before > own_start)  # all but those of a user's first moment
+    later = np.flatnonzero(before > own_start)  # all but each user's first
     end = before[later]
     begin = before[end - 1]
     length = end - begin
     needed = PAIR_BYTES * int(length.sum())
-    remedy = "give finer times, or the order of rows in their place"
-    check_memory("counting what follows what", f"{len(later):,} events", needed, MOST_GB, remedy)
+    remedy = "use finer times, or the order of the rows"
+    check_memory("counting successive items", f"{len(later):,} events", needed, MOST_GB, remedy)
     place = np.repeat(begin - starts(length)[:-1], length) + np.arange(length.sum())
     share = np.repeat(1.0 / length, length)
     pairs = group_rows(lines.item[place], np.repeat(lines.item[later], length), items, share)

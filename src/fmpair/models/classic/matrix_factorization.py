@@ -1,4 +1,4 @@
-"""PureSVD: the largest singular vectors of who has what."""
+"""Matrix factorizations of the user-item matrix: implicit ALS and PureSVD."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from fmpair.training.epochs import Epoch, epochs
 from fmpair.training.options import WEIGHTS
 from fmpair.training.trainable import TrainableRecipe
 
-# Implicit ALS (WRMF): weighted least squares over all pairs, one side at a time.
+EXTRA = 10  # additional directions, which speed up the convergence of the wanted ones
+ROUNDS = 30
 
 
 @dataclass(frozen=True)
 class ImplicitALS(TrainableRecipe):
-    """Implicit ALS (WRMF): all pairs by weighted least squares, what happened with more weight.
+    """Implicit ALS (WRMF): weighted least squares over all pairs; events have more weight.
 
     factors: length of the vectors. epochs: how often both sides are solved.
-    alpha: an event's weight beyond the 1 that every pair has.
-    regularization: how tight vectors are held, times their total weight to the power of frequency.
-    frequency: 1 holds vectors with many events as much as their events pull, 0 holds all alike.
+    alpha: weight of an event in addition to the 1 of every pair.
+    regularization: of vectors, multiplied by their total weight to the power of frequency.
+    frequency: 1 regularises vectors in proportion to their events, 0 all equally.
     weights: how the events of a pair count: none (1), log (1 + ln w), linear (w).
-    steps: how many of conjugate gradients every vector takes in an epoch.
-    init_std: standard deviation of the first vectors' length.
+    steps: conjugate gradient steps per vector and epoch.
+    init_std: standard deviation of the length of the initial vectors.
     threads: None uses all cores; the model does not depend on it. seed: of all random draws.
     """
 
@@ -60,15 +61,15 @@ class ImplicitALS(TrainableRecipe):
         checks.whole("seed", self.seed, 0)
 
     def train(self, data: Any) -> Iterator[Epoch]:
-        """Learn epoch by epoch; the loss is the whole objective, by event."""
+        """Learn epoch by epoch; the loss is the objective per event."""
         return _train(self, as_dataset(data))
 
 
 def _train(recipe: ImplicitALS, data: Dataset) -> Iterator[Epoch]:
     from fmpair.solvers.linear_algebra import solve, squared_error, turned
 
-    own = interactions(data, recipe.weights)
-    by_user = own._replace(value=own.value * np.float32(recipe.alpha))
+    rows = interactions(data, recipe.weights)
+    by_user = rows._replace(value=rows.value * np.float32(recipe.alpha))
     by_item = turned(by_user, len(data.items))
     check_vectors(by_user.size + by_item.size, recipe.factors)
     users, items = _first(recipe, by_user, 0), _first(recipe, by_item, 1)
@@ -86,7 +87,7 @@ def _train(recipe: ImplicitALS, data: Dataset) -> Iterator[Epoch]:
 
 
 def _first(recipe: ImplicitALS, rows: Rows, side: int) -> np.ndarray:
-    """float32 [rows, factors]; rows without entries have nothing to be random about."""
+    """Return initial vectors, 0 for rows without entries: float32 [rows, factors]."""
     rng = np.random.default_rng([recipe.seed, side])
     sd = np.float32(recipe.init_std / np.sqrt(recipe.factors))
     vectors = rng.standard_normal((rows.size, recipe.factors), np.float32) * sd
@@ -94,24 +95,20 @@ def _first(recipe: ImplicitALS, rows: Rows, side: int) -> np.ndarray:
 
 
 def _strength(recipe: ImplicitALS, rows: Rows, columns: int) -> np.ndarray:
-    """float32 [rows]: how tight each vector is held, by the weight of all its pairs."""
+    """Return the regularisation of each vector, by the weight of all its pairs: float32 [rows]."""
     total = np.concatenate([[0.0], np.cumsum(rows.value, dtype=np.float64)])
     weight = columns + total[rows.start[1:]] - total[rows.start[:-1]]
     return (recipe.regularization * weight**recipe.frequency).astype(np.float32)
 
 
-EXTRA = 10  # directions beyond those wanted, which the wanted ones converge faster with
-ROUNDS = 30
-
-
 @dataclass(frozen=True)
 class PureSVD(Recipe):
-    """The users' items projected on the largest singular vectors: no negatives, nothing to learn.
+    """PureSVD: projects the users' items on the largest singular vectors.
 
-    factors: how many singular vectors.
+    factors: number of singular vectors.
     weights: how the events of a pair count: none (1), log (1 + ln w), linear (w).
-    max_gb: the most memory it may take; it needs 4 bytes for every pair of items.
-    threads: None uses all cores; the model does not depend on it. seed: of the first guess.
+    max_gb: memory limit; it needs 4 bytes for every pair of items.
+    threads: None uses all cores; the model does not depend on it. seed: of the initial guess.
     """
 
     factors: int = 20
@@ -128,21 +125,21 @@ class PureSVD(Recipe):
         checks.whole("seed", self.seed, 0)
 
     def fit(self, data: Any) -> Recommender:
-        """Users are V' times their items, items V: the scores are those of the truncated SVD."""
+        """Return users as V' times their items and items as V: scores of the truncated SVD."""
         from fmpair.solvers.linear_algebra import gram
 
         events = as_dataset(data)
         items = len(events.items)
         check_item_pairs("PureSVD", items, 4, self.max_gb)
-        own = interactions(events, self.weights)
-        square = gram(own, items, self.threads)
-        with threadpool_limits(1, user_api="blas"):  # too little work at a time to share out
+        rows = interactions(events, self.weights)
+        square = gram(rows, items, self.threads)
+        with threadpool_limits(1, user_api="blas"):  # too little work for more threads
             vectors = _largest(square, min(self.factors, items), self.seed)
-        return from_factors(self, events, own.dot(vectors), vectors)
+        return from_factors(self, events, rows.dot(vectors), vectors)
 
 
 def _largest(square: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """float32 [items, count]: eigenvectors of the largest eigenvalues, by subspace iteration."""
+    """Return the first eigenvectors by subspace iteration: float32 [items, count]."""
     rng = np.random.default_rng([seed, 0])
     width = min(count + EXTRA, len(square))
     basis = rng.standard_normal((len(square), width)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Nearest neighbours: what similar items, or similar users, have to say."""
+"""Models of similar items and users: ItemKNN, UserKNN and EASE."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.scorers import ItemNeighbours, UserNeighbours
 from fmpair.training.options import WEIGHTS, log_weights
 
-# Who has what, and how much it counts: the sparse matrix that classic models learn from.
+SCHEMES = ("plain", "tf-idf", "bm25")
+SATURATION, LENGTH = 1.2, 0.75  # k1 and b of BM25
 
 
 def interactions(data: Dataset, weights: str) -> Rows:
-    """Per user the distinct items; values by the sum w of the weights of their events.
+    """Return the items of each user; values by the sum w of the weights of their events.
 
     weights: none (1 for every pair), log (1 + ln w from 1 on, w below), linear (w).
     """
@@ -50,15 +51,8 @@ def interactions(data: Dataset, weights: str) -> Rows:
     return rows._replace(value=log_weights(rows.value).astype(np.float32))
 
 
-# How much each column of a sparse matrix tells two rows apart: tf-idf and BM25.
-
-
-SCHEMES = ("plain", "tf-idf", "bm25")
-SATURATION, LENGTH = 1.2, 0.75  # k1 and b of BM25, as usual
-
-
 def weighted(rows: Rows, columns: int, scheme: str) -> Rows:
-    """The rows with values that count rare columns more.
+    """Return the rows with values that weigh rare columns more.
 
     idf(column) = ln(1 + rows / rows that have it); tf-idf: sqrt(value) * idf;
     bm25: idf * value * (k1 + 1) / (value + k1 * (1 - b + b * length / mean length)).
@@ -78,11 +72,11 @@ def weighted(rows: Rows, columns: int, scheme: str) -> Rows:
 
 @dataclass(frozen=True)
 class ItemKNN(Recipe):
-    """Items like those a user has: sums of the cosines of each item's nearest items.
+    """ItemKNN: sums of the cosines between an item and the user's items among its neighbours.
 
-    k: how many neighbours an item has.
-    shrinkage: added to the product of two items' lengths: holds chance on few users down.
-    scheme: how users count in the cosine: plain, tf-idf or bm25 (who has much counts less).
+    k: neighbours per item.
+    shrinkage: added to the denominator of the cosine, against chance on few users.
+    scheme: weight of users in the cosine: plain, or less for users of many items: tf-idf, bm25.
     weights: how the events of a pair count: none (1), log (1 + ln w), linear (w).
     threads: None uses all cores; the model does not depend on it.
     """
@@ -100,10 +94,10 @@ class ItemKNN(Recipe):
         from fmpair.solvers.linear_algebra import nearest, turned
 
         events = as_dataset(data)
-        own, items = interactions(events, self.weights), len(events.items)
-        compared = weighted(turned(own, items), len(events.users), self.scheme)
+        rows, items = interactions(events, self.weights), len(events.items)
+        compared = weighted(turned(rows, items), len(events.users), self.scheme)
         near = nearest(compared, len(events.users), self.k, self.shrinkage, self.threads)
-        return Ranker.of(self, events, ItemNeighbours(own, near, events.items))
+        return Ranker.of(self, events, ItemNeighbours(rows, near, events.items))
 
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
@@ -113,11 +107,11 @@ class ItemKNN(Recipe):
 
 @dataclass(frozen=True)
 class UserKNN(Recipe):
-    """What similar users have: sums of the cosines of the nearest users who have an item.
+    """UserKNN: sums of the cosines between a user and the neighbours who have an item.
 
-    k: how many neighbours a user has.
-    shrinkage: added to the product of two users' lengths: holds chance on few items down.
-    scheme: how items count in the cosine: plain, tf-idf or bm25 (what everyone has counts less).
+    k: neighbours per user.
+    shrinkage: added to the denominator of the cosine, against chance on few items.
+    scheme: weight of items in the cosine: plain, or less for popular items: tf-idf, bm25.
     weights: how the events of a pair count: none (1), log (1 + ln w), linear (w).
     threads: None uses all cores; the model does not depend on it.
     """
@@ -135,10 +129,10 @@ class UserKNN(Recipe):
         from fmpair.solvers.linear_algebra import nearest
 
         events = as_dataset(data)
-        own, items = interactions(events, self.weights), len(events.items)
-        compared = weighted(own, items, self.scheme)
+        rows, items = interactions(events, self.weights), len(events.items)
+        compared = weighted(rows, items, self.scheme)
         near = nearest(compared, items, self.k, self.shrinkage, self.threads)
-        return Ranker.of(self, events, UserNeighbours(own, near, events.users, items))
+        return Ranker.of(self, events, UserNeighbours(rows, near, events.users, items))
 
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
@@ -154,16 +148,13 @@ def _check(recipe: ItemKNN | UserKNN) -> None:
     checks.threads(recipe.threads)
 
 
-# EASE: every item predicted from all others by ridge regression, in closed form.
-
-
 @dataclass(frozen=True)
 class EASE(Recipe):
-    """Every item predicted from the user's other items by ridge regression, in closed form.
+    """EASE: predicts every item from the user's other items by ridge regression, in closed form.
 
     regularization: lambda, added to the diagonal of the items' inner products.
     weights: how the events of a pair count: none (1), log (1 + ln w), linear (w).
-    max_gb: the most memory it may take; it needs 24 bytes for every pair of items.
+    max_gb: memory limit; it needs 24 bytes for every pair of items.
     threads: None uses all cores.
     """
 
@@ -184,22 +175,22 @@ class EASE(Recipe):
         events = as_dataset(data)
         items = len(events.items)
         check_item_pairs("EASE", items, 24, self.max_gb)
-        own = interactions(events, self.weights)
-        square = gram(own, items, self.threads).astype(np.float64)
+        rows = interactions(events, self.weights)
+        square = gram(rows, items, self.threads).astype(np.float64)
         square[np.diag_indices(items)] += self.regularization
         with threadpool_limits(self.threads, user_api="blas"):
             inverse = np.linalg.inv(square)
         inverse /= -np.diag(inverse)  # by column: B = -P / diag(P)
         inverse[np.diag_indices(items)] = 0
-        return Ranker.of(self, events, ItemWeights(own, inverse.astype(np.float32), events.items))
+        return Ranker.of(self, events, ItemWeights(rows, inverse.astype(np.float32), events.items))
 
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
     ) -> ItemWeights:
         items = len(space.items)
         table = {"weights": Numbers((items, items)), **sparse("own", len(space.users), items)}
-        found = check(arrays, table)
-        scorer = ItemWeights(rows_from(found, "own"), found["weights"], space.items)
+        checked = check(arrays, table)
+        scorer = ItemWeights(rows_from(checked, "own"), checked["weights"], space.items)
         refuse_overflow(longest(scorer.own) * largest(scorer.weights))
         return scorer
 
@@ -217,19 +208,19 @@ class ItemWeights:
         return self.history_scores(self.own.take(users))
 
     def history_scores(self, history: Rows) -> np.ndarray:
-        """float32 [n, items] for visitors with these items."""
+        """Return the scores of visitors with these items: float32 [n, items]."""
         dense = np.zeros((history.size, len(self.items)), np.float32)
         dense[history.owner, history.column] = history.value
         return dense @ self.weights
 
     def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
-        """What each item of the user adds."""
+        """Return the labels of the user's items and what each adds to the score."""
         own = self.own.take(np.array([user]))
         labels = [f"item={name}" for name in self.items.take(own.column)]
         return labels, own.value * self.weights[own.column, item]
 
     def item_similarity(self, item: int) -> np.ndarray:
-        """How much having the item speaks for every other."""
+        """Return the weight of this item for every other."""
         return self.weights[item]
 
     def arrays(self) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""The most popular items first: the yardstick every model must beat."""
+"""Baselines: popularity, recency and random order."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
 
-# Models that rank items the same for everyone: nothing but a constant per item.
+MOST_GB = 1.0  # for counts
+EVENTS = ("last", "first")
+DAYS, LAST = 30.0, 10  # defaults of PopularLately
 
 
 def same_for_all(recipe: Any, data: Dataset, constants: np.ndarray) -> Recommender:
-    """A recommender whose scores are the items' constants; contexts may be asked for."""
+    """Return a recommender whose scores are the items' constants, in any context."""
     nothing = np.zeros((len(constants), 0), np.float32)
     space = FeatureSpace.fit(data)
     query = np.zeros((space.query.size, 0), np.float32)
@@ -44,7 +46,7 @@ def by_counts(
     tables: tuple[np.ndarray, np.ndarray, np.ndarray],
     users: Rows,
 ) -> Recommender:
-    """A recommender of items [items, values], constants [items] and query [features, values]."""
+    """Return a recommender of items [items, values], constants and query [features, values]."""
     items, constants, query = tables
     values = items.shape[1]
     parameters = Parameters(
@@ -59,17 +61,14 @@ def by_counts(
     return Recommender(space, parameters, users, nothing, data.seen, recipe, data.frame_kind)
 
 
-MOST_GB = 1.0  # of counts
-
-
 @dataclass(frozen=True)
 class Popularity(Recipe):
-    """Ranks items by the number of their events, for everyone or within a group.
+    """Ranks items by their number of events, overall or within a group.
 
-    within: a context column or user attribute; items are counted among the events that have the
-        same value. None counts all events.
-    smoothing: how many events the popularity among all events counts for within a group; it alone
-        decides where a value is unknown.
+    within: a context column or user attribute; only events with the same value are counted. None
+        counts all events.
+    smoothing: how many events the overall popularity counts for within a group; it alone decides
+        for unknown values.
     """
 
     within: str | None = None
@@ -79,7 +78,7 @@ class Popularity(Recipe):
         checks.positive("smoothing", self.smoothing)
 
     def fit(self, data: Any) -> Recommender:
-        """A recommender whose item constants are counts; within: one factor per value."""
+        """Return a recommender by counts: item constants, and with `within` a factor per value."""
         events = as_dataset(data)
         times = tally(events.item, len(events.items)).astype(np.float32)
         if self.within is None:
@@ -91,23 +90,23 @@ class Popularity(Recipe):
         rows = users.take(events.user) if of_user else space.context_rows(events.columns)[0]
         counts = self._counts(space, chosen, events, rows)
         share = self.smoothing * times / max(len(events), 1)
-        # a value's vector in the query picks its own column of the counts
+        # a value's vector in the query selects its column of the counts
         query = np.zeros((space.query.size, chosen.size), np.float32)
-        own = np.arange(chosen.size)
-        query[_first(space, chosen) + own, own] = 1
+        value = np.arange(chosen.size)
+        query[_first(space, chosen) + value, value] = 1
         return by_counts(self, events, space, (counts, share, query), users)
 
     def _encoder(self, space: FeatureSpace) -> Encoder:
         known = {name: e for e in space.query.encoders for name in (e.name, f"{e.role}.{e.name}")}
         if self.within not in known:
             names = [e.name for e in space.query.encoders]
-            raise OptionError(unknown("column to be popular within", self.within, names))
+            raise OptionError(unknown("column for within", self.within, names))
         return known[str(self.within)]
 
     def _counts(
         self, space: FeatureSpace, chosen: Encoder, data: Dataset, rows: Rows
     ) -> np.ndarray:
-        """float32 [items, values]: the events of each item in which the chosen field has a value.
+        """Count the events of each item by value of the chosen field: float32 [items, values].
 
         rows: the query features of every event.
         """
@@ -120,22 +119,15 @@ class Popularity(Recipe):
 
 
 def _first(space: FeatureSpace, encoder: Encoder) -> int:
-    """The first feature of a field of the query side."""
+    """Return the first feature of a field of the query side."""
     return next(first for first, e in space.query.of_role(encoder.role) if e is encoder)
-
-
-# What is chosen now: the most recent items, and those that are popular lately.
-
-
-EVENTS = ("last", "first")
-DAYS, LAST = 30.0, 10  # what counts as lately unless told
 
 
 @dataclass(frozen=True)
 class MostRecent(Recipe):
-    """Ranks items by time: the item that anybody chose last comes first.
+    """Ranks items by time, the most recently chosen one first.
 
-    by: the event of each item that counts, its 'last' one, or its 'first', so that new items lead.
+    by: which event of an item counts, its 'last' or its 'first' (new items first).
     """
 
     by: str = "last"
@@ -144,27 +136,27 @@ class MostRecent(Recipe):
         checks.one_of("by", self.by, EVENTS)
 
     def fit(self, data: Any) -> Recommender:
-        """A recommender whose item constants number the moments of items, the latest highest."""
+        """Return a recommender whose item constants rank the times of items, the latest highest."""
         events = as_dataset(data)
         moment = moments_of_all(events)
         order = np.argsort(moment, kind="stable")
         order = order if self.by == "last" else order[::-1]
         known = np.zeros(len(events.items), bool)
         known[events.item] = True
-        own = np.zeros(len(known), np.int64)
-        own[events.item[order]] = moment[order]  # of several the one that is written last
+        time = np.zeros(len(known), np.int64)
+        time[events.item[order]] = moment[order]  # the last write of an item stays
         constants = np.zeros(len(known), np.float32)
-        constants[known] = 1 + np.unique(own[known], return_inverse=True)[1]
+        constants[known] = 1 + np.unique(time[known], return_inverse=True)[1]
         return same_for_all(self, events, constants)
 
 
 @dataclass(frozen=True)
 class PopularLately(Recipe):
-    """Ranks items by the number of their latest events: what is popular now.
+    """Ranks items by their number of recent events.
 
-    days: only events of so many days before the latest one count.
-    last: only so many of each user's latest events count. Unless either is given: 30 days where the
-        data have times, 10 events of each user where they have an order only.
+    days: count only events of the last days before the latest event.
+    last: count only the latest events of each user. If neither is given: 30 days if the data has
+        dates, else 10 events.
     """
 
     days: float | None = None
@@ -177,13 +169,13 @@ class PopularLately(Recipe):
             checks.whole("last", self.last, 1)
 
     def fit(self, data: Any) -> Recommender:
-        """A recommender whose item constants are counts."""
+        """Return a recommender whose item constants are counts."""
         events = as_dataset(data)
         counted = events.item[self._counts(events)]
         return same_for_all(self, events, tally(counted, len(events.items)))
 
     def _counts(self, data: Dataset) -> np.ndarray:
-        """bool [events]: which of them are recent enough."""
+        """Return which events are recent: bool [events]."""
         days, last, dated = self.days, self.last, is_calendar(data)
         if days is None and last is None:
             days, last = (DAYS, None) if dated else (None, LAST)
@@ -191,25 +183,21 @@ class PopularLately(Recipe):
         if days is not None:
             if not dated:
                 raise DataError(
-                    f"{named('days')} needs times with dates, and the data have none: say "
-                    f"{named('last', LAST)} in its place"
+                    f"{named('days')} needs times with dates: use {named('last', LAST)} instead"
                 )
             moment = moments_of_all(data)
             recent &= moment > moment.max(initial=0) - days * DAY
         if last is not None:
-            own = histories(data.user, by_time_order(data))
-            recent[own.row[own.later >= last]] = False
+            latest = histories(data.user, by_time_order(data))
+            recent[latest.row[latest.later >= last]] = False
         return recent
-
-
-# Items in random order: what a ranking is worth that knows nothing.
 
 
 @dataclass(frozen=True)
 class Random(Recipe):
-    """A fixed random score for every user and item: the floor of every comparison.
+    """Scores every user and item at random, as a lower bound for comparisons.
 
-    seed: of the scores; each is a pure function of it, the user's number and the item's.
+    seed: of the scores, which depend only on it and on the numbers of user and item.
     """
 
     seed: int = 0
@@ -228,7 +216,7 @@ class Random(Recipe):
 
 @dataclass(frozen=True)
 class RandomScores:
-    """Uniform between 0 and 1; all users never seen share one list."""
+    """Uniform scores between 0 and 1; all unknown users share one list."""
 
     seed: int
     items: int

@@ -1,4 +1,4 @@
-"""FM-Pair across domains: what users chose elsewhere, as features, as samples, or left aside."""
+"""FM-Pair across domains: events of other domains as features, as events, or not used."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ from fmpair.features.field import field_from
 from fmpair.features.layouts import CHOICES, only_domain, with_sources
 from fmpair.fitted.recipe import fit_again
 from fmpair.fitted.recommender import Recommender
-from fmpair.training import loop, update
+from fmpair.training import loop
 from fmpair.training.epochs import Epoch, with_models
 from fmpair.training.options import FMPairOptions
-from fmpair.training.trainable import TrainableRecipe
+from fmpair.training.trainable import Continuation, UpdatableRecipe
 
 VALUES = ("share", "share_of_all", "binary")
 
 
 @dataclass(frozen=True)
-class FMPairCD(FMPairOptions, TrainableRecipe):
-    """FM-Pair-CD: items of other domains are features of the user, items of the target are ranked.
+class FMPairCD(FMPairOptions, UpdatableRecipe):
+    """FM-Pair-CD: items of other domains are user features, items of the target are ranked.
 
-    target: the domain to rank; None where the data have no domains.
-    most: at most this many items of each other domain, for every user.
+    target: the domain to rank; None if the data has no domains.
+    most: largest number of items of each other domain, per user.
     choose: which ones: random, the most popular, or the highest rated.
-    value: of each of them: share (those chosen of a domain sum to one), share_of_all (one by the
-        number of all the user's items of the domain, chosen or not: the paper's) or binary (1
-        each).
+    value: of each item: share (the items of a domain sum to one), share_of_all (one divided by the
+        number of all the user's items of the domain, as in the paper) or binary (1 each).
 
     All other options are those of FM-Pair.
     """
@@ -72,29 +71,24 @@ class FMPairCD(FMPairOptions, TrainableRecipe):
         return loop.train(self, replace(self, fields=self._source_fields(added)), layout)
 
     def _source_fields(self, names: list[str]) -> dict[str, Any]:
-        """The fields with the value of source items, where a field does not say it itself."""
-        made = dict(self.fields)
+        """Return the fields, with the value of source items unless a field sets it."""
+        fields = dict(self.fields)
         for name in names:
-            field = field_from(made.get(name, {}))
-            own = self.value == "share" if field.normalize is None else field.normalize
-            made[name] = replace(field, normalize=own)
-        return made
+            field = field_from(fields.get(name, {}))
+            if field.normalize is None:
+                field = replace(field, normalize=self.value == "share")
+            fields[name] = field
+        return fields
 
-    def update(
-        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
-    ) -> Recommender:
-        events = _of_target_only(self, self.target, data)
-        return update.update(model, self, events, epochs, replay=replay)
-
-    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
-        return update.fold_in(model, self, _of_target_only(self, self.target, events), epochs)
+    def continuation(self, model: Recommender, data: Any) -> Continuation:
+        return Continuation(self, _of_target_only(self, self.target, data))
 
 
 @dataclass(frozen=True)
-class FMPairAll(FMPairOptions, TrainableRecipe):
-    """FM-Pair-All: events of every domain are samples, items of the target are ranked.
+class FMPairAll(FMPairOptions, UpdatableRecipe):
+    """FM-Pair-All: learns from events of every domain, ranks items of the target.
 
-    target: the domain to rank; None where the data have no domains.
+    target: the domain to rank; None if the data has no domains.
 
     All other options are those of FM-Pair.
     """
@@ -113,22 +107,20 @@ class FMPairAll(FMPairOptions, TrainableRecipe):
         kept = np.unique(events.item[in_domain(events, target)])
         return with_models(epochs, lambda model: with_items(model, kept))
 
+    def continuation(self, model: Recommender, data: Any) -> Continuation:
+        return Continuation(self, _of_target_only(self, self.target, data))
+
     def update(
         self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
     ) -> Recommender:
-        events = _of_target_only(self, self.target, data)
-        updated = update.update(model, self, events, epochs, replay=replay)
-        return _with_silent_users(model, updated)
-
-    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
-        return update.fold_in(model, self, _of_target_only(self, self.target, events), epochs)
+        return _with_source_users(model, super().update(model, data, epochs, replay))
 
 
 @dataclass(frozen=True)
-class FMPairTarget(FMPairOptions, TrainableRecipe):
-    """FM-Pair that learns from the target domain alone: what the two others are compared with.
+class FMPairTarget(FMPairOptions, UpdatableRecipe):
+    """FM-Pair that learns from the target domain only, as a baseline for the other two.
 
-    target: the domain to learn from and to rank; None where the data have no domains.
+    target: the domain to learn from and to rank; None if the data has no domains.
 
     All other options are those of FM-Pair.
     """
@@ -145,30 +137,25 @@ class FMPairTarget(FMPairOptions, TrainableRecipe):
             events = only_domain(events, target, everyone=True)
         return loop.train(self, self, events)
 
-    def update(
-        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
-    ) -> Recommender:
-        return update.update(model, self, _of_target(self.target, data), epochs, replay=replay)
-
-    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
-        return update.fold_in(model, self, _of_target(self.target, events), epochs)
+    def continuation(self, model: Recommender, data: Any) -> Continuation:
+        return Continuation(self, _of_target(self.target, data))
 
 
 def with_items(model: Recommender, kept: np.ndarray) -> Recommender:
-    """A model that knows the kept items only: int [kept]."""
-    place = np.full(len(model.space.items), -1, np.int32)
-    place[kept] = np.arange(len(kept), dtype=np.int32)
-    own = model.parameters
+    """Return the model with the kept items only: int [kept]."""
+    number = np.full(len(model.space.items), -1, np.int32)
+    number[kept] = np.arange(len(kept), dtype=np.int32)
+    tables = model.parameters
     return model.replaced(
         space=replace(model.space, items=Vocabulary(model.space.items.take(kept))),
-        parameters=own._replace(items=own.items[kept], item_bias=own.item_bias[kept]),
+        parameters=tables._replace(items=tables.items[kept], item_bias=tables.item_bias[kept]),
         item_rows=model.item_rows.take(kept),
-        seen=renumbered(model.seen, place),
+        seen=renumbered(model.seen, number),
     )
 
 
 def _target(data: Dataset, target: str | None) -> str | None:
-    """The target, which data of several domains need, and which they must know."""
+    """Return the target; raise OptionError if data with domains needs one, or does not have it."""
     if target is None and "domain" in data.columns.columns:
         known = data.columns["domain"].drop_nulls().unique().sort().to_list()
         raise OptionError(f"target must be one of the domains of the data: {listing(known)}")
@@ -178,7 +165,7 @@ def _target(data: Dataset, target: str | None) -> str | None:
 
 
 def _of_target(target: str | None, data: Any) -> Dataset:
-    """New events of the target; where they have no domains, all of them are taken for such."""
+    """Return the new events of the target; all of them if they have no domains."""
     events = as_dataset(data)
     if target is None or "domain" not in events.columns.columns:
         return events
@@ -186,24 +173,20 @@ def _of_target(target: str | None, data: Any) -> Dataset:
 
 
 def _of_target_only(recipe: Any, target: str | None, data: Any) -> Dataset:
-    """The same of a recipe that other domains mean something to: it cannot leave them aside."""
+    """Return the new events; raise OptionError if some are of other domains."""
     events = as_dataset(data)
-    own = _of_target(target, events)
-    if len(own) < len(events):
-        raise fit_again(
-            recipe,
-            f"some are of other domains than {target!r}, of which it keeps no events; it can go "
-            f"on from events of {target!r} alone",
-        )
-    return own
+    of_target = _of_target(target, events)
+    if len(of_target) < len(events):
+        raise fit_again(recipe, f"it can only be updated with events of domain {target!r}")
+    return of_target
 
 
-def _with_silent_users(before: Recommender, model: Recommender) -> Recommender:
-    """The model with the vectors of users who have events in other domains only.
+def _with_source_users(before: Recommender, model: Recommender) -> Recommender:
+    """Restore the vectors of users who have events in other domains only.
 
-    They were learned from events that the model does not keep, and look like users without any.
+    The model does not store those events, so these users look like users without any.
     """
     users = model.parameters.users.copy()
-    silent = np.flatnonzero(np.diff(model.seen.start)[: len(before.parameters.users)] == 0)
-    users[silent] = before.parameters.users[silent]
+    unseen = np.flatnonzero(np.diff(model.seen.start)[: len(before.parameters.users)] == 0)
+    users[unseen] = before.parameters.users[unseen]
     return model.replaced(parameters=model.parameters._replace(users=users))

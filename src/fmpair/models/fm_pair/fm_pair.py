@@ -11,12 +11,12 @@ from fmpair.errors import DataError, named
 from fmpair.features import Field
 from fmpair.features.history_fields import AUTO
 from fmpair.fitted.recommender import Recommender
-from fmpair.models.fm_pair.feedback_levels import beginning, check_levels, levels_of
-from fmpair.training import loop, update
+from fmpair.models.fm_pair.feedback_levels import check_levels, levels_of, start_with_levels
+from fmpair.training import loop
 from fmpair.training.epochs import Epoch
-from fmpair.training.history_selection import settled
+from fmpair.training.history_selection import with_history
 from fmpair.training.options import FMPairOptions
-from fmpair.training.trainable import TrainableRecipe
+from fmpair.training.trainable import Continuation, UpdatableRecipe
 
 PAPER = {
     "loss": "bpr",
@@ -41,11 +41,11 @@ BEST = {"factors": 256}
 
 
 @dataclass(frozen=True)
-class FMPair(FMPairOptions, TrainableRecipe):
-    """FM-Pair: learns from pairs what to rank first, from ids, context and attributes.
+class FMPair(FMPairOptions, UpdatableRecipe):
+    """FM-Pair: learns to rank from pairs, with ids, context and attributes as features.
 
-    levels: kinds of events or ratings, the weakest first, such as view, cart, buy: of a user's
-        items those that went farther are learned to rank above the others. None: all are alike.
+    levels: event types or ratings, the weakest first, such as view, cart, buy: items of a higher
+        level are ranked above the user's other items. None: all events count the same.
 
     All other options are those of `FMPairOptions`, which describes each of them.
     """
@@ -56,22 +56,22 @@ class FMPair(FMPairOptions, TrainableRecipe):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.levels is not None:
-            given = replace(self, history=0, levels=None) if self.history == AUTO else self
-            check_levels(given, "levels", self.levels)
+            options = replace(self, history=0, levels=None) if self.history == AUTO else self
+            check_levels(options, self.levels)
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
-        """As in the paper's experiments: 10 factors, 300 epochs, users drawn alike, plain pairs."""
+        """Return the paper's setting: 10 factors, 300 epochs, users drawn uniformly, BPR."""
         return cls(**{**PAPER, **changes})
 
     @classmethod
     def fast(cls, **changes: Any) -> Self:
-        """A usable model in a twentieth of the time: pairs, fewer factors, longer steps."""
+        """Return a model in a twentieth of the time: BPR, fewer factors, longer steps."""
         return cls(**{**FAST, **changes})
 
     @classmethod
     def best(cls, **changes: Any) -> Self:
-        """Often better rankings, at twice the cost or more: twice as many factors, or more."""
+        """Return a model that often ranks better, with 256 factors, at twice the cost or more."""
         return cls(**{**BEST, **changes})
 
     def train(self, data: Any) -> Iterator[Epoch]:
@@ -79,25 +79,19 @@ class FMPair(FMPairOptions, TrainableRecipe):
         events = as_dataset(data)
         if self.levels is not None:
             return loop.train(self, replace(self, history=0), events, self._begin(events))
-        return loop.train(self, settled(self, events), events)
+        return loop.train(self, with_history(self, events), events)
 
-    def update(
-        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
-    ) -> Recommender:
+    def continuation(self, model: Recommender, data: Any) -> Continuation:
         events = as_dataset(data)
-        return update.update(model, self, events, epochs, self._begin(events), replay)
-
-    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
-        data = as_dataset(events)
-        return update.fold_in(model, self, data, epochs, self._begin(data))
+        return Continuation(self, events, self._begin(events))
 
     def _begin(self, events: Dataset) -> loop.Begin:
-        """How to begin to learn: from levels where there are any."""
+        """Return how training starts: with levels if there are any."""
         if self.levels is None:
             return loop.begin
         if not {"event_type", "rating"} & set(events.columns.columns):
             raise DataError(
-                f"{named('levels')} go with kinds of events or ratings, and no column tells them: "
-                f"name it with {named('event_type', ...)}"
+                f"{named('levels')} needs a column of event types or ratings: name it with "
+                f"{named('event_type', ...)}"
             )
-        return beginning(levels_of(events, None, self.levels), self.seed)
+        return start_with_levels(levels_of(events, None, self.levels), self.seed)

@@ -1,4 +1,4 @@
-"""FM-Pair with the columns that help: chosen one by one on events held out."""
+"""FM-Pair with column selection: columns are added one by one while they help."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from fmpair.data import Dataset, as_dataset
 from fmpair.features.layouts import feature_columns, named_columns, without_columns
 from fmpair.fitted import recipe
 from fmpair.fitted.recommender import Recommender
-from fmpair.training import loop, update
+from fmpair.training import loop
 from fmpair.training.epochs import Epoch, Validation, best_epoch, validation_parts
 from fmpair.training.options import FMPairOptions
 from fmpair.training.regularisation import GROUPS
-from fmpair.training.trainable import TrainableRecipe
+from fmpair.training.trainable import Continuation, UpdatableRecipe
 
 LOG = logging.getLogger("fmpair")
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """columns: those chosen, in order, as role.name; trace: (step, column, value, chosen).
+    """Selected columns, in order, as role.name; trace: (step, column, value, chosen) of all trials.
 
-    Step 0 is the model without any; value: the metric on the events held out.
+    Step 0 is the model without any column; value: the metric on held-out events.
     """
 
     columns: tuple[str, ...]
@@ -35,14 +35,14 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class FMPairSelected(FMPairOptions, TrainableRecipe):
-    """FM-Pair that keeps only the context columns that help on events held out.
+class FMPairSelected(FMPairOptions, UpdatableRecipe):
+    """FM-Pair that keeps only the context columns that help on held-out events.
 
     It starts with none, adds the column that helps most, and stops when none helps.
 
     among: the columns to choose from, attributes too (`age`, or `user.age`); None: all context.
-        Columns that are not among them stay.
-    held_out: share of the events that every trial is judged on; the last fit is on all events.
+        Other columns are always used.
+    held_out: share of the events to evaluate every trial on; the last fit uses all events.
     judged_by: the metric.
     least_gain: a column must add more than this to the metric.
 
@@ -65,18 +65,23 @@ class FMPairSelected(FMPairOptions, TrainableRecipe):
         chosen = self.select(events).columns if among else ()
         return self._train(events, [name for name in among if name not in chosen])
 
-    def update(
-        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
-    ) -> Recommender:
-        return update.update(
-            model, *self._continued(model, as_dataset(data)), epochs, replay=replay
-        )
-
-    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
-        return update.fold_in(model, *self._continued(model, as_dataset(events)), epochs)
+    def continuation(self, model: Recommender, data: Any) -> Continuation:
+        """Return options and new events without the columns that were not chosen."""
+        events = as_dataset(data)
+        encoders = (*model.space.query.encoders, *model.space.item.encoders)
+        known = {name for e in encoders for name in (e.source, f"{e.role}.{e.source}")}
+        hidden = [
+            key
+            for key, (role, name) in feature_columns(events).items()
+            if key not in known and self._may_choose(role, name)
+        ]
+        by_column = [getattr(self, option_name) for option_name in recipe.BY_COLUMN]
+        named = {name for given in by_column if isinstance(given, Mapping) for name in given}
+        options = self._without(named - known - {*GROUPS})
+        return Continuation(options, without_columns(events, hidden))
 
     def select(self, data: Any) -> Selection:
-        """The columns that help, and how every trial went."""
+        """Return the columns that help, and the results of all trials."""
         events = as_dataset(data)
         learned, aside = validation_parts(events, self.held_out, self.seed)
         assert aside is not None
@@ -91,7 +96,7 @@ class FMPairSelected(FMPairOptions, TrainableRecipe):
                 name: self._judged(judge, learned, [other for other in rest if other != name])
                 for name in rest
             }
-            first = max(tried, key=lambda name: tried[name])  # of equals the first
+            first = max(tried, key=lambda name: tried[name])  # the first of equals
             helps = tried[first] - best > self.least_gain
             step = len(chosen) + 1
             trace += [(step, name, v, helps and name == first) for name, v in tried.items()]
@@ -105,37 +110,24 @@ class FMPairSelected(FMPairOptions, TrainableRecipe):
         return Selection(tuple(chosen), pl.DataFrame(trace, schema=schema, orient="row"))
 
     def _among(self, data: Dataset) -> list[str]:
-        """The columns to choose from, each as role.name."""
+        """Return the columns to choose from, as role.name."""
         if self.among is not None:
             return named_columns(data, self.among)
         return [key for key, (role, _) in feature_columns(data).items() if role == "context"]
 
     def _judged(self, judge: Validation, data: Dataset, hidden: Sequence[str]) -> float:
-        """The metric of a model that does not see the hidden columns."""
+        """Return the metric of a model without the hidden columns."""
         model = best_epoch(self._train(data, hidden), None, False, self.epochs)
         return judge.judge(model)
 
     def _train(self, data: Dataset, hidden: Sequence[str]) -> Iterator[Epoch]:
-        """Epochs of learning without a word about the hidden columns."""
+        """Return the epochs of training without the hidden columns."""
         gone = {*hidden, *(feature_columns(data)[key][1] for key in hidden)}
         return loop.train(self, self._without(gone), without_columns(data, hidden))
 
     def _without(self, gone: Collection[str]) -> FMPairOptions:
-        own = {f.name: getattr(self, f.name) for f in fields(FMPairOptions)}
-        return FMPairOptions(**recipe.without_columns(own, gone))
-
-    def _continued(self, model: Recommender, data: Dataset) -> tuple[FMPairOptions, Dataset]:
-        """Options and new events without a word about columns that were not chosen."""
-        encoders = (*model.space.query.encoders, *model.space.item.encoders)
-        known = {name for e in encoders for name in (e.source, f"{e.role}.{e.source}")}
-        hidden = [
-            key
-            for key, (role, name) in feature_columns(data).items()
-            if key not in known and self._may_choose(role, name)
-        ]
-        by_column = [getattr(self, option_name) for option_name in recipe.BY_COLUMN]
-        named = {name for given in by_column if isinstance(given, Mapping) for name in given}
-        return self._without(named - known - {*GROUPS}), without_columns(data, hidden)
+        options = {f.name: getattr(self, f.name) for f in fields(FMPairOptions)}
+        return FMPairOptions(**recipe.without_columns(options, gone))
 
     def _may_choose(self, role: str, name: str) -> bool:
         if self.among is None:

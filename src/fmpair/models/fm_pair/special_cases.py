@@ -1,4 +1,4 @@
-"""Users known by the items they chose: SVD++ and factorised neighbours, as layouts of FM-Pair."""
+"""Known models that are special cases of FM-Pair, by other defaults or other features."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from fmpair.models.fm_pair.fm_pair import FMPair
 from fmpair.training import loop, update
 from fmpair.training.epochs import Epoch
 from fmpair.training.loop import Task
-from fmpair.training.options import FMPairOptions, refuse_cosines, refuse_histories, refuse_triples
-from fmpair.training.trainable import TrainableRecipe
+from fmpair.training.options import FMPairOptions, require_plain_scores
+from fmpair.training.trainable import Continuation, UpdatableRecipe
 
-# ListwiseFM: a factorization machine that learns to tell one item from many at once.
+FIELDS = {HISTORY: {"kind": "weighted", "normalize": False}}  # as `with_histories` provides it
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,12 @@ class ListwiseFM(FMPair):
     history: int | str | Mapping[str, Any] | Field | None = 0
 
 
-# PRFM: FM-Pair with adaptive negatives, the pairwise ranking factorization machine.
-
-
 @dataclass(frozen=True)
 class PRFM(FMPair):
-    """FM-Pair that learns from unchosen items it now ranks high.
+    """Pairwise ranking FM: FM-Pair with adaptive negatives, which it currently ranks high.
 
-    A factor that matters to the query is drawn, then an item that stands high by it, so negatives
-    are hard and regularisation is stronger. The options are those of FM-Pair, with other defaults.
+    Negatives are hard, so regularisation is stronger. The options are those of FM-Pair, with other
+    defaults.
     """
 
     regularization: float | Mapping[str, float] | None = field(
@@ -59,18 +56,15 @@ class PRFM(FMPair):
     history: int | str | Mapping[str, Any] | Field | None = 0
 
 
-# BPR-MF: the paper's baseline, which is FM-Pair without any feature.
-
-
 @dataclass(frozen=True)
-class BPRMF(TrainableRecipe):
-    """Matrix factorization learned from pairs: FM-Pair that is shown users and items only.
+class BPRMF(UpdatableRecipe):
+    """BPR-MF: matrix factorization learned from pairs, as FM-Pair without features.
 
     factors: length of the vectors. epochs: passes over the events.
-    learning_rate: step length; it falls in a straight line to a tenth of itself.
+    learning_rate: step size; it decreases linearly to a tenth.
     regularization: one number for user and item vectors, or a mapping with any of user, item,
         negative, bias.
-    init_std: standard deviation of the first vectors.
+    init_std: standard deviation of the initial vectors.
     positives: how events are visited: permutation, bootstrap or user, as in FM-Pair.
     weights: how an event's weight counts: log, linear or none, as in FM-Pair.
     item_bias: whether items have a constant of their own; the paper's baseline has none.
@@ -92,36 +86,22 @@ class BPRMF(TrainableRecipe):
         self._options()
 
     def _options(self) -> FMPairOptions:
-        own = {option.name: getattr(self, option.name) for option in fields(self)}
-        return FMPairOptions(loss="bpr", **own)
+        options = {option.name: getattr(self, option.name) for option in fields(self)}
+        return FMPairOptions(loss="bpr", **options)
 
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
         return loop.train(self, self._options(), ids_only(data))
 
-    def update(
-        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
-    ) -> Recommender:
-        return update.update(model, self._options(), ids_only(data), epochs, replay=replay)
-
-    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
-        return update.fold_in(model, self._options(), ids_only(events), epochs)
-
-
-def ids_only(data: Any) -> Dataset:
-    """The events without context and attributes."""
-    events = as_dataset(data)
-    return without_columns(events, list(feature_columns(events)))
-
-
-# FPMC: factorised Markov chains of each user, which are FM-Pair with a history of one item.
+    def continuation(self, model: Recommender, data: Any) -> Continuation:
+        return Continuation(self._options(), ids_only(data))
 
 
 @dataclass(frozen=True)
-class FPMC(FMPairOptions, TrainableRecipe):
-    """Factorised personalised Markov chains: the user and the item chosen last, from pairs.
+class FPMC(FMPairOptions, UpdatableRecipe):
+    """FPMC: factorised personalised Markov chains, as FM-Pair with the last item as history.
 
-    Its options are those of FM-Pair; it is shown users, items and their order only.
+    Its options are those of FM-Pair; context and attributes are not used.
     """
 
     epochs: int = 60
@@ -133,21 +113,13 @@ class FPMC(FMPairOptions, TrainableRecipe):
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
         return loop.train(self, self, ids_only(data))
 
-    def update(
-        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
-    ) -> Recommender:
-        return update.update(model, self, ids_only(data), epochs, replay=replay)
-
-    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
-        return update.fold_in(model, self, ids_only(events), epochs)
-
-
-FIELDS = {HISTORY: {"kind": "weighted", "normalize": False}}  # as `with_histories` gives it
+    def continuation(self, model: Recommender, data: Any) -> Continuation:
+        return Continuation(self, ids_only(data))
 
 
 @dataclass(frozen=True)
-class SVDPlusPlus(FMPairOptions, TrainableRecipe):
-    """SVD++ learned from pairs: beside the user's vector, one for each item the user chose.
+class SVDPlusPlus(FMPairOptions, UpdatableRecipe):
+    """SVD++ learned from pairs: the user's vector and one for each item the user chose.
 
     Its options are those of FM-Pair; the items' second vectors are a field named history.
     """
@@ -159,19 +131,13 @@ class SVDPlusPlus(FMPairOptions, TrainableRecipe):
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
         return loop.train(self, _options(self), with_histories(as_dataset(data)))
 
-    def update(
-        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
-    ) -> Recommender:
-        events = longer_histories(model, as_dataset(data))
-        return update.update(model, self, events, epochs, replay=replay)
-
-    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
-        return update.fold_in(model, self, longer_histories(model, as_dataset(events)), epochs)
+    def continuation(self, model: Recommender, data: Any) -> Continuation:
+        return Continuation(self, longer_histories(model, as_dataset(data)))
 
 
 @dataclass(frozen=True)
-class FactorisedNeighbours(FMPairOptions, TrainableRecipe):
-    """Factorised item neighbours: a user is the items chosen, and has no vector of their own.
+class FactorisedNeighbours(FMPairOptions, UpdatableRecipe):
+    """Factorised item neighbours: SVD++ without user vectors.
 
     Its options are those of FM-Pair; the items' second vectors are a field named history.
     """
@@ -181,23 +147,19 @@ class FactorisedNeighbours(FMPairOptions, TrainableRecipe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_cosines(self)
-        refuse_histories(self)
-        refuse_triples(self)
+        require_plain_scores(self)
 
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
         events = with_histories(as_dataset(data))
         return loop.train(self, _options(self), events, _begin_without_users)
 
-    def update(
-        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
-    ) -> Recommender:
+    def continuation(self, model: Recommender, data: Any) -> Continuation:
         events = longer_histories(model, as_dataset(data))
-        return update.update(model, self, events, epochs, _begin_without_users, replay)
+        return Continuation(self, events, _begin_without_users)
 
     def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
-        """There is nothing to learn: whoever has items is known by them."""
+        """Add the users of the events; nothing is trained, since users have no vectors."""
 
         def no_vectors(task: Task, first: Parameters) -> np.ndarray:
             return np.zeros_like(first.users)
@@ -206,8 +168,14 @@ class FactorisedNeighbours(FMPairOptions, TrainableRecipe):
         return update.with_users(model, self, data, epochs, no_vectors)
 
 
+def ids_only(data: Any) -> Dataset:
+    """Return the events without context and attributes."""
+    events = as_dataset(data)
+    return without_columns(events, list(feature_columns(events)))
+
+
 def longer_histories(model: Recommender, data: Dataset) -> Dataset:
-    """New events whose users have all items they ever chose as history: the old and the new."""
+    """Return new events whose users have all their items as history, the old and the new."""
     known = model.space
     items = known.items.extend(data.items.ids)
     old = known_rows(model.seen, known.users.numbers(data.users.ids))
@@ -221,8 +189,5 @@ def _options(recipe: FMPairOptions) -> FMPairOptions:
 
 
 def _begin_without_users(task: Task, first: Parameters, frozen: Collection[str]) -> Training:
-    return loop.begin(task, _without_users(first), (*frozen, "users"))
-
-
-def _without_users(parameters: Parameters) -> Parameters:
-    return parameters._replace(users=np.zeros_like(parameters.users))
+    first = first._replace(users=np.zeros_like(first.users))
+    return loop.begin(task, first, (*frozen, "users"))

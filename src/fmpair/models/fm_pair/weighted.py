@@ -1,4 +1,8 @@
-"""Weighted FM-Pair: one learned weight per field."""
+"""Weighted FM-Pair: one learned weight per field.
+
+The weights minimise the pairwise loss on events set aside, by Newton's method, in turn with the
+training of the vectors.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +22,91 @@ from fmpair.fitted.recommender import Recommender
 from fmpair.training import loop, update
 from fmpair.training.epochs import Epoch, with_models
 from fmpair.training.loop import Task
-from fmpair.training.options import FMPairOptions, refuse_cosines, refuse_histories, refuse_triples
+from fmpair.training.options import FMPairOptions, require_plain_scores
 from fmpair.training.problem import PARTITION_EVERY, initial
 from fmpair.training.trainable import TrainableRecipe
 
-# Weights of fields: the pairwise loss as a function of them, and its gradient.
-
-
-MOST_PAIRS = 20_000  # enough for a few numbers
-TRIES = 20  # for an item that the user let alone
+MOST_PAIRS = 20_000  # enough to estimate a few weights
+TRIES = 20  # attempts to draw an unobserved item
 STEPS = 20  # of Newton's method, at most
-PRIOR_SD = 0.5  # weights are taken to be 1, give or take this, until pairs say otherwise
-SHARPNESS_SD = 5.0  # the same of the sharpness
-MOST = 20.0  # of a weight, and of the sharpness
+PRIOR_SD, SHARPNESS_SD = 0.5, 5.0  # of the priors of weights and sharpness, with mean 1
+MOST = 20.0  # largest weight, and largest sharpness
+ASIDE = 0.1  # share of the events that only weights are learned from
+
+
+# The recipe.
+
+
+@dataclass(frozen=True)
+class FMPairWeighted(FMPairOptions, TrainableRecipe):
+    """FM-Pair with one learned weight per field, which multiplies all values of the field.
+
+    field_weights: initial weights by column, 1 by default. The recipe of the fitted model has the
+        learned ones.
+
+    All other options are those of FM-Pair.
+    """
+
+    epochs: int = 60
+    loss: str = "bpr"
+    field_weights: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_plain_scores(self)
+        for name, weight in self.field_weights.items():
+            checks.not_negative(f"weight of field {name!r}", weight)
+
+    def train(self, data: Any) -> Iterator[Epoch]:
+        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
+        task = Task.of(self, self, as_dataset(data))
+        first, names = initial(self, task.space), field_names(task.space)
+        if not names:
+            return loop.learn(task, loop.begin(task, first))
+        training = WeightTraining(task, first, self._weights(names))
+
+        def with_learned(model: Recommender) -> Recommender:
+            weights = dict(zip(names, np.round(training.weights, 6).tolist()))
+            return model.replaced(recipe=replace(self, field_weights=weights))
+
+        return with_models(loop.learn(task, training), with_learned)
+
+    def update(
+        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
+    ) -> Recommender:
+        """Learn vectors from new events; the weights do not change."""
+        weights = self._weights(field_names(model.space))
+
+        def begin(task: Task, first: Parameters, frozen: Collection[str]) -> Training:
+            scaled = scaled_problem(task.problem, by_feature(task.space, weights))
+            return loop.begin(replace(task, problem=scaled), first, frozen)
+
+        plain = without_weights(model.parameters, by_feature(model.space, weights))
+        plain_model, events = model.replaced(parameters=plain), as_dataset(data)
+        updated = update.update(plain_model, self, events, epochs, begin, replay)
+        weighted = with_weights(updated.parameters, by_feature(updated.space, weights))
+        return updated.replaced(parameters=weighted)
+
+    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
+        """Learn users against vectors that include the weights."""
+        return update.fold_in(model, self, as_dataset(events), epochs)
+
+    def _weights(self, names: list[str]) -> np.ndarray:
+        """Return the weights by field: float64 [fields]; raise OptionError for unknown fields."""
+        for name in self.field_weights:
+            if name not in names:
+                raise OptionError(unknown("field", name, names))
+        return np.array([self.field_weights.get(name, 1.0) for name in names])
+
+
+def field_names(space: FeatureSpace) -> list[str]:
+    """Return the names of all fields, query side first; role.name if a name occurs twice."""
+    encoders = (*space.query.encoders, *space.item.encoders)
+    names = [e.name for e in encoders]
+    return [e.name if names.count(e.name) == 1 else f"{e.role}.{e.name}" for e in encoders]
+
+
+# Learning weights: the pairwise loss as a function of them.
 
 
 class ChosenPairs(NamedTuple):
@@ -43,7 +119,7 @@ class ChosenPairs(NamedTuple):
 
 
 class ItemParts(NamedTuple):
-    """An item side by field: vectors [fields, n, k], constants and squared norms [fields, n]."""
+    """Items by field: vectors [fields, n, k], constants and squared norms [fields, n]."""
 
     own: np.ndarray
     own_bias: np.ndarray
@@ -52,8 +128,8 @@ class ItemParts(NamedTuple):
     squares: np.ndarray
 
 
-class Parts(NamedTuple):
-    """What the margins of pairs are made of, apart from the weights.
+class MarginParts(NamedTuple):
+    """The parts of the margins of pairs that weights apply to.
 
     user: [n, k]; query: [query fields, n, k].
     """
@@ -65,7 +141,7 @@ class Parts(NamedTuple):
 
 
 def draw_pairs(problem: Problem, events: np.ndarray, rng: np.random.Generator) -> ChosenPairs:
-    """Each event (a sample of many) with an item the user has no event with, drawn uniformly."""
+    """Pair each event (or a sample) with a uniform item that the user has no event with."""
     if len(events) > MOST_PAIRS:
         events = np.sort(rng.permutation(events)[:MOST_PAIRS])
     user, positive = problem.user[events].astype(np.int64), problem.item[events]
@@ -79,8 +155,8 @@ def draw_pairs(problem: Problem, events: np.ndarray, rng: np.random.Generator) -
     return ChosenPairs(user[kept], positive[kept], negative[kept], problem.situation[events][kept])
 
 
-def parts_of(parameters: Parameters, problem: Problem, pairs: ChosenPairs) -> Parts:
-    """The vectors of every field in every pair."""
+def parts_of(parameters: Parameters, problem: Problem, pairs: ChosenPairs) -> MarginParts:
+    """Return the vectors of every field in every pair."""
     tables = Parameters(*(table.astype(np.float64) for table in parameters))
     fields = problem.query_groups.field
     sources = (problem.contexts.take(pairs.situation), problem.user_rows.take(pairs.user))
@@ -90,7 +166,7 @@ def parts_of(parameters: Parameters, problem: Problem, pairs: ChosenPairs) -> Pa
         for rows in sources:
             query[number] += _of_field(rows, fields, number).dot(tables.query)
     items = (_item_parts(tables, problem, item) for item in (pairs.positive, pairs.negative))
-    return Parts(tables.users[pairs.user], query, *items)
+    return MarginParts(tables.users[pairs.user], query, *items)
 
 
 def _item_parts(tables: Parameters, problem: Problem, item: np.ndarray) -> ItemParts:
@@ -113,16 +189,16 @@ def _item_parts(tables: Parameters, problem: Problem, item: np.ndarray) -> ItemP
 
 
 def _of_field(rows: Rows, fields: np.ndarray, number: int) -> Rows:
-    """The rows with nothing but the values of one field, in double precision."""
+    """Return the rows with the values of one field only, in double precision."""
     mine = fields[rows.column] == number if len(rows.column) else np.zeros(0, bool)
     return rows._replace(value=np.where(mine, rows.value, 0.0).astype(np.float64))
 
 
-def margins(weights: np.ndarray, parts: Parts) -> tuple[np.ndarray, np.ndarray]:
-    """(g [n], dg/dweight [fields, n]): how far the chosen items stand above the others."""
-    asked, described = np.split(weights, [len(parts.query)])
-    q = parts.user + np.einsum("f,fnk->nk", asked, parts.query)
-    sides = [_side(q, described, part) for part in (parts.positive, parts.negative)]
+def margins(weights: np.ndarray, parts: MarginParts) -> tuple[np.ndarray, np.ndarray]:
+    """Return the margins g [n] of the chosen items and dg/dweight [fields, n]."""
+    of_query, of_item = np.split(weights, [len(parts.query)])
+    q = parts.user + np.einsum("f,fnk->nk", of_query, parts.query)
+    sides = [_side(q, of_item, part) for part in (parts.positive, parts.negative)]
     (p, score, slopes), (other, below, less) = sides
     towards = np.einsum("fnk,nk->fn", parts.query, p - other)
     return score - below, np.concatenate([towards, slopes - less])
@@ -131,7 +207,7 @@ def margins(weights: np.ndarray, parts: Parts) -> tuple[np.ndarray, np.ndarray]:
 def _side(
     q: np.ndarray, weights: np.ndarray, part: ItemParts
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(item vectors p, scores, d score / d weight of each item field)."""
+    """Return item vectors p, scores, and d score / d weight of each item field."""
     p = part.own + np.einsum("f,fnk->nk", weights, part.vectors)
     alone = (part.own**2).sum(axis=1) + weights**2 @ part.squares
     inner = 0.5 * ((p * p).sum(axis=1) - alone)
@@ -140,11 +216,10 @@ def _side(
     return p, score, slopes - weights[:, None] * part.squares
 
 
-def loss(point: np.ndarray, parts: Parts) -> tuple[float, np.ndarray, np.ndarray]:
-    """(mean -ln sigma(sharpness * g) and the pull to 1, its gradient, its curvature).
+def loss(point: np.ndarray, parts: MarginParts) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return mean -ln sigma(sharpness * g) plus the priors, its gradient, and its curvature.
 
-    point: the weights, and last the sharpness; curvature: a matrix, of which the part that may be
-    negative is left out (Gauss and Newton).
+    point: the weights, then the sharpness. The curvature is the Gauss-Newton matrix.
     """
     weights, sharpness = point[:-1], point[-1]
     g, slopes = margins(weights, parts)
@@ -157,11 +232,11 @@ def loss(point: np.ndarray, parts: Parts) -> tuple[float, np.ndarray, np.ndarray
     return float(value), gradient, curvature
 
 
-def better(weights: np.ndarray, parts: Parts) -> np.ndarray:
-    """Weights with a smaller loss: float64 [fields], never below 0.
+def better(weights: np.ndarray, parts: MarginParts) -> np.ndarray:
+    """Return weights with a smaller loss: float64 [fields], at least 0.
 
-    Margins that are too small or too large as a whole, as in training that has just begun, are
-    taken up by the sharpness, which is then forgotten: a field must not grow for that.
+    The sharpness absorbs margins that are too small or too large overall, as at the start of
+    training, so that weights do not; it is then dropped.
     """
     point = np.append(weights, 1.0)
     value, gradient, curvature = loss(point, parts)
@@ -169,19 +244,16 @@ def better(weights: np.ndarray, parts: Parts) -> np.ndarray:
         step = np.linalg.solve(curvature, gradient)
         for share in (1.0, 0.5, 0.25, 0.1):
             tried = np.clip(point - share * step, 0.0, MOST)
-            found = loss(tried, parts)
-            if found[0] < value:
+            result = loss(tried, parts)
+            if result[0] < value:
                 break
         else:
             break
-        point, (value, gradient, curvature) = tried, found
+        point, (value, gradient, curvature) = tried, result
     return point[:-1]
 
 
-# Training in which the values of every field are multiplied by a weight, learned or fixed.
-
-
-ASIDE = 0.1  # share of the events that weights are learned from while vectors are not
+# Training with weights, learned or fixed.
 
 
 class FeatureWeights(NamedTuple):
@@ -192,13 +264,13 @@ class FeatureWeights(NamedTuple):
 
 
 def by_feature(space: FeatureSpace, weights: np.ndarray) -> FeatureWeights:
-    """weights: float [fields], those of the query side first."""
+    """Return the weight of each feature; weights: float [fields], query side first."""
     query, item = np.split(weights.astype(np.float32), [len(space.query.encoders)])
     return FeatureWeights(query[space.query.field_numbers()], item[space.item.field_numbers()])
 
 
 def scaled_problem(problem: Problem, weights: FeatureWeights) -> Problem:
-    """The problem with the values of every field multiplied by its weight."""
+    """Return the problem with the values of every field multiplied by its weight."""
 
     def scaled(rows: Rows, by: np.ndarray) -> Rows:
         return rows._replace(value=rows.value * by[rows.column])
@@ -210,8 +282,8 @@ def scaled_problem(problem: Problem, weights: FeatureWeights) -> Problem:
     )
 
 
-def folded(parameters: Parameters, weights: FeatureWeights) -> Parameters:
-    """Parameters that score plain values as the given ones score values times weights."""
+def with_weights(parameters: Parameters, weights: FeatureWeights) -> Parameters:
+    """Return parameters multiplied by the weights, for values that are not."""
     return parameters._replace(
         query=parameters.query * weights.query[:, None],
         features=parameters.features * weights.item[:, None],
@@ -219,14 +291,14 @@ def folded(parameters: Parameters, weights: FeatureWeights) -> Parameters:
     )
 
 
-def unfolded(parameters: Parameters, weights: FeatureWeights) -> Parameters:
-    """Parameters that `folded` gives back; a field of weight 0 says nothing, so it has zeros."""
+def without_weights(parameters: Parameters, weights: FeatureWeights) -> Parameters:
+    """Return parameters divided by the weights; 0 for fields of weight 0."""
     inverse = [np.divide(1, by, out=np.zeros_like(by), where=by > 0) for by in weights]
-    return folded(parameters, FeatureWeights(*inverse))
+    return with_weights(parameters, FeatureWeights(*inverse))
 
 
 class WeightTraining:
-    """In the first half of the epochs vectors and weights take turns, from events set apart."""
+    """Training of vectors and, in the first half of the epochs, of weights on events set aside."""
 
     def __init__(self, task: Task, first: Parameters, weights: np.ndarray):
         self.task, self.weights = task, weights
@@ -246,7 +318,7 @@ class WeightTraining:
         return self.inner.epoch(number, rate)
 
     def _begin(self, first: Parameters, known: np.ndarray) -> Training:
-        """Vectors are learned from all events but those that are only known."""
+        """Start training vectors on all events but the known ones."""
         problem = scaled_problem(self.task.problem._replace(known=known), self._by_feature())
         return loop.start(problem, first, self.task.settings)
 
@@ -267,107 +339,7 @@ class WeightTraining:
         return self.inner.largest()
 
     def snapshot(self) -> Parameters:
-        return folded(self.inner.snapshot(), self._by_feature())
+        return with_weights(self.inner.snapshot(), self._by_feature())
 
     def close(self) -> None:
         self.inner.close()
-
-
-@dataclass(frozen=True)
-class FixedWeightTraining:
-    """Training of vectors alone; it starts from vectors that do not have the weights in them."""
-
-    inner: Training
-    weights: FeatureWeights
-
-    @classmethod
-    def of(
-        cls, task: Task, first: Parameters, frozen: Collection[str], weights: np.ndarray
-    ) -> FixedWeightTraining:
-        own = by_feature(task.space, weights)
-        scaled = replace(task, problem=scaled_problem(task.problem, own))
-        return cls(loop.begin(scaled, first, frozen), own)
-
-    def epoch(self, number: int, rate: float) -> float:
-        return self.inner.epoch(number, rate)
-
-    def learn_pairs(self, pairs: Pairs, rate: float) -> float:
-        return self.inner.learn_pairs(pairs, rate)
-
-    def largest(self) -> float:
-        return self.inner.largest()
-
-    def snapshot(self) -> Parameters:
-        return folded(self.inner.snapshot(), self.weights)
-
-    def close(self) -> None:
-        self.inner.close()
-
-
-@dataclass(frozen=True)
-class FMPairWeighted(FMPairOptions, TrainableRecipe):
-    """FM-Pair with one learned weight per field, which multiplies all values of the field.
-
-    field_weights: where the weights begin, by column; 1 unless given. The recipe of the fitted
-        model holds those learned.
-
-    All other options are those of FM-Pair.
-    """
-
-    epochs: int = 60
-    loss: str = "bpr"
-    field_weights: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        refuse_cosines(self)
-        refuse_histories(self)
-        refuse_triples(self)
-        for name, weight in self.field_weights.items():
-            checks.not_negative(f"weight of field {name!r}", weight)
-
-    def train(self, data: Any) -> Iterator[Epoch]:
-        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
-        task = Task.of(self, self, as_dataset(data))
-        first, names = initial(self, task.space), field_names(task.space)
-        if not names:
-            return loop.learn(task, loop.begin(task, first))
-        training = WeightTraining(task, first, self._weights(names))
-
-        def with_weights(model: Recommender) -> Recommender:
-            weights = dict(zip(names, np.round(training.weights, 6).tolist()))
-            return model.replaced(recipe=replace(self, field_weights=weights))
-
-        return with_models(loop.learn(task, training), with_weights)
-
-    def update(
-        self, model: Recommender, data: Any, epochs: int | None = None, replay: Any = 0.0
-    ) -> Recommender:
-        """The weights stay as they were learned: new events teach vectors alone."""
-        weights = self._weights(field_names(model.space))
-
-        def begin(task: Task, first: Parameters, frozen: Collection[str]) -> Training:
-            return FixedWeightTraining.of(task, first, frozen, weights)
-
-        plain = unfolded(model.parameters, by_feature(model.space, weights))
-        return update.update(
-            model.replaced(parameters=plain), self, as_dataset(data), epochs, begin, replay
-        )
-
-    def fold_in(self, model: Recommender, events: Any, epochs: int | None = None) -> Recommender:
-        """Users are learned against vectors that have the weights in them already."""
-        return update.fold_in(model, self, as_dataset(events), epochs)
-
-    def _weights(self, names: list[str]) -> np.ndarray:
-        """float64 [fields]: the weights by field; one of a field that is not there is refused."""
-        for name in self.field_weights:
-            if name not in names:
-                raise OptionError(unknown("field", name, names))
-        return np.array([self.field_weights.get(name, 1.0) for name in names])
-
-
-def field_names(space: FeatureSpace) -> list[str]:
-    """The names of all fields, query side first; with the side in front where a name recurs."""
-    encoders = (*space.query.encoders, *space.item.encoders)
-    names = [e.name for e in encoders]
-    return [e.name if names.count(e.name) == 1 else f"{e.role}.{e.name}" for e in encoders]

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from fmpair.arrays import group_rows
+from fmpair.data.synthetic import make
 from fmpair.errors import OptionError, TrainingError
-from fmpair.models import ImplicitALS
+from fmpair.models import ImplicitALS, PureSVD
 from fmpair.solvers.linear_algebra import solve, squared_error
 from fmpair.testing import two_tastes
 
@@ -55,7 +56,7 @@ def test_an_epoch_that_is_past_gives_no_model():
     first = next(epochs)
     first.recommender()
     next(epochs)
-    with pytest.raises(TrainingError, match="epoch 1 is past"):
+    with pytest.raises(TrainingError, match="epoch 1 is over"):
         first.recommender()
 
 
@@ -79,3 +80,18 @@ def test_options_out_of_range_are_refused():
     for name, value in (("factors", 0), ("alpha", 0), ("regularization", -1), ("steps", 0)):
         with pytest.raises(OptionError, match=f"{name} must be"):
             ImplicitALS(**{name: value})
+
+
+def test_scores_are_those_of_the_truncated_svd():
+    data = make(users=60, items=40, events=900, seed=0).data
+    had = np.zeros((len(data.users), len(data.items)))
+    had[data.user, data.item] = 1
+    left, values, right = np.linalg.svd(had, full_matrices=False)
+    wanted = (left[:, :5] * values[:5]) @ right[:5]
+    model = PureSVD(factors=5).fit(data)
+    np.testing.assert_allclose(model.parameters.users @ model.item_vectors.T, wanted, atol=2e-3)
+
+
+def test_what_cannot_fit_is_refused_before_it_is_begun():
+    with pytest.raises(OptionError, match="PureSVD needs"):
+        PureSVD(max_gb=1e-9).fit(make(users=20, items=20, events=100, seed=0).data)

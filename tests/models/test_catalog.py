@@ -1,10 +1,15 @@
+"""The catalogue of models, and `fmpair.models`."""
+
 from pathlib import Path
 
 import pytest
 
+import fmpair.models
+import fmpair.training
 from fmpair.errors import UnknownError
 from fmpair.fitted.recipe import name_of
-from fmpair.models import ItemKNN, catalog
+from fmpair.models import EASE, FMPair, FMPairLevels, ItemKNN, Recipe, catalog, load
+from fmpair.models.fm_pair.feedback_levels import FMPairLevels as Home
 
 
 def test_every_model_has_a_line_and_its_options_are_described():
@@ -46,3 +51,24 @@ def test_a_file_names_a_recipe_so_that_it_is_found_again():
 def test_every_model_has_its_line_on_the_page_about_models():
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
     assert [name for name in catalog.MODELS if f"`{name}`" not in page] == []
+
+
+def test_every_recipe_of_our_own_is_there():
+    ours = {home.rpartition(":")[2] for home in catalog.MODELS.values() if ".models." in home}
+    assert ours <= set(fmpair.models.__all__)
+    for name in fmpair.models.__all__:
+        assert getattr(fmpair.models, name) is not None
+    assert FMPairLevels is Home and fmpair.load is load and fmpair.FMPair is FMPair
+    assert isinstance(EASE(), Recipe)
+
+
+def test_dir_shows_what_can_be_imported_and_no_more():
+    assert dir(fmpair.models) == sorted(fmpair.models.__all__)
+    with pytest.raises(AttributeError, match=r"'fmpair.models' has no attribute 'EAS'"):
+        fmpair.models.EAS
+
+
+def test_training_exports_its_public_names():
+    assert all(getattr(fmpair.training, name) is not None for name in fmpair.training.__all__)
+    with pytest.raises(AttributeError, match=r"'fmpair.training' has no attribute 'Epoc'"):
+        fmpair.training.Epoc

@@ -100,10 +100,10 @@ def test_levels_are_numbered_from_the_lowest():
     [
         ({"level": "acton"}, DataError, "unknown level column 'acton'"),
         ({"levels": ["click", "bookmark"]}, DataError, "unknown level 'apply'"),
-        ({"levels": None}, OptionError, "name them, the lowest first"),
+        ({"levels": None}, OptionError, "list its values, the lowest first"),
         ({"levels": "click"}, OptionError, "levels must list the levels"),
         ({"unobserved": 0}, OptionError, "unobserved must be above 0"),
-        ({"temperature": 0.1}, OptionError, "leave temperature out"),
+        ({"temperature": 0.1}, OptionError, "does not support temperature"),
     ],
 )
 def test_what_is_wrong_is_named(options, error, message):
@@ -114,7 +114,7 @@ def test_what_is_wrong_is_named(options, error, message):
 
 def test_a_missing_level_is_refused():
     frame = job_hunt().with_columns(action=pl.when(pl.col("user") > 2).then("action"))
-    with pytest.raises(DataError, match="lacks the level of 18 events"):
+    with pytest.raises(DataError, match="has no level for 18 events"):
         FMPairLevels(**OPTIONS).fit(Dataset.from_frame(frame, leaks=["action"]))
 
 
@@ -177,13 +177,13 @@ def test_fm_pair_takes_levels_of_the_events_kinds():
 
 
 def test_levels_that_the_data_lack_are_an_error():
-    with pytest.raises(DataError, match=r"levels go with kinds of events.*event_type='...'"):
+    with pytest.raises(DataError, match=r"levels needs a column of event types.*event_type='...'"):
         FMPair(levels=["a", "b"]).fit({"user": [1, 2], "item": [3, 4]})
     with pytest.raises(DataError, match=r"unknown level 'buy'\. Known: view, cart|unknown level"):
         FMPair(levels=["view", "cart"]).fit(shop())
     with pytest.raises(OptionError, match="levels must list the levels, the lowest first"):
         FMPair(levels="view,buy")
-    with pytest.raises(OptionError, match="has no history"):
+    with pytest.raises(OptionError, match="does not support history"):
         FMPair(levels=["view", "buy"], history=5)
 
 

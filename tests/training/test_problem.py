@@ -11,7 +11,7 @@ from fmpair.errors import DataError, OptionError
 from fmpair.features import FeatureSpace, Field
 from fmpair.features.history_fields import history_field
 from fmpair.models import FMPair
-from fmpair.training.problem import history_of, kept, past_of
+from fmpair.training.problem import history_of, past_of, recent_of
 
 EVENTS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 6), st.sampled_from("xy")),
@@ -34,7 +34,7 @@ def told(events, **options):
         first = history.since[event] if len(history.since) else first
         places = range(history.until[event] - 1, first - 1, -1)
         out.append([ids[int(history.item[p])] for p, _ in zip(places, history.weight)])
-    recent = kept(space, past)
+    recent = recent_of(space, past)
     return out, {
         user: [ids[int(i)] for i in recent.take(np.array([n])).item]
         for n, user in enumerate(data.users.ids)
