@@ -9,9 +9,10 @@ import polars as pl
 import pytest
 
 from fmpair.config import option_schema
-from fmpair.config import read as config
-from fmpair.config.experiment import Candidate, Range, Source, Step
-from fmpair.config.read import check_columns, validate
+from fmpair import config
+from fmpair.config.experiment import Candidate, Range, Source, Step, as_plain, from_plain
+from fmpair.config.data_columns import check_columns
+from fmpair.config.read import validate
 from fmpair.errors import ConfigError, OptionError
 from fmpair.evaluation import Protocol
 from fmpair.experiment.plan import with_options
@@ -398,10 +399,10 @@ def test_plain_values_make_the_same_experiment_without_the_file(file):
     file("user,item,daytime\na,x,am\n", "c.csv")
     file("user,item\na,x\n", "i.csv")
     found = config.read(file(FULL))
-    plain = json.loads(json.dumps(config.as_plain(found)))
+    plain = json.loads(json.dumps(as_plain(found)))
     for name in ("a.yaml", "c.csv", "i.csv"):
         os.remove(name)
-    back = config.from_plain(plain)
+    back = from_plain(plain)
     assert back == found
     assert isinstance(back.protocols["from a file"].items, pl.DataFrame)
 
@@ -591,8 +592,8 @@ def test_validate_never_imports_code_from_outside(file, monkeypatch):
 
 def test_what_is_allowed_is_not_written_down(file):
     experiment = allowed(file(SMALL))
-    assert experiment.allow_code and "allow_code" not in config.as_plain(experiment)
-    assert config.from_plain(config.as_plain(experiment)).allow_code is False
+    assert experiment.allow_code and "allow_code" not in as_plain(experiment)
+    assert from_plain(as_plain(experiment)).allow_code is False
     assert mistakes(file(SMALL + "allow_code: true\n"))[0].startswith(
         "a.yaml:3: allow_code: unknown section"
     )
@@ -624,7 +625,7 @@ def test_a_model_may_have_seeds_of_its_own(file):
     )
     first, second = config.read(path).models
     assert first.seeds == (4, 5) and second.seeds is None
-    assert config.from_plain(config.as_plain(config.read(path))).models[0].seeds == (4, 5)
+    assert from_plain(as_plain(config.read(path))).models[0].seeds == (4, 5)
     assert mistakes(path, "models.0.seeds=[1, 1]") == [
         "command line: models.0.seeds: has a seed twice"
     ]

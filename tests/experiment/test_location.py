@@ -5,7 +5,7 @@ from tiny_run import experiment
 
 from fmpair import device
 from fmpair.config.experiment import Candidate, Running
-from fmpair.experiment.prepared import located
+from fmpair.experiment.prepared import settle
 
 MODELS = (
     Candidate("popularity", "popularity", {}),
@@ -17,7 +17,7 @@ MODELS = (
 
 def devices(tmp_path, where):
     asked = experiment(tmp_path, models=MODELS, run=Running(device=where))
-    return [model.options.get("device") for model in located(asked).models]
+    return [model.options.get("device") for model in settle(asked, None).models]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tiny_run import POPULARITY, TUNED, experiment, same
 
 from fmpair.config.experiment import Output
 from fmpair.config.read import read
-from fmpair.experiment.pool import JobContext
+from fmpair.experiment import pool
 from fmpair.experiment.run import run
 
 pytestmark = pytest.mark.faults
@@ -54,13 +54,13 @@ def started(file, folder):
 
 def attempt(file, folder, line):
     """The run of a file in a process of its own, which says when a cell begins."""
-    carried_out = JobContext.__call__
+    run_cell = pool.run_cell
 
-    def told(self, cell):
+    def announced(cell, *rest):
         line.send(cell.id)
-        return carried_out(self, cell)
+        return run_cell(cell, *rest)
 
-    JobContext.__call__ = told
+    pool.run_cell = announced
     run(read(file, [f"output.folder={folder}"]))
 
 

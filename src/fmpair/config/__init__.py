@@ -1,1 +1,42 @@
-"""The experiment file: from text to an Experiment, with the line of every mistake."""
+"""Experiment files: read and check one, write a first one, migrate those of WrapRec.
+
+    from fmpair.config import read, starter
+
+`read`, `starter` and `json_schema` are also names of modules of this package, so they are
+imported here at once: a lazy attribute would be hidden by the module of its name.
+"""
+
+from fmpair.config.data_columns import check_columns
+from fmpair.config.experiment import (
+    Candidate,
+    Comparison,
+    Experiment,
+    Output,
+    Range,
+    Running,
+    Source,
+    Step,
+    Tuning,
+)
+from fmpair.config.json_schema import json_schema
+from fmpair.config.migration import migrate
+from fmpair.config.read import read, validate
+from fmpair.config.starter import starter
+
+__all__ = [
+    "Candidate",
+    "Comparison",
+    "Experiment",
+    "Output",
+    "Range",
+    "Running",
+    "Source",
+    "Step",
+    "Tuning",
+    "check_columns",
+    "json_schema",
+    "migrate",
+    "read",
+    "starter",
+    "validate",
+]

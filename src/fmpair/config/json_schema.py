@@ -1,11 +1,11 @@
-"""The JSON Schema of experiment files, from the same signatures that reading them goes by."""
+"""The JSON Schema of experiment files, from the same signatures that reading uses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fmpair.config import option_schema
+from fmpair.config import option_schema as schema
 from fmpair.config.experiment import TESTS, Range
 from fmpair.config.model_section import GRID, SEARCH
 from fmpair.config.option_schema import SECTIONS, TEXTS, Option, Options, schema_of
@@ -28,13 +28,13 @@ CHOICES = {
 
 
 def json_schema() -> Schema:
-    """JSON Schema (draft 2020-12) of an experiment file, for editors and other checkers."""
+    """Return the JSON Schema (draft 2020-12) of an experiment file, for editors and checkers."""
     properties: dict[str, Schema] = {
         "name": {"type": "string"},
         "extends": {"type": "string"},
         "data": _data(),
-        "filter": {"type": "array", "items": _steps(option_schema.filters())},
-        "split": _steps(option_schema.splits()),
+        "filter": {"type": "array", "items": _steps(schema.filters())},
+        "split": _steps(schema.splits()),
         "models": {"type": "array", "minItems": 1, "items": _models()},
         "protocols": _protocols(),
         "metrics": {"type": "array", "items": _metric()},
@@ -42,10 +42,10 @@ def json_schema() -> Schema:
         "seeds": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
     }
     for name, section in SECTIONS.items():
-        properties[name] = _closed(option_schema.options_of(section), choices=("test",))
+        properties[name] = _closed(schema.options_of(section), choices=("test",))
     return {
         "$schema": DIALECT,
-        "title": "An experiment of fmpair",
+        "title": "fmpair experiment",
         **_object({name: {"description": TEXTS[name], **properties[name]} for name in TEXTS}),
         "anyOf": [{"required": ["data", "models"]}, {"required": ["extends"]}],
         "$defs": {GRID: _grid(), SEARCH: _search()},
@@ -53,17 +53,15 @@ def json_schema() -> Schema:
 
 
 def _data() -> Schema:
-    sources = {name: _property(option) for name, option in option_schema.sources().items()}
+    sources = {name: _property(option) for name, option in schema.sources().items()}
     sources["set"] = {"enum": public_sets.names(), "description": "A public set by name."}
-    sources["generate"] = _closed(option_schema.generating())
-    reading = {
-        name: _property(option) for name, option in option_schema.reading(None).known.items()
-    }
+    sources["generate"] = _closed(schema.generating())
+    reading = {name: _property(option) for name, option in schema.reading(None).known.items()}
     return _object({**sources, **reading})
 
 
 def _steps(known: Mapping[str, Options]) -> Schema:
-    """A function by name, `{kind: name, ...}`, or `{name: {...}}`."""
+    """Return the schema of a function: `name`, `{kind: name, ...}`, or `{name: {...}}`."""
     forms: list[Schema] = [{"enum": [s for name in known for s in _spellings(name)]}]
     for name, options in known.items():
         kind = {"kind": {"enum": _spellings(name)}}
@@ -74,18 +72,18 @@ def _steps(known: Mapping[str, Options]) -> Schema:
 
 
 def _models() -> Schema:
-    recipes = option_schema.recipes()
+    recipes = schema.recipes()
     foreign = {"type": "string", "pattern": ".+:.+"}
     about = {
         name: _alternatives(_property(option))
-        for name, option in option_schema.about_models().known.items()
+        for name, option in schema.about_models().known.items()
         if name not in ("kind", "name")
     }
     about["name"] = {"type": "string"}
     forms: list[Schema] = [{"enum": list(recipes)}, foreign]
     for kind, options in recipes.items():
-        own = {name: _alternatives(_property(o), True) for name, o in options.known.items()}
-        properties = {"kind": {"const": kind}, **own, **about}
+        recipe = {name: _alternatives(_property(o), True) for name, o in options.known.items()}
+        properties = {"kind": {"const": kind}, **recipe, **about}
         forms.append(
             {**_object(properties, options.open), "required": ["kind"], "description": options.text}
         )
@@ -95,11 +93,11 @@ def _models() -> Schema:
 
 
 def _protocols() -> Schema:
-    preset = {"enum": list(option_schema.presets())}
-    own = _closed(option_schema.judging(), {"kind": preset}, choices=CHOICES)
-    one = {"anyOf": [preset, own]}
-    by_label = {"type": "object", "additionalProperties": one, "minProperties": 1}
-    return {"anyOf": [by_label, {"type": "array", "items": one, "minItems": 1}, preset]}
+    preset = {"enum": list(schema.presets())}
+    options = _closed(schema.judging(), {"kind": preset}, choices=CHOICES)
+    protocol = {"anyOf": [preset, options]}
+    by_label = {"type": "object", "additionalProperties": protocol, "minProperties": 1}
+    return {"anyOf": [by_label, {"type": "array", "items": protocol, "minItems": 1}, preset]}
 
 
 def _metric() -> Schema:
@@ -118,7 +116,7 @@ def _closed(
     required: Iterable[str] = (),
     choices: Iterable[str] = (),
 ) -> Schema:
-    """A mapping of these options; choices: the names whose values are a known few."""
+    """Return the schema of a mapping of options; choices: options with a few known values."""
     properties = {**(more or {})}
     for name, option in options.known.items():
         properties[name] = _property(option)
@@ -140,10 +138,9 @@ def _property(option: Option) -> Schema:
 
 
 def _alternatives(value: Schema, searched: bool = False) -> Schema:
-    """The value itself, a grid with a model per value, or a range to search."""
-    about = ("description", "default")
-    text = {key: one for key, one in value.items() if key in about}
-    bare = {key: one for key, one in value.items() if key not in about}
+    """Return the schema of the value itself, a grid, or a range to search."""
+    text = {key: value[key] for key in ("description", "default") if key in value}
+    bare = {key: inner for key, inner in value.items() if key not in text}
     forms = [bare, {"$ref": f"#/$defs/{GRID}"}]
     return {"anyOf": [*forms, {"$ref": f"#/$defs/{SEARCH}"}] if searched else forms, **text}
 
@@ -154,7 +151,7 @@ def _grid() -> Schema:
 
 
 def _search() -> Schema:
-    range = _closed(option_schema.options_of(Range, ["values"]), required=["low", "high"])
+    range = _closed(schema.options_of(Range, ["values"]), required=["low", "high"])
     choice = {"anyOf": [{"type": "array", "minItems": 1}, range]}
     text = "The range of the hyper-parameter search, on the validation set."
     return {**_object({SEARCH: choice}), "required": [SEARCH], "description": text}
