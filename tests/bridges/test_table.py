@@ -10,7 +10,7 @@ from fmpair.testing import two_tastes
 
 def test_an_item_without_a_score_stands_below_all_others():
     nothing = [np.nan, np.nan, np.nan]
-    scores = adapter.Table.of(np.array([[2, np.nan, -7], [-np.inf, 1, np.inf], nothing])).table
+    scores = adapter.ScoreTable.of(np.array([[2, np.nan, -7], [-np.inf, 1, np.inf], nothing])).table
     assert scores.dtype == np.float32 and np.isfinite(scores).all()
     assert scores[0].tolist() == [2, -8, -7]
     assert scores[1].tolist() == [0, 1, 0]

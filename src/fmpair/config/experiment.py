@@ -39,7 +39,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Range:
-    """The values tuning may choose for an option: a list, or low to high (log: on a log scale)."""
+    """The values tuning may choose for an option: a list, or low to high; log: on a log scale."""
 
     values: tuple[Any, ...] = ()
     low: float | None = None
