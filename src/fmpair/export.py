@@ -57,7 +57,7 @@ def export(model: Any, path: str | Path, to: str | None = None) -> None:
 
 
 def write_npz(model: Recommender, path: str | Path) -> None:
-    """Write an .npz file without pickles: ids and vectors [rows, factors + 1], in the same order."""
+    """Write an .npz file without pickles: ids and vectors [rows, factors + 1] in the same order."""
     items, users, contexts = items_of(model), users_of(model), contexts_of(model)
     with atomic_path(path) as part, part.open("wb") as file:
         np.savez(

@@ -21,7 +21,7 @@ def test_an_option_the_library_does_not_know_is_one_line():
 
     with pytest.raises(OptionError) as caught:
         construct("theirs", make, {"factor": 3})
-    assert str(caught.value).startswith("theirs refuses its options: TypeError: ")
+    assert str(caught.value).startswith("theirs rejects its settings: TypeError: ")
     assert "'factor'" in str(caught.value)
 
 

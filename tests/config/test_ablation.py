@@ -127,7 +127,7 @@ def test_an_experiment_with_ablations_is_the_same_after_a_round_trip(file):
          "a.yaml:4: models.1.ablation: there is no field: the model sees neither context nor "
          "attributes of users or items"),
         (["models.0={kind: popularity, name: FM without day}"],
-         "a.yaml:4: models.1: there is a model 'FM without day' already: give this one a name"),
+         "a.yaml:4: models.1: there is a model 'FM without day' already: give this one another name"),
         (["data.path=u.csv"],
          "a.yaml:1: data: no column for item"),
     ],

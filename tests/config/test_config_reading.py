@@ -8,13 +8,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fmpair.config import option_schema
 from fmpair import config
+from fmpair.config import option_schema
+from fmpair.config.data_columns import missing_columns
 from fmpair.config.experiment import Candidate, Range, Source, Step, as_plain, from_plain
-from fmpair.config.data_columns import check_columns
 from fmpair.config.read import validate
 from fmpair.errors import ConfigError, OptionError
 from fmpair.evaluation import Protocol
+from fmpair.evaluation.protocol import PRESETS
 from fmpair.experiment.plan import with_options
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
@@ -51,6 +52,11 @@ def file(tmp_path, monkeypatch):
         return name
 
     return write
+
+
+def missing(experiment):
+    """The columns that an experiment names and its data lack, a line each."""
+    return [f"{'.'.join(map(str, key))}: {text}" for key, text in missing_columns(experiment)]
 
 
 def mistakes(path, *overrides, check=config.read):
@@ -132,7 +138,7 @@ set, as validation: 0.1
 a.yaml:17: models.2.factors: search: low (9) must be below high (8)
 a.yaml:18: models.2.fields.age: kind must be one of auto, categorical, multi, boolean, numeric, \
 binned, weighted, time, history, not 'bined'. Did you mean 'binned'?
-a.yaml:20: models.4: there is a model 'popularity' already: give this one a name
+a.yaml:20: models.4: there is a model 'popularity' already: give this one another name
 a.yaml:22: protocols.a.unit: unit must be one of interaction, user, user-context, not 'usr'. \
 Did you mean 'user'?
 a.yaml:23: protocols.b: unknown protocol 'ful'. Did you mean 'full'? Known: {presets}
@@ -161,7 +167,7 @@ def test_all_mistakes_are_reported_together_each_with_its_line(file):
 
     own = {**option_schema.options_of(FMPair).known, **option_schema.about_models().known}
     known = {"filters": option_schema.filters(), "models": MODELS, "options": own,
-             "presets": option_schema.presets(), "metrics": NAMES}  # fmt: skip
+             "presets": PRESETS, "metrics": NAMES}  # fmt: skip
     expected = EXPECTED.format(**{name: listing(names) for name, names in known.items()})
     assert mistakes(file(WRONG), "output.foldr=x") == expected.splitlines()
 
@@ -297,7 +303,7 @@ def test_given_parts_are_used_as_they_are(file, tmp_path):
     assert found.split == Step("given")
     assert found.data.train == str(tmp_path / "train.csv")
     assert mistakes(file(text), "split=folds") == [
-        "command line: split: the data are split already: use given, not folds"
+        "command line: split: the data are already split: use given, not folds"
     ]
     assert mistakes(file(SMALL), "split=given") == [
         "command line: split: 'given' needs data with a split: train and test, or a public set "
@@ -310,7 +316,7 @@ def test_given_parts_are_used_as_they_are(file, tmp_path):
     [
         ("{}", "data: must have exactly one of path, set, generate, train and test"),
         ("{set: ml-100k, path: x}", "data: must have exactly one of path, set, generate, train"),
-        ("{train: c.csv}", "data: train and test go together: give both files"),
+        ("{train: c.csv}", "data: needs both train and test"),
         ("{set: ml-100}", "data.set: unknown data set 'ml-100'. Did you mean 'ml-100k'?"),
         ("{path: cs.csv}", "data.path: there is no file {here}/cs.csv. Did you mean 'c.csv'?"),
         ("{path: c.csv, usr: x}", "data.usr: unknown option 'usr'. Did you mean 'user'?"),
@@ -347,10 +353,10 @@ def test_foreign_models_are_checked_like_our_own(file):
 def test_stop_is_for_models_that_learn_by_epochs(file):
     text = SMALL + "split: {kind: holdout, validation: 0.1}\n"
     assert mistakes(file(text), "models.0.stop=3") == [
-        "command line: models.0.stop: popularity cannot stop early: leave stop out"
+        "command line: models.0.stop: popularity does not support early stopping: remove stop"
     ]
     assert mistakes(file(text), "models.0={kind: fm, stop: 3}") == [
-        "command line: models.0.stop: fm cannot stop early: leave stop out"
+        "command line: models.0.stop: fm does not support early stopping: remove stop"
     ]
 
 
@@ -498,14 +504,14 @@ def test_columns_are_found_in_generated_data_tables_and_parquet(file):
     text = SMALL.replace(
         "factors: 4", "context: [daytime], user_fields: [age], item_fields: [tags]"
     )
-    assert check_columns(config.read(file(text))) == []
+    assert missing(config.read(file(text))) == []
     pl.DataFrame({"user": ["a"], "item": ["x"], "hour": [1]}).write_parquet("c.parquet")
     file("user,age\na,3\n", "u.csv")
     text = """\
 data: {path: c.parquet, users: u.csv, item_columns: [hour]}
 models: [{kind: fm-pair, user_fields: [age], item_fields: [hour], context: [hour]}]
 """
-    assert check_columns(config.read(file(text))) == [
+    assert missing(config.read(file(text))) == [
         "models.fm-pair.context: unknown context column 'hour'. Known: none"
     ]
 
@@ -516,7 +522,7 @@ def test_a_grid_of_millions_of_models_is_refused_before_it_is_multiplied_out(fil
     text = f"{SMALL.splitlines()[0]}\nmodels:\n  - kind: fm-pair\n"
     text += "".join(f"    {name}: {grid}\n" for name in names)
     assert mistakes(file(text)) == [
-        "a.yaml:3: models.0: grids make 102,400,000 models, and 1,000 are the most: leave options "
+        "a.yaml:3: models.0: the grids make 102,400,000 models, the limit is 1,000: leave options "
         "to tuning with {search: [...]}"
     ]
 
@@ -552,7 +558,7 @@ def test_generated_data_that_do_not_fit_are_refused(file):
 def test_thousands_of_mistakes_end_with_the_hundredth(file):
     path = file(SMALL + "".join(f"section{n}: 1\n" for n in range(5000)))
     found = mistakes(path)
-    assert len(found) == 101 and found[-1] == "100 mistakes: reading ends here"
+    assert len(found) == 101 and found[-1] == "100 mistakes: reading stops here"
 
 
 STRANGER = "raise SystemExit('this ran')\n"

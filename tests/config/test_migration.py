@@ -233,7 +233,7 @@ def test_an_option_that_means_nothing_to_the_model_is_named_and_left_out():
     notes = []
     made = model_of("p", "", {"ml-class": "X.MostPopular", "LearnRate": "0.1"}, notes)
     assert made == {"kind": "popularity", "name": "p"}
-    assert notes == ["model p: LearnRate=0.1 means nothing to popularity"]
+    assert notes == ["model p: popularity has no option for LearnRate=0.1"]
 
 
 LOST = (

@@ -103,13 +103,13 @@ def test_other_filters_must_come_before_one_that_needs_the_training_part(rated):
 
 def test_a_filter_that_leaves_nothing_to_test_on_is_named(rated):
     steps = (Step("above_mean"), Step("above", {"threshold": 4.5}))
-    with pytest.raises(DataError, match="above_mean leaves nothing to train on or nothing to test"):
+    with pytest.raises(DataError, match="above_mean leaves no training or no test events"):
         prepare(rated, steps, GIVEN).fold(0)
 
 
 def test_given_parts_that_a_filter_mixes_up_are_refused(tmp_path):
     train, test = parts(tmp_path, 3, 2)
-    with pytest.raises(OptionError, match="merge_duplicates loses them"):
+    with pytest.raises(OptionError, match="merge_duplicates removes the split"):
         prepare(Source(train=train, test=test), (Step("merge_duplicates"),), GIVEN)
 
 

@@ -138,7 +138,7 @@ def test_a_run_that_ends_early_leaves_no_worker_behind(tmp_path, end):
     if end == signal.SIGINT:
         last = said.decode().splitlines()[-1]
         assert process.returncode == 130 and last.startswith("stopped: ")
-        assert last.endswith(" of 39 cells are done; the same command resumes from there")
+        assert last.endswith(" of 39 cells are done; the same command resumes the run")
     for _ in range(1000):
         try:
             os.killpg(process.pid, 0)

@@ -7,8 +7,8 @@ from tiny_run import FM, POPULARITY, Broken, experiment, model, same
 from fmpair import load
 from fmpair.config.experiment import Output
 from fmpair.errors import DataError
-from fmpair.experiment.results import results as read_results
 from fmpair.experiment.folder import RunFolder, opened
+from fmpair.experiment.results import results as read_results
 from fmpair.experiment.run import run
 from fmpair.files import atomic_path
 
@@ -106,7 +106,7 @@ def test_half_written_files_are_cleared_away(tmp_path):
 def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
     with (
         opened(tmp_path),
-        pytest.raises(DataError, match="another run is at work"),
+        pytest.raises(DataError, match="another run is using"),
         opened(tmp_path),
     ):
         pass

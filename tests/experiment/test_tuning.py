@@ -161,7 +161,7 @@ def test_no_setting_is_tried_twice_and_the_search_ends_when_all_are_tried(tmp_pa
     assert results.trials["trial"].to_list() == [0, 1, 2] * 2
     told = [line for line in said if "settings are tried" in line]
     assert told == [
-        f"other, fold {fold}: all 3 settings are tried, 5 of 8 trials are not needed"
+        f"other, fold {fold}: all 3 settings are tried; 5 of 8 trials are not needed"
         for fold in (0, 1)
     ]
     assert f" of {2 * 3 + 2}: " in said[0], "the count knows that there are fewer trials"

@@ -46,7 +46,7 @@ class Cornac(Recipe):
         adapter.check_options(self)
 
     def fit(self, data: Any) -> Recommender | Ranker:
-        """Return a Recommender where vectors give the model's scores, else a Ranker over all of them."""
+        """Return a Recommender where vectors give the scores, else a Ranker over all scores."""
         events = as_dataset(data)
         make, what = _class(self.model), f"cornac's {self.model}"
         options = {"seed": self.seed, "num_threads": self.threads or 0, "verbose": False}

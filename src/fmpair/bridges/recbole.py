@@ -136,17 +136,9 @@ ENVIRONMENT = Environment(
     "recbole",
     "3.11",
     (
-        "recbole==1.2.1",
-        "torch==2.5.1",
-        "numpy==1.26.4",
-        "pandas==2.3.3",
-        "scipy==1.11.4",
-        "scikit-learn==1.9.1",
-        "setuptools==65.5.0",
-        "ray==2.6.3",
-        "tensorboard==2.21.0",
-        "thop==0.1.1.post2209072238",
-        "plotly==7.1.0",
+        *("recbole==1.2.1", "torch==2.5.1", "numpy==1.26.4", "pandas==2.3.3", "scipy==1.11.4"),
+        *("scikit-learn==1.9.1", "setuptools==65.5.0", "ray==2.6.3", "tensorboard==2.21.0"),
+        *("thop==0.1.1.post2209072238", "plotly==7.1.0"),
     ),
 )
 WORKER = Path(__file__).with_name("recbole_worker.py")
@@ -174,7 +166,7 @@ class RecBole(Recipe):
         check_options(self)
 
     def fit(self, data: Any) -> Ranker:
-        """Return a Ranker over the scores of all users and items; installs RecBole the first time."""
+        """Return a Ranker over all scores; the first call installs RecBole."""
         events = as_dataset(data)
         what = f"recbole's {self.model}"
         table = empty_table(what, events)

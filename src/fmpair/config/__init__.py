@@ -6,37 +6,10 @@
 imported here at once: a lazy attribute would be hidden by the module of its name.
 """
 
-from fmpair.config.data_columns import check_columns
-from fmpair.config.experiment import (
-    Candidate,
-    Comparison,
-    Experiment,
-    Output,
-    Range,
-    Running,
-    Source,
-    Step,
-    Tuning,
-)
+from fmpair.config.experiment import Experiment
 from fmpair.config.json_schema import json_schema
 from fmpair.config.migration import migrate
 from fmpair.config.read import read, validate
 from fmpair.config.starter import starter
 
-__all__ = [
-    "Candidate",
-    "Comparison",
-    "Experiment",
-    "Output",
-    "Range",
-    "Running",
-    "Source",
-    "Step",
-    "Tuning",
-    "check_columns",
-    "json_schema",
-    "migrate",
-    "read",
-    "starter",
-    "validate",
-]
+__all__ = ["Experiment", "json_schema", "migrate", "read", "starter", "validate"]

@@ -168,11 +168,6 @@ def _attributes(
 # The columns that an experiment names.
 
 
-def check_columns(experiment: Experiment) -> list[str]:
-    """Return one line for each column that an experiment names and its data lack."""
-    return [f"{'.'.join(map(str, key))}: {text}" for key, text in missing_columns(experiment)]
-
-
 def missing_columns(experiment: Experiment) -> list[Mistake]:
     """Return the key path and error text of each column the data lack; models are by label."""
     try:

@@ -12,21 +12,10 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, get_args
 
+from fmpair.config import option_schema as schema
 from fmpair.config.experiment import Source, Step
 from fmpair.config.node import Node, one_line
-from fmpair.config.option_schema import (
-    FILTERS,
-    SPLITS,
-    Options,
-    filters,
-    function_of,
-    generating,
-    is_union,
-    options_of,
-    reading,
-    sources,
-    splits,
-)
+from fmpair.config.option_schema import FILTERS, SPLITS, Options, function_of, options_of
 from fmpair.data import Dataset, public_sets, synthetic
 from fmpair.data.filters import EVENT_BY_EVENT
 from fmpair.data.formats.source import find_file, parsing
@@ -58,10 +47,10 @@ def read_source(node: Node) -> Source | None:
 
 
 def _generated(node: Node) -> Source:
-    known = Options({"generate": sources()["generate"]})
+    known = Options({"generate": schema.sources()["generate"]})
     node.holding({**node.value, "generate": {}}).options(known)
     inner = node.at("generate")
-    size = inner.options(generating())
+    size = inner.options(schema.generating())
     checked = {name: value for name, value in size.items() if name != "seed"}
     inner.attempt(check_size, options_of(check_size), checked)
     return Source(generate=size)
@@ -94,14 +83,17 @@ def _files(node: Node) -> Source:
 
 def _options(node: Node, format: str | None, skip: tuple[str, ...]) -> dict[str, Any]:
     """Read the options of the reader and of `Dataset.from_frame`, with absolute paths."""
-    known = reading(format)
+    known = schema.reading(format)
     rest = {key: value for key, value in node.value.items() if key not in skip}
     valid = node.holding(rest).options(known)
     for key in valid:
         hint = known.known[key].hint
         if key in TABLES:
             valid[key] = _table(node.at(key))
-        elif Path in (get_args(hint) if is_union(hint) else (hint,)) and valid[key] is not None:
+        elif (
+            Path in (get_args(hint) if schema.is_union(hint) else (hint,))
+            and valid[key] is not None
+        ):
             valid[key] = _existing(node.at(key))
     return valid
 
@@ -142,7 +134,7 @@ def has_own_parts(source: Source) -> bool:
 
 def read_filters(node: Node) -> tuple[Step, ...]:
     """Read `filter`, in order."""
-    read = [_step(entry, "filter", filters(), FILTERS) for entry in node.items()]
+    read = [_step(entry, "filter", schema.filters(), FILTERS) for entry in node.items()]
     steps = [step for step in read if step is not None]
     try:
         around_split(steps)
@@ -176,7 +168,7 @@ def read_split(node: Node, source: Source | None) -> Step | None:
     if node.value is None:
         return Step("given" if own_parts else "holdout")
     given = partial(SPLITS["given"], parts=(TRIAL_EVENTS // 2, 0, TRIAL_EVENTS // 2))
-    step = _step(node, "split", splits(), {**SPLITS, "given": given})
+    step = _step(node, "split", schema.splits(), {**SPLITS, "given": given})
     if step is None or source is None:
         return step
     if step.kind == "given" and not own_parts:

@@ -66,7 +66,7 @@ def _steps(known: Mapping[str, Options]) -> Schema:
     for name, options in known.items():
         kind = {"kind": {"enum": _spellings(name)}}
         forms.append(_closed(options, kind, required=["kind"]))
-        inner = {s: _or_null(_closed(options)) for s in _spellings(name)}
+        inner = {s: {"anyOf": [_closed(options), {"type": "null"}]} for s in _spellings(name)}
         forms.append({**_object(inner), "minProperties": 1, "maxProperties": 1})
     return {"anyOf": forms}
 
@@ -93,11 +93,11 @@ def _models() -> Schema:
 
 
 def _protocols() -> Schema:
-    preset = {"enum": list(schema.presets())}
+    preset = {"enum": list(protocol.PRESETS)}
     options = _closed(schema.judging(), {"kind": preset}, choices=CHOICES)
-    protocol = {"anyOf": [preset, options]}
-    by_label = {"type": "object", "additionalProperties": protocol, "minProperties": 1}
-    return {"anyOf": [by_label, {"type": "array", "items": protocol, "minItems": 1}, preset]}
+    entry = {"anyOf": [preset, options]}
+    by_label = {"type": "object", "additionalProperties": entry, "minProperties": 1}
+    return {"anyOf": [by_label, {"type": "array", "items": entry, "minItems": 1}, preset]}
 
 
 def _metric() -> Schema:
@@ -155,10 +155,6 @@ def _search() -> Schema:
     choice = {"anyOf": [{"type": "array", "minItems": 1}, range]}
     text = "The range of the hyper-parameter search, on the validation set."
     return {**_object({SEARCH: choice}), "required": [SEARCH], "description": text}
-
-
-def _or_null(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
 
 
 def _spellings(name: str) -> list[str]:

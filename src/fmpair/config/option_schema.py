@@ -16,7 +16,7 @@ from fmpair.data import filters as filter
 from fmpair.data.read import FORMATS
 from fmpair.data.splits import SPLITS
 from fmpair.errors import FmpairError, UnknownError, unknown
-from fmpair.evaluation.protocol import PRESETS, Protocol
+from fmpair.evaluation.protocol import Protocol
 from fmpair.models import catalog
 from fmpair.text import descriptions, summary, whole
 
@@ -158,11 +158,6 @@ def fold_count(step: Step) -> int:
     return step.options.get("count", splits()[step.kind].known["count"].default)
 
 
-def presets() -> Mapping[str, Protocol]:
-    """Return the protocols that have a name."""
-    return PRESETS
-
-
 def judging() -> Options:
     """Return the options of a protocol."""
     return options_of(Protocol)
@@ -188,23 +183,16 @@ def recipes() -> dict[str, Options]:
 
 # Type hints: whether a value fits one, the hint in words, and its JSON Schema.
 
-WORDS = {
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    bool: "true or false",
-    type(None): "null",
-    Path: "the name of a file",
+# Type -> in words, in JSON Schema.
+TYPES: dict[Any, tuple[str, str]] = {
+    int: ("a whole number", "integer"),
+    float: ("a number", "number"),
+    str: ("text", "string"),
+    bool: ("true or false", "boolean"),
+    type(None): ("null", "null"),
+    Path: ("the name of a file", "string"),
 }
-PLURALS = {"a whole number": "whole numbers", "a number": "numbers", "text": "text"}
-SCHEMAS: dict[Any, str] = {
-    int: "integer",
-    float: "number",
-    str: "string",
-    bool: "boolean",
-    type(None): "null",
-    Path: "string",
-}
+PLURALS = {"a whole number": "whole numbers", "a number": "numbers"}
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -217,7 +205,7 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, list) and all(fits(item, member(hint)) for item in value)
     if is_mapping(hint):
         return isinstance(value, dict) and all(fits(v, member(hint)) for v in value.values())
-    if hint not in WORDS:
+    if hint not in TYPES:
         return True
     if isinstance(value, bool):  # an int to Python, but to nobody else
         return hint is bool
@@ -233,7 +221,7 @@ def words(hint: Any) -> str:
     if is_list(hint) or is_mapping(hint):
         container, inner = "a list" if is_list(hint) else "a mapping", words(member(hint))
         return container if inner == "anything" else f"{container} of {PLURALS.get(inner, inner)}"
-    return WORDS.get(hint, "anything")
+    return TYPES[hint][0] if hint in TYPES else "anything"
 
 
 def schema_of(hint: Any) -> dict[str, Any]:
@@ -247,7 +235,7 @@ def schema_of(hint: Any) -> dict[str, Any]:
         return {"type": "array", "items": schema_of(member(hint))}
     if is_mapping(hint):
         return {"type": "object", "additionalProperties": schema_of(member(hint))}
-    return {"type": SCHEMAS[hint]} if hint in SCHEMAS else {}
+    return {"type": TYPES[hint][1]} if hint in TYPES else {}
 
 
 def is_union(hint: Any) -> bool:

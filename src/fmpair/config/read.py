@@ -16,6 +16,7 @@ import polars as pl
 
 from fmpair.checks import one_of, whole
 from fmpair.config import document
+from fmpair.config import option_schema as schema
 from fmpair.config.ablation import expand_ablations
 from fmpair.config.data_columns import missing_columns
 from fmpair.config.data_section import read_filters, read_source, read_split
@@ -23,21 +24,12 @@ from fmpair.config.document import refused
 from fmpair.config.experiment import TESTS, Experiment, Source, Step
 from fmpair.config.model_section import Code, Models, needs_validation, read_models, read_seeds
 from fmpair.config.node import Mistakes, Node, one_line
-from fmpair.config.option_schema import (
-    SECTIONS,
-    TEXTS,
-    Option,
-    Options,
-    fold_count,
-    judging,
-    options_of,
-    presets,
-)
+from fmpair.config.option_schema import Option, Options
 from fmpair.data.columns.roles import find_column
 from fmpair.data.formats.source import parsing
 from fmpair.data.read import read_frame
 from fmpair.errors import FmpairError
-from fmpair.evaluation.protocol import Protocol
+from fmpair.evaluation.protocol import PRESETS, Protocol
 from fmpair.evaluation.views import CONTEXT, VIEWS
 from fmpair.metrics import Metric
 
@@ -123,7 +115,7 @@ def _reading(top: Node, code: Code) -> Reading:
 
 def _check_sections(top: Node) -> None:
     for name in top.value:
-        top.at(name).holding(name).is_in("section", TEXTS)
+        top.at(name).holding(name).is_in("section", schema.TEXTS)
     for name in ("data", "models"):
         if name not in top.value:
             top.wrong(f"section '{name}' is missing")
@@ -144,7 +136,7 @@ def _other_sections(top: Node) -> dict[str, Any]:
             sections[name] = reader(nodes[name])
     if "filter" in nodes:
         sections["filters"] = read_filters(nodes["filter"])
-    for name, kind in SECTIONS.items():
+    for name, kind in schema.SECTIONS.items():
         sections[name] = _section(nodes[name], kind) if name in nodes else kind()
     folder = sections["output"].folder or str(Path("runs") / sections["name"])
     sections["output"] = replace(sections["output"], folder=str(Path(folder).absolute()))
@@ -162,7 +154,7 @@ def _name(top: Node) -> str:
 
 def _section(node: Node, kind: type) -> Any:
     """Read tune, compare, run or output."""
-    values = node.options(options_of(kind))
+    values = node.options(schema.options_of(kind))
     for name, value in values.items():
         if name in LEAST and value is not None:
             node.at(name).passes(whole, name, value, LEAST[name])
@@ -202,16 +194,16 @@ def read_protocols(node: Node) -> dict[str, Protocol]:
 def _protocol(node: Node) -> Protocol | None:
     """Read a preset, or options; `kind` then names the preset they change."""
     if isinstance(node.value, str):
-        return presets()[node.value] if node.is_in("protocol", presets()) else None
-    values = node.options(Options({**judging().known, "kind": Option("kind", str, None)}))
+        return PRESETS[node.value] if node.is_in("protocol", PRESETS) else None
+    values = node.options(Options({**schema.judging().known, "kind": Option("kind", str, None)}))
     base = Protocol()
     if "kind" in values:
-        if not node.at("kind").is_in("protocol", presets()):
+        if not node.at("kind").is_in("protocol", PRESETS):
             return None
-        base = presets()[values.pop("kind")]
+        base = PRESETS[values.pop("kind")]
     if isinstance(values.get("items"), str):
         values["items"] = _items(node.at("items"))
-    return node.attempt(lambda **options: replace(base, **options), judging(), values)
+    return node.attempt(lambda **options: replace(base, **options), schema.judging(), values)
 
 
 def _items(node: Node) -> Any:
@@ -277,7 +269,7 @@ def _check_metrics(top: Node, sections: Mapping[str, Any]) -> None:
 
 
 def _check_cells(top: Node, models: Models, split: Step, seeds: Sequence[int]) -> None:
-    folds = fold_count(split)
+    folds = schema.fold_count(split)
     counts = [len(model.seeds or seeds) for model, _ in models.values()]
     cells = folds * sum(counts)
     if cells > MOST_CELLS:

@@ -58,8 +58,7 @@ class WrapRec:
     def find(self, tag: str, id: str) -> ElementTree.Element:
         """Return the first element of a tag and id."""
         if (tag, id) not in self._by_id:
-            known = [name for kind, name in self._by_id if kind == tag]
-            raise UnknownError(f"{self.path.name}: {unknown(tag, id, known)}")
+            raise self._unknown(tag, id, [name for kind, name in self._by_id if kind == tag])
         return self._by_id[tag, id]
 
     @cached_property
@@ -86,7 +85,7 @@ class WrapRec:
         known = dict.fromkeys(e.get("id", "?") for e in every)
         for id in chosen:
             if id not in known:
-                raise UnknownError(f"{self.path.name}: {unknown('experiment', id, known)}")
+                raise self._unknown("experiment", id, known)
         return [e for e in every if not chosen or e.get("id") in chosen]
 
     def _filled(self, text: str) -> str:
@@ -96,8 +95,7 @@ class WrapRec:
         def value(name: re.Match[str]) -> str:
             nonlocal length
             if name[1] not in self.parameters:
-                what = unknown("parameter", name[1], self.parameters)
-                raise UnknownError(f"{self.path.name}: {what}")
+                raise self._unknown("parameter", name[1], self.parameters)
             length += len(self.parameters[name[1]])
             self._check_length(text, length)
             return self.parameters[name[1]]
@@ -121,46 +119,41 @@ class WrapRec:
                 "all parameters substituted: shorten the attribute"
             )
 
+    def _unknown(self, what: str, name: str, known: Any) -> UnknownError:
+        return UnknownError(f"{self.path.name}: {unknown(what, name, known)}")
+
 
 def read_wraprec_config(path: str | Path, parameters: Mapping[str, str] | None = None) -> WrapRec:
     """Read the file; parameters: replace those of the file, which must have them."""
-    path = Path(path)
+    path, parameters = Path(path), parameters or {}
     root = _root(path)
     if root.tag != "wraprec":
         raise DataError(f"{path} is not a WrapRec configuration: it begins with <{root.tag}>")
     defaults = {p.attrib.get("name", ""): p.attrib.get("value", "") for p in root.iter("param")}
-    for name in parameters or {}:
+    for name in parameters:
         if name not in defaults:
             raise UnknownError(f"{path.name}: {unknown('parameter', name, defaults)}")
-    return WrapRec(root, {**defaults, **(parameters or {})}, path)
+    return WrapRec(root, {**defaults, **parameters}, path)
 
 
 def _root(path: Path) -> ElementTree.Element:
+    def refuse(*_: object) -> None:  # entities may expand a few lines to gigabytes
+        raise DataError(f"{path} has a document type: delete it, WrapRec does not need one")
+
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     if len(content) > MOST_BYTES:
-        raise DataError(
-            f"{path} is not a WrapRec configuration: it has more than {MOST_BYTES:,} bytes"
-        )
+        raise DataError(f"{path} is not a WrapRec configuration: more than {MOST_BYTES:,} bytes")
     try:
-        _refuse_entities(content, path)
+        parser = expat.ParserCreate()
+        parser.StartDoctypeDeclHandler = refuse
+        parser.Parse(content, True)
         return ElementTree.fromstring(content)
     except (ElementTree.ParseError, expat.ExpatError, LookupError) as error:
         raise DataError(f"{path} is not XML: {error}") from None
-
-
-def _refuse_entities(content: bytes, path: Path) -> None:
-    """Refuse a document type: its entities may expand a few lines to gigabytes."""
-
-    def refuse(*_: object) -> None:
-        raise DataError(f"{path} has a document type: delete it, WrapRec does not need one")
-
-    parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler = refuse
-    parser.Parse(content, True)
 
 
 def note_lost(tag: str, given: Attributes, notes: Notes) -> None:
@@ -180,6 +173,14 @@ def class_name(text: str) -> str:
     return text.rpartition(":")[2].rpartition(".")[2]
 
 
+def number(name: str, text: str) -> int:
+    """Return the whole number of an attribute."""
+    try:
+        return int(text)
+    except ValueError:
+        raise DataError(f"{name} must be a whole number, not {text[:60]!r}") from None
+
+
 # The data readers as the section `data`.
 
 TYPES = {"md": "multi-discrete", "r": "real", "b": "binary", "n": "ignored"}
@@ -193,24 +194,23 @@ def data_of(file: WrapRec, readers: list[Attributes], static: bool, notes: Notes
     data: dict[str, Any] = {}
     for reader in readers:
         note_lost("reader", reader, notes)
+        name, kind = f"reader {reader.get('id')}", reader.get("dataType", "").lower()
         if class_name(reader.get("class", "CsvReader")) != "CsvReader":
-            notes.append(f"reader {reader.get('id')}: class {class_name(reader['class'])} is read "
-                         "as a delimited file")  # fmt: skip
-        kind = reader.get("dataType", "").lower()
+            notes.append(f"{name}: class {class_name(reader['class'])} is read as a delimited file")
         if kind in TABLES:
             data[TABLES[kind]] = _table(file, reader, TABLES[kind].removesuffix("s"))
             continue
         if kind not in FEEDBACK:
-            notes.append(f"reader {reader.get('id')}: dataType={kind} has no equivalent")
+            notes.append(f"{name}: dataType={kind} has no equivalent")
             continue
         part = reader.get("sliceType", "other").lower() if static else "path"
         if part in data:
-            notes.append(f"reader {reader.get('id')}: second file for {part}: join the files")
+            notes.append(f"{name}: second file for {part}: join the files")
             continue
         data[part] = reader.get("path", "")
-        for name, value in _columns(file, reader, kind == "ratings").items():
-            if data.setdefault(name, value) != value:
-                notes.append(f"reader {reader.get('id')}: {name} differs from the first file's")
+        for option, value in _columns(file, reader, kind == "ratings").items():
+            if data.setdefault(option, value) != value:
+                notes.append(f"{name}: {option} differs from the first file's")
     return data
 
 
@@ -254,8 +254,12 @@ def _layout(file: WrapRec, reader: Attributes) -> dict[str, Any]:
     options: dict[str, Any] = {"separator": reader.get("delimiter", ",").replace("\\t", "\t")}
     if reader.get("hasHeader", "true").lower() == "false":
         options["header"] = False
-    if not _is_utf8(file.path.parent / reader.get("path", "")):
-        options["encoding"] = OTHER_ENCODING
+    path = file.path.parent / reader.get("path", "")
+    if _exists(path):
+        try:
+            read_bytes(path).decode()
+        except UnicodeDecodeError:
+            options["encoding"] = OTHER_ENCODING
     columns = [part.partition(":") for part in listed(reader.get("header", ""))]
     types = {name: TYPES[kind] for name, _, kind in columns if kind in TYPES}
     if columns:
@@ -271,17 +275,6 @@ def _table(file: WrapRec, reader: Attributes, role: str) -> dict[str, Any]:
     if "columns" in options:
         options["columns"] = [role, *options["columns"][1:]]
     return {"path": reader.get("path", ""), **options}
-
-
-def _is_utf8(path: Path) -> bool:
-    """Return whether a file is UTF-8 text; a missing one counts as such."""
-    if not _exists(path):
-        return True
-    try:
-        read_bytes(path).decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _exists(path: Path) -> bool:
@@ -315,7 +308,7 @@ EVALUATORS = {
 def protocols_of(given: Attributes, notes: Notes) -> tuple[dict[str, Any], list[str]]:
     """Return the protocols of an evaluator by label, and its metrics."""
     name = class_name(given.get("class", ""))
-    _note_lost(name, given, notes)
+    _note_lost_of_evaluator(name, given, notes)
     if name in ("RMSE", "MAE"):
         return {}, [name.lower()]
     if name not in EVALUATORS:
@@ -351,20 +344,11 @@ def _candidates(given: Attributes, count: str, notes: Notes) -> dict[str, Any]:
     return {"candidates": "all" if mode == "union" else "train"}
 
 
-def _note_lost(name: str, given: Attributes, notes: Notes) -> None:
+def _note_lost_of_evaluator(name: str, given: Attributes, notes: Notes) -> None:
     explicit = given.get("candidateItemsMode", "").lower() == "explicit"
     for key, text in given.items():
         if key == "candidateItemsFile" and not explicit:
-            notes.append(
-                f"evaluator {name}: {key}={text} is left out: candidateItemsMode is not explicit"
-            )
+            reason = "is left out: candidateItemsMode is not explicit"
+            notes.append(f"evaluator {name}: {key}={text} {reason}")
         elif key not in (*EVALUATOR_ATTRIBUTES, "candidateItemsFile"):
             notes.append(f"evaluator {name}: {key}={text} has no equivalent")
-
-
-def number(name: str, text: str) -> int:
-    """Return the whole number of an attribute."""
-    try:
-        return int(text)
-    except ValueError:
-        raise DataError(f"{name} must be a whole number, not {text[:60]!r}") from None

@@ -29,14 +29,8 @@ Record = dict[str, Any]
 Execute = Callable[[Iterable[Cell]], Iterator[tuple[Cell, Record | None]]]
 
 # Libraries read these when they are loaded, so a worker process must start with them.
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
-    "POLARS_MAX_THREADS",
-    "RAYON_NUM_THREADS",
-)
+LIBRARIES = ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "NUMBA_NUM", "POLARS_MAX", "RAYON_NUM")
+THREAD_VARIABLES = [f"{library}_THREADS" for library in LIBRARIES]
 EXIT_SECONDS = 5.0  # given to an idle worker to exit by itself
 
 

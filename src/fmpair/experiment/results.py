@@ -16,60 +16,23 @@ from fmpair.experiment.folder import EXPERIMENT, MANIFEST, PLAN, RunFolder, whol
 from fmpair.experiment.plan import tuning_metric
 
 NOT_RUN = "not run yet"
-KEYS = {"model": pl.String, "fold": pl.Int64, "seed": pl.Int64}
+
+# The columns of each table.
+TEXT, INT, FLOAT = pl.String, pl.Int64, pl.Float64
+KEYS = {"model": TEXT, "fold": INT, "seed": INT}
 FIGURES = {
-    "error": pl.String,
-    "train_seconds": pl.Float64,
-    "judge_seconds": pl.Float64,
-    "epoch_seconds": pl.Float64,
-    "epochs": pl.Int64,
-    "peak_mb": pl.Float64,
+    "error": TEXT,
+    **dict.fromkeys(("train_seconds", "judge_seconds", "epoch_seconds"), FLOAT),
+    "epochs": INT,
+    "peak_mb": FLOAT,
 }
-CELLS = {
-    "cell": pl.String,
-    "model": pl.String,
-    "options": pl.String,
-    "fold": pl.Int64,
-    "seed": pl.Int64,
-    **FIGURES,
-}
-VALUES = {
-    "cell": pl.String,
-    **KEYS,
-    "protocol": pl.String,
-    "metric": pl.String,
-    "value": pl.Float64,
-    "corrected": pl.Float64,
-    "coverage": pl.Float64,
-}
-VIEWS = {
-    **KEYS,
-    "protocol": pl.String,
-    "view": pl.String,
-    "group": pl.String,
-    "units": pl.Int64,
-    "metric": pl.String,
-    "value": pl.Float64,
-}
-CURVES = {
-    **KEYS,
-    "epoch": pl.Int64,
-    "seconds": pl.Float64,
-    "loss": pl.Float64,
-    "part": pl.String,
-    "metric": pl.String,
-    "value": pl.Float64,
-}
-TRIALS = {
-    "model": pl.String,
-    "fold": pl.Int64,
-    "trial": pl.Int64,
-    "options": pl.String,
-    "metric": pl.String,
-    "value": pl.Float64,
-    "seconds": pl.Float64,
-    "error": pl.String,
-}
+CELLS = {**dict.fromkeys(("cell", "model", "options"), TEXT), "fold": INT, "seed": INT, **FIGURES}
+MEAN = {"metric": TEXT, "value": FLOAT}
+VALUES = {"cell": TEXT, **KEYS, "protocol": TEXT, **MEAN, "corrected": FLOAT, "coverage": FLOAT}
+VIEWS = {**KEYS, **dict.fromkeys(("protocol", "view", "group"), TEXT), "units": INT, **MEAN}
+CURVES = {**KEYS, "epoch": INT, "seconds": FLOAT, "loss": FLOAT, "part": TEXT, **MEAN}
+TRIAL = {"model": TEXT, "fold": INT, "trial": INT, "options": TEXT}
+TRIALS = {**TRIAL, **MEAN, "seconds": FLOAT, "error": TEXT}
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +75,7 @@ def results(folder: str | Path) -> Results:
         cells=pl.DataFrame([_cell(row, record) for row, record in rows], CELLS, orient="row"),
         values=pl.DataFrame(list(_values(experiment, done)), VALUES, orient="row"),
         views=pl.DataFrame(list(_views(experiment, done)), VIEWS, orient="row"),
-        curves=pl.DataFrame(
-            [(*_key(row), *point) for row, record in done for point in record["curve"]],
-            CURVES,
-            orient="row",
-        ),
+        curves=pl.DataFrame(list(_curves(done)), CURVES, orient="row"),
         trials=pl.DataFrame(list(_trials(experiment, run, plan)), TRIALS, orient="row"),
         units={
             label: _units(run, number, [row for row, _ in done])
@@ -158,6 +117,12 @@ def _views(experiment: Experiment, rows: Finished) -> Iterator[tuple[Any, ...]]:
                     yield *_key(row), label, *group, metric, value
 
 
+def _curves(rows: Finished) -> Iterator[tuple[Any, ...]]:
+    for row, record in rows:
+        for point in record["curve"]:
+            yield *_key(row), *point
+
+
 def _trials(
     experiment: Experiment, run: RunFolder, plan: Mapping[str, Any]
 ) -> Iterator[tuple[Any, ...]]:
@@ -167,8 +132,7 @@ def _trials(
         record = run.record(VALIDATION, row["id"]) or {"error": NOT_RUN}
         error, seconds = record["error"], record.get("train_seconds")
         value = record["protocols"][0]["means"][metric] if error is None else None
-        trial = (row["model"], row["fold"], row["trial"], row["options"])
-        yield *trial, metric, value, seconds, error
+        yield *(row[name] for name in TRIAL), metric, value, seconds, error
 
 
 def _units(run: RunFolder, protocol: int, rows: list[PlanRow]) -> pl.DataFrame:

@@ -19,21 +19,10 @@ from fmpair.config.node import line_of
 from fmpair.data import splits as splitting
 from fmpair.errors import in_file, spelled
 from fmpair.evaluation.protocol import why_usual
+from fmpair.experiment import folder as files
 from fmpair.experiment import plan
 from fmpair.experiment.cell import Cell, canonical, failed
-from fmpair.experiment.folder import (
-    EXPERIMENT,
-    MANIFEST,
-    MODEL,
-    PLAN,
-    SPLITS,
-    WINNER,
-    RunFolder,
-    forget,
-    opened,
-    read_json,
-    write_json,
-)
+from fmpair.experiment.folder import RunFolder, forget, opened, read_json, write_json
 from fmpair.experiment.manifest import manifest, now
 from fmpair.experiment.pool import Execute, Record, executor, threads_per_worker
 from fmpair.experiment.prepared import PreparedData, prepare, settle
@@ -63,7 +52,7 @@ def run(experiment: Experiment, progress: Show = False, on: str | None = None) -
     with opened(experiment.output.folder) as folder:
         prepared = prepare(experiment.data, experiment.filters, experiment.split)
         reason = ""
-        if not (experiment.protocols or (folder.path / PLAN).exists()):
+        if not (experiment.protocols or (folder.path / files.PLAN).exists()):
             reason = f"protocol: {spelled(why_usual(prepared.data), in_file)}"
         experiment = settle(experiment, prepared.data)
         plan.check(experiment, prepared)
@@ -87,34 +76,30 @@ def run(experiment: Experiment, progress: Show = False, on: str | None = None) -
 def _begin(experiment: Experiment, prepared: PreparedData, folder: RunFolder) -> str:
     """Save the experiment and its splits; return when the run was first started."""
     path, spec = folder.path, as_plain(experiment)
-    if canonical(read_json(path / EXPERIMENT)) != canonical(spec):  # the results will differ
-        for name in (PLAN, MANIFEST, WINNER):
+    if canonical(read_json(path / files.EXPERIMENT)) != canonical(spec):  # the results will differ
+        for name in (files.PLAN, files.MANIFEST, files.WINNER):
             forget(path / name)
-    before = read_json(path / MANIFEST) or {"began": now()}
-    write_json(path / EXPERIMENT, spec)
-    write_json(path / MANIFEST, before)
-    splitting.save(prepared.splits, path / SPLITS)
+    before = read_json(path / files.MANIFEST) or {"began": now()}
+    write_json(path / files.EXPERIMENT, spec)
+    write_json(path / files.MANIFEST, before)
+    splitting.save(prepared.splits, path / files.SPLITS)
     return before["began"]
 
 
 def _execute(
-    experiment: Experiment,
-    prepared: PreparedData,
-    runner: Runner,
-    threads: int | None,
-    began: str,
+    experiment: Experiment, prepared: PreparedData, runner: Runner, threads: int | None, began: str
 ) -> None:
     path = runner.folder.path
     chosen, trials = tune(experiment, prepared, runner.run, runner.progress.tell)
     planned = plan.cells(experiment, prepared, chosen)
-    write_json(path / PLAN, plan.as_plain(planned, trials))
+    write_json(path / files.PLAN, plan.as_plain(planned, trials))
     records = runner.run(planned)
     if experiment.output.refit:
         best = choose(experiment, planned, trials, records)
         _refit(best, prepared, runner, threads)
     used = [*planned, *(trial.cell for trial in trials)]
     done = {cell.id: records[cell.id] for cell in used}
-    write_json(path / MANIFEST, manifest(experiment, prepared, done.values(), began))
+    write_json(path / files.MANIFEST, manifest(experiment, prepared, done.values(), began))
 
 
 def _refit(
@@ -130,8 +115,8 @@ def _refit(
             why = f"{best.model.name} failed on all events: {line_of(error)}"
             runner.progress.tell(f"the best model, {why}")
     path = runner.folder.path
-    forget(path / MODEL)  # it belongs to an earlier run
-    write_json(path / WINNER, {"model": best and best.model.name, "error": why})
+    forget(path / files.MODEL)  # it belongs to an earlier run
+    write_json(path / files.WINNER, {"model": best and best.model.name, "error": why})
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,17 +16,10 @@ from typing import Any
 
 from fmpair.config.experiment import Candidate, Experiment
 from fmpair.errors import MachineError, OptionError
+from fmpair.experiment import plan
 from fmpair.experiment.cell import VALIDATION, Cell, canonical, fit_to_epoch, recipe_of, visible
 from fmpair.experiment.folder import MODEL, WINNER, RunFolder, digest, read_json, write_json
-from fmpair.experiment.plan import (
-    Chosen,
-    Space,
-    Trial,
-    cell_of,
-    space_of,
-    tuning_metric,
-    with_options,
-)
+from fmpair.experiment.plan import Chosen, Space, Trial, tuning_metric
 from fmpair.experiment.prepared import PreparedData
 from fmpair.metrics import ERRORS, Metric
 
@@ -89,7 +82,7 @@ def tune(
     report: is called with a line for every search that ends before its budget does.
     """
     studies = [
-        Study(model, fold, space := space_of(model), _study(experiment, space))
+        Study(model, fold, space := plan.space_of(model), _study(experiment, space))
         for model in experiment.models
         if model.search
         for fold in range(len(prepared.splits))
@@ -131,8 +124,8 @@ def _propose(
     if new is None:
         return None
     trial, options = new
-    model = with_options(study.model, options)
-    cell = cell_of(experiment, prepared, model, study.fold, experiment.seeds[0], VALIDATION)
+    model = plan.with_options(study.model, options)
+    cell = plan.cell_of(experiment, prepared, model, study.fold, experiment.seeds[0], VALIDATION)
     study.tried.add(canonical(options))
     study.trials.append(Trial(number, cell))
     return Proposal(study, number, trial, options, cell)
