@@ -54,17 +54,17 @@ def mistakes(path, *overrides):
 
 def test_every_key_has_its_line(write):
     document = read(write(YAML))
-    lines = {path: document.line(path) for path in [
+    lines = {path: document.origin(path).line for path in [
         ("name",), ("data", "set"), ("models", 0), ("models", 1), ("models", 1, "factors"),
     ]}  # fmt: skip
     assert list(lines.values()) == [1, 3, 5, 6, 7]
-    assert document.line(("models", 1, "nothing")) == 6, "what is not there is near what is"
+    assert document.origin(("models", 1, "nothing")).line == 6, "what is not there is near what is"
 
 
 def test_toml_has_lines_too(write):
     document = read(write(TOML, "a.toml"))
     assert document.values["models"][1]["regularization"] == {"user": 0.1}
-    lines = {path: document.line(path) for path in [
+    lines = {path: document.origin(path).line for path in [
         ("data", "set"), ("models", 0, "kind"), ("models", 1), ("models", 1, "factors"),
         ("models", 1, "regularization", "user"), ("models", 1, "fields", "age", "bins"),
     ]}  # fmt: skip
@@ -75,7 +75,7 @@ def test_json_has_lines_and_may_have_tabs(write):
     text = '{\n\t"name":\t"\\ud83d\\ude00",\n\t"models": [\n\t\t"popularity"]\n}'
     document = read(write(text, "a.json"))
     assert document.values == {"name": "😀", "models": ["popularity"]}
-    assert (document.line(("name",)), document.line(("models", 0))) == (2, 4)
+    assert (document.origin(("name",)).line, document.origin(("models", 0)).line) == (2, 4)
 
 
 @given(
@@ -108,7 +108,7 @@ def test_yaml_is_read_as_yaml_1_2(write):
 def test_anchors_and_merge_keys_work(write):
     document = read(write("a: &a {x: 1, y: 2}\nb:\n  <<: *a\n  y: 3\n"))
     assert document.values["b"] == {"x": 1, "y": 3}
-    assert document.line(("b", "x")) == 1 and document.line(("b", "y")) == 4
+    assert document.origin(("b", "x")).line == 1 and document.origin(("b", "y")).line == 4
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_all_wrong_overrides_are_named_together(write):
     assert mistakes(write(YAML), "workers", "models.5.x=1", "models.1.factors.y=1", "a=[") == [
         "command line: an override is key=value, not 'workers'",
         "command line: models.5.x: '5' must be a number from 0 to 1",
-        "command line: models.1.factors.y: 8 has no 'y' in it",
+        "command line: models.1.factors.y: 8 has no key 'y'",
         "command line: a: '[' is not a YAML value",
     ]
 
@@ -213,7 +213,7 @@ def deep(depth):
 
 def test_aliases_that_stand_for_billions_of_values_are_refused(write):
     assert len(BOMB) < 500
-    with pytest.raises(ConfigError, match=r"a\.yaml:\d: more than 20,000 values, those that al"):
+    with pytest.raises(ConfigError, match=r"a\.yaml:\d: more than 20,000 values, counting those that al"):
         read(write(BOMB, "a.yaml"))
 
 
@@ -249,10 +249,10 @@ def test_a_file_as_long_as_a_book_is_no_experiment(write, name):
     ("name", "text", "said"),
     [
         ("a.yaml", "x: 1\n<<: 3", "a.yaml:2: << takes a mapping"),
-        ("a.yaml", "x: !!float y", "a.yaml:1: 'y' is no float"),
+        ("a.yaml", "x: !!float y", "a.yaml:1: 'y' is not a valid float"),
         ("a.yaml", "x: !!timestamp y", 'a.yaml:1: failed to construct timestamp from "y"'),
         ("a.yaml", "x: !!python/name:os.system", "a.yaml:1: could not determine a constructor"),
-        ("a.yaml", "x: !!binary eA==", "a.yaml:1: bytes is no kind of value"),
+        ("a.yaml", "x: !!binary eA==", "a.yaml:1: values of type bytes are"),
         ("a.yaml", "a: 2\nx: 9223372036854775808", "a.yaml:2: a whole number must be at most"),
         ("a.json", '{"x":\n 9223372036854775808}', "a.json:1: a whole number must be at most"),
         ("a.toml", "y = 1\nx = 9223372036854775808", "a.toml:2: a whole number must be at most"),
@@ -277,7 +277,7 @@ def test_a_file_that_is_not_utf8_says_so(tmp_path, monkeypatch):
 
 def test_keys_after_any_number_of_blanks_are_found(write):
     found = read(write(" " * 100_000 + "x = 1\n", "a.toml"))
-    assert found.values == {"x": 1} and found.line(("x",)) == 1
+    assert found.values == {"x": 1} and found.origin(("x",)).line == 1
 
 
 def test_a_chain_of_bases_has_an_end(write):

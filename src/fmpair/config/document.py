@@ -19,7 +19,7 @@ from typing import Any
 from fmpair.data.formats.source import parsing, read_bytes
 from fmpair.errors import ConfigError, DataError, listing
 
-KeyPath = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]  # such as ("models", 0, "factors")
 
 COMMAND_LINE = "command line"
 MOST_BASES = 20  # files that extend each other
@@ -60,10 +60,6 @@ class Document:
             if keys[:length] in self.origins:
                 return self.origins[keys[:length]]
         return Origin(self.path, 1)
-
-    def line(self, path: KeyPath) -> int:
-        """Return the line of a path such as ("models", 0, "factors"); 0 for the command line."""
-        return self.origin(path).line
 
     def resolve(self, path: KeyPath, text: str) -> str:
         """Return a file name as an absolute path, relative to the file that the value is in."""
@@ -199,9 +195,27 @@ class Parsed:
     lines: dict[KeyPath, int] = field(default_factory=dict)
 
 
-def parse_yaml(text: str, name: str) -> Parsed:
-    """Parse YAML 1.2: `no` and `on` are text, 1e-3 is a number. name: of the file, for messages."""
-    return _from_yaml(text, name)
+def parse_yaml(text: str, name: str, scalars: bool = True) -> Parsed:
+    """Parse YAML 1.2: `no` and `on` are text, 1e-3 is a number. name: of the file, for messages.
+
+    scalars: whether single values are wanted, and not only the lines of all keys.
+    """
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    _check_size(text, name)
+    reader = _yaml_reader()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about YAML 1.1, and repeated anchors
+            lines: dict[KeyPath, int] = {}
+            build = _Builder(name, lines, reader.constructor.construct_object if scalars else None)
+            root = reader.compose(text)
+            return Parsed(None if root is None else build.value(root, ()), lines)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise _refusal(name, mark.line + 1 if mark else 1, error.problem) from error
+    except YAMLError as error:
+        raise _refusal(name, 1, str(error).splitlines()[0]) from error
 
 
 def parse_json(text: str, name: str) -> Parsed:
@@ -215,7 +229,7 @@ def parse_json(text: str, name: str) -> Parsed:
         deep = isinstance(error, RecursionError)
         raise _refusal(name, 1, TOO_DEEP if deep else str(error)) from error
     # A tab is white space in JSON, but not in YAML.
-    lines = _from_yaml(text.replace("\t", " "), name, scalars=False).lines
+    lines = parse_yaml(text.replace("\t", " "), name, scalars=False).lines
     return Parsed(_plain(values, name, lines), lines)
 
 
@@ -240,26 +254,6 @@ SYNTAXES: dict[str, Callable[[str, str], Parsed]] = {  # by suffix
     ".json": parse_json,
     ".toml": parse_toml,
 }
-
-
-def _from_yaml(text: str, name: str, scalars: bool = True) -> Parsed:
-    """scalars: whether single values are wanted, and not only the lines of all keys."""
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
-
-    _check_size(text, name)
-    reader = _yaml_reader()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about YAML 1.1, and repeated anchors
-            lines: dict[KeyPath, int] = {}
-            build = _Builder(name, lines, reader.constructor.construct_object if scalars else None)
-            root = reader.compose(text)
-            return Parsed(None if root is None else build.value(root, ()), lines)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise _refusal(name, mark.line + 1 if mark else 1, error.problem) from error
-    except YAMLError as error:
-        raise _refusal(name, 1, str(error).splitlines()[0]) from error
 
 
 def _yaml_reader() -> Any:

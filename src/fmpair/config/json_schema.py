@@ -29,6 +29,11 @@ CHOICES = {
 
 def json_schema() -> Schema:
     """Return the JSON Schema (draft 2020-12) of an experiment file, for editors and checkers."""
+    cut = "|".join(name for name in NAMES if name not in UNCUT)
+    metric = {"type": "string", "pattern": f"^(({cut})@[1-9][0-9]*|{'|'.join(UNCUT)})$"}
+    plain_views = {"enum": [name for name in VIEWS if not name.startswith(CONTEXT)]}
+    view = {"anyOf": [plain_views, {"type": "string", "pattern": f"^{CONTEXT}.+"}]}
+    seed = {"type": "integer", "minimum": 0}
     properties: dict[str, Schema] = {
         "name": {"type": "string"},
         "extends": {"type": "string"},
@@ -37,9 +42,9 @@ def json_schema() -> Schema:
         "split": _steps(schema.splits()),
         "models": {"type": "array", "minItems": 1, "items": _models()},
         "protocols": _protocols(),
-        "metrics": {"type": "array", "items": _metric()},
-        "views": {"type": "array", "items": _view()},
-        "seeds": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
+        "metrics": {"type": "array", "items": metric},
+        "views": {"type": "array", "items": view},
+        "seeds": {"type": "array", "minItems": 1, "items": seed},
     }
     for name, section in SECTIONS.items():
         properties[name] = _closed(schema.options_of(section), choices=("test",))
@@ -48,8 +53,18 @@ def json_schema() -> Schema:
         "title": "fmpair experiment",
         **_object({name: {"description": TEXTS[name], **properties[name]} for name in TEXTS}),
         "anyOf": [{"required": ["data", "models"]}, {"required": ["extends"]}],
-        "$defs": {GRID: _grid(), SEARCH: _search()},
+        "$defs": _definitions(),
     }
+
+
+def _definitions() -> dict[str, Schema]:
+    """Return what may stand in place of a value: a grid, or a range to search."""
+    values = {"type": "array", "minItems": 1}
+    range = _closed(schema.options_of(Range, ["values"]), required=["low", "high"])
+    text = "The range of the hyper-parameter search, on the validation set."
+    grid = {**_object({GRID: values}), "description": "One model per value."}
+    search = {**_object({SEARCH: {"anyOf": [values, range]}}), "description": text}
+    return {GRID: {**grid, "required": [GRID]}, SEARCH: {**search, "required": [SEARCH]}}
 
 
 def _data() -> Schema:
@@ -62,12 +77,13 @@ def _data() -> Schema:
 
 def _steps(known: Mapping[str, Options]) -> Schema:
     """Return the schema of a function: `name`, `{kind: name, ...}`, or `{name: {...}}`."""
-    forms: list[Schema] = [{"enum": [s for name in known for s in _spellings(name)]}]
+    spellings = {name: list(dict.fromkeys([name, name.replace("_", "-")])) for name in known}
+    forms: list[Schema] = [{"enum": [spelling for name in known for spelling in spellings[name]]}]
     for name, options in known.items():
-        kind = {"kind": {"enum": _spellings(name)}}
-        forms.append(_closed(options, kind, required=["kind"]))
-        inner = {s: {"anyOf": [_closed(options), {"type": "null"}]} for s in _spellings(name)}
-        forms.append({**_object(inner), "minProperties": 1, "maxProperties": 1})
+        forms.append(_closed(options, {"kind": {"enum": spellings[name]}}, required=["kind"]))
+        inner = {"anyOf": [_closed(options), {"type": "null"}]}
+        by_name = _object(dict.fromkeys(spellings[name], inner))
+        forms.append({**by_name, "minProperties": 1, "maxProperties": 1})
     return {"anyOf": forms}
 
 
@@ -83,10 +99,8 @@ def _models() -> Schema:
     forms: list[Schema] = [{"enum": list(recipes)}, foreign]
     for kind, options in recipes.items():
         recipe = {name: _alternatives(_property(o), True) for name, o in options.known.items()}
-        properties = {"kind": {"const": kind}, **recipe, **about}
-        forms.append(
-            {**_object(properties, options.open), "required": ["kind"], "description": options.text}
-        )
+        properties = _object({"kind": {"const": kind}, **recipe, **about}, options.open)
+        forms.append({**properties, "required": ["kind"], "description": options.text})
     open_kinds = {"anyOf": [foreign, _object({GRID: {"type": "array"}})]}
     forms.append({**_object({"kind": open_kinds, **about}, True), "required": ["kind"]})
     return {"anyOf": forms}
@@ -98,16 +112,6 @@ def _protocols() -> Schema:
     entry = {"anyOf": [preset, options]}
     by_label = {"type": "object", "additionalProperties": entry, "minProperties": 1}
     return {"anyOf": [by_label, {"type": "array", "items": entry, "minItems": 1}, preset]}
-
-
-def _metric() -> Schema:
-    cut = "|".join(name for name in NAMES if name not in UNCUT)
-    return {"type": "string", "pattern": f"^(({cut})@[1-9][0-9]*|{'|'.join(UNCUT)})$"}
-
-
-def _view() -> Schema:
-    plain = [name for name in VIEWS if not name.startswith(CONTEXT)]
-    return {"anyOf": [{"enum": plain}, {"type": "string", "pattern": f"^{CONTEXT}.+"}]}
 
 
 def _closed(
@@ -143,19 +147,3 @@ def _alternatives(value: Schema, searched: bool = False) -> Schema:
     bare = {key: inner for key, inner in value.items() if key not in text}
     forms = [bare, {"$ref": f"#/$defs/{GRID}"}]
     return {"anyOf": [*forms, {"$ref": f"#/$defs/{SEARCH}"}] if searched else forms, **text}
-
-
-def _grid() -> Schema:
-    values = {GRID: {"type": "array", "minItems": 1}}
-    return {**_object(values), "required": [GRID], "description": "One model per value."}
-
-
-def _search() -> Schema:
-    range = _closed(schema.options_of(Range, ["values"]), required=["low", "high"])
-    choice = {"anyOf": [{"type": "array", "minItems": 1}, range]}
-    text = "The range of the hyper-parameter search, on the validation set."
-    return {**_object({SEARCH: choice}), "required": [SEARCH], "description": text}
-
-
-def _spellings(name: str) -> list[str]:
-    return list(dict.fromkeys([name, name.replace("_", "-")]))

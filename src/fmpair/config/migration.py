@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -143,17 +144,12 @@ def _split(split: Attributes, notes: Notes) -> dict[str, Any]:
     if kind != "dynamic":
         text = f"type={kind} has no equivalent: a quarter is the test set"
         notes.append(f"split {split.get('id')}: {text}")
-    return {"kind": "holdout", "test": round(1 - _share(split.get("trainRatios") or "0.75"), 6)}
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = 0.0
+    share, ratios = 0.0, split.get("trainRatios") or "0.75"
+    with suppress(ValueError):
+        share = float(ratios)
     if not 0 < share < 1:
-        raise DataError(f"trainRatios must be shares between 0 and 1, not {text[:60]!r}")
-    return share
+        raise DataError(f"trainRatios must be shares between 0 and 1, not {ratios[:60]!r}")
+    return {"kind": "holdout", "test": round(1 - share, 6)}
 
 
 def _models(

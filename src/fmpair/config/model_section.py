@@ -89,7 +89,7 @@ def _candidate(node: Node, variant: Variant, code: Code) -> Candidate | None:
     valid = node.holding(placed(without(node.value, names), first)).options(every)
     if "kind" not in valid:
         return None
-    keys = {key: _fixed(value) for key, value in valid.items() if key in about}
+    keys = {k: tuple(v) if isinstance(v, list) else v for k, v in valid.items() if k in about}
     options = {key: value for key, value in valid.items() if key not in about}
     if recipe is not None:
         _try(node, recipe, options, search)
@@ -166,10 +166,6 @@ def _try(node: Node, recipe: Any, options: Mapping[str, Any], search: Mapping[st
 
 def _dotted(path: KeyPath) -> str:
     return ".".join(map(str, path))
-
-
-def _fixed(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def cannot_stop(name: str) -> str:

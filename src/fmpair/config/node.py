@@ -124,7 +124,10 @@ class Node:
             try:
                 return make(**left)
             except Exception as error:  # a user's own class may raise anything
-                culprit = option_of(error, left)
+                # Errors of other code may begin with the name of the option.
+                option = error.option if isinstance(error, FmpairError) else None
+                name = option or str(error).partition(" ")[0]
+                culprit = name if name in left else None
                 plain = isinstance(error, TypeError | ValueError | ImportError)
                 text = one_line(error) if plain else line_of(error)
                 (self if culprit is None else self.at(culprit)).wrong(text)
@@ -132,13 +135,6 @@ class Node:
                     return None
                 del left[culprit]
         return None
-
-
-def option_of(error: Exception, options: Mapping[str, Any]) -> str | None:
-    """Return which option an error is about; errors of other code may begin with its name."""
-    option = error.option if isinstance(error, FmpairError) else None
-    name = option or str(error).partition(" ")[0]
-    return name if name in options else None
 
 
 def shown(value: Any) -> str:

@@ -85,7 +85,11 @@ def reading(path: str | Path, overrides: Sequence[str] = (), code: Code = "refus
 
 
 def _reading(top: Node, code: Code) -> Reading:
-    _check_sections(top)
+    for name in top.value:
+        top.at(name).holding(name).is_in("section", schema.TEXTS)
+    for name in ("data", "models"):
+        if name not in top.value:
+            top.wrong(f"section '{name}' is missing")
     source = read_source(top.at("data")) if "data" in top.value else None
     models = read_models(top.at("models"), code) if "models" in top.value else {}
     split = read_split(top.at("split"), source)
@@ -111,14 +115,6 @@ def _reading(top: Node, code: Code) -> Reading:
         **sections,
     )
     return Reading(experiment, top, {label: entry for label, (_, entry) in models.items()})
-
-
-def _check_sections(top: Node) -> None:
-    for name in top.value:
-        top.at(name).holding(name).is_in("section", schema.TEXTS)
-    for name in ("data", "models"):
-        if name not in top.value:
-            top.wrong(f"section '{name}' is missing")
 
 
 def _other_sections(top: Node) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -113,26 +114,15 @@ def _versions(experiment: Experiment) -> dict[str, str]:
 
 
 def _machine() -> dict[str, Any]:
+    cpuinfo, memory_gb = Path("/proc/cpuinfo"), None
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    with suppress(AttributeError, ValueError, OSError):
+        memory_gb = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     return {
         "system": f"{platform.system()} {platform.release()}",
         "architecture": platform.machine(),
-        "processor": _processor(),
+        "processor": models[0] if models else platform.processor(),
         "cores": os.cpu_count(),
-        "memory_gb": _memory_gb(),
+        "memory_gb": memory_gb,
     }
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor()
-
-
-def _memory_gb() -> float | None:
-    try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (AttributeError, ValueError, OSError):
-        return None

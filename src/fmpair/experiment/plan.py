@@ -165,19 +165,23 @@ class Space:
             within = self.search.get(name)
             if within is None:
                 continue
+            low, high = within.low, within.high
             if value in within.values:
                 params[name] = list(self.choices[name] or ()).index(value)
-            elif isinstance(value, int | float) and _inside(value, within):
-                params[name] = value
+            elif isinstance(value, int | float) and low is not None and high is not None:
+                params |= {name: value} if low <= value <= high else {}
         return params
 
     def _choices(self, name: str) -> Sequence[Any] | None:
-        within = self.search[name]
+        within, default = self.search[name], self.defaults.get(name)
+        low, high = within.low, within.high
         if within.values:
             return tuple({canonical(value): value for value in within.values}.values())
-        if _takes_integers(self.defaults.get(name), within):
-            return range(int(within.low or 0), int(within.high or 0) + 1)
-        return None if within.low != within.high else (within.low,)
+        integers = isinstance(low, int) and isinstance(high, int)
+        whole = isinstance(default, int) and not isinstance(default, bool)
+        if whole or (default is None and integers):
+            return range(int(low or 0), int(high or 0) + 1)
+        return None if low != high else (low,)
 
     def _suggested(self, trial: Any, name: str) -> Any:
         within, values = self.search[name], self.choices[name]
@@ -200,16 +204,3 @@ def trials_of(model: Candidate, most: int) -> int:
         return 0
     size = space_of(model).size
     return most if size is None else min(most, size)
-
-
-def _takes_integers(default: Any, within: Range) -> bool:
-    """Return whether an option between low and high takes whole numbers."""
-    ends = isinstance(within.low, int) and isinstance(within.high, int)
-    return not isinstance(default, bool) and (
-        isinstance(default, int) or (default is None and ends)
-    )
-
-
-def _inside(value: float, within: Range) -> bool:
-    low, high = within.low, within.high
-    return low is not None and high is not None and low <= value <= high

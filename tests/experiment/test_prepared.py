@@ -1,9 +1,13 @@
+"""Events read, filtered and split; the device settled."""
+
 import polars as pl
 import pytest
+from tiny_run import experiment
 
-from fmpair.config.experiment import Source, Step
+from fmpair import device
+from fmpair.config.experiment import Candidate, Running, Source, Step
 from fmpair.errors import DataError, OptionError, UnknownError
-from fmpair.experiment.prepared import prepare, source_files
+from fmpair.experiment.prepared import prepare, settle, source_files
 
 EVENTS = pl.DataFrame({"user": [1, 1, 2, 2, 3], "item": list("abcab"), "rating": [1, 5, 5, 1, 3]})
 GIVEN = Step("given")
@@ -162,3 +166,38 @@ def test_low_ratings_can_become_dislikes(tmp_path):
     bench = prepare(source, (Step("dislikes", {"below": 3}),), Step("holdout", {"test": 0.4}))
     assert len(bench.data) == 3
     assert bench.data.impressions.rows() == [(1, "a"), (2, "a")]
+
+
+# Where models learn is a part of their options, settled when a run begins.
+
+
+MODELS = (
+    Candidate("popularity", "popularity", {}),
+    Candidate("usual", "fm-pair", {"factors": 2}),
+    Candidate("own", "fm-pair", {"factors": 2, "device": "torch"}),
+    Candidate("any", "fm-pair", {"device": "auto"}),
+)
+
+
+def devices(tmp_path, where):
+    asked = experiment(tmp_path, models=MODELS, run=Running(device=where))
+    return [model.options.get("device") for model in settle(asked, None).models]
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr(device, "obstacle", lambda: None)
+
+
+def test_a_device_of_the_run_is_that_of_models_that_do_not_say_themselves(tmp_path, gpu):
+    assert devices(tmp_path, "cuda") == [None, "cuda", "torch", "cuda"]
+
+
+def test_the_cpu_is_not_said(tmp_path, gpu):
+    assert devices(tmp_path, "cpu") == [None, None, "torch", "cuda"]
+
+
+def test_auto_is_settled(tmp_path, gpu, monkeypatch):
+    assert devices(tmp_path, "auto") == [None, "cuda", "torch", "cuda"]
+    monkeypatch.setattr(device, "obstacle", lambda: "no GPU is found")
+    assert devices(tmp_path, "auto") == [None, None, "torch", None]

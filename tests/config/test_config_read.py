@@ -532,7 +532,7 @@ def test_entries_that_make_too_many_models_together_are_refused(file):
     entries = "".join(f"  - {{kind: item-knn, name: m{n}, k: {grid}}}\n" for n in range(3))
     [found] = mistakes(file(f"{SMALL.splitlines()[0]}\nmodels:\n{entries}"))
     assert (
-        found == "a.yaml:2: models: these are more than 1,000 models, the most an experiment "
+        found == "a.yaml:2: models: more than 1,000 models, the limit of an experiment "
         "may have"
     )
 
