@@ -63,9 +63,8 @@ class LightFM(Recipe):
         make, what = REQUIREMENT.load().LightFM, f"lightfm's {self.loss}"
         chosen, weight = _interactions(events)
         with adapter.foreign_code(what):
-            model = adapter.construct(
-                what, make, self.settings, loss=self.loss, random_state=self.seed
-            )
+            options = {"loss": self.loss, "random_state": self.seed}
+            model = adapter.construct(what, make, self.settings, **options)
             model.fit(
                 chosen,
                 user_features=_with_ids(user_rows, space.query.size),

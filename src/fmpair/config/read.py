@@ -64,14 +64,14 @@ def validate(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
 
     No code from outside fmpair is imported, so the options of such models are not checked.
     """
-    found = reading(path, overrides, "unseen")
+    checked = reading(path, overrides, "unseen")
     with parsing(f"{path} as an experiment file", refused):
-        for key, text in missing_columns(found.experiment):
+        for key, text in missing_columns(checked.experiment):
             if key[0] == "models":  # by label here, by number in the file
-                key = (*found.entries[str(key[1])].path, *key[2:])
-            found.top.mistakes.add(key, text)
-        found.top.mistakes.check()
-    return found.experiment
+                key = (*checked.entries[str(key[1])].path, *key[2:])
+            checked.top.mistakes.add(key, text)
+        checked.top.mistakes.check()
+    return checked.experiment
 
 
 def reading(path: str | Path, overrides: Sequence[str] = (), code: Code = "refused") -> Reading:

@@ -111,16 +111,16 @@ def _has_ratings(data: Dataset) -> bool:
         return False
 
 
-def written(found: Findings, path: str | Path, beside: str | Path = ".") -> str:
+def written(findings: Findings, path: str | Path, beside: str | Path = ".") -> str:
     """Return the text of an experiment file for the findings of a file."""
     relative = Path(os.path.relpath(path, beside)).as_posix()
-    sections = (_data(found, relative, Path(path).stem), _split(found), _models(found))
-    lines = [line for section in (*sections, _evaluation(found)) for line in section]
+    sections = (_data(findings, relative, Path(path).stem), _split(findings), _models(findings))
+    lines = [line for section in (*sections, _evaluation(findings)) for line in section]
     return "\n".join([*lines, ""])
 
 
-def _data(found: Findings, path: str, name: str) -> list[str]:
-    data, roles, ignored = found.data, found.decisions.roles, found.ignored
+def _data(findings: Findings, path: str, name: str) -> list[str]:
+    data, roles, ignored = findings.data, findings.decisions.roles, findings.ignored
     folder_name = name.split(".")[0].replace("\\", "-") or "experiment"
     lines = [
         "# An experiment to start from. Check it, then:",
@@ -131,40 +131,40 @@ def _data(found: Findings, path: str, name: str) -> list[str]:
         f"# {len(data):,} events of {len(data.users):,} users with {len(data.items):,} items.",
         "data:",
         f"  path: {scalar(path)}",
-        *(f"  {name}: {_value(value)}" for name, value in found.reading.items()),
+        *(f"  {name}: {_value(value)}" for name, value in findings.reading.items()),
     ]
     for role in ("user", "item", *STANDARD):
         if role in roles:
             lines.append(f"  {role}: {scalar(roles[role])}")
-    lines += _event_weights(found)
-    for decision in found.decisions.columns:
+    lines += _event_weights(findings)
+    for decision in findings.decisions.columns:
         if decision.role == CONTEXT:
             missing = data.columns[decision.column].null_count()
             gaps = f", missing in {missing:,} events" if missing else ""
             lines.append(f"  # context {one_line(decision.column)}: {decision.reason}{gaps}")
     lines.append(f"  context: {_list(data.context)}")
-    moved = [d for d in found.decisions.columns if d.role == ATTRIBUTE]
+    moved = [d for d in findings.decisions.columns if d.role == ATTRIBUTE]
     lines += [f"  # item attribute {one_line(d.column)}: {d.reason}" for d in moved]
     if moved:
         lines.append(f"  item_columns: {_list([d.column for d in moved])}")
     lines += [f"  # left out {one_line(column)}: {reason}" for column, reason in ignored.items()]
     if ignored:
         lines.append(f"  ignore: {_list(list(ignored))}")
-    if found.rated:
+    if findings.rated:
         text = "# Ratings to implicit feedback: ratings above the user's mean are positive."
         lines += ["", text, "filter: [above_mean]"]
     return lines
 
 
-def _event_weights(found: Findings) -> list[str]:
+def _event_weights(findings: Findings) -> list[str]:
     """Return the weights of event types as given, else a proposal in a comment."""
-    event_types, weights = found.event_types, found.data.event_weights
+    event_types, weights = findings.event_types, findings.data.event_weights
     if weights is not None:
         pairs = ", ".join(f"{scalar(name)}: {weight:g}" for name, weight in weights.weights)
         return [f"  event_weights: {{{pairs}}}"]
     if len(event_types) < 2:
         return []
-    ordered = ordered_kinds(found.data.columns["event_type"]) is not None
+    ordered = ordered_kinds(findings.data.columns["event_type"]) is not None
     pairs = ", ".join(f"{scalar(k)}: {1 + 2 * n * ordered}" for n, k in enumerate(event_types))
     return [
         "  # All event types count alike; to weight them, or see levels below (docs/events.md):",
@@ -172,9 +172,9 @@ def _event_weights(found: Findings) -> list[str]:
     ]
 
 
-def _split(found: Findings) -> list[str]:
-    data = found.positive
-    times = data.columns["timestamp"] if "timestamp" in found.data.columns.columns else None
+def _split(findings: Findings) -> list[str]:
+    data = findings.positive
+    times = data.columns["timestamp"] if "timestamp" in findings.data.columns.columns else None
     counts = np.bincount(data.user, minlength=len(data.users))
     validation = "  # validation: {}   # a validation set, for stop and search"
     if times is not None and not times.null_count() and np.median(counts[counts > 0]) >= 3:
@@ -189,7 +189,7 @@ def _split(found: Findings) -> list[str]:
     return ["", f"# {text}", "split:", *lines]
 
 
-def _models(found: Findings) -> list[str]:
+def _models(findings: Findings) -> list[str]:
     lines = [
         "",
         "# `fmpair models` lists more; {grid: [16, 64]} makes one model per value.",
@@ -197,7 +197,7 @@ def _models(found: Findings) -> list[str]:
         "  - popularity",
     ]
     model, factors = "  - kind: fm-pair", "    factors: 32"
-    if found.data.context:
+    if findings.data.context:
         lines += [model, "    name: FM-Pair without context", factors, "    context: []"]
         lines += [model, "    name: FM-Pair with context", factors]
         lines += [
@@ -206,8 +206,8 @@ def _models(found: Findings) -> list[str]:
         ]
     else:
         lines += [model, "    name: FM-Pair", factors]
-    if len(found.event_types) > 1:
-        levels = _list(found.event_types)
+    if len(findings.event_types) > 1:
+        levels = _list(findings.event_types)
         lines.append(f"    # levels: {levels}   # later event types rank above earlier ones")
     return [
         *lines,
@@ -216,14 +216,14 @@ def _models(found: Findings) -> list[str]:
     ]
 
 
-def _evaluation(found: Findings) -> list[str]:
-    views = ["popularity", "activity", *(f"context:{name}" for name in found.data.context[:2])]
+def _evaluation(findings: Findings) -> list[str]:
+    views = ["popularity", "activity", *(f"context:{name}" for name in findings.data.context[:2])]
     return [
         "",
         "# Full ranking: every test event ranks all items.",
-        f"# {spelled(why_usual(found.positive), in_file)}.",
+        f"# {spelled(why_usual(findings.positive), in_file)}.",
         "protocols:",
-        f"  full ranking: {{unit: interaction, seen: {usual_protocol(found.positive).seen}}}",
+        f"  full ranking: {{unit: interaction, seen: {usual_protocol(findings.positive).seen}}}",
         "metrics: [ndcg@10, recall@10]",
         f"views: {_list(views)}",
         "seeds: [0]",

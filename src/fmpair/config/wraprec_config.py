@@ -156,11 +156,11 @@ def _root(path: Path) -> ElementTree.Element:
         raise DataError(f"{path} is not XML: {error}") from None
 
 
-def note_lost(tag: str, given: Attributes, notes: Notes) -> None:
+def note_lost(tag: str, attributes: Attributes, notes: Notes) -> None:
     """Note the attributes of an element that are not read."""
-    for name, text in given.items():
+    for name, text in attributes.items():
         if name not in KNOWN[tag]:
-            notes.append(f"{tag} {given.get('id', '?')}: {name}={text} has no equivalent")
+            notes.append(f"{tag} {attributes.get('id', '?')}: {name}={text} has no equivalent")
 
 
 def listed(text: str) -> list[str]:
@@ -305,10 +305,10 @@ EVALUATORS = {
 }
 
 
-def protocols_of(given: Attributes, notes: Notes) -> tuple[dict[str, Any], list[str]]:
+def protocols_of(attributes: Attributes, notes: Notes) -> tuple[dict[str, Any], list[str]]:
     """Return the protocols of an evaluator by label, and its metrics."""
-    name = class_name(given.get("class", ""))
-    _note_lost_of_evaluator(name, given, notes)
+    name = class_name(attributes.get("class", ""))
+    _note_lost_of_evaluator(name, attributes, notes)
     if name in ("RMSE", "MAE"):
         return {}, [name.lower()]
     if name not in EVALUATORS:
@@ -317,22 +317,24 @@ def protocols_of(given: Attributes, notes: Notes) -> tuple[dict[str, Any], list[
     unit = EVALUATORS[name]
     label = {"user": "per user", "interaction": "one-plus-random"}.get(unit, "per user in context")
     protocols: dict[str, Any] = {}
-    for count in listed(given.get("numCandidates", "max")):
-        protocol = {"unit": unit, **_candidates(given, count, notes), "seen": "train+test"}
+    for count in listed(attributes.get("numCandidates", "max")):
+        protocol = {"unit": unit, **_candidates(attributes, count, notes), "seen": "train+test"}
         if unit == "interaction":
             protocol["relevant"] = "distinct"
         protocols[f"{label} ({count} candidates)"] = protocol
-    if given.get("relevantItems", "").lower() == "all":
+    if attributes.get("relevantItems", "").lower() == "all":
         text = "relevantItems=all has no equivalent: test items are relevant"
         notes.append(f"evaluator {name}: {text}")
     measures = SINGLE if unit == "interaction" else MEASURES
-    return protocols, [f"{m}@{cut}" for cut in listed(given.get("cutOffs", "10")) for m in measures]
+    return protocols, [
+        f"{m}@{cut}" for cut in listed(attributes.get("cutOffs", "10")) for m in measures
+    ]
 
 
-def _candidates(given: Attributes, count: str, notes: Notes) -> dict[str, Any]:
-    mode = given.get("candidateItemsMode", "training").lower()
+def _candidates(attributes: Attributes, count: str, notes: Notes) -> dict[str, Any]:
+    mode = attributes.get("candidateItemsMode", "training").lower()
     if mode == "explicit":
-        return {"candidates": "file", "items": given.get("candidateItemsFile", "")}
+        return {"candidates": "file", "items": attributes.get("candidateItemsFile", "")}
     if mode not in ("training", "union"):
         notes.append(f"candidateItemsMode={mode} has no equivalent: training items are ranked")
     if count != "max":
@@ -344,9 +346,9 @@ def _candidates(given: Attributes, count: str, notes: Notes) -> dict[str, Any]:
     return {"candidates": "all" if mode == "union" else "train"}
 
 
-def _note_lost_of_evaluator(name: str, given: Attributes, notes: Notes) -> None:
-    explicit = given.get("candidateItemsMode", "").lower() == "explicit"
-    for key, text in given.items():
+def _note_lost_of_evaluator(name: str, attributes: Attributes, notes: Notes) -> None:
+    explicit = attributes.get("candidateItemsMode", "").lower() == "explicit"
+    for key, text in attributes.items():
         if key == "candidateItemsFile" and not explicit:
             reason = "is left out: candidateItemsMode is not explicit"
             notes.append(f"evaluator {name}: {key}={text} {reason}")

@@ -94,9 +94,9 @@ TASKS = {"r": "regression", "c": "classification"}
 TRIPLES = ("dim", "regular")  # of libFM: global bias, linear terms, vectors
 
 
-def model_of(id: str, outer: str, given: Attributes, notes: Notes) -> dict[str, Any] | None:
+def model_of(id: str, outer: str, attributes: Attributes, notes: Notes) -> dict[str, Any] | None:
     """Return a model element as an entry of `models`; None where there is no equivalent."""
-    name = class_name(given.get("ml-class", outer))
+    name = class_name(attributes.get("ml-class", outer))
     if name not in MODELS:
         notes.append(f"model {id}: {name} has no equivalent and is left out")
         return None
@@ -106,23 +106,25 @@ def model_of(id: str, outer: str, given: Attributes, notes: Notes) -> dict[str, 
         notes.append(f"model {id}: {equivalent.differs}")
     options: dict[str, list[Any]] = {key: [value] for key, value in equivalent.fixed.items()}
     every = {
-        key: text for key, text in {**equivalent.defaults, **given}.items() if key != "ml-class"
+        key: text
+        for key, text in {**equivalent.defaults, **attributes}.items()
+        if key != "ml-class"
     }
     options |= _options(id, every, notes) | _regularization(id, kind, every, notes)
     if any(key in every for key in SAMPLING):
         options["positives"] = _positives(every)
     known = {*options_of(catalog.find(kind)).known, *IDS_ONLY}
     for key in [key for key in options if key not in known]:
-        if options.pop(key) and (text := _in_file(key, given)):
+        if options.pop(key) and (text := _in_file(key, attributes)):
             notes.append(f"model {id}: {kind} has no option for {text}")
     grids = {key: v[0] if len(v) == 1 else {"grid": v} for key, v in options.items()}
     return {"kind": kind, "name": id, **grids}
 
 
-def _options(id: str, given: Attributes, notes: Notes) -> dict[str, list[Any]]:
+def _options(id: str, attributes: Attributes, notes: Notes) -> dict[str, list[Any]]:
     """Return the values of every option except regularization and sampling."""
     options: dict[str, list[Any]] = {}
-    for name, text in given.items():
+    for name, text in attributes.items():
         values = [value_of(part) for part in listed(text)]
         if name in (*SAMPLING, *SHARES, "Regularization", "regular") or not values:
             continue
@@ -151,18 +153,20 @@ def _sizes(id: str, triples: list[list[str]], notes: Notes) -> dict[str, list[An
     return options
 
 
-def _regularization(id: str, kind: str, given: Attributes, notes: Notes) -> dict[str, list[Any]]:
+def _regularization(
+    id: str, kind: str, attributes: Attributes, notes: Notes
+) -> dict[str, list[Any]]:
     """Return every combination of the regularization of users, items, negatives and biases."""
-    parts = {SHARES[name]: listed(given[name]) for name in SHARES if name in given}
+    parts = {SHARES[name]: listed(attributes[name]) for name in SHARES if name in attributes}
     if kind == "fm":
         parts.pop("negative", None)
-    if "regular" in given:
-        triples = [triple.split("-") for triple in listed(given["regular"])]
+    if "regular" in attributes:
+        triples = [triple.split("-") for triple in listed(attributes["regular"])]
         if any(len(triple) > 1 for triple in triples):
-            text = f"regular={given['regular']}: its first number, of the global bias, is left out"
-            notes.append(f"model {id}: {text}")
+            text = "its first number, of the global bias, is left out"
+            notes.append(f"model {id}: regular={attributes['regular']}: {text}")
         return {"regularization": [_triple(triple) for triple in triples]}
-    shared = [value_of(text) for text in listed(given.get("Regularization", ""))]
+    shared = [value_of(text) for text in listed(attributes.get("Regularization", ""))]
     if not parts:
         return {"regularization": shared} if shared else {}
     rows = [dict(zip(parts, map(value_of, values))) for values in product(*parts.values())]
@@ -177,9 +181,9 @@ def _triple(parts: list[str]) -> Any:
     return {**{name: value_of(parts[-1]) for name in VECTORS}, "bias": value_of(parts[-2])}
 
 
-def _positives(given: Attributes) -> list[str]:
+def _positives(attributes: Attributes) -> list[str]:
     """Return the order of events, from WrapRec's two switches, each maybe a list."""
-    by_user, again = (unique(listed(given.get(name, "false").lower())) for name in SAMPLING)
+    by_user, again = (unique(listed(attributes.get(name, "false").lower())) for name in SAMPLING)
     kinds = [
         "user" if user == "true" else "bootstrap" if replaced == "true" else "permutation"
         for user, replaced in product(by_user, again)
@@ -187,11 +191,13 @@ def _positives(given: Attributes) -> list[str]:
     return unique(kinds)
 
 
-def _in_file(option: str, given: Attributes) -> str:
+def _in_file(option: str, attributes: Attributes) -> str:
     """Return an option as the WrapRec file writes it, empty where it is a default."""
     theirs = {**OPTIONS, **dict.fromkeys([*SHARES, "Regularization"], "regularization"),
               **dict.fromkeys(SAMPLING, "positives")}  # fmt: skip
-    return ", ".join(f"{name}={given[name]}" for name in given if theirs.get(name) == option)
+    return ", ".join(
+        f"{name}={attributes[name]}" for name in attributes if theirs.get(name) == option
+    )
 
 
 def value_of(text: str) -> Any:

@@ -17,18 +17,9 @@ from fmpair.config.node import line_of
 from fmpair.data import Dataset
 from fmpair.errors import OptionError
 from fmpair.evaluation import evaluate
+from fmpair.experiment import cell as cell_module
 from fmpair.experiment import plan
-from fmpair.experiment.cell import (
-    Cell,
-    CellData,
-    defined_metrics,
-    parts_of,
-    peak_mb,
-    recipe_of,
-    reset_peak,
-    visible,
-)
-from fmpair.experiment.plan import trials_of
+from fmpair.experiment.cell import Cell, CellData, peak_mb, recipe_of, reset_peak, visible
 from fmpair.experiment.pool import threads_per_worker
 from fmpair.experiment.prepared import PreparedData, prepare, settle
 from fmpair.experiment.run import duration
@@ -39,14 +30,12 @@ FITTED = 20_000  # events a model without epochs is fitted to; its time is scale
 WARM = 500  # events of a first fit, which compiles the kernels
 JUDGED = (200, 1000)  # test events: the difference of the two gives the cost of one
 
+COSTS = ("train_seconds", "judge_seconds", "seconds", "peak_mb")
 SCHEMA = {
     "model": pl.String,
     "cells": pl.Int64,
     "trials": pl.Int64,
-    "train_seconds": pl.Float64,
-    "judge_seconds": pl.Float64,
-    "seconds": pl.Float64,
-    "peak_mb": pl.Float64,
+    **dict.fromkeys(COSTS, pl.Float64),
     "error": pl.String,
 }
 
@@ -86,10 +75,10 @@ def estimate(experiment: Experiment) -> Estimate:
 def _row(experiment: Experiment, prepared: PreparedData, model: Candidate) -> tuple[Any, ...]:
     folds = len(prepared.splits)
     cells = folds * len(model.seeds or experiment.seeds)
-    trials = folds * trials_of(model, experiment.tune.trials)
+    trials = folds * plan.trials_of(model, experiment.tune.trials)
     untuned = plan.with_options(model, {})
     cell = plan.cell_of(experiment, prepared, untuned, 0, experiment.seeds[0])
-    parts = parts_of(cell, *prepared.fold(0))
+    parts = cell_module.parts_of(cell, *prepared.fold(0))
     threads = threads_per_worker(experiment)
     reset_peak()
     try:
@@ -146,7 +135,7 @@ def _judging(cell: Cell, parts: CellData, fitted: Any, threads: int | None) -> f
     def seconds(events: int) -> float:
         test, began = _some(parts.judged, events), time.perf_counter()
         for protocol in cell.protocols:
-            metrics = defined_metrics(cell.metrics, test, protocol)
+            metrics = cell_module.defined_metrics(cell.metrics, test, protocol)
             evaluate(fitted, parts.known, test, protocol, metrics, threads)
         return time.perf_counter() - began
 
