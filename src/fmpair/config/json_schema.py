@@ -143,7 +143,7 @@ def _property(option: Option) -> Schema:
 
 def _alternatives(value: Schema, searched: bool = False) -> Schema:
     """Return the schema of the value itself, a grid, or a range to search."""
-    text = {key: value[key] for key in ("description", "default") if key in value}
+    text: Schema = {key: value[key] for key in ("description", "default") if key in value}
     bare = {key: inner for key, inner in value.items() if key not in text}
     forms = [bare, {"$ref": f"#/$defs/{GRID}"}]
     return {"anyOf": [*forms, {"$ref": f"#/$defs/{SEARCH}"}] if searched else forms, **text}

@@ -89,7 +89,9 @@ def _candidate(node: Node, variant: Variant, code: Code) -> Candidate | None:
     valid = node.holding(placed(without(node.value, names), first)).options(every)
     if "kind" not in valid:
         return None
-    keys = {k: tuple(v) if isinstance(v, list) else v for k, v in valid.items() if k in about}
+    keys: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in valid.items() if k in about
+    }
     options = {key: value for key, value in valid.items() if key not in about}
     if recipe is not None:
         _try(node, recipe, options, search)
