@@ -115,7 +115,7 @@ def test_a_process_that_is_killed_in_a_trial_changes_no_result(tmp_path):
     asked = experiment(tmp_path / "a", **faulty(workers=2, flag=str(tmp_path / "flag")))
     results = run(asked, progress=said.append)
     assert (tmp_path / "flag").exists()
-    assert len([line for line in said if "tried once more, alone" in line]) == 1
+    assert len([line for line in said if "retrying it alone" in line]) == 1
     assert same(results, run(replace(asked, output=replace(asked.output, folder=str(tmp_path)))))
     assert results.trials["error"].null_count() == 6 and results.cells["error"].null_count() == 2
 

@@ -83,7 +83,7 @@ def test_a_run_whose_processes_are_killed_comes_to_the_same_tables(whole, tmp_pa
         hit, said = disturbed(process, TARGETS[len(hits) % len(TARGETS)], dice)
         hits += hit
         for line in said.splitlines():
-            if "tried once more" in line:
+            if "retrying it alone" in line:
                 again["trial" if ", trial: " in line else "cell"] += 1
         assert "Traceback" not in said, said
         if process.returncode == 0:
