@@ -100,8 +100,8 @@ def test_filters_of_each_event_alone_may_follow_one_that_needs_the_training_part
 
 
 def test_other_filters_must_come_before_one_that_needs_the_training_part(rated):
-    said = r"core comes after above_mean, .* put core first, or say {above_mean: {statistics: all}}"
-    with pytest.raises(OptionError, match=said):
+    text = r"core cannot follow above_mean, .*first, or write {above_mean: {statistics: all}}"
+    with pytest.raises(OptionError, match=text):
         prepare(rated, (Step("above_mean"), Step("core")), GIVEN)
 
 
