@@ -93,7 +93,7 @@ def test_an_option_that_the_library_does_not_have_is_refused_in_one_line():
 
 
 def test_a_value_that_the_library_refuses_is_one_line():
-    with pytest.raises(OptionError, match=r"its options: ValueError: far too many factors$"):
+    with pytest.raises(OptionError, match=r"its settings: ValueError: far too many factors$"):
         Implicit("als", {"factors": 1001}).fit(two_tastes())
 
 
