@@ -24,7 +24,7 @@ from measure import Answer, Check, in_turn, median
 from fmpair import Dataset, FMPair, Recommender
 from fmpair.data.synthetic import zipf_events
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.fitted.recommender import folded
+from fmpair.fitted.recommender import from_factors
 from fmpair.threads import side_by_side
 
 FACTORS = 64
@@ -59,7 +59,7 @@ def generated(users: int, items: int) -> Recommender:
     data = Dataset(user, item, *zipf_events(users, items, EVENTS_EACH * users), pl.DataFrame())
     rng = np.random.default_rng(0)
     vectors = (rng.standard_normal((size, FACTORS), np.float32) for size in (users, items))
-    return folded(FMPair(factors=FACTORS), data, *vectors)
+    return from_factors(FMPair(factors=FACTORS), data, *vectors)
 
 
 def _by_users(model: Recommender, repeats: int) -> dict[str, Any]:

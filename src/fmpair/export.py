@@ -1,4 +1,8 @@
-"""Export: what was learned, for programs that know nothing of fmpair."""
+"""Export the vectors of a model for programs without fmpair: npz, ONNX, USearch.
+
+The constant of an item is one more dimension of its vector, where the vector of a query has 1:
+score(query, item) = query_vector . item_vector, so any index of inner products can be used.
+"""
 
 from __future__ import annotations
 
@@ -22,97 +26,38 @@ from fmpair.threads import all_threads
 
 __all__ = ["FORMATS", "export"]
 
-
-# The vectors that leave fmpair: of items, of those who ask, and of their contexts.
-#
-# The item's constant is one more dimension, and 1 stands there in the vector of whoever asks: so
-# score(query, item) = query_vector . item_vector, and any index of inner products will do.
-
-
-PAIRS = 2  # the order of a machine of pairs
+ONNX = Requirement("onnx", "onnx", "onnx")
+OPSET, IR_VERSION = 17, 8  # of 2022, for older runtimes
+MOST_BYTES = (1 << 31) - 1  # of a message of protocol buffers
+USEARCH = Requirement("usearch", "usearch", "usearch")
+NEIGHBOURS, EXPANSION = 32, 256  # twice USearch's defaults: the file is written once, read often
 
 
-class Labelled(NamedTuple):
-    """labels: [rows]; vectors: float32 [rows, factors + 1]."""
+def export(model: Any, path: str | Path, to: str | None = None) -> None:
+    """Write the vectors of a model to one file, completely or not at all.
 
-    labels: np.ndarray
-    vectors: np.ndarray
-
-
-def folded(model: Any) -> Recommender:
-    """The model itself, refused where its scores are no products of two vectors."""
-    if isinstance(model, Recommender):
-        return model
-    raise OptionError(
-        f"{type(model.recipe).__name__} cannot be exported: its scores are no inner products of a "
-        "vector for each query and one for each item, as those of FMPair or ImplicitALS are"
-    )
-
-
-def items_of(model: Recommender) -> Labelled:
-    """Every item by its id; the constant comes last."""
-    return Labelled(ids_of(model.space.items), widened(model.item_vectors, model.item_constants))
-
-
-def users_of(model: Recommender) -> Labelled:
-    """Every known user by id, in no context; attributes and history are in the vector."""
-    return Labelled(ids_of(model.space.users), widened(model.user_vectors, 1.0))
-
-
-def contexts_of(model: Recommender) -> Labelled:
-    """The values of categories, labelled `daytime=evening`: what each adds to a user's vector.
-
-    None where that depends on the rest of the question: terms of order three, shares of a whole.
+    to: npz, onnx or usearch; by default the suffix of the file. The constant of an item is the
+    last dimension of its vector, where the vector of a query has 1.
     """
-    space = model.space
-    if space.whole or getattr(model.recipe, "order", PAIRS) > PAIRS:
-        return Labelled(_texts([]), np.zeros((0, model.item_vectors.shape[1] + 1), np.float32))
-    places = [
-        (first, encoder)
-        for first, encoder in space.query.of_role("context")
-        if encoder.field.kind == "categorical"
-    ]
-    labels = [label for _, encoder in places for label in encoder.labels()]
-    rows = [np.arange(first, first + encoder.size) for first, encoder in places]
-    number = np.concatenate([np.empty(0, np.int64), *rows])
-    return Labelled(_texts(labels), widened(model.parameters.query[number], 0.0))
-
-
-def usual_user(model: Recommender) -> np.ndarray:
-    """float32 [factors + 1]: of somebody not known, in no context."""
-    nothing = pl.DataFrame()
-    asked = Queries(
-        np.array([-1], np.int32), empty_rows(1), nothing, nothing, np.zeros(1, np.bool_)
-    )
-    return widened(model.vectors(asked), 1.0)[0]
-
-
-def widened(vectors: np.ndarray, last: np.ndarray | float) -> np.ndarray:
-    """float32 [rows, factors + 1]: vectors with one more dimension."""
-    column = np.broadcast_to(np.asarray(last, np.float32), len(vectors))
-    return np.column_stack([vectors, column]).astype(np.float32)
-
-
-def ids_of(vocabulary: Vocabulary) -> np.ndarray:
-    """Ids as plain arrays hold them: whole numbers as they are, all else as text."""
-    ids = vocabulary.ids
-    if ids.dtype.is_integer() and ids.dtype not in (pl.Int128, pl.UInt128):
-        return ids.to_numpy()
-    return _texts([str(one) for one in ids.to_list()])
-
-
-def _texts(labels: list[str]) -> np.ndarray:
-    longest = max(map(len, labels), default=1)
-    size = f"{len(labels):,} ids or values of up to {longest:,} characters"
-    check_memory("an array of texts", size, 4 * longest * len(labels), None, "give shorter ids")
-    return np.array(labels, dtype=np.str_) if labels else np.empty(0, "<U1")
-
-
-# Arrays for NumPy, and for all else that reads .npy: items, users, and values of the context.
+    if to is None:
+        to = Path(path).suffix.removeprefix(".")
+        if to not in FORMATS:
+            raise OptionError(
+                f"cannot infer the format from the name {shown(path)}: give {named('to')}, one of "
+                f"{listing(FORMATS)}"
+            )
+    one_of("to", to, list(FORMATS))
+    check_writable(path)
+    if not isinstance(model, Recommender):
+        raise OptionError(
+            f"{type(model.recipe).__name__} cannot be exported: its scores are not inner products "
+            "of a query vector and an item vector, as those of FMPair or ImplicitALS are"
+        )
+    FORMATS[to](model, path)
 
 
 def write_npz(model: Recommender, path: str | Path) -> None:
-    """One .npz without pickles: ids and vectors [rows, factors + 1] of each, in the same order."""
+    """Write an .npz file without pickles: ids and vectors [rows, factors + 1] in the same order."""
     items, users, contexts = items_of(model), users_of(model), contexts_of(model)
     with atomic_path(path) as part, part.open("wb") as file:
         np.savez(
@@ -123,99 +68,72 @@ def write_npz(model: Recommender, path: str | Path) -> None:
             user_vectors=users.vectors,
             context_labels=contexts.labels,
             context_vectors=contexts.vectors,
-            usual_user=usual_user(model),
+            usual_user=unknown_user(model),
         )
 
 
-# The ranking as an ONNX graph: query vectors in, ids and scores of the best items out.
-
-
-ONNX = Requirement("onnx", "onnx", "onnx")
-OPSET, FORMAT = 17, 8  # of 2022: what runtimes since then can read
-MOST = (1 << 31) - 1  # bytes of a message of protocol buffers
-
-
 def write_onnx(model: Recommender, path: str | Path) -> None:
-    """A graph with inputs query [queries, factors + 1] and n [1], outputs items and scores.
+    """Write a graph with inputs query [queries, factors + 1] and n [1], outputs items and scores.
 
-    items: the ids themselves, whole numbers or texts [queries, n]; scores: float32 [queries, n].
+    items: the ids, whole numbers or texts [queries, n]; scores: float32 [queries, n].
     """
     onnx = ONNX.load()
     graph = _graph(onnx, *items_of(model))
     opset = [onnx.helper.make_opsetid("", OPSET)]
     made = onnx.helper.make_model(
-        graph, opset_imports=opset, ir_version=FORMAT, producer_name="fmpair"
+        graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="fmpair"
     )
-    if made.ByteSize() > MOST:
+    if made.ByteSize() > MOST_BYTES:
         raise OptionError(
-            f"{len(model.item_ids):,} items are more than the 2 GB that an ONNX file may hold: "
-            "export to usearch or npz"
+            f"{len(model.item_ids):,} items exceed the 2 GB limit of an ONNX file: export to "
+            "usearch or npz"
         )
     onnx.checker.check_model(made)
     write_atomically(path, made.SerializeToString())
 
 
 def _graph(onnx: Any, ids: np.ndarray, vectors: np.ndarray) -> Any:
-    """MatMul, TopK (ties go to the item that comes first, as in fmpair), Gather of the ids."""
+    """Return MatMul, TopK (ties go to the item that comes first, as in fmpair), Gather of ids."""
     make, kinds = onnx.helper, onnx.TensorProto
-    held = _held(ids)
-    kind = kinds.STRING if held.dtype == object else make.np_dtype_to_tensor_dtype(held.dtype)
+    if not np.issubdtype(ids.dtype, np.integer):
+        ids, kind = ids.astype(object), kinds.STRING
+    else:
+        ids = ids if ids.dtype == np.uint64 else ids.astype(np.int64)
+        kind = make.np_dtype_to_tensor_dtype(ids.dtype)
     count, width = vectors.shape
+    info, from_array = make.make_tensor_value_info, onnx.numpy_helper.from_array
     nodes = [
         make.make_node("MatMul", ["query", "vectors"], ["every"]),
         make.make_node("Min", ["n", "count"], ["most"]),
         make.make_node("TopK", ["every", "most"], ["scores", "place"], axis=1),
         make.make_node("Gather", ["ids", "place"], ["items"]),
     ]
-    return make.make_graph(
-        nodes,
-        "fmpair",
-        [
-            make.make_tensor_value_info("query", kinds.FLOAT, ["queries", width]),
-            make.make_tensor_value_info("n", kinds.INT64, [1]),
-        ],
-        [
-            make.make_tensor_value_info("items", kind, ["queries", "listed"]),
-            make.make_tensor_value_info("scores", kinds.FLOAT, ["queries", "listed"]),
-        ],
-        [
-            onnx.numpy_helper.from_array(np.ascontiguousarray(vectors.T), "vectors"),
-            onnx.numpy_helper.from_array(held, "ids"),
-            onnx.numpy_helper.from_array(np.array([count], np.int64), "count"),
-        ],
-    )
-
-
-def _held(ids: np.ndarray) -> np.ndarray:
-    """Ids as a graph holds them: numbers of 64 bits, or texts."""
-    if not np.issubdtype(ids.dtype, np.integer):
-        return ids.astype(object)
-    return ids if ids.dtype == np.uint64 else ids.astype(np.int64)
-
-
-# An index of nearest neighbours for USearch, which finds the best items without scoring all.
-
-
-USEARCH = Requirement("usearch", "usearch", "usearch")
-NEIGHBOURS, TRIED = 32, 256  # twice USearch's own: the file is made once, and asked often
+    inputs = [info("query", kinds.FLOAT, ["queries", width]), info("n", kinds.INT64, [1])]
+    outputs = [
+        info("items", kind, ["queries", "listed"]),
+        info("scores", kinds.FLOAT, ["queries", "listed"]),
+    ]
+    constants = [
+        from_array(np.ascontiguousarray(vectors.T), "vectors"),
+        from_array(ids, "ids"),
+        from_array(np.array([count], np.int64), "count"),
+    ]
+    return make.make_graph(nodes, "fmpair", inputs, outputs, constants)
 
 
 def write_usearch(model: Recommender, path: str | Path) -> None:
-    """An index by inner product of vectors [factors + 1]; keys are rows of `item_ids`."""
+    """Write an index by inner product of vectors [factors + 1]; keys are rows of `item_ids`."""
     index = USEARCH.load("index").Index(
         ndim=model.item_vectors.shape[1] + 1,
         metric="ip",
         dtype="f32",
         connectivity=NEIGHBOURS,
-        expansion_add=TRIED,
+        expansion_add=EXPANSION,
     )
     vectors = items_of(model).vectors
     index.add(np.arange(len(vectors), dtype=np.uint64), vectors, threads=all_threads())
     with atomic_path(path) as part:
         index.save(str(part))
-
-
-# From a fitted model to a file that other programs read.
 
 
 FORMATS: dict[str, Callable[[Recommender, str | Path], None]] = {
@@ -225,19 +143,68 @@ FORMATS: dict[str, Callable[[Recommender, str | Path], None]] = {
 }
 
 
-def export(model: Any, path: str | Path, to: str | None = None) -> None:
-    """Write the model's vectors to one file, whole or not at all.
+# The vectors of items, users and contexts.
 
-    to: npz, onnx or usearch; by default what the file's name ends with. Each item's constant is
-    the last dimension of its vector, where that of a query has a 1.
+
+class Labelled(NamedTuple):
+    """labels: [rows]; vectors: float32 [rows, factors + 1]."""
+
+    labels: np.ndarray
+    vectors: np.ndarray
+
+
+def items_of(model: Recommender) -> Labelled:
+    """Return every item by its id; the constant is the last dimension."""
+    return Labelled(ids_of(model.space.items), widened(model.item_vectors, model.item_constants))
+
+
+def users_of(model: Recommender) -> Labelled:
+    """Return every known user by id, without context; attributes and history are included."""
+    return Labelled(ids_of(model.space.users), widened(model.user_vectors, 1.0))
+
+
+def contexts_of(model: Recommender) -> Labelled:
+    """Return what each category, labelled `daytime=evening`, adds to a user's vector.
+
+    Empty where that depends on the rest of the query: terms of order three, normalized features.
     """
-    if to is None:
-        to = Path(path).suffix.removeprefix(".")
-        if to not in FORMATS:
-            raise OptionError(
-                f"the name {shown(path)} does not tell the format: give {named('to')}, one of "
-                f"{listing(FORMATS)}"
-            )
-    one_of("to", to, list(FORMATS))
-    check_writable(path)
-    FORMATS[to](folded(model), path)
+    space = model.space
+    if space.whole or getattr(model.recipe, "order", 2) > 2:
+        return Labelled(_texts([]), np.zeros((0, model.item_vectors.shape[1] + 1), np.float32))
+    encoders = [
+        (first, encoder)
+        for first, encoder in space.query.of_role("context")
+        if encoder.field.kind == "categorical"
+    ]
+    labels = [label for _, encoder in encoders for label in encoder.labels()]
+    rows = [np.arange(first, first + encoder.size) for first, encoder in encoders]
+    number = np.concatenate([np.empty(0, np.int64), *rows])
+    return Labelled(_texts(labels), widened(model.parameters.query[number], 0.0))
+
+
+def unknown_user(model: Recommender) -> np.ndarray:
+    """Return float32 [factors + 1]: the vector of an unknown user without context."""
+    nobody, no_table = np.array([-1], np.int32), pl.DataFrame()
+    query = Queries(nobody, empty_rows(1), no_table, no_table, np.zeros(1, np.bool_))
+    return widened(model.vectors(query), 1.0)[0]
+
+
+def widened(vectors: np.ndarray, last: np.ndarray | float) -> np.ndarray:
+    """Return float32 [rows, factors + 1]: vectors with one more dimension."""
+    column = np.broadcast_to(np.asarray(last, np.float32), len(vectors))
+    return np.column_stack([vectors, column]).astype(np.float32)
+
+
+def ids_of(vocabulary: Vocabulary) -> np.ndarray:
+    """Return ids as a plain array: whole numbers as they are, all else as text."""
+    ids = vocabulary.ids
+    if ids.dtype.is_integer() and ids.dtype not in (pl.Int128, pl.UInt128):
+        return ids.to_numpy()
+    return _texts([str(id) for id in ids.to_list()])
+
+
+def _texts(labels: list[str]) -> np.ndarray:
+    longest = max(map(len, labels), default=1)
+    size = f"{len(labels):,} ids or values of up to {longest:,} characters"
+    check_memory("an array of texts", size, 4 * longest * len(labels), None, "give shorter ids")
+    return np.array(labels, dtype=np.str_) if labels else np.empty(0, "<U1")

@@ -40,7 +40,7 @@ MODELS = {
 }
 
 
-def made(name):
+def construct(name):
     """The recipe, if its library is here."""
     recipe = MODELS[name][0]()
     if find_spec(recipe.requirement.module) is None:
@@ -50,7 +50,7 @@ def made(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_bridge_keeps_the_contract(name):
-    made(name)
+    construct(name)
     make, steady = MODELS[name]
     ModelContract(make).check(*(rule for rule in RULES if steady or rule != BY_THREADS))
 
@@ -86,7 +86,7 @@ def test_lightfm_scores_are_lightfms_own():
 
 
 def test_myfm_learns_what_context_is_worth():
-    model = made("myfm").fit(day_and_night())
+    model = construct("myfm").fit(day_and_night())
     for time, rest in (("day", 0), ("night", 1)):
         out = model.recommend("u1", 5, context={"time": time}, exclude_seen=False)
         assert (out["item"].to_numpy() % 2 == rest).all()
@@ -96,7 +96,7 @@ def test_factors_become_a_recommender_and_all_else_a_ranker():
     kinds = {"implicit als": Recommender, "implicit cosine": Ranker, "cornac BPR": Recommender,
              "cornac EASE": Ranker}  # fmt: skip
     for name, kind in kinds.items():
-        assert type(made(name).fit(two_tastes())) is kind
+        assert type(construct(name).fit(two_tastes())) is kind
 
 
 REAL = {
@@ -113,7 +113,7 @@ REAL = {
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", REAL)
 def test_every_bridge_beats_popularity_on_movielens(name):
-    made(name)
+    construct(name)
     data = load("ml-100k")
     events = replace(data, user_table=pl.DataFrame(), item_table=pl.DataFrame())
     split = holdout(events, 0.2, seed=1)

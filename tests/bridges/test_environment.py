@@ -60,7 +60,7 @@ def test_a_failed_installation_leaves_nothing_but_its_log():
 
 
 def test_a_python_that_is_not_there_is_named_before_anything_is_done():
-    with pytest.raises(FmpairError, match=r"toy needs Python 3\.1, and there is no python3\.1"):
+    with pytest.raises(FmpairError, match=r"toy needs Python 3\.1: install python3\.1"):
         Environment("toy", "3.1", ("toy==1",)).check()
     Environment("toy", VERSION, ("toy==1",)).check()
 

@@ -88,12 +88,12 @@ def test_weights_count_where_there_are_any():
 
 
 def test_an_option_that_the_library_does_not_have_is_refused_in_one_line():
-    with pytest.raises(OptionError, match=r"als refuses its options: TypeError.*'factor'"):
+    with pytest.raises(OptionError, match=r"als rejects its settings: TypeError.*'factor'"):
         Implicit("als", {"factor": 3}).fit(two_tastes())
 
 
 def test_a_value_that_the_library_refuses_is_one_line():
-    with pytest.raises(OptionError, match=r"its options: ValueError: far too many factors$"):
+    with pytest.raises(OptionError, match=r"its settings: ValueError: far too many factors$"):
         Implicit("als", {"factors": 1001}).fit(two_tastes())
 
 

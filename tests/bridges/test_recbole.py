@@ -77,7 +77,7 @@ def test_what_goes_wrong_on_the_other_side_is_one_line_and_its_log_is_kept(stand
 
 @only_posix
 def test_scores_that_are_not_there_are_missed(stand_in):
-    with pytest.raises(TrainingError, match=r"recbole's Silent gave no scores"):
+    with pytest.raises(TrainingError, match=r"recbole's Silent wrote no scores"):
         RecBole("Silent").fit(two_tastes())
 
 

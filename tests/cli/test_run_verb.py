@@ -153,7 +153,7 @@ def test_an_interrupt_is_one_line_and_exit_code_130(fmpair, file, monkeypatch):
     monkeypatch.setattr("fmpair.experiment.cell.evaluate", interrupted)
     done = fmpair("run", "tiny.yaml", "-q")
     assert done.code == 130
-    assert done.err == "stopped: 0 of 2 cells are done; the same command resumes from there\n"
+    assert done.err == "stopped: 0 of 2 cells are done; the same command resumes the run\n"
 
 
 OWN = """\

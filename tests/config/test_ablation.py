@@ -124,10 +124,11 @@ def test_an_experiment_with_ablations_is_the_same_after_a_round_trip(file):
         (["models.1.ablation=true"],
          "command line: models.1.ablation: must be one of without, both or null, not true"),
         (["models.1.context=[]"],
-         "a.yaml:4: models.1.ablation: there is no field: the model sees neither context nor "
-         "attributes of users or items"),
+         "a.yaml:4: models.1.ablation: nothing to leave out: the model uses no context and no user "
+         "or item attributes"),
         (["models.0={kind: popularity, name: FM without day}"],
-         "a.yaml:4: models.1: there is a model 'FM without day' already: give this one a name"),
+         "a.yaml:4: models.1: there is a model 'FM without day' already: give this one another "
+         "name"),
         (["data.path=u.csv"],
          "a.yaml:1: data: no item column found"),
     ],

@@ -54,17 +54,17 @@ def mistakes(path, *overrides):
 
 def test_every_key_has_its_line(write):
     document = read(write(YAML))
-    lines = {path: document.line(path) for path in [
+    lines = {path: document.origin(path).line for path in [
         ("name",), ("data", "set"), ("models", 0), ("models", 1), ("models", 1, "factors"),
     ]}  # fmt: skip
     assert list(lines.values()) == [1, 3, 5, 6, 7]
-    assert document.line(("models", 1, "nothing")) == 6, "what is not there is near what is"
+    assert document.origin(("models", 1, "nothing")).line == 6, "what is not there is near what is"
 
 
 def test_toml_has_lines_too(write):
     document = read(write(TOML, "a.toml"))
     assert document.values["models"][1]["regularization"] == {"user": 0.1}
-    lines = {path: document.line(path) for path in [
+    lines = {path: document.origin(path).line for path in [
         ("data", "set"), ("models", 0, "kind"), ("models", 1), ("models", 1, "factors"),
         ("models", 1, "regularization", "user"), ("models", 1, "fields", "age", "bins"),
     ]}  # fmt: skip
@@ -75,7 +75,7 @@ def test_json_has_lines_and_may_have_tabs(write):
     text = '{\n\t"name":\t"\\ud83d\\ude00",\n\t"models": [\n\t\t"popularity"]\n}'
     document = read(write(text, "a.json"))
     assert document.values == {"name": "😀", "models": ["popularity"]}
-    assert (document.line(("name",)), document.line(("models", 0))) == (2, 4)
+    assert (document.origin(("name",)).line, document.origin(("models", 0)).line) == (2, 4)
 
 
 @given(
@@ -108,18 +108,18 @@ def test_yaml_is_read_as_yaml_1_2(write):
 def test_anchors_and_merge_keys_work(write):
     document = read(write("a: &a {x: 1, y: 2}\nb:\n  <<: *a\n  y: 3\n"))
     assert document.values["b"] == {"x": 1, "y": 3}
-    assert document.line(("b", "x")) == 1 and document.line(("b", "y")) == 4
+    assert document.origin(("b", "x")).line == 1 and document.origin(("b", "y")).line == 4
 
 
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
         ("a.yaml", "a: 1\nb: [1\n", "a.yaml:3: expected"),
-        ("a.yaml", "a: 1\nb: 2\na: 3\n", "a.yaml:3: key 'a' is there already, in line 1"),
-        ("a.yaml", "a: &a [*a]\n", "a.yaml:1: an alias stands inside itself"),
+        ("a.yaml", "a: 1\nb: 2\na: 3\n", "a.yaml:3: duplicate key 'a', first in line 1"),
+        ("a.yaml", "a: &a [*a]\n", "a.yaml:1: an alias refers to a value that contains it"),
         ("a.yaml", "a: 1\n---\nb: 2\n", "a.yaml:2: but found another document"),
         ("a.json", '{\n "a": 1,\n}', "a.json:3: "),
-        ("a.json", '{\n "a": 1,\n "a": 2}', "a.json:3: key 'a' is there already, in line 2"),
+        ("a.json", '{\n "a": 1,\n "a": 2}', "a.json:3: duplicate key 'a', first in line 2"),
         ("a.toml", "a = 1\nb = = 2\n", "a.toml:2: Invalid value"),
         ("a.toml", "a = 1\na = 2\n", "a.toml:2: Cannot overwrite a value"),
     ],
@@ -195,9 +195,9 @@ def test_overrides_are_yaml_at_dotted_paths(write):
 def test_all_wrong_overrides_are_named_together(write):
     assert mistakes(write(YAML), "workers", "models.5.x=1", "models.1.factors.y=1", "a=[") == [
         "command line: an override is key=value, not 'workers'",
-        "command line: models.5.x: a number from 0 to 1 must stand in place of '5'",
-        "command line: models.1.factors.y: 8 has no 'y' in it",
-        "command line: a: '[' is no YAML value",
+        "command line: models.5.x: '5' must be a number from 0 to 1",
+        "command line: models.1.factors.y: 8 has no key 'y'",
+        "command line: a: '[' is not a YAML value",
     ]
 
 
@@ -213,7 +213,7 @@ def deep(depth):
 
 def test_aliases_that_stand_for_billions_of_values_are_refused(write):
     assert len(BOMB) < 500
-    with pytest.raises(ConfigError, match=r"a\.yaml:\d: more than 20,000 values, those that al"):
+    with pytest.raises(ConfigError, match=r"a\.yaml:\d: more than 20,000 values, counting"):
         read(write(BOMB, "a.yaml"))
 
 
@@ -226,22 +226,22 @@ def test_aliases_are_fine_where_they_save_writing(write):
 def test_what_is_nested_too_deep_is_refused(write, name):
     read(write(deep(30)[name], name))
     for depth in (60, 500, 5000, 50_000):
-        with pytest.raises(ConfigError, match=rf"{name}:1: this is nested more than 40 deep"):
+        with pytest.raises(ConfigError, match=rf"{name}:1: nested more than 40 levels deep"):
             read(write(deep(depth)[name], name))
 
 
 def test_block_lists_and_dotted_keys_are_depth_too(write):
-    with pytest.raises(ConfigError, match="nested more than 40 deep"):
+    with pytest.raises(ConfigError, match="nested more than 40 levels deep"):
         read(write("- " * 100 + "x", "a.yaml"))
-    with pytest.raises(ConfigError, match="nested more than 40 deep"):
+    with pytest.raises(ConfigError, match="nested more than 40 levels deep"):
         read(write(".".join(["a"] * 2000) + " = 1", "a.toml"))
-    with pytest.raises(ConfigError, match="nested more than 40 deep"):
+    with pytest.raises(ConfigError, match="nested more than 40 levels deep"):
         read(write("a: 1", "a.yaml"), [".".join(["a"] * 2000) + "=1"])
 
 
 @pytest.mark.parametrize("name", ["a.yaml", "a.json", "a.toml"])
 def test_a_file_as_long_as_a_book_is_no_experiment(write, name):
-    with pytest.raises(ConfigError, match=r"has 200,001 characters, and 200,000 are the most"):
+    with pytest.raises(ConfigError, match=r"has 200,001 characters, the limit is 200,000"):
         read(write("#" * 200_001, name))
 
 
@@ -249,16 +249,16 @@ def test_a_file_as_long_as_a_book_is_no_experiment(write, name):
     ("name", "text", "said"),
     [
         ("a.yaml", "x: 1\n<<: 3", "a.yaml:2: << takes a mapping"),
-        ("a.yaml", "x: !!float y", "a.yaml:1: 'y' is no float"),
+        ("a.yaml", "x: !!float y", "a.yaml:1: 'y' is not a valid float"),
         ("a.yaml", "x: !!timestamp y", 'a.yaml:1: failed to construct timestamp from "y"'),
         ("a.yaml", "x: !!python/name:os.system", "a.yaml:1: could not determine a constructor"),
-        ("a.yaml", "x: !!binary eA==", "a.yaml:1: bytes is no kind of value"),
+        ("a.yaml", "x: !!binary eA==", "a.yaml:1: values of type bytes are"),
         ("a.yaml", "a: 2\nx: 9223372036854775808", "a.yaml:2: a whole number must be at most"),
         ("a.json", '{"x":\n 9223372036854775808}', "a.json:1: a whole number must be at most"),
         ("a.toml", "y = 1\nx = 9223372036854775808", "a.toml:2: a whole number must be at most"),
         ("a.json", "9" * 5000, "a.json:1: Exceeds the limit"),
-        ("a.json", '{"x": "a\\u0000b"}', r"a.json:1: 'a\x00b' holds a character that no file"),
-        ("a.json", '{"x": "\\ud800"}', r"a.json:1: '\ud800' holds a character that no file"),
+        ("a.json", '{"x": "a\\u0000b"}', r"a.json:1: 'a\x00b' contains an invalid character"),
+        ("a.json", '{"x": "\\ud800"}', r"a.json:1: '\ud800' contains an invalid character"),
         ("a.toml", "x = 2024-13-45", "a.toml:1: "),
     ],
 )
@@ -277,7 +277,7 @@ def test_a_file_that_is_not_utf8_says_so(tmp_path, monkeypatch):
 
 def test_keys_after_any_number_of_blanks_are_found(write):
     found = read(write(" " * 100_000 + "x = 1\n", "a.toml"))
-    assert found.values == {"x": 1} and found.line(("x",)) == 1
+    assert found.values == {"x": 1} and found.origin(("x",)).line == 1
 
 
 def test_a_chain_of_bases_has_an_end(write):

@@ -1,4 +1,4 @@
-"""A WrapRec configuration becomes an experiment file that runs."""
+"""A WrapRec configuration becomes experiment files that run."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -12,13 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.config.document import parse_yaml
-from fmpair.config.migration import migrate
+from fmpair.config.migration import LONGEST, file_name, migrate
 from fmpair.config.read import read
 from fmpair.config.wraprec_models import model_of
 from fmpair.errors import DataError, FmpairError, UnknownError
 from fmpair.experiment.prepared import prepare
 from fmpair.experiment.run import run
 from fmpair.models import catalog
+
+# A WrapRec configuration becomes an experiment file that runs.
+
 
 XML = r"""
 <wraprec>
@@ -233,7 +236,7 @@ def test_an_option_that_means_nothing_to_the_model_is_named_and_left_out():
     notes = []
     made = model_of("p", "", {"ml-class": "X.MostPopular", "LearnRate": "0.1"}, notes)
     assert made == {"kind": "popularity", "name": "p"}
-    assert notes == ["model p: LearnRate=0.1 means nothing to popularity"]
+    assert notes == ["model p: popularity has no option for LearnRate=0.1"]
 
 
 LOST = (
@@ -352,7 +355,7 @@ def test_a_line_break_in_a_note_does_not_end_the_comment(small):
 def test_a_document_type_is_refused_before_its_entities_grow(small):
     laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
     head = f'<!DOCTYPE wraprec [<!ENTITY l0 "ha">{laughs}]>'
-    with pytest.raises(DataError, match="has a document type, which no configuration needs"):
+    with pytest.raises(DataError, match="has a document type: delete it"):
         migrate(small(head, ODD="&l9;"))
 
 
@@ -360,13 +363,13 @@ def test_parameters_that_double_each_other_are_refused(small):
     names = "abcdefghijklmnopqrs"
     chain = [f'<param name="{a}" value="{{{b}}}{{{b}}}"/>' for a, b in pairwise(names)]
     chain.append(f'<param name="{names[-1]}" value="0123456789"/>')
-    with pytest.raises(DataError, match=r"more than 10,000 characters with all parameters put in"):
+    with pytest.raises(DataError, match="10,000 characters with all parameters substituted"):
         migrate(small(PARAMETERS="".join(chain), ODD="{a}"))
 
 
 def test_parameters_in_parameters_end_somewhere(small):
     chain = "".join(f'<param name="p{n}" value="{{p{n + 1}}}"/>' for n in range(50))
-    with pytest.raises(DataError, match=r"in a circle, or more than 20 deep"):
+    with pytest.raises(DataError, match=r"nested more than 20 levels deep"):
         migrate(small(PARAMETERS=chain + '<param name="p50" value="1"/>', ODD="{p0}"))
 
 
@@ -382,10 +385,45 @@ def test_splits_and_shares_are_not_multiplied_out_without_end(small):
         ({"SHARES": "nan"}, "trainRatios must be shares between 0 and 1, not 'nan'"),
         ({"SPLITS": "none"}, "unknown split 'none'. Known: half"),
         ({"FACTORS": "x" * 20_000}, "has more than 10,000 characters"),
-        ({"PARAMETERS": "<x/>" * 60_000}, "has more than 200,000 bytes"),
+        ({"PARAMETERS": "<x/>" * 60_000}, "more than 200,000 bytes"),
     ],
 )
 def test_an_attribute_that_says_nothing_of_use_is_named(small, attributes, said):
     with pytest.raises(FmpairError) as caught:
         migrate(small(**attributes))
     assert said in str(caught.value)
+
+
+# Any text becomes a name that stays in its folder.
+
+
+HOSTILE = st.text() | st.text("./\\:~ -a\0\n") | st.sampled_from(["..", "/etc/x", "CON", "aux.b"])
+
+
+@given(HOSTILE, st.lists(HOSTILE, max_size=3))
+def test_no_name_leads_out_of_its_folder(text, taken):
+    name = file_name(text, taken)
+    path = Path("/folder") / f"{name}.yaml"
+    assert path.resolve().parent == Path("/folder") and path.name == f"{name}.yaml"
+    assert name.isascii() and name.isprintable() and not name.startswith((".", "-"))
+    assert 0 < len(name) <= LONGEST + 20
+    assert name.lower() not in {one.lower() for one in taken}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("first-cv-0.5", "first-cv-0.5"),
+        ("../../.bashrc", "bashrc"),
+        ("C:\\x y", "C-x-y"),
+        ("nul", "experiment-nul"),
+        ("…", "experiment"),
+    ],
+)
+def test_what_is_plain_stays(text, name):
+    assert file_name(text) == name
+
+
+def test_names_that_fall_together_are_numbered():
+    assert file_name("a/b", ["a-b"]) == "a-b-2"
+    assert file_name("A b", ["a-b", "a-b-2"]) == "A-b-3"

@@ -4,7 +4,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fmpair.config import read as config
+from fmpair import config
 from fmpair.config.document import parse_yaml
 from fmpair.config.experiment import Step
 from fmpair.config.read import validate

@@ -1,11 +1,18 @@
+"""The unit of work: its id, and whose fault a failure is."""
+
 import pickle
 from dataclasses import replace
 
+import numpy as np
+import polars as pl
 import pytest
 
+from fmpair.bridges.adapter import foreign_code
 from fmpair.config.experiment import Candidate, Range
+from fmpair.errors import DataError, MachineError, OptionError, TrainingError
 from fmpair.evaluation import Protocol
-from fmpair.experiment.cell import VALIDATION, Cell
+from fmpair.experiment.cell import VALIDATION, Cell, by_model
+from fmpair.files import write_atomically
 
 MODEL = Candidate("FM", "fm-pair", {"factors": 4, "epochs": 2}, stop=3)
 CELL = Cell("data", "split", 0, 0, MODEL, (Protocol(),), ("ndcg@10",))
@@ -57,3 +64,51 @@ def test_another_version_of_fmpair_has_other_cells(monkeypatch):
     before = replace(CELL).id
     monkeypatch.setattr("fmpair.experiment.cell.__version__", "99")
     assert replace(CELL).id != before
+
+
+def raised(work):
+    """What it raises."""
+    with pytest.raises(Exception) as caught:
+        work()
+    return caught.value
+
+
+def behind(error, cause):
+    """An error of ours with another behind it."""
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize("error", [
+    TrainingError("diverged"), OptionError("factors must be above 0"), DataError("no ratings"),
+    ZeroDivisionError("division"), np.linalg.LinAlgError("singular matrix"),
+    behind(TrainingError("a library says"), ValueError("no")),
+])  # fmt: skip
+def test_a_models_word_about_its_options_is_its_own(error):
+    assert by_model(error)
+
+
+@pytest.mark.parametrize("error", [
+    MemoryError(), OSError(28, "No space left on device"), MachineError("killed"),
+    RuntimeError("can't start new thread"), pl.exceptions.ComputeError("os error 28"),
+    behind(TrainingError("a library failed"), MemoryError()),
+    behind(DataError("cannot write"), pl.exceptions.ComputeError("os error 28")),
+])  # fmt: skip
+def test_what_the_machine_did_is_never_a_models_word(error):
+    assert not by_model(error)
+
+
+def test_a_fault_inside_foreign_code_stays_a_fault():
+    def work():
+        with foreign_code("a library"):
+            raise MemoryError
+
+    assert not by_model(raised(work))
+
+
+def test_a_file_that_cannot_be_written_is_a_fault(monkeypatch, tmp_path):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    assert not by_model(raised(lambda: write_atomically(tmp_path / "a", b"b")))

@@ -46,6 +46,6 @@ def test_what_the_run_would_install_first_is_not_installed_for_an_estimate(tmp_p
     monkeypatch.setattr("fmpair.bridges.recbole.caches", lambda: tmp_path / "caches")
     found = estimate(experiment(tmp_path, Candidate("recbole", "recbole"), POPULARITY)).models
     assert found["error"].to_list() == [
-        "recbole is not installed yet, which the run will do first", None,
+        "recbole is not installed yet: the run installs it first", None,
     ]  # fmt: skip
     assert not (tmp_path / "caches").exists()

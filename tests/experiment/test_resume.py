@@ -15,7 +15,7 @@ from tiny_run import POPULARITY, TUNED, experiment, same
 
 from fmpair.config.experiment import Output
 from fmpair.config.read import read
-from fmpair.experiment.pool import JobContext
+from fmpair.experiment import pool
 from fmpair.experiment.run import run
 
 pytestmark = pytest.mark.faults
@@ -54,13 +54,13 @@ def started(file, folder):
 
 def attempt(file, folder, line):
     """The run of a file in a process of its own, which says when a cell begins."""
-    carried_out = JobContext.__call__
+    run_cell = pool.run_cell
 
-    def told(self, cell):
+    def announced(cell, *rest):
         line.send(cell.id)
-        return carried_out(self, cell)
+        return run_cell(cell, *rest)
 
-    JobContext.__call__ = told
+    pool.run_cell = announced
     run(read(file, [f"output.folder={folder}"]))
 
 
@@ -138,7 +138,7 @@ def test_a_run_that_ends_early_leaves_no_worker_behind(tmp_path, end):
     if end == signal.SIGINT:
         last = said.decode().splitlines()[-1]
         assert process.returncode == 130 and last.startswith("stopped: ")
-        assert last.endswith(" of 39 cells are done; the same command resumes from there")
+        assert last.endswith(" of 39 cells are done; the same command resumes the run")
     for _ in range(1000):
         try:
             os.killpg(process.pid, 0)

@@ -251,7 +251,7 @@ def test_where_every_model_fails_there_is_no_winner(tmp_path):
 
 def test_a_model_that_cannot_stop_early_says_so(tmp_path):
     asked = experiment(tmp_path, replace(POPULARITY, stop=3))
-    assert run(asked).cells["error"][0] == "popularity cannot stop early: leave stop out"
+    assert run(asked).cells["error"][0] == "popularity does not support early stopping: remove stop"
 
 
 def test_code_from_outside_is_not_run_for_an_experiment_out_of_a_folder(tmp_path):

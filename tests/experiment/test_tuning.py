@@ -115,7 +115,7 @@ def test_a_process_that_is_killed_in_a_trial_changes_no_result(tmp_path):
     asked = experiment(tmp_path / "a", **faulty(workers=2, flag=str(tmp_path / "flag")))
     results = run(asked, progress=said.append)
     assert (tmp_path / "flag").exists()
-    assert len([line for line in said if "tried once more, alone" in line]) == 1
+    assert len([line for line in said if "retrying it alone" in line]) == 1
     assert same(results, run(replace(asked, output=replace(asked.output, folder=str(tmp_path)))))
     assert results.trials["error"].null_count() == 6 and results.cells["error"].null_count() == 2
 
@@ -161,7 +161,7 @@ def test_no_setting_is_tried_twice_and_the_search_ends_when_all_are_tried(tmp_pa
     assert results.trials["trial"].to_list() == [0, 1, 2] * 2
     told = [line for line in said if "settings are tried" in line]
     assert told == [
-        f"other, fold {fold}: all 3 settings are tried, 5 of 8 trials are not needed"
+        f"other, fold {fold}: all 3 settings are tried; 5 of 8 trials are not needed"
         for fold in (0, 1)
     ]
     assert f" of {2 * 3 + 2}: " in said[0], "the count knows that there are fewer trials"

@@ -10,7 +10,7 @@ from tiny_run import MEASURED, same
 from fmpair.cli import run as fmpair
 from fmpair.config.read import read
 from fmpair.errors import FmpairError
-from fmpair.experiment import results as store
+from fmpair.experiment.results import results as read_results
 from fmpair.experiment.run import run
 
 pytestmark = pytest.mark.faults
@@ -126,7 +126,7 @@ def test_no_damage_to_a_run_folder_shows_a_wrong_number(whole, capfd, monkeypatc
         shutil.rmtree(folder)
         shutil.copytree(copy, folder)
         what = damage(folder, dice)
-        found = attempt(lambda: store.results(folder))
+        found = attempt(lambda: read_results(folder))
         assert isinstance(found, str) or shown_right(found, right), what
         code, out = fmpair(question), capfd.readouterr().out
         assert (code == 0 and out == ranked) or (code == 1 and not out), what

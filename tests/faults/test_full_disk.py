@@ -10,7 +10,7 @@ from small_run import cases, chance, saved, started
 from tiny_run import same
 
 from fmpair.config.read import read
-from fmpair.experiment import results as store
+from fmpair.experiment.results import results as read_results
 from fmpair.experiment.run import run
 
 pytestmark = pytest.mark.faults
@@ -73,6 +73,6 @@ def test_a_disk_that_fills_up_costs_no_result(whole, tmp_path):
             process = started(file, place / "run")
             said = process.communicate(timeout=300)[1]
             assert process.returncode == 0, said
-            assert same(store.results(place / "run"), results)
+            assert same(read_results(place / "run"), results)
         finally:
             subprocess.run(["umount", str(place)], check=True)

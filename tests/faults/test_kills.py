@@ -11,7 +11,7 @@ from small_run import CELLS, TRIALS, cases, chance, saved, started
 from tiny_run import same
 
 from fmpair.config.read import read
-from fmpair.experiment import results as store
+from fmpair.experiment.results import results as read_results
 from fmpair.experiment.run import run
 
 pytestmark = [
@@ -83,12 +83,12 @@ def test_a_run_whose_processes_are_killed_comes_to_the_same_tables(whole, tmp_pa
         hit, said = disturbed(process, TARGETS[len(hits) % len(TARGETS)], dice)
         hits += hit
         for line in said.splitlines():
-            if "tried once more" in line:
+            if "retrying it alone" in line:
                 again["trial" if ", trial: " in line else "cell"] += 1
         assert "Traceback" not in said, said
         if process.returncode == 0:
             finished += 1
-            assert same(store.results(folder), results), said
+            assert same(read_results(folder), results), said
             shutil.rmtree(folder)
         elif process.returncode == 1:  # the very same cell was hit when it was tried again
             twice += 1
@@ -97,7 +97,7 @@ def test_a_run_whose_processes_are_killed_comes_to_the_same_tables(whole, tmp_pa
             assert process.returncode == -signal.SIGKILL, said
     last = started(file, folder, "--workers", "2")
     assert "Traceback" not in last.communicate(timeout=300)[1] and last.returncode == 0
-    assert same(store.results(folder), results)
+    assert same(read_results(folder), results)
     assert not list(folder.rglob("*.part"))
     print(f"{len(hits)} kills, {hits.count('worker')} of workers: {again['trial']} trials and "
           f"{again['cell']} cells were tried once more, {finished} runs came to their end at once, "

@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 
 from fmpair import Dataset, Field, load
-from fmpair.bridges.adapter import Table
+from fmpair.bridges.adapter import ScoreTable
 from fmpair.data.frame import to_polars
 from fmpair.errors import ModelFileError, OptionError
 from fmpair.experiment.cell import peak_mb, reset_peak
@@ -80,7 +80,7 @@ def models():
     }
     made = {name: catalog.find(name.split()[0])(**options).fit(own)
             for name, (options, own) in kinds.items()}  # fmt: skip
-    return {**made, "table": Ranker.of(catalog.find("cornac")("BPR"), data, Table.of(scores))}
+    return {**made, "table": Ranker.of(catalog.find("cornac")("BPR"), data, ScoreTable.of(scores))}
 
 
 # Files as their parts

@@ -2,8 +2,7 @@
 
 import pytest
 
-from fmpair import Dataset, FMPair, Protocol, evaluate
-from fmpair.config import read as config
+from fmpair import Dataset, FMPair, Protocol, config, evaluate
 from fmpair.config.starter import starter
 from fmpair.data.splits import by_time
 from fmpair.experiment.run import run

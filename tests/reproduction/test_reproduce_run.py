@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fmpair.experiment import results
+from fmpair.experiment.results import results
 from fmpair.reproduction import run as reproduction
 from fmpair.reproduction.run import FOLDER
 
@@ -36,7 +36,7 @@ def test_an_experiment_gets_a_folder_and_a_report_of_its_own(tiny):
     found = reproduction.reproduce("table2", tiny)
     assert list(found) == ["table2-movielens-legacy"]
     assert (tiny / "table2-movielens-legacy" / "report.html").is_file()
-    assert results.results(tiny / "table2-movielens-legacy").cells["error"].null_count() == 4
+    assert results(tiny / "table2-movielens-legacy").cells["error"].null_count() == 4
 
 
 def test_what_is_done_is_not_done_again(tiny):

@@ -307,9 +307,7 @@ def test_replay_is_no_part_of_what_was_seen_anew():
 def test_a_model_with_context_asks_for_the_events_themselves():
     data = synthetic.make(users=30, items=20, events=600).data
     model = FMPair(factors=4, epochs=2).fit(data)
-    with pytest.raises(
-        OptionError, match=r"does not store the context .*daytime"
-    ):
+    with pytest.raises(OptionError, match=r"does not store the context .*daytime"):
         model.update(data.take(np.arange(5)), replay=1)
     with pytest.raises(OptionError, match="replay"):
         FMPair(factors=4, epochs=2).fit(two_tastes()).update(two_tastes(), replay=-1)

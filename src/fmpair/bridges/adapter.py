@@ -1,4 +1,8 @@
-"""The scores of every user for every item, written out: for models that have no shorter form."""
+"""What all bridges share, in the order a fit uses it.
+
+The required library, checks of options, a block for foreign code, events as sparse matrices, and
+what is kept of a trained model: its factors, or the scores of every user for every item.
+"""
 
 from __future__ import annotations
 
@@ -26,39 +30,38 @@ from fmpair.features import FeatureSpace
 from fmpair.fitted.file_checks import Numbers, check
 from fmpair.models.classic.neighbours import interactions
 
-# The library a bridge leads to: whether it is installed, and which version.
+MEMORY_SHARE = 0.5  # of the machine's memory that one score table may take
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """module: what is imported; distribution: what pip installs; extra: fmpair's name for it."""
+    """A library: the module to import, the distribution on PyPI, and the extra of fmpair."""
 
     module: str
     distribution: str
     extra: str
 
     def check(self) -> None:
-        """Raise, with the command that installs it, where the library is not there."""
+        """Raise, with the command that installs it, if the library is not installed."""
         if self.module not in sys.modules and find_spec(self.module) is None:
             raise UnknownError(
                 f"{self.distribution} is not installed: pip install 'fmpair[{self.extra}]'"
             )
 
     def load(self, submodule: str = "") -> ModuleType:
-        """The library, or a module of it: `load("als")`."""
+        """Import the library, or a module of it: `load("als")`."""
         self.check()
         name = f"{self.module}.{submodule}" if submodule else self.module
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what a library says while loading is not for us
+                warnings.simplefilter("ignore")  # a library's warnings at import are not ours
                 return import_module(name)
         except ImportError as error:
-            raise UnknownError(
-                f"{name} of {self.distribution} cannot be imported: {error}"
-            ) from error
+            text = f"{name} of {self.distribution} cannot be imported: {error}"
+            raise UnknownError(text) from error
 
     def provenance(self) -> dict[str, str]:
-        """What the report says of the library: its name and version."""
+        """Return the library's name and version, for the report."""
         try:
             version = metadata.version(self.distribution)
         except metadata.PackageNotFoundError:
@@ -66,36 +69,30 @@ class Requirement:
         return {"library": self.distribution, "version": version}
 
 
-# Where foreign code runs: few threads, and what goes wrong in one line.
-
-
-def made(what: str, make: Callable[..., Any], options: Mapping[str, Any], **usual: Any) -> Any:
-    """make(**options), and of the usual ones those that are not among the options.
-
-    what: whose options they are, such as `implicit's als`.
-    """
-    try:
-        return make(**{**usual, **options})
-    except Exception as error:
-        raise OptionError(f"{what} refuses its options: {one_line(error)}") from error
+def check_options(recipe: Any) -> None:
+    """Check the options that every bridge has; the library checks the settings itself."""
+    if not isinstance(recipe.settings, Mapping):
+        raise OptionError(f"settings must be a mapping of names to values, not {recipe.settings!r}")
+    checks.whole("seed", recipe.seed, 0)
+    checks.threads(recipe.threads)
 
 
 @contextmanager
-def foreign(what: str, threads: int | None = 1) -> Iterator[None]:
-    """A block of foreign code: quiet, linear algebra on so many threads, errors as TrainingError.
+def foreign_code(what: str, threads: int | None = 1) -> Iterator[None]:
+    """Run a block of foreign code quietly; its errors become TrainingError.
 
-    Libraries with threads of their own get one thread of linear algebra: pools inside pools make
-    training slower by orders of magnitude.
+    threads: of linear algebra. Libraries with threads of their own get one: nested thread pools
+    make training slower by orders of magnitude.
     """
     try:
-        said = io.StringIO()  # progress bars and greetings
+        output = io.StringIO()  # progress bars and the like
         with (
             threadpool_limits(threads),
-            redirect_stdout(said),
-            redirect_stderr(said),
+            redirect_stdout(output),
+            redirect_stderr(output),
             warnings.catch_warnings(),
         ):
-            warnings.simplefilter("ignore")  # a library's word about itself is not for our callers
+            warnings.simplefilter("ignore")
             yield
     except FmpairError:
         raise
@@ -103,37 +100,34 @@ def foreign(what: str, threads: int | None = 1) -> Iterator[None]:
         raise TrainingError(f"{what} failed: {one_line(error)}") from error
 
 
+def construct(what: str, make: Callable[..., Any], settings: Mapping[str, Any], **ours: Any) -> Any:
+    """Return make(**settings) with our own options where the settings lack them.
+
+    what: the name of the model in messages, such as `implicit's als`.
+    """
+    try:
+        return make(**{**ours, **settings})
+    except Exception as error:
+        raise OptionError(f"{what} rejects its settings: {one_line(error)}") from error
+
+
 def one_line(error: BaseException) -> str:
-    """What an error says, without line breaks; its type where it says nothing."""
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
-
-
-# What the recipes of all bridges check alike.
-
-
-def check_options(recipe: Any) -> None:
-    """The options that every bridge has; the settings are checked by the library itself."""
-    if not isinstance(recipe.settings, Mapping):
-        raise OptionError(f"settings must be a mapping of names to values, not {recipe.settings!r}")
-    checks.whole("seed", recipe.seed, 0)
-    checks.threads(recipe.threads)
-
-
-# Events and feature rows as the sparse matrices that other libraries take.
+    """Return the type and the message of an error in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def csr(rows: Rows, columns: int) -> Any:
-    """Sparse rows as a scipy matrix [rows, columns]."""
+    """Return sparse rows as a scipy matrix [rows, columns]."""
     from scipy.sparse import csr_matrix
 
-    # 32-bit offsets: what compiled loops of other libraries are written for
+    # Compiled loops of other libraries expect 32-bit offsets.
     start = rows.start.astype(np.int32) if rows.start[-1] < 2**31 else rows.start
     return csr_matrix((rows.value, rows.column, start), shape=(rows.size, columns))
 
 
 def ratings(data: Dataset) -> Rows:
-    """Per user the distinct items; values are the mean rating, where there is none the weights."""
+    """Return each user's distinct items with the mean rating, or the weights without ratings."""
     rating = data.column("rating")
     if rating is None:
         return interactions(data, "linear")
@@ -141,46 +135,40 @@ def ratings(data: Dataset) -> Rows:
     return total._replace(value=total.value / data.seen.value)
 
 
-# Factors learned elsewhere, without the biases that stand among them in disguise.
-
-
 def without_constants(
     data: Dataset, users: np.ndarray, items: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(users' vectors [users, k], items' vectors [items, k], items' biases [items]), float32.
+    """Return users' vectors [users, k], items' vectors [items, k], items' biases [items].
 
-    Where all users have 1 the items have their bias. Where all items have 1 the users have
-    theirs, which changes no ranking.
+    Libraries keep biases as factors: where all users have 1, the items have their bias; where all
+    items have 1, the users have theirs, which changes no ranking. float32.
     """
     users, items = np.array(users, np.float32), np.array(items, np.float32)
-    met = np.diff(data.seen.start) > 0  # an id without events may be all zeros
-    bias_of_items = (users[met] == 1).all(axis=0)
-    bias_of_users = (items[np.unique(data.item)] == 1).all(axis=0) & ~bias_of_items
-    kept = ~(bias_of_items | bias_of_users)
-    bias = items[:, bias_of_items].sum(axis=1)
+    active = np.diff(data.seen.start) > 0  # an id without events may be all zeros
+    item_biases = (users[active] == 1).all(axis=0)
+    user_biases = (items[np.unique(data.item)] == 1).all(axis=0) & ~item_biases
+    kept = ~(item_biases | user_biases)
+    bias = items[:, item_biases].sum(axis=1)
     return np.ascontiguousarray(users[:, kept]), np.ascontiguousarray(items[:, kept]), bias
 
 
-SHARE = 0.5  # of the machine's memory that one table may take
-
-
 @dataclass(frozen=True, eq=False)
-class Table:
+class ScoreTable:
     """A scorer that looks scores up: float32 [users, items]."""
 
     table: np.ndarray
     scores_unknown_users: ClassVar[bool] = False
 
     @classmethod
-    def of(cls, table: np.ndarray) -> Table:
-        """With items that a model has no score for below all others of the user."""
+    def of(cls, table: np.ndarray) -> ScoreTable:
+        """Return a table in which items without a score rank below all others of the user."""
         usable = np.isfinite(table)
         lowest = np.where(usable, table, np.inf).min(axis=1, keepdims=True, initial=np.inf)
         lowest[np.isinf(lowest)] = 0
         return cls(np.where(usable, table, lowest - 1).astype(np.float32))
 
     @classmethod
-    def restored(cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> Table:
+    def restored(cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> ScoreTable:
         shape = len(space.users), len(space.items)
         return cls(**check(arrays, {"table": Numbers(shape)}))
 
@@ -192,9 +180,9 @@ class Table:
 
 
 def empty_table(what: str, data: Dataset) -> np.ndarray:
-    """float32 [users, items] of NaN, for scores to be written into; refused where too large."""
+    """Return float32 [users, items] of NaN to write scores into; raise where it is too large."""
     shape = len(data.users), len(data.items)
-    size, most_gb = f"{shape[0]:,} users and {shape[1]:,} items", SHARE * memory() / 2**30
+    size, most_gb = f"{shape[0]:,} users and {shape[1]:,} items", MEMORY_SHARE * memory() / 2**30
     remedy = "filter the events to a denser core first"
     check_memory(what, size, 4 * shape[0] * shape[1], most_gb, remedy)
     return np.full(shape, np.nan, np.float32)

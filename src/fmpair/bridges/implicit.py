@@ -1,4 +1,4 @@
-"""implicit: alternating least squares, BPR, logistic factorization, item neighbours."""
+"""Bridge to implicit: alternating least squares, BPR, logistic factorization, item neighbours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from fmpair import checks
 from fmpair.arrays import Rows
-from fmpair.bridges.adapter import Requirement, check_options, csr, foreign, made, without_constants
+from fmpair.bridges import adapter
+from fmpair.bridges.adapter import Requirement
 from fmpair.data import as_dataset
 from fmpair.features import FeatureSpace
 from fmpair.fitted.ranker import Ranker
@@ -36,12 +37,12 @@ MODELS = {**FACTORS, **NEIGHBOURS}
 
 @dataclass(frozen=True)
 class Implicit(Recipe):
-    """A model of implicit, learned from the sum of the weights of each user's items.
+    """A model of implicit, trained on the sum of the weights of each user's items.
 
     model: one of als, bpr, lmf, or neighbours by item-knn, cosine, tfidf, bm25.
-    settings: the model's own options by implicit's names, such as {"factors": 64}.
-    threads: None uses all cores. seed: of its random draws; with several threads bpr and lmf
-        still differ from run to run.
+    settings: options of the model by implicit's names, such as {"factors": 64}.
+    threads: None uses all cores. seed: of random draws; with several threads bpr and lmf still
+        differ from run to run.
     """
 
     model: str = "als"
@@ -54,24 +55,25 @@ class Implicit(Recipe):
 
     def __post_init__(self) -> None:
         checks.one_of("model", self.model, tuple(MODELS))
-        check_options(self)
+        adapter.check_options(self)
 
     def fit(self, data: Any) -> Recommender | Ranker:
-        """Factors as a Recommender, neighbours as a Ranker."""
+        """Return factors as a Recommender, neighbours as a Ranker."""
         events = as_dataset(data)
         module, name = MODELS[self.model]
         make = getattr(REQUIREMENT.load(module), name)
         what = f"implicit's {self.model}"
-        usual: dict[str, Any] = {"num_threads": self.threads or 0}  # 0: all
+        options: dict[str, Any] = {"num_threads": self.threads or 0}  # 0: all
         if self.model in FACTORS:
-            usual["random_state"] = self.seed
+            options["random_state"] = self.seed
         rows = interactions(events, "linear")
-        with foreign(what):
-            model = made(what, make, self.settings, **usual)
-            model.fit(csr(rows, len(events.items)), show_progress=False)
+        with adapter.foreign_code(what):
+            model = adapter.construct(what, make, self.settings, **options)
+            model.fit(adapter.csr(rows, len(events.items)), show_progress=False)
         if self.model in FACTORS:
-            factors = (_on_host(table) for table in (model.user_factors, model.item_factors))
-            return from_factors(self, events, *without_constants(events, *factors))
+            tables = (model.user_factors, model.item_factors)
+            factors = [t.to_numpy() if hasattr(t, "to_numpy") else t for t in tables]  # from a GPU
+            return from_factors(self, events, *adapter.without_constants(events, *factors))
         near = model.similarity.T.tocsr()
         similar = Rows(near.indptr.astype(np.int64), near.indices, near.data.astype(np.float32))
         return Ranker.of(self, events, ItemNeighbours(rows, similar, events.items))
@@ -80,8 +82,3 @@ class Implicit(Recipe):
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
     ) -> ItemNeighbours:
         return ItemNeighbours.restored(arrays, space)
-
-
-def _on_host(factors: Any) -> np.ndarray:
-    """Factors as a NumPy array, wherever they were learned."""
-    return factors.to_numpy() if hasattr(factors, "to_numpy") else factors

@@ -1,4 +1,4 @@
-"""LensKit: any of its scorers."""
+"""Bridge to LensKit: any of its scorers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fmpair.arrays import Rows
-from fmpair.bridges.adapter import (
-    Requirement,
-    Table,
-    check_options,
-    empty_table,
-    foreign,
-    made,
-    ratings,
-)
+from fmpair.bridges import adapter
+from fmpair.bridges.adapter import Requirement, ScoreTable
 from fmpair.data import Dataset, as_dataset
 from fmpair.errors import OptionError, UnknownError, unknown
 from fmpair.features import FeatureSpace
@@ -30,12 +23,12 @@ REQUIREMENT = Requirement("lenskit", "lenskit", "lenskit")
 
 @dataclass(frozen=True)
 class LensKit(Recipe):
-    """A scorer of LensKit, learned from the events, and from their ratings where there are any.
+    """A scorer of LensKit, trained on the events, with ratings where there are any.
 
-    model: where its class stands in lenskit, such as als:ImplicitMFScorer, knn:ItemKNNScorer,
+    model: module:Class in lenskit, such as als:ImplicitMFScorer, knn:ItemKNNScorer,
         knn:UserKNNScorer, knn:EASEScorer, als:BiasedMFScorer.
-    settings: the scorer's own options by LensKit's names, such as {"embedding_size": 64}.
-    threads: of linear algebra, None uses all cores. seed: of its random draws.
+    settings: options of the scorer by LensKit's names, such as {"embedding_size": 64}.
+    threads: of linear algebra, None uses all cores. seed: of random draws.
     """
 
     model: str = "als:ImplicitMFScorer"
@@ -49,43 +42,45 @@ class LensKit(Recipe):
     def __post_init__(self) -> None:
         if not all(self.model.partition(":")):
             raise OptionError(
-                f"model must be module:Class of lenskit, such as als:ImplicitMFScorer, not "
+                "model must be module:Class of lenskit, such as als:ImplicitMFScorer, not "
                 f"{self.model!r}"
             )
-        check_options(self)
+        adapter.check_options(self)
 
     def fit(self, data: Any) -> Ranker:
-        """A Ranker over the scores of all users and items."""
+        """Return a Ranker over the scores of all users and items."""
         events = as_dataset(data)
         what = f"lenskit's {self.model}"
         make = _class(self.model)
         training = REQUIREMENT.load("training").TrainingOptions(rng=self.seed)
-        table = empty_table(what, events)
-        with foreign(what, self.threads):
-            scorer = made(what, make, self.settings)
+        table = adapter.empty_table(what, events)
+        with adapter.foreign_code(what, self.threads):
+            scorer = adapter.construct(what, make, self.settings)
             scorer.train(_train_set(events), training)
             _score(scorer, events, table)
-        return Ranker.of(self, events, Table.of(table))
+        return Ranker.of(self, events, ScoreTable.of(table))
 
-    def restore(self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows) -> Table:
-        return Table.restored(arrays, space)
+    def restore(
+        self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
+    ) -> ScoreTable:
+        return ScoreTable.restored(arrays, space)
 
 
 def _class(model: str) -> Any:
     module, _, name = model.partition(":")
-    found = REQUIREMENT.load(module)
-    # A module holds more than scorers, such as what it imports: a file must not call any of it.
-    scorers = [key for key, one in vars(found).items() if isclass(one) and hasattr(one, "train")]
+    loaded = REQUIREMENT.load(module)
+    # A module also holds what it imports, which an experiment file must not call.
+    scorers = {k: v for k, v in vars(loaded).items() if isclass(v) and hasattr(v, "train")}
     if name not in scorers:
         raise UnknownError(unknown(f"scorer of lenskit.{module}", name, scorers))
-    return getattr(found, name)
+    return scorers[name]
 
 
 def _train_set(data: Dataset) -> Any:
-    """The events as LensKit's data set; its ids are fmpair's numbers."""
+    """Return the events as LensKit's data set, with fmpair's numbers as ids."""
     import pandas as pd
 
-    rows = ratings(data)
+    rows = adapter.ratings(data)
     columns = {"user_id": rows.owner, "item_id": rows.column}
     if data.column("rating") is not None:
         columns["rating"] = rows.value
@@ -93,13 +88,13 @@ def _train_set(data: Dataset) -> Any:
 
 
 def _score(scorer: Any, data: Dataset, table: np.ndarray) -> None:
-    """Fill the table [users, items] for every user who has events and every item that has."""
-    lists, rows = REQUIREMENT.load("data"), ratings(data)
+    """Fill the table [users, items] for every user and item with events."""
+    lists, rows = REQUIREMENT.load("data"), adapter.ratings(data)
     every = np.unique(data.item)
     rated = data.column("rating") is not None
     for user in np.unique(data.user):
-        own = slice(rows.start[user], rows.start[user + 1])
-        extra = {"rating": rows.value[own]} if rated else {}
-        history = lists.ItemList(item_ids=rows.column[own], **extra)
+        part = slice(rows.start[user], rows.start[user + 1])
+        extra = {"rating": rows.value[part]} if rated else {}
+        history = lists.ItemList(item_ids=rows.column[part], **extra)
         query = lists.RecQuery(user_id=int(user), user_items=history)
         table[user, every] = scorer(query=query, items=lists.ItemList(item_ids=every)).scores()

@@ -1,4 +1,4 @@
-"""lightfm-next: BPR, WARP and their kin over ids and attributes of users and items."""
+"""Bridge to lightfm-next: BPR, WARP and similar losses over ids and attributes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from fmpair import checks
 from fmpair.arrays import Rows, empty_rows, group_rows, join_rows
-from fmpair.bridges.adapter import Requirement, check_options, csr, foreign, made
+from fmpair.bridges import adapter
+from fmpair.bridges.adapter import Requirement, csr
 from fmpair.data import Dataset, as_dataset
 from fmpair.engine.contract import Parameters
 from fmpair.engine.item_side import item_sums
@@ -19,6 +20,7 @@ from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
 from fmpair.fitted.visitor import settle_cold
 from fmpair.models.classic.neighbours import interactions
+from fmpair.threads import all_threads
 
 REQUIREMENT = Requirement("lightfm", "lightfm-next", "lightfm")
 LOSSES = ("bpr", "warp", "warp-kos", "logistic")
@@ -29,11 +31,11 @@ class LightFM(Recipe):
     """LightFM (lightfm-next): users and items are sums of the vectors of their ids and attributes.
 
     loss: one of bpr, warp, warp-kos, logistic. epochs: passes over the events.
-    fields: options by column, as in FM-Pair; contexts it cannot use.
-    normalize: all features of a row sum to one.
-    settings: the library's own options by its names, such as {"no_components": 64}.
-    threads: None uses all cores. seed: of its random draws; with several threads results still
-        differ from run to run.
+    fields: options by column, as in FM-Pair; contexts are not supported.
+    normalize: scale the features of a row to sum to one.
+    settings: options of the library by its names, such as {"no_components": 64}.
+    threads: None uses all cores. seed: of random draws; with several threads results still differ
+        from run to run.
     """
 
     loss: str = "warp"
@@ -50,20 +52,19 @@ class LightFM(Recipe):
     def __post_init__(self) -> None:
         checks.one_of("loss", self.loss, LOSSES)
         checks.whole("epochs", self.epochs, 1)
-        check_options(self)
+        adapter.check_options(self)
 
     def fit(self, data: Any) -> Recommender:
-        """A recommender in which new users may be described by their attributes."""
-        from fmpair.threads import all_threads
-
+        """Return a recommender that accepts new users described by their attributes."""
         events = as_dataset(data)
         space = FeatureSpace.fit(events, self.fields, self.normalize).without_past()
         user_rows = space.user_rows(events.user_table, len(space.users))
         item_rows = space.item_rows(events.item_table, len(space.items))
         make, what = REQUIREMENT.load().LightFM, f"lightfm's {self.loss}"
         chosen, weight = _interactions(events)
-        with foreign(what):
-            model = made(what, make, self.settings, loss=self.loss, random_state=self.seed)
+        with adapter.foreign_code(what):
+            options = {"loss": self.loss, "random_state": self.seed}
+            model = adapter.construct(what, make, self.settings, **options)
             model.fit(
                 chosen,
                 user_features=_with_ids(user_rows, space.query.size),
@@ -75,7 +76,7 @@ class LightFM(Recipe):
         learned = settle_cold(_parameters(model, space), events.seen)
         return Recommender(
             space,
-            _items_folded(learned, item_rows),
+            _with_item_sums(learned, item_rows),
             user_rows,
             empty_rows(len(space.items)),
             events.seen,
@@ -85,7 +86,7 @@ class LightFM(Recipe):
 
 
 def _interactions(data: Dataset) -> tuple[Any, Any]:
-    """(ones where a user chose an item, their weights or None), as lightfm wants them."""
+    """Return ones where a user chose an item, and their weights or None, as sparse matrices."""
     weight = csr(interactions(data, "linear"), len(data.items)).tocoo()
     chosen = weight.copy()
     chosen.data = np.ones_like(weight.data)
@@ -93,7 +94,7 @@ def _interactions(data: Dataset) -> tuple[Any, Any]:
 
 
 def _with_ids(rows: Rows, size: int) -> Any:
-    """csr [ids, ids + features]: each id's own feature, then its attributes."""
+    """Return csr [ids, ids + features]: each id's own feature, then its attributes."""
     every = np.arange(rows.size)
     ids = group_rows(every, every, rows.size)
     shifted = rows._replace(column=(rows.column + rows.size).astype(np.int32))
@@ -101,11 +102,11 @@ def _with_ids(rows: Rows, size: int) -> Any:
 
 
 def _parameters(model: Any, space: FeatureSpace) -> Parameters:
-    """What lightfm learned, by id and by attribute. Users' biases change no ranking."""
+    """Return the vectors of ids and attributes; users' biases change no ranking."""
     users, items = len(space.users), len(space.items)
     query = model.user_embeddings[users:]
     for offset, encoder in space.query.of_role("context"):
-        query[offset : offset + encoder.size] = 0  # it was never told of contexts
+        query[offset : offset + encoder.size] = 0  # lightfm never saw contexts
     return Parameters(
         model.user_embeddings[:users],
         model.item_embeddings[:items],
@@ -116,8 +117,8 @@ def _parameters(model: Any, space: FeatureSpace) -> Parameters:
     )
 
 
-def _items_folded(p: Parameters, rows: Rows) -> Parameters:
-    """Item attributes added to their items: unlike an FM, lightfm has no pairs within a side."""
+def _with_item_sums(p: Parameters, rows: Rows) -> Parameters:
+    """Add attributes to their items: unlike an FM, lightfm has no pairs within a side."""
     items, bias = item_sums(p.items, p.item_bias, rows, p.features, p.feature_bias)
     return p._replace(
         items=items,

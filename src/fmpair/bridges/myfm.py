@@ -1,4 +1,4 @@
-"""myfm: a Bayesian factorization machine, learned by Gibbs sampling."""
+"""Bridge to myfm: a Bayesian factorization machine, trained by Gibbs sampling."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from fmpair import checks
 from fmpair.arrays import Rows
-from fmpair.bridges.adapter import Requirement, check_options, csr, foreign, made
+from fmpair.bridges import adapter
+from fmpair.bridges.adapter import Requirement
 from fmpair.data import as_dataset
 from fmpair.features import FeatureSpace
 from fmpair.fitted.ranker import Ranker
@@ -29,10 +30,10 @@ class MyFM(Recipe):
 
     task: one of regression (of the rating), classification (of events against as many unobserved
         pairs), or auto: regression where there are ratings.
-    epochs: how many draws. samples: how many of the last ones the model is the mean of.
+    epochs: number of draws. samples: how many of the last draws are averaged.
     fields: options by column, as in FM-Pair.
-    settings: the library's own options by its names, such as {"rank": 8}.
-    threads: it uses one only. seed: of its draws.
+    settings: options of the library by its names, such as {"rank": 8}.
+    threads: myfm uses only one. seed: of the draws.
     """
 
     task: str = "auto"
@@ -50,25 +51,25 @@ class MyFM(Recipe):
         checks.one_of("task", self.task, TASKS)
         checks.whole("epochs", self.epochs, 1)
         checks.whole("samples", self.samples, 1)
-        check_options(self)
+        adapter.check_options(self)
 
     def fit(self, data: Any) -> Ranker:
-        """A Ranker whose scores are predictions: the mean of factorization machines is one."""
+        """Return a Ranker of predictions: the mean of factorization machines is one, too."""
         events = as_dataset(data)
         binary = is_binary(self.task, events)
         parts = chosen_or_not(events, self.seed) if binary else rated(events)
         task = task_of(events, self.fields, parts, binary)
-        return fitted(self, events, task, self._learned(task.examples))
+        return fitted(self, events, task, self._trained(task.examples))
 
-    def _learned(self, examples: Examples) -> Machine:
-        """The mean of the machines that myfm drew."""
+    def _trained(self, examples: Examples) -> Machine:
+        """Return the mean of the machines that myfm drew."""
         library = REQUIREMENT.load()
         make = library.MyFMGibbsClassifier if examples.binary else library.MyFMGibbsRegressor
         sizes = np.diff(examples.edges)
-        with foreign("myfm"):
-            model = made("myfm", make, self.settings, rank=16, random_seed=self.seed)
+        with adapter.foreign_code("myfm"):
+            model = adapter.construct("myfm", make, self.settings, rank=16, random_seed=self.seed)
             model.fit(
-                csr(examples.rows, int(sizes.sum())),
+                adapter.csr(examples.rows, int(sizes.sum())),
                 examples.target > 0 if examples.binary else examples.target,
                 n_iter=self.epochs,
                 n_kept_samples=min(self.samples, self.epochs),

@@ -1,10 +1,10 @@
-"""The other side of the bridge to RecBole: run by a Python that has RecBole and not fmpair.
+"""Train a model of RecBole; runs in a Python that has RecBole but not fmpair.
 
     python recbole_worker.py FOLDER
 
 The folder holds job.json (model, settings, seed, threads, columns, users, items) and the events
-in events/events.inter, whose ids are numbers. Left behind is scores.npy, float32 [users, items],
-NaN where there is none.
+in events/events.inter, whose ids are numbers. The result is scores.npy, float32 [users, items],
+NaN without a score.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main(folder: Path) -> None:
 
 
 def _check_known(model: str) -> None:
-    """Only general recommenders learn from nothing but who chose what."""
+    """Check that a model is a general recommender, which needs only user-item interactions."""
     known = vars(import_module("recbole.model.general_recommender"))
     names = [name for name, value in known.items() if isinstance(value, type)]
     if model not in names:
@@ -41,8 +41,8 @@ def _check_known(model: str) -> None:
 
 
 def _config(folder: Path, job: dict[str, Any]) -> Any:
-    """RecBole's configuration: the job's settings, and all events to learn from."""
-    usual = {
+    """Return RecBole's configuration: the settings of the job, trained on all events."""
+    defaults = {
         "seed": job["seed"],
         "reproducibility": True,
         "show_progress": False,
@@ -52,13 +52,13 @@ def _config(folder: Path, job: dict[str, Any]) -> Any:
         "checkpoint_dir": str(folder / "saved"),
     }
     make = import_module("recbole.config").Config
-    config = make(job["model"], "events", config_dict={**usual, **job["settings"]})
+    config = make(job["model"], "events", config_dict={**defaults, **job["settings"]})
     import_module("recbole.utils").init_seed(config["seed"], config["reproducibility"])
     return config
 
 
 def _trained(config: Any, dataset: Any) -> Any:
-    """The model after all its epochs; without held-out events nothing stops it early."""
+    """Return the model after all its epochs, without early stopping."""
     loading = import_module("recbole.data.utils")
     names = import_module("recbole.utils")
     parts = dataset.build()
@@ -72,7 +72,7 @@ def _trained(config: Any, dataset: Any) -> Any:
 
 
 def _scores(model: Any, dataset: Any, shape: tuple[int, int]) -> np.ndarray:
-    """float32 [users, items] in the numbers of the events' file."""
+    """Return float32 [users, items], by the numbers in the file of events."""
     torch, data = import_module("torch"), import_module("recbole.data.interaction")
     known_users, known_items = (
         np.array(dataset.field2id_token[name][1:], np.int64) for name in ("user_id", "item_id")
@@ -81,14 +81,13 @@ def _scores(model: Any, dataset: Any, shape: tuple[int, int]) -> np.ndarray:
     model.eval()
     with torch.no_grad():
         for first in range(0, len(known_users), USERS_AT_ONCE):
-            part = known_users[first : first + USERS_AT_ONCE]
-            own = torch.arange(first + 1, first + 1 + len(part))  # 0 is RecBole's padding
-            asked = data.Interaction({"user_id": own}).to(model.device)
-            scores = model.full_sort_predict(asked).view(len(part), -1)
-            out[np.ix_(part, known_items)] = scores.cpu().numpy()[:, 1:]
+            users = known_users[first : first + USERS_AT_ONCE]
+            numbers = torch.arange(first + 1, first + 1 + len(users))  # 0 is RecBole's padding
+            batch = data.Interaction({"user_id": numbers}).to(model.device)
+            scores = model.full_sort_predict(batch).view(len(users), -1)
+            out[np.ix_(users, known_items)] = scores.cpu().numpy()[:, 1:]
     return out
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv.pop())  # RecBole reads the command line too
-    main(place)
+    main(Path(sys.argv.pop()))  # removed, since RecBole reads the command line too

@@ -1,1 +1,15 @@
-"""The experiment file: from text to an Experiment, with the line of every mistake."""
+"""Experiment files: read and check one, write a first one, migrate those of WrapRec.
+
+    from fmpair.config import read, starter
+
+`read`, `starter` and `json_schema` are also names of modules of this package, so they are
+imported here at once: a lazy attribute would be hidden by the module of its name.
+"""
+
+from fmpair.config.experiment import Experiment
+from fmpair.config.json_schema import json_schema
+from fmpair.config.migration import migrate
+from fmpair.config.read import read, validate
+from fmpair.config.starter import starter
+
+__all__ = ["Experiment", "json_schema", "migrate", "read", "starter", "validate"]

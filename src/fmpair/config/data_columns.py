@@ -1,9 +1,9 @@
-"""The columns of an experiment's data, by the header alone."""
+"""The columns of an experiment's data, read from the header only, and those it names in vain."""
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -11,7 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from fmpair.config.experiment import Source, Step
+from fmpair.config.document import KeyPath
+from fmpair.config.experiment import Candidate, Experiment, Source, Step
 from fmpair.config.option_schema import options_of
 from fmpair.data import public_sets, synthetic
 from fmpair.data.columns.inference import role_columns
@@ -21,14 +22,31 @@ from fmpair.data.formats.parquet import parquet_columns
 from fmpair.data.formats.source import Contents, find_file, parse_errors, read_text
 from fmpair.data.frame import id_columns, with_types
 from fmpair.data.read import FORMATS, guess_format, read_contents, read_delimited, read_table
-from fmpair.errors import DataError
+from fmpair.errors import DataError, FmpairError, unknown
+from fmpair.evaluation.views import CONTEXT
+from fmpair.features.layouts import SOURCE
+from fmpair.metrics import ERRORS, Metric
 
-HEAD = 65_536  # bytes that surely hold the header of a file
+Mistake = tuple[KeyPath, str]
+
+LISTS = ("context", "ignore", "item_columns", "leaks")  # options of data that are column names
+# Filters and splits that need a column.
+NEEDS = {
+    "above_mean": "rating",
+    "above": "rating",
+    "at_least": "rating",
+    "dislikes": "rating",
+    "by_time": "timestamp",
+    "leave_last_out": "timestamp",
+    "faded": "timestamp",
+    "target": "domain",
+}
+HEAD_BYTES = 65_536  # enough for the header of any file
 
 
 @dataclass(frozen=True)
 class Header:
-    """Column names: of the file, of the events made from it, of contexts and attributes."""
+    """Column names of the file, the events made from it, contexts and attributes."""
 
     file: tuple[str, ...]
     events: tuple[str, ...]
@@ -38,7 +56,7 @@ class Header:
 
 
 def header_of(source: Source, filters: Sequence[Step] = ()) -> Header | None:
-    """The columns after all filters; None where the data are not on this machine."""
+    """Return the columns after all filters; None where the data are not on this machine."""
     header = _source_header(source)
     return None if header is None else reduce(_filtered, filters, header)
 
@@ -54,15 +72,18 @@ def _source_header(source: Source) -> Header | None:
         if folder is None:
             return None
         known = public_sets.find(source.set)
-        own = {} if known.items is None else {"items": str(folder / known.items)}
-        path, options = str(folder / known.train), {"format": known.format, **own, **source.options}
+        items = {} if known.items is None else {"items": str(folder / known.items)}
+        path = str(folder / known.train)
+        options = {"format": known.format, **items, **source.options}
     else:
         path, options = str(source.path or source.train), dict(source.options)
-    return _header(_contents(path, options), options)
+    with parse_errors(path):
+        contents = _first_rows(path, options)
+    return _header(contents, options)
 
 
 def _filtered(header: Header, step: Step) -> Header:
-    """Three filters change which columns there are."""
+    """Return the columns after a filter; three filters change them."""
     if step.kind == "enlarged":
         more = tuple(f"random_{n + 1}" for n in range(step.options.get("contexts", 0)))
         return replace(header, events=(*header.events, *more), context=(*header.context, *more))
@@ -80,74 +101,167 @@ def _filtered(header: Header, step: Step) -> Header:
     return header
 
 
-def _contents(path: str, options: dict[str, Any]) -> Contents:
-    """No more than the first rows where the format allows that."""
-    with parse_errors(path):
-        return _first_rows(path, options)
-
-
 def _first_rows(path: str, options: dict[str, Any]) -> Contents:
+    """Read only the first rows where the format allows it."""
     format = options.get("format") or guess_format(path)
     reader = options_of(FORMATS[format]).known
-    own = {key: value for key, value in options.items() if key in reader}
+    reading = {key: value for key, value in options.items() if key in reader}
     if format == "parquet":
         return Contents(parquet_columns(path))
     if FORMATS[format] is not read_delimited:
-        return read_contents(path, format, **own)
-    text = _head(path, own)
-    frame = read_columns(
-        text, path, own.get("separator"), own.get("header", True), ragged=own.get("ragged", "error")
-    )
-    return Contents(with_names(frame, path, own.get("columns")))
+        return read_contents(path, format, **reading)
+    separator, header = reading.get("separator"), reading.get("header", True)
+    text, ragged = _head(path, reading), reading.get("ragged", "error")
+    frame = read_columns(text, path, separator, header, ragged=ragged)
+    return Contents(with_names(frame, path, reading.get("columns")))
 
 
-def _head(path: str, own: dict[str, Any]) -> str:
-    """The first lines of a file, plain or gzipped; all of a zipped one."""
-    encoding = own.get("encoding", "utf-8")
+def _head(path: str, options: dict[str, Any]) -> str:
+    """Return the first lines of a plain or gzipped file, or all of a zipped one."""
+    encoding = options.get("encoding", "utf-8")
     file = find_file(Path(path))
     if file.suffix == ".zip":
-        return read_text(path, encoding, own.get("member"))
+        return read_text(path, encoding, options.get("member"))
     with (gzip.open if file.suffix == ".gz" else open)(file, "rb") as stream:
-        start = stream.read(HEAD)
-    whole = start if len(start) < HEAD else start[: start.rfind(b"\n")]
+        start = stream.read(HEAD_BYTES)
+    whole = start if len(start) < HEAD_BYTES else start[: start.rfind(b"\n")]
     if not whole.strip():
-        raise DataError(f"{path} is empty: there is nothing to read")
+        raise DataError(f"{path} is empty")
     return whole.decode(encoding, errors="replace").removeprefix("\ufeff")
 
 
 def _header(contents: Contents, options: dict[str, Any]) -> Header:
-    """Which column is what, as `Dataset.from_frame` would have it."""
-    given = {**contents.roles, **options}
-    names = [name for name in contents.events.columns if name not in given.get("ignore", ())]
-    asked = {role: given.get(role) for role in ("user", "item", *STANDARD)}
-    here = {role: name for role, name in asked.items() if name in names}
-    moved = tuple(given.get("item_columns", ()))
-    taken = (*moved, *(given.get("context") or ()), *(given.get("leaks") or ()))
+    """Return the role of every column, as `Dataset.from_frame` would assign it."""
+    options = {**contents.roles, **options}
+    names = [name for name in contents.events.columns if name not in options.get("ignore", ())]
+    named = {role: options.get(role) for role in ("user", "item", *STANDARD)}
+    moved = tuple(options.get("item_columns", ()))
+    taken = (*moved, *(options.get("context") or ()), *(options.get("leaks") or ()))
     head = with_types(contents.events.select(names), id_columns(names))
-    roles = role_columns(head, here, taken) if _askable(asked, names) else {}
+    roles: dict[str, str] = {}
+    if all(name is None or name in names for name in named.values()):  # else a mistake to report
+        there = {role: name for role, name in named.items() if name in names}
+        roles = role_columns(head, there, taken)
     rest = [name for name in names if name not in (*roles.values(), *moved)]
-    context = tuple(rest if given.get("context") is None else given["context"])
-    timed = {"timestamp"} if given.get("order") else set()
+    context = tuple(rest if options.get("context") is None else options["context"])
+    timed = {"timestamp"} if options.get("order") else set()
     standard = [role for role in STANDARD if role in roles or role in timed]
-    users = _attributes(contents.users, given.get("users"), "user", given.get("user"))
-    items = _attributes(contents.items, given.get("items"), "item", given.get("item")) + moved
+    users = _attributes(contents.users, options.get("users"), "user", options.get("user"))
+    items = _attributes(contents.items, options.get("items"), "item", options.get("item")) + moved
     return Header(tuple(contents.events.columns), (*standard, *context), context, users, items)
 
 
-def _askable(asked: dict[str, Any], names: list[str]) -> bool:
-    """Whether all columns that are named are there; if not, that is said first."""
-    return all(name is None or name in names for name in asked.values())
-
-
 def _attributes(
-    found: pl.DataFrame | None, given: Any, role: str, key: str | None
+    table: pl.DataFrame | None, option: Any, role: str, key: str | None
 ) -> tuple[str, ...]:
-    """Columns of a table of attributes but for the id."""
-    if isinstance(given, dict):
-        found = read_table(role=role, key=key, **given)
-    elif isinstance(given, str | Path):
-        found = read_table(given, role, key)
-    if found is None:
+    """Return the columns of a table of attributes, without the id."""
+    if isinstance(option, dict):
+        table = read_table(role=role, key=key, **option)
+    elif isinstance(option, str | Path):
+        table = read_table(option, role, key)
+    if table is None:
         return ()
-    own = key if key in found.columns else find_column(role, found.columns, None)
-    return tuple(name for name in found.columns if name != own)
+    id = key if key in table.columns else find_column(role, table.columns, None)
+    return tuple(name for name in table.columns if name != id)
+
+
+# The columns that an experiment names.
+
+
+def missing_columns(experiment: Experiment) -> list[Mistake]:
+    """Return the key path and error text of each column the data lack; models are by label."""
+    try:
+        header = header_of(experiment.data, experiment.filters)
+    except FmpairError as error:
+        return [(("data",), " ".join(str(error).split()))]
+    if header is None:
+        return []
+    mistakes = _missing_in_file(experiment.data, header)
+    if mistakes:  # the columns of the events are unknown until these are right
+        return mistakes
+    for model in experiment.models:
+        mistakes += _missing_of_model(model, header)
+    for number, view in enumerate(experiment.views):
+        if view.startswith(CONTEXT):
+            names = [view.removeprefix(CONTEXT)]
+            mistakes += _missing(("views", number), "column", names, header.events)
+    for label, protocol in experiment.protocols.items():
+        gain = [] if protocol.gain is None else [protocol.gain]
+        mistakes += _missing(("protocols", label, "gain"), "column", gain, header.events)
+    return mistakes + _missing_roles(experiment, header)
+
+
+def _missing_in_file(source: Source, header: Header) -> list[Mistake]:
+    mistakes: list[Mistake] = []
+    for name in ("user", "item", *STANDARD):
+        if source.options.get(name) is not None:
+            column = source.options[name]
+            mistakes += _missing(("data", name), "column", [column], header.file)
+    for name in LISTS:
+        columns = source.options.get(name) or ()
+        mistakes += _missing(("data", name), "column", columns, header.file)
+    return mistakes
+
+
+def _missing_of_model(model: Candidate, header: Header) -> list[Mistake]:
+    path: KeyPath = ("models", model.name)
+    sides = (
+        ("context", "context column", model.context, header.context),
+        ("user_fields", "user attribute", model.user_fields, header.users),
+        ("item_fields", "item attribute", model.item_fields, header.items),
+    )
+    mistakes = [
+        mistake
+        for key, what, names, known in sides
+        for mistake in _missing((*path, key), what, names or (), known)
+    ]
+    columns = (*header.context, *header.users, *header.items)
+    return mistakes + _missing((*path, "fields"), "column", _fields(model, header), columns)
+
+
+def _fields(model: Candidate, header: Header) -> list[str]:
+    """Return the columns of the option `fields`, without those with a side, as `item.city`."""
+    sides = {"context": header.context, "user": header.users, "item": header.items}
+    valid = {f"{side}.{name}" for side, names in sides.items() for name in names}
+    if "timestamp" in header.events:  # its parts are features where a field asks for them
+        valid |= {"timestamp", "context.timestamp"}
+    cross_domain = "domain" in header.events  # whose models add columns of their own
+    return [
+        name
+        for name in model.options.get("fields") or ()
+        if name not in valid
+        and not (cross_domain and name.removeprefix("user.").startswith(SOURCE))
+    ]
+
+
+def _missing_roles(experiment: Experiment, header: Header) -> list[Mistake]:
+    """Return mistakes of filters, splits and metrics that need ratings, times or domains."""
+    mistakes: list[Mistake] = []
+    if experiment.split.kind == "by_attribute":
+        sides = (("user", header.users), ("item", header.items))
+        known = [*header.events, *header.users, *header.items]
+        known += [f"{role}.{name}" for role, names in sides for name in names]
+        column = experiment.split.options["column"]
+        mistakes += _missing(("split", "column"), "column", [column], known)
+    steps: list[tuple[KeyPath, str]] = [(("split",), experiment.split.kind)]
+    steps += [(("filter", n), step.kind) for n, step in enumerate(experiment.filters)]
+    needs = [(key, kind, NEEDS[kind]) for key, kind in steps if kind in NEEDS]
+    needs += [
+        (("metrics", n), name, "rating")
+        for n, name in enumerate(experiment.metrics)
+        if Metric.parse(name).name in ERRORS
+    ]
+    needs += [
+        (("protocols", label), label, "timestamp")
+        for label, protocol in experiment.protocols.items()
+        if protocol.timed
+    ]
+    return mistakes + [
+        (key, f"{kind} needs a {role}: name its column with data.{role}")
+        for key, kind, role in needs
+        if role not in header.events
+    ]
+
+
+def _missing(key: KeyPath, what: str, names: Iterable[str], known: Sequence[str]) -> list[Mistake]:
+    return [(key, unknown(what, name, known)) for name in names if name not in known]

@@ -1,4 +1,7 @@
-"""The experiment file as one document: what it extends, what the command line changes, lines."""
+"""An experiment file as one document: files it extends merged, overrides applied, lines known.
+
+The text of a file is YAML, JSON or TOML; every key keeps the line it stands in.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import re
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date, time
 from itertools import count
 from pathlib import Path
@@ -16,49 +19,194 @@ from typing import Any
 from fmpair.data.formats.source import parse_errors, read_bytes
 from fmpair.errors import ConfigError, DataError, listing
 
-# The text of one file as plain values, with the line of every key: YAML, JSON, TOML.
+KeyPath = tuple[str | int, ...]  # such as ("models", 0, "factors")
 
-
-KeyPath = tuple[str | int, ...]
-
+COMMAND_LINE = "command line"
+MOST_BASES = 20  # files that extend each other
 MOST_CHARACTERS = 200_000  # of a file; an experiment takes some thousand
-MOST_VALUES = 20_000  # in a file, those that aliases repeat counted each time
-MOST_DEPTH = 40  # of mappings and lists in each other
+MOST_VALUES = 20_000  # of a file, with values that aliases repeat counted each time
+MOST_DEPTH = 40  # of nested mappings and lists
 LARGEST = 2**63 - 1  # whole number
 TOO_MUCH = (
-    f"more than {MOST_VALUES:,} values, those that aliases repeat counted each time: say less, or "
-    "put long lists into files of their own"
+    f"more than {MOST_VALUES:,} values, counting those that aliases repeat: put long lists into "
+    "files of their own"
 )
-TOO_DEEP = f"this is nested more than {MOST_DEPTH} deep"
+TOO_DEEP = f"nested more than {MOST_DEPTH} levels deep"
 
-MERGE = "tag:yaml.org,2002:merge"
-TOML_TABLE = re.compile(r"\s*+(?P<open>\[\[?)(?P<keys>[^\[\]]++)\]")
-TOML_KEY = re.compile(r"""\s*+(?P<keys>(?:[\w.\- \t]++|"[^"]*+"|'[^']*+')++)=""")
-TOML_PART = re.compile(r""""([^"]*)"|'([^']*)'|([\w-]+)""")
+
+@dataclass(frozen=True)
+class Origin:
+    """The position of a value; file None: on the command line."""
+
+    file: Path | None
+    line: int = 0
+
+    def __str__(self) -> str:
+        return COMMAND_LINE if self.file is None else f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Document:
+    """values: all files merged, as plain values; origins: the position of each key path."""
+
+    path: Path
+    values: Any
+    origins: Mapping[tuple[str, ...], Origin]
+
+    def origin(self, path: KeyPath) -> Origin:
+        """Return the position of a value, or of the nearest one around it."""
+        keys = tuple(str(key) for key in path)
+        for length in range(len(keys), -1, -1):
+            if keys[:length] in self.origins:
+                return self.origins[keys[:length]]
+        return Origin(self.path, 1)
+
+    def resolve(self, path: KeyPath, text: str) -> str:
+        """Return a file name as an absolute path, relative to the file that the value is in."""
+        file = self.origin(path).file
+        return str((Path() if file is None else file.parent).absolute() / text)
+
+
+def read(path: str | Path, overrides: Sequence[str] = ()) -> Document:
+    """Read a file and those it extends, and apply `key=value` overrides.
+
+    The key of an override is a dotted path, as in `models.0.factors=8`; its value is YAML.
+    """
+    with parse_errors(f"{path} as an experiment file", refused):
+        document = _with_bases(Path(path), ())
+    mistakes: list[str] = []
+    for text in overrides:
+        try:
+            document = _overridden(document, text)
+        except ConfigError as error:
+            mistakes += error.mistakes
+    if mistakes:
+        raise ConfigError(mistakes)
+    return document
+
+
+def refused(line: str) -> ConfigError:
+    """Return an error with one mistake."""
+    return ConfigError([line])
+
+
+def _with_bases(path: Path, above: tuple[Path, ...]) -> Document:
+    """Read a file and those it extends; above: the files that led here, to find a circle."""
+    if path.suffix.lower() not in SYNTAXES:
+        raise DataError(
+            f"{path} is not an experiment file: its name must end in {listing(SYNTAXES)}"
+        )
+    if len(above) > MOST_BASES:
+        raise refused(f"{path}: more than {MOST_BASES} files extend each other")
+    try:
+        text = read_bytes(path).decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8 text"
+        raise refused(line) from None
+    parsed = SYNTAXES[path.suffix.lower()](text, str(path))
+    origins = {
+        tuple(str(key) for key in keys): Origin(path, line) for keys, line in parsed.lines.items()
+    }
+    document = Document(path, parsed.values, origins)
+    if not isinstance(document.values, dict) or "extends" not in document.values:
+        return document
+    base, here = document.values["extends"], document.origin(("extends",))
+    if not isinstance(base, str):
+        raise refused(f"{here}: extends: must be the name of a file, not {base!r}")
+    target, chain = path.parent / base, (*above, path)
+    if target.resolve() in [file.resolve() for file in chain]:
+        circle = " -> ".join(str(file) for file in (*chain, target))
+        raise refused(f"{here}: extends: files extend each other in a circle: {circle}")
+    try:
+        return _merged(_with_bases(target, chain), document)
+    except DataError as error:
+        raise refused(f"{here}: extends: {error}") from error
+
+
+def _merged(base: Document, own: Document) -> Document:
+    """Merge the mappings of two files; any other value of `own` replaces that of `base`.
+
+    A mapping of another `kind` is replaced as a whole, since its options differ.
+    """
+    replaced: set[tuple[str, ...]] = set()
+
+    def over(low: Any, high: Any, path: tuple[str, ...]) -> Any:
+        both = isinstance(low, dict) and isinstance(high, dict)
+        if both and high.get("kind", low.get("kind")) == low.get("kind"):
+            joint = {key: over(low.get(key), value, (*path, key)) for key, value in high.items()}
+            return {**low, **joint}
+        replaced.add(path)
+        return high
+
+    kept = {key: value for key, value in own.values.items() if key != "extends"}
+    values = over(base.values, kept, ())
+    origins = {
+        keys: origin
+        for keys, origin in base.origins.items()
+        if not any(keys[:length] in replaced for length in range(len(keys) + 1))
+    }
+    return Document(own.path, values, {**origins, **own.origins})
+
+
+def _overridden(document: Document, text: str) -> Document:
+    dotted, sign, value = text.partition("=")
+    if not (dotted and sign):
+        raise refused(f"{COMMAND_LINE}: an override is key=value, not {text!r}")
+    path = tuple(dotted.split("."))
+    if len(path) > MOST_DEPTH:
+        raise refused(f"{COMMAND_LINE}: {dotted[:60]} ...: {TOO_DEEP}")
+    try:
+        parsed = parse_yaml(value, COMMAND_LINE)
+    except ConfigError as error:
+        raise refused(f"{COMMAND_LINE}: {dotted}: {value!r} is not a YAML value") from error
+    values = _put(document.values, path, parsed.values, dotted)
+    origins = {k: origin for k, origin in document.origins.items() if k[: len(path)] != path}
+    return Document(document.path, values, {**origins, path: Origin(None)})
+
+
+def _put(container: Any, path: tuple[str, ...], value: Any, dotted: str) -> Any:
+    """Return a copy of the container with the value at the path."""
+    if not path:
+        return value
+    key, rest = path[0], path[1:]
+    if isinstance(container, list):
+        if key not in map(str, range(len(container))):
+            last = len(container) - 1
+            raise refused(f"{COMMAND_LINE}: {dotted}: '{key}' must be a number from 0 to {last}")
+        changed = list(container)
+        changed[int(key)] = _put(container[int(key)], rest, value, dotted)
+        return changed
+    if isinstance(container, str):  # the short form of a model, split or protocol is its kind
+        container = {"kind": container}
+    if not isinstance(container, dict | None):
+        raise refused(f"{COMMAND_LINE}: {dotted}: {container!r} has no key '{key}'")
+    old = container or {}
+    return {**old, key: _put(old.get(key), rest, value, dotted)}
+
+
+# The syntaxes: YAML, JSON, TOML.
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """Plain values (dict with text keys, list, text, number, truth value, None) and their lines."""
+    """Plain values (dict with text keys, list, text, number, bool, None) and their lines."""
 
     values: Any
     lines: dict[KeyPath, int] = field(default_factory=dict)
 
 
-def parse_yaml(text: str, name: str) -> Parsed:
-    """YAML 1.2: `no` and `on` are text, 1e-3 is a number. name: of the file, for messages."""
-    return _from_yaml(text, name)
+def parse_yaml(text: str, name: str, scalars: bool = True) -> Parsed:
+    """Parse YAML 1.2: `no` and `on` are text, 1e-3 is a number. name: of the file, for messages.
 
-
-def _from_yaml(text: str, name: str, scalars: bool = True) -> Parsed:
-    """scalars: whether single values are wanted too, and not only the lines of all keys."""
+    scalars: whether single values are wanted, and not only the lines of all keys.
+    """
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     _check_size(text, name)
     reader = _yaml_reader()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about YAML 1.1, and names that are given again
+            warnings.simplefilter("ignore")  # about YAML 1.1, and repeated anchors
             lines: dict[KeyPath, int] = {}
             build = _Builder(name, lines, reader.constructor.construct_object if scalars else None)
             root = reader.compose(text)
@@ -70,8 +218,46 @@ def _from_yaml(text: str, name: str, scalars: bool = True) -> Parsed:
         raise _refusal(name, 1, str(error).splitlines()[0]) from error
 
 
+def parse_json(text: str, name: str) -> Parsed:
+    """Parse JSON; it is YAML too, which gives the lines."""
+    _check_size(text, name)
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _refusal(name, error.lineno, error.msg) from error
+    except (ValueError, RecursionError) as error:
+        deep = isinstance(error, RecursionError)
+        raise _refusal(name, 1, TOO_DEEP if deep else str(error)) from error
+    # A tab is white space in JSON, but not in YAML.
+    lines = parse_yaml(text.replace("\t", " "), name, scalars=False).lines
+    return Parsed(_plain(values, name, lines), lines)
+
+
+def parse_toml(text: str, name: str) -> Parsed:
+    """Parse TOML; a scan for headers and keys gives the lines."""
+    _check_size(text, name)
+    try:
+        values = tomllib.loads(text)
+    except RecursionError as error:
+        raise _refusal(name, 1, TOO_DEEP) from error
+    except ValueError as error:  # also of invalid numbers and dates
+        what, _, position = str(error).partition(" (at ")
+        line = re.search(r"line (\d+)", position)
+        raise _refusal(name, int(line[1]) if line else text.count("\n") + 1, what) from error
+    lines = _toml_lines(text)
+    return Parsed(_plain(values, name, lines), lines)
+
+
+SYNTAXES: dict[str, Callable[[str, str], Parsed]] = {  # by suffix
+    ".yaml": parse_yaml,
+    ".yml": parse_yaml,
+    ".json": parse_json,
+    ".toml": parse_toml,
+}
+
+
 def _yaml_reader() -> Any:
-    """A reader of plain values that refuses deep nesting before it gets lost in it."""
+    """Return a reader of plain values that stops at deep nesting."""
     from ruamel.yaml import YAML
     from ruamel.yaml.composer import Composer, ComposerError
 
@@ -93,48 +279,12 @@ def _yaml_reader() -> Any:
     return reader
 
 
-def parse_json(text: str, name: str) -> Parsed:
-    """JSON; since it is YAML too, that gives the lines."""
-    _check_size(text, name)
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise _refusal(name, error.lineno, error.msg) from error
-    except (ValueError, RecursionError) as error:
-        deep = isinstance(error, RecursionError)
-        raise _refusal(name, 1, TOO_DEEP if deep else str(error)) from error
-    # Where JSON has a tab it is white space, but YAML wants none.
-    found = _from_yaml(text.replace("\t", " "), name, scalars=False)
-    return replace(found, values=_plain(values, _Refuser(name, found.lines)))
-
-
-def parse_toml(text: str, name: str) -> Parsed:
-    """TOML; the lines are found by a scan for headers and keys."""
-    _check_size(text, name)
-    try:
-        values = tomllib.loads(text)
-    except RecursionError as error:
-        raise _refusal(name, 1, TOO_DEEP) from error
-    except ValueError as error:  # TOMLDecodeError, and numbers and dates that are none
-        what, _, place = str(error).partition(" (at ")
-        line = re.search(r"line (\d+)", place)
-        raise _refusal(name, int(line[1]) if line else text.count("\n") + 1, what) from error
-    lines = _toml_lines(text)
-    return Parsed(_plain(values, _Refuser(name, lines)), lines)
-
-
-# How a file is read, by its suffix.
-SYNTAXES: dict[str, Callable[[str, str], Parsed]] = {
-    ".yaml": parse_yaml,
-    ".yml": parse_yaml,
-    ".json": parse_json,
-    ".toml": parse_toml,
-}
+MERGE = "tag:yaml.org,2002:merge"
 
 
 @dataclass(frozen=True)
 class _Builder:
-    """Values and lines in one walk over the nodes of a YAML document."""
+    """Builds values and lines in one walk over the nodes of a YAML document."""
 
     name: str
     lines: dict[KeyPath, int]
@@ -144,7 +294,7 @@ class _Builder:
     def value(self, node: Any, path: KeyPath, above: tuple[int, ...] = ()) -> Any:
         line = node.start_mark.line + 1
         if id(node) in above:
-            raise _refusal(self.name, line, "an alias stands inside itself")
+            raise _refusal(self.name, line, "an alias refers to a value that contains it")
         if next(self.number) >= MOST_VALUES:
             raise _refusal(self.name, line, TOO_MUCH)
         if len(above) > MOST_DEPTH:
@@ -154,7 +304,7 @@ class _Builder:
         if node.id == "mapping":
             return self._mapping(node, path, above)
         if node.id == "sequence":
-            return [self.value(one, (*path, n), above) for n, one in enumerate(node.value)]
+            return [self.value(item, (*path, n), above) for n, item in enumerate(node.value)]
         return self._scalar(node, path)
 
     def _scalar(self, node: Any, path: KeyPath) -> Any:
@@ -163,40 +313,45 @@ class _Builder:
         if self.scalar is None:
             return None
         try:
-            found = self.scalar(node, deep=True)
+            value = self.scalar(node, deep=True)
         except YAMLError:
             raise
-        except Exception as error:  # what a tag makes of a text that is nothing of the kind
-            what = f"{node.value[:60]!r} is no {str(node.tag).rpartition(':')[2]}"
+        except Exception as error:  # the text does not fit its tag
+            what = f"{node.value[:60]!r} is not a valid {str(node.tag).rpartition(':')[2]}"
             raise _refusal(self.name, node.start_mark.line + 1, what) from error
-        return _plain(found, _Refuser(self.name, self.lines), path)
+        return _plain(value, self.name, self.lines, path)
 
     def _mapping(self, node: Any, path: KeyPath, above: tuple[int, ...]) -> dict[str, Any]:
-        own: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         for key, value in node.value:
             line = key.start_mark.line + 1
             if key.id != "scalar":
                 raise _refusal(self.name, line, "a key must be text")
             if key.tag == MERGE:
-                for one in value.value if value.id == "sequence" else [value]:
-                    if one.id != "mapping":
-                        raise _refusal(self.name, line, "<< takes a mapping, or a list of some")
-                    merged = {**self.value(one, path, above), **merged}
+                for part in value.value if value.id == "sequence" else [value]:
+                    if part.id != "mapping":
+                        raise _refusal(self.name, line, "<< takes a mapping or a list of mappings")
+                    merged = {**self.value(part, path, above), **merged}
                 continue
-            if key.value in own:
+            if key.value in values:
                 first = self.lines[(*path, key.value)]
                 raise _refusal(
-                    self.name, line, f"key {key.value!r} is there already, in line {first}"
+                    self.name, line, f"duplicate key {key.value!r}, first in line {first}"
                 )
             self.lines[(*path, key.value)] = line
-            own[key.value] = self.value(value, (*path, key.value), above)
-        return {**merged, **own}
+            values[key.value] = self.value(value, (*path, key.value), above)
+        return {**merged, **values}
+
+
+TOML_TABLE = re.compile(r"\s*+(?P<open>\[\[?)(?P<keys>[^\[\]]++)\]")
+TOML_KEY = re.compile(r"""\s*+(?P<keys>(?:[\w.\- \t]++|"[^"]*+"|'[^']*+')++)=""")
+TOML_PART = re.compile(r""""([^"]*)"|'([^']*)'|([\w-]+)""")
 
 
 def _toml_lines(text: str) -> dict[KeyPath, int]:
     lines: dict[KeyPath, int] = {(): 1}
-    counts: dict[KeyPath, int] = {}  # of tables in each array of tables so far
+    counts: dict[KeyPath, int] = {}  # of the tables in each array of tables so far
     table: KeyPath = ()
     for number, line in enumerate(text.splitlines(), 1):
         if header := TOML_TABLE.match(line):
@@ -208,9 +363,9 @@ def _toml_lines(text: str) -> dict[KeyPath, int]:
                 lines.setdefault(table, number)
             table = (*table, counts[table] - 1) if table in counts else table
             lines.setdefault(table, number)
-        elif found := TOML_KEY.match(line):
+        elif entry := TOML_KEY.match(line):
             path = table
-            for key in _toml_keys(found["keys"]):
+            for key in _toml_keys(entry["keys"]):
                 path = (*path, key)
                 lines.setdefault(path, number)
     return lines
@@ -221,214 +376,36 @@ def _toml_keys(text: str) -> Iterator[str]:
         yield next(group for group in part.groups() if group is not None)
 
 
-@dataclass(frozen=True)
-class _Refuser:
-    """Says where in a file something stands that cannot be."""
-
-    name: str
-    lines: dict[KeyPath, int]
-
-    def __call__(self, path: KeyPath, what: str) -> ConfigError:
-        known = (self.lines.get(path[:length]) for length in range(len(path), -1, -1))
-        return _refusal(self.name, next((line for line in known if line), 1), what)
-
-
-def _plain(value: Any, refusal: _Refuser, path: KeyPath = ()) -> Any:
-    """Dates and times as text, which JSON can hold; what nothing can hold is refused."""
+def _plain(value: Any, name: str, lines: Mapping[KeyPath, int], path: KeyPath = ()) -> Any:
+    """Return the value with dates as text; refuse what JSON cannot hold."""
+    wrong = ""
     if len(path) > MOST_DEPTH:
-        raise refusal(path, TOO_DEEP)
-    if isinstance(value, dict):
-        named = {_plain(key, refusal, path): one for key, one in value.items()}
-        return {key: _plain(one, refusal, (*path, key)) for key, one in named.items()}
-    if isinstance(value, list):
-        return [_plain(one, refusal, (*path, n)) for n, one in enumerate(value)]
-    if isinstance(value, str):
+        wrong = TOO_DEEP
+    elif isinstance(value, dict):
+        keys = {_plain(key, name, lines, path): inner for key, inner in value.items()}
+        return {key: _plain(inner, name, lines, (*path, key)) for key, inner in keys.items()}
+    elif isinstance(value, list):
+        return [_plain(inner, name, lines, (*path, n)) for n, inner in enumerate(value)]
+    elif isinstance(value, str):
         if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
-            raise refusal(path, f"{value[:60]!r} holds a character that no file can hold")
-        return value
-    if isinstance(value, int) and abs(value) > LARGEST:
-        raise refusal(path, f"a whole number must be at most {LARGEST:,}")
-    if isinstance(value, date | time):
+            wrong = f"{value[:60]!r} contains an invalid character"
+    elif isinstance(value, int) and abs(value) > LARGEST:
+        wrong = f"a whole number must be at most {LARGEST:,}"
+    elif isinstance(value, date | time):
         return value.isoformat()
-    if not isinstance(value, int | float | None):
-        raise refusal(path, f"{type(value).__name__} is no kind of value that can stand here")
+    elif not isinstance(value, int | float | None):
+        wrong = f"values of type {type(value).__name__} are not allowed"
+    if wrong:
+        known = (lines.get(path[:length]) for length in range(len(path), -1, -1))
+        raise _refusal(name, next((line for line in known if line), 1), wrong)
     return value
 
 
 def _check_size(text: str, name: str) -> None:
     if len(text) > MOST_CHARACTERS:
-        raise _refusal(name, 1, f"the file has {len(text):,} characters, and {MOST_CHARACTERS:,} "
-                       "are the most: put long lists into files of their own")  # fmt: skip
+        raise _refusal(name, 1, f"the file has {len(text):,} characters, the limit is "
+                       f"{MOST_CHARACTERS:,}: put long lists into files of their own")  # fmt: skip
 
 
 def _refusal(name: str, line: int, what: str | None) -> ConfigError:
-    return ConfigError([f"{name}:{line}: {what or 'this cannot be read'}"])
-
-
-COMMAND_LINE = "command line"
-MOST_BASES = 20  # files that a file may extend, one through the other
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a value stands; file None: on the command line."""
-
-    file: Path | None
-    line: int = 0
-
-    def __str__(self) -> str:
-        return COMMAND_LINE if self.file is None else f"{self.file}:{self.line}"
-
-
-@dataclass(frozen=True)
-class Document:
-    """values: all files merged, as plain values; origins: where each key path, as text, stands."""
-
-    path: Path
-    values: Any
-    origins: Mapping[tuple[str, ...], Origin]
-
-    def origin(self, path: KeyPath) -> Origin:
-        """Where the value stands, else the nearest thing around it."""
-        keys = tuple(str(key) for key in path)
-        for length in range(len(keys), -1, -1):
-            if keys[:length] in self.origins:
-                return self.origins[keys[:length]]
-        return Origin(self.path, 1)
-
-    def line(self, path: KeyPath) -> int:
-        """The line of a key path such as ("models", 0, "factors"); 0 for the command line."""
-        return self.origin(path).line
-
-    def resolve(self, path: KeyPath, text: str) -> str:
-        """A file named by the value, as an absolute path; relative to the file that names it."""
-        file = self.origin(path).file
-        return str((Path() if file is None else file.parent).absolute() / text)
-
-
-def read(path: str | Path, overrides: Sequence[str] = ()) -> Document:
-    """The file over those it extends, with `key=value` overrides put in.
-
-    An override's key is a dotted path, `models.0.factors=8`; its value is YAML.
-    """
-    with parse_errors(f"{path} as an experiment file", refused):
-        document = _with_bases(Path(path), ())
-    mistakes: list[str] = []
-    for text in overrides:
-        try:
-            document = _overridden(document, text)
-        except ConfigError as error:
-            mistakes += error.mistakes
-    if mistakes:
-        raise ConfigError(mistakes)
-    return document
-
-
-def refused(line: str) -> ConfigError:
-    """What is wrong as the only mistake there is."""
-    return ConfigError([line])
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_bytes(path).decode().removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        raise refused(
-            f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8 text"
-        ) from None
-
-
-def _with_bases(path: Path, above: tuple[Path, ...]) -> Document:
-    """above: the files that led here, to refuse a circle."""
-    if path.suffix.lower() not in SYNTAXES:
-        raise DataError(f"{path} is no experiment file: its name must end in {listing(SYNTAXES)}")
-    if len(above) > MOST_BASES:
-        raise ConfigError([f"{path}: more than {MOST_BASES} files extend each other"])
-    parsed = SYNTAXES[path.suffix.lower()](_text(path), str(path))
-    origins = {
-        tuple(str(key) for key in keys): Origin(path, line) for keys, line in parsed.lines.items()
-    }
-    own = Document(path, parsed.values, origins)
-    if not isinstance(own.values, dict) or "extends" not in own.values:
-        return own
-    base = own.values["extends"]
-    here = own.origin(("extends",))
-    if not isinstance(base, str):
-        raise ConfigError([f"{here}: extends: must be the name of a file, not {base!r}"])
-    target = path.parent / base
-    chain = (*above, path)
-    if target.resolve() in [file.resolve() for file in chain]:
-        circle = " -> ".join(str(file) for file in (*chain, target))
-        raise ConfigError([f"{here}: extends: files extend each other in a circle: {circle}"])
-    try:
-        return _merged(_with_bases(target, chain), own)
-    except DataError as error:
-        raise ConfigError([f"{here}: extends: {error}"]) from error
-
-
-def _merged(base: Document, own: Document) -> Document:
-    """Mappings merge, anything else of `own` takes the place of what `base` has.
-
-    So does a mapping of another kind, whose options are others.
-    """
-    replaced: set[tuple[str, ...]] = set()
-
-    def over(low: Any, high: Any, path: tuple[str, ...]) -> Any:
-        both = isinstance(low, dict) and isinstance(high, dict)
-        if both and high.get("kind", low.get("kind")) == low.get("kind"):
-            joint = {key: over(low.get(key), one, (*path, key)) for key, one in high.items()}
-            return {**low, **joint}
-        replaced.add(path)
-        return high
-
-    kept = {key: value for key, value in own.values.items() if key != "extends"}
-    values = over(base.values, kept, ())
-    origins = {
-        keys: origin
-        for keys, origin in base.origins.items()
-        if not any(keys[:length] in replaced for length in range(len(keys) + 1))
-    }
-    return Document(own.path, values, {**origins, **own.origins})
-
-
-def _overridden(document: Document, text: str) -> Document:
-    dotted, sign, value = text.partition("=")
-    if not (dotted and sign):
-        raise ConfigError([f"{COMMAND_LINE}: an override is key=value, not {text!r}"])
-    path = tuple(dotted.split("."))
-    if len(path) > MOST_DEPTH:
-        raise ConfigError([f"{COMMAND_LINE}: {dotted[:60]} ...: {TOO_DEEP}"])
-    try:
-        parsed = parse_yaml(value, COMMAND_LINE)
-    except ConfigError as error:
-        raise ConfigError([f"{COMMAND_LINE}: {dotted}: {value!r} is no YAML value"]) from error
-    origins = dict(document.origins)
-    values = _put(document.values, path, parsed.values, dotted)
-    _forget(origins, path)
-    return Document(document.path, values, {**origins, path: Origin(None)})
-
-
-def _put(container: Any, path: tuple[str, ...], value: Any, dotted: str) -> Any:
-    """The container with the value at the path; containers on the way are copied."""
-    if not path:
-        return value
-    key, rest = path[0], path[1:]
-    if isinstance(container, list):
-        if key not in map(str, range(len(container))):
-            wanted = f"a number from 0 to {len(container) - 1} must stand in place of '{key}'"
-            raise ConfigError([f"{COMMAND_LINE}: {dotted}: {wanted}"])
-        changed = list(container)
-        changed[int(key)] = _put(container[int(key)], rest, value, dotted)
-        return changed
-    if isinstance(container, str):  # a model, split or protocol in short is its kind
-        container = {"kind": container}
-    if not isinstance(container, dict | None):
-        raise ConfigError([f"{COMMAND_LINE}: {dotted}: {container!r} has no '{key}' in it"])
-    old = container or {}
-    return {**old, key: _put(old.get(key), rest, value, dotted)}
-
-
-def _forget(origins: dict[tuple[str, ...], Origin], path: tuple[str, ...]) -> None:
-    """Drop where a value and all within it stood."""
-    for key in [key for key in origins if key[: len(path)] == path]:
-        del origins[key]
+    return refused(f"{name}:{line}: {what or 'cannot be read'}")

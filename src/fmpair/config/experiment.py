@@ -1,4 +1,4 @@
-"""Everything a run depends on, as plain immutable values; `config` has parsed all strings."""
+"""An experiment as plain immutable values: everything a run depends on."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from fmpair.evaluation.protocol import Protocol
 class Source:
     """Where the events come from: exactly one of path, set, generate, or train with test.
 
-    path: a file or folder, by the time it is here an absolute path. set: a public set by name.
-    generate: options of `fmpair.data.synthetic.make`. train, validation, test: given files.
-    options: those of the reader and of `Dataset.from_frame`.
+    path: a file or folder, as an absolute path. set: a public set by name. generate: options of
+    `fmpair.data.synthetic.make`. train, validation, test: files that are split already. options:
+    those of the reader and of `Dataset.from_frame`.
     """
 
     path: str | None = None
@@ -31,7 +31,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Step:
-    """A function by name and its options: one filter, or the way to split."""
+    """A filter or a split: the name of a function and its options."""
 
     kind: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Range:
-    """What tuning may choose for one option: values, or low to high (log: by order of size)."""
+    """The values tuning may choose for an option: a list, or low to high; log: on a log scale."""
 
     values: tuple[Any, ...] = ()
     low: float | None = None
@@ -52,13 +52,13 @@ class Candidate:
     """One model of the comparison: a recipe's kind and options, and the columns it may use.
 
     name: its label in every table. kind: a name in `fmpair models`, or package.module:Class.
-    search: the options that tuning chooses. context, user_fields, item_fields: names of the
-    columns the model is given, None for all. stop: patience of early stopping on the validation
-    set, None to train to the end. learns: what is trained on for the test: `train+validation`, or
-    `train`, so that the validation events are only shown to the fitted model, as most papers on
-    sequences do; None: both together, unless training stops early. ablation: which fields help:
-    the model also with no field, and `without` each in turn, or `both` without each and with each
-    alone; None once that is done. seeds: those it is fitted with, None: those of the experiment.
+    search: the options that tuning chooses. context, user_fields, item_fields: the columns the
+    model uses, None for all. stop: patience of early stopping on the validation set, None to train
+    to the end. learns: the events it learns from before the test: `train+validation`, or `train`,
+    so that validation events are only shown to the fitted model, as in most papers on sequences;
+    None: both, unless training stops early. ablation: shows which fields help: adds the model with
+    no field and `without` each, or `both` without each and with only each. seeds: its own seeds,
+    None for those of the experiment.
     """
 
     name: str
@@ -78,8 +78,8 @@ class Candidate:
 class Ablation:
     """A model with and without its fields: the names of the candidates.
 
-    model: the one with all fields; none: the one with no field. without: by field the one that
-    lacks it alone; only: by field the one that has no other, empty where that is not asked.
+    model: with all fields. none: with no field. without: by field the one that lacks only it.
+    only: by field the one that has only it; may be empty.
     """
 
     model: str
@@ -90,11 +90,11 @@ class Ablation:
 
 @dataclass(frozen=True)
 class Tuning:
-    """trials: of the hyper-parameter search per model, on the validation set; equal for all.
+    """Hyper-parameter search. trials: per model, on the validation set; equal for all models.
 
     metric: what the search optimises, under the first protocol; None: the first metric.
-    parallel: trials of a model that are proposed together, so that they can run side by side; the
-    later of them know nothing of the earlier.
+    seed: of the proposals. parallel: trials of a model that are proposed together and may run side
+    by side; later ones do not use the values of earlier ones.
     """
 
     trials: int = 20
@@ -112,7 +112,8 @@ class Comparison:
 
     baseline: the model the others are tested against, None: the best. metric: decides which model
     is best, None: the first. test: randomisation, t or wilcoxon, over users, with Holm correction.
-    margin: models that differ by no more than this share of the baseline's mean are level.
+    level: of significance. margin: models that differ by at most this share of the baseline's mean
+    count as equal.
     """
 
     baseline: str | None = None
@@ -124,12 +125,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Running:
-    """workers: processes in parallel; threads: of each, None divides the cores among them.
+    """workers: parallel processes. threads: of each, None divides the cores among the workers.
 
-    device: where models learn that may learn elsewhere and do not say themselves: cpu, cuda, torch
-    or auto. Results depend on it, so cells are named by it; auto is settled when a run begins.
-    curve: every so many epochs a trainable model is evaluated (0: never): on the validation set
-    where it stops early and so is not trained on it, else on the test set.
+    device: of models that support several and do not set their own: cpu, cuda, torch or auto.
+    Results depend on it, so it is part of a cell's id; auto is decided when a run begins.
+    curve: evaluate a model every so many epochs (0: never), on the validation set where training
+    does not use it, else on the test set.
     """
 
     workers: int = 1
@@ -140,9 +141,9 @@ class Running:
 
 @dataclass(frozen=True)
 class Output:
-    """folder: where results go, by the time it is here an absolute path.
+    """folder: of the results, as an absolute path. models: keep every fitted model.
 
-    models: keep every fitted model. refit: fit the best model on all events and save it.
+    refit: fit the best model on all events and save it.
     """
 
     folder: str = ""
@@ -155,8 +156,8 @@ class Experiment:
     """A comparison of models: on which data, with which split, protocols and seeds.
 
     protocols: by label; without any the data decide, see `fmpair.experiment.prepared`.
-    ablations: which of the models are one and the same with and without its fields.
-    allow_code: whether models that are code from outside fmpair may run. No file can say so.
+    ablations: which models are versions of one model with and without its fields.
+    allow_code: whether models that are code from outside fmpair may run; a file cannot set it.
     """
 
     name: str
@@ -176,19 +177,18 @@ class Experiment:
     allow_code: bool = field(default=False, compare=False)
 
 
-# An experiment as plain values and back, so that a run folder needs nothing but itself.
-
+# An experiment as plain values and back, for the run folder.
 
 COLUMNS = ("context", "user_fields", "item_fields")
 
 
 def as_plain(experiment: Experiment) -> dict[str, Any]:
-    """Everything a run depends on, as values that JSON can hold; what is allowed is not kept."""
+    """Return the experiment as values that JSON can hold, without `allow_code`."""
     return {name: value for name, value in _plain(experiment).items() if name != "allow_code"}
 
 
 def from_plain(plain: Mapping[str, Any]) -> Experiment:
-    """The inverse of `as_plain`; nothing is checked, for it was when the file was read."""
+    """Return the experiment of plain values; they were checked when the file was read."""
     return Experiment(
         name=plain["name"],
         data=Source(**plain["data"]),
@@ -203,7 +203,7 @@ def from_plain(plain: Mapping[str, Any]) -> Experiment:
         compare=Comparison(**plain["compare"]),
         run=Running(**plain["run"]),
         output=Output(**plain["output"]),
-        ablations=tuple(Ablation(**one) for one in plain.get("ablations", ())),
+        ablations=tuple(Ablation(**names) for names in plain.get("ablations", ())),
     )
 
 
@@ -213,15 +213,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, pl.DataFrame):
         return value.to_dict(as_series=False)
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _candidate(plain: Mapping[str, Any]) -> Candidate:
     columns = {name: None if plain[name] is None else tuple(plain[name]) for name in COLUMNS}
     search = {
-        name: Range(**{**given, "values": tuple(given["values"])})
-        for name, given in plain["search"].items()
+        name: Range(**{**range, "values": tuple(range["values"])})
+        for name, range in plain["search"].items()
     }
     seeds = None if plain.get("seeds") is None else tuple(plain["seeds"])
     return Candidate(**{**plain, **columns, "search": search, "seeds": seeds})

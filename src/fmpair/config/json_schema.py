@@ -1,11 +1,11 @@
-"""The JSON Schema of experiment files, from the same signatures that reading them goes by."""
+"""The JSON Schema of experiment files, from the same signatures that reading uses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fmpair.config import option_schema
+from fmpair.config import option_schema as schema
 from fmpair.config.experiment import TESTS, Range
 from fmpair.config.model_section import GRID, SEARCH
 from fmpair.config.option_schema import SECTIONS, TEXTS, Option, Options, schema_of
@@ -28,88 +28,90 @@ CHOICES = {
 
 
 def json_schema() -> Schema:
-    """JSON Schema (draft 2020-12) of an experiment file, for editors and other checkers."""
+    """Return the JSON Schema (draft 2020-12) of an experiment file, for editors and checkers."""
+    cut = "|".join(name for name in NAMES if name not in UNCUT)
+    metric = {"type": "string", "pattern": f"^(({cut})@[1-9][0-9]*|{'|'.join(UNCUT)})$"}
+    plain_views = {"enum": [name for name in VIEWS if not name.startswith(CONTEXT)]}
+    view = {"anyOf": [plain_views, {"type": "string", "pattern": f"^{CONTEXT}.+"}]}
+    seed = {"type": "integer", "minimum": 0}
     properties: dict[str, Schema] = {
         "name": {"type": "string"},
         "extends": {"type": "string"},
         "data": _data(),
-        "filter": {"type": "array", "items": _steps(option_schema.filters())},
-        "split": _steps(option_schema.splits()),
+        "filter": {"type": "array", "items": _steps(schema.filters())},
+        "split": _steps(schema.splits()),
         "models": {"type": "array", "minItems": 1, "items": _models()},
         "protocols": _protocols(),
-        "metrics": {"type": "array", "items": _metric()},
-        "views": {"type": "array", "items": _view()},
-        "seeds": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
+        "metrics": {"type": "array", "items": metric},
+        "views": {"type": "array", "items": view},
+        "seeds": {"type": "array", "minItems": 1, "items": seed},
     }
     for name, section in SECTIONS.items():
-        properties[name] = _closed(option_schema.options_of(section), choices=("test",))
+        properties[name] = _closed(schema.options_of(section), choices=("test",))
     return {
         "$schema": DIALECT,
-        "title": "An experiment of fmpair",
+        "title": "fmpair experiment",
         **_object({name: {"description": TEXTS[name], **properties[name]} for name in TEXTS}),
         "anyOf": [{"required": ["data", "models"]}, {"required": ["extends"]}],
-        "$defs": {GRID: _grid(), SEARCH: _search()},
+        "$defs": _definitions(),
     }
+
+
+def _definitions() -> dict[str, Schema]:
+    """Return what may stand in place of a value: a grid, or a range to search."""
+    values = {"type": "array", "minItems": 1}
+    range = _closed(schema.options_of(Range, ["values"]), required=["low", "high"])
+    text = "The range of the hyper-parameter search, on the validation set."
+    grid = {**_object({GRID: values}), "description": "One model per value."}
+    search = {**_object({SEARCH: {"anyOf": [values, range]}}), "description": text}
+    return {GRID: {**grid, "required": [GRID]}, SEARCH: {**search, "required": [SEARCH]}}
 
 
 def _data() -> Schema:
-    sources = {name: _property(option) for name, option in option_schema.sources().items()}
+    sources = {name: _property(option) for name, option in schema.sources().items()}
     sources["set"] = {"enum": public_sets.names(), "description": "A public set by name."}
-    sources["generate"] = _closed(option_schema.generating())
-    reading = {
-        name: _property(option) for name, option in option_schema.reading(None).known.items()
-    }
+    sources["generate"] = _closed(schema.generating())
+    reading = {name: _property(option) for name, option in schema.reading(None).known.items()}
     return _object({**sources, **reading})
 
 
 def _steps(known: Mapping[str, Options]) -> Schema:
-    """A function by name, `{kind: name, ...}`, or `{name: {...}}`."""
-    forms: list[Schema] = [{"enum": [s for name in known for s in _spellings(name)]}]
+    """Return the schema of a function: `name`, `{kind: name, ...}`, or `{name: {...}}`."""
+    spellings = {name: list(dict.fromkeys([name, name.replace("_", "-")])) for name in known}
+    forms: list[Schema] = [{"enum": [spelling for name in known for spelling in spellings[name]]}]
     for name, options in known.items():
-        kind = {"kind": {"enum": _spellings(name)}}
-        forms.append(_closed(options, kind, required=["kind"]))
-        inner = {s: _or_null(_closed(options)) for s in _spellings(name)}
-        forms.append({**_object(inner), "minProperties": 1, "maxProperties": 1})
+        forms.append(_closed(options, {"kind": {"enum": spellings[name]}}, required=["kind"]))
+        inner = {"anyOf": [_closed(options), {"type": "null"}]}
+        by_name = _object(dict.fromkeys(spellings[name], inner))
+        forms.append({**by_name, "minProperties": 1, "maxProperties": 1})
     return {"anyOf": forms}
 
 
 def _models() -> Schema:
-    recipes = option_schema.recipes()
+    recipes = schema.recipes()
     foreign = {"type": "string", "pattern": ".+:.+"}
     about = {
         name: _alternatives(_property(option))
-        for name, option in option_schema.about_models().known.items()
+        for name, option in schema.about_models().known.items()
         if name not in ("kind", "name")
     }
     about["name"] = {"type": "string"}
     forms: list[Schema] = [{"enum": list(recipes)}, foreign]
     for kind, options in recipes.items():
-        own = {name: _alternatives(_property(o), True) for name, o in options.known.items()}
-        properties = {"kind": {"const": kind}, **own, **about}
-        forms.append(
-            {**_object(properties, options.open), "required": ["kind"], "description": options.text}
-        )
+        recipe = {name: _alternatives(_property(o), True) for name, o in options.known.items()}
+        properties = _object({"kind": {"const": kind}, **recipe, **about}, options.open)
+        forms.append({**properties, "required": ["kind"], "description": options.text})
     open_kinds = {"anyOf": [foreign, _object({GRID: {"type": "array"}})]}
     forms.append({**_object({"kind": open_kinds, **about}, True), "required": ["kind"]})
     return {"anyOf": forms}
 
 
 def _protocols() -> Schema:
-    preset = {"enum": list(option_schema.presets())}
-    own = _closed(option_schema.judging(), {"kind": preset}, choices=CHOICES)
-    one = {"anyOf": [preset, own]}
-    by_label = {"type": "object", "additionalProperties": one, "minProperties": 1}
-    return {"anyOf": [by_label, {"type": "array", "items": one, "minItems": 1}, preset]}
-
-
-def _metric() -> Schema:
-    cut = "|".join(name for name in NAMES if name not in UNCUT)
-    return {"type": "string", "pattern": f"^(({cut})@[1-9][0-9]*|{'|'.join(UNCUT)})$"}
-
-
-def _view() -> Schema:
-    plain = [name for name in VIEWS if not name.startswith(CONTEXT)]
-    return {"anyOf": [{"enum": plain}, {"type": "string", "pattern": f"^{CONTEXT}.+"}]}
+    preset = {"enum": list(protocol.PRESETS)}
+    options = _closed(schema.judging(), {"kind": preset}, choices=CHOICES)
+    entry = {"anyOf": [preset, options]}
+    by_label = {"type": "object", "additionalProperties": entry, "minProperties": 1}
+    return {"anyOf": [by_label, {"type": "array", "items": entry, "minItems": 1}, preset]}
 
 
 def _closed(
@@ -118,7 +120,7 @@ def _closed(
     required: Iterable[str] = (),
     choices: Iterable[str] = (),
 ) -> Schema:
-    """A mapping of these options; choices: the names whose values are a known few."""
+    """Return the schema of a mapping of options; choices: options with a few known values."""
     properties = {**(more or {})}
     for name, option in options.known.items():
         properties[name] = _property(option)
@@ -140,29 +142,8 @@ def _property(option: Option) -> Schema:
 
 
 def _alternatives(value: Schema, searched: bool = False) -> Schema:
-    """The value itself, a grid with a model per value, or a range to search."""
-    about = ("description", "default")
-    text = {key: one for key, one in value.items() if key in about}
-    bare = {key: one for key, one in value.items() if key not in about}
+    """Return the schema of the value itself, a grid, or a range to search."""
+    text: Schema = {key: value[key] for key in ("description", "default") if key in value}
+    bare = {key: inner for key, inner in value.items() if key not in text}
     forms = [bare, {"$ref": f"#/$defs/{GRID}"}]
     return {"anyOf": [*forms, {"$ref": f"#/$defs/{SEARCH}"}] if searched else forms, **text}
-
-
-def _grid() -> Schema:
-    values = {GRID: {"type": "array", "minItems": 1}}
-    return {**_object(values), "required": [GRID], "description": "One model per value."}
-
-
-def _search() -> Schema:
-    range = _closed(option_schema.options_of(Range, ["values"]), required=["low", "high"])
-    choice = {"anyOf": [{"type": "array", "minItems": 1}, range]}
-    text = "The range of the hyper-parameter search, on the validation set."
-    return {**_object({SEARCH: choice}), "required": [SEARCH], "description": text}
-
-
-def _or_null(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _spellings(name: str) -> list[str]:
-    return list(dict.fromkeys([name, name.replace("_", "-")]))

@@ -1,57 +1,24 @@
-"""WrapRec's configuration turned into experiment files, and a list of what has no equivalent."""
+"""Migrate a WrapRec configuration to experiment files, with notes on what has no equivalent."""
 
 from __future__ import annotations
 
 import io
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from fmpair.config import wraprec_config as wraprec
 from fmpair.config.model_section import MOST_MODELS
-from fmpair.config.wraprec_config import (
-    Attributes,
-    Notes,
-    WrapRec,
-    class_name,
-    data_of,
-    listed,
-    moved,
-    note_lost,
-    number,
-    path_of,
-    protocols_of,
-    read_wraprec_config,
-)
+from fmpair.config.wraprec_config import Attributes, Notes, WrapRec, class_name, listed, note_lost
 from fmpair.config.wraprec_models import FIELDS_OF_FM, model_of, unique
 from fmpair.data.formats.source import parse_errors
 from fmpair.errors import DataError, named, one_line
 
-# Any text as the name of a file, which never leads out of its folder.
-
-
-LONGEST = 100  # characters
-OTHER = re.compile(r"[^\w+,.-]+", re.ASCII)  # what some system would not have in a name
-RESERVED = {"con", "prn", "aux", "nul", *(f"com{n}" for n in range(10)),
-            *(f"lpt{n}" for n in range(10))}  # fmt: skip
-
-
-def file_name(text: str, taken: Collection[str] = ()) -> str:
-    """A name that any system allows, and that none of those taken has.
-
-    Letters of ASCII, digits and `_+-.,` stay as they are, anything else becomes a dash.
-    """
-    plain = OTHER.sub("-", text).strip("-.")[:LONGEST]
-    if not plain or plain.partition(".")[0].lower() in RESERVED:
-        plain = f"experiment-{plain}".rstrip("-")
-    lower = {name.lower() for name in taken}  # some systems do not tell cases apart
-    names = (plain if number == 1 else f"{plain}-{number}" for number in count(1))
-    return next(name for name in names if name.lower() not in lower)
-
-
-MOST_EXPERIMENTS = 100  # that one configuration is multiplied out into
+MOST_EXPERIMENTS = 100  # of one configuration
 MOST_READERS = 100  # of one data container
 SPLIT_FIELDS = {
     "feedbackAttributes": "context",
@@ -60,23 +27,23 @@ SPLIT_FIELDS = {
 }
 DEFAULT_FOLDS = "5"
 SETTINGS = {
-    "subFolder": "a run resumes in its folder, so there is none per start",
-    "separator": "results are Parquet and CSV files with commas",
-    "verbosity": "`fmpair run` says how far it is",
-    "jointResults": "`fmpair compare RUN RUN` puts runs side by side",
+    "subFolder": "a run resumes in its folder, so there is no folder per start",
+    "separator": "results are Parquet files and CSV files with commas",
+    "verbosity": "`fmpair run` shows its progress",
+    "jointResults": "`fmpair compare RUN RUN` compares runs",
 }
 
 
 @dataclass(frozen=True)
 class Migrated:
-    """One experiment on one split: its file's name and values, and what could not be kept."""
+    """One experiment on one split: the name and values of its file, and notes on what is lost."""
 
     name: str
     values: Mapping[str, Any]
     notes: tuple[str, ...]
 
     def text(self) -> str:
-        """The experiment file, with the notes on top."""
+        """Return the text of the experiment file, with the notes on top."""
         from ruamel.yaml import YAML
 
         writer = YAML()
@@ -85,42 +52,39 @@ class Migrated:
         buffer = io.StringIO()
         writer.dump(dict(self.values), buffer)
         lines = [f"# Migrated from a WrapRec configuration. Run it: fmpair run '{self.name}.yaml'"]
-        lines += (
-            ["# Settings of the WrapRec file that are not, or not exactly, kept:"]
-            if self.notes
-            else []
-        )
+        if self.notes:
+            lines.append("# Settings of the WrapRec file without an exact equivalent:")
         # A note quotes the old file, whose line breaks must not end the comment.
-        notes = [f"#   {one_line(note)}" for note in self.notes]
-        return "\n".join([*lines, *notes, "", buffer.getvalue()])
+        lines += [f"#   {one_line(note)}" for note in self.notes]
+        return "\n".join([*lines, "", buffer.getvalue()])
 
 
 def migrate(
     path: str | Path, parameters: Mapping[str, str] | None = None, folder: str | Path = "."
 ) -> list[Migrated]:
-    """One experiment file per experiment, split and training share of a WrapRec file.
+    """Return one experiment file per experiment, split and training share of a WrapRec file.
 
-    folder: where the files will lie, to which the paths in them are relative.
+    parameters: replace those of the file. folder: of the new files; their paths are relative to it.
     """
     with parse_errors(f"{path} as a WrapRec configuration"):
-        file = read_wraprec_config(path, parameters)
-        found: dict[str, Migrated] = {}
+        file = wraprec.read_wraprec_config(path, parameters)
+        files: dict[str, Migrated] = {}
         for experiment in file.experiments():
             for words, split in _planned(file, experiment):
-                name = file_name("-".join(words), found)
-                if len(found) >= MOST_EXPERIMENTS:
+                name = file_name("-".join(words), files)
+                if len(files) >= MOST_EXPERIMENTS:
                     raise DataError(
                         f"{path} makes more than {MOST_EXPERIMENTS} experiments of splits and "
                         f"shares: choose some with {named('run', ...)}"
                     )
-                found[name] = _migrated(file, experiment, split, name, Path(folder))
-    if not found:
-        raise DataError(f"{path} names no experiment with models and splits")
-    return list(found.values())
+                files[name] = _migrated(file, experiment, split, name, Path(folder))
+    if not files:
+        raise DataError(f"{path} has no experiment with models and splits")
+    return list(files.values())
 
 
 def _planned(file: WrapRec, experiment: Attributes) -> Iterator[tuple[list[str], Attributes]]:
-    """The words of the name, and the split, for every split and training share."""
+    """Yield the words of the name, and the split, for every split and training share."""
     splits = listed(experiment.get("splits", ""))
     for id in splits:
         split = file.attributes(file.find("split", id))
@@ -133,12 +97,12 @@ def _planned(file: WrapRec, experiment: Attributes) -> Iterator[tuple[list[str],
 def _migrated(
     file: WrapRec, experiment: Attributes, split: Attributes, name: str, folder: Path
 ) -> Migrated:
-    notes: Notes = [f"element <{tag}> is left out" for tag in file.strange()]
+    notes: Notes = [f"element <{tag}> is left out" for tag in file.unknown_tags()]
     values = _values(file, experiment, split, notes)
-    values["data"] = moved(values["data"], file.path.parent, folder, notes)
+    values["data"] = wraprec.moved(values["data"], file.path.parent, folder, notes)
     for protocol in values.get("protocols", {}).values():
         if "items" in protocol:
-            protocol["items"] = path_of(protocol["items"], file.path.parent, folder, notes)
+            protocol["items"] = wraprec.path_of(protocol["items"], file.path.parent, folder, notes)
     note_lost("experiment", experiment, notes)
     results = values.pop("results", "")
     output: dict[str, Any] = {"folder": f"{results}/{name}"} if results else {}
@@ -153,18 +117,18 @@ def _values(
     container = file.attributes(file.find("dataContainer", split.get("dataContainer", "")))
     note_lost("dataContainer", container, notes)
     note_lost("split", split, notes)
-    named = listed(container.get("dataReaders", ""))
-    if not 0 < len(named) <= MOST_READERS:
-        raise DataError(f"dataContainer {container.get('id')} names {len(named)} readers: it must "
-                        f"have 1 to {MOST_READERS}")  # fmt: skip
-    readers = [file.attributes(file.find("reader", id)) for id in named]
+    ids = listed(container.get("dataReaders", ""))
+    if not 0 < len(ids) <= MOST_READERS:
+        raise DataError(f"dataContainer {container.get('id')} has {len(ids)} readers: it must have "
+                        f"1 to {MOST_READERS}")  # fmt: skip
+    readers = [file.attributes(file.find("reader", id)) for id in ids]
     static = split.get("type", "").lower() == "static"
-    values: dict[str, Any] = {"data": data_of(file, readers, static, notes)}
+    values: dict[str, Any] = {"data": wraprec.data_of(file, readers, static, notes)}
     if container.get("allowDuplicates") != "true" and readers[0].get("dataType") != "ratings":
         values["filter"] = ["merge_duplicates"]
     values["split"] = _split(split, notes)
     values["models"] = _models(file, experiment, split, notes)
-    values |= _judging(file, experiment, notes)
+    values |= _evaluation(file, experiment, notes)
     return values | _running(file, experiment, notes)
 
 
@@ -175,55 +139,50 @@ def _split(split: Attributes, notes: Notes) -> dict[str, Any]:
     if kind == "static":
         return {"kind": "given"}
     if kind in ("crossvalidation", "cv"):
-        return {"kind": "folds", "count": number("numFolds", split.get("numFolds", DEFAULT_FOLDS))}
+        folds = split.get("numFolds", DEFAULT_FOLDS)
+        return {"kind": "folds", "count": wraprec.number("numFolds", folds)}
     if kind != "dynamic":
-        notes.append(
-            f"split {split.get('id')}: type={kind} has no equivalent: a quarter is the test set"
-        )
-    return {"kind": "holdout", "test": round(1 - _share(split.get("trainRatios") or "0.75"), 6)}
-
-
-def _share(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
-    if not 0 < found < 1:
-        raise DataError(f"trainRatios must be shares between 0 and 1, not {text[:60]!r}")
-    return found
+        text = f"type={kind} has no equivalent: a quarter is the test set"
+        notes.append(f"split {split.get('id')}: {text}")
+    share, ratios = 0.0, split.get("trainRatios") or "0.75"
+    with suppress(ValueError):
+        share = float(ratios)
+    if not 0 < share < 1:
+        raise DataError(f"trainRatios must be shares between 0 and 1, not {ratios[:60]!r}")
+    return {"kind": "holdout", "test": round(1 - share, 6)}
 
 
 def _models(
     file: WrapRec, experiment: Attributes, split: Attributes, notes: Notes
 ) -> list[dict[str, Any]]:
     fields = {ours: listed(split.get(theirs, "")) for theirs, ours in SPLIT_FIELDS.items()}
-    made: list[dict[str, Any]] = []
-    named = listed(experiment.get("models", ""))
-    if len(named) > MOST_MODELS:
-        raise DataError(f"experiment {experiment.get('id')} has {len(named):,} models, and "
-                        f"{MOST_MODELS:,} are the most")  # fmt: skip
-    for id in named:
+    entries: list[dict[str, Any]] = []
+    ids = listed(experiment.get("models", ""))
+    if len(ids) > MOST_MODELS:
+        raise DataError(f"experiment {experiment.get('id')} has {len(ids):,} models, the limit is "
+                        f"{MOST_MODELS:,}")  # fmt: skip
+    for id in ids:
         element = file.find("model", id)
         note_lost("model", file.attributes(element), notes)
         inner = element.find("parameters")
-        given = {} if inner is None else file.attributes(inner)
-        entry = model_of(id, file.attributes(element).get("class", ""), given, notes)
+        parameters = {} if inner is None else file.attributes(inner)
+        entry = model_of(id, file.attributes(element).get("class", ""), parameters, notes)
         if entry and entry["kind"] in FIELDS_OF_FM:
             entry = {**entry, **fields, **entry}
-        made += [entry] if entry else []
-    if not made:
+        entries += [entry] if entry else []
+    if not entries:
         raise DataError(f"experiment {experiment.get('id')}: none of its models has an equivalent")
-    return made
+    return entries
 
 
-def _judging(file: WrapRec, experiment: Attributes, notes: Notes) -> dict[str, Any]:
+def _evaluation(file: WrapRec, experiment: Attributes, notes: Notes) -> dict[str, Any]:
     protocols: dict[str, Any] = {}
     metrics: list[str] = []
     context = file.find("evalContext", experiment.get("evalContext", ""))
     note_lost("evalContext", file.attributes(context), notes)
     for evaluator in context.iter("evaluator"):
-        found, names = protocols_of(file.attributes(evaluator), notes)
-        protocols |= found
+        more, names = wraprec.protocols_of(file.attributes(evaluator), notes)
+        protocols |= more
         metrics += names
     rated = any(name in ("rmse", "mae") for name in metrics)
     if rated and all(p["unit"] != "interaction" for p in protocols.values()):
@@ -237,23 +196,36 @@ def _running(file: WrapRec, experiment: Attributes, notes: Notes) -> dict[str, A
     if settings.get("parallel", "").lower() == "true":
         run["workers"] = 2
     if "multiEval" in experiment:
-        run["curve"] = number("multiEval", experiment["multiEval"])
+        run["curve"] = wraprec.number("multiEval", experiment["multiEval"])
     for name, text in settings.items():
         if name in SETTINGS and text.lower() != "false":
             notes.append(f"{name}={text}: {SETTINGS[name]}")
         elif name not in (*SETTINGS, "run", "resultsFolder", "parallel"):
             notes.append(f"experiments: {name}={text} has no equivalent")
     folder = settings.get("resultsFolder", "")
-    if _leads_out(folder):
+    outside = folder.startswith(("/", "~")) or ".." in folder.split("/")
+    if outside or {"\\", ":"} & set(folder):  # anywhere but below the current folder
         notes.append(f"resultsFolder={folder} is left out: results go to runs/NAME")
         folder = ""
     return ({"run": run} if run else {}) | ({"results": folder} if folder else {})
 
 
-def _leads_out(folder: str) -> bool:
-    """Whether a folder of results is anywhere but below the one in which the file is run."""
-    return (
-        folder.startswith(("/", "~"))
-        or bool({"\\", ":"} & set(folder))
-        or (".." in folder.split("/"))
-    )
+# File names.
+
+LONGEST = 100  # characters
+OTHER = re.compile(r"[^\w+,.-]+", re.ASCII)  # characters that some systems do not allow
+RESERVED = {"con", "prn", "aux", "nul", *(f"com{n}" for n in range(10)),
+            *(f"lpt{n}" for n in range(10))}  # fmt: skip
+
+
+def file_name(text: str, taken: Collection[str] = ()) -> str:
+    """Return a file name that every system allows and that is not taken.
+
+    Letters of ASCII, digits and `_+-.,` are kept, anything else becomes a dash.
+    """
+    plain = OTHER.sub("-", text).strip("-.")[:LONGEST]
+    if not plain or plain.partition(".")[0].lower() in RESERVED:
+        plain = f"experiment-{plain}".rstrip("-")
+    lower = {name.lower() for name in taken}  # some systems ignore case
+    names = (plain if number == 1 else f"{plain}-{number}" for number in count(1))
+    return next(name for name in names if name.lower() not in lower)

@@ -1,4 +1,7 @@
-"""The models of an experiment file: grids expanded, every recipe tried before it is used."""
+"""The section `models` of an experiment file: grids expanded, every recipe tried with its options.
+
+It also reads `seeds`, which a model may have of its own.
+"""
 
 from __future__ import annotations
 
@@ -24,93 +27,263 @@ from fmpair.models.catalog import MODELS
 from fmpair.option_names import unknown_option
 from fmpair.training.trainable import can_stop_early
 
-# Models that are code from outside the catalogue, and who may let them run.
-
-
-VARIABLE = "FMPAIR_ALLOW_CODE"  # modules that may always run, with commas between
-
-# What is done about such a model when a file is read: a mistake, an import, or no look at it.
+Models = dict[str, tuple[Candidate, Node]]  # by label, with the entry of the file
+# What reading does about a model that is code from outside fmpair: report a mistake, import it,
+# or leave its options unchecked.
 Code = Literal["refused", "allowed", "unseen"]
-
-
-def is_foreign(kind: str) -> bool:
-    """Whether the kind of a model is package.module:Class of somebody else."""
-    return ":" in kind and kind not in MODELS.values()
-
-
-def is_trusted(kind: str) -> bool:
-    """Whether the user's own settings name the module, or a package it is in."""
-    trusted = [name.strip() for name in os.environ.get(VARIABLE, "").split(",")]
-    module = kind.partition(":")[0]
-    return any(name and f"{module}.".startswith(f"{name}.") for name in trusted)
-
-
-def refusal(kind: str) -> str:
-    """Why such a model is not run, and what would let it."""
-    return (
-        f"{kind!r} is code from outside fmpair, which runs only if you say so: --allow-code at the "
-        f"shell, allow_code=True in Python, or {VARIABLE}={kind.partition(':')[0]} in the "
-        "environment for this module alone"
-    )
-
-
-def check(experiment: Experiment) -> None:
-    """Refuse to carry out code that nobody has allowed; a run folder cannot allow it either."""
-    for model in experiment.models:
-        if is_foreign(model.kind) and not (experiment.allow_code or is_trusted(model.kind)):
-            raise OptionError(refusal(model.kind))
-
-
-# Several values for one option: grids expanded, ranges to search.
-
 
 GRID, SEARCH = "grid", "search"
 MOST_MODELS = 1_000  # of an experiment
+TOO_MANY = f"more than {MOST_MODELS:,} models, the limit of an experiment"
+
+
+def read_models(node: Node, code: Code = "refused") -> Models:
+    """Read every candidate; those with an ablation are still to be expanded."""
+    models: Models = {}
+    entries = node.items()
+    if node.value == []:
+        node.wrong("needs at least one model")
+    for entry in entries:
+        if isinstance(entry.value, str):
+            entry = entry.holding({"kind": entry.value})
+        if not entry.is_a(dict):
+            continue
+        for variant in variants(entry):
+            candidate = _candidate(entry.holding(variant.values), variant, code)
+            if len(models) >= MOST_MODELS:
+                node.wrong(TOO_MANY)
+                return models
+            if candidate is not None:
+                add(models, candidate, entry)
+    return models
+
+
+def add(models: Models, candidate: Candidate, entry: Node) -> None:
+    """Add a candidate to the models; record a mistake if its label is taken."""
+    if candidate.name in models:
+        entry.wrong(f"there is a model {candidate.name!r} already: give this one another name")
+    else:
+        models[candidate.name] = candidate, entry
+
+
+def read_seeds(node: Node) -> tuple[int, ...]:
+    """Read a list of distinct seeds."""
+    seeds = [seed.value for seed in node.items() if seed.passes(whole, "a seed", seed.value, 0)]
+    if node.value == []:
+        node.wrong("needs at least one seed")
+    if len(set(seeds)) < len(seeds):
+        node.wrong("has a seed twice")
+    return tuple(seeds)
+
+
+def _candidate(node: Node, variant: Variant, code: Code) -> Candidate | None:
+    """Return the candidate of an entry, None where it has no kind."""
+    about = about_models().known
+    recipe = _recipe(node.at("kind"), code) if isinstance(node.value.get("kind"), str) else None
+    known = Options({}, open=True) if recipe is None else options_of(recipe)
+    every = Options({**known.known, **about}, open=known.open)
+    search = _ranges(node, every)
+    # The first value of each range takes the place of what tuning will choose.
+    names = [_dotted(path) for path in searches(node)]
+    first = {name: ends(range)[0] for name, range in search.items()}
+    valid = node.holding(placed(without(node.value, names), first)).options(every)
+    if "kind" not in valid:
+        return None
+    keys: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in valid.items() if k in about
+    }
+    options = {key: value for key, value in valid.items() if key not in about}
+    if recipe is not None:
+        _try(node, recipe, options, search)
+    if keys.get("stop") is not None:
+        node.at("stop").passes(whole, "stop", node.value["stop"], 1)
+        if recipe is not None and not can_stop_early(recipe):
+            node.at("stop").wrong(cannot_stop(node.value["kind"]))
+        if keys.get("learns") == "train+validation":
+            node.at("learns").wrong("must be train: stop uses the validation set")
+    if keys.get("seeds") is not None:
+        keys["seeds"] = read_seeds(node.at("seeds"))
+    keys["name"] = variant.label(keys.get("name") or keys["kind"])
+    return Candidate(**keys, options=without(options, search), search=search)
+
+
+def _recipe(node: Node, code: Code) -> Any:
+    """Return the class of a kind, None where it cannot be imported."""
+    if is_foreign(node.value):
+        if code == "unseen":
+            return None
+        if code == "allowed":
+            folder = str(node.mistakes.document.path.parent.absolute())
+            if folder not in sys.path:
+                sys.path.append(folder)  # last, so that no file there hides a library
+        elif not is_trusted(node.value):
+            node.wrong(refusal(node.value))
+            return None
+    try:
+        recipe = catalog.find(node.value)
+    except FmpairError as error:
+        node.wrong(one_line(error))
+        return None
+    except Exception as error:  # importing a user's module may raise anything
+        node.wrong(f"cannot import {node.value!r}: {line_of(error)}")
+        return None
+    if not callable(getattr(recipe, "fit", None)):
+        node.wrong(f"{node.value!r} is not a model: it has no fit(data)")
+        return None
+    return recipe
+
+
+def _ranges(node: Node, every: Options) -> dict[str, Range]:
+    """Return by dotted name the ranges of options that tuning chooses."""
+    ranges = {}
+    for path, inner in searches(node).items():
+        name = _dotted(path)
+        if path[0] not in every.known and not every.open:
+            inner.wrong(unknown_option(name, every.known))
+            continue
+        range = search_range(inner)
+        hint = every.known[name].hint if name in every.known else Any
+        wrong = [end for end in (ends(range) if range else ()) if not fits(end, hint)]
+        if wrong:
+            inner.wrong(f"search: must be {words(hint)}, not {shown(wrong[0])}")
+        elif range is not None:
+            ranges[name] = range
+    return ranges
+
+
+def _try(node: Node, recipe: Any, options: Mapping[str, Any], search: Mapping[str, Range]) -> None:
+    """Make the recipe, also with the ends of every range, and record what it rejects."""
+    known = options_of(recipe)
+    made = node.attempt(recipe, known, options)
+    for column, field in dict(options.get("fields") or {}).items():
+        node.at("fields").at(column).passes(field_from, field)  # recipes check it only with data
+    if made is None:
+        return
+    if isinstance(made, Requiring):
+        node.at("kind").attempt(made.require, Options({}), {})
+    for key, range in search.items():
+        for end in ends(range)[1:]:
+            node.attempt(recipe, known, placed(options, {key: end}))
+
+
+def _dotted(path: KeyPath) -> str:
+    return ".".join(map(str, path))
+
+
+def cannot_stop(name: str) -> str:
+    return f"{name} does not support early stopping: remove stop"
+
+
+def needs_validation(name: str) -> str:
+    return f"{name} is tuned or stops early: give the split a validation set, as validation: 0.1"
+
+
+# Several values for one option: a grid makes a model of each, a search leaves the choice to tuning.
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A mapping without grids, and the values it took from each grid by dotted option."""
+    """An entry without grids, and the values it took from each grid by dotted option."""
 
     values: Any
     chosen: Mapping[str, Any]
 
     def label(self, name: str) -> str:
-        """The name, with what distinguishes the variant from the others: `fm-pair factors=16`."""
+        """Return the name with the values of the grids: `fm-pair factors=16`."""
         return " ".join([name, *(f"{key}={_short(value)}" for key, value in self.chosen.items())])
 
 
-def variants(place: Node) -> list[Variant]:
-    """Every combination of the grids in a mapping, the last grid's values taking turns first."""
-    grids = _grids(place)
+def variants(node: Node) -> list[Variant]:
+    """Return every combination of the grids in a mapping; the last grid varies fastest."""
+    grids = _grids(node)
     count = prod(len(values) for values in grids.values())
     if count > MOST_MODELS:
-        place.wrong(f"grids make {count:,} models, and {MOST_MODELS:,} are the most: leave options "
-                    "to tuning with {search: [...]}")  # fmt: skip
+        node.wrong(f"the grids make {count:,} models, the limit is {MOST_MODELS:,}: leave options "
+                   "to tuning with {search: [...]}")  # fmt: skip
         return []
     return [
         Variant(
-            _replaced(place.value, dict(zip(grids, combination)), ()),
-            {".".join(map(str, key)): value for key, value in zip(grids, combination)},
+            _replaced(node.value, dict(zip(grids, combination)), ()),
+            {_dotted(key): value for key, value in zip(grids, combination)},
         )
         for combination in product(*grids.values())
     ]
 
 
-def searches(place: Node, inside: KeyPath = ()) -> dict[KeyPath, Node]:
-    """Where in a mapping values are left to tuning."""
-    if not isinstance(place.value, dict):
+def _grids(node: Node, path: KeyPath = ()) -> dict[KeyPath, list[Any]]:
+    """Return the paths of the grids in a mapping, and their values."""
+    grids: dict[KeyPath, list[Any]] = {}
+    if not isinstance(node.value, dict):
+        return grids
+    if set(node.value) == {GRID}:
+        values = node.value[GRID]
+        if isinstance(values, list) and values:
+            return {path: values}
+        node.wrong("grid takes a list of at least one value")
+        return grids
+    for key in node.value:
+        grids |= _grids(node.at(key), (*path, key))
+    return grids
+
+
+def _replaced(value: Any, chosen: Mapping[KeyPath, Any], path: KeyPath) -> Any:
+    if path in chosen:
+        return chosen[path]
+    if not isinstance(value, dict):
+        return value
+    return {key: _replaced(inner, chosen, (*path, key)) for key, inner in value.items()}
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return "+".join(map(str, value)) or "none"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def searches(node: Node, path: KeyPath = ()) -> dict[KeyPath, Node]:
+    """Return the nodes of a mapping that are `{search: ...}`, by path."""
+    if not isinstance(node.value, dict):
         return {}
-    if set(place.value) == {SEARCH}:
-        return {inside: place}
-    found: dict[KeyPath, Node] = {}
-    for key in place.value:
-        found |= searches(place.at(key), (*inside, key))
-    return found
+    if set(node.value) == {SEARCH}:
+        return {path: node}
+    nodes: dict[KeyPath, Node] = {}
+    for key in node.value:
+        nodes |= searches(node.at(key), (*path, key))
+    return nodes
+
+
+def search_range(node: Node) -> Range | None:
+    """Read `{search: ...}`: a list of values, or low and high."""
+    inner = node.at(SEARCH)
+    if isinstance(inner.value, list):
+        if not inner.value:
+            node.wrong("search needs at least one value")
+        return Range(values=tuple(inner.value)) if inner.value else None
+    if not isinstance(inner.value, dict):
+        node.wrong("search takes a list of values, or {low: ..., high: ..., log: true}")
+        return None
+    values = inner.options(options_of(Range, ["values"]))
+    if not {"low", "high"} <= set(values):
+        if {"low", "high"} - set(inner.value):
+            node.wrong("search needs both low and high")
+        return None
+    low, high = values["low"], values["high"]
+    if low is None or high is None or not low < high:
+        node.wrong(f"search: low ({low}) must be below high ({high})")
+        return None
+    if values.get("log") and low <= 0:
+        node.wrong(f"search: low must be above 0 where log is true, not {low}")
+        return None
+    return Range(**values)
+
+
+def ends(range: Range) -> tuple[Any, ...]:
+    """Return all values of a list, or the lowest and the highest of a range."""
+    return range.values or (range.low, range.high)
 
 
 def placed(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with those chosen, whose names may be dotted: `settings.factors`."""
+    """Return the values with those chosen, whose names may be dotted: `settings.factors`."""
     out = dict(values)
     for name, value in chosen.items():
         first, _, rest = name.partition(".")
@@ -119,7 +292,7 @@ def placed(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, An
 
 
 def without(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The values less those of the names, which may be dotted."""
+    """Return the values without those of the names, which may be dotted."""
     out = dict(values)
     for name in names:
         first, _, rest = name.partition(".")
@@ -129,233 +302,34 @@ def without(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return out
 
 
-def search_range(place: Node) -> Range | None:
-    """What `{search: ...}` allows: a list of values, or low to high."""
-    inner = place.at(SEARCH)
-    if isinstance(inner.value, list):
-        if not inner.value:
-            place.wrong("search needs at least one value")
-        return Range(values=tuple(inner.value)) if inner.value else None
-    if not isinstance(inner.value, dict):
-        place.wrong("search takes a list of values, or {low: ..., high: ..., log: true}")
-        return None
-    known = options_of(Range, ["values"])
-    given = inner.options(known)
-    if not {"low", "high"} <= set(given):
-        if {"low", "high"} - set(inner.value):
-            place.wrong("search needs both low and high")
-        return None
-    low, high = given["low"], given["high"]
-    if low is None or high is None or not low < high:
-        place.wrong(f"search: low ({low}) must be below high ({high})")
-        return None
-    if given.get("log") and low <= 0:
-        place.wrong(f"search: low must be above 0 where log is true, not {low}")
-        return None
-    return Range(**given)
+# Models that are code from outside fmpair, and whether it may run.
+
+VARIABLE = "FMPAIR_ALLOW_CODE"  # modules that may always run, separated by commas
 
 
-def ends(range: Range) -> tuple[Any, ...]:
-    """All values of a range that has few, else the lowest and the highest."""
-    return range.values or (range.low, range.high)
+def is_foreign(kind: str) -> bool:
+    """Return whether a kind is package.module:Class from outside fmpair."""
+    return ":" in kind and kind not in MODELS.values()
 
 
-def _grids(place: Node, inside: KeyPath = ()) -> dict[KeyPath, list[Any]]:
-    """Where in a mapping there are grids, and their values."""
-    found: dict[KeyPath, list[Any]] = {}
-    if not isinstance(place.value, dict):
-        return found
-    if set(place.value) == {GRID}:
-        values = place.value[GRID]
-        if isinstance(values, list) and values:
-            return {inside: values}
-        place.wrong("grid takes a list of at least one value")
-        return found
-    for key in place.value:
-        found |= _grids(place.at(key), (*inside, key))
-    return found
+def is_trusted(kind: str) -> bool:
+    """Return whether the environment variable names the module, or a package it is in."""
+    trusted = [name.strip() for name in os.environ.get(VARIABLE, "").split(",")]
+    module = kind.partition(":")[0]
+    return any(name and f"{module}.".startswith(f"{name}.") for name in trusted)
 
 
-def _replaced(value: Any, chosen: Mapping[KeyPath, Any], inside: KeyPath) -> Any:
-    if inside in chosen:
-        return chosen[inside]
-    if not isinstance(value, dict):
-        return value
-    return {key: _replaced(one, chosen, (*inside, key)) for key, one in value.items()}
+def refusal(kind: str) -> str:
+    """Return the error text for code that is not allowed to run."""
+    return (
+        f"{kind!r} is code from outside fmpair and runs only if you allow it: --allow-code at the "
+        f"shell, allow_code=True in Python, or {VARIABLE}={kind.partition(':')[0]} in the "
+        "environment for this module alone"
+    )
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, list):
-        return "+".join(map(str, value)) or "none"
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-Models = dict[str, tuple[Candidate, Node]]  # by label, with the entry it comes from
-TOO_MANY = f"these are more than {MOST_MODELS:,} models, the most an experiment may have"
-
-
-def read_models(place: Node, code: Code = "refused") -> Models:
-    """Every candidate; those with an ablation are still to be expanded.
-
-    code: what is done about models that are code from outside fmpair.
-    """
-    found: Models = {}
-    entries = place.items()
-    if place.value == []:
-        place.wrong("needs at least one model")
-    for given in entries:
-        entry = given.holding({"kind": given.value}) if isinstance(given.value, str) else given
-        if not entry.is_a(dict):
-            continue
-        for variant in variants(entry):
-            candidate = _candidate(entry.holding(variant.values), variant, code)
-            if len(found) >= MOST_MODELS:
-                place.wrong(TOO_MANY)
-                return found
-            if candidate is not None:
-                add(found, candidate, entry)
-    return found
-
-
-def add(models: Models, candidate: Candidate, entry: Node) -> None:
-    """Put a candidate among the models; noted where its label is taken."""
-    if candidate.name in models:
-        entry.wrong(f"there is a model {candidate.name!r} already: give this one a name")
-    else:
-        models[candidate.name] = candidate, entry
-
-
-def _candidate(place: Node, variant: Variant, code: Code) -> Candidate | None:
-    """None where the entry does not say which kind of model it is."""
-    about = about_models()
-    recipe = _recipe(place.at("kind"), code) if isinstance(place.value.get("kind"), str) else None
-    known = Options({}, open=True) if recipe is None else options_of(recipe)
-    every = Options({**known.known, **about.known}, open=known.open)
-    search = _searches(place, every)
-    # The first value of each range stands in for what tuning will choose.
-    names = [dotted(path) for path in searches(place)]
-    first = {name: ends(found)[0] for name, found in search.items()}
-    filled = placed(without(place.value, names), first)
-    good = place.holding(filled).options(every)
-    if "kind" not in good:
-        return None
-    own = {key: _settled(value) for key, value in good.items() if key in about.known}
-    given = {key: value for key, value in good.items() if key not in about.known}
-    if recipe is not None:
-        _try(place, recipe, given, search)
-    if own.get("stop") is not None:
-        _check_stop(place, recipe)
-        if own.get("learns") == "train+validation":
-            place.at("learns").wrong("a model that stops early on the validation set learns train")
-    if own.get("seeds") is not None:
-        own["seeds"] = read_seeds(place.at("seeds"))
-    own["name"] = variant.label(own.get("name") or own["kind"])
-    return Candidate(**own, options=without(given, search), search=search)
-
-
-def read_seeds(place: Node) -> tuple[int, ...]:
-    """Seeds, each once."""
-    good = [one.value for one in place.items() if noted(one, whole, "a seed", one.value, 0)]
-    if place.value == []:
-        place.wrong("needs at least one seed")
-    if len(set(good)) < len(good):
-        place.wrong("has a seed twice")
-    return tuple(good)
-
-
-def noted(place: Node, check: Any, *arguments: Any) -> bool:
-    """Whether a check lets the value pass; noted if not."""
-    try:
-        check(*arguments)
-        return True
-    except FmpairError as error:
-        place.wrong(one_line(error))
-        return False
-
-
-def _recipe(place: Node, code: Code) -> Any:
-    """The class of a kind, None where it cannot be had; one of your own may lie beside the file."""
-    if is_foreign(place.value):
-        if code == "unseen":
-            return None
-        if code == "allowed":
-            beside = str(place.mistakes.document.path.parent.absolute())
-            if beside not in sys.path:
-                sys.path.append(beside)  # last, so that no file there hides a library
-        elif not is_trusted(place.value):
-            place.wrong(refusal(place.value))
-            return None
-    try:
-        recipe = catalog.find(place.value)
-    except FmpairError as error:
-        place.wrong(one_line(error))
-        return None
-    except Exception as error:  # whatever importing somebody's module throws
-        place.wrong(f"cannot import {place.value!r}: {line_of(error)}")
-        return None
-    if not callable(getattr(recipe, "fit", None)):
-        place.wrong(f"{place.value!r} is no model: it has no fit(data)")
-        return None
-    return recipe
-
-
-def _searches(place: Node, every: Options) -> dict[str, Range]:
-    """By dotted name the ranges of what is left to tuning."""
-    found = {}
-    for path, here in searches(place).items():
-        name = dotted(path)
-        if path[0] not in every.known and not every.open:
-            here.wrong(unknown_option(name, every.known))
-            continue
-        range = search_range(here)
-        hint = every.known[name].hint if name in every.known else Any
-        wrong = [end for end in (ends(range) if range else ()) if not fits(end, hint)]
-        if wrong:
-            here.wrong(f"search: must be {words(hint)}, not {shown(wrong[0])}")
-        elif range is not None:
-            found[name] = range
-    return found
-
-
-def _try(place: Node, recipe: Any, given: Mapping[str, Any], search: Mapping[str, Range]) -> None:
-    """Make the recipe, with both ends of every range too; note whatever it refuses."""
-    known = options_of(recipe)
-    sound = place.attempt(recipe, known, given)
-    for column, options in dict(given.get("fields") or {}).items():
-        try:
-            field_from(options)  # which recipes look at only when they see the data
-        except FmpairError as error:
-            place.at("fields").at(column).wrong(one_line(error))
-    if sound is None:
-        return
-    if isinstance(sound, Requiring):
-        place.at("kind").attempt(sound.require, Options({}), {})
-    for key, range in search.items():
-        for end in ends(range)[1:]:
-            place.attempt(recipe, known, placed(given, {key: end}))
-
-
-def _check_stop(place: Node, recipe: Any) -> None:
-    try:
-        whole("stop", place.value["stop"], 1)
-    except FmpairError as error:
-        place.at("stop").wrong(one_line(error))
-    if recipe is not None and not can_stop_early(recipe):
-        place.at("stop").wrong(cannot_stop(place.value["kind"]))
-
-
-def dotted(path: KeyPath) -> str:
-    """`settings.factors`, where it stands in a model's options."""
-    return ".".join(map(str, path))
-
-
-def _settled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def cannot_stop(name: str) -> str:
-    return f"{name} cannot stop early: leave stop out"
-
-
-def needs_validation(name: str) -> str:
-    return f"{name} is tuned or stops early: give the split a validation set, as validation: 0.1"
+def check_code(experiment: Experiment) -> None:
+    """Raise if a model is code that is not allowed to run; a run folder cannot allow it."""
+    for model in experiment.models:
+        if is_foreign(model.kind) and not (experiment.allow_code or is_trusted(model.kind)):
+            raise OptionError(refusal(model.kind))

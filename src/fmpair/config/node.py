@@ -1,4 +1,4 @@
-"""A place in an experiment file: the value there, its line, and what is wrong with it."""
+"""A value of an experiment file, with its position and the mistakes found so far."""
 
 from __future__ import annotations
 
@@ -12,111 +12,124 @@ from fmpair.errors import ConfigError, FmpairError, in_file, listing, spelled, u
 from fmpair.option_names import unknown_option
 
 Made = TypeVar("Made")
-MOST_MISTAKES = 100  # that are told together
+MOST_MISTAKES = 100  # reported together
 
 
 @dataclass
-class Problems:
-    """What is wrong in a document, each once."""
+class Mistakes:
+    """The distinct mistakes of a document."""
 
     document: Document
-    found: dict[tuple[KeyPath, str], None] = field(default_factory=dict)
+    entries: dict[tuple[KeyPath, str], None] = field(default_factory=dict)
 
     def add(self, path: KeyPath, text: str) -> None:
-        self.found[path, spelled(text, in_file)] = None
-        if len(self.found) >= MOST_MISTAKES:
-            raise ConfigError([*self.lines(), f"{MOST_MISTAKES} mistakes: reading ends here"])
+        self.entries[path, spelled(text, in_file)] = None
+        if len(self.entries) >= MOST_MISTAKES:
+            raise ConfigError([*self.lines(), f"{MOST_MISTAKES} mistakes: reading stops here"])
 
     def lines(self) -> list[str]:
-        """One line each, in order of file and line."""
-        shown = []
-        for path, text in self.found:
+        """Return one line per mistake: this file's first, then extended files, then overrides."""
+        rows = []
+        for path, text in self.entries:
             origin = self.document.origin(path)
             key = f"{'.'.join(map(str, path))}: " if path else ""
-            shown.append((str(origin.file or ""), origin.line, f"{origin}: {key}{text}"))
-        own = str(self.document.path)
-        # The file itself first, then those it extends; the command line last.
-        shown.sort(key=lambda one: (one[0] == "", one[0] != own, one[0], one[1]))
-        return [line for _, _, line in shown]
+            rows.append((str(origin.file or ""), origin.line, f"{origin}: {key}{text}"))
+        main = str(self.document.path)
+        rows.sort(key=lambda row: (row[0] == "", row[0] != main, row[0], row[1]))
+        return [line for _, _, line in rows]
 
     def check(self) -> None:
-        """Raise if there are any."""
-        if self.found:
+        """Raise ConfigError if there are any."""
+        if self.entries:
             raise ConfigError(self.lines())
 
 
 @dataclass(frozen=True)
 class Node:
-    """A value of the document; a mistake is noted and reading goes on."""
+    """A value of the document. A mistake is recorded and reading continues."""
 
-    mistakes: Problems
+    mistakes: Mistakes
     value: Any
     path: KeyPath = ()
 
     def at(self, key: str | int) -> Node:
-        """The value under a key of a mapping, None where there is none, or of a list."""
+        """Return the node of a key of a mapping (None if missing) or a position of a list."""
         value = self.value.get(key) if isinstance(self.value, dict) else self.value[key]
         return Node(self.mistakes, value, (*self.path, key))
 
     def holding(self, value: Any) -> Node:
+        """Return a node at the same position with another value."""
         return replace(self, value=value)
 
     def wrong(self, text: str) -> None:
+        """Record a mistake at this position."""
         self.mistakes.add(self.path, text)
 
     def is_a(self, hint: Any) -> bool:
-        """Whether the value has the type; noted if not."""
+        """Return whether the value has the type; record a mistake if not."""
         if fits(self.value, hint):
             return True
         self.wrong(f"must be {words(hint)}, not {shown(self.value)}")
         return False
 
     def is_in(self, what: str, known: Iterable[str]) -> bool:
-        """Whether the value is one of the known names; noted if not."""
+        """Return whether the value is one of the known names; record a mistake if not."""
         names = list(known)
         if self.value in names:
             return True
         self.wrong(unknown(what, self.value, names))
         return False
 
+    def passes(self, check: Callable[..., Any], *arguments: Any) -> bool:
+        """Return whether check(*arguments) raises no error; record a mistake if it does."""
+        try:
+            check(*arguments)
+        except FmpairError as error:
+            self.wrong(one_line(error))
+            return False
+        return True
+
     def items(self) -> list[Node]:
-        """The places of a list; noted if there is none."""
+        """Return the nodes of a list; record a mistake if the value is none."""
         return [self.at(n) for n in range(len(self.value))] if self.is_a(list) else []
 
     def file(self) -> str | None:
-        """The file the value names, as an absolute path; relative to the file that names it."""
+        """Return the named file as an absolute path, relative to the file that names it."""
         return self.mistakes.document.resolve(self.path, self.value) if self.is_a(str) else None
 
     def options(self, options: Options, what: str = "option") -> dict[str, Any]:
-        """The options that are known and of the right type; what is wrong is noted."""
+        """Return the values that are known and of the right type; record mistakes of the others."""
         if not self.is_a(dict):
             return {}
-        good = {}
+        valid = {}
         for key, value in self.value.items():
             if key not in options.known and not options.open:
                 self.at(key).wrong(unknown_option(key, options.known, what))
             elif key not in options.known or self.at(key).is_a(options.known[key].hint):
-                good[key] = value
+                valid[key] = value
         missing = [name for name in options.required if name not in self.value]
         if missing:
             self.wrong(f"{listing(missing)} must be given")
-        return good
+        return valid
 
     def attempt(
-        self, make: Callable[..., Made], options: Options, given: Mapping[str, Any]
+        self, make: Callable[..., Made], options: Options, values: Mapping[str, Any]
     ) -> Made | None:
-        """What the options make; each that is refused is noted, and left out.
+        """Return make(**values); values it rejects are recorded as mistakes and left out.
 
-        None where a required one is missing, which `options` has noted, or all cannot go together.
+        None where a required value is missing, or the values do not fit together.
         """
-        left = dict(given)
+        left = dict(values)
         while set(options.required) <= set(left):
             try:
                 return make(**left)
-            except Exception as error:  # somebody's own class may raise anything
-                culprit = option_of(error, left)
-                telling = isinstance(error, TypeError | ValueError | ImportError)
-                text = one_line(error) if telling else line_of(error)
+            except Exception as error:  # a user's own class may raise anything
+                # Errors of other code may begin with the name of the option.
+                option = error.option if isinstance(error, FmpairError) else None
+                name = option or str(error).partition(" ")[0]
+                culprit = name if name in left else None
+                plain = isinstance(error, TypeError | ValueError | ImportError)
+                text = one_line(error) if plain else line_of(error)
                 (self if culprit is None else self.at(culprit)).wrong(text)
                 if culprit is None:
                     return None
@@ -124,26 +137,19 @@ class Node:
         return None
 
 
-def option_of(error: Exception, options: Mapping[str, Any]) -> str | None:
-    """Which of the options an error is about: ours say it, others may begin with its name."""
-    said = error.option if isinstance(error, FmpairError) else None
-    name = said or str(error).partition(" ")[0]
-    return name if name in options else None
-
-
 def shown(value: Any) -> str:
-    """A value as the file writes it."""
+    """Return a value as the file writes it."""
     plain = {True: "true", False: "false", None: "null"}
     return plain[value] if value is None or isinstance(value, bool) else repr(value)
 
 
 def one_line(error: Exception) -> str:
-    """What an error says, its options as an experiment file has them."""
-    said = error.told(in_file) if isinstance(error, FmpairError) else str(error)
-    return " ".join(said.split())
+    """Return the message of an error in one line, with options as an experiment file has them."""
+    text = error.told(in_file) if isinstance(error, FmpairError) else str(error)
+    return " ".join(text.split())
 
 
 def line_of(error: Exception) -> str:
-    """What went wrong, in one line; where it is not ours the kind of error too."""
+    """Return the message of an error in one line, with its type where it is not fmpair's."""
     text = one_line(error)
     return text if isinstance(error, FmpairError) else f"{type(error).__name__}: {text}"

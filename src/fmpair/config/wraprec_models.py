@@ -1,4 +1,4 @@
-"""WrapRec's models, those of MyMediaLite and libFM among them, and what they are here."""
+"""The models of WrapRec, MyMediaLite and libFM, and their equivalents here."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from fmpair.models import catalog
 
 @dataclass(frozen=True)
 class Equivalent:
-    """A kind here, with options that make it the model there.
+    """A kind here, with the options that make it the same model.
 
-    usual: what it takes there where the file says nothing, by the names there; differs: how it is
-    not quite the same.
+    defaults: of the other library, by its names; differs: in what the models are not the same.
     """
 
     kind: str
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    usual: Attributes = field(default_factory=dict)
+    defaults: Attributes = field(default_factory=dict)
     differs: str = ""
 
 
 IDS_ONLY: dict[str, list[str]] = {"context": [], "user_fields": [], "item_fields": []}
-FALLS = "the learning rate falls to a tenth of itself, where MyMediaLite keeps it"
+DECAY = "the learning rate decays to a tenth, MyMediaLite keeps it constant"
 FACTORS = {"NumFactors": "10", "NumIter": "30", "InitStdDev": "0.1"}
 RATINGS = {**FACTORS, "LearnRate": "0.01", "Regularization": "0.015"}
 PAIRS = {
@@ -37,16 +36,16 @@ PAIRS = {
     "BiasReg": "0", "UniformUserSampling": "true",
 }  # fmt: skip
 PLAIN_PAIRS = {"loss": "bpr", "final_rate_share": 1.0, "weights": "none"}
-FM_MAP = Equivalent("fm-map", {"learner": "sgd"}, differs=FALLS)
-BPR_MF = Equivalent("bpr-mf", {"item_bias": True, "weights": "none"}, PAIRS, FALLS)
+FM_MAP = Equivalent("fm-map", {"learner": "sgd"}, differs=DECAY)
+BPR_MF = Equivalent("bpr-mf", {"item_bias": True, "weights": "none"}, PAIRS, DECAY)
 LEVELS = Equivalent("fm-pair-levels", PLAIN_PAIRS, PAIRS)
 WRMF = Equivalent(
     "implicit-als",
-    {"frequency": 0},  # all vectors are held alike
+    {"frequency": 0},  # the same regularization for all vectors
     {"NumFactors": "10", "NumIter": "15", "Alpha": "1", "Regularization": "0.015"},
 )
 
-# By class, without its namespace. The defaults are MyMediaLite's and libFM's.
+# By class, without its namespace.
 MODELS = {
     "BPRFM": Equivalent("fm-pair", PLAIN_PAIRS, PAIRS),
     "WeightedBPRFM": Equivalent("fm-pair-weighted", PLAIN_PAIRS, PAIRS),
@@ -58,20 +57,20 @@ MODELS = {
     "WrapRecWRMF": WRMF,
     "MostPopular": Equivalent("popularity"),
     "Random": Equivalent("random"),
-    "ItemKNN": Equivalent("item-knn", usual={"K": "80"}),
-    "UserKNN": Equivalent("user-knn", usual={"K": "80"}),
+    "ItemKNN": Equivalent("item-knn", defaults={"K": "80"}),
+    "UserKNN": Equivalent("user-knn", defaults={"K": "80"}),
     "FM": FM_MAP,
     "WFM": FM_MAP,
     "MatrixFactorization": Equivalent(
-        "fm", {"learner": "sgd", "linear": False, **IDS_ONLY}, RATINGS, FALLS
+        "fm", {"learner": "sgd", "linear": False, **IDS_ONLY}, RATINGS, DECAY
     ),
     "BiasedMatrixFactorization": Equivalent(
         "fm",
         {"learner": "sgd", **IDS_ONLY},
         {**RATINGS, "BiasReg": "0.01"},
-        f"{FALLS}; and ratings are predicted as they are, where it bends them by a sigmoid",
+        f"{DECAY}; ratings are predicted directly, MyMediaLite uses a sigmoid",
     ),
-    "LibFmWrapper": Equivalent("fm", usual={"dim": "1-1-8", "iter": "100", "method": "mcmc"}),
+    "LibFmWrapper": Equivalent("fm", defaults={"dim": "1-1-8", "iter": "100", "method": "mcmc"}),
 }
 FIELDS_OF_FM = ("fm-pair", "fm-pair-weighted", "fm-pair-levels", "fm", "fm-map")
 
@@ -92,90 +91,99 @@ SHARES = {"RegU": "user", "RegI": "item", "RegJ": "negative", "BiasReg": "bias"}
 VECTORS = ("user", "item", "context", "user_features", "item_features")
 SAMPLING = ("UniformUserSampling", "WithReplacement")
 TASKS = {"r": "regression", "c": "classification"}
-TRIPLES = ("dim", "regular")  # libFM's: of the global bias, the linear terms, the vectors
+TRIPLES = ("dim", "regular")  # of libFM: global bias, linear terms, vectors
 
 
-def model_of(id: str, outer: str, given: Attributes, notes: Notes) -> dict[str, Any] | None:
-    """One model element as an entry of `models`; None where there is no equivalent."""
-    name = class_name(given.get("ml-class", outer))
+def model_of(id: str, outer: str, attributes: Attributes, notes: Notes) -> dict[str, Any] | None:
+    """Return a model element as an entry of `models`; None where there is no equivalent."""
+    name = class_name(attributes.get("ml-class", outer))
     if name not in MODELS:
         notes.append(f"model {id}: {name} has no equivalent and is left out")
         return None
-    own = MODELS[name]
-    if own.differs:
-        notes.append(f"model {id}: {own.differs}")
-    found: dict[str, list[Any]] = {key: [value] for key, value in own.fixed.items()}
-    every = {key: text for key, text in {**own.usual, **given}.items() if key != "ml-class"}
-    found |= _options(id, every, notes) | _regularization(id, own.kind, every, notes)
+    equivalent = MODELS[name]
+    kind = equivalent.kind
+    if equivalent.differs:
+        notes.append(f"model {id}: {equivalent.differs}")
+    options: dict[str, list[Any]] = {key: [value] for key, value in equivalent.fixed.items()}
+    every = {
+        key: text
+        for key, text in {**equivalent.defaults, **attributes}.items()
+        if key != "ml-class"
+    }
+    options |= _options(id, every, notes) | _regularization(id, kind, every, notes)
     if any(key in every for key in SAMPLING):
-        found["positives"] = _positives(every)
-    known = {*options_of(catalog.find(own.kind)).known, *IDS_ONLY}
-    for key in [key for key in found if key not in known]:
-        if found.pop(key) and (said := _said(key, given)):
-            notes.append(f"model {id}: {said} means nothing to {own.kind}")
-    return {"kind": own.kind, "name": id, **{key: one_or_grid(v) for key, v in found.items()}}
+        options["positives"] = _positives(every)
+    known = {*options_of(catalog.find(kind)).known, *IDS_ONLY}
+    for key in [key for key in options if key not in known]:
+        if options.pop(key) and (text := _in_file(key, attributes)):
+            notes.append(f"model {id}: {kind} has no option for {text}")
+    grids = {key: v[0] if len(v) == 1 else {"grid": v} for key, v in options.items()}
+    return {"kind": kind, "name": id, **grids}
 
 
-def _options(id: str, given: Attributes, notes: Notes) -> dict[str, list[Any]]:
-    """The values of every option but those of regularisation and sampling."""
-    found: dict[str, list[Any]] = {}
-    for name, text in given.items():
+def _options(id: str, attributes: Attributes, notes: Notes) -> dict[str, list[Any]]:
+    """Return the values of every option except regularization and sampling."""
+    options: dict[str, list[Any]] = {}
+    for name, text in attributes.items():
         values = [value_of(part) for part in listed(text)]
         if name in (*SAMPLING, *SHARES, "Regularization", "regular") or not values:
             continue
         if name in OPTIONS:
-            found[OPTIONS[name]] = values
+            options[OPTIONS[name]] = values
         elif name == "dim":
-            found |= _sizes(id, [part.split("-") for part in listed(text)], notes)
+            options |= _sizes(id, [part.split("-") for part in listed(text)], notes)
         elif name == "task":
-            found["task"] = [TASKS.get(text, text)]
+            options["task"] = [TASKS.get(text, text)]
         elif name == "save_model":
             notes.append(f"model {id}: save_model={text}: models are kept in the folder of the run")
         else:
             notes.append(f"model {id}: option {name}={text} has no equivalent")
-    return found
+    return options
 
 
 def _sizes(id: str, triples: list[list[str]], notes: Notes) -> dict[str, list[Any]]:
-    """libFM's dim: whether there is a global bias, whether linear terms are, how many factors."""
-    found: dict[str, list[Any]] = {"factors": [value_of(one[-1]) for one in triples]}
-    if any(len(one) == 3 and one[0] == "0" for one in triples):
+    """Return the options of libFM's dim: global bias (0 or 1), linear terms (0 or 1), factors."""
+    options: dict[str, list[Any]] = {"factors": [value_of(triple[-1]) for triple in triples]}
+    if any(len(triple) == 3 and triple[0] == "0" for triple in triples):
         notes.append(f"model {id}: dim without a global bias: there always is one")
-    linear = unique(str(len(one) < 3 or one[1] != "0") for one in triples)
+    linear = unique(str(len(triple) < 3 or triple[1] != "0") for triple in triples)
     if linear != ["True"]:
-        found["linear"] = [text == "True" for text in linear]
-        notes.append(f"model {id}: dim without linear terms is learned by sgd only")
-    return found
+        options["linear"] = [text == "True" for text in linear]
+        notes.append(f"model {id}: dim without linear terms needs learner: sgd")
+    return options
 
 
-def _regularization(id: str, kind: str, given: Attributes, notes: Notes) -> dict[str, list[Any]]:
-    """Every combination of what is said of users, items, negatives and biases."""
-    parts = {SHARES[name]: listed(given[name]) for name in SHARES if name in given}
+def _regularization(
+    id: str, kind: str, attributes: Attributes, notes: Notes
+) -> dict[str, list[Any]]:
+    """Return every combination of the regularization of users, items, negatives and biases."""
+    parts = {SHARES[name]: listed(attributes[name]) for name in SHARES if name in attributes}
     if kind == "fm":
         parts.pop("negative", None)
-    if "regular" in given:
-        triples = [one.split("-") for one in listed(given["regular"])]
-        if any(len(one) > 1 for one in triples):
-            notes.append(f"model {id}: of regular={given['regular']} the first, of the bias of all")
-        return {"regularization": [_triple(one) for one in triples]}
-    alone = [value_of(text) for text in listed(given.get("Regularization", ""))]
+    if "regular" in attributes:
+        triples = [triple.split("-") for triple in listed(attributes["regular"])]
+        if any(len(triple) > 1 for triple in triples):
+            text = "its first number, of the global bias, is left out"
+            notes.append(f"model {id}: regular={attributes['regular']}: {text}")
+        return {"regularization": [_triple(triple) for triple in triples]}
+    shared = [value_of(text) for text in listed(attributes.get("Regularization", ""))]
     if not parts:
-        return {"regularization": alone} if alone else {}
+        return {"regularization": shared} if shared else {}
     rows = [dict(zip(parts, map(value_of, values))) for values in product(*parts.values())]
-    both = [{"user": one, "item": one, **row} for one in alone for row in rows]
+    both = [{"user": value, "item": value, **row} for value in shared for row in rows]
     return {"regularization": both or rows}
 
 
 def _triple(parts: list[str]) -> Any:
-    """libFM's regular: one number for all, or those of the bias, of linear terms, of vectors."""
+    """Return libFM's regular: one number, or those of global bias, linear terms and vectors."""
     if len(parts) == 1:
         return value_of(parts[0])
     return {**{name: value_of(parts[-1]) for name in VECTORS}, "bias": value_of(parts[-2])}
 
 
-def _positives(given: Attributes) -> list[str]:
-    """How events are visited, from WrapRec's two switches, each perhaps a list."""
-    by_user, again = (unique(listed(given.get(name, "false").lower())) for name in SAMPLING)
+def _positives(attributes: Attributes) -> list[str]:
+    """Return the order of events, from WrapRec's two switches, each maybe a list."""
+    by_user, again = (unique(listed(attributes.get(name, "false").lower())) for name in SAMPLING)
     kinds = [
         "user" if user == "true" else "bootstrap" if replaced == "true" else "permutation"
         for user, replaced in product(by_user, again)
@@ -183,28 +191,25 @@ def _positives(given: Attributes) -> list[str]:
     return unique(kinds)
 
 
-def _said(option: str, given: Attributes) -> str:
-    """What the file says of an option here, in its words; nothing where it is a default."""
+def _in_file(option: str, attributes: Attributes) -> str:
+    """Return an option as the WrapRec file writes it, empty where it is a default."""
     theirs = {**OPTIONS, **dict.fromkeys([*SHARES, "Regularization"], "regularization"),
               **dict.fromkeys(SAMPLING, "positives")}  # fmt: skip
-    return ", ".join(f"{name}={given[name]}" for name in given if theirs.get(name) == option)
-
-
-def one_or_grid(values: list[Any]) -> Any:
-    """A value, or a sweep over several."""
-    return values[0] if len(values) == 1 else {"grid": values}
+    return ", ".join(
+        f"{name}={attributes[name]}" for name in attributes if theirs.get(name) == option
+    )
 
 
 def value_of(text: str) -> Any:
-    """A number or truth value where the text is one."""
+    """Return the number or truth value of a text, else the text."""
     try:
-        found = json.loads(text.lower())
+        value = json.loads(text.lower())
     except (ValueError, RecursionError):
         return text
-    plain = isinstance(found, int) or (isinstance(found, float) and isfinite(found))
-    return found if plain else text
+    plain = isinstance(value, int) or (isinstance(value, float) and isfinite(value))
+    return value if plain else text
 
 
-def unique(things: Iterable[str]) -> list[str]:
-    """Each once, in order of first appearance."""
-    return list(dict.fromkeys(things))
+def unique(texts: Iterable[str]) -> list[str]:
+    """Return the distinct texts, in order of first appearance."""
+    return list(dict.fromkeys(texts))

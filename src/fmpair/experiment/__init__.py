@@ -1,1 +1,13 @@
-"""From one file to a table of results: read, plan, execute, store."""
+"""Experiments: run one, estimate its cost, read its results back.
+
+    from fmpair.experiment import results, run
+
+`run`, `results` and `estimate` are also names of modules of this package, so they are imported
+here at once: a lazy attribute would be hidden by the module of its name.
+"""
+
+from fmpair.experiment.estimate import Estimate, estimate
+from fmpair.experiment.results import Results, results
+from fmpair.experiment.run import Stopped, run
+
+__all__ = ["Estimate", "Results", "Stopped", "estimate", "results", "run"]

@@ -1,11 +1,14 @@
-"""The smallest piece of a run: one model, fitted and evaluated once, named by its hash."""
+"""The unit of work of a run: one model, fitted once and evaluated under every protocol.
+
+A cell is identified by a hash of everything its result depends on.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -35,16 +38,16 @@ from fmpair.training.epochs import Validation, best_epoch
 from fmpair.training.trainable import Trainable, can_stop_early
 
 TEST, VALIDATION = "test", "validation"
+NO_VALUE = "(none)"  # the group of units whose context value is missing
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """All that a result depends on, and nothing else: equal ids have equal results.
+    """Everything a result depends on, and nothing else: equal ids have equal results.
 
-    data: fingerprint of the events; split: hash of the fold's rows. model: what tuning chose
-    stands among its options. part: what it is evaluated on, test, or validation for a trial.
-    metrics: of every protocol. stop_by: the metric that early stopping watches. curve: see
-    `Running`. Labels, threads and workers are no part of it.
+    data: fingerprint of the events. split: hash of the fold's rows. model: its options include
+    what tuning chose. part: what it is evaluated on, test, or validation for a trial. stop_by:
+    the metric of early stopping. curve: see `Running`. Labels, threads and workers do not count.
     """
 
     data: str
@@ -60,7 +63,7 @@ class Cell:
     curve: int = 0
 
     def spec(self) -> dict[str, Any]:
-        """The cell as plain values, which its id is made of."""
+        """Return the plain values that the id is the hash of."""
         model = self.model
         return {
             "fmpair": __version__,
@@ -84,7 +87,7 @@ class Cell:
 
     @cached_property
     def id(self) -> str:
-        """16 hex digits; the same wherever and whenever the same is asked."""
+        """16 hexadecimal digits, the same on every machine."""
         return sha256(canonical(self.spec()).encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
@@ -93,72 +96,84 @@ class Cell:
 
 
 def canonical(value: Any) -> str:
-    """JSON that is the same for equal values."""
+    """Return JSON that is the same for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
 
 
-# How much memory this process has taken at most.
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """record: plain values; units: per protocol the values of each unit; model: the fitted one."""
+
+    record: Mapping[str, Any]
+    units: tuple[pl.DataFrame, ...] = ()
+    model: Any = None
 
 
-def reset_peak() -> None:
-    """Forget the peak so far, where the system can (Linux)."""
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def peak_mb() -> float:
-    """The most memory held at once since `reset_peak`, or since the start of the process."""
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return round(int(line.split()[1]) / 1024, 1)
+def run_cell(cell: Cell, data: Dataset, split: Split, threads: int | None = None) -> Outcome:
+    """Fit and evaluate a model; a failure is an outcome too, with its error in one line."""
     try:
-        import resource
-    except ImportError:  # Windows
-        return float("nan")
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(most / (1 << 20 if sys.platform == "darwin" else 1 << 10), 1)
+        reset_peak()
+        parts = parts_of(cell, data, split)
+        recipe = recipe_of(cell.model, cell.seed, threads)
+        model, log = fit(recipe, cell, parts, threads)
+        informed = model
+        if parts.shown is not None and getattr(model, "uses_last_events", False):
+            informed = model.extended(parts.shown)
+        began = CLOCK.now()
+        judged = [_judge(informed, cell, parts, protocol, threads) for protocol in cell.protocols]
+        record = {
+            "id": cell.id,
+            "cell": cell.spec(),
+            "error": None,
+            "train_seconds": log.seconds,
+            "judge_seconds": CLOCK.now() - began,
+            "epoch_seconds": log.epoch_seconds,
+            "epochs": log.epochs,
+            "peak_mb": peak_mb(),
+            "curve": log.curve,
+            "protocols": [values for values, _ in judged],
+            "provenance": recipe.provenance() if isinstance(recipe, Sourced) else {},
+        }
+        return Outcome(record, tuple(units for _, units in judged), model)
+    except Exception as error:
+        return failed(cell, line_of(error), by_model(error))
 
 
-# Whether a failure is a model's own word about its options, or a fault of the machine.
-#
-# A model that diverges would do so again, wherever it is run. A process that was killed, a full
-# disk
-# or too little memory say nothing of the model: what they end must never count as its result.
+def failed(cell: Cell, why: str, by_model: bool = False) -> Outcome:
+    """Return the outcome of a cell that failed; by_model: see the function of that name."""
+    return Outcome({"id": cell.id, "cell": cell.spec(), "error": why, "by_model": by_model})
 
 
-OWN_WORD = (FmpairError, ArithmeticError, np.linalg.LinAlgError)
-# Polars tells of a full disk or a missing file by errors of its own.
-FAULTS = (MachineError, MemoryError, OSError, pl.exceptions.PolarsError)
+# A model that diverges would do so again on any machine. A killed process, a full disk or too
+# little memory say nothing about the model, so they must never count as its result.
+MODEL_ERRORS = (FmpairError, ArithmeticError, np.linalg.LinAlgError)
+# Polars reports a full disk or a missing file by errors of its own.
+MACHINE_ERRORS = (MachineError, MemoryError, OSError, pl.exceptions.PolarsError)
 
 
 def by_model(error: BaseException) -> bool:
-    """Whether the model said so of itself, and no fault of the machine is behind it."""
-    return isinstance(error, OWN_WORD) and not any(isinstance(e, FAULTS) for e in _behind(error))
+    """Return whether the model itself failed, with no fault of the machine among the causes."""
+    if not isinstance(error, MODEL_ERRORS):
+        return False
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MACHINE_ERRORS):
+            return False
+        cause = cause.__cause__ or cause.__context__
+    return True
 
 
-def _behind(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, what it was raised from or while handling, and so on."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-# A candidate fitted: its recipe, its columns, its learning curve.
-
-
-Judge = Callable[[Any], Mapping[str, float | None]]  # the model so far to metrics by name
+# The events, the recipe and the columns of a cell.
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class CellData:
     """The events of one cell.
 
-    learned: the training events; held_out: those of early stopping, where there is any. shown:
-    those that the fitted model is told of and has not learned from, None for none.
-    judged: the test events; known: the events that define seen items. watched, watched_known:
-    the same for the learning curve, and `watched_part` says which part that is. every: the events
-    of all folds.
+    learned: the training events. held_out: the events of early stopping, if any. known: the
+    events that define seen items. judged: the test events. watched, watched_known: the same for
+    the log curve; watched_part: which part that is. every: the events of all parts. shown:
+    events the fitted model is told about without log from them, if any.
     """
 
     learned: Dataset
@@ -172,27 +187,11 @@ class Parts:
     shown: Dataset | None = None
 
 
-@dataclass
-class Learning:
-    """What a fit leaves behind beside its model.
+def parts_of(cell: Cell, data: Dataset, split: Split) -> CellData:
+    """Return the events the cell is trained and evaluated on.
 
-    curve: rows (epoch, seconds so far, loss, part, metric, value). epochs: those of the model that
-    was kept, None where the recipe has none. aside: seconds spent on the curve.
-    """
-
-    curve: list[list[Any]] = field(default_factory=list)
-    seconds: float = 0.0
-    passed: int = 0
-    epochs: int | None = None
-    best: float = -np.inf
-    aside: float = 0.0
-
-
-def parts_of(cell: Cell, data: Dataset, split: Split) -> Parts:
-    """The events the cell is trained and evaluated on.
-
-    A model evaluated on the test set is trained on train and validation together, unless it stops
-    early, or learns from train alone: then the validation set is shown to it once it is fitted.
+    For the test set a model is trained on train and validation together, unless it stops early
+    or learns from train only: then the validation set is shown to the fitted model.
     """
     train, validation = split.training(data), data.take(split.validation)
     stops = cell.model.stop is not None
@@ -200,18 +199,18 @@ def parts_of(cell: Cell, data: Dataset, split: Split) -> Parts:
         raise OptionError(needs_validation(cell.model.name))
     held_out = validation if stops else None
     if cell.part == VALIDATION:
-        return Parts(train, held_out, train, validation, validation, train, VALIDATION, data)
+        return CellData(train, held_out, train, validation, validation, train, VALIDATION, data)
     both = split.before_test(data)
     test = data.take(split.test)
-    if stops:
-        return Parts(train, held_out, both, test, validation, train, VALIDATION, data, validation)
-    if cell.model.learns == "train":
-        return Parts(train, None, both, test, validation, train, VALIDATION, data, validation)
-    return Parts(both, None, both, test, test, both, TEST, data)
+    if stops or cell.model.learns == "train":
+        return CellData(
+            train, held_out, both, test, validation, train, VALIDATION, data, validation
+        )
+    return CellData(both, None, both, test, test, both, TEST, data)
 
 
 def recipe_of(model: Candidate, seed: int, threads: int | None) -> Any:
-    """The candidate's recipe; seed and threads go in where it has them and the file leaves them."""
+    """Return the recipe of a candidate, with seed and threads where the file does not set them."""
     kind = find(model.kind)
     known, options = options_of(kind).known, dict(model.options)
     for name, value in (("seed", seed), ("threads", threads)):
@@ -219,52 +218,74 @@ def recipe_of(model: Candidate, seed: int, threads: int | None) -> Any:
             options.setdefault(name, value)
     try:
         return kind(**options)
-    except (TypeError, ValueError) as error:  # how anybody's own class refuses its options
+    except (TypeError, ValueError) as error:  # how a user's own class rejects its options
         if isinstance(error, OptionError):
             raise
-        raise OptionError(f"{model.name} refuses its options: {error}") from error
+        raise OptionError(f"{model.name} rejects its options: {error}") from error
 
 
 def visible(data: Dataset, model: Candidate) -> Dataset:
-    """The events with the columns the candidate may use, and no others."""
+    """Return the events with only the columns the candidate may use."""
     if model.context is not None:
-        kept = _named("context column", model.context, data.context)
+        kept = _known("context column", model.context, data.context)
         hidden = [name for name in data.context if name not in kept]
         data = replace(data, context=tuple(kept), columns=data.columns.drop(hidden))
     if model.user_fields is not None:
-        kept = _named("user attribute", model.user_fields, data.user_table.columns)
+        kept = _known("user attribute", model.user_fields, data.user_table.columns)
         data = replace(data, user_table=data.user_table.select(kept))
     if model.item_fields is not None:
-        kept = _named("item attribute", model.item_fields, data.item_table.columns)
+        kept = _known("item attribute", model.item_fields, data.item_table.columns)
         data = replace(data, item_table=data.item_table.select(kept))
     return data
 
 
-def fit(recipe: Any, cell: Cell, parts: Parts, judge: Judge) -> tuple[Any, Learning]:
-    """(the fitted model, how it learned)."""
-    model, events, learning = cell.model, visible(parts.learned, cell.model), Learning()
+def _known(what: str, names: tuple[str, ...], known: Any) -> list[str]:
+    for name in names:
+        if name not in known:
+            raise OptionError(unknown(what, name, known))
+    return list(names)
+
+
+# Training.
+
+
+@dataclass
+class FitLog:
+    """Measurements of a fit.
+
+    curve: rows (epoch, seconds so far, loss, part, metric, value). epochs: of the model that was
+    kept, None where the recipe has none. curve_seconds: spent on evaluating the curve.
+    """
+
+    curve: list[list[Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    passed: int = 0
+    epochs: int | None = None
+    best: float = -np.inf
+    curve_seconds: float = 0.0
+
+    @property
+    def epoch_seconds(self) -> float | None:
+        """The mean over all epochs, None where there are none."""
+        return self.curve[-1][1] / self.passed if self.curve else None
+
+
+def fit(recipe: Any, cell: Cell, parts: CellData, threads: int | None) -> tuple[Any, FitLog]:
+    """Return the fitted model and the measurements of its training."""
+    events, log = visible(parts.learned, cell.model), FitLog()
     began = CLOCK.now()
-    if model.stop is not None and not can_stop_early(recipe):
-        raise OptionError(cannot_stop(model.name))
+    if cell.model.stop is not None and not can_stop_early(recipe):
+        raise OptionError(cannot_stop(cell.model.name))
     if isinstance(recipe, Trainable):
-        fitted = _by_epochs(recipe, cell, parts, events, judge, learning)
+        model = _by_epochs(recipe, cell, parts, events, log, threads)
     else:
-        fitted = recipe.fit(events)
-    learning.seconds = CLOCK.now() - began - learning.aside
-    return fitted, learning
-
-
-def shown(model: Any, events: Dataset | None) -> Any:
-    """The fitted model with these events known, where it goes by what came before."""
-    return (
-        model
-        if events is None or not getattr(model, "uses_last_events", False)
-        else model.extended(events)
-    )
+        model = recipe.fit(events)
+    log.seconds = CLOCK.now() - began - log.curve_seconds
+    return model, log
 
 
 def fit_to_epoch(recipe: Any, data: Dataset, epochs: int | None) -> Any:
-    """The model of that epoch of a training planned for the recipe's own number of epochs."""
+    """Return the model after so many epochs of a training planned for all of the recipe's."""
     if epochs is None:
         return recipe.fit(data)
     *_, last = islice(recipe.train(data), epochs)
@@ -272,120 +293,68 @@ def fit_to_epoch(recipe: Any, data: Dataset, epochs: int | None) -> Any:
 
 
 def _by_epochs(
-    recipe: Any, cell: Cell, parts: Parts, events: Dataset, judge: Judge, learning: Learning
+    recipe: Any, cell: Cell, parts: CellData, events: Dataset, log: FitLog, threads: int | None
 ) -> Any:
     stop = None
     if parts.held_out is not None:
         held_out = visible(parts.held_out, cell.model)
-        threads = getattr(recipe, "threads", None)
-        stop = Validation(events, held_out, cell.stop_by, cell.model.stop or 1, threads)
+        own_threads = getattr(recipe, "threads", None)
+        stop = Validation(events, held_out, cell.stop_by, cell.model.stop or 1, own_threads)
+    protocol = cell.protocols[0]
 
     def watch(epoch: Any) -> None:
-        learning.passed += 1
-        spent = epoch.seconds + (learning.curve[-1][1] if learning.curve else 0.0)
-        row = [epoch.number, spent, float(epoch.loss), parts.watched_part]
-        learning.curve.append([*row, None, None])
-        if stop is None or epoch.value > learning.best:
-            learning.epochs, learning.best = epoch.number, epoch.value or 0.0
+        log.passed += 1
+        seconds = epoch.seconds + (log.curve[-1][1] if log.curve else 0.0)
+        row = [epoch.number, seconds, float(epoch.loss), parts.watched_part]
+        log.curve.append([*row, None, None])
+        if stop is None or epoch.value > log.best:
+            log.epochs, log.best = epoch.number, epoch.value or 0.0
         if cell.curve and (epoch.number % cell.curve == 0 or epoch.number == recipe.epochs):
             began = CLOCK.now()
-            values = judge(epoch.recommender())
-            learning.curve += [[*row, name, value] for name, value in values.items()]
-            learning.aside += CLOCK.now() - began
+            model, known, watched = epoch.recommender(), parts.watched_known, parts.watched
+            metrics = defined_metrics(cell.metrics, watched, protocol)
+            means = evaluate(model, known, watched, protocol, metrics, threads).means
+            log.curve += [[*row, name, value] for name, value in _plain(means).items()]
+            log.curve_seconds += CLOCK.now() - began
 
     return best_epoch(recipe.train(events), stop, watch, recipe.epochs)
 
 
-def _named(what: str, wanted: tuple[str, ...], known: Any) -> list[str]:
-    for name in wanted:
-        if name not in known:
-            raise OptionError(unknown(what, name, known))
-    return list(wanted)
+# Evaluation.
 
 
-# One cell: fitted, evaluated under every protocol, timed.
-
-
-MISSING = "(none)"  # the group of units whose context value is missing
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """record: plain values; units: per protocol the values of each unit; model: the fitted one."""
-
-    record: Mapping[str, Any]
-    units: tuple[pl.DataFrame, ...] = ()
-    model: Any = None
-
-
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """A model under one protocol, and by view."""
-
-    evaluation: Evaluation
-    views: list[dict[str, Any]] = field(default_factory=list)
-
-
-def run_cell(cell: Cell, data: Dataset, split: Split, threads: int | None = None) -> Outcome:
-    """Fit and evaluate; a failure is an outcome too, with its error in one line."""
-    try:
-        return _run(cell, data, split, threads)
-    except Exception as error:
-        return failed(cell, line_of(error), by_model(error))
-
-
-def failed(cell: Cell, why: str, by_model: bool = False) -> Outcome:
-    """The outcome of a cell that did not come to its end; by_model: see `fault`."""
-    return Outcome({"id": cell.id, "cell": cell.spec(), "error": why, "by_model": by_model})
-
-
-def _run(cell: Cell, data: Dataset, split: Split, threads: int | None) -> Outcome:
-    reset_peak()
-    parts = parts_of(cell, data, split)
-    recipe = recipe_of(cell.model, cell.seed, threads)
-    first = cell.protocols[0]
-
-    def watch(model: Any) -> Mapping[str, float | None]:
-        wanted = possible(cell.metrics, parts.watched, first)
-        known, watched = parts.watched_known, parts.watched
-        return _plain(evaluate(model, known, watched, first, wanted, threads).means)
-
-    model, learning = fit(recipe, cell, parts, watch)
-    informed = shown(model, parts.shown)
-    began = CLOCK.now()
-    judged = [_judge(informed, cell, parts, protocol, threads) for protocol in cell.protocols]
-    seconds = CLOCK.now() - began
-    provenance = recipe.provenance() if isinstance(recipe, Sourced) else {}
-    record = {**_record(cell, learning, judged, seconds), "provenance": provenance}
-    return Outcome(record, tuple(one.evaluation.units for one in judged), model)
-
-
-def possible(metrics: tuple[str, ...], test: Dataset, protocol: Protocol) -> list[str]:
-    """The metrics that are defined under the protocol; some need all items, or ratings."""
+def defined_metrics(metrics: tuple[str, ...], test: Dataset, protocol: Protocol) -> list[str]:
+    """Return the metrics that are defined under the protocol; some need all items, or ratings."""
     kept = [name for name in metrics if not obstacle(Metric.parse(name), test, protocol)]
     if not kept:
         raise OptionError(f"none of {', '.join(metrics)} is defined under {protocol.id}")
     return kept
 
 
-def _judge(model: Any, cell: Cell, parts: Parts, protocol: Protocol, threads: int | None) -> Judged:
-    wanted = possible(cell.metrics, parts.judged, protocol)
-    evaluation = evaluate(model, parts.known, parts.judged, protocol, wanted, threads)
-    by_item = protocol.unit == "interaction"  # other units may have several items
-    names = [name for name in cell.views if by_item or name != "popularity"]
-    grouped = evaluation if by_item else _without_items(evaluation)
-    return Judged(evaluation, [row for name in names for row in _view(name, grouped, parts)])
+def _judge(
+    model: Any, cell: Cell, parts: CellData, protocol: Protocol, threads: int | None
+) -> tuple[dict[str, Any], pl.DataFrame]:
+    """Return the values of a model under one protocol as plain values, and those of each unit."""
+    metrics = defined_metrics(cell.metrics, parts.judged, protocol)
+    evaluation = evaluate(model, parts.known, parts.judged, protocol, metrics, threads)
+    units, names, grouped = evaluation.units, cell.views, evaluation
+    if protocol.unit != "interaction":  # other units may have several items
+        names = tuple(name for name in names if name != "popularity")
+        no_item = units.with_columns(item=pl.lit(None, units["item"].dtype))
+        grouped = replace(evaluation, units=no_item)
+    values = {
+        "means": _plain(evaluation.means),
+        "corrected": _plain(evaluation.corrected),
+        "coverage": evaluation.coverage,
+        "views": [row for name in names for row in _view(name, grouped, parts)],
+    }
+    return values, units
 
 
-def _without_items(evaluation: Evaluation) -> Evaluation:
-    units = evaluation.units
-    return replace(evaluation, units=units.with_columns(item=pl.lit(None, units["item"].dtype)))
-
-
-def _view(name: str, evaluation: Evaluation, parts: Parts) -> list[dict[str, Any]]:
-    """One row per group; what is about all lists together, as coverage, has no value in one."""
+def _view(name: str, evaluation: Evaluation, parts: CellData) -> list[dict[str, Any]]:
+    """Return one row per group, without metrics of all lists together, such as coverage."""
     groups = views.groups(name, evaluation, parts.known, parts.judged, parts.every)
-    groups = groups.cast(pl.String).fill_null(MISSING)
+    groups = groups.cast(pl.String).fill_null(NO_VALUE)
     return [
         {
             "view": name,
@@ -397,30 +366,29 @@ def _view(name: str, evaluation: Evaluation, parts: Parts) -> list[dict[str, Any
     ]
 
 
-def _record(cell: Cell, learning: Learning, judged: list[Judged], seconds: float) -> dict[str, Any]:
-    epoch = learning.curve[-1][1] / learning.passed if learning.curve else None
-    return {
-        "id": cell.id,
-        "cell": cell.spec(),
-        "error": None,
-        "train_seconds": learning.seconds,
-        "judge_seconds": seconds,
-        "epoch_seconds": epoch,
-        "epochs": learning.epochs,
-        "peak_mb": peak_mb(),
-        "curve": learning.curve,
-        "protocols": [
-            {
-                "means": _plain(one.evaluation.means),
-                "corrected": _plain(one.evaluation.corrected),
-                "coverage": one.evaluation.coverage,
-                "views": one.views,
-            }
-            for one in judged
-        ],
-    }
-
-
 def _plain(values: Mapping[str, Any]) -> dict[str, float | None]:
-    """NaN, which JSON lacks, as null."""
+    """Return the values with NaN, which JSON lacks, as null."""
     return {name: None if math.isnan(value) else float(value) for name, value in values.items()}
+
+
+# The memory of this process.
+
+
+def reset_peak() -> None:
+    """Forget the peak so far, where the system allows it (Linux)."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_mb() -> float:
+    """Return the peak memory since `reset_peak`, or since the start of the process."""
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return round(int(line.split()[1]) / 1024, 1)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return float("nan")
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(most / (1 << 20 if sys.platform == "darwin" else 1 << 10), 1)

@@ -1,4 +1,4 @@
-"""Time and memory of a run, from a short trial of every model on the real data."""
+"""Estimate the time and memory of a run from a short trial of every model on the real data."""
 
 from __future__ import annotations
 
@@ -11,52 +11,41 @@ import numpy as np
 import polars as pl
 
 from fmpair.bridges.recbole import RecBole
-from fmpair.config import model_section
 from fmpair.config.experiment import Candidate, Experiment
+from fmpair.config.model_section import check_code
 from fmpair.config.node import line_of
 from fmpair.data import Dataset
 from fmpair.errors import OptionError
 from fmpair.evaluation import evaluate
+from fmpair.experiment import cell as cell_module
 from fmpair.experiment import plan
-from fmpair.experiment.cell import (
-    Cell,
-    Parts,
-    parts_of,
-    peak_mb,
-    possible,
-    recipe_of,
-    reset_peak,
-    visible,
-)
-from fmpair.experiment.plan import trials_of
-from fmpair.experiment.pool import threads_of
-from fmpair.experiment.prepared import PreparedData, located, prepare, with_default_protocol
+from fmpair.experiment.cell import Cell, CellData, peak_mb, recipe_of, reset_peak, visible
+from fmpair.experiment.pool import threads_per_worker
+from fmpair.experiment.prepared import PreparedData, prepare, settle
 from fmpair.experiment.run import duration
 from fmpair.training.epochs import Validation
 from fmpair.training.trainable import Trainable
 
-FITTED = 20_000  # events that a model without epochs is fitted to, scaled up from there
-WARM = 500  # events of a first fit, which compiles what has to be compiled
-JUDGED = (200, 1000)  # test events: the second call less the first gives the cost of one
+FITTED = 20_000  # events a model without epochs is fitted to; its time is scaled up from there
+WARM = 500  # events of a first fit, which compiles the kernels
+JUDGED = (200, 1000)  # test events: the difference of the two gives the cost of one
 
+COSTS = ("train_seconds", "judge_seconds", "seconds", "peak_mb")
 SCHEMA = {
     "model": pl.String,
     "cells": pl.Int64,
     "trials": pl.Int64,
-    "train_seconds": pl.Float64,
-    "judge_seconds": pl.Float64,
-    "seconds": pl.Float64,
-    "peak_mb": pl.Float64,
+    **dict.fromkeys(COSTS, pl.Float64),
     "error": pl.String,
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """models: per model the cells and trials, seconds of one fit and its evaluation, of all of
-    its cells one after the other, and peak memory; error: why it could not be tried.
+    """The cost of a run; seconds, peak_mb: of the whole run, with its workers.
 
-    seconds, peak_mb: of the whole run, with its workers.
+    models: per model its cells and trials, the seconds of one fit, of its evaluation and of all
+    its cells one after the other, peak memory, and the error if it could not be tried.
     """
 
     models: pl.DataFrame
@@ -71,27 +60,26 @@ class Estimate:
 
 
 def estimate(experiment: Experiment) -> Estimate:
-    """Time and memory of a run that starts from nothing."""
-    model_section.check(experiment)
-    bench = prepare(experiment.data, experiment.filters, experiment.split)
-    experiment = located(with_default_protocol(experiment, bench.data))
-    plan.check(experiment, bench)
-    rows = [_row(experiment, bench, model) for model in experiment.models]
+    """Estimate the time and memory of a run in an empty folder."""
+    check_code(experiment)
+    prepared = prepare(experiment.data, experiment.filters, experiment.split)
+    experiment = settle(experiment, prepared.data)
+    plan.check(experiment, prepared)
+    rows = [_row(experiment, prepared, model) for model in experiment.models]
     frame = pl.DataFrame(rows, SCHEMA, orient="row")
     workers = min(experiment.run.workers, sum(frame["cells"]))
     largest = max(frame["peak_mb"].drop_nulls(), default=peak_mb())
     return Estimate(frame, sum(frame["seconds"].drop_nulls()) / workers, largest * workers)
 
 
-def _row(experiment: Experiment, bench: PreparedData, model: Candidate) -> tuple[Any, ...]:
-    folds = len(bench.splits)
+def _row(experiment: Experiment, prepared: PreparedData, model: Candidate) -> tuple[Any, ...]:
+    folds = len(prepared.splits)
     cells = folds * len(model.seeds or experiment.seeds)
-    trials = folds * trials_of(model, experiment.tune.trials)
-    cell = plan.cell_of(
-        experiment, bench, plan.with_options(model, {}), 0, experiment.seeds[0]
-    )  # fmt: skip
-    parts = parts_of(cell, *bench.fold(0))
-    threads = threads_of(experiment)
+    trials = folds * plan.trials_of(model, experiment.tune.trials)
+    untuned = plan.with_options(model, {})
+    cell = plan.cell_of(experiment, prepared, untuned, 0, experiment.seeds[0])
+    parts = cell_module.parts_of(cell, *prepared.fold(0))
+    threads = threads_per_worker(experiment)
     reset_peak()
     try:
         train, fitted, epochs = _training(cell, parts, threads)
@@ -99,16 +87,16 @@ def _row(experiment: Experiment, bench: PreparedData, model: Candidate) -> tuple
     except Exception as error:
         return model.name, cells, trials, None, None, None, None, line_of(error)
     curve = judge / len(cell.protocols) * (epochs // cell.curve if cell.curve else 0)
-    share = len(bench.splits[0].validation) / max(len(parts.judged), 1)
+    share = len(prepared.splits[0].validation) / max(len(parts.judged), 1)
     seconds = cells * (train + judge + curve) + trials * (train + share * judge)
     return model.name, cells, trials, train, judge, seconds, peak_mb(), None
 
 
-def _training(cell: Cell, parts: Parts, threads: int | None) -> tuple[float, Any, int]:
-    """(seconds of one whole fit, a model fitted more or less, its epochs)."""
+def _training(cell: Cell, parts: CellData, threads: int | None) -> tuple[float, Any, int]:
+    """Return the seconds of one whole fit, a partly fitted model, and its epochs."""
     recipe = recipe_of(cell.model, cell.seed, threads)
     if isinstance(recipe, RecBole) and not recipe.requirement.executable.exists():
-        raise OptionError("recbole is not installed yet, which the run will do first")
+        raise OptionError("recbole is not installed yet: the run installs it first")
     events, by_epochs = visible(parts.learned, cell.model), isinstance(recipe, Trainable)
     if not by_epochs:
         recipe.fit(_some(events, WARM))
@@ -128,8 +116,10 @@ def _training(cell: Cell, parts: Parts, threads: int | None) -> tuple[float, Any
     return setting_up + recipe.epochs * each, fitted, recipe.epochs
 
 
-def _watching(cell: Cell, parts: Parts, events: Dataset, fitted: Any, threads: int | None) -> float:
-    """Seconds of evaluating one epoch on the validation set, where training stops early."""
+def _watching(
+    cell: Cell, parts: CellData, events: Dataset, fitted: Any, threads: int | None
+) -> float:
+    """Return the seconds of one evaluation for early stopping, 0 without it."""
     if parts.held_out is None:
         return 0.0
     judge = Validation(events, visible(parts.held_out, cell.model), cell.stop_by, 1, threads)
@@ -139,14 +129,14 @@ def _watching(cell: Cell, parts: Parts, events: Dataset, fitted: Any, threads: i
     return time.perf_counter() - began
 
 
-def _judging(cell: Cell, parts: Parts, fitted: Any, threads: int | None) -> float:
-    """Seconds of evaluating once under every protocol."""
+def _judging(cell: Cell, parts: CellData, fitted: Any, threads: int | None) -> float:
+    """Return the seconds of one evaluation under every protocol."""
 
     def seconds(events: int) -> float:
         test, began = _some(parts.judged, events), time.perf_counter()
         for protocol in cell.protocols:
-            wanted = possible(cell.metrics, test, protocol)
-            evaluate(fitted, parts.known, test, protocol, wanted, threads)
+            metrics = cell_module.defined_metrics(cell.metrics, test, protocol)
+            evaluate(fitted, parts.known, test, protocol, metrics, threads)
         return time.perf_counter() - began
 
     few, many = JUDGED
@@ -159,7 +149,7 @@ def _judging(cell: Cell, parts: Parts, fitted: Any, threads: int | None) -> floa
 
 
 def _some(data: Dataset, events: int) -> Dataset:
-    """Events spread evenly over the data, at most so many."""
+    """Return at most so many events, spread evenly over the data."""
     if len(data) <= events:
         return data
     return data.take(np.linspace(0, len(data) - 1, events).astype(np.int64))

@@ -1,4 +1,4 @@
-"""Provenance: what a run was made of, where and when; no name of a person or a machine."""
+"""Provenance of a run: data, software, machine and times, without names of people or machines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -24,20 +25,20 @@ PACKAGES = ("fmpair", "numpy", "polars", "numba")
 
 
 def manifest(
-    experiment: Experiment, bench: PreparedData, records: Iterable[Mapping[str, Any]], began: str
+    experiment: Experiment, prepared: PreparedData, records: Iterable[Mapping[str, Any]], began: str
 ) -> dict[str, Any]:
-    """All of it as plain values; began: as `now` gave it when the run first started."""
+    """Return the provenance as plain values; began: when the run was first started."""
     done = [record for record in records if record["error"] is None]
-    found = {
+    return anonymous({
         "experiment": as_plain(experiment),
         "data": {
-            "fingerprint": bench.fingerprint,
+            "fingerprint": prepared.fingerprint,
             "files": _digests(experiment.data),
-            "statistics": figures(bench.whole()),
+            "statistics": figures(prepared.whole()),
         },
-        "split": {"hash": hash_of(bench.splits), "folds": _folds(bench)},
-        "leakage": _leakage(bench),
-        "context": _context(bench),
+        "split": {"hash": hash_of(prepared.splits), "folds": _folds(prepared)},
+        "leakage": _leakage(prepared),
+        "context": _context(prepared),
         "versions": _versions(experiment),
         "provenance": {r["cell"]["kind"]: r["provenance"] for r in done if r["provenance"]},
         "machine": _machine(),
@@ -47,93 +48,81 @@ def manifest(
         "ended": now(),
         "seconds": sum(record["train_seconds"] + record["judge_seconds"] for record in done),
         "peak_mb": max((record["peak_mb"] for record in done), default=None),
-    }
-    return discreet(found)
+    })  # fmt: skip
 
 
 def now() -> str:
-    """The time in UTC, to the second."""
+    """Return the time in UTC, to the second."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def discreet(value: Any) -> Any:
-    """The same with the home folder, which names its owner, written as ~."""
+def anonymous(value: Any) -> Any:
+    """Return the value with the home folder, which names its owner, written as ~."""
     if isinstance(value, str):
         home = str(Path.home())
         return value.replace(home, "~") if len(home) > 1 else value
     if isinstance(value, Mapping):
-        return {key: discreet(inner) for key, inner in value.items()}
-    return [discreet(inner) for inner in value] if isinstance(value, list | tuple) else value
+        return {key: anonymous(inner) for key, inner in value.items()}
+    return [anonymous(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _digests(source: Source) -> dict[str, str]:
-    """SHA-256 by name of every file that was read."""
+    """Return the SHA-256 by name of every file that was read."""
     paths = [Path(path) for path in source_files(source)]
     return {file.name: digest(file) for path in paths if path.exists() for file in files_of(path)}
 
 
-def _folds(bench: PreparedData) -> list[dict[str, Any]]:
+def _folds(prepared: PreparedData) -> list[dict[str, Any]]:
     return [
         {
             "fold": fold,
-            "hash": bench.hashes[fold],
+            "hash": prepared.hashes[fold],
             "train": len(split.train),
             "validation": len(split.validation),
             "test": len(split.test),
         }
-        for fold, (_, split) in enumerate(map(bench.fold, range(len(bench.splits))))
+        for fold, (_, split) in enumerate(map(prepared.fold, range(len(prepared.splits))))
     ]
 
 
-def _leakage(bench: PreparedData) -> list[dict[str, Any]]:
-    found = []
-    for fold in range(len(bench.splits)):
-        data, split = bench.fold(fold)
+def _leakage(prepared: PreparedData) -> list[dict[str, Any]]:
+    rows = []
+    for fold in range(len(prepared.splits)):
+        data, split = prepared.fold(fold)
         train, validation, test = split.parts(data)
         report = split_leakage.report(train, test, validation if len(validation) else None)
-        found.append({"fold": fold, "lines": report.lines(), "figures": report.frame().to_dicts()})
-    return found
+        rows.append({"fold": fold, "lines": report.lines(), "figures": report.frame().to_dicts()})
+    return rows
 
 
-def _context(bench: PreparedData) -> list[dict[str, Any]]:
-    """What each context column gives away of the item, in the first fold's events."""
-    data, _ = bench.fold(0)
-    found = context_leakage(data.user, data.item, data.columns, data.context)
-    return [{**asdict(one), "degree": one.degree} for one in found.values()]
+def _context(prepared: PreparedData) -> list[dict[str, Any]]:
+    """Return how much each context column reveals of the item, in the first fold's events."""
+    data, _ = prepared.fold(0)
+    columns = context_leakage(data.user, data.item, data.columns, data.context)
+    return [{**asdict(column), "degree": column.degree} for column in columns.values()]
 
 
 def _versions(experiment: Experiment) -> dict[str, str]:
     tuned = any(model.search for model in experiment.models)
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in (*PACKAGES, *(["optuna"] if tuned else [])):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
+            versions[name] = "unknown"
+    return versions
 
 
 def _machine() -> dict[str, Any]:
+    cpuinfo, memory_gb = Path("/proc/cpuinfo"), None
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    with suppress(AttributeError, ValueError, OSError):
+        memory_gb = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     return {
         "system": f"{platform.system()} {platform.release()}",
         "architecture": platform.machine(),
-        "processor": _processor(),
+        "processor": models[0] if models else platform.processor(),
         "cores": os.cpu_count(),
-        "memory_gb": _memory_gb(),
+        "memory_gb": memory_gb,
     }
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor()
-
-
-def _memory_gb() -> float | None:
-    try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (AttributeError, ValueError, OSError):
-        return None

@@ -1,6 +1,7 @@
-"""Carrying out cells: one after the other here, or side by side in processes.
+"""Execute cells: in this process, in worker processes, or on a Ray cluster.
 
-An executor is shaped like `map`: a function and cells in, records out, in any order.
+An executor takes cells and yields (cell, record) in any order; the record is None where the
+process of a cell died.
 """
 
 from __future__ import annotations
@@ -16,192 +17,157 @@ from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any
 
-from fmpair.cluster import each, one_line_errors
-from fmpair.config.experiment import Experiment, Source, Step
+from fmpair.cluster import connect, each, one_line_errors
+from fmpair.config.experiment import Experiment
 from fmpair.errors import DataError
 from fmpair.experiment.cell import Cell, Outcome, run_cell
 from fmpair.experiment.folder import RunFolder
 from fmpair.experiment.prepared import PreparedData, prepare
 from fmpair.threads import all_threads
 
-# Where cells are carried out: what a process must know beside the cell itself.
+Record = dict[str, Any]
+Execute = Callable[[Iterable[Cell]], Iterator[tuple[Cell, Record | None]]]
 
-
-@dataclass(frozen=True)
-class JobContext:
-    """Small and picklable; called with a cell it carries it out and keeps the result."""
-
-    source: Source
-    filters: tuple[Step, ...]
-    split: Step
-    folder: Path
-    threads: int | None = None
-    keep_models: bool = False
-
-    def bench(self) -> PreparedData:
-        return prepare(self.source, self.filters, self.split)
-
-    def __call__(self, cell: Cell) -> dict[str, Any]:
-        return self.keep(cell, self.outcome(self.bench(), cell))
-
-    def outcome(self, bench: PreparedData, cell: Cell) -> Outcome:
-        """The cell carried out on the prepared data."""
-        if (cell.data, cell.split) != (bench.fingerprint, bench.hashes[cell.fold]):
-            raise DataError("the data changed during the run: start it again")
-        return run_cell(cell, *bench.fold(cell.fold), self.threads)
-
-    def keep(self, cell: Cell, outcome: Outcome) -> dict[str, Any]:
-        """What is kept of an outcome; its record."""
-        return RunFolder(self.folder).save(cell, outcome, self.keep_models)
-
-
-def workplace_of(experiment: Experiment, folder: Path) -> JobContext:
-    """Where the experiment's cells are carried out."""
-    return JobContext(
-        experiment.data,
-        experiment.filters,
-        experiment.split,
-        folder,
-        threads_of(experiment),
-        experiment.output.models,
-    )
-
-
-def threads_of(experiment: Experiment) -> int | None:
-    """Each worker's share of the cores: threads inside threads slow everything down many times."""
-    running = experiment.run
-    if running.threads is None and running.workers > 1:
-        return max(1, all_threads() // running.workers)
-    return running.threads
-
-
-Work = Callable[[Cell], dict[str, Any]]
-Execute = Callable[[Work, Iterable[Cell]], Iterator[tuple[Cell, dict[str, Any] | None]]]
-
-# Read by libraries when they are loaded, so a worker must be born with them.
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
-    "POLARS_MAX_THREADS",
-    "RAYON_NUM_THREADS",
-)
-PATIENCE = 5.0  # seconds that a process has to leave in order
+# Libraries read these when they are loaded, so a worker process must start with them.
+LIBRARIES = ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "NUMBA_NUM", "POLARS_MAX", "RAYON_NUM")
+THREAD_VARIABLES = [f"{library}_THREADS" for library in LIBRARIES]
+EXIT_SECONDS = 5.0  # given to an idle worker to exit by itself
 
 
 @contextmanager
-def executor(workers: int, threads: int) -> Iterator[Execute]:
-    """Carries out cells here, or by so many processes of so many threads each.
+def executor(experiment: Experiment, on: str | None = None) -> Iterator[Execute]:
+    """Yield the function that executes the experiment's cells and saves their results.
 
-    A cell whose process dies gives None, and another process takes over. However the block ends,
-    no process stays behind.
+    It uses this process, `run.workers` processes, or the cluster `on`. No process outlives the
+    block.
     """
-    if workers == 1:
-        yield _in_this_process
+    if on is not None:
+        ray = connect(on)
+        with one_line_errors():
+            prepared = ray.put(prepare(experiment.data, experiment.filters, experiment.split))
+        yield partial(_on_cluster, ray, prepared, experiment)
         return
-    crew: list[_Worker] = []
+    workers, threads = experiment.run.workers, threads_per_worker(experiment)
+    run_and_save = partial(_run_and_save, experiment, threads)
+    if workers == 1:
+        yield lambda cells: ((cell, run_and_save(cell)) for cell in cells)
+        return
+    pool: list[_Worker] = []
     try:
-        yield partial(_by_crew, crew, workers, threads)
+        yield partial(_in_workers, pool, workers, partial(_start_worker, run_and_save, threads))
     finally:
-        for worker in crew:
-            worker.dismiss()
+        for worker in pool:
+            worker.stop()
 
 
-def _in_this_process(work: Work, cells: Iterable[Cell]) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    for cell in cells:
-        yield cell, work(cell)
+def threads_per_worker(experiment: Experiment) -> int | None:
+    """Return the threads of each worker: by default an equal share of the cores."""
+    workers, threads = experiment.run.workers, experiment.run.threads
+    return max(1, all_threads() // workers) if threads is None and workers > 1 else threads
 
 
-def _by_crew(
-    crew: list[_Worker], workers: int, threads: int, work: Work, cells: Iterable[Cell]
-) -> Iterator[tuple[Cell, dict[str, Any] | None]]:
-    """The crew grows as it is needed, and stays for the next cells."""
-    waiting = iter(cells)
-    while True:
-        while len(busy := [worker for worker in crew if worker.cell is not None]) < workers:
-            cell = next(waiting, None)
-            if cell is None:
-                break
-            idle = next((worker for worker in crew if worker.cell is None), None)
-            if idle is None:
-                crew.append(idle := _hired(work, threads))
-            idle.give(cell)
-        if not busy:
-            return
-        for worker in _ready(busy):
-            cell, record = worker.cell, worker.answer()
-            if record is None:
-                crew.remove(worker)
-                worker.dismiss()
-            yield cell, record
+def _run_and_save(experiment: Experiment, threads: int | None, cell: Cell) -> Record:
+    prepared = prepare(experiment.data, experiment.filters, experiment.split)
+    return _save(experiment, cell, _run(prepared, threads, cell))
+
+
+def _run(prepared: PreparedData, threads: int | None, cell: Cell) -> Outcome:
+    if (cell.data, cell.split) != (prepared.fingerprint, prepared.hashes[cell.fold]):
+        raise DataError("the data changed during the run: start it again")
+    return run_cell(cell, *prepared.fold(cell.fold), threads)
+
+
+def _save(experiment: Experiment, cell: Cell, outcome: Outcome) -> Record:
+    folder = RunFolder(Path(experiment.output.folder))
+    return folder.save(cell, outcome, experiment.output.models)
+
+
+# Worker processes.
 
 
 @dataclass
 class _Worker:
-    """A process that carries out one cell at a time, and the line to it."""
+    """A process that executes one cell at a time, and the pipe to it."""
 
     process: Any
-    line: connection.Connection
+    pipe: connection.Connection
     cell: Any = None
 
-    def give(self, cell: Cell) -> None:
+    def start(self, cell: Cell) -> None:
         self.cell = cell
-        with suppress(OSError):  # a dead process is noticed when its answer is read
-            self.line.send(cell)
+        with suppress(OSError):  # a dead process is noticed when its result is read
+            self.pipe.send(cell)
 
-    def answer(self) -> dict[str, Any] | None:
-        """The record; None where the process died; what the work itself raised is raised."""
+    def result(self) -> Record | None:
+        """Return the record, None where the process died; raise what the work raised."""
         self.cell = None
         try:
-            found = self.line.recv()
+            record = self.pipe.recv()
         except (EOFError, OSError):
             return None
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        if isinstance(record, BaseException):
+            raise record
+        return record
 
-    def dismiss(self) -> None:
-        """An idle process may leave in order, a busy one is ended."""
-        self.line.close()
+    def stop(self) -> None:
+        """Let an idle process exit by itself; kill a busy one."""
+        self.pipe.close()
         if self.cell is None:
-            self.process.join(PATIENCE)
+            self.process.join(EXIT_SECONDS)
         self.process.kill()
         self.process.join()
 
 
-def _hired(work: Work, threads: int) -> _Worker:
+def _in_workers(
+    pool: list[_Worker], workers: int, start: Callable[[], _Worker], cells: Iterable[Cell]
+) -> Iterator[tuple[Cell, Record | None]]:
+    """Execute cells in the pool, which grows as needed and stays for the next cells."""
+    waiting = iter(cells)
+    while True:
+        while len(busy := [worker for worker in pool if worker.cell is not None]) < workers:
+            cell = next(waiting, None)
+            if cell is None:
+                break
+            idle = next((worker for worker in pool if worker.cell is None), None)
+            if idle is None:
+                pool.append(idle := start())
+            idle.start(cell)
+        if not busy:
+            return
+        ready = connection.wait([worker.pipe for worker in busy])
+        for worker in [worker for worker in busy if worker.pipe in ready]:
+            cell, record = worker.cell, worker.result()
+            if record is None:
+                pool.remove(worker)
+                worker.stop()
+            yield cell, record
+
+
+def _start_worker(work: Callable[[Cell], Record], threads: int | None) -> _Worker:
     context = get_context("spawn")  # a fork would copy locks that other threads hold
     here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(work, there), daemon=True)
-    with _environment({name: str(threads) for name in THREAD_VARIABLES}):
+    process = context.Process(target=_worker_main, args=(work, there), daemon=True)
+    with _environment({name: str(threads or all_threads()) for name in THREAD_VARIABLES}):
         process.start()
-    there.close()  # so that the line ends when the process does
+    there.close()  # so that the pipe ends when the process does
     return _Worker(process, here)
 
 
-def _ready(workers: list[_Worker]) -> list[_Worker]:
-    """Those that have answered or died, after waiting for the first."""
-    lines = connection.wait([worker.line for worker in workers])
-    return [worker for worker in workers if worker.line in lines]
-
-
-def _serve(work: Work, line: connection.Connection) -> None:
-    """The life of a worker."""
+def _worker_main(work: Callable[[Cell], Record], pipe: connection.Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     with suppress(EOFError, OSError):
         while True:
-            cell = line.recv()
+            cell = pipe.recv()
             try:
-                found: Any = work(cell)
+                result: Any = work(cell)
             except Exception as error:
-                found = error
-            line.send(found)
+                result = error
+            pipe.send(result)
 
 
-def _die_with_parent() -> None:
-    """A run that is killed leaves nobody behind who goes on computing."""
+def _exit_with_parent() -> None:
+    """Exit when the parent does: a killed run leaves no process behind."""
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
@@ -210,40 +176,33 @@ def _die_with_parent() -> None:
 
 @contextmanager
 def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Variables set for as long as the block runs; those the user set himself win."""
-    before = dict(os.environ)
-    os.environ.update({name: value for name, value in values.items() if name not in before})
+    """Set environment variables within the block; those the user has set take precedence."""
+    added = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(added)
     try:
         yield
     finally:
-        for name in values:
-            if name not in before:
-                os.environ.pop(name, None)
+        for name in added:
+            os.environ.pop(name, None)
 
 
-# Carrying out cells as tasks of a Ray cluster, which need nothing of this machine's disk.
+# A Ray cluster, whose machines need none of this machine's files.
 
 
-def on_cluster(ray: Any) -> Execute:
-    """An executor whose cells run on the machines of a cluster, a core each unless they say more.
+def _on_cluster(
+    ray: Any, prepared: Any, experiment: Experiment, cells: Iterable[Cell]
+) -> Iterator[tuple[Cell, Record | None]]:
+    """Execute cells as Ray tasks, one core each by default; this process saves the outcomes.
 
-    The prepared data lie in the object store; outcomes come back and are kept by this process. A
-    cell whose machine is lost runs on another; one that is lost again and again gives None.
+    prepared: the reference of the prepared data. A cell whose machine is lost runs on another.
     """
-    return partial(_by_tasks, ray, [])
-
-
-def _by_tasks(
-    ray: Any, stored: list[Any], work: JobContext, cells: Iterable[Cell]
-) -> Iterator[tuple[Cell, dict[str, Any] | None]]:
-    """stored: the ref of the prepared data, once they lie there."""
+    threads, keep_model = experiment.run.threads or 1, experiment.output.models
     with one_line_errors():
-        if not stored:
-            stored.append(ray.put(work.bench()))
-        for cell, outcome in each(ray, _outcome, (work, stored[0]), cells, work.threads or 1):
-            yield cell, None if outcome is None else work.keep(cell, outcome)
+        shared = (prepared, threads, keep_model)
+        for cell, outcome in each(ray, _run_on_cluster, shared, cells, threads):
+            yield cell, None if outcome is None else _save(experiment, cell, outcome)
 
 
-def _outcome(work: JobContext, bench: PreparedData, cell: Cell) -> Outcome:
-    found = work.outcome(bench, cell)
-    return found if work.keep_models else replace(found, model=None)  # which would only travel
+def _run_on_cluster(prepared: PreparedData, threads: int, keep_model: bool, cell: Cell) -> Outcome:
+    outcome = _run(prepared, threads, cell)
+    return outcome if keep_model else replace(outcome, model=None)  # do not send it for nothing

@@ -1,4 +1,4 @@
-"""The results of a run: all that a report needs, as frames."""
+"""The results of a run: read from its folder, as frames, in the order of the plan."""
 
 from __future__ import annotations
 
@@ -15,21 +15,40 @@ from fmpair.experiment.cell import TEST, VALIDATION
 from fmpair.experiment.folder import EXPERIMENT, MANIFEST, PLAN, RunFolder, whole_json
 from fmpair.experiment.plan import tuning_metric
 
+NOT_RUN = "not run yet"
+
+# The columns of each table.
+TEXT, INT, FLOAT = pl.String, pl.Int64, pl.Float64
+KEYS = {"model": TEXT, "fold": INT, "seed": INT}
+FIGURES = {
+    "error": TEXT,
+    **dict.fromkeys(("train_seconds", "judge_seconds", "epoch_seconds"), FLOAT),
+    "epochs": INT,
+    "peak_mb": FLOAT,
+}
+CELLS = {**dict.fromkeys(("cell", "model", "options"), TEXT), "fold": INT, "seed": INT, **FIGURES}
+MEAN = {"metric": TEXT, "value": FLOAT}
+VALUES = {"cell": TEXT, **KEYS, "protocol": TEXT, **MEAN, "corrected": FLOAT, "coverage": FLOAT}
+VIEWS = {**KEYS, **dict.fromkeys(("protocol", "view", "group"), TEXT), "units": INT, **MEAN}
+CURVES = {**KEYS, "epoch": INT, "seconds": FLOAT, "loss": FLOAT, "part": TEXT, **MEAN}
+TRIAL = {"model": TEXT, "fold": INT, "trial": INT, "options": TEXT}
+TRIALS = {**TRIAL, **MEAN, "seconds": FLOAT, "error": TEXT}
+
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """The tables of one run; fold and seed number a model's repeats.
+    """The tables of one run; fold and seed number the repeats of a model.
 
     cells: one row per model, fold and seed: cell (its hash), model, options (JSON), fold, seed,
-        error (null: it went well), train_seconds, judge_seconds, epoch_seconds (mean, null where
-        there are no epochs), epochs, peak_mb.
-    values: (cell, model, fold, seed, protocol, metric, value, corrected, coverage); protocol is the
-        key of experiment.protocols, metric as `Protocol.name` writes it; corrected may be null.
+        error (null: it succeeded), train_seconds, judge_seconds, epoch_seconds (mean, null
+        without epochs), epochs, peak_mb.
+    values: (cell, model, fold, seed, protocol, metric, value, corrected, coverage); protocol is
+        the key of experiment.protocols, metric as `Protocol.name` writes it; corrected may be null.
     views: (model, fold, seed, protocol, view, group, units, metric, value).
     curves: (model, fold, seed, epoch, seconds, loss, part, metric, value); metric null: loss only.
     trials: (model, fold, trial, options (JSON), metric, value, seconds, error) of tuning.
     units: by protocol a frame (model, fold, seed, unit, row, user, item, one column per metric).
-    manifest: provenance: see `experiment.manifest`.
+    manifest: provenance, see `fmpair.experiment.manifest`.
     """
 
     experiment: Experiment
@@ -42,161 +61,86 @@ class Results:
     manifest: Mapping[str, Any]
 
 
-# A run folder read back: results as frames, in the order of the plan.
-
-
-NOT_RUN = "not run yet"
-
-KEYS = {"model": pl.String, "fold": pl.Int64, "seed": pl.Int64}
-CELLS = {
-    "cell": pl.String,
-    "model": pl.String,
-    "options": pl.String,
-    "fold": pl.Int64,
-    "seed": pl.Int64,
-    "error": pl.String,
-    "train_seconds": pl.Float64,
-    "judge_seconds": pl.Float64,
-    "epoch_seconds": pl.Float64,
-    "epochs": pl.Int64,
-    "peak_mb": pl.Float64,
-}
-VALUES = {
-    "cell": pl.String,
-    **KEYS,
-    "protocol": pl.String,
-    "metric": pl.String,
-    "value": pl.Float64,
-    "corrected": pl.Float64,
-    "coverage": pl.Float64,
-}
-VIEWS = {
-    **KEYS,
-    "protocol": pl.String,
-    "view": pl.String,
-    "group": pl.String,
-    "units": pl.Int64,
-    "metric": pl.String,
-    "value": pl.Float64,
-}
-CURVES = {
-    **KEYS,
-    "epoch": pl.Int64,
-    "seconds": pl.Float64,
-    "loss": pl.Float64,
-    "part": pl.String,
-    "metric": pl.String,
-    "value": pl.Float64,
-}
-TRIALS = {
-    "model": pl.String,
-    "fold": pl.Int64,
-    "trial": pl.Int64,
-    "options": pl.String,
-    "metric": pl.String,
-    "value": pl.Float64,
-    "seconds": pl.Float64,
-    "error": pl.String,
-}
-
-
 def results(folder: str | Path) -> Results:
-    """All that a run has left in its folder."""
-    place = RunFolder(Path(folder))
-    spec, plan = (whole_json(place.path / name) for name in (EXPERIMENT, PLAN))
+    """Read the results of a run from its folder."""
+    run = RunFolder(Path(folder))
+    spec, plan = (whole_json(run.path / name) for name in (EXPERIMENT, PLAN))
     if spec is None or plan is None:
-        raise DataError(f"{folder} holds no results: make them with fmpair run FILE")
+        raise DataError(f"{folder} holds no results: create them with fmpair run FILE")
     experiment = from_plain(spec)
-    rows = [(row, place.record(TEST, row["id"])) for row in plan["cells"]]
+    rows = [(row, run.record(TEST, row["id"])) for row in plan["cells"]]
     done = [(row, record) for row, record in rows if record and record["error"] is None]
     return Results(
         experiment=experiment,
-        cells=pl.DataFrame([_cell(*both) for both in rows], CELLS, orient="row"),
+        cells=pl.DataFrame([_cell(row, record) for row, record in rows], CELLS, orient="row"),
         values=pl.DataFrame(list(_values(experiment, done)), VALUES, orient="row"),
         views=pl.DataFrame(list(_views(experiment, done)), VIEWS, orient="row"),
         curves=pl.DataFrame(list(_curves(done)), CURVES, orient="row"),
-        trials=pl.DataFrame(list(_trials(experiment, place, plan)), TRIALS, orient="row"),
-        units=_units(experiment, place, done),
-        manifest=whole_json(place.path / MANIFEST) or {},
+        trials=pl.DataFrame(list(_trials(experiment, run, plan)), TRIALS, orient="row"),
+        units={
+            label: _units(run, number, [row for row, _ in done])
+            for number, label in enumerate(experiment.protocols)
+        },
+        manifest=whole_json(run.path / MANIFEST) or {},
     )
 
 
-Rows = list[tuple[dict[str, Any], dict[str, Any]]]
+PlanRow = Mapping[str, Any]  # a cell or trial of plan.json
+Finished = list[tuple[PlanRow, dict[str, Any]]]  # with the record of each
 
 
-def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+def _key(row: PlanRow) -> tuple[Any, ...]:
     return row["model"], row["fold"], row["seed"]
 
 
-def _cell(row: dict[str, Any], record: dict[str, Any] | None) -> tuple[Any, ...]:
-    found = record or {"error": NOT_RUN}
-    figures = (found.get(name) for name in list(CELLS)[5:])
-    return row["id"], row["model"], row["options"], row["fold"], row["seed"], *figures
+def _cell(row: PlanRow, record: Mapping[str, Any] | None) -> tuple[Any, ...]:
+    figures = record or {"error": NOT_RUN}
+    keys = (row["id"], row["model"], row["options"], row["fold"], row["seed"])
+    return *keys, *(figures.get(name) for name in FIGURES)
 
 
-def _values(experiment: Experiment, rows: Rows) -> Iterator[tuple[Any, ...]]:
+def _values(experiment: Experiment, rows: Finished) -> Iterator[tuple[Any, ...]]:
     for row, record in rows:
-        for (label, protocol), found in zip(experiment.protocols.items(), record["protocols"]):
-            estimates = {protocol.name(k): value for k, value in found["corrected"].items()}
-            for metric, value in found["means"].items():
-                yield (
-                    row["id"],
-                    *_key(row),
-                    label,
-                    metric,
-                    value,
-                    estimates.get(metric),
-                    found["coverage"],
-                )
+        for (label, protocol), judged in zip(experiment.protocols.items(), record["protocols"]):
+            corrected = {protocol.name(k): value for k, value in judged["corrected"].items()}
+            for metric, value in judged["means"].items():
+                estimates = corrected.get(metric), judged["coverage"]
+                yield row["id"], *_key(row), label, metric, value, *estimates
 
 
-def _views(experiment: Experiment, rows: Rows) -> Iterator[tuple[Any, ...]]:
+def _views(experiment: Experiment, rows: Finished) -> Iterator[tuple[Any, ...]]:
     for row, record in rows:
-        for label, found in zip(experiment.protocols, record["protocols"]):
-            for view in found["views"]:
+        for label, judged in zip(experiment.protocols, record["protocols"]):
+            for view in judged["views"]:
                 group = (view["view"], view["group"], view["units"])
                 for metric, value in view["means"].items():
                     yield *_key(row), label, *group, metric, value
 
 
-def _curves(rows: Rows) -> Iterator[tuple[Any, ...]]:
+def _curves(rows: Finished) -> Iterator[tuple[Any, ...]]:
     for row, record in rows:
         for point in record["curve"]:
             yield *_key(row), *point
 
 
 def _trials(
-    experiment: Experiment, place: RunFolder, plan: dict[str, Any]
+    experiment: Experiment, run: RunFolder, plan: Mapping[str, Any]
 ) -> Iterator[tuple[Any, ...]]:
     protocol = next(iter(experiment.protocols.values()))
     metric = protocol.name(tuning_metric(experiment))
     for row in plan["trials"]:
-        record = place.record(VALIDATION, row["id"]) or {"error": NOT_RUN}
-        value = record["protocols"][0]["means"][metric] if record["error"] is None else None
-        yield (
-            row["model"],
-            row["fold"],
-            row["trial"],
-            row["options"],
-            metric,
-            value,
-            record.get("train_seconds"),
-            record["error"],
-        )
+        record = run.record(VALIDATION, row["id"]) or {"error": NOT_RUN}
+        error, seconds = record["error"], record.get("train_seconds")
+        value = record["protocols"][0]["means"][metric] if error is None else None
+        yield *(row[name] for name in TRIAL), metric, value, seconds, error
 
 
-def _units(experiment: Experiment, place: RunFolder, rows: Rows) -> dict[str, pl.DataFrame]:
-    found = {}
-    for number, label in enumerate(experiment.protocols):
-        frames = [
-            pl.read_parquet(place.path / "cells" / f"{row['id']}.{number}.parquet").select(
-                *(
-                    pl.lit(value, kind).alias(name)
-                    for (name, kind), value in zip(KEYS.items(), _key(row))
-                ),
-                pl.all(),
-            )
-            for row, _ in rows
-        ]
-        found[label] = pl.concat(frames) if frames else pl.DataFrame(schema=KEYS)
-    return found
+def _units(run: RunFolder, protocol: int, rows: list[PlanRow]) -> pl.DataFrame:
+    if not rows:
+        return pl.DataFrame(schema=KEYS)
+    frames = []
+    for row in rows:
+        keys = zip(KEYS.items(), _key(row))
+        columns = [pl.lit(value, kind).alias(name) for (name, kind), value in keys]
+        frames.append(pl.read_parquet(run.units(row["id"], protocol)).select(*columns, pl.all()))
+    return pl.concat(frames)

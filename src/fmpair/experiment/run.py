@@ -1,107 +1,227 @@
-"""A whole run: prepared, tuned, run, stored. The same call resumes where the last stopped."""
+"""Run an experiment: prepare, tune, execute every cell, save. The same call resumes a run.
+
+Experiment -prepare-> PreparedData -plan.cells-> Cell, ... -execute-> records -results-> Results
+"""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
-from fmpair.cluster import check_on, connect
-from fmpair.config import model_section
+from fmpair.cluster import check_on
 from fmpair.config.experiment import Experiment, as_plain
+from fmpair.config.model_section import check_code
 from fmpair.config.node import line_of
 from fmpair.data import splits as splitting
-from fmpair.experiment import plan, results
+from fmpair.errors import in_file, spelled
+from fmpair.evaluation.protocol import why_usual
+from fmpair.experiment import folder as files
+from fmpair.experiment import plan
 from fmpair.experiment.cell import Cell, canonical, failed
-from fmpair.experiment.folder import (
-    EXPERIMENT,
-    MANIFEST,
-    MODEL,
-    PLAN,
-    SPLITS,
-    WINNER,
-    RunFolder,
-    forget,
-    opened,
-    read_json,
-    write_json,
-)
+from fmpair.experiment.folder import RunFolder, forget, opened, read_json, write_json
 from fmpair.experiment.manifest import manifest, now
-from fmpair.experiment.pool import Execute, JobContext, executor, on_cluster, workplace_of
-from fmpair.experiment.prepared import PreparedData, located, why, with_default_protocol
-from fmpair.experiment.results import Results
+from fmpair.experiment.pool import Execute, Record, executor, threads_per_worker
+from fmpair.experiment.prepared import PreparedData, prepare, settle
+from fmpair.experiment.results import Results, results
 from fmpair.experiment.tuning import Winner, choose, refit, require_optuna, tune
 from fmpair.text import harmless
-from fmpair.threads import all_threads
-
-# How far a run is: a bar on a terminal, plain lines elsewhere.
-
 
 Show = bool | Callable[[str], None]
+DIED = "its process ended before it was done: killed, or out of memory"
+
+
+class Stopped(KeyboardInterrupt):
+    """A run was interrupted; the message tells how many cells are done."""
+
+
+def run(experiment: Experiment, progress: Show = False, on: str | None = None) -> Results:
+    """Run the experiment, or what is left of it, in its folder and return the results.
+
+    progress: True shows a bar, or lines where standard error is no terminal; a function is called
+    with each line. on: a cluster whose machines execute the cells, see `fmpair.cluster`; the
+    folder stays here. An interrupt raises Stopped; finished cells are kept.
+    """
+    if on is not None:
+        check_on(on)
+    check_code(experiment)
+    require_optuna(experiment)
+    with opened(experiment.output.folder) as folder:
+        prepared = prepare(experiment.data, experiment.filters, experiment.split)
+        reason = ""
+        if not (experiment.protocols or (folder.path / files.PLAN).exists()):
+            reason = f"protocol: {spelled(why_usual(prepared.data), in_file)}"
+        experiment = settle(experiment, prepared.data)
+        plan.check(experiment, prepared)
+        began = _begin(experiment, prepared, folder)
+        total = plan.size(experiment, len(prepared.splits))
+        with executor(experiment, on) as execute, shown(progress, total) as display:
+            if reason:
+                display.tell(reason)
+            runner = Runner(folder, experiment.output.models, execute, display)
+            threads = threads_per_worker(experiment) if on is None else experiment.run.threads or 1
+            try:
+                _execute(experiment, prepared, runner, threads, began)
+            except KeyboardInterrupt:
+                raise Stopped(
+                    f"stopped: {display.done} of {total} cells are done; the same command resumes "
+                    "the run"
+                ) from None
+        return results(folder.path)
+
+
+def _begin(experiment: Experiment, prepared: PreparedData, folder: RunFolder) -> str:
+    """Save the experiment and its splits; return when the run was first started."""
+    path, spec = folder.path, as_plain(experiment)
+    if canonical(read_json(path / files.EXPERIMENT)) != canonical(spec):  # the results will differ
+        for name in (files.PLAN, files.MANIFEST, files.WINNER):
+            forget(path / name)
+    before = read_json(path / files.MANIFEST) or {"began": now()}
+    write_json(path / files.EXPERIMENT, spec)
+    write_json(path / files.MANIFEST, before)
+    splitting.save(prepared.splits, path / files.SPLITS)
+    return before["began"]
+
+
+def _execute(
+    experiment: Experiment, prepared: PreparedData, runner: Runner, threads: int | None, began: str
+) -> None:
+    path = runner.folder.path
+    chosen, trials = tune(experiment, prepared, runner.run, runner.progress.tell)
+    planned = plan.cells(experiment, prepared, chosen)
+    write_json(path / files.PLAN, plan.as_plain(planned, trials))
+    records = runner.run(planned)
+    if experiment.output.refit:
+        best = choose(experiment, planned, trials, records)
+        _refit(best, prepared, runner, threads)
+    used = [*planned, *(trial.cell for trial in trials)]
+    done = {cell.id: records[cell.id] for cell in used}
+    write_json(path / files.MANIFEST, manifest(experiment, prepared, done.values(), began))
+
+
+def _refit(
+    best: Winner | None, prepared: PreparedData, runner: Runner, threads: int | None
+) -> None:
+    """Fit the winner to all events; if that fails, the run ends without a model."""
+    why = "no model has a result in every cell"
+    if best is not None:
+        try:
+            refit(best, prepared, runner.folder, threads)
+            return
+        except Exception as error:
+            why = f"{best.model.name} failed on all events: {line_of(error)}"
+            runner.progress.tell(f"the best model, {why}")
+    path = runner.folder.path
+    forget(path / files.MODEL)  # it belongs to an earlier run
+    write_json(path / files.WINNER, {"model": best and best.model.name, "error": why})
+
+
+@dataclass(frozen=True, eq=False)
+class Runner:
+    """Executes cells that the folder does not have; records: of all cells done so far, by id."""
+
+    folder: RunFolder
+    keep_models: bool
+    execute: Execute
+    progress: Progress
+    records: dict[str, Record] = field(default_factory=dict)
+
+    def run(self, cells: Sequence[Cell]) -> dict[str, Record]:
+        """Return the records by cell id; finished and repeated cells are not executed again."""
+        new: dict[str, Cell] = {}
+        for cell in cells:
+            if cell.id not in self.records and cell.id not in new:
+                stored = self.folder.finished(cell, self.keep_models)
+                if stored is None:
+                    new[cell.id] = cell
+                    continue
+                self.records[cell.id] = stored
+            self.progress.skip()
+        died = []
+        for cell, record in self.execute(self._announced(list(new.values()))):
+            if record is None:
+                died.append(cell)
+            else:
+                self._keep(cell, record)
+        for cell in died:
+            self._keep(cell, self._retry(cell))
+        return self.records
+
+    def _retry(self, cell: Cell) -> Record:
+        """Execute a cell whose process died again, alone: there may be too little memory."""
+        stored = self.folder.finished(cell, self.keep_models)  # it may have died after saving
+        if stored is not None:
+            return stored
+        self.progress.tell(f"{cell}: {DIED}; retrying it alone")
+        [(_, record)] = self.execute(self._announced([cell]))
+        return record or self.folder.save(cell, failed(cell, f"{DIED}, twice"))
+
+    def _keep(self, cell: Cell, record: Record) -> None:
+        self.records[cell.id] = record
+        self.progress.end(cell, record)
+
+    def _announced(self, cells: Sequence[Cell]) -> Iterator[Cell]:
+        for cell in cells:
+            self.progress.begin(cell)
+            yield cell
+
+
+# Progress: a bar on a terminal, plain lines elsewhere.
 
 
 @dataclass
 class Progress:
-    """Counts cells; tell: where lines go. fresh: those carried out now, not found stored.
-
-    say: where the line of every cell goes, by default where all lines do.
-    """
+    """Counts cells. tell: prints a line; tell_cell: the line of a cell; move: moves the bar."""
 
     total: int
     tell: Callable[[str], None]
-    say: Callable[[str], None] | None = None
+    tell_cell: Callable[[str], None]
     move: Callable[[int, str], None] = lambda done, text: None
     done: int = 0
-    fresh: int = 0
+    executed: int = 0  # by this run, not found in the folder
     began: float = field(default_factory=time.perf_counter)
 
     def begin(self, cell: Cell) -> None:
-        """A cell is under way."""
         self.move(self.done, f"{cell}{self._left()}")
 
-    def found(self) -> None:
-        """A cell was already done, by an earlier run or under another name."""
+    def skip(self) -> None:
+        """Count a cell that was already done, by an earlier run or under another name."""
         self.done += 1
         self.move(self.done, "")
 
     def end(self, cell: Cell, record: Mapping[str, Any]) -> None:
-        """A cell is done."""
         self.done += 1
-        self.fresh += 1
+        self.executed += 1
         self.move(self.done, f"{cell}{self._left()}")
         line = f"{self.done} of {self.total}: {cell}: {_figures(record)}{self._left()}"
-        (self.say or self.tell)(harmless(line))
+        self.tell_cell(harmless(line))
 
     def _left(self) -> str:
-        """The remaining time, at the speed so far."""
-        if not self.fresh or self.done >= self.total:
+        """Return the remaining time at the speed so far."""
+        if not self.executed or self.done >= self.total:
             return ""
-        pace = (time.perf_counter() - self.began) / self.fresh
+        pace = (time.perf_counter() - self.began) / self.executed
         return f", about {duration(pace * (self.total - self.done))} left"
 
 
 @contextmanager
 def shown(show: Show, total: int) -> Iterator[Progress]:
-    """show: True for a bar or lines on standard error, False for silence, or where lines go."""
+    """Yield the progress display; show: as `progress` of `run`."""
     if callable(show):
-        yield Progress(total, show)
-    elif not show:
-        yield Progress(total, lambda line: None)
-    elif sys.stderr.isatty():
+        yield Progress(total, show, show)
+    elif show and sys.stderr.isatty():
         with _bar(total) as progress:
             yield progress
     else:
-        yield Progress(total, lambda line: print(line, file=sys.stderr, flush=True))
 
+        def tell(line: str) -> None:
+            if show:
+                print(line, file=sys.stderr, flush=True)
 
-def duration(seconds: float) -> str:
-    """`40 s`, `12 min`, `3.5 h`."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+        yield Progress(total, tell, tell)
 
 
 @contextmanager
@@ -120,11 +240,18 @@ def _bar(total: int) -> Iterator[Progress]:
         def tell(line: str) -> None:
             bar.console.print(line, markup=False, highlight=False)
 
-        def say(line: str) -> None:
-            if " failed: " in line:  # the bar says the rest
+        def tell_cell(line: str) -> None:
+            if " failed: " in line:  # the bar shows the others
                 tell(line)
 
-        yield Progress(total, tell, say, move)
+        yield Progress(total, tell, tell_cell, move)
+
+
+def duration(seconds: float) -> str:
+    """Return `40 s`, `12 min` or `3.5 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _figures(record: Mapping[str, Any]) -> str:
@@ -132,150 +259,4 @@ def _figures(record: Mapping[str, Any]) -> str:
         return f"failed: {record['error']}"
     metric, value = next(iter(record["protocols"][0]["means"].items()))
     seconds = record["train_seconds"] + record["judge_seconds"]
-    shown = "none" if value is None else f"{value:.4f}"
-    return f"{metric} {shown} after {seconds:.1f} s"
-
-
-DIED = "its process ended before it was done: killed, or out of memory"
-
-
-class Stopped(KeyboardInterrupt):
-    """A run was interrupted; the message says how far it is."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Runner:
-    """What carrying out cells takes; records: of all that are done, by id."""
-
-    folder: RunFolder
-    work: JobContext
-    execute: Execute
-    progress: Progress
-    records: dict[str, dict[str, Any]]
-
-    def carry_out(self, cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
-        """Records by id; what is stored whole, or is asked for twice, is not done again."""
-        fresh: dict[str, Cell] = {}
-        for cell in cells:
-            if cell.id not in self.records and cell.id not in fresh:
-                stored = self.folder.finished(cell, self.work.keep_models)
-                if stored is None:
-                    fresh[cell.id] = cell
-                    continue
-                self.records[cell.id] = stored
-            self.progress.found()
-        died = []
-        for cell, record in self.execute(self.work, self._announced(list(fresh.values()))):
-            if record is None:
-                died.append(cell)
-            else:
-                self._keep(cell, record)
-        for cell in died:
-            self._keep(cell, self._once_more(cell))
-        return self.records
-
-    def _once_more(self, cell: Cell) -> dict[str, Any]:
-        """The record of a cell whose process died; now alone: there may be too little memory."""
-        stored = self.folder.finished(cell, self.work.keep_models)  # it may have died thereafter
-        if stored is not None:
-            return stored
-        self.progress.tell(f"{cell}: {DIED}; it is tried once more, alone")
-        [(_, record)] = self.execute(self.work, self._announced([cell]))
-        return record or self.folder.save(cell, failed(cell, f"{DIED}, twice"))
-
-    def _keep(self, cell: Cell, record: dict[str, Any]) -> None:
-        self.records[cell.id] = record
-        self.progress.end(cell, record)
-
-    def _announced(self, cells: Sequence[Cell]) -> Iterator[Cell]:
-        for cell in cells:
-            self.progress.begin(cell)
-            yield cell
-
-
-def run(experiment: Experiment, progress: Show = False, on: str | None = None) -> Results:
-    """Carry out the experiment, or what is left of it, in its folder.
-
-    progress: True for a bar or lines on standard error; or a function that is given each line.
-    on: a cluster whose machines carry out the cells, see `fmpair.cluster`; the folder stays here.
-    Interrupted by hand it raises Stopped; all that was finished stays.
-    """
-    if on is not None:
-        check_on(on)
-    model_section.check(experiment)
-    require_optuna(experiment)
-    with opened(experiment.output.folder) as folder:
-        work = workplace_of(experiment, folder.path)
-        if on is not None:
-            work = replace(work, threads=experiment.run.threads or 1)
-        bench = work.bench()
-        reason = "" if (folder.path / PLAN).exists() else why(experiment, bench.data)
-        experiment = located(with_default_protocol(experiment, bench.data))
-        plan.check(experiment, bench)
-        began = _begin(experiment, bench, folder)
-        total = plan.size(experiment, len(bench.splits))
-        with (
-            _executor(experiment, work, on) as execute,
-            shown(progress, total) as counter,
-        ):
-            desk = _Runner(folder, work, execute, counter, {})
-            if reason:
-                counter.tell(reason)
-            try:
-                _carry_out(experiment, bench, desk, began)
-            except KeyboardInterrupt:
-                raise Stopped(
-                    f"stopped: {counter.done} of {total} cells are done; the same command resumes "
-                    "from there"
-                ) from None
-        return results.results(folder.path)
-
-
-def _executor(
-    experiment: Experiment, work: JobContext, on: str | None
-) -> AbstractContextManager[Execute]:
-    """Who carries out cells: this process, several, or a cluster."""
-    if on is not None:
-        return nullcontext(on_cluster(connect(on)))
-    return executor(experiment.run.workers, work.threads or all_threads())
-
-
-def _carry_out(experiment: Experiment, bench: PreparedData, desk: _Runner, began: str) -> None:
-    path = desk.folder.path
-    chosen, trials = tune(experiment, bench, desk.carry_out, desk.progress.tell)
-    planned = plan.cells(experiment, bench, chosen)
-    write_json(path / PLAN, plan.as_plain(planned, trials))
-    records = desk.carry_out(planned)
-    best = choose(experiment, planned, trials, records)
-    if experiment.output.refit:
-        _refit(best, bench, desk)
-    used = {id: records[id] for id in (*(c.id for c in planned), *(t.cell.id for t in trials))}
-    write_json(path / MANIFEST, manifest(experiment, bench, used.values(), began))
-
-
-def _refit(best: Winner | None, bench: PreparedData, desk: _Runner) -> None:
-    """The winner fitted to all events; where that fails the results stand without it."""
-    path = desk.folder.path
-    why = "no model has a result in every cell" if best is None else ""
-    if best is not None:
-        try:
-            refit(best, bench, desk.folder, desk.work.threads)
-            return
-        except Exception as error:
-            why = f"{best.model.name} failed on all events: {line_of(error)}"
-            desk.progress.tell(f"the winner, {why}")
-    forget(path / MODEL)  # it is of another run
-    write_json(path / WINNER, {"model": best and best.model.name, "error": why})
-
-
-def _begin(experiment: Experiment, bench: PreparedData, folder: RunFolder) -> str:
-    """Keep what is to be done; when it was first begun."""
-    path, spec = folder.path, as_plain(experiment)
-    if canonical(read_json(path / EXPERIMENT)) != canonical(spec):  # its results are others
-        for name in (PLAN, MANIFEST, WINNER):
-            forget(path / name)
-    before = read_json(path / MANIFEST) or {"began": now()}
-    write_json(path / EXPERIMENT, spec)
-    write_json(path / MANIFEST, before)
-    splitting.save(bench.splits, path / SPLITS)
-    return before["began"]
+    return f"{metric} {'none' if value is None else f'{value:.4f}'} after {seconds:.1f} s"

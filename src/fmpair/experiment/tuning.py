@@ -1,10 +1,9 @@
-"""Hyper-parameter search on the validation set: equal budgets, in a fixed order, resumable.
+"""Hyper-parameter search on the validation set, and the best model of a run.
 
-Optuna proposes settings from the values so far. All studies go ahead by as many trials at a time
-as the experiment says, and a trial is a cell like any other: a stored one is not run again, so
-going through the same proposals is all that resuming takes. No setting is tried twice. A trial that
-its model gives up counts as the worst; one that a fault of the machine ended decides nothing: the
-run ends.
+Optuna proposes settings from the values so far. All studies advance together, `tune.parallel`
+trials at a time. A trial is a cell like any other, and a stored one is not run again, so a run
+resumes by repeating the same proposals. No setting is tried twice. A trial whose model fails
+counts as the worst; a trial that a fault of the machine ended stops the run.
 """
 
 from __future__ import annotations
@@ -17,34 +16,23 @@ from typing import Any
 
 from fmpair.config.experiment import Candidate, Experiment
 from fmpair.errors import MachineError, OptionError
+from fmpair.experiment import plan
 from fmpair.experiment.cell import VALIDATION, Cell, canonical, fit_to_epoch, recipe_of, visible
 from fmpair.experiment.folder import MODEL, WINNER, RunFolder, digest, read_json, write_json
-from fmpair.experiment.plan import (
-    Chosen,
-    Space,
-    Trial,
-    cell_of,
-    space_of,
-    tuning_metric,
-    with_options,
-)
+from fmpair.experiment.plan import Chosen, Space, Trial, tuning_metric
 from fmpair.experiment.prepared import PreparedData
 from fmpair.metrics import ERRORS, Metric
 
-# Whether more of a metric is better.
-
-
+Records = Mapping[str, Mapping[str, Any]]  # by cell id
+RunCells = Callable[[list[Cell]], Records]
 LOWER_IS_BETTER = (*ERRORS, "gini", "popularity")
+WORST = float("-inf")
+PROPOSALS = 10  # of Optuna for a new setting, before the first untried one is taken
 
 
 def sign(metric: str) -> int:
-    """1 where a higher value is better, -1 where a lower one is; metric: as `recall@10`."""
+    """Return 1 where higher values of a metric such as `recall@10` are better, else -1."""
     return -1 if Metric.parse(metric).name in LOWER_IS_BETTER else 1
-
-
-CarryOut = Callable[[list[Cell]], Mapping[str, dict[str, Any]]]  # cells -> records by id
-WORST = float("-inf")
-ASKS = 10  # of Optuna for a setting that is new, before one is taken in their order
 
 
 @dataclass(eq=False)
@@ -58,15 +46,15 @@ class Study:
     best: tuple[float, dict[str, Any]] | None = None
     trials: list[Trial] = field(default_factory=list)
     tried: set[str] = field(default_factory=set)  # settings, as canonical text
-    over: bool = False
+    exhausted: bool = False
 
     def __str__(self) -> str:
         return f"{self.model.name}, fold {self.fold}"
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """A setting that Optuna (trial) wants to know the worth of."""
+class Proposal:
+    """A setting to try: its number in the study, Optuna's trial, its options and its cell."""
 
     study: Study
     number: int
@@ -76,7 +64,7 @@ class Asked:
 
 
 def require_optuna(experiment: Experiment) -> None:
-    """Said before any training: what tuning needs."""
+    """Raise before any training if tuning needs Optuna and it is not installed."""
     if not any(model.search for model in experiment.models):
         return
     try:
@@ -86,46 +74,36 @@ def require_optuna(experiment: Experiment) -> None:
 
 
 def tune(
-    experiment: Experiment, bench: PreparedData, carry_out: CarryOut,
-    say: Callable[[str], None] = lambda line: None,
+    experiment: Experiment, prepared: PreparedData, run_cells: RunCells,
+    report: Callable[[str], None] = lambda line: None,
 ) -> tuple[Chosen, list[Trial]]:  # fmt: skip
-    """(options chosen by model and fold, all trials): nothing is evaluated on the test set.
+    """Return the options chosen by model and fold, and all trials; the test set is not used.
 
-    say: is given a line for every search that ends before its budget does.
+    report: is called with a line for every search that ends before its budget does.
     """
     studies = [
-        Study(model, fold, space := space_of(model), _study(experiment, space))
+        Study(model, fold, space := plan.space_of(model), _study(experiment, space))
         for model in experiment.models
         if model.search
-        for fold in range(len(bench.splits))
+        for fold in range(len(prepared.splits))
     ]
-    budget, at_once = experiment.tune.trials, experiment.tune.parallel
-    for first in range(0, budget, at_once):
-        numbers = range(first, min(first + at_once, budget))
-        asked = [
-            one
-            for number in numbers
-            for study in studies
-            if (one := _next(study, experiment, bench, number, say)) is not None
-        ]
-        records = carry_out([one.cell for one in asked])
-        for one in asked:
-            _tell(experiment, one, records[one.cell.id])
+    budget, parallel = experiment.tune.trials, experiment.tune.parallel
+    for first in range(0, budget, parallel):
+        proposals = []
+        for number in range(first, min(first + parallel, budget)):
+            for study in studies:
+                proposal = _propose(study, experiment, prepared, number)
+                if proposal is not None:
+                    proposals.append(proposal)
+                elif not study.exhausted:
+                    study.exhausted = True
+                    report(f"{study}: all {number} settings are tried; "
+                           f"{budget - number} of {budget} trials are not needed")  # fmt: skip
+        records = run_cells([proposal.cell for proposal in proposals])
+        for proposal in proposals:
+            _score(experiment, proposal, records[proposal.cell.id])
     chosen = {(s.model.name, s.fold): s.best[1] for s in studies if s.best is not None}
     return chosen, [trial for study in studies for trial in study.trials]
-
-
-def _next(
-    study: Study, experiment: Experiment, bench: PreparedData, number: int,
-    say: Callable[[str], None],
-) -> Asked | None:  # fmt: skip
-    """The next setting of a study; None where it is over, of which a line is said once."""
-    one = None if study.over else _ask(study, experiment, bench, number)
-    if one is None and not study.over:
-        study.over, budget = True, experiment.tune.trials
-        say(f"{study}: all {number} settings are tried, {budget - number} of {budget} trials are "
-            "not needed")  # fmt: skip
-    return one
 
 
 def _study(experiment: Experiment, space: Space) -> Any:
@@ -134,62 +112,65 @@ def _study(experiment: Experiment, space: Space) -> Any:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=experiment.tune.seed)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    study.enqueue_trial(space.defaults())
+    study.enqueue_trial(space.default_params())
     return study
 
 
-def _ask(study: Study, experiment: Experiment, bench: PreparedData, number: int) -> Asked | None:
-    """A setting that was not tried before, None where there is none left."""
-    found = _new(study)
-    if found is None:
+def _propose(
+    study: Study, experiment: Experiment, prepared: PreparedData, number: int
+) -> Proposal | None:
+    """Return an untried setting, None where there is none left."""
+    new = None if study.exhausted else _new_setting(study)
+    if new is None:
         return None
-    trial, options = found
-    model = with_options(study.model, options)
-    cell = cell_of(experiment, bench, model, study.fold, experiment.seeds[0], VALIDATION)
+    trial, options = new
+    model = plan.with_options(study.model, options)
+    cell = plan.cell_of(experiment, prepared, model, study.fold, experiment.seeds[0], VALIDATION)
     study.tried.add(canonical(options))
     study.trials.append(Trial(number, cell))
-    return Asked(study, number, trial, options, cell)
+    return Proposal(study, number, trial, options, cell)
 
 
-def _new(study: Study) -> tuple[Any, dict[str, Any]] | None:
-    """(Optuna's trial, its options); where Optuna only repeats itself, the first that is left."""
+def _new_setting(study: Study) -> tuple[Any, dict[str, Any]] | None:
+    """Return Optuna's trial and its options; if Optuna repeats itself, the first untried one."""
     from optuna.trial import TrialState
 
     size = study.space.size
     if size is not None and len(study.tried) >= size:
         return None
-    for _ in range(ASKS):
+    for _ in range(PROPOSALS):
         trial = study.optuna.ask()
-        options = study.space.asked(trial)
+        options = study.space.suggested(trial)
         if canonical(options) not in study.tried:
             return trial, options
-        study.optuna.tell(trial, state=TrialState.FAIL)  # it is to count once
+        study.optuna.tell(trial, state=TrialState.FAIL)  # a setting must count only once
     if size is None:
         return None
     every = (study.space.numbered(n) for n in range(size))
     params = next(p for p in every if canonical(study.space.options(p)) not in study.tried)
     study.optuna.enqueue_trial(params)
     trial = study.optuna.ask()
-    return trial, study.space.asked(trial)
+    return trial, study.space.suggested(trial)
 
 
-def _tell(experiment: Experiment, asked: Asked, record: Mapping[str, Any]) -> None:
-    study = asked.study
+def _score(experiment: Experiment, proposal: Proposal, record: Mapping[str, Any]) -> None:
+    """Tell Optuna the value of a trial, and keep the best options so far."""
+    study = proposal.study
     if record["error"] is not None and not record["by_model"]:
-        told = ", ".join(f"{name} {value}" for name, value in asked.options.items())
+        setting = ", ".join(f"{name} {value}" for name, value in proposal.options.items())
         raise MachineError(
-            f"{study}: trial {asked.number} ({told}) was not finished: "
-            f"{record['error']}; no setting is chosen by a fault: the same command goes on"
+            f"{study}: trial {proposal.number} ({setting}) was not finished: {record['error']}; "
+            "the run stops so that no setting is chosen by a fault; the same command resumes it"
         )
     value = value_of(experiment, record)
     score = WORST if value is None else value * sign(tuning_metric(experiment))
-    study.optuna.tell(asked.trial, score)
+    study.optuna.tell(proposal.trial, score)
     if study.best is None or score > study.best[0]:
-        study.best = score, asked.options
+        study.best = score, proposal.options
 
 
 def value_of(experiment: Experiment, record: Mapping[str, Any]) -> float | None:
-    """The metric of tuning under the first protocol, None where the trial failed."""
+    """Return the tuning metric under the first protocol, None where the trial failed."""
     if record["error"] is not None:
         return None
     protocol = next(iter(experiment.protocols.values()))
@@ -199,12 +180,9 @@ def value_of(experiment: Experiment, record: Mapping[str, Any]) -> float | None:
 # The best model of a run, fitted to all events.
 
 
-Records = Mapping[str, Mapping[str, Any]]
-
-
 @dataclass(frozen=True)
 class Winner:
-    """model: with the options to fit it with; value: its mean; epochs: where to stop, if ever."""
+    """model: with its final options; value: its mean; epochs: of a model that stops early."""
 
     model: Candidate
     metric: str
@@ -216,38 +194,55 @@ class Winner:
 def choose(
     experiment: Experiment, planned: Sequence[Cell], trials: Sequence[Trial], records: Records
 ) -> Winner | None:
-    """The model with the best mean over folds and seeds under the first protocol.
+    """Return the model with the best mean over folds and seeds under the first protocol.
 
-    A model with a failed cell is left out; None where all are. Of the options that tuning chose
-    for the folds the most frequent are taken; of equally frequent ones those that did best on
-    their validation set. Where training stopped early: the mean of the kept epochs.
+    Models with a failed cell are left out; None where all are. Of the options that tuning chose
+    for the folds the most frequent win, then those with the best value on the validation set.
+    With early stopping the number of epochs is the mean of those kept.
     """
     protocol = next(iter(experiment.protocols.values()))
     wanted = experiment.compare.metric or experiment.metrics[0]
-    name, better = protocol.name(wanted), sign(wanted)
+    metric, better = protocol.name(wanted), sign(wanted)
     means: dict[str, float] = {}
     for model in experiment.models:
-        own = [records[cell.id] for cell in planned if cell.model.name == model.name]
-        if all(record["error"] is None for record in own):
-            values = [record["protocols"][0]["means"].get(name) for record in own]
+        cells = [records[cell.id] for cell in planned if cell.model.name == model.name]
+        if all(record["error"] is None for record in cells):
+            values = [record["protocols"][0]["means"].get(metric) for record in cells]
             if None not in values:
                 means[model.name] = sum(values) / len(values)
     if not means:
         return None
     best = max(means, key=lambda label: better * means[label])
-    cells = [cell for cell in planned if cell.model.name == best]
-    model = _model(experiment, cells, trials, records)
-    epochs = [records[cell.id]["epochs"] for cell in cells]
+    own = [cell for cell in planned if cell.model.name == best]
+    model = _most_frequent(experiment, own, trials, records)
+    epochs = [records[cell.id]["epochs"] for cell in own]
     stopped = round(sum(epochs) / len(epochs)) if model.stop is not None else None
-    return Winner(model, name, means[best], experiment.seeds[0], stopped)
+    return Winner(model, metric, means[best], experiment.seeds[0], stopped)
 
 
-def refit(
-    winner: Winner, bench: PreparedData, folder: RunFolder, threads: int | None
-) -> dict[str, Any]:
-    """Fit to every event and save; what is already there is not made again. Gives winner.json."""
+def _most_frequent(
+    experiment: Experiment, cells: Sequence[Cell], trials: Sequence[Trial], records: Records
+) -> Candidate:
+    """Return the candidate with the options of most folds."""
+    counts = Counter(canonical(cell.model.options) for cell in cells)
+    values = {
+        canonical(trial.cell.model.options): value_of(experiment, records[trial.cell.id])
+        for trial in trials
+        if trial.cell.model.name == cells[0].model.name
+    }
+    better = sign(tuning_metric(experiment))
+
+    def rank(cell: Cell) -> tuple[int, float]:
+        options = canonical(cell.model.options)
+        return counts[options], better * (values.get(options) or 0.0)
+
+    return max(cells, key=rank).model
+
+
+def refit(winner: Winner, prepared: PreparedData, folder: RunFolder, threads: int | None) -> None:
+    """Fit the winner to all events and save it, unless the folder has that model already."""
     spec = {
-        "data": bench.fingerprint,
+        "data": prepared.fingerprint,
         "model": winner.model.name,
         "kind": winner.model.kind,
         "options": canonical(winner.model.options),
@@ -259,36 +254,15 @@ def refit(
         "metric": winner.metric,
         "value": winner.value,
     }
-    path, had = folder.path / MODEL, read_json(folder.path / WINNER) or {}
-    whole = path.is_file() and digest(path) == had.get("sha256")
-    if whole and canonical({**had, "sha256": None}) == canonical({**spec, "sha256": None}):
-        return had
+    path, saved = folder.path / MODEL, read_json(folder.path / WINNER) or {}
+    intact = path.is_file() and digest(path) == saved.get("sha256")
+    if intact and canonical({**saved, "sha256": None}) == canonical({**spec, "sha256": None}):
+        return
     recipe = recipe_of(winner.model, winner.seed, threads)
-    fit_to_epoch(recipe, visible(bench.whole(), winner.model), winner.epochs).save(path)
-    made = {**spec, "sha256": digest(path)}
-    write_json(folder.path / WINNER, made)
-    return made
+    fit_to_epoch(recipe, visible(prepared.whole(), winner.model), winner.epochs).save(path)
+    write_json(folder.path / WINNER, {**spec, "sha256": digest(path)})
 
 
 def failure(folder: str | Path) -> str:
-    """Why a run has no model of its winner, empty where it has one or has not come so far."""
+    """Return why a run has no model of its winner; empty if it has one or is not finished."""
     return str((read_json(Path(folder) / WINNER) or {}).get("error", ""))
-
-
-def _model(
-    experiment: Experiment, cells: Sequence[Cell], trials: Sequence[Trial], records: Records
-) -> Candidate:
-    """The candidate with the options of most folds."""
-    times = Counter(canonical(cell.model.options) for cell in cells)
-    judged = {
-        canonical(trial.cell.model.options): value_of(experiment, records[trial.cell.id])
-        for trial in trials
-        if trial.cell.model.name == cells[0].model.name
-    }
-    better = sign(experiment.tune.metric or experiment.metrics[0])
-
-    def rank(cell: Cell) -> tuple[int, float]:
-        text = canonical(cell.model.options)
-        return times[text], better * (judged.get(text) or 0.0)
-
-    return max(cells, key=rank).model

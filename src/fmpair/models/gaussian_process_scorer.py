@@ -193,7 +193,9 @@ def train(recipe: Any, data: Dataset) -> Iterator[Epoch]:
     return epochs(recipe.epochs, learn, fitted)
 
 
-def drawn_pairs(data: Dataset, situation: np.ndarray, most: int, rng: np.random.Generator) -> UserPairs:
+def drawn_pairs(
+    data: Dataset, situation: np.ndarray, most: int, rng: np.random.Generator
+) -> UserPairs:
     """Draw at most `most` events of each user, each with an item that the user does not have.
 
     These are uniform among the items with events; users who have them all get no pair.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fmpair.config.data_section import by_place
+from fmpair.config.data_section import around_split
 from fmpair.config.experiment import Candidate, Experiment, Step
 from fmpair.config.option_schema import fold_count
 from fmpair.config.read import read
@@ -52,7 +52,7 @@ def files(part: str) -> list[Path]:
 def quick(experiment: Experiment) -> Experiment:
     """The same on a few events, with two folds, one seed and two epochs: to see that it runs."""
     sample = Step("sampled", {"count": QUICK_EVENTS})
-    before, after = by_place(experiment.filters)
+    before, after = around_split(experiment.filters)
     split = experiment.split
     if "count" in split.options:
         split = replace(split, options={**split.options, "count": 2})

@@ -19,10 +19,10 @@ def test_a_model_of_the_catalogue_is_not_foreign_by_name_or_by_class():
 
 
 def test_code_runs_when_the_caller_allows_it_and_not_otherwise():
-    model_section.check(experiment("popularity"))
-    model_section.check(experiment("mine:Model", allow_code=True))
+    model_section.check_code(experiment("popularity"))
+    model_section.check_code(experiment("mine:Model", allow_code=True))
     with pytest.raises(OptionError, match=r"--allow-code .* allow_code=True .*ALLOW_CODE=mine"):
-        model_section.check(experiment("mine:Model"))
+        model_section.check_code(experiment("mine:Model"))
 
 
 def test_the_environment_trusts_modules_and_what_is_in_them(monkeypatch):
@@ -31,7 +31,7 @@ def test_the_environment_trusts_modules_and_what_is_in_them(monkeypatch):
         assert model_section.is_trusted(kind)
     for kind in ("minefield:Model", "firm:Model", "firm.other:Model", ":Model", "os:system"):
         assert not model_section.is_trusted(kind)
-    model_section.check(experiment("mine:Model"))
+    model_section.check_code(experiment("mine:Model"))
 
 
 @pytest.mark.parametrize("value", ["", ",", " , ."])

@@ -7,8 +7,8 @@ from tiny_run import FM, POPULARITY, Broken, experiment, model, same
 from fmpair import load
 from fmpair.config.experiment import Output
 from fmpair.errors import DataError
-from fmpair.experiment import results as store
 from fmpair.experiment.folder import RunFolder, opened
+from fmpair.experiment.results import results as read_results
 from fmpair.experiment.run import run
 from fmpair.files import atomic_path
 
@@ -33,7 +33,7 @@ def folder_of(asked):
 
 def test_a_folder_gives_back_what_the_run_gave(finished):
     asked, results = finished
-    again = store.results(folder_of(asked))
+    again = read_results(folder_of(asked))
     assert same(again, results)
     assert again.experiment == asked and again.manifest == results.manifest
 
@@ -69,7 +69,7 @@ def test_a_result_that_is_not_whole_is_made_again(finished, damage):
         record.unlink()
     said = lines_of_a_run(asked)
     assert len(said) == 1 and "popularity, fold 0" in said[0]
-    assert same(store.results(folder_of(asked)), results)
+    assert same(read_results(folder_of(asked)), results)
 
 
 def test_a_cell_that_has_not_run_stands_in_the_table_as_such(finished):
@@ -78,7 +78,7 @@ def test_a_cell_that_has_not_run_stands_in_the_table_as_such(finished):
     record = folder_of(asked) / "cells" / f"{cell}.json"
     content = record.read_bytes()
     record.unlink()
-    assert store.results(folder_of(asked)).cells["error"].to_list() == [
+    assert read_results(folder_of(asked)).cells["error"].to_list() == [
         None, "not run yet", None, None,
     ]  # fmt: skip
     record.write_bytes(content)
@@ -90,7 +90,7 @@ def test_what_a_report_would_tell_wrong_is_said_to_be_damaged_and_made_again(fin
     path = folder_of(asked) / name
     path.write_bytes(path.read_bytes().replace(b"popularity", b"popularitx"))
     with pytest.raises(DataError, match=f"{name} is damaged"):
-        store.results(folder_of(asked))
+        read_results(folder_of(asked))
     assert same(run(asked), results)
 
 
@@ -106,7 +106,7 @@ def test_half_written_files_are_cleared_away(tmp_path):
 def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
     with (
         opened(tmp_path),
-        pytest.raises(DataError, match="another run is at work"),
+        pytest.raises(DataError, match="another run is using"),
         opened(tmp_path),
     ):
         pass
@@ -116,7 +116,7 @@ def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
 
 def test_a_folder_without_results_says_how_to_make_some(tmp_path):
     with pytest.raises(DataError, match="fmpair run"):
-        store.results(tmp_path)
+        read_results(tmp_path)
 
 
 def test_a_failed_cell_is_kept_and_tried_again(tmp_path):

@@ -8,12 +8,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from fmpair import config
 from fmpair.config import option_schema
-from fmpair.config import read as config
-from fmpair.config.experiment import Candidate, Range, Source, Step
-from fmpair.config.read import check_columns, validate
+from fmpair.config.data_columns import missing_columns
+from fmpair.config.experiment import Candidate, Range, Source, Step, as_plain, from_plain
+from fmpair.config.read import validate
 from fmpair.errors import ConfigError, OptionError
 from fmpair.evaluation import Protocol
+from fmpair.evaluation.protocol import PRESETS
 from fmpair.experiment.plan import with_options
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
@@ -50,6 +52,11 @@ def file(tmp_path, monkeypatch):
         return name
 
     return write
+
+
+def missing(experiment):
+    """The columns that an experiment names and its data lack, a line each."""
+    return [f"{'.'.join(map(str, key))}: {text}" for key, text in missing_columns(experiment)]
 
 
 def mistakes(path, *overrides, check=config.read):
@@ -131,7 +138,7 @@ set, as validation: 0.1
 a.yaml:17: models.2.factors: search: low (9) must be below high (8)
 a.yaml:18: models.2.fields.age: kind must be one of auto, categorical, multi, boolean, numeric, \
 binned, weighted, time, history, not 'bined'. Did you mean 'binned'?
-a.yaml:20: models.4: there is a model 'popularity' already: give this one a name
+a.yaml:20: models.4: there is a model 'popularity' already: give this one another name
 a.yaml:22: protocols.a.unit: unit must be one of interaction, user, user-context, not 'usr'. \
 Did you mean 'user'?
 a.yaml:23: protocols.b: unknown protocol 'ful'. Did you mean 'full'? Known: {presets}
@@ -160,7 +167,7 @@ def test_all_mistakes_are_reported_together_each_with_its_line(file):
 
     own = {**option_schema.options_of(FMPair).known, **option_schema.about_models().known}
     known = {"filters": option_schema.filters(), "models": MODELS, "options": own,
-             "presets": option_schema.presets(), "metrics": NAMES}  # fmt: skip
+             "presets": PRESETS, "metrics": NAMES}  # fmt: skip
     expected = EXPECTED.format(**{name: listing(names) for name, names in known.items()})
     assert mistakes(file(WRONG), "output.foldr=x") == expected.splitlines()
 
@@ -296,7 +303,7 @@ def test_given_parts_are_used_as_they_are(file, tmp_path):
     assert found.split == Step("given")
     assert found.data.train == str(tmp_path / "train.csv")
     assert mistakes(file(text), "split=folds") == [
-        "command line: split: the data are split already: use given, not folds"
+        "command line: split: the data are already split: use given, not folds"
     ]
     assert mistakes(file(SMALL), "split=given") == [
         "command line: split: 'given' needs data with a split: train and test, or a public set "
@@ -309,7 +316,7 @@ def test_given_parts_are_used_as_they_are(file, tmp_path):
     [
         ("{}", "data: must have exactly one of path, set, generate, train and test"),
         ("{set: ml-100k, path: x}", "data: must have exactly one of path, set, generate, train"),
-        ("{train: c.csv}", "data: train and test go together: give both files"),
+        ("{train: c.csv}", "data: needs both train and test"),
         ("{set: ml-100}", "data.set: unknown data set 'ml-100'. Did you mean 'ml-100k'?"),
         ("{path: cs.csv}", "data.path: there is no file {here}/cs.csv. Did you mean 'c.csv'?"),
         ("{path: c.csv, usr: x}", "data.usr: unknown option 'usr'. Did you mean 'user'?"),
@@ -346,10 +353,10 @@ def test_foreign_models_are_checked_like_our_own(file):
 def test_stop_is_for_models_that_learn_by_epochs(file):
     text = SMALL + "split: {kind: holdout, validation: 0.1}\n"
     assert mistakes(file(text), "models.0.stop=3") == [
-        "command line: models.0.stop: popularity cannot stop early: leave stop out"
+        "command line: models.0.stop: popularity does not support early stopping: remove stop"
     ]
     assert mistakes(file(text), "models.0={kind: fm, stop: 3}") == [
-        "command line: models.0.stop: fm cannot stop early: leave stop out"
+        "command line: models.0.stop: fm does not support early stopping: remove stop"
     ]
 
 
@@ -398,10 +405,10 @@ def test_plain_values_make_the_same_experiment_without_the_file(file):
     file("user,item,daytime\na,x,am\n", "c.csv")
     file("user,item\na,x\n", "i.csv")
     found = config.read(file(FULL))
-    plain = json.loads(json.dumps(config.as_plain(found)))
+    plain = json.loads(json.dumps(as_plain(found)))
     for name in ("a.yaml", "c.csv", "i.csv"):
         os.remove(name)
-    back = config.from_plain(plain)
+    back = from_plain(plain)
     assert back == found
     assert isinstance(back.protocols["from a file"].items, pl.DataFrame)
 
@@ -497,14 +504,14 @@ def test_columns_are_found_in_generated_data_tables_and_parquet(file):
     text = SMALL.replace(
         "factors: 4", "context: [daytime], user_fields: [age], item_fields: [tags]"
     )
-    assert check_columns(config.read(file(text))) == []
+    assert missing(config.read(file(text))) == []
     pl.DataFrame({"user": ["a"], "item": ["x"], "hour": [1]}).write_parquet("c.parquet")
     file("user,age\na,3\n", "u.csv")
     text = """\
 data: {path: c.parquet, users: u.csv, item_columns: [hour]}
 models: [{kind: fm-pair, user_fields: [age], item_fields: [hour], context: [hour]}]
 """
-    assert check_columns(config.read(file(text))) == [
+    assert missing(config.read(file(text))) == [
         "models.fm-pair.context: unknown context column 'hour'. Known: none"
     ]
 
@@ -515,7 +522,7 @@ def test_a_grid_of_millions_of_models_is_refused_before_it_is_multiplied_out(fil
     text = f"{SMALL.splitlines()[0]}\nmodels:\n  - kind: fm-pair\n"
     text += "".join(f"    {name}: {grid}\n" for name in names)
     assert mistakes(file(text)) == [
-        "a.yaml:3: models.0: grids make 102,400,000 models, and 1,000 are the most: leave options "
+        "a.yaml:3: models.0: the grids make 102,400,000 models, the limit is 1,000: leave options "
         "to tuning with {search: [...]}"
     ]
 
@@ -524,18 +531,14 @@ def test_entries_that_make_too_many_models_together_are_refused(file):
     grid = "{grid: [" + ", ".join(str(n) for n in range(1, 401)) + "]}"
     entries = "".join(f"  - {{kind: item-knn, name: m{n}, k: {grid}}}\n" for n in range(3))
     [found] = mistakes(file(f"{SMALL.splitlines()[0]}\nmodels:\n{entries}"))
-    assert (
-        found == "a.yaml:2: models: these are more than 1,000 models, the most an experiment "
-        "may have"
-    )
+    assert found == "a.yaml:2: models: more than 1,000 models, the limit of an experiment"
 
 
 def test_fits_without_end_are_refused(file):
     seeds = list(range(15_000))
     path = file(SMALL + "split: {kind: folds, count: 5}\n")
     assert mistakes(path, f"seeds={seeds}") == [
-        "a.yaml:1: 2 models, 5 folds and 15,000 seeds make 150,000 fits, and 100,000 are the most: "
-        "ask for fewer of them"
+        "a.yaml:1: 2 models, 5 folds and 15,000 seeds make 150,000 fits, the limit is 100,000"
     ]
     assert mistakes(path, "run.workers=100000", "tune.trials=1000000000") == [
         "command line: tune.trials: must be at most 100,000, not 1,000,000,000",
@@ -551,7 +554,7 @@ def test_generated_data_that_do_not_fit_are_refused(file):
 def test_thousands_of_mistakes_end_with_the_hundredth(file):
     path = file(SMALL + "".join(f"section{n}: 1\n" for n in range(5000)))
     found = mistakes(path)
-    assert len(found) == 101 and found[-1] == "100 mistakes: reading ends here"
+    assert len(found) == 101 and found[-1] == "100 mistakes: reading stops here"
 
 
 STRANGER = "raise SystemExit('this ran')\n"
@@ -591,8 +594,8 @@ def test_validate_never_imports_code_from_outside(file, monkeypatch):
 
 def test_what_is_allowed_is_not_written_down(file):
     experiment = allowed(file(SMALL))
-    assert experiment.allow_code and "allow_code" not in config.as_plain(experiment)
-    assert config.from_plain(config.as_plain(experiment)).allow_code is False
+    assert experiment.allow_code and "allow_code" not in as_plain(experiment)
+    assert from_plain(as_plain(experiment)).allow_code is False
     assert mistakes(file(SMALL + "allow_code: true\n"))[0].startswith(
         "a.yaml:3: allow_code: unknown section"
     )
@@ -624,7 +627,7 @@ def test_a_model_may_have_seeds_of_its_own(file):
     )
     first, second = config.read(path).models
     assert first.seeds == (4, 5) and second.seeds is None
-    assert config.from_plain(config.as_plain(config.read(path))).models[0].seeds == (4, 5)
+    assert from_plain(as_plain(config.read(path))).models[0].seeds == (4, 5)
     assert mistakes(path, "models.0.seeds=[1, 1]") == [
         "command line: models.0.seeds: has a seed twice"
     ]

@@ -1,9 +1,13 @@
+"""Events read, filtered and split; the device settled."""
+
 import polars as pl
 import pytest
+from tiny_run import experiment
 
-from fmpair.config.experiment import Source, Step
+from fmpair import device
+from fmpair.config.experiment import Candidate, Running, Source, Step
 from fmpair.errors import DataError, OptionError, UnknownError
-from fmpair.experiment.prepared import prepare, source_files
+from fmpair.experiment.prepared import prepare, settle, source_files
 
 EVENTS = pl.DataFrame({"user": [1, 1, 2, 2, 3], "item": list("abcab"), "rating": [1, 5, 5, 1, 3]})
 GIVEN = Step("given")
@@ -96,20 +100,20 @@ def test_filters_of_each_event_alone_may_follow_one_that_needs_the_training_part
 
 
 def test_other_filters_must_come_before_one_that_needs_the_training_part(rated):
-    said = r"core comes after above_mean, .* put core first, or say {above_mean: {statistics: all}}"
-    with pytest.raises(OptionError, match=said):
+    text = r"core cannot follow above_mean, .*first, or write {above_mean: {statistics: all}}"
+    with pytest.raises(OptionError, match=text):
         prepare(rated, (Step("above_mean"), Step("core")), GIVEN)
 
 
 def test_a_filter_that_leaves_nothing_to_test_on_is_named(rated):
     steps = (Step("above_mean"), Step("above", {"threshold": 4.5}))
-    with pytest.raises(DataError, match="above_mean leaves nothing to train on or nothing to test"):
+    with pytest.raises(DataError, match="above_mean leaves no training or no test events"):
         prepare(rated, steps, GIVEN).fold(0)
 
 
 def test_given_parts_that_a_filter_mixes_up_are_refused(tmp_path):
     train, test = parts(tmp_path, 3, 2)
-    with pytest.raises(OptionError, match="merge_duplicates loses them"):
+    with pytest.raises(OptionError, match="merge_duplicates removes the split"):
         prepare(Source(train=train, test=test), (Step("merge_duplicates"),), GIVEN)
 
 
@@ -162,3 +166,38 @@ def test_low_ratings_can_become_dislikes(tmp_path):
     bench = prepare(source, (Step("dislikes", {"below": 3}),), Step("holdout", {"test": 0.4}))
     assert len(bench.data) == 3
     assert bench.data.impressions.rows() == [(1, "a"), (2, "a")]
+
+
+# Where models learn is a part of their options, settled when a run begins.
+
+
+MODELS = (
+    Candidate("popularity", "popularity", {}),
+    Candidate("usual", "fm-pair", {"factors": 2}),
+    Candidate("own", "fm-pair", {"factors": 2, "device": "torch"}),
+    Candidate("any", "fm-pair", {"device": "auto"}),
+)
+
+
+def devices(tmp_path, where):
+    asked = experiment(tmp_path, models=MODELS, run=Running(device=where))
+    return [model.options.get("device") for model in settle(asked, None).models]
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr(device, "obstacle", lambda: None)
+
+
+def test_a_device_of_the_run_is_that_of_models_that_do_not_say_themselves(tmp_path, gpu):
+    assert devices(tmp_path, "cuda") == [None, "cuda", "torch", "cuda"]
+
+
+def test_the_cpu_is_not_said(tmp_path, gpu):
+    assert devices(tmp_path, "cpu") == [None, None, "torch", "cuda"]
+
+
+def test_auto_is_settled(tmp_path, gpu, monkeypatch):
+    assert devices(tmp_path, "auto") == [None, "cuda", "torch", "cuda"]
+    monkeypatch.setattr(device, "obstacle", lambda: "no GPU is found")
+    assert devices(tmp_path, "auto") == [None, None, "torch", None]
