@@ -68,7 +68,7 @@ def test_a_model_that_breaks_a_rule_is_found_out():
     for recipe, rule, message in (
         (Forgetful, "lists_are_ordered_and_leave_out_what_was_seen", "must be left out"),
         (Moody, "one_seed_gives_the_same_scores", "give different scores"),
-        (Popularity, "taste_decides", "get their own taste first"),
+        (Popularity, "taste_decides", "get an item of their taste first"),
     ):
         with pytest.raises(AssertionError, match=message):
             ModelContract(recipe).check(rule)
