@@ -50,6 +50,6 @@ def test_adam_is_of_minibatches_and_refused_on_the_cpu():
 
 
 @pytest.mark.parametrize("option", [{"optimizer": "adagrad"}, {"regularization_power": 0.5}])
-def test_levels_take_plain_steps_only(option):
-    with pytest.raises(OptionError, match="FMPairLevels takes plain steps"):
+def test_levels_support_plain_sgd_only(option):
+    with pytest.raises(OptionError, match="levels does not support optimizer"):
         FMPairLevels(**option)
