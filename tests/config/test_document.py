@@ -213,7 +213,7 @@ def deep(depth):
 
 def test_aliases_that_stand_for_billions_of_values_are_refused(write):
     assert len(BOMB) < 500
-    with pytest.raises(ConfigError, match=r"a\.yaml:\d: more than 20,000 values, counting those that al"):
+    with pytest.raises(ConfigError, match=r"a\.yaml:\d: more than 20,000 values, counting"):
         read(write(BOMB, "a.yaml"))
 
 
