@@ -309,7 +309,7 @@ def demo(
     """See how much context helps: an experiment on generated data, and its report."""
     from fmpair.config.read import read
     from fmpair.data import synthetic
-    from fmpair.evaluation.summary import busiest_user
+    from fmpair.evaluation.tables import busiest_user
     from fmpair.models.catalog import load
 
     choices = [f"data.generate.seed={seed}", f"output.folder={folder.absolute()}"]
@@ -340,7 +340,7 @@ def _introduction(world: World) -> str:
 def _ceiling(world: World, results: Results) -> str:
     """How far the best model is from the best possible."""
     from fmpair.data.splits import load
-    from fmpair.evaluation.summary import ceiling
+    from fmpair.evaluation.tables import ceiling
 
     experiment = results.experiment
     [(label, protocol)] = experiment.protocols.items()

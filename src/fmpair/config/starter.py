@@ -20,7 +20,7 @@ from fmpair.data.event_types import event_kinds, ordered_kinds
 from fmpair.data.formats.source import parsing
 from fmpair.data.read import read_contents
 from fmpair.errors import DataError, in_file, one_line, spelled
-from fmpair.evaluation.protocol import usual_protocol, why_usual
+from fmpair.evaluation.protocol import default_protocol, default_protocol_reason
 
 SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*")
 # Options that say how the file is read, and not what its columns are.
@@ -252,11 +252,11 @@ def _models(found: Findings) -> list[str]:
 def _judging(found: Findings) -> list[str]:
     views = ["popularity", "activity", *(f"context:{name}" for name in found.data.context[:2])]
     data = _positive(found)
-    seen = usual_protocol(data).seen
+    seen = default_protocol(data).seen
     lines = [
         "",
         "# Full ranking: every test event ranks all items.",
-        f"# {spelled(why_usual(data), in_file)}.",
+        f"# {spelled(default_protocol_reason(data), in_file)}.",
         "protocols:",
         f"  full ranking: {{unit: interaction, seen: {seen}}}",
     ]

@@ -27,7 +27,7 @@ from fmpair.data import Dataset
 from fmpair.data.splits import Split
 from fmpair.errors import FmpairError, MachineError, OptionError, unknown
 from fmpair.evaluation import Evaluation, Protocol, evaluate, views
-from fmpair.evaluation.evaluate import obstacle
+from fmpair.evaluation.evaluation import undefined_reason
 from fmpair.fitted.extension import goes_by_past
 from fmpair.fitted.recipe import Sourced
 from fmpair.metrics import Metric
@@ -359,7 +359,7 @@ def _run(cell: Cell, data: Dataset, split: Split, threads: int | None) -> Outcom
 
 def possible(metrics: tuple[str, ...], test: Dataset, protocol: Protocol) -> list[str]:
     """The metrics that are defined under the protocol; some need all items, or ratings."""
-    kept = [name for name in metrics if not obstacle(Metric.parse(name), test, protocol)]
+    kept = [name for name in metrics if not undefined_reason(Metric.parse(name), test, protocol)]
     if not kept:
         raise OptionError(f"none of {', '.join(metrics)} is defined under {protocol.id}")
     return kept

@@ -23,7 +23,7 @@ from fmpair.data.parts import PARTS, Split
 from fmpair.data.read import read, read_contents
 from fmpair.device import CPU, settled
 from fmpair.errors import DataError, OptionError, in_file, spelled
-from fmpair.evaluation.protocol import usual_protocol, why_usual
+from fmpair.evaluation.protocol import default_protocol, default_protocol_reason
 from fmpair.experiment.cell import canonical
 from fmpair.models.catalog import find
 from fmpair.threads import check_process
@@ -198,12 +198,12 @@ def with_default_protocol(experiment: Experiment, data: Dataset) -> Experiment:
     """The experiment with a protocol, which the data choose where it has none."""
     if experiment.protocols:
         return experiment
-    return replace(experiment, protocols={LABEL: usual_protocol(data)})
+    return replace(experiment, protocols={LABEL: default_protocol(data)})
 
 
 def why(experiment: Experiment, data: Dataset) -> str:
     """The reason for what `settled` chooses; empty where the experiment says it all."""
-    return "" if experiment.protocols else f"protocol: {spelled(why_usual(data), in_file)}"
+    return "" if experiment.protocols else f"protocol: {spelled(default_protocol_reason(data), in_file)}"
 
 
 DEVICE = "device"

@@ -11,7 +11,7 @@ import polars as pl
 
 from fmpair.config.experiment import TESTS, Ablation, Comparison
 from fmpair.errors import OptionError, unknown
-from fmpair.evaluation.statistics import bootstrapped, spread
+from fmpair.evaluation.statistics import bootstrap_interval, spread
 from fmpair.experiment.results import Results
 from fmpair.report.significance import (
     Pair,
@@ -240,7 +240,7 @@ def _measured(scores: PairedScores, model: str) -> dict[str, Any]:
     repeats = scores.repeats(model)
     mean, sd = spread(repeats) if len(repeats) else (float("nan"), float("nan"))
     found = scores.gathered(model)
-    low, high = bootstrapped(found) if found else (None, None)
+    low, high = bootstrap_interval(found) if found else (None, None)
     if low is not None and high is not None and scores.metric.startswith("rmse"):
         low, high = low**0.5, high**0.5  # the units of rmse are squared errors
     return {

@@ -17,20 +17,20 @@ import numpy as np
 import polars as pl
 
 from fmpair.errors import DataError
-from fmpair.evaluation.clusters import Clusters, Part, variance_between
+from fmpair.evaluation.clusters import Clusters, VarianceComponent, variance_between
 from fmpair.evaluation.statistics import (
-    detectable_by_clusters,
-    effect,
+    cohens_d,
+    detectable_difference,
     holm,
-    is_level_by_clusters,
-    randomised,
-    ranked,
-    student,
+    is_equivalent,
+    randomisation_p,
+    t_test_p,
+    wilcoxon_p,
 )
 from fmpair.experiment.tuning import sign
 from fmpair.metrics import ERRORS, LISTS
 
-TESTS = {"randomisation": randomised, "t": student, "wilcoxon": ranked}
+TESTS = {"randomisation": randomisation_p, "t": t_test_p, "wilcoxon": wilcoxon_p}
 UNITS = {
     "fold": pl.Int64,
     "unit": pl.Int64,
@@ -117,7 +117,7 @@ class PairedScores:
             further = (variance_between(*_sums(both, "item")),)
         return _clusters(both, further)
 
-    def _fits(self, *models: str) -> tuple[Part, ...]:
+    def _fits(self, *models: str) -> tuple[VarianceComponent, ...]:
         """What folds and seeds add to the variance of a model's mean, or of two models' difference.
 
         Either the variance between folds, which has that of seeds in it, or that between the seeds
@@ -132,7 +132,7 @@ class PairedScores:
             return tuple(seeds)
         sides = [one.sort("fold")["mean"].to_numpy() for one in spreads]
         apart = sides[0] - sides[1] if len(sides) == 2 else sides[0]
-        between = Part(float(apart.var(ddof=1)) / len(folds), len(folds) - 1)
+        between = VarianceComponent(float(apart.var(ddof=1)) / len(folds), len(folds) - 1)
         return (between,) if between.variance >= sum(s.variance for s in seeds) else tuple(seeds)
 
     @cached_property
@@ -182,9 +182,9 @@ def shown(
     # the root.
     slope = 2 * base if scores.metric.startswith("rmse") else 1.0
     return {
-        "effect": effect(found),
-        "detectable": detectable_by_clusters(found, level) / slope if slope else None,
-        "same": is_level_by_clusters(found, margin * base * slope, level),
+        "effect": cohens_d(found),
+        "detectable": detectable_difference(found, level) / slope if slope else None,
+        "same": is_equivalent(found, margin * base * slope, level),
     }
 
 
@@ -200,15 +200,15 @@ def mark(
     return "+" if (difference > 0) != lower_is_better(scores.metric) else "-"
 
 
-def _between_seeds(spread: pl.DataFrame) -> Part:
+def _between_seeds(spread: pl.DataFrame) -> VarianceComponent:
     """Of a model's mean over folds, the variance that its seeds within each fold show."""
     known = spread.filter(pl.col("seeds") > 1)
     share = (known["variance"] / known["seeds"]).mean()
     variance = float(share) / len(spread) if isinstance(share, float) else 0.0
-    return Part(variance, float((known["seeds"] - 1).sum()))
+    return VarianceComponent(variance, float((known["seeds"] - 1).sum()))
 
 
-def _clusters(units: pl.DataFrame, further: tuple[Part, ...]) -> Clusters:
+def _clusters(units: pl.DataFrame, further: tuple[VarianceComponent, ...]) -> Clusters:
     return Clusters(*_sums(units, "user"), further)
 
 

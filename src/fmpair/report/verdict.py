@@ -10,7 +10,7 @@ import polars as pl
 from fmpair.config.option_schema import options_of
 from fmpair.data.columns.leakage import Information
 from fmpair.errors import FmpairError, in_file, spelled
-from fmpair.evaluation.protocol import meaning, misleading
+from fmpair.evaluation.protocol import repeat_note, repeats_inflate
 from fmpair.experiment.results import Results
 from fmpair.models import catalog
 from fmpair.report.comparison import Table
@@ -158,9 +158,9 @@ def cautions(results: Results) -> list[str]:
     """A line for each protocol whose numbers repeats make too good, and what to write instead."""
     again, events = _repeated(results.manifest)
     return [
-        f"{isolated(label)}: {spelled(meaning(again, events, protocol), in_file)}"
+        f"{isolated(label)}: {spelled(repeat_note(again, events, protocol), in_file)}"
         for label, protocol in results.experiment.protocols.items()
-        if misleading(again, events, protocol)
+        if repeats_inflate(again, events, protocol)
     ]
 
 
