@@ -7,7 +7,7 @@ from fmpair.config import read as config
 from fmpair.config.starter import starter
 from fmpair.data.splits import by_time
 from fmpair.experiment.run import run
-from fmpair.report.comparison import comparison
+from fmpair.report.model_comparison import comparison
 from fmpair.report.verdict import headline
 from fmpair.testing import shop_log
 

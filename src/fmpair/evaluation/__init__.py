@@ -20,33 +20,10 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
-    "PRESETS",
-    "VIEWS",
-    "Evaluation",
-    "Protocol",
-    "bootstrap",
-    "compare",
-    "context",
-    "default_protocol",
-    "detectable",
-    "effect_size",
-    "evaluate",
-    "groups",
-    "holm",
-    "is_level",
-    "item_popularity",
-    "judge",
-    "overlap",
-    "preset",
-    "randomisation_test",
-    "read_lists",
-    "spread",
-    "summary",
-    "t_test",
-    "user_activity",
-    "view",
-    "warmth",
-    "wilcoxon",
+    "PRESETS", "VIEWS", "Evaluation", "Protocol", "bootstrap", "compare", "context",
+    "default_protocol", "detectable", "effect_size", "evaluate", "groups", "holm", "is_level",
+    "item_popularity", "judge", "overlap", "preset", "randomisation_test", "read_lists", "spread",
+    "summary", "t_test", "user_activity", "view", "warmth", "wilcoxon",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

@@ -265,11 +265,7 @@ def _evaluation(
     train, test = data
     relevant = units.task.relevant
     placement = Placement(
-        relevant.start,
-        ranks.above,
-        ranks.level,
-        relevant.value.astype(np.float64),
-        ranks.listed,
+        relevant.start, ranks.above, ranks.level, relevant.value.astype(np.float64), ranks.listed
     )
     columns: dict[str, pl.Series] = {}
     means: dict[str, float] = {}

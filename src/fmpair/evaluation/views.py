@@ -125,11 +125,7 @@ def view(evaluation: Evaluation, groups: pl.Series) -> pl.DataFrame:
 
 
 def groups(
-    name: str,
-    evaluation: Evaluation,
-    train: Dataset,
-    test: Dataset,
-    every: Dataset | None = None,
+    name: str, evaluation: Evaluation, train: Dataset, test: Dataset, every: Dataset | None = None
 ) -> pl.Series:
     """Return the groups of a view by its name, one of VIEWS.
 

@@ -1,4 +1,4 @@
-"""The numbers the paper prints, to stand beside ours.
+"""The numbers printed in the paper.
 
 B. Loni, M. Larson, A. Hanjalic: Factorization Machines for Data with Implicit Feedback.
 """
@@ -11,11 +11,11 @@ RECALL, MRR = "recall@10", "mrr@10"
 SETS = {"movielens": "MovieLens", "frappe": "Frappe", "amazon": "Amazon", "xing": "XING"}
 CONTEXTS = {"frappe": "Frappe", "movielens": "MovieLens", "leak": "MovieLens, the leak"}
 DOMAINS = {"books": "Books", "music": "Music"}
-FEW = (3, 5, 10)  # the most events of a user in the target domain, where it is thinned
+FEW = (3, 5, 10)  # limits of events per user in the target domain, in sparse experiments
 
 
 class Printed(NamedTuple):
-    """A mean and its standard deviation over folds, None where the paper has none."""
+    """A mean and its standard deviation over folds, None if the paper has none."""
 
     mean: float
     sd: float | None = None
@@ -28,7 +28,7 @@ TABLE1 = {
     "amazon": (15_994, 84_508, 270_000),
     "xing": (9_751, 9_821, 223_000),
 }
-# Tables 2 to 4: by set or target domain, model and metric. The paper's genres leak: see errata.
+# Tables 2 to 4: by set or target domain, model and metric. The paper's genres leak, see the errata.
 TABLE2 = {
     "movielens": {
         ("Most-Popular", RECALL): Printed(0.1180, 0.0012),
@@ -66,10 +66,7 @@ TABLE3 = {
         ("FM-Pair-Context", RECALL): Printed(0.2064),
         ("FM-Pair-Context", MRR): Printed(0.0890),
     },
-    "movielens": {
-        ("FM-Pair", RECALL): Printed(0.2357),
-        ("FM-Pair", MRR): Printed(0.1027),
-    },
+    "movielens": {("FM-Pair", RECALL): Printed(0.2357), ("FM-Pair", MRR): Printed(0.1027)},
     "leak": {
         ("FM-Pair", RECALL): Printed(0.2357),
         ("FM-Pair", MRR): Printed(0.1027),
