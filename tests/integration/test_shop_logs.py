@@ -67,7 +67,7 @@ def test_a_price_that_is_forced_to_be_context_is_headlined_as_a_leak(tmp_path, m
     (tmp_path / "a.yaml").write_text(text)
     results = run(config.read("a.yaml", OVERRIDES))
     told = headline(results, comparison(results, "full ranking"))
-    assert told.startswith("Not to be believed as it stands: context gives the item away (price: ")
+    assert told.startswith("Do not trust this result: context gives the item away (price: ")
     assert "FM-Pair with context is best" in told
 
 

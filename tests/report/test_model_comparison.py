@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
-from test_merge import run
+from test_merge_runs import run
 from toy_results import results_of
 
 from fmpair.config.experiment import Ablation, Comparison

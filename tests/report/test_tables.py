@@ -232,5 +232,5 @@ def test_the_leakage_table_says_what_is_a_problem():
     assert told["same event"] == "no"
     assert leakage_verdict(folds).startswith("The split is not by time")
     found[2]["count"] = 3
-    assert "that is bad, unless users do repeat" in leakage_verdict(folds)
+    assert "a problem unless users repeat" in leakage_verdict(folds)
     assert leakage_verdict([{"fold": 0, "figures": []}]).startswith("Nothing bad was found")

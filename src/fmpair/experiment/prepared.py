@@ -203,7 +203,9 @@ def with_default_protocol(experiment: Experiment, data: Dataset) -> Experiment:
 
 def why(experiment: Experiment, data: Dataset) -> str:
     """The reason for what `settled` chooses; empty where the experiment says it all."""
-    return "" if experiment.protocols else f"protocol: {spelled(default_protocol_reason(data), in_file)}"
+    if experiment.protocols:
+        return ""
+    return f"protocol: {spelled(default_protocol_reason(data), in_file)}"
 
 
 DEVICE = "device"
