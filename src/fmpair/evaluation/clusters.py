@@ -56,6 +56,11 @@ class Clusters:
         return sum(part.variance for part in self._components)
 
     @property
+    def further_variance(self) -> float:
+        """Variance of the mean over folds and seeds only."""
+        return sum(part.variance for part in self.further)
+
+    @property
     def freedom(self) -> float:
         """Degrees of freedom of the variance (Welch-Satterthwaite)."""
         return freedom_of(self._components)
@@ -145,11 +150,6 @@ def t_two_sided(t: float, freedom: float) -> float:
     if math.isinf(t):
         return 0.0
     return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
-
-
-def normal_two_sided(z: float) -> float:
-    """Return P(|Z| >= |z|) for a standard normal Z."""
-    return 2 * NormalDist().cdf(-abs(z))
 
 
 def t_quantile(chance: float, freedom: float) -> float:

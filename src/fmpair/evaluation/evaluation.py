@@ -85,7 +85,8 @@ def evaluate(
             raise OptionError(reason)
     _check_order(train, test, protocol.after)
     _warn_of_older_events(model, train, test)
-    units = units_of(train, test, protocol, _uses_time(model))
+    timed = isinstance(model, Recommender | Ranker) and TIME in model.space.context
+    units = units_of(train, test, protocol, timed)
     candidates = candidates_of(train, test, protocol, units)
     top = min(max((m.cutoff for m in wanted if m.name in LISTS), default=0), len(train.items))
     ranks = _ranks(model, train, units, candidates, top, threads)
@@ -114,11 +115,6 @@ def _with_model_context(model: Any, train: Any) -> Dataset:
     if set(context) <= set(data.context):
         return data
     return as_dataset(train, Columns([*dict.fromkeys([*data.context, *context])]))
-
-
-def _uses_time(model: Any) -> bool:
-    """Whether the scores of a fitted model depend on the time of the query."""
-    return isinstance(model, Recommender | Ranker) and TIME in model.space.context
 
 
 def _warn_of_older_events(model: Any, train: Dataset, test: Dataset) -> None:
@@ -174,14 +170,13 @@ def _ranks(
     threads: int | None,
 ) -> Ranks:
     """Rank the relevant items; on the GPU for a model that is there and whole lists."""
-    device = None
     if isinstance(model, Recommender) and not isinstance(candidates, Pool):
         device = ranking_device(model.recipe, len(units.task.query))
-    if device is not None:
-        from fmpair.ranking import gpu
+        if device is not None:
+            from fmpair.ranking import gpu
 
-        queries, items = _factor_arrays(model, train, units.queries)
-        return gpu.judge(queries, items, units.task, candidates, top, device)
+            queries, items = _factor_arrays(model, train, units.queries)
+            return gpu.judge(queries, items, units.task, candidates, top, device)
     batch = rows_at_once(len(units.task.query), len(train.items))
     if callable(model):
         batch = int(np.clip(SCORES_PER_CALL // len(train.items), 1, 1024))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,6 @@ from fmpair.evaluation.clusters import (
     combined,
     freedom_of,
     gathered,
-    normal_two_sided,
     paired,
     t_quantile,
     t_two_sided,
@@ -148,7 +148,7 @@ def randomisation_p(clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> fl
         return 1.0
     rng = np.random.default_rng(seed)
     of_users = VarianceComponent(float((total**2).sum()) / clusters.size.sum() ** 2, count)
-    if count <= EXACT and not _further_variance(clusters):
+    if count <= EXACT and not clusters.further_variance:
         flips = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
         return float((np.abs((1 - 2 * flips) @ total) >= limit).mean())
     extreme = 0
@@ -166,7 +166,7 @@ def bootstrap_interval(
     drawn = combined(clusters, seed)
     count, mean = len(drawn.total), clusters.mean
     rng = np.random.default_rng(seed)
-    further = _further_variance(clusters)
+    further = clusters.further_variance
     of_users = VarianceComponent(clusters.variance - further, max(count - 1, 1))
     # Merged clusters estimate the variance between users less exactly than the users themselves.
     merged = drawn.variance - further
@@ -207,7 +207,7 @@ def wilcoxon_p(clusters: Clusters) -> float:
     z = above_mean / math.sqrt(variance)
     of_users = VarianceComponent(float((total**2).sum()) / clusters.size.sum() ** 2, count)
     if not clusters.further or of_users.variance == 0:
-        return normal_two_sided(z)
+        return 2 * NormalDist().cdf(-abs(z))
     freedom = freedom_of((of_users, *clusters.further))
     return t_two_sided(z / _widening(clusters, of_users), freedom)
 
@@ -258,18 +258,14 @@ def _random_widening(
     The factors vary as the width of Student's t does: the variance between folds and seeds is
     estimated from few of them.
     """
-    if of_users.variance <= 0 or not _further_variance(clusters):
+    if of_users.variance <= 0 or not clusters.further_variance:
         return 1.0
     freedom = freedom_of((of_users, *clusters.further))
     return _widening(clusters, of_users) * np.sqrt(freedom / rng.chisquare(freedom, rows))
 
 
 def _widening(clusters: Clusters, of_users: VarianceComponent) -> float:
-    return math.sqrt(1 + _further_variance(clusters) / of_users.variance)
-
-
-def _further_variance(clusters: Clusters) -> float:
-    return sum(part.variance for part in clusters.further)
+    return math.sqrt(1 + clusters.further_variance / of_users.variance)
 
 
 def _batches(draws: int, width: int) -> Iterator[int]:

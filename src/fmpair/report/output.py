@@ -81,8 +81,8 @@ def rich_table(table: ReportTable) -> Any:
     )
     for index, name in enumerate(table.columns):
         heading = Text(harmless(name).replace("[", "\n["))  # the best break in a narrow terminal
-        justify = "left" if index < table.text_columns else "right"
-        rich.add_column(heading, justify=justify, overflow="fold")
+        is_text = index < table.text_columns
+        rich.add_column(heading, justify="left" if is_text else "right", overflow="fold")
     for row in table.rows:
         rich.add_row(*(_rich_cell(cell) for cell in row))
     return rich

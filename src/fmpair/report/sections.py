@@ -26,15 +26,17 @@ ELSEWHERE = ("data", "split", "leakage", "context", "experiment")  # have their 
 
 def sections(results: Results, comparisons: list[ModelComparison]) -> list[Section]:
     """All sections with content; comparisons: one per protocol."""
+    times = run_tables.times_table(results)
     parts = [
         *(_results(results, compared) for compared in comparisons),
-        *(_fields(compared) for compared in comparisons),
+        *(_section(f"Which fields help: {isolated(compared.label)}",
+                   tables=result_tables.field_tables(compared)) for compared in comparisons),
         *(_views(results, compared) for compared in comparisons),
         _section("Learning curves", figures.curves(results) if style.available() else (),
                  wide=True),
         _section("Tuning", [figures.tuning(results) if style.available() else None],
                  [run_tables.tuning_table(results)]),
-        _times(results),
+        _section("Times and memory", tables=[times if times.rows else None]),
         _section("Failures", tables=[run_tables.failures_table(results)]),
         _data(results.manifest),
         _leakage(results.manifest),
@@ -146,11 +148,6 @@ def _results(results: Results, compared: ModelComparison) -> Section:
     return _section(f"Results: {isolated(compared.label)}", drawn, tables)
 
 
-def _fields(compared: ModelComparison) -> Section:
-    title = f"Which fields help: {isolated(compared.label)}"
-    return _section(title, tables=result_tables.field_tables(compared))
-
-
 def _views(results: Results, compared: ModelComparison) -> Section:
     drawn: list[Figure] = []
     tables: list[ReportTable] = []
@@ -166,11 +163,6 @@ def _views(results: Results, compared: ModelComparison) -> Section:
     text = ("head, mid and tail each have a third of the training events, most popular items or "
             "most active users first.",)  # fmt: skip
     return Section(f"By group: {isolated(compared.label)}", text, tuple(drawn), tuple(tables))
-
-
-def _times(results: Results) -> Section:
-    table = run_tables.times_table(results)
-    return Section("Times and memory", tables=(table,) if table.rows else ())
 
 
 def _data(manifest: Mapping[str, Any]) -> Section:

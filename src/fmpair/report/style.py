@@ -26,21 +26,8 @@ RC: dict[Any, Any] = {
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.labelsize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": LINE,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
     "axes.axisbelow": True,
     "axes.linewidth": 0.8,
-    "text.color": INK,
-    "xtick.color": LINE,
-    "ytick.color": LINE,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "xtick.major.width": 0.8,
-    "ytick.major.width": 0.8,
-    "grid.color": LINE,
     "grid.alpha": 0.35,
     "grid.linewidth": 0.6,
     "legend.frameon": False,
@@ -50,6 +37,11 @@ RC: dict[Any, Any] = {
     "text.parse_math": False,  # a name may contain dollars
     "figure.dpi": 200,
     "figure.facecolor": "white",
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
+    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color", "grid.color"), LINE),
+    **dict.fromkeys(("axes.labelcolor", "axes.titlecolor", "text.color"), INK),
+    **dict.fromkeys(("xtick.labelcolor", "ytick.labelcolor"), INK),
+    **dict.fromkeys(("xtick.major.width", "ytick.major.width"), 0.8),
 }
 
 

@@ -41,27 +41,11 @@ def _quote_formulas(column: pl.Expr) -> pl.Expr:
 
 
 ESCAPED = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": "$<$",
-    ">": "$>$",
-    "|": "$|$",
-    "−": "$-$",
-    "±": r"$\pm$",
-    "∞": r"$\infty$",
-    "–": "--",
-    "≥": r"$\geq$",
-    "…": r"\dots{}",
-    NO_BREAK: "~",
-}
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": "$<$", ">": "$>$", "|": "$|$", "−": "$-$", "±": r"$\pm$", "∞": r"$\infty$", "–": "--",
+    "≥": r"$\geq$", "…": r"\dots{}", NO_BREAK: "~",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}  # fmt: skip
 
 
 def latex(table: ReportTable) -> str:
@@ -176,17 +160,9 @@ TIMES = ("TrainTime", "EvaluationTime", "PureTrainTime", "PureEvaluationTime", "
          "PureTotalTime")  # fmt: skip
 TAIL = ("TestedCases", "CandidatesMode", "NumCandidates", "CutOff")
 MEASURES = {
-    "precision": "Precision",
-    "recall": "Recall",
-    "map": "MAP",
-    "mrr": "MRR",
-    "ndcg": "NDCG",
-    "rmse": "RMSE",
-    "mae": "MAE",
-    "auc": "AUC",
-    "hit": "Hit",
-    "coverage": "%Coverage",
-}
+    "precision": "Precision", "recall": "Recall", "map": "MAP", "mrr": "MRR", "ndcg": "NDCG",
+    "rmse": "RMSE", "mae": "MAE", "auc": "AUC", "hit": "Hit", "coverage": "%Coverage",
+}  # fmt: skip
 
 
 def wraprec_results(results: Results) -> pl.DataFrame:

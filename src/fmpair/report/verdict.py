@@ -86,7 +86,7 @@ def _leads(compared: ModelComparison, first: Any, behind: list[Any]) -> str:
     if len(chosen) == 1 and len(behind) > 1:
         chosen.append(behind[-1])
     word = "below" if lower_is_better(compared.metric) else "above"
-    parts = []
+    parts: list[str] = []
     for row in chosen:
         gap = abs(first["mean"] - row["mean"])
         lead = figure(gap) if row["mean"] == 0 else percent(gap / abs(row["mean"]))

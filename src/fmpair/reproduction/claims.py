@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -132,15 +132,14 @@ def _worse_and(each: BaselineDifference, condition: bool) -> bool | None:
     return None if each.outcome == "undecided" else each.outcome == "worse" and condition
 
 
-def _verdict(answers: Iterable[bool | None]) -> Verdict:
-    known = list(answers)
-    if False in known:
+def _verdict(answers: Sequence[bool | None]) -> Verdict:
+    if False in answers:
         return "does not hold"
-    return "undecided" if None in known or not known else "holds"
+    return "undecided" if None in answers or not answers else "holds"
 
 
 def _finding(
-    answers: Iterable[bool | None], title: str, differences: Mapping[str, BaselineDifference]
+    answers: Sequence[bool | None], title: str, differences: Mapping[str, BaselineDifference]
 ) -> Finding | None:
     """title: which models are compared."""
     if not differences:
@@ -226,7 +225,7 @@ def _linear(runs: Runs, protocol: str) -> Finding | None:
         f"{1000 * fit.shortest:.0f} ms"
         for name, fit in fits.items()
     )
-    return Finding(_verdict(map(_is_linear, fits.values())), text)
+    return Finding(_verdict([*map(_is_linear, fits.values())]), text)
 
 
 def _is_linear(fit: LinearFit) -> bool | None:

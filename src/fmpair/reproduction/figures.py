@@ -84,7 +84,11 @@ def _block(axes: Any, left: float, block: ColumnBlock, colour: str) -> None:
         for down, row in enumerate(block.rows):
             value = row.split()[across]
             filled = value != "0"
-            look = {"fill": filled, "alpha": 0.25 if filled else 1, "linewidth": 0.6}
+            look: dict[str, Any] = {
+                "fill": filled,
+                "alpha": 0.25 if filled else 1,
+                "linewidth": 0.6,
+            }
             corner = (left + across, -down - 1)
             axes.add_patch(Rectangle(corner, 1, 1, edgecolor=LINE, facecolor=colour, **look))
             middle = (left + across + 0.5, -down - 0.5)
