@@ -233,4 +233,4 @@ def test_the_leakage_table_says_what_is_a_problem():
     assert leakage_verdict(folds).startswith("The split is not by time")
     found[2]["count"] = 3
     assert "a problem unless users repeat" in leakage_verdict(folds)
-    assert leakage_verdict([{"fold": 0, "figures": []}]).startswith("Nothing bad was found")
+    assert leakage_verdict([{"fold": 0, "figures": []}]).startswith("No problem was found")

@@ -61,6 +61,11 @@ def merged(runs: Mapping[str, Results]) -> Results:
     )
 
 
+def _concat(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Concatenate frames; a metric that only some runs have is null in the others."""
+    return pl.concat(frames, how="diagonal_relaxed")
+
+
 def _check(runs: Mapping[str, Results]) -> None:
     """Raise DataError if data, split or protocols differ, naming what differs."""
     (first, known), *others = runs.items()
