@@ -53,7 +53,8 @@ def test_what_is_done_is_not_done_again(tiny):
 
 def test_two_runs_agree_to_the_digit(tiny, tmp_path):
     runs = [reproduction.reproduce("table2", place) for place in (tiny, tmp_path / "again")]
-    first, second = (found["table2-movielens-legacy"].comparisons["full ranking"].rows for found in runs)
+    summaries = [found["table2-movielens-legacy"] for found in runs]
+    first, second = (each.comparisons["full ranking"].rows for each in summaries)
     assert first.equals(second)
 
 

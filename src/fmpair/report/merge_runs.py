@@ -49,10 +49,7 @@ def merged(runs: Mapping[str, Results]) -> Results:
         cells=pl.concat([part.cells for part in parts]),
         values=pl.concat([part.values for part in parts]),
         units={
-            # A metric that only some runs have is null in the others.
-            label: pl.concat(
-                [part.units[label] for part in parts if label in part.units], how="diagonal_relaxed"
-            )
+            label: _concat([part.units[label] for part in parts if label in part.units])
             for label in kept
         },
         views=each[0].views.clear(),
