@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from fmpair.experiment.results import Results, results
-from fmpair.report.comparison import comparison
-from fmpair.report.result_tables import main_sheet
-from fmpair.report.run_tables import times_sheet, tuning_sheet
+from fmpair.report.model_comparison import comparison
+from fmpair.report.result_tables import main_table
+from fmpair.report.run_tables import times_table, tuning_table
 from fmpair.report.table_formats import markdown
 
 PAGE = Path(__file__).parent.parent / "docs" / "side_by_side.md"
@@ -35,9 +35,9 @@ def main() -> None:
 
 def tables_of(found: Results) -> str:
     """Results under each protocol, times, and what tuning chose."""
-    sheets = [main_sheet(comparison(found, label)) for label in found.experiment.protocols]
-    tuned = tuning_sheet(found)
-    sheets += [times_sheet(found), *([tuned] if tuned else [])]
+    sheets = [main_table(comparison(found, label)) for label in found.experiment.protocols]
+    tuned = tuning_table(found)
+    sheets += [times_table(found), *([tuned] if tuned else [])]
     return "\n".join(f"### {sheet.title}\n\n{markdown(sheet)}" for sheet in sheets).rstrip() + "\n"
 
 

@@ -17,7 +17,7 @@ _HOMES = {
     "Protocol": "fmpair.evaluation.protocol",
     "Ranker": "fmpair.fitted.ranker",
     "Recommender": "fmpair.fitted.recommender",
-    "evaluate": "fmpair.evaluation.evaluate",
+    "evaluate": "fmpair.evaluation.evaluation",
     "load": "fmpair.models.catalog",
     "read": "fmpair.data.read",
     "with_sources": "fmpair.features.layouts",
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fmpair.data.dataset import Dataset
     from fmpair.data.read import read
     from fmpair.errors import FmpairError
-    from fmpair.evaluation.evaluate import evaluate
+    from fmpair.evaluation.evaluation import evaluate
     from fmpair.evaluation.protocol import Protocol
     from fmpair.features.field import Field
     from fmpair.features.layouts import with_sources

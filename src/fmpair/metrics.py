@@ -1,4 +1,9 @@
-"""Metrics by name: `ndcg@10` is a formula and a cut-off."""
+"""Ranking metrics by name: `ndcg@10` is a formula and a cut-off.
+
+Below, r_1 < r_2 < ... are the ranks (1 is best) of the relevant items of a list, R is the number of
+relevant items, including those missing from the list, and sums run over r <= k. Tied items are in
+random order: every metric is its exact expected value over that order.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +18,14 @@ from fmpair.errors import OptionError, unknown
 
 __all__ = ["Metric", "Placement"]
 
+RankValue = Callable[[np.ndarray], np.ndarray]
 
-# The ranks of the relevant items: all that a ranking metric needs to know of a list.
 
+class TiedBlocks(NamedTuple):
+    """Runs of equal scores that contain relevant items, by unit, best first; int64 [blocks] each.
 
-class Blocks(NamedTuple):
-    """Runs of equal scores that hold relevant items, by unit, the best first; int64 [blocks] each.
-
-    above: how many stand higher; size: how many stand level; relevant: how many of these are
-    relevant; before: how many of those higher are relevant.
+    above: items that score higher; size: items in the block; relevant: relevant items in the
+    block; before: relevant items that score higher.
     """
 
     unit: np.ndarray
@@ -33,11 +37,11 @@ class Blocks(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """The places of the relevant items; those of unit u are entries start[u]:start[u+1].
+    """Positions of the relevant items; those of unit u are entries start[u]:start[u+1].
 
-    start: int64 [units + 1]. above: int64 [entries], how many of the list score higher.
-    level: int64 [entries], how many score the same, the item included; 0: it is not in the list.
-    gain: float64 [entries], how relevant, 1 unless graded. listed: int64 [units], list lengths.
+    start: int64 [units + 1]. above: int64 [entries], items of the list that score higher.
+    level: int64 [entries], items that score the same, itself included; 0 if it is not listed.
+    gain: float64 [entries], relevance, 1 unless graded. listed: int64 [units], list lengths.
     """
 
     start: np.ndarray
@@ -57,11 +61,11 @@ class Placement:
 
     @property
     def relevant(self) -> np.ndarray:
-        """int64 [units]: the relevant items of each unit, in the list or not."""
+        """int64 [units]: number of relevant items, listed or not."""
         return np.diff(self.start)
 
     @cached_property
-    def blocks(self) -> Blocks:
+    def blocks(self) -> TiedBlocks:
         entry = np.flatnonzero(self.level > 0)
         entry = entry[np.lexsort((self.above[entry], self.owner[entry]))]
         unit, above = self.owner[entry], self.above[entry]
@@ -69,25 +73,14 @@ class Placement:
         first = np.flatnonzero(begins)
         relevant = np.diff(np.append(first, len(entry)))
         before = first - np.searchsorted(unit, unit[first])
-        return Blocks(unit[first], above[first], self.level[entry[first]], relevant, before)
+        return TiedBlocks(unit[first], above[first], self.level[entry[first]], relevant, before)
 
     def summed(self, value: np.ndarray) -> np.ndarray:
-        """float64 [units]: a value per relevant item, added up by unit."""
+        """Sum a value per relevant item by unit: float64 [units]."""
         return np.bincount(self.owner, weights=value, minlength=self.units)
 
 
-# Ranking metrics over lists with ties: each the expected value under random order of the tied.
-#
-# Throughout, r_1 < r_2 < ... are the ranks (1 is best) of the relevant items of a list, R is the
-# number of relevant items, those missing from the list included, and sums run over r <= k.
-# Where scores are equal the rank of an item is uniform over the places of its block; the expected
-# values below are exact, not simulated.
-
-
-Worth = Callable[[np.ndarray], np.ndarray]
-
-
-def one(rank: np.ndarray) -> np.ndarray:
+def constant(rank: np.ndarray) -> np.ndarray:
     return np.ones_like(rank, np.float64)
 
 
@@ -101,7 +94,7 @@ def discount(rank: np.ndarray) -> np.ndarray:
 
 def hit(placement: Placement, k: int) -> np.ndarray:
     """hit@k = 1 if r_1 <= k, else 0."""
-    return _first(placement, k, one)
+    return _first(placement, k, constant)
 
 
 def mrr(placement: Placement, k: int) -> np.ndarray:
@@ -110,13 +103,13 @@ def mrr(placement: Placement, k: int) -> np.ndarray:
 
 
 def precision(placement: Placement, k: int) -> np.ndarray:
-    """precision@k = (number of r <= k) / k; short lists divide by k too."""
-    return placement.summed(expected(placement, cumulative(one, k))) / k
+    """precision@k = (number of r <= k) / k; also for lists shorter than k."""
+    return placement.summed(expected(placement, cumulative(constant, k))) / k
 
 
 def recall(placement: Placement, k: int) -> np.ndarray:
     """recall@k = (number of r <= k) / R."""
-    return placement.summed(expected(placement, cumulative(one, k))) / placement.relevant
+    return placement.summed(expected(placement, cumulative(constant, k))) / placement.relevant
 
 
 def ndcg(placement: Placement, k: int) -> np.ndarray:
@@ -142,8 +135,8 @@ def average_precision_all(placement: Placement, k: int) -> np.ndarray:
 def auc(placement: Placement, _: int = 0) -> np.ndarray:
     """auc = share of pairs (relevant, not relevant) in the right order, ties counting half.
 
-    The relevant items that are not in the list lose all their pairs; a list of nothing but
-    relevant items has lost none.
+    A relevant item missing from the list loses all its pairs. Without irrelevant items every listed
+    relevant item counts 1.
     """
     blocks, units = placement.blocks, placement.units
     listed = np.bincount(blocks.unit, weights=blocks.relevant, minlength=units)
@@ -156,13 +149,13 @@ def auc(placement: Placement, _: int = 0) -> np.ndarray:
     )
 
 
-def cumulative(worth: Worth, k: int) -> np.ndarray:
-    """float64 [k + 1]: the sum of the values of the ranks 1..r, for r from 0 to k."""
-    return np.concatenate([[0.0], np.cumsum(worth(np.arange(1, k + 1)))])
+def cumulative(rank_value: RankValue, k: int) -> np.ndarray:
+    """Return float64 [k + 1]: the summed values of ranks 1..r, for r from 0 to k."""
+    return np.concatenate([[0.0], np.cumsum(rank_value(np.arange(1, k + 1)))])
 
 
 def expected(placement: Placement, total: np.ndarray) -> np.ndarray:
-    """float64 [entries]: mean value of the ranks a relevant item may have; 0 if not listed."""
+    """Return float64 [entries]: mean value of an item's possible ranks; 0 if not listed."""
     last = len(total) - 1
     lowest = np.minimum(placement.above + placement.level, last)
     highest = np.minimum(placement.above, last)
@@ -172,30 +165,30 @@ def expected(placement: Placement, total: np.ndarray) -> np.ndarray:
 def _ndcg(placement: Placement, k: int, gain: np.ndarray) -> np.ndarray:
     total = cumulative(discount, k)
     order = np.lexsort((-gain, placement.owner))
-    place = np.arange(len(gain)) - placement.start[placement.owner]
-    weight = np.append(np.diff(total), 0.0)[np.minimum(place, k)]
+    position = np.arange(len(gain)) - placement.start[placement.owner]
+    weight = np.append(np.diff(total), 0.0)[np.minimum(position, k)]
     best = placement.summed(gain[order] * weight)  # order keeps each unit's entries together
     reached = placement.summed(gain * expected(placement, total))
     return reached / np.where(best > 0, best, 1)
 
 
-def _first(placement: Placement, k: int, worth: Worth) -> np.ndarray:
-    """Expected value of the rank of the first relevant item, which its first block decides.
+def _first(placement: Placement, k: int, rank_value: RankValue) -> np.ndarray:
+    """Expected value of the rank of the first relevant item, which lies in the first block.
 
-    With c relevant among m tied, the chance that the first of them is at place j, none having
-    come before, is c / (m - j + 1).
+    With c relevant among m tied items, the first of them is at position j, given none before,
+    with probability c / (m - j + 1).
     """
     blocks = placement.blocks
     first = np.flatnonzero(np.diff(blocks.unit, prepend=-1))
     first = first[blocks.above[first] < k]
     above, size, relevant = (part[first] for part in (blocks.above, blocks.size, blocks.relevant))
     value, none_yet = np.zeros(len(first)), np.ones(len(first))
-    for place in range(1, k + 1):
-        open_ = (above + place <= k) & (place <= size) & (none_yet > 0)
-        if not open_.any():
+    for position in range(1, k + 1):
+        reachable = (above + position <= k) & (position <= size) & (none_yet > 0)
+        if not reachable.any():
             break
-        now = np.where(open_, relevant / np.maximum(size - place + 1, 1), 0.0)
-        value += none_yet * now * worth(above + place)
+        now = np.where(reachable, relevant / np.maximum(size - position + 1, 1), 0.0)
+        value += none_yet * now * rank_value(above + position)
         none_yet *= 1 - np.minimum(now, 1)
     out = np.zeros(placement.units)
     out[blocks.unit[first]] = value
@@ -205,21 +198,18 @@ def _first(placement: Placement, k: int, worth: Worth) -> np.ndarray:
 def _precisions(placement: Placement, k: int) -> np.ndarray:
     """Expected sum over r_i <= k of i / r_i.
 
-    In a block of m with c relevant, b relevant above it and a of all, place j holds a relevant
-    item with chance c / m, and (j - 1)(c - 1) / (m - 1) more are then expected before it.
+    In a block of m items with c relevant, below a items of which b are relevant, position j holds
+    a relevant item with probability c / m; (j - 1)(c - 1) / (m - 1) more are expected before it.
     """
     _, above, size, relevant, before = blocks = placement.blocks
     harmonic = cumulative(reciprocal, k)
     last = np.minimum(above + size, k)
-    places = np.maximum(last - above, 0)
+    positions = np.maximum(last - above, 0)
     inverse = harmonic[last] - harmonic[np.minimum(above, k)]  # sum of 1 / (a + j)
-    earlier = places - (above + 1) * inverse  # sum of (j - 1) / (a + j)
+    earlier = positions - (above + 1) * inverse  # sum of (j - 1) / (a + j)
     more = (relevant - 1) / np.maximum(size - 1, 1)
     value = relevant / size * ((1 + before) * inverse + more * earlier)
     return np.bincount(blocks.unit, weights=value, minlength=placement.units)
-
-
-# A metric by name: a formula and a cut-off.
 
 
 RANKED: dict[str, Callable[[Placement, int], np.ndarray]] = {
@@ -233,40 +223,40 @@ RANKED: dict[str, Callable[[Placement, int], np.ndarray]] = {
     "map_all": average_precision_all,
     "auc": auc,
 }
-# The value of a rank when the list has one relevant item: there the formulas agree.
-ALONE: dict[str, Worth] = {
-    "hit": one,
-    "recall": one,
-    "precision": one,
+# Value of a rank in a list with one relevant item.
+ALONE: dict[str, RankValue] = {
+    "hit": constant,
+    "recall": constant,
+    "precision": constant,
     "mrr": reciprocal,
     "map": reciprocal,
     "map_all": reciprocal,
     "ndcg": discount,
     "ndcg_exp": discount,
 }
-ERRORS = ("rmse", "mae")  # of predicted ratings
-LISTS = ("coverage", "gini", "novelty", "popularity", "diversity")  # of what is recommended
+ERRORS = ("rmse", "mae")  # on predicted ratings
+LISTS = ("coverage", "gini", "novelty", "popularity", "diversity")  # on the recommended lists
 UNCUT = ("auc", *ERRORS)
 NAMES = (*RANKED, *ERRORS, *LISTS)
-DIGITS = 7  # of a cut-off: formulas have a table of that length
+DIGITS = 7  # of a cut-off: formulas build a table of that length
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A formula, cut off at rank k; the cut-off is 0 where the formula has none."""
+    """A formula and its cut-off rank; 0 if the formula has none."""
 
     name: str
     cutoff: int
 
     @classmethod
     def parse(cls, text: str) -> Metric:
-        """`ndcg@10` as a Metric."""
+        """Parse a name such as `ndcg@10`."""
         name, at, cutoff = text.partition("@")
         if name not in NAMES:
             raise OptionError(unknown("metric", name, NAMES))
         if name in UNCUT:
             if at:
-                raise OptionError(f"metric {text!r} takes no cut-off: say {name}")
+                raise OptionError(f"metric {text!r} takes no cut-off: write {name}")
             return cls(name, 0)
         if len(cutoff) > DIGITS:
             raise OptionError(f"a cut-off has at most {DIGITS} digits, as in {name}@10")
@@ -278,18 +268,16 @@ class Metric:
         return f"{self.name}@{self.cutoff}" if self.cutoff else self.name
 
     def worth(self, rank: np.ndarray) -> np.ndarray:
-        """float64: the value of a rank for a list with one relevant item, 0 beyond the cut-off."""
+        """Return the value of a rank in a list with one relevant item; 0 beyond the cut-off."""
         if self.name not in ALONE:
-            raise OptionError(
-                f"{self} is not a function of one rank: use one of {', '.join(ALONE)}"
-            )
+            raise OptionError(f"{self} needs more than one rank: use one of {', '.join(ALONE)}")
         value = (rank <= self.cutoff) * ALONE[self.name](rank)
         return value / self.cutoff if self.name == "precision" else value
 
     def values(self, rank: np.ndarray) -> np.ndarray:
-        """float64 [lists]: the value of each list, given the rank of its one relevant item."""
+        """Return float64 [lists]: the value of each list from its only relevant item's rank."""
         return self.worth(np.asarray(rank, np.float64))
 
     def of(self, placement: Placement) -> np.ndarray:
-        """float64 [units]: the value of each unit, expected over the order of equal scores."""
+        """Return float64 [units]: the value of each unit, expected over the order of ties."""
         return RANKED[self.name](placement, self.cutoff)

@@ -113,7 +113,7 @@ def test_the_overlap_of_two_files_needs_no_events(judge, parts):
         ("model.fmpair", ["--by", "warmpth"], "Did you mean 'warmth'?"),
         ("model.fmpair", ["--set", "ml-1m-ncf"], "--set NAME in place of both"),
         ("list.csv", [], "Did you mean 'lists.csv'?"),
-        ("train.csv", [], "needs a column 'score' or 'rank'"),
+        ("train.csv", [], "needs a numeric column 'score' or 'rank'"),
     ],
 )
 def test_a_mistake_is_one_line(judge, what, flags, words):
@@ -160,11 +160,12 @@ def test_evaluate_says_why_and_what_the_number_means_where_users_repeat(fmpair, 
     told = fmpair("evaluate", model, *parts).err
     assert "so seen items are ranked too (--seen none)" in told
     assert "600 of 600 test events (100%) repeat an item" in told
-    assert "--relevant new asks for items new to a user only" in told and "warning" not in told
+    assert "--relevant new to evaluate on items new to a user only" in told
+    assert "warning" not in told
     given = fmpair("evaluate", model, *parts, "--seen", "train").err
     assert "by default" not in given
     assert "warning: 600 of 600 test events (100%) repeat an item" in given
-    assert "Write --seen none instead, which ranks all items, or --relevant new, which" in given
+    assert "Set --seen none to rank all items, or --relevant new to evaluate on" in given
 
 
 def test_evaluate_keeps_the_context_of_the_model_whatever_the_test_events_look_like(

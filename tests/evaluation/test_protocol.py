@@ -1,15 +1,27 @@
+"""Users who choose an item again."""
+
 from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 
-from fmpair import FMPair, Popularity
+from fmpair import Dataset, FMPair, Popularity
+from fmpair.config.starter import starter
 from fmpair.data import synthetic
 from fmpair.data.splits import target
 from fmpair.errors import DataError, OptionError, UnknownError
 from fmpair.evaluation import Protocol, evaluate
-from fmpair.evaluation.protocol import PRESETS, preset
+from fmpair.evaluation.protocol import (
+    PRESETS,
+    default_protocol,
+    default_protocol_reason,
+    preset,
+    repeat_note,
+    repeat_share,
+    repeated_events,
+    repeats_inflate,
+)
 
 
 def test_ids_say_what_results_depend_on():
@@ -119,3 +131,66 @@ def test_only_events_of_the_domain_are_to_be_found(domains):
     bare = replace(test, columns=test.columns.drop("domain"))
     with pytest.raises(DataError, match="no domains"):
         evaluate(Popularity().fit(train), train, bare, music())
+
+
+def events(user, item):
+    return Dataset.from_frame({"user": user, "item": item})
+
+
+ONCE = events([1, 1, 2, 2, 3, 3], ["a", "b", "a", "c", "b", "c"])
+AGAIN = events([1, 1, 1, 2, 2, 2], ["a", "a", "a", "b", "b", "c"])
+
+
+def test_the_share_of_repeats_counts_all_parts_together():
+    assert repeat_share(ONCE) == 0
+    assert repeat_share(AGAIN) == pytest.approx(3 / 6)
+    assert repeat_share(ONCE, events([1, 9], ["a", "a"])) == pytest.approx(1 / 8)
+    rows = np.arange(6)
+    assert repeat_share(AGAIN.take(rows[:4]), AGAIN.take(rows[4:])) == pytest.approx(3 / 6)
+
+
+def test_the_default_protocol_depends_on_repeats():
+    assert default_protocol(ONCE).seen == "train"
+    assert default_protocol(AGAIN).seen == "none"
+    assert default_protocol_reason(ONCE).startswith(
+        "0% of the events repeat an item of their user, so seen"
+    )
+    assert "50% of the events" in default_protocol_reason(AGAIN)
+
+
+def test_evaluate_uses_the_default_protocol():
+    for data, seen in ((ONCE, "train"), (AGAIN, "none")):
+        train, test = data.take(np.array([0, 1, 3, 4])), data.take(np.array([2, 5]))
+        found = evaluate(Popularity().fit(train), train, test)
+        assert found.protocol == f"interaction/all/seen={seen}"
+
+
+def test_the_starter_file_uses_the_default_protocol(tmp_path):
+    for name, data in (("once", ONCE), ("again", AGAIN)):
+        data.frame().write_csv(tmp_path / f"{name}.csv")
+        assert f"seen: {default_protocol(data).seen}}}" in starter(tmp_path / f"{name}.csv")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"seen": "none"}, "the result is for the next event, repeats included"),
+        ({"seen": "train"}, "the result is too high"),
+        ({"seen": "none", "relevant": "new"}, "the result is for items new to a user"),
+    ],
+)
+def test_a_note_explains_results_with_repeated_items(options, words):
+    test = events([1, 2, 9], ["a", "a", "a"])
+    note = repeat_note(repeated_events(AGAIN, test), len(test), Protocol(**options))
+    assert "1 of 3 test events (33%) repeat an item that their user had in training" in note
+    assert words in note
+    assert repeated_events(ONCE, events([1], ["c"])) == 0
+    assert repeat_note(0, 1, Protocol(**options)) == ""
+
+
+@pytest.mark.parametrize("seen", ["train", "train+test"])
+def test_many_repeats_inflate_results_if_other_seen_items_are_excluded(seen):
+    assert repeats_inflate(11, 100, Protocol(seen=seen))
+    assert not repeats_inflate(10, 100, Protocol(seen=seen))
+    assert not repeats_inflate(90, 100, Protocol(seen=seen, relevant="new"))
+    assert not repeats_inflate(90, 100, Protocol(seen="none"))

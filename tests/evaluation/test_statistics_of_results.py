@@ -1,4 +1,4 @@
-"""Against scipy, and against answers worked out by hand."""
+"""Statistics against scipy and results worked out by hand."""
 
 import math
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.errors import DataError
-from fmpair.evaluation.clusters import incomplete_beta, t_quantile, t_two_sided
+from fmpair.evaluation.clusters import gathered, incomplete_beta, t_quantile, t_two_sided
 from fmpair.evaluation.statistics import (
     bootstrap,
     detectable,
@@ -18,6 +18,7 @@ from fmpair.evaluation.statistics import (
     randomisation_test,
     spread,
     t_test,
+    unpaired,
     wilcoxon,
 )
 
@@ -171,7 +172,7 @@ def test_more_users_than_are_drawn_are_put_together_and_give_the_same():
 
 
 def test_a_user_for_each_value_is_asked_for():
-    with pytest.raises(DataError, match="1 users for 2 values: give one for each"):
+    with pytest.raises(DataError, match="users must have one entry per value, got 1 for 2"):
         bootstrap([1, 2], users=["a"])
 
 
@@ -182,7 +183,30 @@ def test_mean_deviation_and_effect():
 
 
 def test_values_that_cannot_be_paired_are_refused():
-    with pytest.raises(DataError, match="2 and 3 values"):
+    with pytest.raises(DataError, match="cannot pair 2 values with 3"):
         t_test([1, 2], [1, 2, 3])
     with pytest.raises(DataError, match="finite"):
         bootstrap([1, math.nan])
+
+
+def test_with_one_value_for_each_user_it_is_welchs_t():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(0.3, 1, 40), rng.normal(0, 3, 25)
+    found = unpaired(gathered(a), gathered(b))
+    expected = stats.ttest_ind(a, b, equal_var=False)
+    interval = expected.confidence_interval()
+    assert found.mean == pytest.approx(a.mean() - b.mean())
+    assert found.p == pytest.approx(expected.pvalue, rel=1e-6)
+    assert (found.low, found.high) == pytest.approx(tuple(interval), rel=1e-4)
+
+
+def test_values_of_one_user_are_no_independent_evidence():
+    values, users = np.repeat([0.0, 1.0, 1.0, 0.0], 50), np.repeat(np.arange(4), 50)
+    alone, together = gathered(values), gathered(values, users)
+    assert unpaired(together, together).high > 5 * unpaired(alone, alone).high
+
+
+def test_equal_values_do_not_differ():
+    same = gathered([1.0, 1.0, 1.0])
+    assert unpaired(same, same) == (0.0, 0.0, 0.0, 1.0)
+    assert unpaired(same, gathered([2.0, 2.0])).p == 0.0

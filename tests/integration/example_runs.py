@@ -11,7 +11,7 @@ from fmpair.config.read import read
 from fmpair.errors import ConfigError
 from fmpair.experiment.run import run
 from fmpair.models import catalog
-from fmpair.report.write import write
+from fmpair.report.output import write
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 OF_PUBLIC_DATA = [

@@ -5,7 +5,7 @@ import re
 import pytest
 from example_runs import EXAMPLES, OF_PUBLIC_DATA, assert_reported, means, run_of
 
-from fmpair.report.comparison import comparison
+from fmpair.report.model_comparison import comparison
 
 # Repeats that nothing is asked about.
 FEWER = {"noise": ["seeds=[0, 1]", "split.count=2"]}

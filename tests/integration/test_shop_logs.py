@@ -6,7 +6,7 @@ from fmpair import Dataset, FMPair, Protocol, config, evaluate
 from fmpair.config.starter import starter
 from fmpair.data.splits import by_time
 from fmpair.experiment.run import run
-from fmpair.report.comparison import comparison
+from fmpair.report.model_comparison import comparison
 from fmpair.report.verdict import headline
 from fmpair.testing import shop_log
 
@@ -66,7 +66,7 @@ def test_a_price_that_is_forced_to_be_context_is_headlined_as_a_leak(tmp_path, m
     (tmp_path / "a.yaml").write_text(text)
     results = run(config.read("a.yaml", OVERRIDES))
     told = headline(results, comparison(results, "full ranking"))
-    assert told.startswith("Not to be believed as it stands: context gives the item away (price: ")
+    assert told.startswith("Do not trust this result: context gives the item away (price: ")
     assert "FM-Pair with context is best" in told
 
 

@@ -5,7 +5,7 @@ import polars as pl
 
 from fmpair.config.read import read
 from fmpair.experiment.run import run
-from fmpair.report.comparison import comparison
+from fmpair.report.model_comparison import comparison
 from fmpair.testing import day_and_night
 
 FILE = """\

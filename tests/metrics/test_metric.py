@@ -17,7 +17,7 @@ def test_a_missing_cutoff_is_asked_for(text):
 
 
 def test_a_cutoff_too_many_is_refused():
-    with pytest.raises(OptionError, match="takes no cut-off: say auc"):
+    with pytest.raises(OptionError, match="takes no cut-off: write auc"):
         Metric.parse("auc@10")
 
 

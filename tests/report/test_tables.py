@@ -7,21 +7,21 @@ import pytest
 from toy_results import results_of
 
 from fmpair.config.experiment import Comparison
-from fmpair.report.comparison import comparison
-from fmpair.report.result_tables import details_sheet, main_sheet, view_sheet
+from fmpair.report.model_comparison import comparison
+from fmpair.report.result_tables import details_table, main_table, view_table
 from fmpair.report.run_tables import (
-    failures_sheet,
-    leakage_sheet,
+    failures_table,
+    leakage_table,
     leakage_verdict,
     options_text,
-    times_sheet,
-    tuning_sheet,
+    times_table,
+    tuning_table,
 )
 from fmpair.report.sections import warnings
 from fmpair.report.table import (
     NO_BREAK,
-    Cell,
-    Sheet,
+    ReportTable,
+    TableCell,
     figure,
     metric_title,
     p_claim,
@@ -45,51 +45,52 @@ def three(gap=0.1):
 
 
 def test_the_main_table_shows_mean_mark_difference_and_p():
-    sheet = main_sheet(comparison(three(), "full ranking"))
-    cells = {row[0].text: dict(zip(sheet.columns, row)) for row in sheet.rows}
-    assert cells["top"]["NDCG@10"] == Cell("0.6005", "", "+", bold=True)
-    assert cells["near"]["NDCG@10"] == Cell("0.6000", "", "+", underlined=True)
-    assert cells["base"]["NDCG@10"] == Cell("0.5000")
-    assert cells["near"]["to base"] == Cell("+20\N{NO-BREAK SPACE}%", "+0.1000")
-    assert any("+ significantly better than base" in note for note in sheet.notes)
+    table = main_table(comparison(three(), "full ranking"))
+    cells = {row[0].text: dict(zip(table.columns, row)) for row in table.rows}
+    assert cells["top"]["NDCG@10"] == TableCell("0.6005", "", "+", bold=True)
+    assert cells["near"]["NDCG@10"] == TableCell("0.6000", "", "+", underlined=True)
+    assert cells["base"]["NDCG@10"] == TableCell("0.5000")
+    assert cells["near"]["vs base"] == TableCell("+20\N{NO-BREAK SPACE}%", "+0.1000")
+    assert any("+: significantly better than base" in note for note in table.notes)
 
 
-def test_the_notes_say_which_test_it_was_over_whom_and_what_is_in_it():
-    told = " ".join(main_sheet(comparison(three(), "full ranking")).notes).replace(NO_BREAK, " ")
-    assert "paired randomisation test over 100 users, whose differences are summed first" in told
-    assert "Each model was fitted once" in told and "items stands in for that between seeds" in told
+def test_the_notes_name_the_test_its_users_and_its_variance():
+    told = " ".join(main_table(comparison(three(), "full ranking")).notes).replace(NO_BREAK, " ")
+    assert "paired randomisation test over 100 users, differences summed by user" in told
+    assert "Each model was fitted once" in told and "items replaces that between seeds" in told
     units = {
         (model, fold, seed): {"ndcg@10": STEADY + 0.1 * (model == "b") + 0.01 * seed}
         for model in "ab" for fold in range(2) for seed in range(3)
     }  # fmt: skip
-    told = " ".join(main_sheet(comparison(results_of(units), "full ranking")).notes)
-    assert "The variance between 2 folds and 3 seeds is in the test and in the intervals." in told
+    told = " ".join(main_table(comparison(results_of(units), "full ranking")).notes)
+    assert "Tests and intervals include the variance between 2 folds and 3 seeds." in told
 
 
-def test_a_model_that_is_level_is_marked_and_what_would_have_shown_stands_beside_it():
+def test_an_equivalent_model_is_marked_beside_the_detectable_difference():
     wave = np.tile([0.01, -0.01, -0.01, 0.01], 25)
     units = {("a", 0, 0): {"ndcg@10": STEADY}, ("b", 0, 0): {"ndcg@10": STEADY + wave}}
     table = comparison(results_of(units, compare=Comparison("a")), "full ranking")
-    sheet = main_sheet(table)
-    cells = dict(zip(sheet.columns, sheet.rows[1]))
-    assert cells["NDCG@10"].mark == "=" and "0.5000⁼" in markdown(sheet)
-    assert cells["Detectable"] == Cell("0.0028")  # 2.8 standard errors of .001
+    table = main_table(table)
+    cells = dict(zip(table.columns, table.rows[1]))
+    assert cells["NDCG@10"].mark == "=" and "0.5000⁼" in markdown(table)
+    assert cells["Detectable"] == TableCell("0.0028")  # 2.8 standard errors of .001
     assert any(
-        "= level with the best, within 1 % (" in note.replace(NO_BREAK, " ") for note in sheet.notes
+        "=: equivalent to the best, within 1 % (" in note.replace(NO_BREAK, " ")
+        for note in table.notes
     )
 
 
 def test_coverage_gets_a_column_where_a_list_is_missing(world):
     results = three()
-    assert "Coverage" not in main_sheet(comparison(results, "full ranking")).columns
+    assert "Coverage" not in main_table(comparison(results, "full ranking")).columns
     half = replace(results, values=results.values.with_columns(coverage=pl.lit(0.5)))
-    assert main_sheet(comparison(half, "full ranking")).columns[-1] == "Coverage"
+    assert main_table(comparison(half, "full ranking")).columns[-1] == "Coverage"
 
 
 def test_every_number_has_a_row_per_model_and_metric(world):
-    sheet = details_sheet(comparison(world, "full ranking"))
-    assert len(sheet.rows) == 4 * 2
-    assert sheet.data.columns[:3] == ["model", "metric", "mean"]
+    table = details_table(comparison(world, "full ranking"))
+    assert len(table.rows) == 4 * 2
+    assert table.data.columns[:3] == ["model", "metric", "mean"]
 
 
 def test_a_view_weighs_folds_by_their_units():
@@ -99,9 +100,9 @@ def test_a_view_weighs_folds_by_their_units():
         "value": [0.8, 0.4],
     })  # fmt: skip
     results = replace(three(), views=views)
-    sheet = view_sheet(results, comparison(results, "full ranking"), "popularity")
-    assert sheet.columns == ("Model", "head (4)")
-    assert sheet.rows == ((Cell("base"), Cell("0.5000", bold=True)),)
+    table = view_table(results, comparison(results, "full ranking"), "popularity")
+    assert table.columns == ("Model", "head (4)")
+    assert table.rows == ((TableCell("base"), TableCell("0.5000", bold=True)),)
 
 
 def test_times_are_means_of_the_repeats_that_went_well():
@@ -109,30 +110,34 @@ def test_times_are_means_of_the_repeats_that_went_well():
     cells = results.cells.with_columns(
         train_seconds=pl.Series([1.0, 2.0, 3.0]), error=pl.Series([None, None, "broke"])
     )
-    rows = times_sheet(replace(results, cells=cells)).rows
+    rows = times_table(replace(results, cells=cells)).rows
     assert [(row[0].text, row[1].text) for row in rows] == [("base", "1.00"), ("near", "2.00")]
 
 
 def test_tuning_names_the_best_trial_of_each_fold(world):
-    sheet = tuning_sheet(world)
-    assert len(sheet.rows) == 2
+    table = tuning_table(world)
+    assert len(table.rows) == 2
     # Values of fold 0 by trial: .30, .33, .31, .34; of fold 1: .31, .34, .32, .30.
-    assert [row[1].text for row in sheet.rows] == ["learning_rate 0.08", "learning_rate 0.04"]
-    assert [row[3].text for row in sheet.rows] == ["NDCG@10 0.3400", "NDCG@10 0.3400"]
+    assert [row[1].text for row in table.rows] == ["learning_rate 0.08", "learning_rate 0.04"]
+    assert [row[3].text for row in table.rows] == ["NDCG@10 0.3400", "NDCG@10 0.3400"]
 
 
 def test_failures_have_a_table_only_where_something_failed():
     results = three()
-    assert failures_sheet(results) is None
+    assert failures_table(results) is None
     cells = results.cells.with_columns(error=pl.Series([None, None, "out of memory"]))
-    rows = failures_sheet(replace(results, cells=cells)).rows
+    rows = failures_table(replace(results, cells=cells)).rows
     assert [cell.text for cell in rows[0]] == ["top", "out of memory", "0", "0"]
 
 
 def test_latex_is_balanced_and_escaped():
-    row = (Cell("my_model & 50%"), Cell("0.5", "± 0.1", "−", True), Cell("< .001", underlined=True))
-    sheet = Sheet("a-b", "50 % of {x}_1", ("Model", "NDCG@10", "p"), (row,), pl.DataFrame())
-    text = latex(sheet)
+    row = (
+        TableCell("my_model & 50%"),
+        TableCell("0.5", "± 0.1", "−", True),
+        TableCell("< .001", underlined=True),
+    )
+    table = ReportTable("a-b", "50 % of {x}_1", ("Model", "NDCG@10", "p"), (row,), pl.DataFrame())
+    text = latex(table)
     assert r"my\_model \& 50\%" in text and r"\{x\}\_1" in text
     assert r"\textbf{0.5}$^{-}$ {\scriptsize $\pm$ 0.1}" in text
     bare = text.replace(r"\{", "").replace(r"\}", "")
@@ -145,13 +150,13 @@ def test_latex_is_balanced_and_escaped():
 
 
 def test_latex_of_a_real_table_has_no_sign_that_latex_would_take_for_its_own(world):
-    text = latex(main_sheet(comparison(world, "one-plus-random")))
+    text = latex(main_table(comparison(world, "one-plus-random")))
     assert text.isascii()
     assert "_" not in text.replace(r"\_", "")
 
 
 def test_markdown_marks_the_best_and_those_beside_it():
-    text = markdown(main_sheet(comparison(three(), "full ranking")))
+    text = markdown(main_table(comparison(three(), "full ranking")))
     lines = text.splitlines()
     assert lines[0].startswith("| Model | NDCG@10 |")
     assert "**0.6005⁺**" in text and "*0.6000⁺*" in text
@@ -209,23 +214,23 @@ def test_a_metric_that_is_perfect_everywhere_is_a_warning():
     told = warnings(results, [comparison(results, "full ranking")])
     assert told == [
         "full ranking: NDCG@10 is exactly 1 for every list of a, b: check candidates, seen items "
-        "and ids before you believe it.",
+        "and ids before you trust it.",
         "full ranking: Recall@10 is exactly 0 for every list of a: check candidates, seen items "
-        "and ids before you believe it.",
+        "and ids before you trust it.",
     ]
 
 
-def test_figures_of_leakage_say_whether_they_are_bad():
+def test_the_leakage_table_says_what_is_a_problem():
     found = [
         {"before": "train", "after": "test", "figure": name, "count": count, "share": count / 10}
         for name, count in (("older", 4), ("unseen_users", 2), ("same_event", 0))
     ]
     folds = [{"fold": 0, "lines": [], "figures": found}]
-    told = {row[0].text: row[2].text for row in leakage_sheet(folds).rows}
-    assert told["older"].startswith("only for a forecast")
-    assert told["unseen users"].startswith("no: harder")
+    told = {row[0].text: row[2].text for row in leakage_table(folds).rows}
+    assert told["older"].startswith("only for forecasts")
+    assert told["unseen users"].startswith("no: makes the task harder")
     assert told["same event"] == "no"
     assert leakage_verdict(folds).startswith("The split is not by time")
     found[2]["count"] = 3
-    assert "that is bad, unless users do repeat" in leakage_verdict(folds)
-    assert leakage_verdict([{"fold": 0, "figures": []}]).startswith("Nothing bad was found")
+    assert "a problem unless users repeat" in leakage_verdict(folds)
+    assert leakage_verdict([{"fold": 0, "figures": []}]).startswith("No problem was found")

@@ -4,7 +4,7 @@ import polars as pl
 
 from fmpair.config.experiment import Candidate, Comparison, Experiment, Source, Step
 from fmpair.evaluation import Protocol
-from fmpair.report.comparison import SCHEMA, Table
+from fmpair.report.model_comparison import SCHEMA, ModelComparison
 from fmpair.reproduction.summary import Summary
 
 CURVES = {
@@ -29,8 +29,8 @@ def judged(baseline, means, p=0.001, label="legacy", seeds=6, same=False, detect
         for model, mean in means.items()
     ]  # fmt: skip
     frame = pl.DataFrame(rows, {name: SCHEMA[name] for name in rows[0]})
-    table = Table(label, protocol.id, "recall@10", ("recall@10", "mrr@10"), "t", 0.05, frame,
-                  folds=4)  # fmt: skip
+    metrics = ("recall@10", "mrr@10")
+    table = ModelComparison(label, protocol.id, metrics[0], metrics, "t", 0.05, frame, folds=4)
     return run_of([Candidate(name, "popularity") for name in means], baseline, {label: table})
 
 

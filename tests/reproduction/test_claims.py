@@ -3,8 +3,9 @@
 import pytest
 from paper_runs import by_factors, judged, timed
 
+from fmpair.config.experiment import Candidate
 from fmpair.reproduction.claims import claims
-from fmpair.reproduction.summary import Difference
+from fmpair.reproduction.summary import BaselineDifference, contexts, factors, linear_fit
 
 METHODS = {"Most-Popular": 0.12, "FM-Map": 0.07, "FM on ratings": 0.001, "GPFM": 0.16,
            "BPR-MF": 0.22, "FM-Pair": 0.23}  # fmt: skip
@@ -29,16 +30,16 @@ def test_without_a_run_nothing_is_said():
         (0.21, 0.001, {}, "better"),
         (0.19, 0.001, {}, "worse"),
         (0.21, 0.2, {}, "undecided"),
-        (0.201, 0.2, {"level": True}, "level"),
-        (0.2019, 0.001, {}, "level"),  # certain, and less than a hundredth
-        (0.20, 1.0, {"level": True, "detectable": 0.0}, "the same model"),
+        (0.201, 0.2, {"equivalent": True}, "equivalent"),
+        (0.2019, 0.001, {}, "equivalent"),  # certain, and less than a hundredth
+        (0.20, 1.0, {"equivalent": True, "detectable": 0.0}, "the same model"),
         # seeds may differ from each other, but not one model from the other
-        (0.20, 1.0, {"level": True, "detectable": 0.001}, "the same model"),
-        (0.2001, 1.0, {"level": True, "detectable": 0.001}, "level"),
+        (0.20, 1.0, {"equivalent": True, "detectable": 0.001}, "the same model"),
+        (0.2001, 1.0, {"equivalent": True, "detectable": 0.001}, "equivalent"),
     ],
 )
 def test_one_rule_says_what_a_difference_is(other, p, options, outcome):
-    assert Difference(other, 0.2, p, **options).outcome == outcome
+    assert BaselineDifference(other, 0.2, p, **options).outcome == outcome
 
 
 def test_the_papers_own_numbers_make_its_claims_about_methods_hold():
@@ -125,7 +126,7 @@ def test_users_with_few_events_are_told_beside_the_claim_and_do_not_decide_it():
     }
     few = judged("Target only", {**level, "FM-Pair-CD": 0.12})
     claim = claims({**found, "ablation-sparse-music-5": few})[4]
-    assert "Music, CD, at most 5 events per user 0.1200 against 0.1000" in claim.clean.text
+    assert "Music, CD, at most 5 events per user 0.1200 vs 0.1000" in claim.clean.text
     assert claim.verdict == "does not hold under clean" and claim.legacy is None
 
 
@@ -153,7 +154,28 @@ def test_gaussian_processes_must_be_slower_by_far(seconds, verdict):
 def test_the_numbers_of_a_claim_stand_beside_it():
     found = {"table2-frappe-clean": judged("FM-Pair", METHODS, p=0.02)}
     text = claims(found)[0].clean.text.replace("\N{NO-BREAK SPACE}", " ")
-    assert "0.2200 against 0.2300 (−4.3 %, p = .020): worse" in text
+    assert "0.2200 vs 0.2300 (−4.3 %, p = .020): worse" in text
     vague = {"table2-frappe-clean": judged("FM-Pair", METHODS, p=0.3, detectable=0.0115)}
     text = claims(vague)[0].clean.text.replace("\N{NO-BREAK SPACE}", " ")
     assert "p = .300, detectable 5.0 %): undecided" in text
+
+
+def test_a_straight_line_is_found_with_slope_start_and_a_perfect_fit():
+    found = linear_fit(by_factors(0.002, start=0.05, sizes=(16, 32, 64, 128)), factors)
+    assert (found.slope, found.intercept, found.r2) == pytest.approx((0.002, 0.05, 1.0))
+    assert found.points["x"].to_list() == [16, 32, 64, 128]
+    assert found.shortest == pytest.approx(0.082)
+
+
+def test_times_that_bend_fit_worse():
+    assert linear_fit(by_factors(0.0, bend=1e-6), factors).r2 < 0.98
+
+
+def test_the_first_epoch_of_a_fit_does_not_count():
+    assert timed({"FM-Pair": 0.25}).epoch_seconds()["seconds"].to_list() == [0.25]
+
+
+def test_contexts_are_counted_by_what_a_model_is_shown():
+    models = [Candidate(str(n), "fm-pair", context=("a", "b", "c")[:n]) for n in range(4)]
+    found = linear_fit(timed({str(n): 0.1 + 0.03 * n for n in range(4)}, models), contexts)
+    assert found.slope == pytest.approx(0.03)

@@ -1,11 +1,12 @@
 """The page is made of results: nothing that was not run stands on it."""
 
+import polars as pl
 import pytest
 from paper_runs import by_factors, judged, timed
 
 from fmpair.reproduction.page import sections, write, write_page
 from fmpair.reproduction.paper import TABLE2, TABLE3, TABLE4
-from fmpair.reproduction.paper_tables import beside_sheet, sparse_sheet
+from fmpair.reproduction.paper_tables import comparison_table, order_note, sparse_table
 
 pytestmark = pytest.mark.slow
 
@@ -39,14 +40,14 @@ def test_what_was_run_has_a_section_and_what_was_not_has_none(found):
 
 def test_the_papers_number_stands_beside_ours(found):
     printed = TABLE2["movielens"]
-    sheet = beside_sheet("table2-movielens", "MovieLens", found, printed, "recall@10")
+    sheet = comparison_table("table2-movielens", "MovieLens", found, printed, "recall@10")
     row = next(row for row in sheet.rows if row[0].text == "BPR-MF")
     assert [cell.text for cell in row[1:3]] == ["0.2278", "0.2237"]
     assert row[4].text == "–"  # clean was not run
 
 
 def test_every_set_has_a_table_only_where_it_was_run(found):
-    assert beside_sheet("table2-xing", "XING", found, TABLE2["xing"], "recall@10") is None
+    assert comparison_table("table2-xing", "XING", found, TABLE2["xing"], "recall@10") is None
 
 
 def test_the_page_and_its_images_are_written(found, tmp_path):
@@ -72,13 +73,13 @@ def test_thinned_targets_stand_above_the_whole_one():
         "ablation-sparse-music-5": judged("Target only", means),
         "table4-music-clean": judged("Target only", whole),
     }
-    sheet = sparse_sheet(runs)
+    sheet = sparse_table(runs)
     shown = [[cell.text for cell in row[:6]] for row in sheet.rows]
     assert shown == [
         ["Music", "5", "0.2000", "0.1000", ".001", "0.3000"],
         ["Music", "no limit", "0.4000", "0.2000", ".001", "0.6000"],
     ]
-    assert sparse_sheet({"table4-music-clean": judged("Target only", whole)}) is None
+    assert sparse_table({"table4-music-clean": judged("Target only", whole)}) is None
 
 
 def test_the_leak_is_told_with_its_numbers(found):
@@ -90,3 +91,23 @@ def test_the_papers_numbers_are_shares():
     printed = [one for table in (TABLE2, TABLE3, TABLE4) for part in table.values()
                for one in part.values()]  # fmt: skip
     assert all(0 <= one.mean < 0.3 and (one.sd is None or 0 < one.sd < 0.03) for one in printed)
+
+
+def beside(*rows):
+    return pl.DataFrame(rows, ["model", "paper", "legacy"], orient="row")
+
+
+def test_orders_and_distances_are_told_of_models_both_have():
+    frame = beside(("A", 0.2, 0.15), ("B", 0.1, 0.25), ("ours only", None, 0.9), ("C", 0.05, None))
+    assert order_note(frame) == (
+        "Order, best first: in the paper A, B; legacy B, A. Legacy - paper: A -0.0500, B +0.1500.",
+    )
+
+
+def test_an_order_that_is_met_is_the_same():
+    (note,) = order_note(beside(("A", 0.2, 0.3), ("B", 0.1, 0.1)))
+    assert "in the paper A, B; legacy the same." in note
+
+
+def test_one_model_has_no_order():
+    assert order_note(beside(("A", 0.2, 0.3), ("B", None, 0.1))) == ()

@@ -56,12 +56,12 @@ def protocol_from(name: str | None, judging: dict[str, Any], *parts: Dataset) ->
     from dataclasses import replace
 
     from fmpair.data.read import read_frame
-    from fmpair.evaluation.protocol import preset, usual_protocol
+    from fmpair.evaluation.protocol import default_protocol, preset
 
     options = {RENAMED.get(key, key): value for key, value in given_only(judging).items()}
     if "items" in options:
         options |= {"items": read_frame(options["items"]), "candidates": "file"}
-    return replace(usual_protocol(*parts) if name is None else preset(name), **options)
+    return replace(default_protocol(*parts) if name is None else preset(name), **options)
 
 
 METRICS = ("recall@10", "ndcg@10")
@@ -158,12 +158,17 @@ def command() -> Any:
 
 def _told(parts: tuple[Dataset, Dataset], how: Protocol, chosen: bool) -> list[str]:
     """Why the protocol was chosen, where it was, and what numbers mean where users repeat."""
-    from fmpair.evaluation.protocol import meaning, misleading, repeated, why_usual
+    from fmpair.evaluation.protocol import (
+        default_protocol_reason,
+        repeat_note,
+        repeated_events,
+        repeats_inflate,
+    )
 
-    again, events = repeated(*parts), len(parts[1])
-    warning = "warning: " if misleading(again, events, how) else ""
-    told = meaning(again, events, how)
-    said = [f"by default: {why_usual(*parts)}" if chosen else "", f"{warning}{told}"]
+    again, events = repeated_events(*parts), len(parts[1])
+    warning = "warning: " if repeats_inflate(again, events, how) else ""
+    told = repeat_note(again, events, how)
+    said = [f"by default: {default_protocol_reason(*parts)}" if chosen else "", f"{warning}{told}"]
     return [spelled(line, in_flags(PROTOCOL)) for line in said if line]
 
 
@@ -241,7 +246,7 @@ def _is_model(source: str) -> bool:
 def _table(found: Evaluation) -> pl.DataFrame:
     import polars as pl
 
-    from fmpair.evaluation.summary import summary
+    from fmpair.evaluation.tables import summary
 
     frame = summary(found)
     return frame.with_columns(

@@ -246,14 +246,14 @@ def carried_out(experiment: Experiment, progress: bool = True, on: str | None = 
 
 def comparison(results: Results) -> Any:
     """The tables of a run, to be shown."""
-    from fmpair.report.write import terminal
+    from fmpair.report.output import terminal
 
     return terminal(results)
 
 
 def conclude(results: Results, quiet: bool = False) -> None:
     """Write the report and say where it is; exit code 1 where a cell or the winner failed."""
-    from fmpair.report.write import write
+    from fmpair.report.output import write
 
     with nullcontext() if quiet else busy("writing the report"):
         page = write(results, results.experiment.output.folder)
@@ -300,15 +300,16 @@ def estimate(
 
 def _estimates(models: pl.DataFrame) -> Any:
     """A row per model; beside its name the reason where one could not be tried."""
-    from fmpair.report.table import Cell, Sheet, seconds
-    from fmpair.report.write import rich_table
+    from fmpair.report.output import rich_table
+    from fmpair.report.table import ReportTable, seconds
+    from fmpair.report.table import cells as text_cells
 
     columns = ("model", "cells", "trials", "s to fit", "s to evaluate", "s in all", "peak MB")
     rows = []
     for name, cells, trials, *figures, error in models.rows():
-        first = Cell(name if error is None else f"{name}: {error}")
-        rows.append((first, Cell(str(cells)), Cell(str(trials)), *map(Cell, map(seconds, figures))))
-    return rich_table(Sheet("estimate", "", columns, tuple(rows), models))
+        first = name if error is None else f"{name}: {error}"
+        rows.append(text_cells(first, str(cells), str(trials), *map(seconds, figures)))
+    return rich_table(ReportTable("estimate", "", columns, tuple(rows), models))
 
 
 def _with_device(overrides: list[str] | None, device: str | None) -> list[str]:

@@ -12,7 +12,7 @@ from fmpair.cli.output import INTERRUPTED, USER_MISTAKE, note, note_no_figures, 
 from fmpair.errors import DataError, OptionError
 
 if TYPE_CHECKING:
-    from fmpair.report.table import Sheet
+    from fmpair.report.table import ReportTable
 
 
 # Commands for the results of runs: report, compare.
@@ -39,7 +39,7 @@ def report(
 ) -> None:
     """Write a run's report again: one page, tables, figures."""
     from fmpair.experiment.results import results
-    from fmpair.report.write import write
+    from fmpair.report.output import write
 
     note_no_figures()
     found = results(run)
@@ -60,10 +60,10 @@ def compare(
     """Put the models of several runs into one table, with significance tests across runs."""
     from fmpair.experiment.results import results
     from fmpair.files import write_atomically
-    from fmpair.report.comparison import comparison
     from fmpair.report.merge_runs import merged
-    from fmpair.report.result_tables import main_sheet
-    from fmpair.report.write import terminal
+    from fmpair.report.model_comparison import comparison
+    from fmpair.report.output import terminal
+    from fmpair.report.result_tables import main_table
 
     if output is not None and output.suffix not in FORMATS:
         raise OptionError(f"-o {output}: the name must end in one of {', '.join(FORMATS)}")
@@ -73,7 +73,7 @@ def compare(
     if output is None:
         show(terminal(found))
         return
-    sheets = [main_sheet(comparison(found, label)) for label in found.experiment.protocols]
+    sheets = [main_table(comparison(found, label)) for label in found.experiment.protocols]
     for path, content in _files(sheets, output, exact).items():
         write_atomically(path, content)
         note(f"wrote {path}")
@@ -85,9 +85,9 @@ def _names(runs: list[Path]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(run) for run in runs]
 
 
-def _files(sheets: list[Sheet], output: Path, exact: bool) -> dict[Path, bytes]:
+def _files(sheets: list[ReportTable], output: Path, exact: bool) -> dict[Path, bytes]:
     """Path -> contents; tables of different protocols never share a CSV file."""
-    from fmpair.report.table import told_apart
+    from fmpair.report.table import unique_names
     from fmpair.report.table_formats import csv, latex, markdown
 
     if output.suffix != ".csv":
@@ -95,7 +95,7 @@ def _files(sheets: list[Sheet], output: Path, exact: bool) -> dict[Path, bytes]:
         return {output: "\n".join(shown(sheet) for sheet in sheets).encode()}
     if len(sheets) == 1:
         return {output: csv(sheets[0].data, exact)}
-    names = told_apart([sheet.name for sheet in sheets])
+    names = unique_names([sheet.name for sheet in sheets])
     return {
         output.with_stem(f"{output.stem}-{name}"): csv(sheet.data, exact)
         for name, sheet in zip(names, sheets)

@@ -251,9 +251,9 @@ def _data() -> str:
 
 
 def _gpu() -> str:
-    from fmpair.device import cards, obstacle
+    from fmpair.device import cards, undefined_reason
 
-    why = obstacle()
+    why = undefined_reason()
     return Absent(f"no GPU is used: {why}") if why else "; ".join(cards())
 
 
@@ -309,7 +309,7 @@ def demo(
     """See how much context helps: an experiment on generated data, and its report."""
     from fmpair.config.read import read
     from fmpair.data import synthetic
-    from fmpair.evaluation.summary import busiest_user
+    from fmpair.evaluation.tables import busiest_user
     from fmpair.models.catalog import load
 
     choices = [f"data.generate.seed={seed}", f"output.folder={folder.absolute()}"]
@@ -340,7 +340,7 @@ def _introduction(world: World) -> str:
 def _ceiling(world: World, results: Results) -> str:
     """How far the best model is from the best possible."""
     from fmpair.data.splits import load
-    from fmpair.evaluation.summary import ceiling
+    from fmpair.evaluation.tables import ceiling
 
     experiment = results.experiment
     [(label, protocol)] = experiment.protocols.items()

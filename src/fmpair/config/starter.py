@@ -20,7 +20,7 @@ from fmpair.data.event_types import event_types, ordered_event_types
 from fmpair.data.formats.source import parse_errors
 from fmpair.data.read import read_contents
 from fmpair.errors import DataError, in_file, one_line, spelled
-from fmpair.evaluation.protocol import usual_protocol, why_usual
+from fmpair.evaluation.protocol import default_protocol, default_protocol_reason
 
 SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*")  # text that YAML needs no quotes for
 SPECIAL = ("true", "false", "null", "nan", "inf")
@@ -221,9 +221,9 @@ def _evaluation(findings: Findings) -> list[str]:
     return [
         "",
         "# Full ranking: every test event ranks all items.",
-        f"# {spelled(why_usual(findings.positive), in_file)}.",
+        f"# {spelled(default_protocol_reason(findings.positive), in_file)}.",
         "protocols:",
-        f"  full ranking: {{unit: interaction, seen: {usual_protocol(findings.positive).seen}}}",
+        f"  full ranking: {{unit: interaction, seen: {default_protocol(findings.positive).seen}}}",
         "metrics: [ndcg@10, recall@10]",
         f"views: {_list(views)}",
         "seeds: [0]",

@@ -1,10 +1,12 @@
-"""Sampled metrics corrected: estimates of the metric among all items.
+"""Metrics that need more than ranks: of whole lists, and corrected for sampled candidates.
 
-The rank in a sample is a draw that depends on the true rank. The chances of true ranks that make
-the sampled ranks likely are found by EM, and the metric is taken over them: Jin et al., On
-Estimating Recommendation Evaluation Metrics under Sampling (AAAI 2021), after Krichene and Rendle,
-On Sampled Metrics for Item Recommendation (KDD 2020), whose least squares
-benchmarks/correction.py compares.
+List metrics (coverage, gini, novelty, popularity, diversity) describe the first k items of each
+list, relevant or not.
+
+Sampled metrics are corrected to estimates among all items. EM fits the distribution of true ranks
+to the sampled ranks, and the metric is averaged over it: Jin et al., On Estimating Recommendation
+Evaluation Metrics under Sampling (AAAI 2021), after Krichene and Rendle, On Sampled Metrics for
+Item Recommendation (KDD 2020), whose least squares benchmarks/correction.py compares.
 """
 
 from __future__ import annotations
@@ -21,15 +23,20 @@ from fmpair.metrics import ALONE, Metric, Placement
 from fmpair.ranking.plain import Pool
 from fmpair.ranking.ranks import shared
 
-# Metrics beyond accuracy: of the first k items of each list, relevant or not.
+STEPS = 50  # more would fit the noise of the sample
+ESTIMATOR = (
+    f"likelihood of true ranks, {STEPS} steps of EM from 1/rank (Jin et al. 2021, after "
+    "Krichene & Rendle 2020)"
+)
+MOST_RANKS = 1000  # true ranks that represent all ranks of a large catalogue
 
 
 def list_values(
     metric: Metric, best: np.ndarray, candidates: Pool | np.ndarray, train: Dataset
 ) -> tuple[pl.Series, float]:
-    """(value per list, null where the metric is one number for all lists; the value of them all).
+    """Return (value per list, value over all lists); null per list for coverage and gini.
 
-    best: int32 [lists, at least k], item numbers, -1 where a list is shorter.
+    best: int32 [lists, at least k], item numbers, -1 beyond the end of a list.
     """
     lists = best[:, : metric.cutoff]
     if metric.name in ("coverage", "gini"):
@@ -48,9 +55,9 @@ def list_values(
 
 
 def coverage(times: np.ndarray) -> float:
-    """coverage@k = the share of the catalogue that is in any list.
+    """coverage@k = share of the catalogue that is in any list.
 
-    times: int [items], in how many lists each item of the catalogue is.
+    times: int [items], the number of lists with each item of the catalogue.
     """
     return float((times > 0).mean())
 
@@ -58,7 +65,7 @@ def coverage(times: np.ndarray) -> float:
 def gini(times: np.ndarray) -> float:
     """gini@k = sum of (2 j - n - 1) x_j / (n sum of x), x_1 <= ... <= x_n the times listed.
 
-    0: all items are listed equally often; near 1: all lists are of the same few items.
+    0: all items are listed equally often; near 1: all lists have the same few items.
     """
     total, n = times.sum(), len(times)
     weight = 2 * np.arange(1, n + 1) - n - 1
@@ -68,7 +75,7 @@ def gini(times: np.ndarray) -> float:
 def novelty(train: Dataset) -> np.ndarray:
     """novelty@k = mean over the list of -log2(share of training users who have the item).
 
-    An item nobody has counts as if one user had it.
+    An item without users counts as if it had one.
     """
     owners = np.bincount(train.seen.column, minlength=len(train.items))
     return -np.log2(np.maximum(owners, 1) / max(len(np.unique(train.user)), 1))
@@ -87,55 +94,47 @@ def diversity(lists: np.ndarray, train: Dataset) -> np.ndarray:
     owners = distinct_pairs(train.item, train.user, len(train.items))
     size = np.diff(owners.start)
     left, right = np.triu_indices(lists.shape[1], 1)
-    there = (lists[:, left] >= 0) & (lists[:, right] >= 0)
-    low = np.minimum(lists[:, left], lists[:, right])[there].astype(np.int64)
-    high = np.maximum(lists[:, left], lists[:, right])[there]
-    pair, place = np.unique(low << 32 | high, return_inverse=True)
+    present = (lists[:, left] >= 0) & (lists[:, right] >= 0)
+    low = np.minimum(lists[:, left], lists[:, right])[present].astype(np.int64)
+    high = np.maximum(lists[:, left], lists[:, right])[present]
+    pair, index = np.unique(low << 32 | high, return_inverse=True)
     a, b = pair >> 32, pair & 0xFFFFFFFF
     both = shared(owners.start, owners.column, a, b)
     distance = 1 - both / np.sqrt(np.maximum(size[a] * size[b], 1))
-    values = np.zeros(there.shape)
-    values[there] = distance[place]
-    return _mean_over_lists(values, there)
+    values = np.zeros(present.shape)
+    values[present] = distance[index]
+    return _mean_over_lists(values, present)
 
 
-def _mean_over_lists(values: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """The mean of each row over what is there; NaN if nothing is."""
-    count = there.sum(axis=1)
-    total = np.where(there, values, 0.0).sum(axis=1)
+def _mean_over_lists(values: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """Mean of each row over the entries that are present; NaN if none is."""
+    count = present.sum(axis=1)
+    total = np.where(present, values, 0.0).sum(axis=1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-
-STEPS = 50  # more follow the noise of the sample
-ESTIMATOR = (
-    f"likelihood of true ranks, {STEPS} steps of EM from 1/rank (Jin et al. 2021, after "
-    "Krichene & Rendle 2020)"
-)
-MOST_RANKS = 1000  # of a large catalogue, this many true ranks stand for all
 
 
 def corrected(
     metrics: Sequence[Metric], placement: Placement, eligible: np.ndarray, n: int
 ) -> dict[str, float]:
-    """{metric: estimate} of those that are functions of one rank; nothing if units have several.
+    """Return {metric: estimate among all items}; empty unless every unit has one relevant item.
 
-    eligible: int64 [units], how many items each sample was drawn from.
+    eligible: int64 [units], the number of items each sample was drawn from.
     """
     known = [metric for metric in metrics if metric.name in ALONE]
     if not known or (placement.relevant != 1).any():
         return {}
     others = round(float(eligible.mean()))
-    seen = _seen(placement, min(n, others) + 1)
+    seen = _rank_counts(placement, min(n, others) + 1)
     ranks, chance = true_ranks(seen, others)
-    # A unit without its item in the list has no rank, and counts 0.
+    # A unit whose item is not in the list counts 0.
     share = float((placement.level > 0).mean())
     return {str(metric): share * float(chance @ metric.worth(ranks)) for metric in known}
 
 
 def true_ranks(seen: np.ndarray, others: int, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray]:
-    """(true ranks int64, the chance of each), from how often each rank was seen in the samples.
+    """Estimate (true ranks int64, probability of each) from counts of sampled ranks.
 
-    seen: float64 [n + 1], n the size of the samples, drawn of `others` without replacement.
+    seen: float64 [n + 1], counts; samples of n are drawn from `others` without replacement.
     """
     n = len(seen) - 1
     share = seen / max(seen.sum(), 1e-300)
@@ -150,9 +149,9 @@ def true_ranks(seen: np.ndarray, others: int, steps: int = STEPS) -> tuple[np.nd
 
 
 def possible_ranks(last: int) -> tuple[np.ndarray, np.ndarray]:
-    """(true ranks int64, a chance of each to begin with): ever sparser ones stand for the rest.
+    """Return (true ranks int64, prior of each); large ranks are thinned out.
 
-    The chance falls with 1 / rank, as a useful model ranks most relevant items near the top.
+    The prior falls with 1 / rank: a useful model ranks most relevant items near the top.
     """
     ranks = np.unique(np.geomspace(1, last, MOST_RANKS).round().astype(np.int64))
     if last <= MOST_RANKS:
@@ -164,9 +163,9 @@ def possible_ranks(last: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=2)
 def sampled_chances(others: int, n: int) -> np.ndarray:
-    """float64 [possible ranks, n + 1]: the chance of each sampled rank, which is hypergeometric.
+    """Return float64 [possible ranks, n + 1]: hypergeometric probability of each sampled rank.
 
-    At true rank R, j of the R - 1 better items are among the n drawn of `others`.
+    At true rank R, j of the R - 1 better items are among the n drawn from `others`.
     """
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, others + 1)))])
 
@@ -182,8 +181,8 @@ def sampled_chances(others: int, n: int) -> np.ndarray:
     return np.exp(chosen - log_choose(np.array(others), np.array(n)))
 
 
-def _seen(placement: Placement, last: int) -> np.ndarray:
-    """float64 [last]: how often each rank is taken; among equal scores each rank in equal parts."""
+def _rank_counts(placement: Placement, last: int) -> np.ndarray:
+    """Return float64 [last]: counts of the ranks; tied items count in equal parts."""
     listed = placement.level > 0
     above, level = placement.above[listed], placement.level[listed]
     part = 1 / level

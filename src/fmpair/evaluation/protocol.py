@@ -1,4 +1,8 @@
-"""How to evaluate: what is ranked for whom, among which candidates, and what is relevant."""
+"""Evaluation protocols: what is ranked for whom, among which candidates, and what is relevant.
+
+Also the choice of a default protocol, which depends on how often users repeat items, and the notes
+on what results mean under repeats.
+"""
 
 from __future__ import annotations
 
@@ -27,26 +31,25 @@ SHORT = {"uniform": "uni", "popularity": "pop", "first": "first"}
 
 @dataclass(frozen=True, eq=False)
 class Protocol:
-    """What a result depends on beside the model and the data; equal ids are comparable.
+    """What a result depends on besides model and data; results with equal ids are comparable.
 
     unit: one list per test interaction, per user, or per user and context.
-    candidates: what is ranked beside the relevant items: all items; those of the training events;
-        `items`; or n of the training items, sampled uniformly or by popularity (number of events),
-        or the first n in the order of the training events (WrapRec).
-    items: for candidates 'file': ids for everyone, or a frame (user, item) with each user's own.
-    seen: the user's items that are excluded: none, those in training, those in training and
-        test, or those in training in the same context. Relevant items always stay.
+    candidates: what is ranked besides the relevant items: all items; the items of the training
+        events; `items`; or n training items, sampled uniformly or by popularity (number of
+        events), or the first n in the order of the training events (WrapRec).
+    items: for candidates 'file': ids for all users, or a frame (user, item) with ids per user.
+    seen: the user's items to exclude: none, those in training, those in training and test, or
+        those in training in the same context. Relevant items are never excluded.
     relevant: the relevant items of a unit: those of all its test events; for the unit interaction
-        also 'distinct', each pair of user and item once; or 'new', of these only pairs that
-        training does not have; or 'next', of these only the first in time of each user.
-    after: refuse to evaluate unless every test event comes after the training events, those of its
-        own user ('user') or of everybody ('all'): nobody may learn from the future. None: whatever
-        the times are.
+        also 'distinct', each pair of user and item once; 'new', only pairs that are not in
+        training; or 'next', only the first new pair of each user in time.
+    after: require that every test event comes after the training events of its user ('user') or
+        of all users ('all'). None: no check.
     gain: the column of the test events that grades relevance, null: 1; events graded 0 or less
         are not relevant.
-    domain: evaluate in this domain only: only test events of it are relevant, and only
-        items with an event of it, in training or test, are ranked. The model may know more.
-    seed: of the draws, which are the same for every model.
+    domain: evaluate in this domain only: only its test events are relevant, and only items with
+        an event of it, in training or test, are ranked. The model may use other domains.
+    seed: of the sampled candidates, which are the same for every model.
     """
 
     unit: str = "interaction"
@@ -70,23 +73,21 @@ class Protocol:
         whole("n", self.n, 1)
         whole("seed", self.seed, 0)
         if (self.items is not None) != (self.candidates == "file"):
-            raise OptionError(
-                f"items (the ids to rank) go with {named('candidates', 'file')}, and only with it"
-            )
+            raise OptionError(f"items and {named('candidates', 'file')} require each other")
 
     @property
     def drawn(self) -> bool:
-        """Whether candidates are a sample of the items, so that metrics need a label."""
+        """Whether candidates are sampled, so that metrics need a label."""
         return self.candidates in SHORT
 
     @property
     def timed(self) -> bool:
-        """Whether events need times, or an order."""
+        """Whether events need timestamps, or an order."""
         return self.after is not None or self.relevant == "next"
 
     @cached_property
     def listed(self) -> pl.DataFrame:
-        """The candidates of 'file': a column item, and user where each user has their own."""
+        """The candidates of 'file': a column item, and user if candidates differ by user."""
         if hasattr(self.items, "columns"):
             frame = to_polars(self.items)
             names = [name for name in ("user", "item") if name in frame.columns]
@@ -99,7 +100,7 @@ class Protocol:
 
     @cached_property
     def label(self) -> str:
-        """The candidates in short, such as uni1000."""
+        """A short name of the candidates, such as uni1000."""
         if self.drawn:
             return f"{SHORT[self.candidates]}{self.n}"
         if self.candidates == "file":
@@ -108,26 +109,23 @@ class Protocol:
 
     @property
     def id(self) -> str:
-        """A short string that differs where the results of two protocols are not comparable."""
+        """A short string, different for protocols whose results are not comparable."""
         parts = [self.unit, self.label, f"seen={self.seen}"]
         if self.relevant != "all":
             parts.append(f"relevant={self.relevant}")
-        if self.gain is not None:
-            parts.append(f"gain={self.gain}")
-        if self.domain is not None:
-            parts.append(f"domain={self.domain}")
-        if self.after is not None:
-            parts.append(f"after={self.after}")
+        for option in ("gain", "domain", "after"):
+            if getattr(self, option) is not None:
+                parts.append(f"{option}={getattr(self, option)}")
         if self.candidates in ("uniform", "popularity"):
             parts.append(f"seed{self.seed}")
         return "/".join(parts)
 
     def name(self, metric: object) -> str:
-        """The metric as results name it: `recall@10`, or `recall@10[uni1000]` among a sample."""
+        """Name a metric as in results: `recall@10`, or `recall@10[uni1000]` in a sample."""
         return str(metric) if self.candidates in ("all", "train") else f"{metric}[{self.label}]"
 
     def lacks(self, metric: Metric) -> str | None:
-        """What the metric would need of the protocol, None where it is defined."""
+        """Return the option that the metric needs and the protocol lacks, or None."""
         if metric.name in ERRORS and self.unit != "interaction":
             return named("unit", "interaction")
         if metric.name in LISTS and self.label not in ("all", "train"):
@@ -141,9 +139,9 @@ class Protocol:
         return hash(self.id)
 
 
-# Presets: full ranking by interaction, by user, or by user and context (the last as with Frappe
-# in the split of CFM), the paper's own, and what WrapRec, which made the paper's numbers, did; each
-# user's next new item, where the last events test, and where all events from a moment on do.
+# Full ranking by interaction, by user, or by user and context (as for Frappe in the split of CFM);
+# the protocols of the FM-Pair paper's text and of its code, WrapRec; each user's next new item, for
+# a split by user and for a split by time.
 PRESETS: dict[str, Protocol] = {
     "full": Protocol(),
     "full-user": Protocol(unit="user"),
@@ -156,20 +154,17 @@ PRESETS: dict[str, Protocol] = {
 
 
 def preset(name: str) -> Protocol:
-    """The protocol of that name."""
+    """Return the protocol of that name."""
     if name not in PRESETS:
         raise UnknownError(unknown("protocol", name, PRESETS))
     return PRESETS[name]
 
 
-# Users who choose an item again: the protocol that suits them, and what a number then means.
-
-
-MANY = 0.1  # share of the events that repeat a user's item, from which repeats are what users do
+MANY_REPEATS = 0.1  # share of events that repeat a user's item, from which repeats are usual
 
 
 def repeat_share(*parts: Dataset) -> float:
-    """The share of the events of all parts whose user and item had an event before."""
+    """Share of the events of all parts whose user and item had an event before."""
     events = sum(len(part) for part in parts)
     if not events:
         return 0.0
@@ -185,52 +180,49 @@ def repeat_share(*parts: Dataset) -> float:
     return 1 - distinct / events
 
 
-def usual_protocol(*parts: Dataset) -> Protocol:
-    """Full ranking of every event; seen items are left out unless users come back to them."""
-    return Protocol(seen="none" if repeat_share(*parts) > MANY else "train")
+def default_protocol(*parts: Dataset) -> Protocol:
+    """Full ranking of every event; seen items are excluded unless users often repeat items."""
+    return Protocol(seen="none" if repeat_share(*parts) > MANY_REPEATS else "train")
 
 
-def why_usual(*parts: Dataset) -> str:
-    """The reason for the usual protocol, in a sentence."""
+def default_protocol_reason(*parts: Dataset) -> str:
+    """Return the reason for the default protocol, in a sentence."""
     share = repeat_share(*parts)
-    told = f"{share:.0%} of the events repeat an item of their user"
-    if share > MANY:
-        return f"{told}, so seen items are ranked too ({named('seen', 'none')})"
-    return f"{told}, so seen items are left out of the ranking ({named('seen', 'train')})"
+    repeats = f"{share:.0%} of the events repeat an item of their user"
+    if share > MANY_REPEATS:
+        return f"{repeats}, so seen items are ranked too ({named('seen', 'none')})"
+    return f"{repeats}, so seen items are excluded ({named('seen', 'train')})"
 
 
-def repeated(train: Dataset, test: Dataset) -> int:
-    """How many test events have an item that their user had in training."""
+def repeated_events(train: Dataset, test: Dataset) -> int:
+    """Count the test events whose user had the item in training."""
     user = train.users.numbers(test.users.ids)[test.user]
     item = train.items.numbers(test.items.ids)[test.item]
     key = np.where((user >= 0) & (item >= 0), user.astype(np.int64) << 32 | item, -1)
     return int(np.isin(key, train.user.astype(np.int64) << 32 | train.item).sum())
 
 
-def meaning(again: int, events: int, protocol: Protocol) -> str:
-    """What a number means where so many test events repeat those of training; empty for none."""
-    if not again:
+def repeat_note(repeats: int, events: int, protocol: Protocol) -> str:
+    """Explain what a result means if test events repeat training pairs; empty without repeats."""
+    if not repeats:
         return ""
-    told = f"{again:,} of {events:,} test events ({again / events:.0%}) repeat an item that their "
-    return f"{told}user had in training. {_means(protocol)}"
-
-
-def misleading(again: int, events: int, protocol: Protocol) -> bool:
-    """Whether so many repeats make a number higher than what a user meets, by much."""
-    left_out = protocol.seen in ("train", "train+test") and protocol.relevant != "new"
-    return left_out and again > MANY * events
-
-
-def _means(protocol: Protocol) -> str:
+    counts = f"{repeats:,} of {events:,} test events ({repeats / events:.0%})"
+    note = f"{counts} repeat an item that their user had in training."
     if protocol.relevant == "new":
-        return "Only the others count: the number says how well items new to a user are found."
+        return f"{note} They are not counted: the result is for items new to a user."
     if protocol.seen == "none":
         return (
-            "All items are ranked: the number says how well the next event is foretold, repeats "
-            f"included. {named('relevant', 'new')} asks for items new to a user only."
+            f"{note} All items are ranked: the result is for the next event, repeats included. Set "
+            f"{named('relevant', 'new')} to evaluate on items new to a user only."
         )
     return (
-        "Of a user's seen items only the repeated one is ranked, which makes it easy to find: the "
-        f"number is higher than what a user meets. Write {named('seen', 'none')} instead, which "
-        f"ranks all items, or {named('relevant', 'new')}, which asks for new ones only."
+        f"{note} Other seen items are excluded, which makes repeated items easy to find: the "
+        f"result is too high. Set {named('seen', 'none')} to rank all items, or "
+        f"{named('relevant', 'new')} to evaluate on new items only."
     )
+
+
+def repeats_inflate(repeats: int, events: int, protocol: Protocol) -> bool:
+    """Whether repeated items make a result much too high."""
+    excluded = protocol.seen in ("train", "train+test") and protocol.relevant != "new"
+    return excluded and repeats > MANY_REPEATS * events

@@ -1,15 +1,18 @@
 """Confidence intervals and significance tests of values by unit.
 
-Values are of units in one order, [units], or of several seeds, [seeds, units], whose variance then
-enters. users: whose list each unit is; those of one user are summed before anything is drawn or
-tested. Without users every unit counts as a user of its own. items: the relevant item of each
-unit; with one seed of each model the variance between items stands in for that between seeds.
+Values are [units], or [seeds, units] where a model was fitted several times; the variance between
+seeds then enters. users: the user of each unit; values of one user are summed before anything is
+resampled or tested. Without users every unit counts as its own user. items: the relevant item of
+each unit; with one seed per model the variance between items replaces that between seeds.
+
+The public functions take values; the functions that take `Clusters` serve the report.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -17,181 +20,21 @@ import numpy as np
 from fmpair.evaluation.clusters import (
     Clusters,
     Groups,
-    Part,
     Values,
+    VarianceComponent,
     combined,
     freedom_of,
     gathered,
-    normal_two_sided,
     paired,
     t_quantile,
     t_two_sided,
 )
 
-# What clusters of users say of a mean difference: tests, intervals, the least that would show.
-#
-# What clusters know of variance beside that of users, between folds and seeds, enters every
-# function
-# here. The noise that a user adds to one fit counts in both parts: that errs on the safe side.
-
-
-EXACT = 14  # up to this many users that differ, all 2^n sign patterns are gone through
+EXACT = 14  # up to this many users that differ, all 2^n sign patterns are enumerated
 DRAWS = 10_000
 POWER = 0.8
-NUMBERS_AT_ONCE = 1 << 22  # random numbers held at a time
-
-
-def randomised(found: Clusters, draws: int = DRAWS, seed: int = 0) -> float:
-    """Two-sided p: the signs of users' sums are flipped at random.
-
-    Exact for up to 14 users that differ and no further variance; else p = (1 + as extreme) /
-    (1 + draws), and flipped sums are made wider by what further parts add to the variance.
-    """
-    total = combined(found, seed).total
-    total = total[total != 0]  # a flip of zero changes nothing
-    count = len(total)
-    limit = abs(total.sum()) * (1 - 1e-12)  # sums in another order differ by a hair
-    if count == 0:
-        return 1.0
-    rng = np.random.default_rng(seed)
-    own = Part(float((total**2).sum()) / found.size.sum() ** 2, count)
-    if count <= EXACT and not _beside_users(found):
-        flips = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
-        return float((np.abs((1 - 2 * flips) @ total) >= limit).mean())
-    extreme = 0
-    for rows in _batches(draws, count):
-        signs = 2.0 * rng.integers(0, 2, (rows, count), np.int8) - 1
-        extreme += int((np.abs(signs @ total) * _wider(found, own, rng, rows) >= limit).sum())
-    return (1 + extreme) / (1 + draws)
-
-
-def bootstrapped(
-    found: Clusters, level: float = 0.95, draws: int = DRAWS, seed: int = 0
-) -> tuple[float, float]:
-    """Percentile interval of the mean over users drawn with replacement."""
-    drawn = combined(found, seed)
-    count, mean = len(drawn.total), found.mean
-    rng = np.random.default_rng(seed)
-    own = Part(found.variance - _beside_users(found), max(count - 1, 1))
-    # Users put together show their variance less exactly than one by one.
-    seen = drawn.variance - _beside_users(found)
-    scale = math.sqrt(own.variance / seen) if seen > 0 else 1.0
-    means = []
-    for rows in _batches(draws, count):
-        chosen = rng.integers(0, count, (rows, count), np.int32)
-        ratio = drawn.total[chosen].sum(axis=1) / drawn.size[chosen].sum(axis=1)
-        means.append(mean + scale * (ratio - mean) * _wider(found, own, rng, rows))
-    tail = (1 - level) / 2
-    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
-    return float(low), float(high)
-
-
-def student(found: Clusters) -> float:
-    """Two-sided p of the t-test over users; with further parts by Welch and Satterthwaite."""
-    if len(found.total) < 2:
-        return math.nan
-    if found.variance == 0:
-        return 1.0 if found.mean == 0 else 0.0
-    return t_two_sided(found.mean / math.sqrt(found.variance), found.freedom)
-
-
-def ranked(found: Clusters) -> float:
-    """Two-sided p of the signed-rank test of users' sums: those of zero are dropped.
-
-    Normal approximation, corrected for ties, without a continuity correction.
-    """
-    total = found.total[found.total != 0]
-    count = len(total)
-    if count == 0:
-        return 1.0
-    _, place, times = np.unique(np.abs(total), return_inverse=True, return_counts=True)
-    rank = (np.cumsum(times) - (times - 1) / 2)[place]
-    above_mean = float(rank[total > 0].sum()) - count * (count + 1) / 4
-    variance = count * (count + 1) * (2 * count + 1) / 24 - float((times**3 - times).sum()) / 48
-    z = above_mean / math.sqrt(variance)
-    own = Part(float((total**2).sum()) / found.size.sum() ** 2, count)
-    if not found.further or own.variance == 0:
-        return normal_two_sided(z)
-    return t_two_sided(z / _widening(found, own), freedom_of((own, *found.further)))
-
-
-def effect(found: Clusters) -> float:
-    """Cohen's d over users: the mean of their sums over its standard deviation."""
-    mean = float(found.total.mean())
-    sd = float(found.total.std(ddof=1)) if len(found.total) > 1 else math.nan
-    if sd > 0:
-        return mean / sd
-    return 0.0 if mean == 0 else math.copysign(math.inf, mean)
-
-
-def detectable_by_clusters(found: Clusters, level: float = 0.05, power: float = POWER) -> float:
-    """The least true difference that a test at this level would find with this power."""
-    if found.variance == 0:
-        return 0.0
-    needed = t_quantile(level, found.freedom) + t_quantile(2 * (1 - power), found.freedom)
-    return needed * math.sqrt(found.variance)
-
-
-def is_level_by_clusters(found: Clusters, margin: float, level: float = 0.05) -> bool:
-    """Whether the difference lies within -margin to margin, by two one-sided t-tests."""
-    if found.variance == 0:
-        return abs(found.mean) <= margin
-    reach = t_quantile(2 * level, found.freedom) * math.sqrt(found.variance)
-    return abs(found.mean) + reach <= margin
-
-
-def _wider(found: Clusters, own: Part, rng: np.random.Generator, rows: int) -> np.ndarray | float:
-    """[rows] factors by which draws of users alone fall short of the whole variance.
-
-    As Student's t is a normal of uncertain width, so these widths are: what folds and seeds add is
-    known from a few of them only.
-    """
-    if own.variance <= 0 or not _beside_users(found):
-        return 1.0
-    freedom = freedom_of((own, *found.further))
-    return _widening(found, own) * np.sqrt(freedom / rng.chisquare(freedom, rows))
-
-
-def _widening(found: Clusters, own: Part) -> float:
-    return math.sqrt(1 + _beside_users(found) / own.variance)
-
-
-def _beside_users(found: Clusters) -> float:
-    return sum(part.variance for part in found.further)
-
-
-def _batches(draws: int, width: int) -> Iterator[int]:
-    """Draws in parts that hold no more than so many numbers at once."""
-    rows = max(NUMBERS_AT_ONCE // width, 1)
-    return (min(rows, draws - done) for done in range(0, draws, rows))
-
-
-# The difference between two groups of users, each of whom is in one of them only.
-
-
 LEVEL = 0.95
-
-
-class Difference(NamedTuple):
-    """The mean of one group less that of the other, its interval, and a two-sided p."""
-
-    mean: float
-    low: float
-    high: float
-    p: float
-
-
-def unpaired(a: Clusters, b: Clusters, level: float = LEVEL) -> Difference:
-    """Of a less b by Welch's t: users are what is drawn, whatever their number of units is."""
-    mean = a.mean - b.mean
-    if min(len(a.total), len(b.total)) < 2:
-        return Difference(mean, math.nan, math.nan, math.nan)
-    parts = [Part(one.variance, one.freedom) for one in (a, b)]
-    error, freedom = math.sqrt(sum(part.variance for part in parts)), freedom_of(parts)
-    if error == 0:
-        return Difference(mean, mean, mean, float(mean == 0))
-    reach = t_quantile(1 - level, freedom) * error
-    return Difference(mean, mean - reach, mean + reach, t_two_sided(mean / error, freedom))
+NUMBERS_AT_ONCE = 1 << 22  # random numbers held at a time
 
 
 class Spread(NamedTuple):
@@ -201,17 +44,26 @@ class Spread(NamedTuple):
     sd: float
 
 
+class MeanDifference(NamedTuple):
+    """A difference of two means, its confidence interval, and a two-sided p-value."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+
+
 def spread(values: Values) -> Spread:
-    """Mean and standard deviation; that of a single value is NaN."""
-    found = np.asarray(values, np.float64)
-    return Spread(float(found.mean()), float(found.std(ddof=1)) if len(found) > 1 else math.nan)
+    """Mean and standard deviation; NaN for the deviation of a single value."""
+    array = np.asarray(values, np.float64)
+    return Spread(float(array.mean()), float(array.std(ddof=1)) if len(array) > 1 else math.nan)
 
 
 def bootstrap(
     values: Values, level: float = 0.95, repeats: int = DRAWS, seed: int = 0, users: Groups = None
 ) -> tuple[float, float]:
-    """Percentile interval of the mean over units; users are drawn with replacement."""
-    return bootstrapped(gathered(values, users), level, repeats, seed)
+    """Percentile bootstrap interval of the mean over units; users are drawn with replacement."""
+    return bootstrap_interval(gathered(values, users), level, repeats, seed)
 
 
 def randomisation_test(
@@ -222,26 +74,26 @@ def randomisation_test(
     users: Groups = None,
     items: Groups = None,
 ) -> float:
-    """Two-sided p of the paired randomisation test: the signs of users' differences are flipped.
+    """Two-sided p of the paired randomisation test, which flips the signs of users' differences.
 
     Exact for up to 14 users that differ; else p = (1 + as extreme) / (1 + repeats).
     """
-    return randomised(paired(a, b, users, items), repeats, seed)
+    return randomisation_p(paired(a, b, users, items), repeats, seed)
 
 
 def t_test(a: Values, b: Values, users: Groups = None, items: Groups = None) -> float:
     """Two-sided p of the paired t-test over users."""
-    return student(paired(a, b, users, items))
+    return t_test_p(paired(a, b, users, items))
 
 
 def wilcoxon(a: Values, b: Values, users: Groups = None, items: Groups = None) -> float:
-    """Two-sided p of the signed-rank test over users: those that do not differ are dropped."""
-    return ranked(paired(a, b, users, items))
+    """Two-sided p of the signed-rank test over users; users that do not differ are dropped."""
+    return wilcoxon_p(paired(a, b, users, items))
 
 
 def effect_size(a: Values, b: Values, users: Groups = None, items: Groups = None) -> float:
     """Cohen's d over users: their mean difference over its standard deviation."""
-    return effect(paired(a, b, users, items))
+    return cohens_d(paired(a, b, users, items))
 
 
 def detectable(
@@ -252,8 +104,8 @@ def detectable(
     users: Groups = None,
     items: Groups = None,
 ) -> float:
-    """The least true difference that a test at this level would find with this power."""
-    return detectable_by_clusters(paired(a, b, users, items), level, power)
+    """Smallest true difference that a test at this level would find with this power."""
+    return detectable_difference(paired(a, b, users, items), level, power)
 
 
 def is_level(
@@ -265,14 +117,158 @@ def is_level(
     items: Groups = None,
 ) -> bool:
     """Whether two models differ by no more than the margin, by two one-sided t-tests."""
-    return is_level_by_clusters(paired(a, b, users, items), margin, level)
+    return is_equivalent(paired(a, b, users, items), margin, level)
 
 
 def holm(p_values: Values) -> np.ndarray:
-    """p-values adjusted for their number by Holm's step-down procedure, in the given order."""
-    given = np.asarray(p_values, np.float64)
-    order = np.argsort(given, kind="stable")
-    scaled = given[order] * (len(given) - np.arange(len(given)))
-    out = np.empty(len(given))
+    """p-values adjusted for multiple comparisons by Holm's procedure, in the given order."""
+    p = np.asarray(p_values, np.float64)
+    order = np.argsort(p, kind="stable")
+    scaled = p[order] * (len(p) - np.arange(len(p)))
+    out = np.empty(len(p))
     out[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
     return out
+
+
+# Tests of a mean difference, given as clusters of users. Variance between folds and seeds enters
+# every function. The noise that a user adds to one fit counts in both parts, which is conservative.
+
+
+def randomisation_p(clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> float:
+    """Two-sided p: the signs of users' sums are flipped at random.
+
+    Exact for up to 14 users that differ and no further variance; else p = (1 + as extreme) /
+    (1 + draws), and flipped sums are widened by the further variance.
+    """
+    total = combined(clusters, seed).total
+    total = total[total != 0]  # a flip of zero changes nothing
+    count = len(total)
+    limit = abs(total.sum()) * (1 - 1e-12)  # sums in another order differ slightly
+    if count == 0:
+        return 1.0
+    rng = np.random.default_rng(seed)
+    of_users = VarianceComponent(float((total**2).sum()) / clusters.size.sum() ** 2, count)
+    if count <= EXACT and not clusters.further_variance:
+        flips = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
+        return float((np.abs((1 - 2 * flips) @ total) >= limit).mean())
+    extreme = 0
+    for rows in _batches(draws, count):
+        signs = 2.0 * rng.integers(0, 2, (rows, count), np.int8) - 1
+        factors = _random_widening(clusters, of_users, rng, rows)
+        extreme += int((np.abs(signs @ total) * factors >= limit).sum())
+    return (1 + extreme) / (1 + draws)
+
+
+def bootstrap_interval(
+    clusters: Clusters, level: float = 0.95, draws: int = DRAWS, seed: int = 0
+) -> tuple[float, float]:
+    """Percentile interval of the mean over users drawn with replacement."""
+    drawn = combined(clusters, seed)
+    count, mean = len(drawn.total), clusters.mean
+    rng = np.random.default_rng(seed)
+    further = clusters.further_variance
+    of_users = VarianceComponent(clusters.variance - further, max(count - 1, 1))
+    # Merged clusters estimate the variance between users less exactly than the users themselves.
+    merged = drawn.variance - further
+    scale = math.sqrt(of_users.variance / merged) if merged > 0 else 1.0
+    means = []
+    for rows in _batches(draws, count):
+        chosen = rng.integers(0, count, (rows, count), np.int32)
+        ratio = drawn.total[chosen].sum(axis=1) / drawn.size[chosen].sum(axis=1)
+        factors = _random_widening(clusters, of_users, rng, rows)
+        means.append(mean + scale * (ratio - mean) * factors)
+    tail = (1 - level) / 2
+    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def t_test_p(clusters: Clusters) -> float:
+    """Two-sided p of the t-test over users; degrees of freedom by Welch-Satterthwaite."""
+    if len(clusters.total) < 2:
+        return math.nan
+    if clusters.variance == 0:
+        return 1.0 if clusters.mean == 0 else 0.0
+    return t_two_sided(clusters.mean / math.sqrt(clusters.variance), clusters.freedom)
+
+
+def wilcoxon_p(clusters: Clusters) -> float:
+    """Two-sided p of the signed-rank test of users' sums; zeros are dropped.
+
+    Normal approximation, corrected for ties, without continuity correction.
+    """
+    total = clusters.total[clusters.total != 0]
+    count = len(total)
+    if count == 0:
+        return 1.0
+    _, index, times = np.unique(np.abs(total), return_inverse=True, return_counts=True)
+    rank = (np.cumsum(times) - (times - 1) / 2)[index]
+    above_mean = float(rank[total > 0].sum()) - count * (count + 1) / 4
+    variance = count * (count + 1) * (2 * count + 1) / 24 - float((times**3 - times).sum()) / 48
+    z = above_mean / math.sqrt(variance)
+    of_users = VarianceComponent(float((total**2).sum()) / clusters.size.sum() ** 2, count)
+    if not clusters.further or of_users.variance == 0:
+        return 2 * NormalDist().cdf(-abs(z))
+    freedom = freedom_of((of_users, *clusters.further))
+    return t_two_sided(z / _widening(clusters, of_users), freedom)
+
+
+def cohens_d(clusters: Clusters) -> float:
+    """Cohen's d over users: the mean of their sums over its standard deviation."""
+    mean = float(clusters.total.mean())
+    sd = float(clusters.total.std(ddof=1)) if len(clusters.total) > 1 else math.nan
+    if sd > 0:
+        return mean / sd
+    return 0.0 if mean == 0 else math.copysign(math.inf, mean)
+
+
+def detectable_difference(clusters: Clusters, level: float = 0.05, power: float = POWER) -> float:
+    """Smallest true difference that a test at this level would find with this power."""
+    if clusters.variance == 0:
+        return 0.0
+    needed = t_quantile(level, clusters.freedom) + t_quantile(2 * (1 - power), clusters.freedom)
+    return needed * math.sqrt(clusters.variance)
+
+
+def is_equivalent(clusters: Clusters, margin: float, level: float = 0.05) -> bool:
+    """Whether the difference lies within -margin to margin, by two one-sided t-tests."""
+    if clusters.variance == 0:
+        return abs(clusters.mean) <= margin
+    reach = t_quantile(2 * level, clusters.freedom) * math.sqrt(clusters.variance)
+    return abs(clusters.mean) + reach <= margin
+
+
+def unpaired(a: Clusters, b: Clusters, level: float = LEVEL) -> MeanDifference:
+    """Compare a minus b by Welch's t, where every user is in one of the two groups."""
+    mean = a.mean - b.mean
+    if min(len(a.total), len(b.total)) < 2:
+        return MeanDifference(mean, math.nan, math.nan, math.nan)
+    parts = [VarianceComponent(group.variance, group.freedom) for group in (a, b)]
+    error, freedom = math.sqrt(sum(part.variance for part in parts)), freedom_of(parts)
+    if error == 0:
+        return MeanDifference(mean, mean, mean, float(mean == 0))
+    reach = t_quantile(1 - level, freedom) * error
+    return MeanDifference(mean, mean - reach, mean + reach, t_two_sided(mean / error, freedom))
+
+
+def _random_widening(
+    clusters: Clusters, of_users: VarianceComponent, rng: np.random.Generator, rows: int
+) -> np.ndarray | float:
+    """Random factors [rows] that widen draws over users to the whole variance.
+
+    The factors vary as the width of Student's t does: the variance between folds and seeds is
+    estimated from few of them.
+    """
+    if of_users.variance <= 0 or not clusters.further_variance:
+        return 1.0
+    freedom = freedom_of((of_users, *clusters.further))
+    return _widening(clusters, of_users) * np.sqrt(freedom / rng.chisquare(freedom, rows))
+
+
+def _widening(clusters: Clusters, of_users: VarianceComponent) -> float:
+    return math.sqrt(1 + clusters.further_variance / of_users.variance)
+
+
+def _batches(draws: int, width: int) -> Iterator[int]:
+    """Sizes of the batches that together make `draws` rows of `width` numbers."""
+    rows = max(NUMBERS_AT_ONCE // width, 1)
+    return (min(rows, draws - done) for done in range(0, draws, rows))

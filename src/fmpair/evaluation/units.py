@@ -1,4 +1,4 @@
-"""The units of evaluation: their queries, relevant items and excluded items."""
+"""Units of evaluation: their queries, relevant items, excluded items and candidates."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from fmpair.features.calendar import TIME
 from fmpair.ranking.plain import IN_ORDER, UNIFORM, WEIGHTED, Pool, RankingTask
 from fmpair.rng import stream
 
-USER, EVENT = "__user__", "__event__"  # columns beside those of the context, which have any name
+USER, EVENT = "__user__", "__event__"  # no context column may clash with these
+SAMPLING = {"uniform": UNIFORM, "popularity": WEIGHTED, "first": IN_ORDER}
 
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """row: int64 [units], the test event a unit is first seen in; user: int64 [units], by `users`.
+    """row: int64 [units], the first test event of a unit; user: int64 [units], numbers in `users`.
 
-    task: the lists, items numbered as in training. queries: the events that ask, one per query.
+    task: the lists, items numbered as in training. queries: one event per query.
     """
 
     row: np.ndarray
@@ -37,7 +38,7 @@ class Units:
 
 @dataclass(frozen=True, eq=False)
 class _Events:
-    """Training and test events over one numbering; a test item that training lacks is -1."""
+    """Training and test events under one numbering; -1 for a test item that training lacks."""
 
     train: Dataset
     test: Dataset
@@ -48,37 +49,35 @@ class _Events:
 
 
 def units_of(train: Dataset, test: Dataset, protocol: Protocol, timed: bool = False) -> Units:
-    """The units of the test events, in order of their query, then of the events.
+    """Return the units of the test events, ordered by query, then by event.
 
-    timed: an interaction is asked about at its own time; a user, or a user in a context, is asked
-    about at the time of the first of their events.
+    timed: the model uses time. An interaction is ranked at its own time; a user, or a user in a
+    context, at the time of their first event.
     """
-    events = _together(train, test)
+    events = _numbered_together(train, test)
     by_time = timed and protocol.unit == "interaction" and TIME in test.columns.columns
     names = [*test.context, *([TIME] if by_time else [])]
     alone = protocol.unit == "user" or not names
-    query = events.user if alone else _numbered(events.user, test.columns.select(names))
+    query = events.user if alone else _first_of_group(events.user, test.columns.select(names))
     group = np.arange(len(test)) if protocol.unit == "interaction" else query
     kept, gain = _relevant(events, protocol, group)
     if not len(kept):
-        raise DataError(
-            "no test event is relevant under this protocol: there is nothing to evaluate"
-        )
+        raise DataError("no test event is relevant under this protocol")
     _, first, unit = np.unique(group[kept], return_index=True, return_inverse=True)
     order = np.lexsort((first, query[kept[first]]))
     row, unit = kept[first[order]], np.argsort(order)[unit]
     entry = np.argsort(unit, kind="stable")
     relevant = Rows(starts(np.bincount(unit)), events.item[kept[entry]], gain[entry])
     hidden, owner = _hidden(events, protocol)
-    _, place, number = np.unique(query[row], return_index=True, return_inverse=True)
-    queries = test.take(row[place])
+    _, first, number = np.unique(query[row], return_index=True, return_inverse=True)
+    queries = test.take(row[first])
     if protocol.unit == "user":
         queries = replace(queries, context=(), columns=queries.columns.drop(test.context))
     task = RankingTask(number.astype(np.int64), owner[row], hidden, relevant)
     return Units(row, events.user[row], events.users, task, queries)
 
 
-def _together(train: Dataset, test: Dataset) -> _Events:
+def _numbered_together(train: Dataset, test: Dataset) -> _Events:
     users = train.users if train.users is test.users else train.users.extend(test.users.ids)
     user = test.user if users is test.users else users.numbers(test.users.ids)[test.user]
     item = test.item
@@ -90,9 +89,9 @@ def _together(train: Dataset, test: Dataset) -> _Events:
 def _relevant(
     events: _Events, protocol: Protocol, group: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(test events that name a relevant item int64 [kept], how relevant float32 [kept]).
+    """(relevant test events int64 [kept], their gains float32 [kept]).
 
-    An item counts once in a unit (group), with the gain of its first event.
+    An item counts once per unit (group), with the gain of its first event.
     """
     test = events.test
     gain = np.ones(len(test), np.float32)
@@ -106,36 +105,36 @@ def _relevant(
     if protocol.relevant != "all" and protocol.unit == "interaction":
         rows = rows[_firsts(events.user[rows], test.item[rows])]
     if protocol.relevant in ("new", "next"):
-        had = _pairs(events.train_user, events.train.item)
-        rows = rows[~np.isin(_pairs(events.user[rows], events.item[rows]), had)]
+        trained = _pairs(events.train_user, events.train.item)
+        rows = rows[~np.isin(_pairs(events.user[rows], events.item[rows]), trained)]
     if protocol.relevant == "next":
         rows = np.sort(rows[_oldest(events.user[rows], test.take(rows))])
     return rows, gain[rows]
 
 
 def _oldest(user: np.ndarray, events: Dataset) -> np.ndarray:
-    """The places of each user's first event in time; of several at one time the first row's."""
+    """Rows of each user's first event in time; the first row of several at one time."""
     order = by_time_order(events)
     return order[np.unique(user[order], return_index=True)[1]]
 
 
 def _hidden(events: _Events, protocol: Protocol) -> tuple[Rows, np.ndarray]:
-    """(items that leave the lists, by owner; the owner of each test event int64 [test])."""
+    """(excluded items by owner; the owner of each test event, int64 [test])."""
     train, known = events.train, events.item >= 0
     if protocol.seen == "none":
         return empty_rows(1), np.zeros(len(events.test), np.int64)
-    owner, had = events.user, events.train_user
+    owner, train_owner = events.user, events.train_user
     if protocol.seen == "context" and events.test.context:
-        had, owner = _situations(events)
-    item, count = train.item, int(max(had.max(initial=0), owner.max(initial=0))) + 1
+        train_owner, owner = _users_in_context(events)
+    item, count = train.item, int(max(train_owner.max(initial=0), owner.max(initial=0))) + 1
     if protocol.seen == "train+test":
-        had = np.concatenate([had, owner[known]])
+        train_owner = np.concatenate([train_owner, owner[known]])
         item = np.concatenate([item, events.item[known]])
-    return distinct_pairs(had, item, count), owner
+    return distinct_pairs(train_owner, item, count), owner
 
 
-def _situations(events: _Events) -> tuple[np.ndarray, np.ndarray]:
-    """The number of each training and of each test event's user in context."""
+def _users_in_context(events: _Events) -> tuple[np.ndarray, np.ndarray]:
+    """Number the combinations of user and context: of training events, of test events."""
     context = list(events.test.context)
     missing = [name for name in context if name not in events.train.columns.columns]
     if missing:
@@ -144,12 +143,12 @@ def _situations(events: _Events) -> tuple[np.ndarray, np.ndarray]:
         [events.train.columns.select(context), events.test.columns.select(context)],
         how="vertical_relaxed",
     )
-    number = _numbered(np.concatenate([events.train_user, events.user]), both)
+    number = _first_of_group(np.concatenate([events.train_user, events.user]), both)
     return number[: len(events.train)], number[len(events.train) :]
 
 
-def _numbered(user: np.ndarray, context: pl.DataFrame) -> np.ndarray:
-    """int64 [events]: the first event with the same user and context, which stands for them."""
+def _first_of_group(user: np.ndarray, context: pl.DataFrame) -> np.ndarray:
+    """Return int64 [events]: the first event with the same user and context."""
     frame = context.with_columns(pl.Series(USER, user))
     names = frame.columns
     firsts = frame.with_row_index(EVENT).select(pl.col(EVENT).first().over(names))
@@ -157,32 +156,26 @@ def _numbered(user: np.ndarray, context: pl.DataFrame) -> np.ndarray:
 
 
 def _firsts(owner: np.ndarray, item: np.ndarray) -> np.ndarray:
-    """The places of the first of each pair, ascending."""
+    """Rows of the first of each pair, ascending."""
     return np.sort(np.unique(_pairs(owner, item), return_index=True)[1])
 
 
 def _pairs(owner: np.ndarray, item: np.ndarray) -> np.ndarray:
-    """int64: one number per pair."""
+    """Encode each pair as one int64."""
     return (owner.astype(np.int64) << 32) | item
-
-
-# The candidates that the relevant items are ranked among.
-
-
-KINDS = {"uniform": UNIFORM, "popularity": WEIGHTED, "first": IN_ORDER}
 
 
 def candidates_of(
     train: Dataset, test: Dataset, protocol: Protocol, units: Units
 ) -> Pool | np.ndarray:
-    """bool [items] where lists are whole, else what to draw from."""
-    found = _candidates(train, test, protocol, units)
-    if not any(_has_a_rival(found, units, unit) for unit in range(len(units.row))):
+    """Return the candidates: bool [items] for full ranking, else a Pool to draw from."""
+    candidates = _candidates(train, test, protocol, units)
+    if not any(_has_other_items(candidates, units, unit) for unit in range(len(units.row))):
         raise DataError(
-            f"under {protocol.id} every list holds its relevant items and nothing else: any model "
-            "would be perfect; give candidates that are not relevant"
+            f"under {protocol.id} every list has only relevant items, so any model would be "
+            "perfect: add candidates that are not relevant"
         )
-    return found
+    return candidates
 
 
 def _candidates(
@@ -196,7 +189,7 @@ def _candidates(
     times = np.bincount(train.item, minlength=len(train.items))
     if protocol.candidates == "train":
         return (times > 0) & allowed
-    # In order of first appearance, which is what 'first' is about.
+    # Items in order of first appearance, which 'first' needs.
     order = train.item[np.sort(np.unique(train.item, return_index=True)[1])]
     order = order[allowed[order]]
     pool = Rows(
@@ -206,29 +199,29 @@ def _candidates(
         np.zeros(len(units.row), np.int64),
         pool,
         times.astype(np.float64),
-        KINDS[protocol.candidates],
+        SAMPLING[protocol.candidates],
         min(protocol.n, len(order)),
         np.uint64(stream(protocol.seed)),
     )
 
 
-def _has_a_rival(candidates: Pool | np.ndarray, units: Units, unit: int) -> bool:
-    """Whether a unit's list has an item beside those that are relevant."""
+def _has_other_items(candidates: Pool | np.ndarray, units: Units, unit: int) -> bool:
+    """Whether a unit's list has an item that is not relevant."""
     if isinstance(candidates, Pool):
         rows, row = candidates.items, candidates.row[unit]
         listed = rows.column[rows.start[row] : rows.start[row + 1]]
     else:
         listed = np.flatnonzero(candidates)
     task = units.task
-    gone = [
+    removed = [
         part.column[part.start[number] : part.start[number + 1]]
         for part, number in ((task.relevant, unit), (task.hidden, task.owner[unit]))
     ]
-    return bool((~np.isin(listed, np.concatenate(gone))).any())
+    return bool((~np.isin(listed, np.concatenate(removed))).any())
 
 
 def _of_domain(train: Dataset, test: Dataset, domain: str | None) -> np.ndarray:
-    """bool [items]: those with an event of the domain, in training or test; all without one."""
+    """Return bool [items]: items with an event of the domain in training or test; all for None."""
     if domain is None:
         return np.ones(len(train.items), bool)
     number = train.items.numbers(test.items.ids)
@@ -245,18 +238,18 @@ def _from_file(
     item = train.items.numbers(frame["item"])
     item = np.where((item >= 0) & allowed[item], item, -1)
     if not (item >= 0).any():
-        raise DataError("none of the items to rank is an item of the training data")
+        raise DataError("no item of the candidates is in the training data")
     if "user" not in frame.columns:
         return np.isin(np.arange(len(train.items)), item)
     user = units.users.numbers(frame["user"])
     known = (item >= 0) & (user >= 0)
     rows = distinct_pairs(user[known], item[known], len(units.users))
-    asked = np.unique(units.user)
-    without = asked[~np.isin(asked, user)]
+    users = np.unique(units.user)
+    without = users[~np.isin(users, user)]
     if len(without):
         raise DataError(
-            f"{len(without)} of {len(asked)} users of test events have no item to rank, such as "
-            f"{listing(units.users.take(without[:1]))}: give each their own"
+            f"{len(without)} of {len(users)} users of test events have no candidates, such as "
+            f"{listing(units.users.take(without[:1]))}: give candidates for every user"
         )
     longest = int(np.diff(rows.start).max(initial=0))
     weight = np.zeros(len(train.items))

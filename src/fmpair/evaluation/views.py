@@ -1,4 +1,8 @@
-"""An evaluation by group: popularity of the item, activity of the user, warmth, context."""
+"""Results by group: popularity of the item, activity of the user, warmth, context.
+
+A context column with many values becomes few groups: ranges of numbers and times, or its most
+frequent values and the others.
+"""
 
 from __future__ import annotations
 
@@ -12,43 +16,40 @@ import polars as pl
 
 from fmpair.data import Dataset
 from fmpair.errors import DataError, OptionError, UnknownError, named, unknown
-from fmpair.evaluation.evaluate import Evaluation, mean_of
+from fmpair.evaluation.evaluation import Evaluation, mean_of
 from fmpair.threads import check_process
 
-# A column with many values as few groups: ranges of numbers and times, the commonest of others.
-
-
-MOST = 12  # different values that are left as they are
-RANGES = 5  # of numbers and times, each with as many events as the others
+MAX_GROUPS = 12  # columns with at most this many values stay as they are
+RANGES = 5  # of numbers and times, with about as many events each
 OTHERS = "others"
 NUMBER = re.compile(r"-?[\d,]+(\.\d+)?")
 
 
 def binned(values: pl.Series, known: pl.Series) -> pl.Series:
-    """The group of each value, null where it is missing.
+    """Return the group of each value, null if it is missing.
 
-    known: all values there are, which decide what the groups are.
+    known: all values of the column, which define the groups.
     """
     known = known.drop_nulls()
     if known.dtype.is_float():
         known = known.drop_nans()
-    if known.n_unique() <= MOST:
+    if known.n_unique() <= MAX_GROUPS:
         return values
     if known.dtype.is_numeric() or known.dtype.is_temporal():
         return _ranges(values, known)
     common = known.value_counts(sort=True).sort("count", known.name, descending=[True, False])
-    kept = common[known.name].head(MOST - 1).implode()
+    kept = common[known.name].head(MAX_GROUPS - 1).implode()
     named = pl.when(values.is_in(kept) | values.is_null()).then(values.cast(pl.String))
     return pl.select(named.otherwise(pl.lit(OTHERS)).alias(values.name)).to_series()
 
 
 def in_order(groups: Iterable[str]) -> list[str]:
-    """As a reader expects them: numbers and ranges by size, text by letters, the rest last."""
-    return sorted(groups, key=_place)
+    """Sort groups: numbers and ranges by size, text alphabetically, the rest last."""
+    return sorted(groups, key=_sort_key)
 
 
 def _ranges(values: pl.Series, known: pl.Series) -> pl.Series:
-    """up to a, a to b, ..., above z: ranges that hold about as many of the known values each."""
+    """Ranges `up to a`, `a to b`, ..., `above z` with about equally many known values each."""
     times = known.dtype.is_temporal()
     numbers = known.to_physical() if times else known
     cuts = np.quantile(numbers.to_numpy(), np.arange(1, RANGES) / RANGES, method="lower")
@@ -56,14 +57,14 @@ def _ranges(values: pl.Series, known: pl.Series) -> pl.Series:
     names = _times(known, cuts) if times else _numbers(cuts)
     labels = [f"up to {names[0]}", *(f"{a} to {b}" for a, b in pairwise(names))]
     labels.append(f"above {names[-1]}")
-    place = np.searchsorted(cuts, (values.to_physical() if times else values).fill_null(0))
+    index = np.searchsorted(cuts, (values.to_physical() if times else values).fill_null(0))
     missing = values.is_null() | (values.is_nan() if values.dtype.is_float() else False)
-    made = pl.Series(values.name, np.array(labels)[place])
-    return pl.select(pl.when(~missing).then(made).alias(values.name)).to_series()
+    groups = pl.Series(values.name, np.array(labels)[index])
+    return pl.select(pl.when(~missing).then(groups).alias(values.name)).to_series()
 
 
 def _numbers(cuts: np.ndarray) -> list[str]:
-    """Each with as few digits as tell them apart, three at least."""
+    """Format numbers with as few digits as distinguish them, at least three."""
     for digits in range(3, 17):
         names = [_number(float(cut), digits) for cut in cuts]
         if len(set(names)) == len(names):
@@ -80,15 +81,15 @@ def _number(value: float, digits: int) -> str:
 
 
 def _times(known: pl.Series, cuts: np.ndarray) -> list[str]:
-    """Days, or minutes where days would be the same."""
-    found = [pl.Series([int(cut)]).cast(known.dtype).item() for cut in cuts]
-    days = [f"{one:%Y-%m-%d}" if hasattr(one, "year") else str(one) for one in found]
+    """Format times as days, or with seconds if days are not distinct."""
+    times = [pl.Series([int(cut)]).cast(known.dtype).item() for cut in cuts]
+    days = [f"{time:%Y-%m-%d}" if hasattr(time, "year") else str(time) for time in times]
     if len(set(days)) == len(days):
         return days
-    return [f"{one:%Y-%m-%d %H:%M:%S}" if hasattr(one, "hour") else str(one) for one in found]
+    return [f"{time:%Y-%m-%d %H:%M:%S}" if hasattr(time, "hour") else str(time) for time in times]
 
 
-def _place(group: str) -> tuple[int, float, str]:
+def _sort_key(group: str) -> tuple[int, float, str]:
     if group in (OTHERS, "(none)", "unknown"):
         return 2, 0.0, group
     if group.startswith("up to "):
@@ -106,13 +107,15 @@ VIEWS = ("popularity", "activity", "warmth", f"{CONTEXT}COLUMN")
 
 
 def view(evaluation: Evaluation, groups: pl.Series) -> pl.DataFrame:
-    """A frame (group, units, mean of each metric), in order of first appearance of the groups.
+    """Return (group, units, mean of each metric), groups in order of first appearance.
 
-    groups: one value per unit, from a function below or of your own.
+    groups: one value per unit, from a function below or your own.
     """
     check_process()
     if len(groups) != len(evaluation.units):
-        raise DataError(f"{len(groups)} groups for {len(evaluation.units)} units: give one each")
+        raise DataError(
+            f"groups needs one value per unit, got {len(groups)} for {len(evaluation.units)}"
+        )
     frame = evaluation.units.with_columns(groups.rename("group"))
     rows = []
     for (name,), part in frame.group_by("group", maintain_order=True):
@@ -122,16 +125,12 @@ def view(evaluation: Evaluation, groups: pl.Series) -> pl.DataFrame:
 
 
 def groups(
-    name: str,
-    evaluation: Evaluation,
-    train: Dataset,
-    test: Dataset,
-    every: Dataset | None = None,
+    name: str, evaluation: Evaluation, train: Dataset, test: Dataset, every: Dataset | None = None
 ) -> pl.Series:
-    """The groups of a view by its name, one of VIEWS.
+    """Return the groups of a view by its name, one of VIEWS.
 
-    A column with many values becomes a few ranges, or its commonest values and the others: by all
-    events of `every`, so that they are the same for all folds, else by training and test events.
+    Groups of a context column follow from all events of `every`, so that they are the same for all
+    folds; by default from the training and test events.
     """
     check_process()
     if name.startswith(CONTEXT):
@@ -140,27 +139,29 @@ def groups(
         parts = [train, test] if every is None else [every]
         seen = [part.columns[column] for part in parts if column in part.columns.columns]
         return binned(values, pl.concat([part.cast(values.dtype) for part in seen]))
-    known = {"popularity": item_popularity, "activity": user_activity, "warmth": warmth}
-    if name not in known:
+    views = {"popularity": item_popularity, "activity": user_activity, "warmth": warmth}
+    if name not in views:
         raise UnknownError(unknown("view", name, VIEWS))
-    return known[name](evaluation, train)
+    return views[name](evaluation, train)
 
 
 def item_popularity(evaluation: Evaluation, train: Dataset) -> pl.Series:
-    """head, mid or tail: of the items by falling number of training events, the first have a
-    third of all events, the next another third; unseen: no event."""
+    """Return head, mid or tail by number of training events, each with a third of all events.
+
+    unseen: an item without training events.
+    """
     number = train.items.numbers(_items(evaluation))
     return _thirds(np.bincount(train.item, minlength=len(train.items)), number, "unseen")
 
 
 def user_activity(evaluation: Evaluation, train: Dataset) -> pl.Series:
-    """head, mid or tail of the users by number of training events, cut like the items."""
+    """Return head, mid or tail by the user's number of training events, as `item_popularity`."""
     number = train.users.numbers(evaluation.units["user"])
     return _thirds(np.bincount(train.user, minlength=len(train.users)), number, "unseen")
 
 
 def warmth(evaluation: Evaluation, train: Dataset) -> pl.Series:
-    """Whether training has events of the user and, where units have one item, of the item."""
+    """Whether training has events of the user and, if units have one item, of the item."""
     user = _warm(train.users.numbers(evaluation.units["user"]), train.user)
     text = np.where(user, "warm user", "cold user")
     if evaluation.units["item"].null_count() < len(evaluation.units):
@@ -170,7 +171,7 @@ def warmth(evaluation: Evaluation, train: Dataset) -> pl.Series:
 
 
 def context(evaluation: Evaluation, test: Dataset, column: str) -> pl.Series:
-    """The value a column of the test events has where the unit is first seen."""
+    """Return the value of a test column at the first event of each unit."""
     if column not in test.columns.columns:
         raise OptionError(unknown("column of the test events", column, test.columns.columns))
     return test.columns[column].gather(evaluation.units["row"])
@@ -180,7 +181,7 @@ def _items(evaluation: Evaluation) -> pl.Series:
     items = evaluation.units["item"]
     if items.null_count():
         raise OptionError(
-            f"some units have several items: evaluate with {named('unit', 'interaction')}"
+            f"view needs one relevant item per unit: evaluate with {named('unit', 'interaction')}"
         )
     return items
 
@@ -190,7 +191,7 @@ def _warm(number: np.ndarray, present: np.ndarray) -> np.ndarray:
 
 
 def _thirds(times: np.ndarray, number: np.ndarray, otherwise: str) -> pl.Series:
-    """The third of all events that each number's own stand in, the busiest first."""
+    """The third of all events that a number's events fall into, most frequent first."""
     order = np.argsort(-times, kind="stable")
     before = np.empty(len(times))
     before[order] = np.cumsum(times[order]) - times[order]

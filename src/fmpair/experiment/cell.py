@@ -30,7 +30,7 @@ from fmpair.data import Dataset
 from fmpair.data.splits import Split
 from fmpair.errors import FmpairError, MachineError, OptionError, unknown
 from fmpair.evaluation import Evaluation, Protocol, evaluate, views
-from fmpair.evaluation.evaluate import obstacle
+from fmpair.evaluation.evaluation import undefined_reason
 from fmpair.fitted.recipe import Sourced
 from fmpair.metrics import Metric
 from fmpair.models.catalog import find
@@ -325,7 +325,7 @@ def _by_epochs(
 
 def defined_metrics(metrics: tuple[str, ...], test: Dataset, protocol: Protocol) -> list[str]:
     """Return the metrics that are defined under the protocol; some need all items, or ratings."""
-    kept = [name for name in metrics if not obstacle(Metric.parse(name), test, protocol)]
+    kept = [name for name in metrics if not undefined_reason(Metric.parse(name), test, protocol)]
     if not kept:
         raise OptionError(f"none of {', '.join(metrics)} is defined under {protocol.id}")
     return kept

@@ -23,7 +23,7 @@ from fmpair.data.parts import PARTS, Split
 from fmpair.data.read import read, read_contents
 from fmpair.device import CPU, settled
 from fmpair.errors import DataError, OptionError
-from fmpair.evaluation.protocol import usual_protocol
+from fmpair.evaluation.protocol import default_protocol
 from fmpair.experiment.cell import canonical
 from fmpair.models.catalog import find
 from fmpair.threads import check_process
@@ -193,7 +193,7 @@ def settle(experiment: Experiment, data: Dataset) -> Experiment:
     device = settled(experiment.run.device)
     return replace(
         experiment,
-        protocols=experiment.protocols or {DEFAULT_PROTOCOL: usual_protocol(data)},
+        protocols=experiment.protocols or {DEFAULT_PROTOCOL: default_protocol(data)},
         models=tuple(_on_device(model, device) for model in experiment.models),
     )
 

@@ -18,7 +18,7 @@ from fmpair.config.model_section import check_code
 from fmpair.config.node import line_of
 from fmpair.data import splits as splitting
 from fmpair.errors import in_file, spelled
-from fmpair.evaluation.protocol import why_usual
+from fmpair.evaluation.protocol import default_protocol_reason
 from fmpair.experiment import folder as files
 from fmpair.experiment import plan
 from fmpair.experiment.cell import Cell, canonical, failed
@@ -53,7 +53,7 @@ def run(experiment: Experiment, progress: Show = False, on: str | None = None) -
         prepared = prepare(experiment.data, experiment.filters, experiment.split)
         reason = ""
         if not (experiment.protocols or (folder.path / files.PLAN).exists()):
-            reason = f"protocol: {spelled(why_usual(prepared.data), in_file)}"
+            reason = f"protocol: {spelled(default_protocol_reason(prepared.data), in_file)}"
         experiment = settle(experiment, prepared.data)
         plan.check(experiment, prepared)
         began = _begin(experiment, prepared, folder)

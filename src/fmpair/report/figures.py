@@ -1,4 +1,4 @@
-"""The figures of a report: bars with intervals, views, learning curves, tuning."""
+"""Figures of a report: metrics with intervals, results by group, learning curves, tuning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.experiment.results import Results
-from fmpair.report.comparison import Table
+from fmpair.report.model_comparison import ModelComparison
 from fmpair.report.result_tables import view_means, view_title
 from fmpair.report.significance import lower_is_better
 from fmpair.report.style import INK, colours, drawn
@@ -18,34 +18,34 @@ from fmpair.report.table import figure as figure_text
 from fmpair.text import harmless
 
 HEIGHT = 2.7  # inches
-NAME_WIDTH = 24  # letters of a model's name that stand beside an axis
-CUTS = (2 / 3, 3 / 4, 1 / 2, 1 / 3, 1 / 5)  # shares of a name's letters before the gap
+NAME_WIDTH = 24  # characters of a name beside an axis
+CUTS = (2 / 3, 3 / 4, 1 / 2, 1 / 3, 1 / 5)  # shares of a shortened name before the ellipsis
 LEGEND_LINE = 0.17  # inches
-LETTERS_ACROSS = 45  # below a horizontal axis
+AXIS_WIDTH = 45  # characters below a horizontal axis
 
 
-def bars(results: Results, table: Table) -> list[Figure]:
-    """For each metric of a protocol a bar per model with its interval."""
+def bars(results: Results, compared: ModelComparison) -> list[Figure]:
+    """For each metric a bar per model with its confidence interval."""
     shade = palette(results)
 
     def figure_of(metric: str) -> Figure:
-        rows = table.of(metric)
+        rows = compared.of(metric)
         return drawn(
-            f"{slug(table.label)}-{slug(metric)}",
+            f"{slug(compared.label)}-{slug(metric)}",
             metric_title(metric),
-            "Lines are 95 % bootstrap confidence intervals over users.",
+            "Error bars: 95 % bootstrap confidence intervals over users.",
             lambda canvas: _metric_bars(canvas.subplots(), rows, shade),
             0.55 + 0.3 * len(rows),
         )
 
-    return [figure_of(metric) for metric in table.metrics]
+    return [figure_of(metric) for metric in compared.metrics]
 
 
-def view_bars(results: Results, table: Table, view: str) -> Figure | None:
+def view_bars(results: Results, compared: ModelComparison, view: str) -> Figure | None:
     """The main metric by group, a bar per model."""
-    found = view_means(results, table, view)
-    groups = found["group"].unique(maintain_order=True).to_list()
-    models = found["model"].unique(maintain_order=True).to_list()
+    means = view_means(results, compared, view)
+    groups = means["group"].unique(maintain_order=True).to_list()
+    models = means["model"].unique(maintain_order=True).to_list()
     if not groups:
         return None
     shade = palette(results)
@@ -53,13 +53,13 @@ def view_bars(results: Results, table: Table, view: str) -> Figure | None:
     def draw(canvas: Any) -> None:
         axes = canvas.subplots()
         thick = 0.8 / len(models)
-        for place, model in enumerate(models):
-            part = dict(found.filter(pl.col("model") == model).select("group", "value").rows())
+        for index, model in enumerate(models):
+            part = dict(means.filter(pl.col("model") == model).select("group", "value").rows())
             heights = [part.get(group, np.nan) for group in groups]
-            middle = np.arange(len(groups)) + (place - (len(models) - 1) / 2) * thick
+            middle = np.arange(len(groups)) + (index - (len(models) - 1) / 2) * thick
             axes.bar(middle, heights, 0.92 * thick, color=shade[model], label=f" {model}")
         names = [name.replace(", ", ",\n") for name in _short(groups, NAME_WIDTH)]
-        crowded = sum(map(len, names)) > LETTERS_ACROSS and not any("\n" in n for n in names)
+        crowded = sum(map(len, names)) > AXIS_WIDTH and not any("\n" in n for n in names)
         axes.set_xticks(
             range(len(groups)),
             names,
@@ -67,33 +67,33 @@ def view_bars(results: Results, table: Table, view: str) -> Figure | None:
             ha="right" if crowded else "center",
         )
         axes.tick_params(axis="x", length=0)
-        axes.set_ylabel(metric_title(table.metric))
+        axes.set_ylabel(metric_title(compared.metric))
         axes.grid(axis="y")
-        _legend(canvas, axes)
+        legend(canvas, axes)
 
     return drawn(
-        f"{slug(table.label)}-by-{slug(view)}",
-        f"{metric_title(table.metric)} by {view_title(view)}",
-        "Means over all units of a group.",
+        f"{slug(compared.label)}-by-{slug(view)}",
+        f"{metric_title(compared.metric)} by {view_title(view)}",
+        "Mean over the units of each group.",
         draw,
         _height(len(models)),
     )
 
 
 def curves(results: Results) -> list[Figure]:
-    """Loss and metric over epochs, and the metric over seconds."""
+    """Training loss and metric by epoch, and the metric by time."""
     frame = results.curves
     judged = frame.filter(pl.col("metric").is_not_null() & pl.col("value").is_not_null())
-    lost = frame.filter(pl.col("loss").is_not_null()).unique(
+    losses = frame.filter(pl.col("loss").is_not_null()).unique(
         ["model", "fold", "seed", "epoch"], keep="first", maintain_order=True
     )
-    panels = [("loss", "Training loss", lost, "epoch", "loss")] if len(lost) else []
+    panels = [("loss", "Training loss", losses, "epoch", "loss")] if len(losses) else []
     if len(judged):
         metric, part = judged.select("metric", "part").row(0)
         judged = judged.filter((pl.col("metric") == metric) & (pl.col("part") == part))
         name = f"{metric_title(metric)} on the {part} set"
         panels += [
-            ("epochs", f"{name}, by epochs", judged, "epoch", "value"),
+            ("epochs", f"{name}, by epoch", judged, "epoch", "value"),
             ("seconds", f"{name}, by time", judged, "seconds", "value"),
         ]
     return [_curve(results, *panel) for panel in panels]
@@ -102,43 +102,53 @@ def curves(results: Results) -> list[Figure]:
 def _curve(
     results: Results, name: str, title: str, data: pl.DataFrame, across: str, up: str
 ) -> Figure:
-    shade = palette(results)
-
-    def draw(canvas: Any) -> None:
-        axes = canvas.subplots()
-        _lines(axes, data, across, up, shade)
-        axes.set_xlabel("epochs" if across == "epoch" else "seconds of training")
-        axes.grid(axis="y")
-        _legend(canvas, axes)
-
-    caption = "Mean over folds and seeds, as far as all of them go."
-    caption += " Band: the lowest and the highest of them." if across == "epoch" else ""
-    return drawn(f"learning-{name}", title, caption, draw, _height(data["model"].n_unique()))
+    caption = "Mean over folds and seeds, up to the shortest."
+    caption += " Band: minimum to maximum." if across == "epoch" else ""
+    label = "epoch" if across == "epoch" else "training time, s"
+    return _line_figure(
+        results, f"learning-{name}", title, caption, data, (across, label), (up, "")
+    )
 
 
 def tuning(results: Results) -> Figure | None:
-    """The best value so far, trial by trial, on the mean of the folds."""
+    """The best value so far by trial, mean over folds."""
     good = results.trials.filter(pl.col("value").is_not_null() & pl.col("error").is_null())
     if good.is_empty():
         return None
     metric = good["metric"][0]
-    shade = palette(results)
     best = pl.col("value").cum_min() if lower_is_better(metric) else pl.col("value").cum_max()
     so_far = good.sort("trial").with_columns(
-        best.over("model", "fold").alias("value"), pl.col("trial") + 1
+        best.over("model", "fold").alias("value"), pl.col("trial") + 1, seed=pl.lit(0)
     )
+    title, caption = (
+        "Best value on the validation set so far",
+        "Mean over folds. Band: minimum to maximum.",
+    )
+    x, y = ("trial", "trial"), ("value", metric_title(metric))
+    return _line_figure(results, "tuning", title, caption, so_far, x, y, "steps-post")
+
+
+def _line_figure(
+    results: Results,
+    name: str,
+    title: str,
+    caption: str,
+    data: pl.DataFrame,
+    x: tuple[str, str],
+    y: tuple[str, str],
+    drawstyle: str = "default",
+) -> Figure:
+    """A line per model. x, y: (column, axis label)."""
 
     def draw(canvas: Any) -> None:
         axes = canvas.subplots()
-        _lines(axes, so_far.with_columns(seed=pl.lit(0)), "trial", "value", shade, "steps-post")
-        axes.set_xlabel("trials")
-        axes.set_ylabel(metric_title(metric))
+        _lines(axes, data, x[0], y[0], palette(results), drawstyle)
+        axes.set_xlabel(x[1])
+        axes.set_ylabel(y[1])
         axes.grid(axis="y")
-        _legend(canvas, axes)
+        legend(canvas, axes)
 
-    caption = "Mean over folds. Band: the lowest and the highest of them."
-    height = _height(good["model"].n_unique())
-    return drawn("tuning", "Best value on validation so far", caption, draw, height)
+    return drawn(name, title, caption, draw, _height(data["model"].n_unique()))
 
 
 def palette(results: Results) -> dict[str, str]:
@@ -146,22 +156,22 @@ def palette(results: Results) -> dict[str, str]:
 
 
 def _metric_bars(axes: Any, rows: Sequence[dict[str, Any]], shade: dict[str, str]) -> None:
-    """Horizontal bars, the first model on top, with values at their ends."""
+    """Draw horizontal bars, the first model on top, with values at their ends."""
     means = np.array([row["mean"] for row in rows], np.float64)
     low, high = (
         np.array([row[end] if row[end] is not None else row["mean"] for row in rows], np.float64)
         for end in ("low", "high")
     )
-    place = np.arange(len(rows))
-    axes.barh(place, means, 0.62, color=[shade[row["model"]] for row in rows])
+    position = np.arange(len(rows))
+    axes.barh(position, means, 0.62, color=[shade[row["model"]] for row in rows])
     reach = np.abs(np.stack([np.minimum(low - means, 0), np.maximum(high - means, 0)]))
-    axes.errorbar(means, place, xerr=reach, fmt="none", ecolor=INK, elinewidth=1, capsize=2.5)
-    axes.set_yticks(place, _short([row["model"] for row in rows], NAME_WIDTH))
+    axes.errorbar(means, position, xerr=reach, fmt="none", ecolor=INK, elinewidth=1, capsize=2.5)
+    axes.set_yticks(position, _short([row["model"] for row in rows], NAME_WIDTH))
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     most = np.nanmax(np.concatenate([high, means, [0]]))
     axes.set_xlim(min(0.0, float(np.nanmin(means)) * 1.1), float(most) * 1.28 or 1.0)
-    for at, row, end in zip(place, rows, high):
+    for at, row, end in zip(position, rows, high):
         axes.text(end + 0.03 * most, at, figure_text(row["mean"]), va="center", fontsize=8)
     axes.locator_params(axis="x", nbins=4)
     axes.grid(axis="x")
@@ -175,7 +185,7 @@ def _lines(
     shade: dict[str, str],
     drawstyle: str = "default",
 ) -> None:
-    """The mean of those steps that all repeats have; a band around it where steps are across."""
+    """Draw the mean of the steps that all repeats have, with a band if steps are on the x-axis."""
     step = "trial" if across == "trial" else "epoch"
     for model, colour in shade.items():
         part = data.filter(pl.col("model") == model)
@@ -206,20 +216,21 @@ def _lines(
     axes.locator_params(axis="x", nbins=5, integer=across == step)
 
 
-def _legend(canvas: Any, axes: Any) -> None:
+def legend(canvas: Any, axes: Any, width: int = NAME_WIDTH) -> None:
+    """Add a legend above the axes. Labels start with a space: matplotlib skips a leading _."""
     handles, labels = axes.get_legend_handles_labels()
-    names = [label[1:] for label in labels]  # matplotlib leaves out one that begins with _
-    canvas.legend(handles, _short(names, NAME_WIDTH), loc="outside upper left", ncols=2,
+    names = [label[1:] for label in labels]
+    canvas.legend(handles, _short(names, width), loc="outside upper left", ncols=2,
                   handlelength=1.2, columnspacing=1.2)  # fmt: skip
 
 
 def _height(models: int) -> float:
-    """Of a figure with a legend, which has two models a line."""
+    """Height of a figure whose legend has two models per line."""
     return HEIGHT + LEGEND_LINE * max(0, (models + 1) // 2 - 2)
 
 
 def _short(names: Sequence[str], most: int) -> list[str]:
-    """Names, long ones cut in the middle: there where they stay told apart, if anywhere."""
+    """Shorten long names in the middle, at a cut that keeps them distinct if there is one."""
     names = [harmless(name) for name in names]
     cuts = [[_cut(name, most, round(share * most)) for name in names] for share in CUTS]
     return next((cut for cut in cuts if len(set(cut)) == len(set(names))), cuts[0])

@@ -1,4 +1,4 @@
-"""Models of several runs in one table, where data, split and protocol are the same."""
+"""Merge runs with the same data, split and protocols, to compare their models."""
 
 from __future__ import annotations
 
@@ -10,83 +10,85 @@ import polars as pl
 from fmpair.errors import DataError
 from fmpair.experiment.results import Results
 
-HASH_SHOWN = 16  # letters
+HASH_SHOWN = 16  # characters
 
 
 def merged(runs: Mapping[str, Results]) -> Results:
-    """The runs, by name, as one: their models side by side under the protocols all of them have.
+    """Merge runs, given by name: all models, under the protocols that all runs have.
 
-    How to compare is as in the first run. A model's name that two runs have gets the run's name.
-    Nothing else of the runs is kept: no views, curves, trials or tables of fields.
+    The comparison options are those of the first run. A model name that two runs have is followed
+    by the run's name. Views, curves, trials and field effects are dropped.
     """
     if len(runs) < 2:
-        raise DataError("name two runs or more to compare")
-    found = list(runs.values())
+        raise DataError("comparing needs at least two runs")
+    each = list(runs.values())
     _check(runs)
-    ids = _common_protocols(found)
-    first = found[0].experiment
+    ids = _common_protocols(each)
+    first = each[0].experiment
     names = _names(runs)
-    parts = [_renamed(run, own, ids) for run, own in zip(found, names)]
-    metrics = [m for m in first.metrics if all(m in run.experiment.metrics for run in found)]
+    parts = [_renamed(run, new_names, ids) for run, new_names in zip(each, names)]
+    metrics = [m for m in first.metrics if all(m in run.experiment.metrics for run in each)]
     if not metrics:
         raise DataError("the runs have no metric in common")
     models = tuple(model for part in parts for model in part.experiment.models)
     kept = {label: first.protocols[label] for label in ids.values()}
-    chosen = first.compare
-    metric = chosen.metric if chosen.metric in metrics else metrics[0]
-    baseline = names[0].get(chosen.baseline) if chosen.baseline else None
+    options = first.compare
+    metric = options.metric if options.metric in metrics else metrics[0]
+    baseline = names[0].get(options.baseline) if options.baseline else None
     return replace(
-        found[0],
+        each[0],
         experiment=replace(
             first,
             name=" and ".join(runs),
             models=models,
             protocols=kept,
             metrics=tuple(metrics),
-            compare=replace(chosen, metric=metric, baseline=baseline),
+            compare=replace(options, metric=metric, baseline=baseline),
             ablations=(),
         ),
         cells=pl.concat([part.cells for part in parts]),
         values=pl.concat([part.values for part in parts]),
         units={
-            label: _units([part.units[label] for part in parts if label in part.units])
+            label: _concat([part.units[label] for part in parts if label in part.units])
             for label in kept
         },
-        views=found[0].views.clear(),
-        curves=found[0].curves.clear(),
-        trials=found[0].trials.clear(),
+        views=each[0].views.clear(),
+        curves=each[0].curves.clear(),
+        trials=each[0].trials.clear(),
     )
 
 
+def _concat(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Concatenate frames; a metric that only some runs have is null in the others."""
+    return pl.concat(frames, how="diagonal_relaxed")
+
+
 def _check(runs: Mapping[str, Results]) -> None:
-    """Refuse runs with other data, splits or protocols, in one line that says what differs."""
+    """Raise DataError if data, split or protocols differ, naming what differs."""
     (first, known), *others = runs.items()
     for name, other in others:
-        pairs = {
-            "data fingerprint": [_told(run, "data", "fingerprint") for run in (known, other)],
-            "split hash": [_told(run, "split", "hash") for run in (known, other)],
-        }
-        differ = [f"{what} ({a} and {b})" for what, (a, b) in pairs.items() if a != b]
+        differ = []
+        for part, field in (("data", "fingerprint"), ("split", "hash")):
+            a, b = (_fingerprint(run, part, field) for run in (known, other))
+            differ += [f"{part} {field} ({a} and {b})"] if a != b else []
         if not _common_protocols([known, other]):
             ids = [
                 ", ".join(p.id for p in run.experiment.protocols.values()) for run in (known, other)
             ]
             differ.append(f"protocol id ({ids[0]} and {ids[1]})")
         if differ:
-            raise DataError(
-                f"{first} and {name} cannot share a table, for these differ: {'; '.join(differ)}"
-            )
+            raise DataError(f"cannot compare {first} and {name}: different {'; '.join(differ)}")
 
 
-def _told(run: Results, part: str, name: str) -> str:
-    found = run.manifest.get(part, {}).get(name)
-    if not found:
-        raise DataError(f"the manifest of {run.experiment.name} lacks the {part}'s {name}")
-    return str(found)[:HASH_SHOWN]
+def _fingerprint(run: Results, part: str, name: str) -> str:
+    value = run.manifest.get(part, {}).get(name)
+    if not value:
+        raise DataError(f"the manifest of {run.experiment.name} has no {part} {name}")
+    return str(value)[:HASH_SHOWN]
 
 
 def _common_protocols(runs: Sequence[Results]) -> dict[str, str]:
-    """{protocol id: its label in the first run} of those that every run has."""
+    """{protocol id: its label in the first run} of the protocols that all runs have."""
     first, *others = [
         {protocol.id: label for label, protocol in run.experiment.protocols.items()} for run in runs
     ]
@@ -94,54 +96,52 @@ def _common_protocols(runs: Sequence[Results]) -> dict[str, str]:
 
 
 def _names(runs: Mapping[str, Results]) -> list[dict[str, str]]:
-    """For each run {a model's name: its name in the table}.
+    """For each run {model name: its name in the merged run}.
 
-    The very same cells, as of a baseline that all runs have, stand there once: in the first run.
+    Equal cells, such as those of a common baseline, are kept in the first run only.
     """
-    same: dict[frozenset[str], str] = {}
-    own: list[list[str]] = []
+    known: set[frozenset[str]] = set()
+    kept: list[list[str]] = []
     for run in runs.values():
-        own.append([])
+        kept.append([])
         for model in run.experiment.models:
             cells = frozenset(run.cells.filter(pl.col("model") == model.name)["cell"])
-            if cells not in same or not cells:
-                same[cells] = model.name
-                own[-1].append(model.name)
-    every = [name for names in own for name in names]
+            if cells not in known or not cells:
+                known.add(cells)
+                kept[-1].append(model.name)
+    every = [name for names in kept for name in names]
     return [
         {name: name if every.count(name) == 1 else f"{name} ({run})" for name in names}
-        for run, names in zip(runs, own)
+        for run, names in zip(runs, kept)
     ]
 
 
 def _renamed(run: Results, names: Mapping[str, str], labels: Mapping[str, str]) -> Results:
-    """The run under the names of the table, less the protocols that are not in `labels`."""
-    own = {
+    """Rename models and protocols; drop protocols that are not in `labels`."""
+    renamed_labels = {
         label: labels[protocol.id]
         for label, protocol in run.experiment.protocols.items()
         if protocol.id in labels
     }
-    model = pl.col("model").replace_strict(names, return_dtype=pl.String)
-    models = [one for one in run.experiment.models if one.name in names]
-    ours = pl.col("model").is_in(list(names))
-    protocol = pl.col("protocol").replace_strict(own, return_dtype=pl.String)
-    # Runs that share a cell share its hash; here each row needs its own.
-    cell = pl.concat_str([model, pl.col("cell")], separator="/")
-    values = run.values.filter(ours, pl.col("protocol").is_in(list(own)))
-    renamed = tuple(replace(one, name=names[one.name]) for one in models)
+    new_name = pl.col("model").replace_strict(names, return_dtype=pl.String)
+    kept = pl.col("model").is_in(list(names))
+    protocol = pl.col("protocol").replace_strict(renamed_labels, return_dtype=pl.String)
+    # Runs that share a cell share its hash; merged rows need distinct ones.
+    cell = pl.concat_str([new_name, pl.col("cell")], separator="/")
+    values = run.values.filter(kept, pl.col("protocol").is_in(list(renamed_labels)))
+    models = tuple(
+        replace(model, name=names[model.name])
+        for model in run.experiment.models
+        if model.name in names
+    )
     return replace(
         run,
-        experiment=replace(run.experiment, models=renamed),
-        cells=run.cells.filter(ours).with_columns(model, cell.alias("cell")),
-        values=values.with_columns(model, protocol, cell.alias("cell")),
+        experiment=replace(run.experiment, models=models),
+        cells=run.cells.filter(kept).with_columns(new_name, cell.alias("cell")),
+        values=values.with_columns(new_name, protocol, cell.alias("cell")),
         units={
-            own[label]: frame.filter(ours).with_columns(model)
+            renamed_labels[label]: frame.filter(kept).with_columns(new_name)
             for label, frame in run.units.items()
-            if label in own
+            if label in renamed_labels
         },
     )
-
-
-def _units(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """One below the other; a metric that not all have is null where it is missing."""
-    return pl.concat(frames, how="diagonal_relaxed")

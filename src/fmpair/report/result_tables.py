@@ -1,4 +1,4 @@
-"""The table of which fields help a model."""
+"""Tables of the results of one protocol: models by metric, all numbers, field effects, views."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import polars as pl
 
 from fmpair.evaluation.views import in_order
 from fmpair.experiment.results import Results
-from fmpair.report.comparison import Table
+from fmpair.report.model_comparison import ModelComparison
 from fmpair.report.significance import has_a_winner, lower_is_better
 from fmpair.report.table import (
     NO_BREAK,
     NOTHING,
-    Cell,
-    Sheet,
+    ReportTable,
+    TableCell,
+    cells,
     figure,
     interval,
     metric_title,
@@ -23,12 +24,10 @@ from fmpair.report.table import (
     percent,
     short,
     signed,
+    signed_percent,
     slug,
 )
 from fmpair.text import isolated
-
-# The tables of results: models by metric, every number, views.
-
 
 MINUS = "−"
 P_VALUE = f"p{NO_BREAK}(Holm)"
@@ -38,139 +37,156 @@ TEST_NAMES = {
     "t": "paired t-test",
     "wilcoxon": "Wilcoxon signed-rank test",
 }
+VIEW_TITLES = {"popularity": "popularity of the item", "activity": "activity of the user"}
+GROUPS = (
+    "head", "mid", "tail", "unseen", "warm user, warm item", "warm user, cold item",
+    "cold user, warm item", "cold user, cold item", "warm user", "cold user",
+)  # fmt: skip
 
 
-def main_sheet(table: Table) -> Sheet:
-    """One row per model: every metric, and of the main one the interval, difference and test."""
-    by_metric = {metric: table.of(metric) for metric in table.metrics}
-    main = by_metric.get(table.metric, [])
+def main_table(compared: ModelComparison) -> ReportTable:
+    """One row per model: every metric, and interval, difference and test of the main metric."""
+    by_metric = {metric: compared.of(metric) for metric in compared.metrics}
+    main = by_metric.get(compared.metric, [])
     corrected = any(row["corrected"] is not None for row in main)
     covered = all(row["coverage"] == 1 for row in main)
     most = max((row["repeats"] for row in main), default=0)
     rows = [
         (
-            Cell(_model(row, most), bold=row["best"]),
-            *(_value_cell(by_metric[metric][place]) for metric in table.metrics),
-            *([Cell(figure(row["corrected"]))] if corrected else []),
-            *_test_cells(row),
-            *([] if covered else [Cell(percent(row["coverage"]))]),
+            TableCell(_model_name(row, most), bold=row["best"]),
+            *(_value_cell(by_metric[metric][index]) for metric in compared.metrics),
+            *([TableCell(figure(row["corrected"]))] if corrected else []),
+            TableCell(interval(row["low"], row["high"])),
+            _difference_cell(row),
+            *cells(p_value(row["p"]), figure(row["detectable"])),
+            *([] if covered else [TableCell(percent(row["coverage"]))]),
         )
-        for place, row in enumerate(main)
+        for index, row in enumerate(main)
     ]
+    metric = metric_title(compared.metric.partition("[")[0])
     columns = (
         "Model",
-        *(metric_title(metric) for metric in table.metrics),
-        *([f"{_stem(table)} corrected"] if corrected else []),
-        f"{_stem(table)}, 95 % interval",
-        f"to {_baseline(table)}",
+        *(metric_title(name) for name in compared.metrics),
+        *([f"{metric} corrected"] if corrected else []),
+        f"{metric}, 95 % interval",
+        f"vs {_baseline(compared)}",
         P_VALUE,
         DETECTABLE,
         *([] if covered else ["Coverage"]),
     )  # fmt: skip
-    title = isolated(f"{table.label[:1].upper()}{table.label[1:]}")
-    notes = _legend(table, corrected, covered)
-    return Sheet(slug(table.label), title, columns, tuple(rows), table.rows, notes=notes)
+    title = isolated(f"{compared.label[:1].upper()}{compared.label[1:]}")
+    notes = _main_notes(compared, corrected, covered)
+    return ReportTable(
+        slug(compared.label), title, columns, tuple(rows), compared.rows, notes=notes
+    )
 
 
-def details_sheet(table: Table) -> Sheet:
-    """Every number of the comparison, one row per model and metric."""
+def details_table(compared: ModelComparison) -> ReportTable:
+    """All numbers of the comparison, one row per model and metric."""
     rows = [
         (
-            Cell(row["model"]),
-            Cell(metric_title(row["metric"])),
+            *cells(row["model"], metric_title(row["metric"])),
             replace(_value_cell(row), detail=""),
-            Cell(figure(row["sd"])),
-            Cell(interval(row["low"], row["high"])),
-            Cell(figure(row["corrected"])),
-            Cell(signed(row["difference"])),
-            Cell(percent(row["relative"])),
-            Cell(p_value(row["p"])),
-            Cell(figure(row["detectable"])),
-            Cell(short(row["effect"])),
-            Cell(p_value(row["p_best"])),
-            Cell(percent(row["coverage"])),
-            Cell(str(row["repeats"])),
-            Cell(f"{row['users']:,}"),
-            Cell(f"{row['units']:,}"),
+            *cells(figure(row["sd"]), interval(row["low"], row["high"]), figure(row["corrected"])),
+            *cells(signed(row["difference"]), percent(row["relative"]), p_value(row["p"])),
+            *cells(figure(row["detectable"]), short(row["effect"]), p_value(row["p_best"])),
+            *cells(percent(row["coverage"]), str(row["repeats"])),
+            *cells(f"{row['users']:,}", f"{row['units']:,}"),
         )
-        for row in table.rows.to_dicts()
-    ]  # fmt: skip
+        for row in compared.rows.to_dicts()
+    ]
     columns = ("Model", "Metric", "Mean", "SD", "95 % interval", "Corrected", "Difference",
-               "in %", P_VALUE, DETECTABLE, "d", "p to best", "Coverage", "Repeats", "Users",
+               "Relative", P_VALUE, DETECTABLE, "d", "p vs best", "Coverage", "Repeats", "Users",
                "Units")  # fmt: skip
-    title = f"{isolated(table.label)}: every number"
-    notes = (_against(table, effect=True),)
-    return Sheet(f"{slug(table.label)}-details", title, columns, tuple(rows), table.rows, 2, notes,
-                 folded=True)  # fmt: skip
+    name, title = f"{slug(compared.label)}-details", f"{isolated(compared.label)}: all numbers"
+    notes = (_test_note(compared, effect=True),)
+    return ReportTable(name, title, columns, tuple(rows), compared.rows, 2, notes, collapsed=True)
 
 
-def view_sheet(results: Results, table: Table, view: str) -> Sheet | None:
-    """One row per model, one column per group of the view, by the main metric."""
-    found = view_means(results, table, view)
-    if found.is_empty():
+def field_tables(compared: ModelComparison) -> list[ReportTable]:
+    """The effect of each field, a table per model with an ablation."""
+    return [_field_table(compared, model) for model in compared.fields]
+
+
+def view_table(results: Results, compared: ModelComparison, view: str) -> ReportTable | None:
+    """The main metric by group: one row per model, one column per group."""
+    means = view_means(results, compared, view)
+    if means.is_empty():
         return None
-    groups = found["group"].unique(maintain_order=True).to_list()
-    values = {(row["model"], row["group"]): row for row in found.to_dicts()}
-    way = -1 if lower_is_better(table.metric) else 1
+    groups = means["group"].unique(maintain_order=True).to_list()
+    values = {(row["model"], row["group"]): row for row in means.to_dicts()}
+    way = -1 if lower_is_better(compared.metric) else 1
     best = {
         group: max(way * row["value"] for key, row in values.items() if key[1] == group)
         for group in groups
     }
-    decided = has_a_winner(table.metric)
     rows = []
-    for model in found["model"].unique(maintain_order=True):
-        cells = [Cell(model)]
+    for model in means["model"].unique(maintain_order=True):
+        cells = [TableCell(model)]
         for group in groups:
             row = values.get((model, group))
-            bold = decided and row is not None and way * row["value"] == best[group]
-            cells.append(Cell(figure(row["value"] if row else None), bold=bold))
+            bold = row is not None and way * row["value"] == best[group]
+            bold = bold and has_a_winner(compared.metric)
+            cells.append(TableCell(figure(row["value"] if row else None), bold=bold))
         rows.append(tuple(cells))
-    counts = {row["group"]: row["units"] for row in found.to_dicts()}
-    return Sheet(
-        f"{slug(table.label)}-by-{slug(view)}",
-        f"{metric_title(table.metric)} by {isolated(view_title(view))}",
+    counts = {row["group"]: row["units"] for row in means.to_dicts()}
+    return ReportTable(
+        f"{slug(compared.label)}-by-{slug(view)}",
+        f"{metric_title(compared.metric)} by {isolated(view_title(view))}",
         ("Model", *(f"{isolated(group)} ({counts[group]:,})" for group in groups)),
         tuple(rows),
-        found,
-        notes=("In brackets: units of one seed. Bold: the best, which is not a test.",),
+        means,
+        notes=("In parentheses: units per seed. Bold: the best mean, not a significance test.",),
     )
 
 
-def view_means(results: Results, table: Table, view: str) -> pl.DataFrame:
-    """(model, group, units, value): means over folds and seeds, weighted by their units."""
-    power = 2 if table.metric.startswith("rmse") else 1
+def view_means(results: Results, compared: ModelComparison, view: str) -> pl.DataFrame:
+    """(model, group, units, value): means over folds and seeds, weighted by units."""
+    power = 2 if compared.metric.startswith("rmse") else 1
     part = results.views.filter(
-        (pl.col("protocol") == table.label)
+        (pl.col("protocol") == compared.label)
         & (pl.col("view") == view)
-        & (pl.col("metric") == table.metric)
+        & (pl.col("metric") == compared.metric)
     ).with_columns(pl.col("group").cast(pl.String).fill_null("unknown"))
     part = part.filter(pl.col("value").is_not_null() & pl.col("value").is_not_nan())
     weighted = (pl.col("value") ** power * pl.col("units")).sum() / pl.col("units").sum()
-    seeds = pl.col("seed").n_unique()
+    groups = in_order(part["group"].unique()) if view.startswith("context:") else GROUPS
+    order = pl.col("group").replace_strict(groups, range(len(groups)), default=len(groups))
     return (
         part.group_by("model", "group", maintain_order=True)
-        .agg(value=weighted ** (1 / power), units=pl.col("units").sum() // seeds)
+        .agg(
+            value=weighted ** (1 / power), units=pl.col("units").sum() // pl.col("seed").n_unique()
+        )
         .select("model", "group", "units", "value")
-        .sort(model_order(results), _group_order(view, part["group"]))
+        .sort(model_order(results), order)
     )
 
 
 def view_title(view: str) -> str:
-    """`context:daytime` as `daytime`, `popularity` as `popularity of the item`."""
+    """Return `daytime` for `context:daytime`, `popularity of the item` for `popularity`."""
     kind, _, column = view.partition(":")
-    told = {"popularity": "popularity of the item", "activity": "activity of the user"}
-    return column or told.get(kind, kind)
+    return column or VIEW_TITLES.get(kind, kind)
 
 
-def _model(row: dict[str, Any], most: int) -> str:
-    """The model's name; one with fewer repeats than others must not pass for their equal."""
+def model_order(results: Results) -> pl.Expr:
+    """Sort key of rows: the order of the experiment's models, others last."""
+    names = [model.name for model in results.experiment.models]
+    return pl.col("model").replace_strict(names, range(len(names)), default=len(names))
+
+
+def plus_minus(text: str) -> str:
+    return "" if text == NOTHING else f"± {text}"
+
+
+def _model_name(row: dict[str, Any], most: int) -> str:
+    """The model's name, with its number of repeats if other models have more."""
     if row["repeats"] == most:
         return row["model"]
     return f"{isolated(row['model'])} ({row['repeats']} of {most} repeats)"
 
 
-def _value_cell(row: dict[str, Any]) -> Cell:
-    return Cell(
+def _value_cell(row: dict[str, Any]) -> TableCell:
+    return TableCell(
         figure(row["mean"]),
         plus_minus(figure(row["sd"])),
         row["mark"].replace("-", MINUS),
@@ -179,188 +195,135 @@ def _value_cell(row: dict[str, Any]) -> Cell:
     )
 
 
-def plus_minus(text: str) -> str:
-    return "" if text == "–" else f"± {text}"
-
-
-def _test_cells(row: dict[str, Any]) -> tuple[Cell, ...]:
+def _difference_cell(row: dict[str, Any]) -> TableCell:
     change = signed(row["difference"]) if row["difference"] is not None else ""
-    relative = percent(row["relative"])
-    rise = "+" if row["relative"] is not None and row["relative"] > 0 else ""
-    return (
-        Cell(interval(row["low"], row["high"])),
-        Cell(f"{rise}{relative}", change),
-        Cell(p_value(row["p"])),
-        Cell(figure(row["detectable"])),
-    )
+    return TableCell(signed_percent(row["relative"]), change)
 
 
-def _stem(table: Table) -> str:
-    return metric_title(table.metric.partition("[")[0])
+def _baseline(compared: ModelComparison) -> str:
+    """The baseline's name, or `the best` if each metric is compared with its best model."""
+    names = set(compared.rows["baseline"].drop_nulls())
+    best = set(compared.rows.filter("best")["model"])
+    return isolated(names.pop()) if len(names) == 1 and names != best else "the best"
 
 
-def _baseline(table: Table) -> str:
-    """The baseline's name, or `the best` where each metric has its own."""
-    found = set(table.rows["baseline"].drop_nulls())
-    best = set(table.rows.filter("best")["model"])
-    return isolated(found.pop()) if len(found) == 1 and found != best else "the best"
-
-
-def _against(table: Table, effect: bool = False) -> str:
-    """effect: whether the table has effect sizes."""
-    size = ", d (Cohen's d over users)" if effect else ""
-    return (
-        f"Difference, p{size} and {DETECTABLE.lower()} are to "
-        f"{_baseline(table)}. {DETECTABLE}: the least true difference that the test, before Holm, "
-        f"finds in four of five such experiments. {test_text(table)}"
-    )
-
-
-def test_text(table: Table) -> str:
-    """Which test it was, over what, and whether the variance between fits is in it."""
-    users = max(table.rows["users"].drop_nulls(), default=0) if "users" in table.rows else 0
-    over = f"over {users:,} users" if users else "over users"
-    return (
-        f"p: {TEST_NAMES[table.test]} {over}, whose differences are summed first, with Holm "
-        f"correction over all comparisons of a metric. {fits_text(table)}"
-    )
-
-
-def margin_text(table: Table) -> str:
-    return f"{100 * table.margin:g}{NO_BREAK}%"
-
-
-def fits_text(table: Table) -> str:
-    """Whether the variance between folds and seeds is in the test."""
-    counts = {"folds": table.folds, "seeds": table.seeds}
-    several = " and ".join(f"{count} {name}" for name, count in counts.items() if count > 1)
-    if several:
-        return f"The variance between {several} is in the test and in the intervals."
-    if table.protocol.startswith("interaction/"):
-        return (
-            "Each model was fitted once: the variance between items stands in for that between "
-            "seeds, on the safe side; with several seeds the test finds more."
-        )
-    return (
-        "Each model was fitted once: what another seed would change is not in the test, and can "
-        "be as large as what it finds."
-    )
-
-
-def _legend(table: Table, corrected: bool, covered: bool) -> tuple[str, ...]:
-    repeats = " or ".join(map(str, sorted(set(table.rows["repeats"])))) or "0"
+def _main_notes(compared: ModelComparison, corrected: bool, covered: bool) -> tuple[str, ...]:
+    repeats = " or ".join(map(str, sorted(set(compared.rows["repeats"])))) or "0"
+    coverage = "Every model gave a list to every unit." if covered else "A missing list counts 0."
     notes = [
         f"Bold: the best. Underlined: not significantly different from the best at "
-        f"{table.level:g}. {_marks(table)}".strip(),
-        f"Mean over {repeats} repeats (folds and seeds) ± standard deviation; bootstrap "
-        f"confidence interval over users. {_against(table)}",
-        f"Protocol {table.protocol}."
-        + (" Every unit got a list from every model." if covered else " A missing list counts 0."),
+        f"{compared.level:g}. {_mark_note(compared)}".strip(),
+        f"Mean ± standard deviation over {repeats} repeats (folds and seeds); 95 % bootstrap "
+        f"confidence interval over users. {_test_note(compared)}",
+        f"Protocol: {compared.protocol}. {coverage}",
     ]
     if corrected:
-        notes.append("Corrected: estimate, from the sample, of the metric among all items.")
+        notes.append("Corrected: the metric among all items, estimated from the sample.")
     return tuple(notes)
 
 
-def _marks(table: Table) -> str:
-    """What the marks in the table mean; nothing where there is none."""
-    marks = set(table.rows["mark"]) - {""}
-    base = _baseline(table)
+def _mark_note(compared: ModelComparison) -> str:
+    """Explain the marks that occur in the table."""
+    marks = set(compared.rows["mark"]) - {""}
+    base = _baseline(compared)
     words = {
-        "+": f"+ significantly better than {base}",
-        "-": f"{MINUS} significantly worse than {base}",
-        "=": f"= level with {base}, within {margin_text(table)} (two one-sided tests)",
+        "+": f"+: significantly better than {base}",
+        "-": f"{MINUS}: significantly worse than {base}",
+        "=": f"=: equivalent to {base}, within {_margin(compared)} (two one-sided tests)",
     }
-    told = "; ".join(words[mark] for mark in words if mark in marks)
-    return f"{told[:1].upper()}{told[1:]}." if told else ""
+    note = "; ".join(words[mark] for mark in words if mark in marks)
+    return f"{note}." if note else ""
 
 
-def model_order(results: Results) -> pl.Expr:
-    """Rows in the order of the experiment's models; others after them."""
-    names = [model.name for model in results.experiment.models]
-    return pl.col("model").replace_strict(names, range(len(names)), default=len(names))
+def _test_note(compared: ModelComparison, effect: bool = False) -> str:
+    """Explain the columns of the test. effect: whether the table has effect sizes."""
+    size = ", d (Cohen's d over users)" if effect else ""
+    return (
+        f"Differences, p{size} and {DETECTABLE.lower()} differences are relative to "
+        f"{_baseline(compared)}. {DETECTABLE}: the smallest true difference that the test, before "
+        f"Holm correction, finds with a power of 80 %. {_p_note(compared)}"
+    )
 
 
-def _group_order(view: str, groups: pl.Series) -> pl.Expr:
-    """Rows in the order of a view's groups."""
-    known = [
-        "head",
-        "mid",
-        "tail",
-        "unseen",
-        "warm user, warm item",
-        "warm user, cold item",
-        "cold user, warm item",
-        "cold user, cold item",
-        "warm user",
-        "cold user",
-    ]
-    if view.startswith("context:"):
-        known = in_order(groups.unique())
-    return pl.col("group").replace_strict(known, range(len(known)), default=len(known))
+def _p_note(compared: ModelComparison) -> str:
+    """Name the test, its sample, and whether it includes the variance between fits."""
+    rows = compared.rows
+    users = max(rows["users"].drop_nulls(), default=0) if "users" in rows else 0
+    over = f"over {users:,} users" if users else "over users"
+    return (
+        f"p: {TEST_NAMES[compared.test]} {over}, differences summed by user, Holm-corrected for "
+        f"all comparisons of a metric. {_fits_note(compared)}"
+    )
 
 
-def fields_sheets(table: Table) -> list[Sheet]:
-    """A table for each model of the protocol that was run with and without its fields."""
-    return [_sheet(table, model) for model in table.fields]
+def _fits_note(compared: ModelComparison) -> str:
+    counts = {"folds": compared.folds, "seeds": compared.seeds}
+    several = " and ".join(f"{count} {name}" for name, count in counts.items() if count > 1)
+    if several:
+        return f"Tests and intervals include the variance between {several}."
+    if compared.protocol.startswith("interaction/"):
+        return (
+            "Each model was fitted once: the variance between items replaces that between seeds, "
+            "which is conservative; several seeds give the test more power."
+        )
+    return (
+        "Each model was fitted once: the test does not include the variance between seeds, which "
+        "can be as large as the differences found."
+    )
 
 
-def _sheet(table: Table, model: str) -> Sheet:
-    data, metric = table.fields[model], metric_title(table.metric)
+def _margin(compared: ModelComparison) -> str:
+    return f"{100 * compared.margin:g}{NO_BREAK}%"
+
+
+def _field_table(compared: ModelComparison, model: str) -> ReportTable:
+    data = compared.fields[model]
     alone = data["alone"][1:].is_not_null().any()
     rows = [
         (
-            Cell(row["field"]),
-            Cell(row["verdict"] or NOTHING, bold=row["verdict"] in ("helps", "hurts")),
-            _change(row),
-            Cell(p_value(row["p"])),
-            Cell(figure(row["detectable"])),
-            Cell(figure(row["without"])),
-            *([Cell(figure(row["alone"]), mark=row["mark"].replace("-", MINUS))] if alone else []),
+            TableCell(row["field"]),
+            TableCell(row["verdict"] or NOTHING, bold=row["verdict"] in ("helps", "hurts")),
+            TableCell(
+                signed(row["difference"]),
+                "" if row["relative"] is None else signed_percent(row["relative"]),
+            ),
+            *cells(p_value(row["p"]), figure(row["detectable"]), figure(row["without"])),
+            *(
+                [TableCell(figure(row["alone"]), mark=row["mark"].replace("-", MINUS))]
+                if alone
+                else []
+            ),
         )
         for row in data.to_dicts()
     ]
-    columns = (
-        "Field",
-        "Verdict",
-        "Difference",
-        P_VALUE,
-        DETECTABLE,
-        "Without it",
-        *(["Only it"] if alone else []),
-    )
-    name = f"{slug(table.label)}-fields-{slug(model)}"
-    title = f"Which fields help {isolated(model)}: {metric}"
-    return Sheet(name, title, columns, tuple(rows), data, 2, _notes(table, model, alone))
+    columns = ("Field", "Verdict", "Difference", P_VALUE, DETECTABLE, "Without it",
+               *(["Only it"] if alone else []))  # fmt: skip
+    name = f"{slug(compared.label)}-fields-{slug(model)}"
+    title = f"Which fields help {isolated(model)}: {metric_title(compared.metric)}"
+    notes = _field_notes(compared, model, alone)
+    return ReportTable(name, title, columns, tuple(rows), data, 2, notes)
 
 
-def _change(row: dict[str, Any]) -> Cell:
-    if row["relative"] is None:
-        return Cell(signed(row["difference"]))
-    rise = "+" if row["relative"] > 0 else ""
-    return Cell(signed(row["difference"]), f"{rise}{percent(row['relative'])}")
-
-
-def _notes(table: Table, model: str, alone: bool) -> tuple[str, ...]:
-    whole = table.fields[model].row(0, named=True)
-    metric = metric_title(table.metric)
+def _field_notes(compared: ModelComparison, model: str, alone: bool) -> tuple[str, ...]:
+    whole = compared.fields[model].row(0, named=True)
+    metric = metric_title(compared.metric)
     notes = [
         f"{isolated(model)} has {metric} {figure(whole['alone'])} with all fields and "
-        f"{figure(whole['without'])} with none. Without it: with all fields but this one. "
-        "Difference: the effect of adding it to the others.",
-        f"Helps and hurts: significantly at {table.level:g}. No difference: shown to be within "
-        f"{margin_text(table)}. Undecided: neither was shown; from {DETECTABLE.lower()} on an "
-        f"effect would have been. {test_text(table)}",
+        f"{figure(whole['without'])} with none. Without it: all fields but this one. "
+        "Difference: the effect of adding the field to the others.",
+        f"Helps, hurts: significant at {compared.level:g}. No difference: shown to be within "
+        f"{_margin(compared)}. Undecided: neither was shown; effects from {DETECTABLE.lower()} on "
+        f"would have been found. {_p_note(compared)}",
     ]
-    if any(" x " in name for name in table.fields[model]["field"]):
+    if any(" x " in name for name in compared.fields[model]["field"]):
         notes.append(
-            "Two fields with an x between them: the terms of order three in which they meet; "
-            "without it: with every other such term."
+            "a x b: the third-order interactions of the fields a and b; without it: with all other "
+            "such interactions."
         )
     if alone:
         notes.append(
-            f"Only it: with this field and no other; + and {MINUS}: significantly better and worse "
-            "than with none, =: level with it. "
-            "A field that helps alone and adds nothing to the others is redundant."
+            f"Only it: this field and no other; + and {MINUS}: significantly better and worse than "
+            "no field, =: equivalent to no field. A field that helps alone but adds nothing to the "
+            "others is redundant."
         )
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""The tables about the run: times, tuning, failures, folds, leakage."""
+"""Tables about the run: times, tuning, failures, folds, leakage between the parts of the split."""
 
 from __future__ import annotations
 
@@ -11,27 +11,35 @@ import polars as pl
 from fmpair.experiment.results import Results
 from fmpair.report.result_tables import model_order, plus_minus
 from fmpair.report.significance import lower_is_better
-from fmpair.report.table import NOTHING, Cell, Sheet, figure, metric_title, percent, seconds
+from fmpair.report.table import (
+    NOTHING,
+    ReportTable,
+    TableCell,
+    cells,
+    figure,
+    metric_title,
+    percent,
+    seconds,
+)
 
-# Whether a figure of leakage is bad, where it is not 0.
-NOT_BAD = "no: harder, not easier"
-IF_FORECAST = "only for a forecast: models know what came later; split by time to avoid it"
-IS_IT_BAD = {
-    "older": IF_FORECAST,
-    "older_for_user": IF_FORECAST,
-    "unseen_users": NOT_BAD,
-    "unseen_user_events": NOT_BAD,
-    "unseen_items": NOT_BAD,
-    "unseen_item_events": NOT_BAD,
-    "same_pair": "only if new items are what counts: remembering is rewarded; relevant: new avoids "
-    "it",
-    "same_situation": "only if new items are what counts, as above",
-    "same_event": "yes, unless users do repeat: one event twice; the filter distinct drops it",
+# Whether a finding about the split is a problem, if its count is not 0.
+HARDER = "no: makes the task harder"
+FORECAST_ONLY = "only for forecasts: models see later events; split by time to avoid it"
+PROBLEMS = {
+    "older": FORECAST_ONLY,
+    "older_for_user": FORECAST_ONLY,
+    "unseen_users": HARDER,
+    "unseen_user_events": HARDER,
+    "unseen_items": HARDER,
+    "unseen_item_events": HARDER,
+    "same_pair": "only if new items matter: repeating items is rewarded; use relevant: new",
+    "same_situation": "only if new items matter, as above",
+    "same_event": "yes, unless users repeat: the same event twice; the filter distinct removes it",
 }
 
 
-def times_sheet(results: Results) -> Sheet:
-    """Means over the repeats that did not fail."""
+def times_table(results: Results) -> ReportTable:
+    """Times and memory of each model, means over the repeats that did not fail."""
     names = ("train_seconds", "epoch_seconds", "epochs", "judge_seconds", "peak_mb")
     data = (
         results.cells.filter(pl.col("error").is_null())
@@ -45,155 +53,75 @@ def times_sheet(results: Results) -> Sheet:
     )
     rows = [
         (
-            Cell(row["model"]),
-            Cell(seconds(row["train_seconds"]), plus_minus(seconds(row["train_sd"]))),
-            Cell(seconds(row["epoch_seconds"])),
-            Cell(NOTHING if row["epochs"] is None else f"{row['epochs']:,.1f}".removesuffix(".0")),
-            Cell(seconds(row["judge_seconds"])),
-            Cell(seconds(row["peak_mb"])),
+            TableCell(row["model"]),
+            TableCell(seconds(row["train_seconds"]), plus_minus(seconds(row["train_sd"]))),
+            *cells(seconds(row["epoch_seconds"]), _epochs(row["epochs"])),
+            *cells(seconds(row["judge_seconds"]), seconds(row["peak_mb"])),
         )
         for row in data.to_dicts()
     ]
     columns = ("Model", "Training, s", "One epoch, s", "Epochs", "Evaluation, s", "Peak memory, MB")
-    return Sheet(
-        "times",
-        "Times and memory",
-        columns,
-        tuple(rows),
-        data,
-        notes=("Means over folds and seeds, ± standard deviation. Compiling is not counted.",),
-    )
+    note = "Mean ± standard deviation over folds and seeds. Compilation is not included."
+    return ReportTable("times", "Times and memory", columns, tuple(rows), data, notes=(note,))
 
 
-def tuning_sheet(results: Results) -> Sheet | None:
-    """The hyper-parameters chosen in each fold, from how many trials."""
+def _epochs(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:,.1f}".removesuffix(".0")
+
+
+def tuning_table(results: Results) -> ReportTable | None:
+    """The hyper-parameters chosen in each fold, and the number of trials."""
     if results.trials.is_empty():
         return None
-    chosen = []
     searched = {model.name: set(model.search) for model in results.experiment.models}
-    for (model, fold), part in results.trials.group_by("model", "fold", maintain_order=True):
-        good = part.filter(pl.col("error").is_null() & pl.col("value").is_not_null())
-        row = {
-            "model": model,
-            "fold": fold,
-            "trials": len(part),
-            "failed": len(part) - len(good),
-            "seconds": part["seconds"].sum(),
-        }
-        if len(good):
-            falling = not lower_is_better(good["metric"][0])
-            best = good.sort("value", descending=falling, maintain_order=True).row(0, named=True)
-            row |= {name: best[name] for name in ("metric", "value")}
-            row["options"] = _only(best["options"], searched.get(str(model)))
-        chosen.append(row)
+    chosen = [
+        _chosen(str(model), fold, trials, searched)
+        for (model, fold), trials in results.trials.group_by("model", "fold", maintain_order=True)
+    ]
     data = pl.DataFrame(chosen, infer_schema_length=None).sort(model_order(results), "fold")
-    rows = [_trials_row(row) for row in data.to_dicts()]
+    rows = []
+    for row in data.to_dicts():
+        value = NOTHING
+        if row.get("metric"):
+            value = f"{metric_title(row['metric'])} {figure(row['value'])}"
+        texts = (row["model"], options_text(row.get("options")), str(row["fold"]), value)
+        counts = (str(row["trials"]), str(row["failed"]), seconds(row["seconds"]))
+        rows.append(cells(*texts, *counts))
     columns = ("Model", "Chosen", "Fold", "On validation", "Trials", "Failed", "Seconds")
     budget = results.experiment.tune.trials
     fewer = any(row["trials"] < budget for row in chosen)
-    note = f"Chosen on the validation set only, with {budget} trials per model and fold"
-    note += ", or as many as there are settings." if fewer else "."
-    return Sheet("tuning", "Chosen hyper-parameters", columns, tuple(rows), data, 2, (note,))
+    note = f"Chosen on the validation set, with {budget} trials per model and fold"
+    note += ", or fewer if the search space is smaller." if fewer else "."
+    return ReportTable("tuning", "Chosen hyper-parameters", columns, tuple(rows), data, 2, (note,))
 
 
-def _trials_row(row: dict[str, Any]) -> tuple[Cell, ...]:
-    value = f"{metric_title(row['metric'])} {figure(row['value'])}" if row.get("metric") else "–"
-    texts = (row["model"], options_text(row.get("options")), str(row["fold"]), value)
-    return tuple(
-        map(Cell, (*texts, str(row["trials"]), str(row["failed"]), seconds(row["seconds"])))
-    )
-
-
-def failures_sheet(results: Results) -> Sheet | None:
-    failed = results.cells.filter(pl.col("error").is_not_null())
-    if failed.is_empty():
-        return None
-    data = failed.select("model", "fold", "seed", "error", "options").sort(
-        model_order(results), "fold"
-    )
-    rows = [
-        (
-            Cell(str(model)),
-            Cell(str(error)),
-            Cell(_counted(part["fold"])),
-            Cell(_counted(part["seed"])),
-        )
-        for (model, error), part in data.group_by("model", "error", maintain_order=True)
-    ]
-    return Sheet("failures", "Failures", ("Model", "Error", "Folds", "Seeds"), tuple(rows), data, 2)
-
-
-def _counted(numbers: pl.Series) -> str:
-    """Each number once: `0, 1, 2`."""
-    return ", ".join(map(str, numbers.unique().sort()))
-
-
-def folds_sheet(manifest: Mapping[str, Any]) -> Sheet | None:
-    """How many events each part of each fold has."""
-    folds = manifest.get("split", {}).get("folds", [])
-    if not folds:
-        return None
-    data = pl.DataFrame(folds)
-    names = ("train", "validation", "test")
-    rows = [
-        (
-            Cell(f"fold {row['fold']}"),
-            *(Cell(f"{row[name]:,}") for name in names),
-            Cell(str(row["hash"])[:12]),
-        )
-        for row in data.to_dicts()
-    ]
-    columns = ("Fold", "Training events", "Validation events", "Test events", "Hash")
-    return Sheet("splits", "Folds", columns, tuple(rows), data, folded=True)
-
-
-def leakage_sheet(folds: Sequence[Mapping[str, Any]]) -> Sheet | None:
-    """Leakage between the parts, the mean over folds."""
-    rows = [{"fold": fold["fold"], **row} for fold in folds for row in fold["figures"]]
-    if not rows:
-        return None
-    data = pl.DataFrame(rows, infer_schema_length=None)
-    means = data.group_by("before", "after", "figure", maintain_order=True).agg(
-        pl.col("count").cast(pl.Float64).mean(), pl.col("share").cast(pl.Float64).mean()
-    )
-    shown = [
-        (
-            Cell(row["figure"].replace("_", " ")),
-            Cell(f"{row['after']} against {row['before']}"),
-            Cell(IS_IT_BAD.get(row["figure"], NOTHING) if row["count"] else "no"),
-            Cell(seconds(row["count"])),
-            Cell(percent(row["share"])),
-        )
-        for row in means.drop_nulls("count").to_dicts()
-    ]
-    columns = ("Finding", "Parts", "Is it bad?", "Count", "Share")
-    note = "Means over folds. Older: before the latest training event."
-    return Sheet("leakage", "Leakage, all figures", columns, tuple(shown), data, 3, (note,), True)
-
-
-def leakage_verdict(folds: Sequence[Mapping[str, Any]]) -> str:
-    """Whether anything that was found is bad, in a sentence or two."""
-    there = {row["figure"] for fold in folds for row in fold["figures"] if row["count"]}
-    told = []
-    if "same_event" in there:
-        told.append("Some test events are in the training events too, every column alike: that is "
-                    "bad, unless users do repeat.")  # fmt: skip
-    if there & {"older", "older_for_user"}:
-        told.append("The split is not by time: models know what came later, which is bad for a "
-                    "forecast and usual otherwise.")  # fmt: skip
-    if "same_pair" in there:
-        told.append("Users repeat items: remembering them is rewarded.")
-    return " ".join(told) or "Nothing bad was found between the parts of the split."
+def _chosen(
+    model: str, fold: object, trials: pl.DataFrame, searched: Mapping[str, set[str]]
+) -> dict[str, Any]:
+    """The best trial of a model in a fold."""
+    good = trials.filter(pl.col("error").is_null() & pl.col("value").is_not_null())
+    row = {
+        "model": model,
+        "fold": fold,
+        "trials": len(trials),
+        "failed": len(trials) - len(good),
+        "seconds": trials["seconds"].sum(),
+    }
+    if len(good):
+        descending = not lower_is_better(good["metric"][0])
+        best = good.sort("value", descending=descending, maintain_order=True).row(0, named=True)
+        row |= {name: best[name] for name in ("metric", "value")}
+        row["options"] = _only(best["options"], searched.get(model))
+    return row
 
 
 def _only(options: str, names: set[str] | None) -> str:
-    """Of a model's options, as JSON, those that were searched; names may be dotted."""
+    """Keep the searched options of a JSON text; names may be dotted."""
     if not names:
         return options
-    found = json.loads(options)
     chosen = {}
     for name in sorted(names):
-        value = found
+        value = json.loads(options)
         for key in name.split("."):
             value = value[key]
         chosen[name] = value
@@ -201,9 +129,85 @@ def _only(options: str, names: set[str] | None) -> str:
 
 
 def options_text(options: str | None) -> str:
-    """`{"factors": 16}` as `factors 16`."""
-    if not options:
-        return "defaults"
-    found: dict[str, Any] = json.loads(options)
-    shown = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in found.items()}
-    return ", ".join(f"{name} {value}" for name, value in shown.items()) or "defaults"
+    """Return `factors 16` for `{"factors": 16}`."""
+    shown: dict[str, Any] = json.loads(options or "{}")
+    texts = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in shown.items()}
+    return ", ".join(f"{name} {value}" for name, value in texts.items()) or "defaults"
+
+
+def failures_table(results: Results) -> ReportTable | None:
+    """The errors of each model, with the folds and seeds in which they occurred."""
+    failed = results.cells.filter(pl.col("error").is_not_null())
+    if failed.is_empty():
+        return None
+    data = failed.select("model", "fold", "seed", "error", "options").sort(
+        model_order(results), "fold"
+    )
+    rows = [
+        cells(
+            str(model),
+            str(error),
+            *(", ".join(map(str, part[name].unique().sort())) for name in ("fold", "seed")),
+        )
+        for (model, error), part in data.group_by("model", "error", maintain_order=True)
+    ]
+    columns = ("Model", "Error", "Folds", "Seeds")
+    return ReportTable("failures", "Failures", columns, tuple(rows), data, 2)
+
+
+def folds_table(manifest: Mapping[str, Any]) -> ReportTable | None:
+    """The number of events in each part of each fold."""
+    folds = manifest.get("split", {}).get("folds", [])
+    if not folds:
+        return None
+    data = pl.DataFrame(folds)
+    rows = [
+        cells(
+            f"fold {row['fold']}",
+            *(f"{row[name]:,}" for name in ("train", "validation", "test")),
+            str(row["hash"])[:12],
+        )
+        for row in data.to_dicts()
+    ]
+    columns = ("Fold", "Training events", "Validation events", "Test events", "Hash")
+    return ReportTable("splits", "Folds", columns, tuple(rows), data, collapsed=True)
+
+
+def leakage_table(folds: Sequence[Mapping[str, Any]]) -> ReportTable | None:
+    """Leakage between the parts of the split, means over folds."""
+    findings = [{"fold": fold["fold"], **row} for fold in folds for row in fold["figures"]]
+    if not findings:
+        return None
+    data = pl.DataFrame(findings, infer_schema_length=None)
+    means = data.group_by("before", "after", "figure", maintain_order=True).agg(
+        pl.col("count").cast(pl.Float64).mean(), pl.col("share").cast(pl.Float64).mean()
+    )
+    rows = [
+        cells(
+            row["figure"].replace("_", " "),
+            f"{row['after']} vs {row['before']}",
+            PROBLEMS.get(row["figure"], NOTHING) if row["count"] else "no",
+            seconds(row["count"]),
+            percent(row["share"]),
+        )
+        for row in means.drop_nulls("count").to_dicts()
+    ]
+    columns = ("Finding", "Parts", "Problem?", "Count", "Share")
+    note = "Means over folds. Older: before the latest training event."
+    title = "Leakage, all findings"
+    return ReportTable("leakage", title, columns, tuple(rows), data, 3, (note,), True)
+
+
+def leakage_verdict(folds: Sequence[Mapping[str, Any]]) -> str:
+    """Say whether leakage between the parts is a problem, in a sentence or two."""
+    present = {row["figure"] for fold in folds for row in fold["figures"] if row["count"]}
+    sentences = []
+    if "same_event" in present:
+        sentences.append("Some test events are also training events, equal in every column: a "
+                         "problem unless users repeat.")  # fmt: skip
+    if present & {"older", "older_for_user"}:
+        sentences.append("The split is not by time, so models see later events: a problem for "
+                         "forecasts, common otherwise.")  # fmt: skip
+    if "same_pair" in present:
+        sentences.append("Users repeat items, which rewards models that remember them.")
+    return " ".join(sentences) or "No problem was found between the parts of the split."

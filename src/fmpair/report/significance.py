@@ -1,9 +1,9 @@
-"""One metric under one protocol: every model's values, and whether two differ significantly.
+"""Test whether two models differ in one metric, over users.
 
-Lists of one user are no independent evidence, so users are what is tested and drawn: a unit's
-values are averaged over seeds, its differences summed by user. What another fold or seed would
-change is the second part of the variance; where there is one fit only, the variance between items
-stands in for it (see `evaluation.clusters`).
+`PairedScores` holds the values of all models for one metric under one protocol. Values of a unit
+are averaged over seeds and differences are summed by user, because the lists of one user are not
+independent. The variance between folds and seeds is added; if each model was fitted once, the
+variance between items is used instead (see `evaluation.clusters`).
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fmpair.config.experiment import Comparison
 from fmpair.errors import DataError
-from fmpair.evaluation.clusters import Clusters, Part, variance_between
+from fmpair.evaluation.clusters import Clusters, VarianceComponent, variance_between
 from fmpair.evaluation.statistics import (
-    detectable_by_clusters,
-    effect,
+    cohens_d,
+    detectable_difference,
     holm,
-    is_level_by_clusters,
-    randomised,
-    ranked,
-    student,
+    is_equivalent,
+    randomisation_p,
+    t_test_p,
+    wilcoxon_p,
 )
 from fmpair.experiment.tuning import sign
 from fmpair.metrics import ERRORS, LISTS
 
-TESTS = {"randomisation": randomised, "t": student, "wilcoxon": ranked}
+TESTS = {"randomisation": randomisation_p, "t": t_test_p, "wilcoxon": wilcoxon_p}
 UNITS = {
     "fold": pl.Int64,
     "unit": pl.Int64,
@@ -43,7 +44,7 @@ Pair = frozenset[str]  # two models
 
 
 def by_unit(units: pl.DataFrame, metrics: Sequence[str]) -> dict[str, pl.DataFrame]:
-    """By model (fold, unit, user, item, one column per metric): each unit's mean over the seeds."""
+    """By model a frame (fold, unit, user, item, one column per metric) of means over seeds."""
     if units.is_empty():
         return {}
     kept = [name for name in metrics if name in units.columns]
@@ -62,18 +63,18 @@ def lower_is_better(metric: str) -> bool:
 
 
 def has_a_winner(metric: str) -> bool:
-    """Whether more or less of it is better; coverage, novelty and the like only describe."""
+    """Whether a metric can be better or worse; coverage, novelty and others only describe."""
     return not metric.startswith(LISTS)
 
 
 @dataclass(frozen=True, eq=False)
 class PairedScores:
-    """One metric: its values per cell, and per unit where there are any."""
+    """One metric of all models. values: per cell; units: per unit, by model."""
 
     metric: str
     models: list[str]
     values: pl.DataFrame
-    units: Mapping[str, pl.DataFrame]  # by model
+    units: Mapping[str, pl.DataFrame]
 
     def repeats(self, model: str) -> np.ndarray:
         return self.values.filter(pl.col("model") == model)["value"].drop_nulls().to_numpy()
@@ -83,24 +84,26 @@ class PairedScores:
         part = self.units.get(model)
         if part is None or self.metric not in part.columns:
             return pl.DataFrame(schema=UNITS)
-        found = part.select("fold", "unit", "user", "item", value=self.metric)
-        return found.drop_nulls("value").fill_nan(None)
+        values = part.select("fold", "unit", "user", "item", value=self.metric)
+        return values.drop_nulls("value").fill_nan(None)
 
     def mean(self, model: str) -> float:
-        found = self.repeats(model)
-        return float(found.mean()) if len(found) else float("nan")
+        repeats = self.repeats(model)
+        return float(repeats.mean()) if len(repeats) else float("nan")
 
     def best(self) -> str:
         way = 1 if lower_is_better(self.metric) else -1
         return min(self.models, key=lambda model: np.nan_to_num(way * self.mean(model), nan=np.inf))
 
     def gathered(self, model: str) -> Clusters | None:
-        """The model's values by user, None where no unit has one."""
-        found = self.unit_values(model).drop_nulls("value")
-        return _clusters(found, self._fits(model)) if len(found) else None
+        """The model's values by user, None if no unit has a value."""
+        values = self.unit_values(model).drop_nulls("value")
+        if values.is_empty():
+            return None
+        return Clusters(*_sums(values, "user"), self._between_fits(model))
 
     def paired(self, model: str, other: str) -> Clusters | None:
-        """Differences by user, over the units of the folds that both have."""
+        """Differences by user, over the units of the folds that both models have."""
         first, second = self.unit_values(model), self.unit_values(other)
         if not first.select("fold", "unit").equals(second.select("fold", "unit")):
             folds = set(first["fold"]) & set(second["fold"])
@@ -112,32 +115,40 @@ class PairedScores:
         both = both.with_columns(value=pl.col("value") - pl.col("value_other")).drop_nulls("value")
         if both.is_empty():
             return None
-        further = self._fits(model, other)
+        further = self._between_fits(model, other)
         if not further and not both["item"].null_count():
             further = (variance_between(*_sums(both, "item")),)
-        return _clusters(both, further)
+        return Clusters(*_sums(both, "user"), further)
 
-    def _fits(self, *models: str) -> tuple[Part, ...]:
-        """What folds and seeds add to the variance of a model's mean, or of two models' difference.
+    def difference(self, model: str, other: str) -> float | None:
+        """Mean difference over the folds that both models have, seeds averaged first."""
+        by_fold = self.values.group_by("model", "fold").agg(pl.col("value").mean())
+        first, second = (by_fold.filter(pl.col("model") == name) for name in (model, other))
+        both = first.join(second, on="fold", suffix="_other")
+        mean = (both["value"] - both["value_other"]).mean()
+        return float(mean) if isinstance(mean, float) else None
 
-        Either the variance between folds, which has that of seeds in it, or that between the seeds
-        of a fold, whichever is larger: a nested analysis of variance. Folds count as independent,
-        though their training sets overlap.
+    def _between_fits(self, *models: str) -> tuple[VarianceComponent, ...]:
+        """Variance of a model's mean, or of two models' difference, due to folds and seeds.
+
+        A nested analysis of variance: the larger of the variance between folds, which includes
+        seeds, and the variance between seeds within folds. Folds count as independent, though
+        their training sets overlap.
         """
         spreads = [self._by_fold.filter(pl.col("model") == model) for model in models]
-        folds = sorted(set.intersection(*(set(one["fold"]) for one in spreads)))
-        spreads = [one.filter(pl.col("fold").is_in(folds)) for one in spreads]
-        seeds = [_between_seeds(one) for one in spreads if (one["seeds"] > 1).any()]
+        folds = sorted(set.intersection(*(set(spread["fold"]) for spread in spreads)))
+        spreads = [spread.filter(pl.col("fold").is_in(folds)) for spread in spreads]
+        seeds = [_between_seeds(spread) for spread in spreads if (spread["seeds"] > 1).any()]
         if len(folds) < 2:
             return tuple(seeds)
-        sides = [one.sort("fold")["mean"].to_numpy() for one in spreads]
+        sides = [spread.sort("fold")["mean"].to_numpy() for spread in spreads]
         apart = sides[0] - sides[1] if len(sides) == 2 else sides[0]
-        between = Part(float(apart.var(ddof=1)) / len(folds), len(folds) - 1)
+        between = VarianceComponent(float(apart.var(ddof=1)) / len(folds), len(folds) - 1)
         return (between,) if between.variance >= sum(s.variance for s in seeds) else tuple(seeds)
 
     @cached_property
     def _by_fold(self) -> pl.DataFrame:
-        """(model, fold, mean, variance, seeds) of the values, squared where units are squares."""
+        """(model, fold, mean, variance, seeds) of the values, squared for rmse as the units are."""
         value = pl.col("value") ** 2 if self.metric.startswith("rmse") else pl.col("value")
         return (
             self.values.drop_nulls("value")
@@ -145,71 +156,60 @@ class PairedScores:
             .agg(mean=value.mean(), variance=value.var(), seeds=pl.len())
         )
 
-    def difference(self, model: str, other: str) -> float | None:
-        """Mean over the folds that both have, each the mean of its seeds."""
-        by_fold = self.values.group_by("model", "fold").agg(pl.col("value").mean())
-        first, second = (by_fold.filter(pl.col("model") == name) for name in (model, other))
-        both = first.join(second, on="fold", suffix="_other")
-        found = (both["value"] - both["value_other"]).mean()
-        return float(found) if isinstance(found, float) else None
-
 
 def p_values(scores: PairedScores, pairs: Iterable[Pair], test: str) -> dict[Pair, float]:
-    """The p of every pair that can be tested, with Holm correction over all of them."""
+    """p-values of all pairs that can be tested, Holm-corrected over all of them."""
     if not has_a_winner(scores.metric):
         return {}
-    found: dict[Pair, float] = {}
+    p: dict[Pair, float] = {}
     for pair in pairs:
-        if len(pair) == 2 and pair not in found:
+        if len(pair) == 2 and pair not in p:
             differences = scores.paired(*sorted(pair))
             if differences is not None and len(differences.total) > 1:
-                found[pair] = TESTS[test](differences)
-    return dict(zip(found, holm(list(found.values())).tolist()))
+                p[pair] = TESTS[test](differences)
+    return dict(zip(p, holm(list(p.values())).tolist()))
 
 
-def shown(
-    scores: PairedScores, model: str, other: str, level: float, margin: float
+def tested(
+    scores: PairedScores, model: str, other: str, p: Mapping[Pair, float], options: Comparison
 ) -> dict[str, Any]:
-    """effect; detectable: the least difference that would show; same: within the margin.
+    """Compare a model with another: difference, relative, p, effect, detectable, same, mark.
 
-    margin: a share of the other's mean.
+    detectable: the smallest true difference that the test would find. same: shown to be within the
+    margin, a share of the other's mean. mark: + significantly better, - worse, = same, else empty.
     """
-    found = scores.paired(model, other)
-    if found is None:
-        return {}
-    base = abs(scores.mean(other))
-    # Units of rmse are squared errors: a small change of the root is that of the square over twice
-    # the root.
-    slope = 2 * base if scores.metric.startswith("rmse") else 1.0
-    return {
-        "effect": effect(found),
-        "detectable": detectable_by_clusters(found, level) / slope if slope else None,
-        "same": is_level_by_clusters(found, margin * base * slope, level),
+    difference, base = scores.difference(model, other), scores.mean(other)
+    row: dict[str, Any] = {
+        "difference": difference,
+        "relative": difference / abs(base) if difference is not None and base else None,
+        "p": p.get(frozenset((model, other))),
+        "effect": None,
+        "detectable": None,
+        "same": None,
+        "mark": "",
     }
+    clusters = None if row["p"] is None else scores.paired(model, other)
+    if clusters is None:
+        return row
+    base = abs(base)
+    # Units of rmse are squared errors; d(x^2) = 2x dx converts between errors and their squares.
+    slope = 2 * base if scores.metric.startswith("rmse") else 1.0
+    row["effect"] = cohens_d(clusters)
+    row["detectable"] = detectable_difference(clusters, options.level) / slope if slope else None
+    row["same"] = is_equivalent(clusters, options.margin * base * slope, options.level)
+    if difference and row["p"] < options.level:
+        row["mark"] = "+" if (difference > 0) != lower_is_better(scores.metric) else "-"
+    elif row["same"]:
+        row["mark"] = "="
+    return row
 
 
-def mark(
-    scores: PairedScores, difference: float | None, p: float | None, level: float, same: bool
-) -> str:
-    """+ where a difference is significantly for the better, - for the worse; else = where it was
-    shown to be within the margin (same), else empty."""
-    if p is None:
-        return ""
-    if not difference or p >= level:
-        return "=" if same else ""
-    return "+" if (difference > 0) != lower_is_better(scores.metric) else "-"
-
-
-def _between_seeds(spread: pl.DataFrame) -> Part:
-    """Of a model's mean over folds, the variance that its seeds within each fold show."""
-    known = spread.filter(pl.col("seeds") > 1)
-    share = (known["variance"] / known["seeds"]).mean()
+def _between_seeds(spread: pl.DataFrame) -> VarianceComponent:
+    """Variance of a model's mean over folds due to the seeds within each fold."""
+    several = spread.filter(pl.col("seeds") > 1)
+    share = (several["variance"] / several["seeds"]).mean()
     variance = float(share) / len(spread) if isinstance(share, float) else 0.0
-    return Part(variance, float((known["seeds"] - 1).sum()))
-
-
-def _clusters(units: pl.DataFrame, further: tuple[Part, ...]) -> Clusters:
-    return Clusters(*_sums(units, "user"), further)
+    return VarianceComponent(variance, float((several["seeds"] - 1).sum()))
 
 
 def _sums(units: pl.DataFrame, by: str) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""A table ready to be shown, whatever it is shown in; and a part of the report."""
+"""Tables, figures and sections of a report, independent of the output format; number formatting."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from itertools import count
 
 import polars as pl
 
-# Numbers and names as a reader wants to see them.
-
-
 NOTHING = "–"
 NO_BREAK = "\N{NO-BREAK SPACE}"
 SMALLEST_P = 0.001
-SLUG = 80  # letters: two of them in a file's name are still short enough
+SLUG = 80  # characters: two slugs still fit into a file name
 TITLES = {
     "ndcg": "NDCG",
     "ndcg_exp": "NDCG (exp)",
@@ -30,7 +27,7 @@ TITLES = {
 
 
 def figure(value: float | None) -> str:
-    """Four decimals where they matter: 0.2312, 31.5, 1,204."""
+    """Format a number with up to four decimals: 0.2312, 31.5, 1,204."""
     if value is None or math.isnan(value):
         return NOTHING
     if math.isinf(value):
@@ -40,28 +37,33 @@ def figure(value: float | None) -> str:
 
 
 def short(value: float | None) -> str:
-    """Two decimals: an effect size."""
+    """Format an effect size: two decimals and a sign."""
     if value is None or not math.isfinite(value):
         return figure(value)
     return _minus(f"{value:+.2f}")
 
 
 def signed(value: float | None) -> str:
-    """A difference, with its sign."""
+    """Format a difference with its sign."""
     text = figure(value)
     return f"+{text}" if value is not None and value > 0 else text
 
 
 def percent(value: float | None) -> str:
-    """A share as `12 %`, with a decimal where the number is small."""
+    """Format a share as `12 %`, or `1.2 %` if it is small."""
     if value is None or not math.isfinite(value):
         return NOTHING
     decimals = 0 if abs(value) >= 0.0995 or value == 0 else 1
     return _minus(f"{100 * value:.{decimals}f}{NO_BREAK}%")
 
 
+def signed_percent(value: float | None) -> str:
+    """Format a relative difference with its sign."""
+    return f"+{percent(value)}" if value is not None and value > 0 else percent(value)
+
+
 def p_value(value: float | None) -> str:
-    """`< .001`, `.012`, or nothing; like the other texts here never cut in two by a line's end."""
+    """Format a p-value as `< .001` or `.012`, without line breaks."""
     if value is None or math.isnan(value):
         return NOTHING
     if value < SMALLEST_P:
@@ -70,7 +72,7 @@ def p_value(value: float | None) -> str:
 
 
 def p_claim(value: float | None) -> str:
-    """`p < .001` or `p = .012`."""
+    """Format a p-value as `p < .001` or `p = .012`."""
     text = p_value(value)
     sign = "" if text.startswith("<") else f"={NO_BREAK}"
     return f"p{NO_BREAK}{sign}{text}"
@@ -81,7 +83,7 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Three figures of a time: 0.0123, 1.23, 12.3, 1,230."""
+    """Format a time with three significant digits: 0.0123, 1.23, 12.3, 1,230."""
     if value is None or math.isnan(value):
         return NOTHING
     if value == 0:
@@ -91,7 +93,7 @@ def seconds(value: float | None) -> str:
 
 
 def metric_title(name: str) -> str:
-    """`ndcg@10[uni1000]` as `NDCG@10[uni1000]`."""
+    """Return `NDCG@10[uni1000]` for `ndcg@10[uni1000]`."""
     stem = re.match(r"[a-z_]+", name)
     if stem is None:
         return name
@@ -99,17 +101,17 @@ def metric_title(name: str) -> str:
 
 
 def slug(text: str) -> str:
-    """A name that every file system takes."""
+    """Return a name that is valid on every file system."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[:SLUG].strip("-") or "table"
 
 
-def told_apart(names: Sequence[str]) -> list[str]:
-    """Each name once: names of other letters than slugs have may come to the same."""
-    known: dict[str, None] = {}
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Number repeated names: different titles may have the same slug."""
+    used: dict[str, None] = {}
     for name in names:
-        tries = (name if number == 1 else f"{name}-{number}" for number in count(1))
-        known[next(one for one in tries if one not in known)] = None
-    return list(known)
+        choices = (name if number == 1 else f"{name}-{number}" for number in count(1))
+        used[next(choice for choice in choices if choice not in used)] = None
+    return list(used)
 
 
 def _minus(text: str) -> str:
@@ -117,10 +119,10 @@ def _minus(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """text: the value; detail: what stands beside it, smaller. mark: + or -, see the notes.
+class TableCell:
+    """text: the value; detail: small text beside it; mark: +, - or =, as the notes explain.
 
-    bold: the best. underlined: not significantly different from the best.
+    bold: the best value. underlined: not significantly different from the best.
     """
 
     text: str
@@ -130,26 +132,32 @@ class Cell:
     underlined: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Sheet:
-    """name: of its files. columns: headings; the first `words` of them hold text, not numbers.
+def cells(*texts: str) -> tuple[TableCell, ...]:
+    """Plain cells of these texts."""
+    return tuple(map(TableCell, texts))
 
-    notes: what a reader must know, one line each. data: the same in full precision, for CSV.
+
+@dataclass(frozen=True, eq=False)
+class ReportTable:
+    """A formatted table. name: of its files. columns: headings, the first ones of text columns.
+
+    data: the same values in full precision, for CSV. notes: one line each. collapsed: shown on the
+    page only on request.
     """
 
     name: str
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     data: pl.DataFrame
-    words: int = 1
+    text_columns: int = 1
     notes: tuple[str, ...] = ()
-    folded: bool = False
+    collapsed: bool = False
 
 
 @dataclass(frozen=True)
 class Figure:
-    """name: of its files. svg: text for the page; png: bytes."""
+    """A figure as SVG and PNG. name: of its files."""
 
     name: str
     title: str
@@ -160,17 +168,17 @@ class Figure:
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A part of the report: words, figures, tables, facts by name, and long text to unfold.
+    """A section of the report: paragraphs, figures, tables, facts by name, collapsed long texts.
 
-    wide: its figures need room, and stand in two columns at most.
+    wide: show figures in at most two columns.
     """
 
     title: str
     text: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
-    sheets: tuple[Sheet, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
-    unfold: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, str] = field(default_factory=dict)
     wide: bool = False
 
     @property

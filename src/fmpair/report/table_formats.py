@@ -1,4 +1,4 @@
-"""WrapRec's result file: its columns and units, for scripts that read them."""
+"""File formats of tables: CSV, LaTeX, Markdown, and the columns of WrapRec's result file."""
 
 from __future__ import annotations
 
@@ -11,79 +11,58 @@ from polars import selectors
 
 from fmpair.experiment.results import Results
 from fmpair.metrics import Metric
-from fmpair.report.table import NO_BREAK, Cell, Section, Sheet
+from fmpair.report.table import NO_BREAK, ReportTable, Section, TableCell
 from fmpair.text import harmless, isolated, without_isolates
 
-# Tables for people as CSV: what a spreadsheet would take for a formula stays text.
-
-
-# What spreadsheets begin a formula with, in both widths of letters.
+# First characters of a spreadsheet formula, in ASCII and full width.
 FORMULA = r"(?s)^[=+\-@\t\r\n\u{FF1D}\u{FF0B}\u{FF0D}\u{FF20}]."
 NUMBER = r"^[+\-]?(\d+\.?\d*|\.\d+)([eE][+\-]?\d+)?$"
 TEXT = selectors.by_dtype(pl.String, pl.Categorical, pl.Enum)
 QUOTE = "'"  # makes a cell text, and is not shown
+RAISED = {"+": "⁺", "−": "⁻", "=": "⁼"}
 
 
 def csv(frame: pl.DataFrame, exact: bool = False) -> bytes:
-    """The frame as CSV; a text that begins as a formula gets a quote before it, unless `exact`.
+    """Write a frame as CSV; text that looks like a formula is quoted unless `exact`.
 
-    Numbers stay numbers, also those that stand in a column of text.
+    Numbers stay numbers, also in a text column.
     """
     if not exact:
         headings = pl.DataFrame({"name": pl.Series(frame.columns, dtype=pl.String)})
-        safe = headings.select(_quoted(pl.col("name")))["name"]
-        frame = frame.with_columns(_quoted(TEXT)).rename(dict(zip(frame.columns, safe)))
+        safe = headings.select(_quote_formulas(pl.col("name")))["name"]
+        frame = frame.with_columns(_quote_formulas(TEXT)).rename(dict(zip(frame.columns, safe)))
     return frame.write_csv().encode()
 
 
-def _quoted(column: pl.Expr) -> pl.Expr:
+def _quote_formulas(column: pl.Expr) -> pl.Expr:
     text = column.cast(pl.String)
     formula = text.str.contains(FORMULA) & ~text.str.contains(NUMBER)
     return pl.when(formula).then(pl.lit(QUOTE) + text).otherwise(text).name.keep()
 
 
-# Tables for a paper: LaTeX with booktabs.
-
-
 ESCAPED = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": "$<$",
-    ">": "$>$",
-    "|": "$|$",
-    "−": "$-$",
-    "±": r"$\pm$",
-    "∞": r"$\infty$",
-    "–": "--",
-    "≥": r"$\geq$",
-    "…": r"\dots{}",
-    NO_BREAK: "~",
-}
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": "$<$", ">": "$>$", "|": "$|$", "−": "$-$", "±": r"$\pm$", "∞": r"$\infty$", "–": "--",
+    "≥": r"$\geq$", "…": r"\dots{}", NO_BREAK: "~",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}  # fmt: skip
 
 
-def latex(sheet: Sheet) -> str:
-    """A table environment; it needs \\usepackage{booktabs}."""
-    kinds = "l" * sheet.words + "r" * (len(sheet.columns) - sheet.words)
-    notes = r" \\ ".join(_escaped(note) for note in sheet.notes)
+def latex(table: ReportTable) -> str:
+    """Return a table environment; it needs \\usepackage{booktabs}."""
+    kinds = "l" * table.text_columns + "r" * (len(table.columns) - table.text_columns)
+    notes = r" \\ ".join(_escape_latex(note) for note in table.notes)
     lines = [
         r"% needs \usepackage{booktabs}",
         r"\begin{table}",
         r"  \centering",
-        rf"  \caption{{{_escaped(sheet.title)}}}",
-        rf"  \label{{tab:{sheet.name}}}",
+        rf"  \caption{{{_escape_latex(table.title)}}}",
+        rf"  \label{{tab:{table.name}}}",
         rf"  \begin{{tabular}}{{{kinds}}}",
         r"    \toprule",
-        f"    {_latex_line(_escaped(name) for name in sheet.columns)}",
+        f"    {_latex_line(_escape_latex(name) for name in table.columns)}",
         r"    \midrule",
-        *(f"    {_latex_line(_latex_cell(cell) for cell in row)}" for row in sheet.rows),
+        *(f"    {_latex_line(_latex_cell(cell) for cell in row)}" for row in table.rows),
         r"    \bottomrule",
         r"  \end{tabular}",
         *([rf"  \par\smallskip\footnotesize {notes}"] if notes else []),
@@ -92,42 +71,36 @@ def latex(sheet: Sheet) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _latex_cell(cell: Cell) -> str:
-    text = _escaped(cell.text)
+def _latex_cell(cell: TableCell) -> str:
+    text = _escape_latex(cell.text)
     if cell.bold:
         text = rf"\textbf{{{text}}}"
     if cell.underlined:
         text = rf"\underline{{{text}}}"
     if cell.mark:
         text += "$^{-}$" if cell.mark == "−" else f"$^{{{cell.mark}}}$"
-    return text + (rf" {{\scriptsize {_escaped(cell.detail)}}}" if cell.detail else "")
+    return text + (rf" {{\scriptsize {_escape_latex(cell.detail)}}}" if cell.detail else "")
 
 
 def _latex_line(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _escaped(text: str) -> str:
+def _escape_latex(text: str) -> str:
     text = without_isolates(harmless(text)).replace("\n", " ")
     return "".join(ESCAPED.get(letter, letter) for letter in text)
 
 
-# Tables and the whole report as Markdown.
-
-
-RAISED = {"+": "⁺", "−": "⁻", "=": "⁼"}
-
-
-def markdown(sheet: Sheet) -> str:
-    """A pipe table and its notes; what is underlined elsewhere is italic here."""
+def markdown(table: ReportTable) -> str:
+    """Return a pipe table and its notes; italic replaces underlining."""
     lines = [
-        _markdown_line(_plain(name) for name in sheet.columns),
+        _markdown_line(_escape_markdown(name) for name in table.columns),
         _markdown_line(
-            "---" if place < sheet.words else "--:" for place in range(len(sheet.columns))
+            "---" if index < table.text_columns else "--:" for index in range(len(table.columns))
         ),
-        *(_markdown_line(_markdown_cell(cell) for cell in row) for row in sheet.rows),
+        *(_markdown_line(_markdown_cell(cell) for cell in row) for row in table.rows),
     ]
-    notes = [_plain(note.replace("Underlined:", "Italic:")) for note in sheet.notes]
+    notes = [_escape_markdown(note.replace("Underlined:", "Italic:")) for note in table.notes]
     return "\n".join([*lines, "", *(f"{note}\n" for note in notes)])
 
 
@@ -138,28 +111,32 @@ def markdown_report(
     images: str = "figures",
     warnings: Sequence[str] = (),
 ) -> str:
-    """The whole report; images: the folder of its figures; warnings: said below the verdict."""
-    parts = [f"# {_plain(title)}", f"**{_plain(verdict)}**"]
-    parts += ["\n".join(f"- Warning: {_plain(text)}" for text in warnings)] if warnings else []
+    """Return the whole report; images: the folder of its figures; warnings: below the verdict."""
+    parts = [f"# {_escape_markdown(title)}", f"**{_escape_markdown(verdict)}**"]
+    parts += (
+        ["\n".join(f"- Warning: {_escape_markdown(text)}" for text in warnings)] if warnings else []
+    )
     for section in sections:
-        parts.append(f"## {_plain(section.title)}")
-        parts += [_plain(text) for text in section.text]
+        parts.append(f"## {_escape_markdown(section.title)}")
+        parts += [_escape_markdown(text) for text in section.text]
         if section.facts:
-            facts = [_markdown_line((_plain(isolated(name)), _plain(isolated(fact))))
-                     for name, fact in section.facts.items()]  # fmt: skip
+            facts = [
+                _markdown_line(_escape_markdown(isolated(text)) for text in fact)
+                for fact in section.facts.items()
+            ]
             parts.append(
                 "\n".join([_markdown_line(("", "")), _markdown_line(("---", "---")), *facts])
             )
-        parts += [f"![{_plain(f.title)}]({images}/{f.name}.svg)" for f in section.figures]
-        for sheet in section.sheets:
-            parts.append(f"### {_plain(sheet.title)}\n\n{markdown(sheet)}".rstrip())
-        for name, text in section.unfold.items():
-            parts.append(f"{_plain(name)}:\n\n```\n{harmless(text).rstrip()}\n```")
+        parts += [f"![{_escape_markdown(f.title)}]({images}/{f.name}.svg)" for f in section.figures]
+        for table in section.tables:
+            parts.append(f"### {_escape_markdown(table.title)}\n\n{markdown(table)}".rstrip())
+        for name, text in section.details.items():
+            parts.append(f"{_escape_markdown(name)}:\n\n```\n{harmless(text).rstrip()}\n```")
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown_cell(cell: Cell) -> str:
-    text = _plain(isolated(cell.text)) + RAISED.get(cell.mark, cell.mark)
+def _markdown_cell(cell: TableCell) -> str:
+    text = _escape_markdown(isolated(cell.text)) + RAISED.get(cell.mark, cell.mark)
     text = f"**{text}**" if cell.bold else f"*{text}*" if cell.underlined else text
     return f"{text} {cell.detail}".strip()
 
@@ -168,51 +145,30 @@ def _markdown_line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _plain(text: str) -> str:
-    """What Markdown would take for its own, taken literally."""
+def _escape_markdown(text: str) -> str:
+    """Escape the characters that have a meaning in Markdown."""
     text = harmless(text)
-    for sign in "\\`*_|<[":
-        text = text.replace(sign, "\\" + sign)
+    for character in "\\`*_|<[":
+        text = text.replace(character, "\\" + character)
     return text.replace("\n", " ")
 
 
-# Spelled as WrapRec spells them; times are whole milliseconds.
-HEAD = (
-    "ExpeimentId",
-    "ModelId",
-    "SplitId",
-    "ContainerId",
-    "AllowDuplicates",
-    "CurrentIter",
-    "EpochTime",
-)
-TIMES = (
-    "TrainTime",
-    "EvaluationTime",
-    "PureTrainTime",
-    "PureEvaluationTime",
-    "TotalTime",
-    "PureTotalTime",
-)
+# Columns of WrapRec, in its spelling; times are whole milliseconds.
+HEAD = ("ExpeimentId", "ModelId", "SplitId", "ContainerId", "AllowDuplicates", "CurrentIter",
+        "EpochTime")  # fmt: skip
+TIMES = ("TrainTime", "EvaluationTime", "PureTrainTime", "PureEvaluationTime", "TotalTime",
+         "PureTotalTime")  # fmt: skip
 TAIL = ("TestedCases", "CandidatesMode", "NumCandidates", "CutOff")
 MEASURES = {
-    "precision": "Precision",
-    "recall": "Recall",
-    "map": "MAP",
-    "mrr": "MRR",
-    "ndcg": "NDCG",
-    "rmse": "RMSE",
-    "mae": "MAE",
-    "auc": "AUC",
-    "hit": "Hit",
-    "coverage": "%Coverage",
-}
+    "precision": "Precision", "recall": "Recall", "map": "MAP", "mrr": "MRR", "ndcg": "NDCG",
+    "rmse": "RMSE", "mae": "MAE", "auc": "AUC", "hit": "Hit", "coverage": "%Coverage",
+}  # fmt: skip
 
 
 def wraprec_results(results: Results) -> pl.DataFrame:
-    """One row per repeat, protocol and cut-off; columns of parameters are those of all models.
+    """Return WrapRec's result table: one row per repeat, protocol and cut-off.
 
-    WrapRec writes a new header whenever the model changes; here one header has them all.
+    WrapRec writes a new header for each model; here one header has the parameters of all models.
     """
     good = {row["cell"]: row for row in results.cells.to_dicts() if row["error"] is None}
     values: dict[tuple[str, str, int], dict[str, Any]] = {}
@@ -223,7 +179,7 @@ def wraprec_results(results: Results) -> pl.DataFrame:
         if metric.name in MEASURES and row["cell"] in good:
             values.setdefault(key, {})[MEASURES[metric.name]] = factor * row["value"]
     options = {cell: json.loads(row["options"] or "{}") for cell, row in good.items()}
-    names = list(dict.fromkeys(name for found in options.values() for name in found))
+    names = list(dict.fromkeys(name for known in options.values() for name in known))
     measures = [name for name in MEASURES.values() if any(name in row for row in values.values())]
     columns = [*HEAD, *names, *TIMES, *TAIL, *measures, "EvalMethod"]
     rows = [
@@ -231,8 +187,8 @@ def wraprec_results(results: Results) -> pl.DataFrame:
         | {name: _text(options[cell].get(name)) for name in names}
         | _times(good[cell])
         | _tail(results, good[cell], label, cutoff)
-        | found
-        for (cell, label, cutoff), found in values.items()
+        | metrics
+        for (cell, label, cutoff), metrics in values.items()
     ]
     return pl.DataFrame(
         [{name: row.get(name) for name in columns} for row in rows],
@@ -258,11 +214,11 @@ def _head(results: Results, cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def _times(cell: dict[str, Any]) -> dict[str, Any]:
-    """WrapRec's pure times leave out the reading, which is not in ours to begin with."""
+    """WrapRec's pure times exclude reading, as all times here do."""
     train, judge = cell["train_seconds"], cell["judge_seconds"]
     total = None if train is None or judge is None else train + judge
-    found = [_milliseconds(value) for value in (train, judge, train, judge, total, total)]
-    return dict(zip(TIMES, found))
+    times = (train, judge, train, judge, total, total)
+    return dict(zip(TIMES, map(_milliseconds, times)))
 
 
 def _tail(results: Results, cell: dict[str, Any], label: str, cutoff: int) -> dict[str, Any]:

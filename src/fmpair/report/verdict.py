@@ -1,4 +1,8 @@
-"""The verdict: the result in a sentence."""
+"""The verdict: the result in a sentence, with what casts doubt on it.
+
+Doubts are context columns that give the item away (context leakage), and protocols under which
+repeated items make results too high.
+"""
 
 from __future__ import annotations
 
@@ -10,80 +14,24 @@ import polars as pl
 from fmpair.config.option_schema import options_of
 from fmpair.data.columns.context_leakage import ContextLeakage
 from fmpair.errors import FmpairError, in_file, spelled
-from fmpair.evaluation.protocol import meaning, misleading
+from fmpair.evaluation.protocol import repeat_note, repeats_inflate
 from fmpair.experiment.results import Results
 from fmpair.models import catalog
-from fmpair.report.comparison import Table
+from fmpair.report.model_comparison import ModelComparison
 from fmpair.report.significance import has_a_winner, lower_is_better
-from fmpair.report.table import Cell, Sheet, figure, interval, metric_title, p_claim, percent
+from fmpair.report.table import (
+    ReportTable,
+    cells,
+    figure,
+    interval,
+    metric_title,
+    p_claim,
+    percent,
+)
 from fmpair.text import isolated
 
-NAMED = 3  # of the models not significantly worse than the best; the table has them all
-
-
-def verdict(table: Table) -> str:
-    """Which model is best by the main metric, by how much, and whether that is significant."""
-    rows = table.of(table.metric)
-    if not rows:
-        return "No model finished, so there is nothing to compare."
-    name = metric_title(table.metric)
-    way = 1 if lower_is_better(table.metric) else -1
-    ranked = sorted(rows, key=lambda row: way * row["mean"])
-    first, others = ranked[0], ranked[1:]
-    best, value = isolated(first["model"]), f"{name} {figure(first['mean'])}"
-    if not others:
-        bounds = f" (95 % interval {interval(first['low'], first['high'])})"
-        told = bounds if first["low"] is not None else ""
-        return f"{best} reaches {value}{told}; there is no other model to compare it with."
-    if not has_a_winner(table.metric):
-        return f"{name} only describes lists, so no model is best by it."
-    near = [row for row in others if row["near_best"]]
-    if near:
-        return _draw(table, first, near, others)
-    return f"{best} is best: {value}, {_leads(table, first, others)}."
-
-
-def _draw(table: Table, first: Any, near: list[Any], others: list[Any]) -> str:
-    """Some are not significantly worse than the best."""
-    end = "lowest" if lower_is_better(table.metric) else "highest"
-    names = ", ".join(
-        f"{isolated(row['model'])} ({p_claim(row['p_best'])})" for row in near[:NAMED]
-    )
-    if len(near) > NAMED:
-        names += f" and {len(near) - NAMED} more"
-    value = f"{metric_title(table.metric)}, {figure(first['mean'])}"
-    told = f"{isolated(first['model'])} has the {end} {value}, "
-    told += f"but is not significantly better than {names}"
-    behind = [row for row in others if not row["near_best"]]
-    return f"{told}; it is {_leads(table, first, behind)}." if behind else f"{told}."
-
-
-def _leads(table: Table, first: Any, behind: list[Any]) -> str:
-    """How far ahead of the next one, and of the baseline where that is another."""
-    chosen = [behind[0]]
-    chosen += [r for r in behind[1:] if r["model"] == r["baseline"]]
-    if len(chosen) == 1 and len(behind) > 1:
-        chosen.append(behind[-1])
-    correction = ", Holm"
-    told = []
-    for row in chosen:
-        sure = f" ({p_claim(row['p_best'])}{correction})" if row["p_best"] is not None else ""
-        told.append(f"{_ahead(table, first['mean'], row['mean'])} {isolated(row['model'])}{sure}")
-        correction = ""
-    return " and ".join(told)
-
-
-def _ahead(table: Table, ours: float, theirs: float) -> str:
-    word = "below" if lower_is_better(table.metric) else "above"
-    if theirs == 0:
-        return f"{figure(abs(ours - theirs))} {word}"
-    return f"{percent(abs(ours - theirs) / abs(theirs))} {word}"
-
-
-# What context columns give away of the item, and the verdict that names the suspicion.
-
-
-IS_IT_BAD = {
+NAMED = 3  # models not significantly worse than the best that the verdict names
+LEAKAGE_DEGREES = {
     "none": "no",
     "suspect": "perhaps: is it known before the choice?",
     "likely": "yes: it describes the item",
@@ -91,81 +39,116 @@ IS_IT_BAD = {
 }
 
 
-def giveaway_sheet(manifest: Mapping[str, Any]) -> Sheet | None:
-    """Each context column with what it tells of the item, beyond chance."""
-    rows = manifest.get("context", [])
-    if not rows:
-        return None
-    shown = [
-        (
-            Cell(isolated(row["column"])),
-            Cell(IS_IT_BAD[row["degree"]]),
-            Cell(percent(row["of_item"])),
-            Cell(percent(row["of_column"])),
-        )
-        for row in rows
-    ]
-    columns = ("Context column", "Is it bad?", "Tells of the item", "The item tells of it")
-    note = "Shares of the entropy, beyond chance. What describes the item is no context: it is "
-    note += "not known before the choice, and as context it tells the answer."
-    title = "What each context column gives away"
-    return Sheet("context", title, columns, tuple(shown), pl.DataFrame(rows), 2, (note,))
-
-
-def headline(results: Results, table: Table) -> str:
-    """The verdict; where the best model has context that may give the item away, that first."""
-    told = verdict(table)
-    suspects = _suspects(results, _best(table))
+def headline(results: Results, compared: ModelComparison) -> str:
+    """The verdict, with a warning if the best model uses context that may give the item away."""
+    sentence = verdict(compared)
+    ranked = compared.ranked()
+    suspects = _leaking_columns(results, ranked[0]["model"] if ranked else None)
     if not suspects:
-        return told
-    named = ", ".join(f"{isolated(one.column)}: {one.line}" for one in suspects)
-    sure = any(one.degree != "suspect" for one in suspects)
-    if sure:
-        return f"Not to be believed as it stands: context gives the item away ({named}). {told}"
-    return f"{told} Context may give the item away ({named}): see Leakage."
+        return sentence
+    names = ", ".join(f"{isolated(column.column)}: {column.line}" for column in suspects)
+    if any(column.degree != "suspect" for column in suspects):
+        return f"Do not trust this result: context gives the item away ({names}). {sentence}"
+    return f"{sentence} Context may give the item away ({names}): see Leakage."
 
 
-def _best(table: Table) -> str | None:
-    way = 1 if lower_is_better(table.metric) else -1
-    ranked = sorted(table.of(table.metric), key=lambda row: way * row["mean"])
-    return ranked[0]["model"] if ranked else None
+def verdict(compared: ModelComparison) -> str:
+    """Say which model is best by the main metric, by how much, and whether it is significant."""
+    if not (ranked := compared.ranked()):
+        return "No model finished, so there is nothing to compare."
+    name = metric_title(compared.metric)
+    first, others = ranked[0], ranked[1:]
+    best, value = isolated(first["model"]), f"{name} {figure(first['mean'])}"
+    if not others:
+        bounds = f" (95 % interval {interval(first['low'], first['high'])})"
+        bounds = bounds if first["low"] is not None else ""
+        return f"{best} reaches {value}{bounds}; there is no other model to compare with."
+    if not has_a_winner(compared.metric):
+        return f"{name} only describes lists, so there is no best model."
+    near = [row for row in others if row["near_best"]]
+    if not near:
+        return f"{best} is best: {value}, {_leads(compared, first, others)}."
+    end = "lowest" if lower_is_better(compared.metric) else "highest"
+    names = ", ".join(
+        f"{isolated(row['model'])} ({p_claim(row['p_best'])})" for row in near[:NAMED]
+    )
+    if len(near) > NAMED:
+        names += f" and {len(near) - NAMED} more"
+    sentence = f"{best} has the {end} {name}, {figure(first['mean'])}, "
+    sentence += f"but is not significantly better than {names}"
+    behind = [row for row in others if not row["near_best"]]
+    return f"{sentence}; it is {_leads(compared, first, behind)}." if behind else f"{sentence}."
 
 
-def _suspects(results: Results, model: str | None) -> list[ContextLeakage]:
-    """The columns in question among those that the model may use."""
-    own = next((one for one in results.experiment.models if one.name == model), None)
-    if own is None or not _reads_context(own.kind):
+def _leads(compared: ModelComparison, first: Any, behind: list[Any]) -> str:
+    """The lead over the next model, and over the baseline or the last model."""
+    chosen = [behind[0], *(row for row in behind[1:] if row["model"] == row["baseline"])]
+    if len(chosen) == 1 and len(behind) > 1:
+        chosen.append(behind[-1])
+    word = "below" if lower_is_better(compared.metric) else "above"
+    parts: list[str] = []
+    for row in chosen:
+        gap = abs(first["mean"] - row["mean"])
+        lead = figure(gap) if row["mean"] == 0 else percent(gap / abs(row["mean"]))
+        holm = "" if parts else ", Holm"
+        test = f" ({p_claim(row['p_best'])}{holm})" if row["p_best"] is not None else ""
+        parts.append(f"{lead} {word} {isolated(row['model'])}{test}")
+    return " and ".join(parts)
+
+
+def context_leakage_table(manifest: Mapping[str, Any]) -> ReportTable | None:
+    """What each context column reveals about the item, beyond chance."""
+    columns = manifest.get("context", [])
+    if not columns:
+        return None
+    rows = [
+        cells(
+            isolated(row["column"]),
+            LEAKAGE_DEGREES[row["degree"]],
+            percent(row["of_item"]),
+            percent(row["of_column"]),
+        )
+        for row in columns
+    ]
+    headings = ("Context column", "Leak?", "Reveals of the item", "Item reveals of it")
+    note = "Shares of the entropy, corrected for chance. A column that describes the item is not "
+    note += "context: it is not known before the choice, and reveals the answer."
+    title = "What context columns reveal about the item"
+    return ReportTable("context", title, headings, tuple(rows), pl.DataFrame(columns), 2, (note,))
+
+
+def _leaking_columns(results: Results, model: str | None) -> list[ContextLeakage]:
+    """The suspicious context columns that the model may use."""
+    chosen = next((each for each in results.experiment.models if each.name == model), None)
+    if chosen is None or not _uses_context(chosen.kind):
         return []
     return [
         ContextLeakage(row["column"], row["of_item"], row["of_column"])
         for row in results.manifest.get("context", [])
-        if row["degree"] != "none" and (own.context is None or row["column"] in own.context)
+        if row["degree"] != "none" and (chosen.context is None or row["column"] in chosen.context)
     ]
 
 
-def _reads_context(kind: str) -> bool:
-    """Whether models of a kind have fields at all; popularity and neighbours have none."""
+def _uses_context(kind: str) -> bool:
+    """Whether models of a kind have fields; popularity and neighbours have none."""
     try:
         return "fields" in options_of(catalog.find(kind)).known
-    except FmpairError:  # not here, so that nothing is known of it
+    except FmpairError:  # a model that is not installed here: unknown
         return True
 
 
-# What a protocol makes of users who choose an item again: a warning beside the verdict.
-
-
-def cautions(results: Results) -> list[str]:
-    """A line for each protocol whose numbers repeats make too good, and what to write instead."""
-    again, events = _repeated(results.manifest)
+def repeat_warnings(results: Results) -> list[str]:
+    """A line for each protocol whose results are too high because users repeat items."""
+    repeats, events = _repeat_counts(results.manifest)
     return [
-        f"{isolated(label)}: {spelled(meaning(again, events, protocol), in_file)}"
+        f"{isolated(label)}: {spelled(repeat_note(repeats, events, protocol), in_file)}"
         for label, protocol in results.experiment.protocols.items()
-        if misleading(again, events, protocol)
+        if repeats_inflate(repeats, events, protocol)
     ]
 
 
-def _repeated(manifest: Mapping[str, Any]) -> tuple[int, int]:
-    """(test events that repeat an item their user had in training, test events), of all folds."""
+def _repeat_counts(manifest: Mapping[str, Any]) -> tuple[int, int]:
+    """(test events that repeat a training pair of user and item, test events), over all folds."""
     rows = [row for fold in manifest.get("leakage", []) for row in fold["figures"]]
     counts = [
         row["count"]

@@ -1,8 +1,8 @@
-"""The paper's eight claims, each decided by the results, by rules that are the same everywhere."""
+"""The paper's eight claims, each decided from the results by the same rules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,58 +11,56 @@ from fmpair.reproduction.summary import (
     EFFECT,
     LEVEL,
     SEEDS,
-    Difference,
-    Line,
+    BaselineDifference,
+    LinearFit,
     Outcome,
     Summary,
+    baseline_difference,
     contexts,
-    difference,
-    factor,
     factors,
-    line,
-    told,
+    linear_fit,
 )
 
-Found = Mapping[str, Summary]  # by the name of the experiment
+Runs = Mapping[str, Summary]  # by the name of the experiment
 LEGACY, CLEAN = "legacy", "clean"
-FULL = "full ranking"  # the label of clean's second protocol
-FAR = 1.5  # "far above" is half as much again
-ORDERS = 10.0  # "orders of magnitude" is at least this many times
-STRAIGHT = 0.98  # the least R2 of a linear fit
-POINTS, SHORTEST = 10, 0.1  # of a fit that may decide: the fewest, and seconds of the fastest
+FULL = "full ranking"  # the label of the second protocol of clean
+FAR = 1.5  # "far above": at least this many times
+ORDERS = 10.0  # "orders of magnitude": at least this many times
+STRAIGHT = 0.98  # the smallest R2 of a linear fit
+POINTS, SHORTEST = 10, 0.1  # a decision needs this many points, and epochs of this many seconds
 GPFM_SETS = ("movielens", "frappe")
 ORDER_THREE = "FM-Pair-Context, order three"
-Word = Literal["holds", "does not hold", "undecided"]
+Verdict = Literal["holds", "does not hold", "undecided"]
 
 RULES = (
-    f"A model is better or worse where p < {LEVEL:g} (over users and fits, after Holm) and the "
-    f"difference is at least {EFFECT:.0%} of the baseline; level where it was shown to be within "
-    f"{EFFECT:.0%}, or is certain and smaller; else undecided, and the difference that would have "
-    "shown stands beside it. Where both are the same model, a set does not count. A claim holds "
-    "under a protocol where all its sets say so, does not hold where one says the contrary, and is "
-    "undecided otherwise; legacy and clean are judged by the same rules.",
-    f"1: FM-Pair is better than BPR-MF or level with it. 2: FM-Pair and BPR-MF have {FAR:g} times "
-    "the recall of FM-Map. 3: ranking by predicted ratings is worse than FM-Pair and than "
-    "popularity. 4: context makes FM-Pair better on Frappe. 5: on both domains FM-Pair-CD is "
-    "better than target only, and All is worse. 6: R2 of a straight line is at least "
-    f"{STRAIGHT:g}, of {POINTS} points or more, with epochs of {1000 * SHORTEST:.0f} ms or more. "
-    f"7: an epoch of GPFM takes {ORDERS:.0f} times as long, and it is not better. 8: BPR-MF, which "
-    f"has no item bias, is worse on Frappe. Claims 1, 4, 5 and 8 are decided by {SEEDS} seeds or "
-    "more of either model.",
+    f"A model is better or worse if p < {LEVEL:g} (over users and fits, after Holm) and the "
+    f"difference is at least {EFFECT:.0%} of the baseline. It is equivalent if the difference was "
+    f"shown to be within {EFFECT:.0%}, or is significant but smaller. Otherwise it is undecided, "
+    "and the detectable difference is given. Sets on which both are the same model do not count. "
+    "A claim holds under a protocol if all sets support it, does not hold if one contradicts it, "
+    "and is undecided otherwise. The rules are the same for legacy and clean.",
+    "1: FM-Pair is better than or equivalent to BPR-MF. 2: FM-Pair and BPR-MF have at least "
+    f"{FAR:g} times the recall of FM-Map. 3: ranking by predicted ratings is worse than FM-Pair "
+    "and than popularity. 4: context makes FM-Pair better on Frappe. 5: in both domains FM-Pair-CD "
+    "is better than target only, and All is worse. 6: linear fits have R2 of at least "
+    f"{STRAIGHT:g}, over at least {POINTS} points, with epochs of at least "
+    f"{1000 * SHORTEST:.0f} ms. 7: an epoch of GPFM takes at least {ORDERS:.0f} times as long, and "
+    "GPFM is not better. 8: BPR-MF, which has no item bias, is worse on Frappe. Claims 1, 4, 5 and "
+    f"8 need at least {SEEDS} seeds of each model.",
 )
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one protocol says of a claim, and the numbers that say so."""
+    """What one protocol says about a claim, and the numbers behind it."""
 
-    word: Word
+    verdict: Verdict
     text: str
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says; None where nothing was run that could tell."""
+    """A claim of the paper; a finding is None if its experiments were not run."""
 
     number: int
     text: str
@@ -71,19 +69,18 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        words = {
-            name: one.word for name, one in ((LEGACY, self.legacy), (CLEAN, self.clean)) if one
-        }
-        if not words:
+        findings = ((LEGACY, self.legacy), (CLEAN, self.clean))
+        verdicts = {name: finding.verdict for name, finding in findings if finding}
+        if not verdicts:
             return "not run"
-        if len(words) == 2 and len(set(words.values())) == 1:
-            return words[CLEAN]
-        return ", ".join(f"{word} under {name}" for name, word in words.items())
+        if len(verdicts) == 2 and len(set(verdicts.values())) == 1:
+            return verdicts[CLEAN]
+        return ", ".join(f"{verdict} under {name}" for name, verdict in verdicts.items())
 
 
-def claims(found: Found) -> list[Claim]:
+def claims(runs: Runs) -> list[Claim]:
     """All eight, in the paper's order; those about time are the same under both protocols."""
-    judges: list[tuple[str, Callable[[Found, str], Finding | None]]] = [
+    judges: list[tuple[str, Callable[[Runs, str], Finding | None]]] = [
         ("FM-Pair is at least as good as BPR-MF", _as_good),
         ("Both are far above FM-Map", _far_above),
         ("Ranking by predicted ratings fails", _ratings_fail),
@@ -94,169 +91,168 @@ def claims(found: Found) -> list[Claim]:
         ("Item bias matters on popularity-skewed Frappe", _bias),
     ]
     return [
-        Claim(number, text, judge(found, LEGACY), judge(found, CLEAN))
+        Claim(number, text, judge(runs, LEGACY), judge(runs, CLEAN))
         for number, (text, judge) in enumerate(judges, 1)
     ]
 
 
 def _differences(
-    found: Found, protocol: str, other: str, names: Mapping[str, str], table: str = "table2"
-) -> dict[str, Difference]:
-    """By set the difference of a model from the table's baseline, where it was run."""
-    made = {
-        title: difference(found.get(f"{table}-{name}-{protocol}"), other)
-        for name, title in names.items()
-    }
-    return {title: one for title, one in made.items() if one is not None}
+    runs: Runs, protocol: str, model: str, names: Mapping[str, str], table: str = "table2"
+) -> dict[str, BaselineDifference]:
+    """By set the difference of a model from the baseline, if it was run."""
+    return _known(
+        {
+            title: baseline_difference(runs.get(f"{table}-{name}-{protocol}"), model)
+            for name, title in names.items()
+        }
+    )
 
 
-def _counted(
-    differences: Mapping[str, Difference], good: Sequence[Outcome], bad: Sequence[Outcome]
+def _known(differences: Mapping[str, BaselineDifference | None]) -> dict[str, BaselineDifference]:
+    return {name: each for name, each in differences.items() if each is not None}
+
+
+def _answers(
+    differences: Mapping[str, BaselineDifference], good: Sequence[Outcome], bad: Sequence[Outcome]
 ) -> list[bool | None]:
-    """For every set that counts whether it bears the claim out; None: it cannot say.
+    """For every set that counts whether it supports the claim; None if it is undecided.
 
-    good, bad: the outcomes that do, and that do the contrary.
+    good, bad: the outcomes that support and contradict the claim.
     """
     answers: dict[Outcome, bool] = dict.fromkeys(good, True) | dict.fromkeys(bad, False)
     return [
-        answers.get(one.outcome) if one.seeds >= SEEDS else None
-        for one in differences.values()
-        if one.outcome != "the same model"
+        answers.get(each.outcome) if each.seeds >= SEEDS else None
+        for each in differences.values()
+        if each.outcome != "the same model"
     ]
 
 
-def _if_known(one: Difference, also: bool) -> bool | None:
-    """Whether the baseline is better and something else is true; None where the test cannot say."""
-    return None if one.outcome == "undecided" else one.base_better and also
+def _worse_and(each: BaselineDifference, condition: bool) -> bool | None:
+    """Whether the model is worse and a condition is met; None if the test is undecided."""
+    return None if each.outcome == "undecided" else each.outcome == "worse" and condition
 
 
-def _word(answers: Iterable[bool | None]) -> Word:
-    known = list(answers)
-    if False in known:
+def _verdict(answers: Sequence[bool | None]) -> Verdict:
+    if False in answers:
         return "does not hold"
-    return "undecided" if None in known or not known else "holds"
+    return "undecided" if None in answers or not answers else "holds"
 
 
-def _finding(word: Word, what: str, differences: Mapping[str, Difference]) -> Finding | None:
-    """what: who is compared with whom."""
+def _finding(
+    answers: Sequence[bool | None], title: str, differences: Mapping[str, BaselineDifference]
+) -> Finding | None:
+    """title: which models are compared."""
     if not differences:
         return None
-    numbers = "; ".join(f"{name} {told(one)}" for name, one in differences.items())
-    return Finding(word, f"{what}: {numbers}")
+    numbers = "; ".join(f"{name} {each}" for name, each in differences.items())
+    return Finding(_verdict(answers), f"{title}: {numbers}")
 
 
-def _as_good(found: Found, protocol: str) -> Finding | None:
-    made = _differences(found, protocol, "BPR-MF", SETS)
-    answers = _counted(made, ("worse", "level"), ("better",))
-    return _finding(_word(answers), "BPR-MF against FM-Pair", made)
+def _as_good(runs: Runs, protocol: str) -> Finding | None:
+    made = _differences(runs, protocol, "BPR-MF", SETS)
+    answers = _answers(made, ("worse", "equivalent"), ("better",))
+    return _finding(answers, "BPR-MF vs FM-Pair", made)
 
 
-def _far_above(found: Found, protocol: str) -> Finding | None:
-    made = _differences(found, protocol, "FM-Map", SETS)
-    rivals = _differences(found, protocol, "BPR-MF", SETS)
-    far = [
-        _if_known(one, min(one.base, rivals[name].other) >= FAR * one.other)
-        for name, one in made.items()
+def _far_above(runs: Runs, protocol: str) -> Finding | None:
+    made = _differences(runs, protocol, "FM-Map", SETS)
+    rivals = _differences(runs, protocol, "BPR-MF", SETS)
+    answers = [
+        _worse_and(each, min(each.base, rivals[name].model) >= FAR * each.model)
+        for name, each in made.items()
         if name in rivals
     ]
-    return _finding(_word(far), "FM-Map against FM-Pair", made)
+    return _finding(answers, "FM-Map vs FM-Pair", made)
 
 
-def _ratings_fail(found: Found, protocol: str) -> Finding | None:
-    made = _differences(found, protocol, "FM on ratings", SETS)
-    popular = _differences(found, protocol, "Most-Popular", SETS)
-    fails = [
-        _if_known(one, one.other <= (1 - EFFECT) * popular[name].other)
-        for name, one in made.items()
+def _ratings_fail(runs: Runs, protocol: str) -> Finding | None:
+    made = _differences(runs, protocol, "FM on ratings", SETS)
+    popular = _differences(runs, protocol, "Most-Popular", SETS)
+    answers = [
+        _worse_and(each, each.model <= (1 - EFFECT) * popular[name].model)
+        for name, each in made.items()
         if name in popular
     ]
-    return _finding(_word(fails), "FM on ratings against FM-Pair", made)
+    return _finding(answers, "FM on ratings vs FM-Pair", made)
 
 
-def _context(found: Found, protocol: str) -> Finding | None:
+def _context(runs: Runs, protocol: str) -> Finding | None:
     names = {"frappe": SETS["frappe"]}
-    made = _differences(found, protocol, "FM-Pair-Context", names, "table3")
+    made = _differences(runs, protocol, "FM-Pair-Context", names, "table3")
     genres = {"movielens": "own genres on MovieLens"}
-    beside = _differences(found, protocol, "FM-Pair, own genres", genres, "table3")
-    frappe = found.get(f"table3-frappe-{protocol}")
+    beside = _differences(runs, protocol, "FM-Pair, own genres", genres, "table3")
+    frappe = runs.get(f"table3-frappe-{protocol}")
     more = {
-        "Frappe with full ranking": difference(frappe, "FM-Pair-Context", FULL),
-        "Frappe with order three, which the paper does not have,": difference(frappe, ORDER_THREE),
-        "and with full ranking": difference(frappe, ORDER_THREE, FULL),
+        "Frappe, full ranking": baseline_difference(frappe, "FM-Pair-Context", FULL),
+        "Frappe, order three (not in the paper)": baseline_difference(frappe, ORDER_THREE),
+        "Frappe, order three, full ranking": baseline_difference(frappe, ORDER_THREE, FULL),
     }
-    beside |= {name: one for name, one in more.items() if one is not None}
-    word = _word(_counted(made, ("better",), ("level", "worse")))
-    return _finding(word, "with against without", {**made, **beside})
+    answers = _answers(made, ("better",), ("equivalent", "worse"))
+    return _finding(answers, "with vs without", {**made, **beside, **_known(more)})
 
 
-def _domains(found: Found, protocol: str) -> Finding | None:
-    crossed = _differences(found, protocol, "FM-Pair-CD", DOMAINS, "table4")
-    mixed = _differences(found, protocol, "All domains", DOMAINS, "table4")
-    answers = _counted(crossed, ("better",), ("level", "worse"))
-    answers += _counted(mixed, ("worse",), ("level", "better"))
-    named = {f"{name}, CD": one for name, one in crossed.items()}
-    named |= {f"{name}, All": one for name, one in mixed.items()}
-    if protocol == CLEAN:
-        named |= _thinned(found)
-    return _finding(_word(answers), "against target only", named)
+def _domains(runs: Runs, protocol: str) -> Finding | None:
+    crossed = _differences(runs, protocol, "FM-Pair-CD", DOMAINS, "table4")
+    mixed = _differences(runs, protocol, "All domains", DOMAINS, "table4")
+    answers = _answers(crossed, ("better",), ("equivalent", "worse"))
+    answers += _answers(mixed, ("worse",), ("equivalent", "better"))
+    named = {f"{name}, CD": each for name, each in crossed.items()}
+    named |= {f"{name}, All": each for name, each in mixed.items()}
+    if protocol == CLEAN:  # also with few events per user in the target domain, as in the paper
+        sparse = {
+            f"{title}, CD, at most {most} events per user": baseline_difference(
+                runs.get(f"ablation-sparse-{name}-{most}"), "FM-Pair-CD"
+            )
+            for name, title in DOMAINS.items()
+            for most in FEW
+        }
+        named |= _known(sparse)
+    return _finding(answers, "vs target only", named)
 
 
-def _thinned(found: Found) -> dict[str, Difference]:
-    """FM-Pair-CD where users have few events of the target domain, as the paper's had."""
-    made = {
-        f"{title}, CD, at most {most} events per user": difference(
-            found.get(f"ablation-sparse-{name}-{most}"), "FM-Pair-CD"
-        )
-        for name, title in DOMAINS.items()
-        for most in FEW
-    }
-    return {name: one for name, one in made.items() if one is not None}
-
-
-def _linear(found: Found, protocol: str) -> Finding | None:
-    lines = {
-        f"k on {title}": line(found[f"complexity-{name}"], factors)
+def _linear(runs: Runs, protocol: str) -> Finding | None:
+    fits = {
+        f"k on {title}": linear_fit(runs[f"complexity-{name}"], factors)
         for name, title in SETS.items()
-        if f"complexity-{name}" in found
+        if f"complexity-{name}" in runs
     }
-    if "complexity-contexts" in found:
-        lines["contexts"] = line(found["complexity-contexts"], contexts)
-    if not lines:
+    if "complexity-contexts" in runs:
+        fits["contexts"] = linear_fit(runs["complexity-contexts"], contexts)
+    if not fits:
         return None
     text = "; ".join(
-        f"{name}: R2 {one.r2:.3f} of {len(one.points)} points, epochs from "
-        f"{1000 * one.shortest:.0f} ms"
-        for name, one in lines.items()
+        f"{name}: R2 {fit.r2:.3f} over {len(fit.points)} points, epochs of at least "
+        f"{1000 * fit.shortest:.0f} ms"
+        for name, fit in fits.items()
     )
-    return Finding(_word(_straight(one) for one in lines.values()), text)
+    return Finding(_verdict([*map(_is_linear, fits.values())]), text)
 
 
-def _straight(one: Line) -> bool | None:
-    """None where there are too few points, or epochs too short, to say."""
-    if len(one.points) < POINTS or one.shortest < SHORTEST:
+def _is_linear(fit: LinearFit) -> bool | None:
+    """None if there are too few points, or epochs are too short."""
+    if len(fit.points) < POINTS or fit.shortest < SHORTEST:
         return None
-    return one.r2 >= STRAIGHT
+    return fit.r2 >= STRAIGHT
 
 
-def _gaussian(found: Found, protocol: str) -> Finding | None:
-    names = {name: SETS[name] for name in GPFM_SETS}
-    made = _differences(found, protocol, "GPFM", names)
+def _gaussian(runs: Runs, protocol: str) -> Finding | None:
+    made = _differences(runs, protocol, "GPFM", {name: SETS[name] for name in GPFM_SETS})
     slower = {
-        SETS[name]: factor(found[f"epoch-time-{name}"], "GPFM", "FM-Pair")
+        SETS[name]: runs[f"epoch-time-{name}"].epoch_time_ratio("GPFM", "FM-Pair")
         for name in GPFM_SETS
-        if f"epoch-time-{name}" in found
+        if f"epoch-time-{name}" in runs
     }
     answers: list[bool | None] = [value >= ORDERS for value in slower.values()]
-    for one in made.values():
-        answers.append({"better": False, "undecided": None}.get(one.outcome, True))
-    finding = _finding(_word(answers), "GPFM against FM-Pair", made)
+    for each in made.values():
+        answers.append({"better": False, "undecided": None}.get(each.outcome, True))
+    finding = _finding(answers, "GPFM vs FM-Pair", made)
     if finding is None or not slower:
         return None
-    times = "; ".join(f"an epoch on {name} {value:.0f} times" for name, value in slower.items())
-    return Finding(finding.word, f"{finding.text}; {times}")
+    times = "; ".join(f"epochs on {name} take {value:.0f} times" for name, value in slower.items())
+    return Finding(finding.verdict, f"{finding.text}; {times} as long")
 
 
-def _bias(found: Found, protocol: str) -> Finding | None:
-    made = _differences(found, protocol, "BPR-MF", {"frappe": SETS["frappe"]})
-    word = _word(_counted(made, ("worse",), ("level", "better")))
-    return _finding(word, "without (BPR-MF) against with (FM-Pair)", made)
+def _bias(runs: Runs, protocol: str) -> Finding | None:
+    made = _differences(runs, protocol, "BPR-MF", {"frappe": SETS["frappe"]})
+    answers = _answers(made, ("worse",), ("equivalent", "better"))
+    return _finding(answers, "without (BPR-MF) vs with item bias (FM-Pair)", made)

@@ -1,4 +1,4 @@
-"""The paper's figures: epoch times, learning curves, cost against size."""
+"""Figures of the reproduction: data layouts, epoch times, learning curves, cost by size."""
 
 from __future__ import annotations
 
@@ -8,59 +8,59 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from fmpair.report.figures import legend
 from fmpair.report.style import INK, LINE, PALETTE, colours, drawn
 from fmpair.report.table import Figure, metric_title
-from fmpair.reproduction.summary import Line, Summary
+from fmpair.reproduction.summary import LinearFit, Summary
 
-# Drawings of the two data layouts: of a factorization machine, and across domains.
+HEIGHT, LAYOUT_HEIGHT = 2.6, 1.9  # inches
+LEGEND_WIDTH = 40  # characters of a name
+REPEATS = "The fastest epoch of a fit: mean and standard deviation over repeats."
 
 
-DRAWING_HEIGHT = 1.9  # inches
-
-
-class Block(NamedTuple):
-    """A group of columns: a heading, the names of its columns, and rows of values."""
+class ColumnBlock(NamedTuple):
+    """A group of columns: a heading, the names of its columns, and rows of values as text."""
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[str]
 
 
 MACHINE = (
-    Block("user", ("ann", "bob"), (("1", "0"), ("1", "0"), ("0", "1"))),
-    Block("item", ("maps", "mail", "chess"), (("1", "0", "0"), ("0", "1", "0"), ("0", "0", "1"))),
-    Block("context", ("day", "night"), (("1", "0"), ("0", "1"), ("0", "1"))),
-    Block("item's own", ("free", "paid"), (("1", "0"), ("1", "0"), ("0", "1"))),
+    ColumnBlock("user", ("ann", "bob"), ("1 0", "1 0", "0 1")),
+    ColumnBlock("item", ("maps", "mail", "chess"), ("1 0 0", "0 1 0", "0 0 1")),
+    ColumnBlock("context", ("day", "night"), ("1 0", "0 1", "0 1")),
+    ColumnBlock("item attributes", ("free", "paid"), ("1 0", "1 0", "0 1")),
 )
 DOMAINS = (
-    Block("user", ("ann", "bob"), (("1", "0"), ("1", "0"), ("0", "1"))),
-    Block("book", ("b1", "b2", "b3"), (("1", "0", "0"), ("0", "1", "0"), ("0", "0", "1"))),
-    Block("their music", ("m1", "m2"), (("1/2", "1/2"), ("1/2", "1/2"), ("0", "1"))),
-    Block("their films", ("f1", "f2"), (("0", "1"), ("0", "1"), ("1/2", "1/2"))),
+    ColumnBlock("user", ("ann", "bob"), ("1 0", "1 0", "0 1")),
+    ColumnBlock("book", ("b1", "b2", "b3"), ("1 0 0", "0 1 0", "0 0 1")),
+    ColumnBlock("user's music", ("m1", "m2"), ("1/2 1/2", "1/2 1/2", "0 1")),
+    ColumnBlock("user's films", ("f1", "f2"), ("0 1", "0 1", "1/2 1/2")),
 )
 
 
 def layouts() -> tuple[Figure, ...]:
-    """The drawings, the same wherever they are made."""
+    """Drawings of the data layouts of a factorization machine and of FM-Pair-CD."""
     return (
         _layout(
             "layout-machine",
             "Data layout of a factorization machine",
             MACHINE,
-            "One row per event. Context is shared by the positive item and its negatives; "
-            "attributes of an item are its own.",
+            "One row per event. A positive item and its negatives share the context; each has its "
+            "own attributes.",
         ),
         _layout(
             "layout-domains",
             "Data layout of FM-Pair-CD",
             DOMAINS,
-            "One row per event of the target domain; the user's items of other domains are "
-            "features, each of value one by the number of the user's items in its domain.",
+            "One row per event of the target domain. The user's items of other domains are "
+            "features of value 1/n, n the number of the user's items in that domain.",
         ),
     )
 
 
-def _layout(name: str, title: str, blocks: Sequence[Block], caption: str) -> Figure:
+def _layout(name: str, title: str, blocks: Sequence[ColumnBlock], caption: str) -> Figure:
     def draw(canvas: Any) -> None:
         axes = canvas.subplots()
         axes.axis("off")
@@ -71,121 +71,97 @@ def _layout(name: str, title: str, blocks: Sequence[Block], caption: str) -> Fig
         axes.set_xlim(-0.1, left)
         axes.set_ylim(-len(blocks[0].rows) - 0.1, 2.1)
 
-    return drawn(name, title, caption, draw, DRAWING_HEIGHT)
+    return drawn(name, title, caption, draw, LAYOUT_HEIGHT)
 
 
-def _block(axes: Any, left: float, block: Block, colour: str) -> None:
-    middle = left + len(block.columns) / 2
-    axes.text(middle, 1.6, block.title, ha="center", color=colour, weight="bold", fontsize=7.5)
+def _block(axes: Any, left: float, block: ColumnBlock, colour: str) -> None:
+    from matplotlib.patches import Rectangle
+
+    title_at = left + len(block.columns) / 2
+    axes.text(title_at, 1.6, block.title, ha="center", color=colour, weight="bold", fontsize=7.5)
     for across, column in enumerate(block.columns):
         axes.text(left + across + 0.5, 0.45, column, ha="center", color=INK, fontsize=7)
         for down, row in enumerate(block.rows):
-            value = row[across]
-            shade = LINE if value == "0" else colour
-            box = {"fill": value != "0", "alpha": 0.25 if value != "0" else 1}
+            value = row.split()[across]
+            filled = value != "0"
+            look: dict[str, Any] = {
+                "fill": filled,
+                "alpha": 0.25 if filled else 1,
+                "linewidth": 0.6,
+            }
             corner = (left + across, -down - 1)
-            axes.add_patch(_square(corner, edgecolor=LINE, facecolor=colour, **box))
-            axes.text(
-                left + across + 0.5,
-                -down - 0.5,
-                value,
-                ha="center",
-                va="center",
-                color=INK if value != "0" else shade,
-                fontsize=7,
-            )
+            axes.add_patch(Rectangle(corner, 1, 1, edgecolor=LINE, facecolor=colour, **look))
+            middle = (left + across + 0.5, -down - 0.5)
+            ink = INK if filled else LINE
+            axes.text(*middle, value, ha="center", va="center", color=ink, fontsize=7)
 
 
-def _square(corner: tuple[float, float], **look: Any) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle(corner, 1, 1, linewidth=0.6, **look)
-
-
-HEIGHT = 2.6  # inches
-REPEATS = "The fastest epoch of a fit: mean and standard deviation over repeats."
-
-
-def epoch_times(found: Mapping[str, Summary]) -> Figure:
+def epoch_times(runs: Mapping[str, Summary]) -> Figure:
     """Seconds of an epoch by set, a bar per model, on a log scale."""
-    first = next(iter(found.values()))
-    shade = colours(first.models)
+    shade = colours(next(iter(runs.values())).models)
 
     def draw(canvas: Any) -> None:
         axes = canvas.subplots()
         thick = 0.8 / len(shade)
-        for place, model in enumerate(shade):
-            rows = [_spread(one, model) for one in found.values()]
-            at = np.arange(len(rows)) + (place - (len(shade) - 1) / 2) * thick
-            axes.bar(
-                at,
-                [mean for mean, _ in rows],
-                0.9 * thick,
-                yerr=[sd for _, sd in rows],
-                color=shade[model],
-                label=model,
-            )
+        for index, model in enumerate(shade):
+            rows = [_spread(run, model) for run in runs.values()]
+            at = np.arange(len(rows)) + (index - (len(shade) - 1) / 2) * thick
+            means, sds = zip(*rows)
+            axes.bar(at, means, 0.9 * thick, yerr=sds, color=shade[model], label=f" {model}")
         axes.set_yscale("log")
-        axes.set_xticks(range(len(found)), list(found))
-        axes.set_ylabel("seconds of an epoch")
+        axes.set_xticks(range(len(runs)), list(runs))
+        axes.set_ylabel("time of an epoch, s")
         axes.grid(axis="y")
-        _legend(canvas, axes)
+        legend(canvas, axes, LEGEND_WIDTH)
 
     return drawn("epoch-time", "Time of an epoch", REPEATS, draw, HEIGHT)
 
 
-def convergence(name: str, title: str, found: Summary) -> Figure:
-    """The first metric after every ten epochs, a line per model."""
-    judged = found.curves.filter(pl.col("metric").is_not_null())
+def convergence(name: str, title: str, run: Summary) -> Figure:
+    """The first metric every ten epochs, a line per model."""
+    judged = run.curves.filter(pl.col("metric").is_not_null())
     metric = judged["metric"][0]
     means = (
         judged.filter(pl.col("metric") == metric)
         .group_by("model", "epoch", maintain_order=True)
         .agg(pl.col("value").mean())
     )
-    shade = colours(found.models)
+    shade = colours(run.models)
 
     def draw(canvas: Any) -> None:
         axes = canvas.subplots()
         for model, colour in shade.items():
             part = means.filter(pl.col("model") == model).sort("epoch")
-            axes.plot(part["epoch"], part["value"], color=colour, label=model)
-        axes.set_xlabel("epochs")
+            axes.plot(part["epoch"], part["value"], color=colour, label=f" {model}")
+        axes.set_xlabel("epoch")
         axes.set_ylabel(metric_title(metric))
         axes.set_ylim(bottom=0)
         axes.grid(axis="y")
-        _legend(canvas, axes)
+        legend(canvas, axes, LEGEND_WIDTH)
 
     return drawn(f"convergence-{name}", f"Convergence, {title}", "On the test set.", draw, HEIGHT)
 
 
-def cost(name: str, title: str, across: str, lines: Mapping[str, Line]) -> Figure:
-    """Milliseconds of an epoch against a size, with the straight lines through them."""
+def cost(name: str, title: str, across: str, fits: Mapping[str, LinearFit]) -> Figure:
+    """Milliseconds of an epoch by size, with linear fits."""
 
     def draw(canvas: Any) -> None:
         axes = canvas.subplots()
-        for colour, (label, one) in zip(PALETTE, lines.items()):
-            x, mean, sd = (one.points[column].to_numpy() for column in ("x", "mean", "sd"))
-            reach, told = 1000 * np.nan_to_num(sd.astype(float)), f"{label}, R2 {one.r2:.3f}"
-            axes.errorbar(x, 1000 * mean, reach, fmt="o", color=colour, markersize=3.5, label=told)
-            axes.plot(x, 1000 * (one.start + one.slope * x), color=colour, linewidth=1)
+        for colour, (label, fit) in zip(PALETTE, fits.items()):
+            x, mean, sd = (fit.points[column].to_numpy() for column in ("x", "mean", "sd"))
+            reach, text = 1000 * np.nan_to_num(sd.astype(float)), f" {label}, R2 {fit.r2:.3f}"
+            axes.errorbar(x, 1000 * mean, reach, fmt="o", color=colour, markersize=3.5, label=text)
+            axes.plot(x, 1000 * (fit.intercept + fit.slope * x), color=colour, linewidth=1)
         axes.set_xlabel(across)
-        axes.set_ylabel("milliseconds of an epoch")
+        axes.set_ylabel("time of an epoch, ms")
         axes.set_ylim(bottom=0)
         axes.grid(axis="y")
-        _legend(canvas, axes)
+        legend(canvas, axes, LEGEND_WIDTH)
 
     return drawn(name, title, REPEATS, draw, HEIGHT)
 
 
-def _spread(found: Summary, model: str) -> tuple[float, float]:
-    """Mean and standard deviation over folds, 0 where there is one fold only."""
-    seconds = found.epoch_seconds().filter(pl.col("model") == model)["seconds"].to_numpy()
+def _spread(run: Summary, model: str) -> tuple[float, float]:
+    """Mean and standard deviation over folds, 0 for a single fold."""
+    seconds = run.epoch_seconds().filter(pl.col("model") == model)["seconds"].to_numpy()
     return float(seconds.mean()), float(seconds.std(ddof=1)) if len(seconds) > 1 else 0.0
-
-
-def _legend(canvas: Any, axes: Any) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    canvas.legend(
-        handles, labels, loc="outside upper left", ncols=2, handlelength=1.2, columnspacing=1.2
-    )

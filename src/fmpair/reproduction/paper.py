@@ -1,24 +1,34 @@
-"""The numbers the paper prints, to stand beside ours.
+"""The numbers printed in the paper.
 
 B. Loni, M. Larson, A. Hanjalic: Factorization Machines for Data with Implicit Feedback.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 RECALL, MRR = "recall@10", "mrr@10"
 SETS = {"movielens": "MovieLens", "frappe": "Frappe", "amazon": "Amazon", "xing": "XING"}
 CONTEXTS = {"frappe": "Frappe", "movielens": "MovieLens", "leak": "MovieLens, the leak"}
 DOMAINS = {"books": "Books", "music": "Music"}
-FEW = (3, 5, 10)  # the most events of a user in the target domain, where it is thinned
+FEW = (3, 5, 10)  # limits of events per user in the target domain, in sparse experiments
 
 
 class Printed(NamedTuple):
-    """A mean and its standard deviation over folds, None where the paper has none."""
+    """A mean and its standard deviation over folds, None if the paper has none."""
 
     mean: float
     sd: float | None = None
+
+
+def _recall_mrr(means: Mapping[str, tuple[float, float]]) -> dict[tuple[str, str], Printed]:
+    """Means of Recall@10 and MRR@10, given by model."""
+    return {
+        (model, metric): Printed(mean)
+        for model, both in means.items()
+        for metric, mean in zip((RECALL, MRR), both)
+    }
 
 
 # Table 1: users, items, events.
@@ -28,7 +38,7 @@ TABLE1 = {
     "amazon": (15_994, 84_508, 270_000),
     "xing": (9_751, 9_821, 223_000),
 }
-# Tables 2 to 4: by set or target domain, model and metric. The paper's genres leak: see errata.
+# Tables 2 to 4: by set or target domain, model and metric. The paper's genres leak, see the errata.
 TABLE2 = {
     "movielens": {
         ("Most-Popular", RECALL): Printed(0.1180, 0.0012),
@@ -60,38 +70,23 @@ TABLE2 = {
     },
 }
 TABLE3 = {
-    "frappe": {
-        ("FM-Pair", RECALL): Printed(0.1816),
-        ("FM-Pair", MRR): Printed(0.0745),
-        ("FM-Pair-Context", RECALL): Printed(0.2064),
-        ("FM-Pair-Context", MRR): Printed(0.0890),
-    },
-    "movielens": {
-        ("FM-Pair", RECALL): Printed(0.2357),
-        ("FM-Pair", MRR): Printed(0.1027),
-    },
-    "leak": {
-        ("FM-Pair", RECALL): Printed(0.2357),
-        ("FM-Pair", MRR): Printed(0.1027),
-        ("FM-Pair, leaked genres", RECALL): Printed(0.2601),
-        ("FM-Pair, leaked genres", MRR): Printed(0.1191),
-    },
+    "frappe": _recall_mrr({"FM-Pair": (0.1816, 0.0745), "FM-Pair-Context": (0.2064, 0.0890)}),
+    "movielens": _recall_mrr({"FM-Pair": (0.2357, 0.1027)}),
+    "leak": _recall_mrr({"FM-Pair": (0.2357, 0.1027), "FM-Pair, leaked genres": (0.2601, 0.1191)}),
 }
 TABLE4 = {
-    "books": {
-        ("Target only", RECALL): Printed(0.1058),
-        ("Target only", MRR): Printed(0.0452),
-        ("All domains", RECALL): Printed(0.0831),
-        ("All domains", MRR): Printed(0.0357),
-        ("FM-Pair-CD", RECALL): Printed(0.1238),
-        ("FM-Pair-CD", MRR): Printed(0.0490),
-    },
-    "music": {
-        ("Target only", RECALL): Printed(0.0966),
-        ("Target only", MRR): Printed(0.0356),
-        ("All domains", RECALL): Printed(0.0855),
-        ("All domains", MRR): Printed(0.0378),
-        ("FM-Pair-CD", RECALL): Printed(0.1060),
-        ("FM-Pair-CD", MRR): Printed(0.0405),
-    },
+    "books": _recall_mrr(
+        {
+            "Target only": (0.1058, 0.0452),
+            "All domains": (0.0831, 0.0357),
+            "FM-Pair-CD": (0.1238, 0.0490),
+        }
+    ),
+    "music": _recall_mrr(
+        {
+            "Target only": (0.0966, 0.0356),
+            "All domains": (0.0855, 0.0378),
+            "FM-Pair-CD": (0.1060, 0.0405),
+        }
+    ),
 }

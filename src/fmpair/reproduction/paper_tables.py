@@ -1,4 +1,4 @@
-"""The paper's tables with our numbers beside its own."""
+"""The paper's tables with our numbers beside its own, and the table of claims."""
 
 from __future__ import annotations
 
@@ -8,117 +8,97 @@ from typing import Any
 import polars as pl
 
 from fmpair.report.result_tables import plus_minus
-from fmpair.report.table import NOTHING, Cell, Sheet, figure, metric_title, p_value
-from fmpair.reproduction.claims import CLEAN, FULL, LEGACY, Claim, Found
+from fmpair.report.table import (
+    NOTHING,
+    ReportTable,
+    TableCell,
+    cells,
+    figure,
+    metric_title,
+    p_value,
+)
+from fmpair.reproduction.claims import CLEAN, FULL, LEGACY, Claim, Runs
 from fmpair.reproduction.paper import DOMAINS, FEW, RECALL, SETS, TABLE1, Printed
-from fmpair.reproduction.summary import Line, Summary
+from fmpair.reproduction.summary import LinearFit, Summary
 
-BESIDE = ("Model", "Paper", "Legacy", "p", "Clean", "p", "Clean, all items", "p")
-SPARSE = (
-    "Target",
-    "Events per user, at most",
-    "Target only",
-    "All domains",
-    "p",
-    "FM-Pair-CD",
-    "p",
-    "Target only, all items",
-    "FM-Pair-CD, all items",
-    "p",
-)
-NOTES = (
-    "Mean ± standard deviation over folds and seeds. Bold: the best of a column.",
-    "p: paired randomisation test against {}, over users, with the variance between folds and "
-    "seeds and Holm correction.",
+MODEL_COLUMNS = ("Model", "Paper", "Legacy", "p", "Clean", "p", "Clean, all items", "p")
+SPARSE_COLUMNS = ("Target", "Events per user, at most", "Target only", "All domains", "p",
+                  "FM-Pair-CD", "p", "Target only, all items", "FM-Pair-CD, all items",
+                  "p")  # fmt: skip
+MEANS_NOTE = "Mean ± standard deviation over folds and seeds. Bold: the best of a column."
+TEST_NOTE = (
+    "p: paired randomisation test{} over users, including the variance between folds and seeds, "
+    "Holm-corrected."
 )
 
 
-def claims_sheet(found: Sequence[Claim]) -> Sheet:
-    """One row per claim: the verdict, and what decided it under each protocol."""
+def claims_table(claims: Sequence[Claim]) -> ReportTable:
+    """One row per claim: the verdict, and the finding under each protocol."""
     rows = [
         (
-            Cell(f"{claim.number}. {claim.text}"),
-            Cell(claim.verdict, bold=True),
-            *(Cell(part.text if part else "not run") for part in (claim.legacy, claim.clean)),
+            TableCell(f"{claim.number}. {claim.text}"),
+            TableCell(claim.verdict, bold=True),
+            *(TableCell(part.text if part else "not run") for part in (claim.legacy, claim.clean)),
         )
-        for claim in found
+        for claim in claims
     ]
-    data = pl.DataFrame(
-        [[cell.text for cell in row] for row in rows],
-        ["claim", "verdict", "legacy", "clean"],
-        orient="row",
-    )
-    notes = (
-        "Numbers are Recall@10; p: paired randomisation test over users, with the variance between "
-        "folds and seeds and Holm correction.",
-    )
-    return Sheet(
-        "claims",
-        "Eight claims",
-        ("Claim", "Verdict", "Legacy", "Clean"),
-        tuple(rows),
-        data,
-        4,
-        notes,
-    )
+    names = ("Claim", "Verdict", "Legacy", "Clean")
+    texts = [[cell.text for cell in row] for row in rows]
+    data = pl.DataFrame(texts, [name.lower() for name in names], orient="row")
+    notes = (f"Numbers are Recall@10. {TEST_NOTE.format('')}",)
+    return ReportTable("claims", "Eight claims", names, tuple(rows), data, 4, notes)
 
 
-def data_sheet(found: Found) -> Sheet | None:
-    """Table 1: how large the paper's sets are, and ours."""
+def data_table(runs: Runs) -> ReportTable | None:
+    """Table 1: sizes of the paper's data sets and of ours."""
     rows, data = [], []
     for name, title in SETS.items():
-        if f"table1-{name}" not in found:
+        if f"table1-{name}" not in runs:
             continue
-        own = found[f"table1-{name}"].manifest["data"]["statistics"]
-        ours = (own["users"], own["items"], own["events"])
-        rows.append((Cell(title), *(Cell(f"{n:,}") for n in (*TABLE1[name], *ours))))
-        data.append((name, *TABLE1[name], *ours))
+        statistics = runs[f"table1-{name}"].manifest["data"]["statistics"]
+        sizes = (*TABLE1[name], *(statistics[part] for part in ("users", "items", "events")))
+        rows.append(cells(title, *(f"{size:,}" for size in sizes)))
+        data.append((name, *sizes))
+    if not rows:
+        return None
     sides = [
-        f"{side}: {what}" for side in ("Paper", "Ours") for what in ("users", "items", "events")
+        f"{side}: {part}" for side in ("Paper", "Ours") for part in ("users", "items", "events")
     ]
     frame = pl.DataFrame(data, ["set", *sides], orient="row")
     note = (
         "MovieLens and Frappe are the paper's own. Its Amazon and XING subsets were never "
-        "published: ours are the most similar public data.",
+        "published; ours are the most similar public data."
     )
-    return Sheet("table1", "Data", ("Set", *sides), tuple(rows), frame, 1, note) if rows else None
+    return ReportTable("table1", "Data", ("Set", *sides), tuple(rows), frame, 1, (note,))
 
 
-def beside_sheet(
-    name: str, title: str, found: Found, printed: Mapping[tuple[str, str], Printed], metric: str
-) -> Sheet | None:
-    """One row per model: the paper's number, legacy, clean, clean among all items; and p-values.
+def comparison_table(
+    name: str, title: str, runs: Runs, printed: Mapping[tuple[str, str], Printed], metric: str
+) -> ReportTable | None:
+    """One row per model: the paper's number, legacy, clean, clean among all items; p-values.
 
-    name: of the experiments, less the protocol.
+    name: of the experiments, without the protocol.
     """
-    legacy, clean = found.get(f"{name}-{LEGACY}"), found.get(f"{name}-{CLEAN}")
-    models = dict.fromkeys([*(legacy.models if legacy else []), *(clean.models if clean else [])])
-    if not models:
+    legacy, clean = runs.get(f"{name}-{LEGACY}"), runs.get(f"{name}-{CLEAN}")
+    present = [run for run in (legacy, clean) if run is not None]
+    if not present:
         return None
-    columns = [(legacy, None), (clean, None), (clean, FULL)]
     rows, data = [], []
-    for model in models:
+    for model in dict.fromkeys(model for run in present for model in run.models):
         theirs = printed.get((model, metric))
-        ours = [one.row(model, metric, label) if one else None for one, label in columns]
-        rows.append((Cell(model), _printed(theirs), *(c for row in ours for c in _cells(row))))
-        means = [row and row["mean"] for row in ours]
-        data.append((model, theirs and theirs.mean, *means))
+        columns = ((legacy, None), (clean, None), (clean, FULL))
+        ours = [run.row(model, metric, label) if run else None for run, label in columns]
+        values = (cell for row in ours for cell in _value_and_p(row))
+        rows.append((TableCell(model), _printed(theirs), *values))
+        data.append((model, theirs and theirs.mean, *(row and row["mean"] for row in ours)))
     frame = pl.DataFrame(data, ["model", "paper", "legacy", "clean", "clean_all"], orient="row")
-    baseline = (legacy or clean).experiment.compare.baseline  # type: ignore[union-attr]
-    notes = (*(note.format(baseline) for note in NOTES), *distances(frame))
-    return Sheet(
-        f"{name}-{metric.partition('@')[0]}",
-        f"{title}, {metric_title(metric)}",
-        BESIDE,
-        tuple(rows),
-        frame,
-        1,
-        notes,
-    )
+    notes = (*_notes(present[0]), *order_note(frame))
+    file, title = f"{name}-{metric.partition('@')[0]}", f"{title}, {metric_title(metric)}"
+    return ReportTable(file, title, MODEL_COLUMNS, tuple(rows), frame, 1, notes)
 
 
-def distances(frame: pl.DataFrame) -> tuple[str, ...]:
-    """How models are ordered in the paper and under legacy, and how far the numbers are apart."""
+def order_note(frame: pl.DataFrame) -> tuple[str, ...]:
+    """Compare the order of models in the paper and under legacy, and their numbers."""
     both = frame.drop_nulls(["paper", "legacy"])
     if len(both) < 2:
         return ()
@@ -129,94 +109,72 @@ def distances(frame: pl.DataFrame) -> tuple[str, ...]:
     gaps = ", ".join(
         f"{row['model']} {row['legacy'] - row['paper']:+.4f}" for row in both.iter_rows(named=True)
     )
-    orders = f"in the paper {theirs}; under legacy {'the same' if ours == theirs else ours}"
-    return (f"Best first: {orders}. Legacy minus paper: {gaps}.",)
+    ours = "the same" if ours == theirs else ours
+    return (f"Order, best first: in the paper {theirs}; legacy {ours}. Legacy - paper: {gaps}.",)
 
 
-def plain_sheet(name: str, title: str, found: Summary, metrics: Sequence[str]) -> Sheet:
-    """A run by itself, under all its protocols: values and p-values."""
+def run_table(name: str, title: str, run: Summary, metrics: Sequence[str]) -> ReportTable:
+    """One run under all its protocols: values and p-values."""
     columns = ["Model"]
-    rows: list[list[Cell]] = [[Cell(model)] for model in found.models]
-    for label in found.tables:
+    rows: list[list[TableCell]] = [[TableCell(model)] for model in run.models]
+    for label in run.comparisons:
         for metric in metrics:
             columns += [f"{metric_title(metric)}, {label}", "p"]
             for row in rows:
-                row.extend(_cells(found.row(row[0].text, metric, label)))
-    frame = pl.concat([table.rows for table in found.tables.values()])
-    note = NOTES[1].format(found.experiment.compare.baseline)
-    return Sheet(name, title, tuple(columns), tuple(map(tuple, rows)), frame, 1, (NOTES[0], note))
+                row.extend(_value_and_p(run.row(row[0].text, metric, label)))
+    frame = pl.concat([compared.rows for compared in run.comparisons.values()])
+    return ReportTable(name, title, tuple(columns), tuple(map(tuple, rows)), frame, 1, _notes(run))
 
 
-def sparse_sheet(found: Found) -> Sheet | None:
-    """Recall@10 with and without other domains, by how many events users have in the target."""
+def sparse_table(runs: Runs) -> ReportTable | None:
+    """Recall@10 with and without other domains, by events per user in the target domain."""
     rows, frames = [], []
     for name, title in DOMAINS.items():
-        runs = {str(most): found.get(f"ablation-sparse-{name}-{most}") for most in FEW}
-        for most, run in {**runs, "no limit": found.get(f"table4-{name}-{CLEAN}")}.items():
-            if run is None or not any(runs.values()):
+        sparse = {str(most): runs.get(f"ablation-sparse-{name}-{most}") for most in FEW}
+        for most, run in {**sparse, "no limit": runs.get(f"table4-{name}-{CLEAN}")}.items():
+            if run is None or not any(sparse.values()):
                 continue
             target, mixed, crossed = (
-                [_cells(run.row(model, RECALL, label)) for label in (None, FULL)]
+                [_value_and_p(run.row(model, RECALL, label)) for label in (None, FULL)]
                 for model in ("Target only", "All domains", "FM-Pair-CD")
             )
-            rows.append(
-                (
-                    Cell(title),
-                    Cell(most),
-                    target[0][0],
-                    *mixed[0],
-                    *crossed[0],
-                    target[1][0],
-                    *crossed[1],
-                )
-            )
+            sampled = (target[0][0], *mixed[0], *crossed[0])
+            rows.append((*cells(title, most), *sampled, target[1][0], *crossed[1]))
             frames += [
-                table.rows.with_columns(pl.lit(title).alias("target"), pl.lit(most).alias("most"))
-                for table in run.tables.values()
+                compared.rows.with_columns(target=pl.lit(title), most=pl.lit(most))
+                for compared in run.comparisons.values()
             ]
     if not rows:
         return None
-    notes = (NOTES[0].replace("column", "row"), NOTES[1].format("Target only"))
-    return Sheet(
-        "sparse",
-        "Recall@10, by events in the target domain",
-        SPARSE,
-        tuple(rows),
-        pl.concat(frames),
-        2,
-        notes,
+    title = "Recall@10 by events per user in the target domain"
+    notes = (MEANS_NOTE.replace("column", "row"), TEST_NOTE.format(" against Target only"))
+    return ReportTable("sparse", title, SPARSE_COLUMNS, tuple(rows), pl.concat(frames), 2, notes)
+
+
+def linear_fits_table(fits: Mapping[str, LinearFit]) -> ReportTable:
+    """Linear fits of the time of an epoch."""
+    numbers = [(name, fit.intercept, fit.slope, fit.r2) for name, fit in fits.items()]
+    rows = tuple(
+        cells(name, f"{1000 * intercept:.2f}", f"{1000 * slope:.4f}", f"{r2:.4f}")
+        for name, intercept, slope, r2 in numbers
     )
+    data = pl.DataFrame(numbers, ["of", "start", "slope", "r2"], orient="row")
+    columns = ("Epoch time by", "Intercept, ms", "Slope, ms", "R2")
+    return ReportTable("complexity", "Linear fits of the time of an epoch", columns, rows, data)
 
 
-def lines_sheet(lines: Mapping[str, Line]) -> Sheet:
-    """Linear fits of the times of an epoch."""
-    rows = [
-        (
-            Cell(name),
-            Cell(f"{1000 * one.start:.2f}"),
-            Cell(f"{1000 * one.slope:.4f}"),
-            Cell(f"{one.r2:.4f}"),
-        )
-        for name, one in lines.items()
-    ]
-    data = pl.DataFrame(
-        [(name, one.start, one.slope, one.r2) for name, one in lines.items()],
-        ["of", "start", "slope", "r2"],
-        orient="row",
-    )
-    columns = ("Epoch against", "Intercept, ms", "Slope, ms", "R2")
-    return Sheet("complexity", "Linear fits of the times of an epoch", columns, tuple(rows), data)
+def _notes(run: Summary) -> tuple[str, str]:
+    return MEANS_NOTE, TEST_NOTE.format(f" against {run.experiment.compare.baseline}")
 
 
-def _printed(theirs: Printed | None) -> Cell:
+def _printed(theirs: Printed | None) -> TableCell:
     if theirs is None:
-        return Cell(NOTHING)
-    return Cell(figure(theirs.mean), plus_minus(figure(theirs.sd)) if theirs.sd else "")
+        return TableCell(NOTHING)
+    return TableCell(figure(theirs.mean), plus_minus(figure(theirs.sd)) if theirs.sd else "")
 
 
-def _cells(row: Mapping[str, Any] | None) -> tuple[Cell, Cell]:
-    """The value and its p."""
+def _value_and_p(row: Mapping[str, Any] | None) -> tuple[TableCell, TableCell]:
     if row is None:
-        return Cell(NOTHING), Cell(NOTHING)
-    detail = plus_minus(figure(row["sd"])) if row["sd"] is not None else ""
-    return Cell(figure(row["mean"]), detail, bold=row["best"]), Cell(p_value(row["p"]))
+        return TableCell(NOTHING), TableCell(NOTHING)
+    value = TableCell(figure(row["mean"]), plus_minus(figure(row["sd"])), bold=row["best"])
+    return value, TableCell(p_value(row["p"]))

@@ -1,9 +1,9 @@
-"""The paper's experiments carried out one after the other, and the page about them."""
+"""Run the paper's experiments one after the other, or small versions of them as a smoke test."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,38 +19,27 @@ from fmpair.experiment.results import results
 from fmpair.experiment.run import Show, run
 from fmpair.experiment.tuning import require_optuna
 from fmpair.report import style
-from fmpair.report.write import write as write_report
+from fmpair.report.output import write as write_report
 from fmpair.reproduction.summary import Summary, summary
 
-# The parts of the paper and their experiment files; all of them in little, for a smoke test.
-
-
 FOLDER = Path(__file__).parent / "experiments"
-PARTS = (
-    "table1",
-    "table2",
-    "table3",
-    "table4",
-    "epoch-time",
-    "convergence",
-    "complexity",
-    "ablation",
-)
+PAPER_SECTIONS = ("table1", "table2", "table3", "table4", "epoch-time", "convergence",
+                  "complexity", "ablation")  # fmt: skip
 ALL = "all"
 QUICK_EVENTS = 3000
-QUICK = {"epochs": 2, "samples": 1, "pairs": 5}  # the most of these options in a smoke test
+QUICK = {"epochs": 2, "samples": 1, "pairs": 5}  # upper limits of these options in a smoke test
 
 
 def files(part: str) -> list[Path]:
-    """The experiment files of a part, or of all parts, in the order of the paper."""
-    if part not in (*PARTS, ALL):
-        raise UnknownError(unknown("part of the paper", part, [*PARTS, ALL]))
-    wanted = PARTS if part == ALL else (part,)
-    return [path for one in wanted for path in sorted(FOLDER.glob(f"{one}-*.yaml"))]
+    """Return the experiment files of a section of the paper, or of all, in the paper's order."""
+    if part not in (*PAPER_SECTIONS, ALL):
+        raise UnknownError(unknown("part of the paper", part, [*PAPER_SECTIONS, ALL]))
+    wanted = PAPER_SECTIONS if part == ALL else (part,)
+    return [path for name in wanted for path in sorted(FOLDER.glob(f"{name}-*.yaml"))]
 
 
 def quick(experiment: Experiment) -> Experiment:
-    """The same on a few events, with two folds, one seed and two epochs: to see that it runs."""
+    """Return a smoke test of the experiment: few events, two folds, one seed, two epochs."""
     sample = Step("sampled", {"count": QUICK_EVENTS})
     before, after = around_split(experiment.filters)
     split = experiment.split
@@ -73,10 +62,10 @@ def _quick_step(step: Step) -> Step:
 
 def _quick_model(model: Candidate) -> Candidate:
     options: dict[str, Any] = dict(model.options)
-    known = {name: most for name, most in QUICK.items() if name in options}
+    limits = {name: most for name, most in QUICK.items() if name in options}
     if model.kind == "gpfm":
-        known["pairs"] = QUICK["pairs"]
-    return replace(model, options={**options, **known}, seeds=None)
+        limits["pairs"] = QUICK["pairs"]
+    return replace(model, options={**options, **limits}, seeds=None)
 
 
 def reproduce(
@@ -86,41 +75,41 @@ def reproduce(
     say: Callable[[str], None] = lambda line: None,
     progress: Show = False,
 ) -> dict[str, Summary]:
-    """Run the experiments of a part of the paper; gives what all that ran so far have found.
+    """Run the experiments of a section of the paper; return summaries of all runs so far.
 
-    Each has a folder of its own, with its report. What is done is not done again. What is missing
-    on this machine is said before the first begins.
-    small: a smoke test on a few events, without those reports. say: is given a line per experiment.
-    progress: how far each of them is, as in `run`.
+    Each experiment has its own folder with a report. Finished experiments are not repeated. Missing
+    requirements raise an error before the first begins.
+    small: a smoke test on few events, without reports. say: called with a line per experiment.
+    progress: as in `run`.
     """
     style.require()
-    place = Path(folder).absolute()
-    chosen = {path.stem: experiment_of(path, place, small) for path in files(part)}
-    for experiment in chosen.values():
+    folder = Path(folder).absolute()
+    experiments = {path.stem: experiment_of(path, folder, small) for path in files(part)}
+    for experiment in experiments.values():
         require_optuna(experiment)
-    fits = [size(one, fold_count(one.split)) for one in chosen.values()]
+    fits = [size(each, fold_count(each.split)) for each in experiments.values()]
     began, made = time.perf_counter(), {}
-    for number, (name, experiment) in enumerate(chosen.items(), 1):
-        say(f"{number} of {len(chosen)}: {name}, {fits[number - 1]:,} fits")
-        found = run(experiment, progress)
+    for number, (name, experiment) in enumerate(experiments.items(), 1):
+        say(f"{number} of {len(experiments)}: {name}, {fits[number - 1]:,} fits")
+        finished = run(experiment, progress)
         if not small:
-            write_report(found, experiment.output.folder)
-        say(_time_told(time.perf_counter() - began, sum(fits[:number]), sum(fits[number:])))
-        for row in found.cells.filter(found.cells["error"].is_not_null()).to_dicts():
+            write_report(finished, experiment.output.folder)
+        say(_time_left(time.perf_counter() - began, sum(fits[:number]), sum(fits[number:])))
+        for row in finished.cells.filter(finished.cells["error"].is_not_null()).to_dicts():
             say(f"{name}: {row['model']} failed: {row['error']}")
-        if found.cells["error"].is_null().all():
-            made[name] = summary(found)
-    return gathered(place, made)
+        if finished.cells["error"].is_null().all():
+            made[name] = summary(finished)
+    return gathered(folder, made)
 
 
-def _time_told(seconds: float, done: int, left: int) -> str:
-    """How long it took so far, and about how long the rest will take."""
-    told = f"{minutes(seconds)} so far"
-    return f"{told}, about {minutes(seconds / done * left)} left" if left else f"{told}, all done"
+def _time_left(seconds: float, done: int, left: int) -> str:
+    """The time so far, and an estimate of the time left."""
+    so_far = f"{minutes(seconds)} so far"
+    return f"{so_far}, about {minutes(seconds / done * left)} left" if left else f"{so_far}, done"
 
 
 def minutes(seconds: float) -> str:
-    """`45 s`, `12 min`, `1 h 20 min`."""
+    """Format a time as `45 s`, `12 min` or `1 h 20 min`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     hours, rest = divmod(round(seconds / 60), 60)
@@ -128,7 +117,7 @@ def minutes(seconds: float) -> str:
 
 
 def experiment_of(path: Path, folder: Path, small: bool = False) -> Experiment:
-    """An experiment file with its results in a folder of their own."""
+    """Read an experiment file, with an output folder of its own."""
     experiment = read(path)
     output = replace(experiment.output, folder=str(folder / path.stem))
     experiment = replace(experiment, output=output)
@@ -136,20 +125,16 @@ def experiment_of(path: Path, folder: Path, small: bool = False) -> Experiment:
 
 
 def gathered(folder: str | Path, known: Mapping[str, Summary] | None = None) -> dict[str, Summary]:
-    """By name of the experiment what all parts that were run have left in the folder.
+    """Return summaries of all finished experiments in the folder, by experiment name.
 
-    known: those that need not be read again.
+    known: summaries that need not be read again.
     """
-    return dict(_finished(Path(folder), known or {}))
-
-
-def _finished(folder: Path, known: Mapping[str, Summary]) -> Iterator[tuple[str, Summary]]:
+    summaries = {}
     for path in files(ALL):
-        if path.stem in known:
-            yield path.stem, known[path.stem]
-            continue
-        if not (folder / path.stem / PLAN).exists():  # not run
-            continue
-        found = results(folder / path.stem)
-        if found.cells["error"].is_null().all():
-            yield path.stem, summary(found)
+        if known and path.stem in known:
+            summaries[path.stem] = known[path.stem]
+        elif (Path(folder) / path.stem / PLAN).exists():
+            finished = results(Path(folder) / path.stem)
+            if finished.cells["error"].is_null().all():
+                summaries[path.stem] = summary(finished)
+    return summaries

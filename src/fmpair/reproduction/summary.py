@@ -1,4 +1,4 @@
-"""What is kept of a run: its tables, times and curves, without single units."""
+"""Summaries of a run: comparisons, epoch times, linear fits, differences to the baseline."""
 
 from __future__ import annotations
 
@@ -11,17 +11,23 @@ import polars as pl
 
 from fmpair.config.experiment import Candidate, Experiment
 from fmpair.experiment.results import Results
-from fmpair.report.comparison import Table, comparison
-from fmpair.report.table import figure, p_claim, percent
+from fmpair.report.model_comparison import ModelComparison, comparison
+from fmpair.report.table import figure, p_claim, percent, signed_percent
 from fmpair.reproduction.paper import RECALL
+
+LEVEL = 0.05
+EFFECT = 0.01  # the smallest relative difference that counts as one
+SEEDS = 6  # seeds of each model that a decision needs
+
+Outcome = Literal["better", "worse", "equivalent", "undecided", "the same model"]
 
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """tables: a comparison per protocol, the main one first; the rest as in Results."""
+    """comparisons: one per protocol, the main protocol first; the rest as in Results."""
 
     experiment: Experiment
-    tables: Mapping[str, Table]
+    comparisons: Mapping[str, ModelComparison]
     cells: pl.DataFrame
     curves: pl.DataFrame
     manifest: Mapping[str, Any]
@@ -31,41 +37,43 @@ class Summary:
         return [model.name for model in self.experiment.models]
 
     def row(self, model: str, metric: str, label: str | None = None) -> dict[str, Any] | None:
-        """The row of a table that a model has; label: of the protocol, by default the main one."""
-        chosen = label or next(iter(self.tables))
-        if chosen not in self.tables:
+        """The row of a model; label: of the protocol, by default the main one."""
+        label = label or next(iter(self.comparisons))
+        if label not in self.comparisons:
             return None
-        name = self.experiment.protocols[chosen].name(metric)
-        return next((r for r in self.tables[chosen].of(name) if r["model"] == model), None)
+        rows = self.comparisons[label].of(self.experiment.protocols[label].name(metric))
+        return next((row for row in rows if row["model"] == model), None)
 
     def epoch_seconds(self) -> pl.DataFrame:
         """(model, fold, seed, seconds): the fastest epoch of each fit.
 
-        Whatever else a machine does only adds. The first epoch is left out: what must be compiled
-        is compiled there.
+        Other load on the machine only adds time. The first epoch, which compiles, is left out.
         """
         keys = ["model", "fold", "seed"]
-        each = self.curves.filter(pl.col("metric").is_null()).sort(*keys, "epoch")
-        each = each.with_columns(pl.col("seconds").diff().over(keys).alias("seconds"))
-        return each.group_by(keys, maintain_order=True).agg(pl.col("seconds").min())
+        epochs = self.curves.filter(pl.col("metric").is_null()).sort(*keys, "epoch")
+        epochs = epochs.with_columns(pl.col("seconds").diff().over(keys).alias("seconds"))
+        return epochs.group_by(keys, maintain_order=True).agg(pl.col("seconds").min())
+
+    def epoch_time_ratio(self, model: str, other: str) -> float:
+        """The epoch time of a model as a multiple of another's."""
+        times = self.epoch_seconds().group_by("model").agg(pl.col("seconds").mean())
+        seconds = dict(times.rows())
+        return seconds[model] / seconds[other]
 
 
 def summary(results: Results) -> Summary:
-    """The tables of a run, with their tests."""
-    tables = {label: comparison(results, label) for label in results.experiment.protocols}
-    return Summary(results.experiment, tables, results.cells, results.curves, results.manifest)
-
-
-# Linear fits of measured times.
+    """Summarise a run, with its significance tests."""
+    made = {label: comparison(results, label) for label in results.experiment.protocols}
+    return Summary(results.experiment, made, results.cells, results.curves, results.manifest)
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
-    """Seconds of an epoch: points (x, mean, sd over repeats), and the line through them."""
+class LinearFit:
+    """Seconds of an epoch: points (x, mean, sd over repeats) and the line through them."""
 
     points: pl.DataFrame
     slope: float
-    start: float
+    intercept: float
     r2: float
 
     @property
@@ -82,105 +90,77 @@ def contexts(model: Candidate) -> int:
     return len(model.context or ())
 
 
-def line(found: Summary, x_of: Callable[[Candidate], int]) -> Line:
-    """Least squares through the means over repeats."""
-    places = {model.name: x_of(model) for model in found.experiment.models}
-    times = found.epoch_seconds().with_columns(
-        x=pl.col("model").replace_strict(places, return_dtype=pl.Int64)
+def linear_fit(run: Summary, x_of: Callable[[Candidate], int]) -> LinearFit:
+    """Fit epoch times over x by least squares through the means over repeats."""
+    x_values = {model.name: x_of(model) for model in run.experiment.models}
+    times = run.epoch_seconds().with_columns(
+        x=pl.col("model").replace_strict(x_values, return_dtype=pl.Int64)
     )
     points = (
         times.group_by("x").agg(mean=pl.col("seconds").mean(), sd=pl.col("seconds").std()).sort("x")
     )
     x, y = points["x"].to_numpy().astype(float), points["mean"].to_numpy()
-    slope, start = np.polyfit(x, y, 1)
-    left = float(((y - start - slope * x) ** 2).sum())
-    whole = float(((y - y.mean()) ** 2).sum())
-    return Line(points, float(slope), float(start), 1 - left / whole if whole else 1.0)
-
-
-# One model against the baseline of its table: two means, and what the test says of them.
-
-
-LEVEL = 0.05
-EFFECT = 0.01  # the least difference, as a share of the baseline, that counts as one
-SEEDS = 6  # the fewest of either model that may decide
-
-Outcome = Literal["better", "worse", "level", "undecided", "the same model"]
+    slope, intercept = np.polyfit(x, y, 1)
+    residual = float(((y - intercept - slope * x) ** 2).sum())
+    total = float(((y - y.mean()) ** 2).sum())
+    return LinearFit(points, float(slope), float(intercept), 1 - residual / total if total else 1.0)
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Means of Recall@10 of a model and of the baseline; p: over users and fits, after Holm.
+class BaselineDifference:
+    """Mean Recall@10 of a model and of the baseline; p: over users and fits, after Holm.
 
-    level: shown to be within a hundredth of each other. detectable: the least difference that would
-    have shown. seeds: of the model that has fewer.
+    equivalent: shown to be within one per cent of each other. detectable: the smallest difference
+    that the test would find. seeds: of the model that has fewer.
     """
 
-    other: float
+    model: float
     base: float
     p: float | None
-    level: bool = False
+    equivalent: bool = False
     detectable: float | None = None
     seeds: int = 1
 
     @property
     def relative(self) -> float:
-        return (self.other - self.base) / self.base if self.base else 0.0
+        return (self.model - self.base) / self.base if self.base else 0.0
 
     @property
-    def other_better(self) -> bool:
-        """Whether the model is better than the baseline, significantly and by enough."""
-        return self._apart and self.relative >= EFFECT
-
-    @property
-    def base_better(self) -> bool:
-        return self._apart and -self.relative >= EFFECT
-
-    @property
-    def _apart(self) -> bool:
+    def significant(self) -> bool:
         return self.p is not None and self.p < LEVEL
 
     @property
     def outcome(self) -> Outcome:
-        """Of the model beside the baseline, by the one rule of all claims."""
-        if self.other == self.base and self.p in (None, 1.0):  # to the last digit
+        """The model against the baseline, by the rule of all claims."""
+        if self.model == self.base and self.p in (None, 1.0):  # equal to the last digit
             return "the same model"
-        if self.other_better:
-            return "better"
-        if self.base_better:
-            return "worse"
-        # A difference that is certain and smaller than what counts is none either.
-        return "level" if self.level or self._apart else "undecided"
+        if self.significant and abs(self.relative) >= EFFECT:
+            return "better" if self.relative > 0 else "worse"
+        # A significant difference that is too small to count is none either.
+        return "equivalent" if self.equivalent or self.significant else "undecided"
+
+    def __str__(self) -> str:
+        """`.2237 vs .2266 (-1.3 %, p < .001): worse`."""
+        if self.outcome == "the same model":
+            return f"{figure(self.model)}, the same model"
+        test = p_claim(self.p)
+        if self.outcome == "undecided" and self.detectable is not None and self.base:
+            test += f", detectable {percent(self.detectable / self.base)}"
+        means = f"{figure(self.model)} vs {figure(self.base)}"
+        return f"{means} ({signed_percent(self.relative)}, {test}): {self.outcome}"
 
 
-def difference(found: Summary | None, model: str, label: str | None = None) -> Difference | None:
-    """The model and its table's baseline under a protocol; None where it was not run."""
-    row = None if found is None else found.row(model, RECALL, label)
-    if found is None or row is None or row["baseline"] is None:
+def baseline_difference(
+    run: Summary | None, model: str, label: str | None = None
+) -> BaselineDifference | None:
+    """Compare a model with its baseline under a protocol; None if it was not run."""
+    row = None if run is None else run.row(model, RECALL, label)
+    if run is None or row is None or row["baseline"] is None:
         return None
-    base = found.row(row["baseline"], RECALL, label)
+    base = run.row(row["baseline"], RECALL, label)
     if base is None:
         return None
-    folds = found.tables[label or next(iter(found.tables))].folds
+    folds = run.comparisons[label or next(iter(run.comparisons))].folds
     seeds = min(row["repeats"], base["repeats"]) // max(folds, 1)
     same, detectable = bool(row.get("same")), row.get("detectable")
-    return Difference(row["mean"], base["mean"], row["p"], same, detectable, seeds)
-
-
-def told(one: Difference) -> str:
-    """`.2237 against .2266 (-1.3 %, p < .001): worse`: the model, the baseline, and how sure."""
-    if one.outcome == "the same model":
-        return f"{figure(one.other)}, the same model"
-    sign = "+" if one.relative > 0 else ""
-    least = one.detectable
-    unseen = f", detectable {percent(least / one.base)}" if least is not None and one.base else ""
-    unseen = unseen if one.outcome == "undecided" else ""
-    numbers = f"{figure(one.other)} against {figure(one.base)}"
-    return f"{numbers} ({sign}{percent(one.relative)}, {p_claim(one.p)}{unseen}): {one.outcome}"
-
-
-def factor(found: Summary, model: str, other: str) -> float:
-    """How many times as long the one's epochs take as the other's."""
-    times = found.epoch_seconds().group_by("model").agg(pl.col("seconds").mean())
-    seconds = dict(times.rows())
-    return seconds[model] / seconds[other]
+    return BaselineDifference(row["mean"], base["mean"], row["p"], same, detectable, seeds)

@@ -11,8 +11,8 @@ from rich.console import Console
 from toy_results import results_of
 
 from fmpair.report import style
+from fmpair.report.output import terminal, write
 from fmpair.report.table_formats import wraprec_results
-from fmpair.report.write import terminal, write
 
 pytestmark = pytest.mark.slow
 

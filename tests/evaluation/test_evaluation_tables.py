@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
 
-from fmpair import Dataset
-from fmpair.data.splits import holdout
+from fmpair import Dataset, FMPair
+from fmpair.data import synthetic
+from fmpair.data.splits import folds, holdout
 from fmpair.errors import OptionError
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.evaluation.statistics import bootstrap
-from fmpair.evaluation.summary import compare, summary
+from fmpair.evaluation.tables import busiest_user, ceiling, compare, summary
 from fmpair.testing import two_tastes
 
 DATA = two_tastes()
@@ -49,7 +50,36 @@ def test_results_under_one_protocol_share_a_table():
 
 
 def test_results_under_two_protocols_or_on_other_events_do_not():
-    with pytest.raises(OptionError, match="different protocols cannot share a table"):
+    with pytest.raises(OptionError, match="cannot compare different protocols"):
         compare({"one": judged(), "two": judged(Protocol(candidates="uniform", n=5))})
     with pytest.raises(OptionError, match="different test events"):
         compare({"one": judged(), "two": judged(test=TEST.take(np.arange(20)))})
+
+
+@pytest.fixture(scope="module")
+def world():
+    return synthetic.make(users=300, items=200, events=15_000, seed=1)
+
+
+@pytest.mark.slow
+def test_no_model_beats_the_one_who_knows_how_the_data_were_made(world):
+    [split, *_] = folds(world.data, 4, seed=1)
+    protocol = Protocol(seen="none")
+    best = ceiling(world, [split], protocol, ["recall@10", "ndcg@10"])
+    train, _, test = split.parts(world.data)
+    judged = evaluate(FMPair(seed=1).fit(train), train, test, protocol, ["recall@10", "ndcg@10"])
+    assert all(0.5 * best[name] < judged.means[name] < best[name] for name in best)
+
+
+def test_the_ceiling_is_a_mean_over_splits(world):
+    splits = folds(world.data, 4, seed=1)[:2]
+    alone = [ceiling(world, [one], Protocol(), ["ndcg@10"])["ndcg@10"] for one in splits]
+    both = ceiling(world, splits, Protocol(), ["ndcg@10"])["ndcg@10"]
+    assert both == pytest.approx(sum(alone) / 2)
+
+
+def test_the_busiest_user_has_most_events(world):
+    times = world.data.frame()["user"].value_counts(sort=True)
+    most = times["count"][0]
+    name = world.data.users.ids[busiest_user(world.data)]
+    assert times.filter(user=name)["count"][0] == most

@@ -46,9 +46,9 @@ def test_a_trec_run_is_known_by_its_name_or_its_first_line(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("a.csv", "user,item\na,1\n", "needs a column 'score' or 'rank'"),
-        ("b.csv", "user,score\na,1\n", "has no column of items"),
-        ("c.csv", "user,item,score\na,1,high\n", "of numbers"),
+        ("a.csv", "user,item\na,1\n", "needs a numeric column 'score' or 'rank'"),
+        ("b.csv", "user,score\na,1\n", "has no item column"),
+        ("c.csv", "user,item,score\na,1,high\n", "needs a numeric column"),
         ("d.run", "a Q0 1 1 0.5 x\na Q0 1 1\n", r"line 2 of .* six fields"),
         ("e.run", "a Q0 1 1 best x\n", "score in .* is not a number"),
     ],
@@ -105,7 +105,7 @@ def test_a_models_own_lists_are_worth_what_the_model_is(protocol):
 def test_lists_in_context_need_a_unit_that_has_one():
     data = day_and_night()
     lists = data.frame().unique(maintain_order=True).with_columns(score=1.0)
-    with pytest.raises(OptionError, match=r"made in context \(time\): evaluate with unit"):
+    with pytest.raises(OptionError, match=r"depend on context \(time\): evaluate with unit"):
         judge(lists, data, data, Protocol(unit="user"))
     assert judge(lists, data, data, Protocol(unit="user-context")).coverage == 1
 
@@ -119,10 +119,10 @@ def test_a_list_may_be_made_where_the_context_is_missing():
 
 def test_lists_that_cannot_be_used_are_refused():
     twice = pl.DataFrame({"user": ["a", "a"], "item": [3, 3], "score": [2, 1]})
-    with pytest.raises(DataError, match="an item is twice in one list"):
+    with pytest.raises(DataError, match="a list has an item twice"):
         judge(twice, TRAIN, TEST)
     scores_unknown_users = pl.DataFrame({"user": ["x"], "item": [3], "score": [2]})
-    with pytest.raises(DataError, match="no list is of a user of the test events: lists have x"):
+    with pytest.raises(DataError, match="no user of the lists is in the test events"):
         judge(scores_unknown_users, TRAIN, TEST)
 
 

@@ -6,8 +6,8 @@ from toy_results import results_of
 
 from fmpair.errors import DataError
 from fmpair.evaluation import Protocol
-from fmpair.report.comparison import comparison
 from fmpair.report.merge_runs import merged
+from fmpair.report.model_comparison import comparison
 
 STEADY = np.tile([0.4, 0.6], 50)
 
@@ -62,15 +62,15 @@ def test_runs_that_were_not_judged_alike_cannot_share_a_table():
     for what, other in others.items():
         with pytest.raises(DataError) as refused:
             merged({"one": first, "two": other})
-        assert "one and two cannot share a table" in str(refused.value)
+        assert "cannot compare one and two: different" in str(refused.value)
         assert [name for name in others if name in str(refused.value)] == [what]
 
 
 def test_one_run_has_nothing_to_be_compared_with():
-    with pytest.raises(DataError, match="two runs or more"):
+    with pytest.raises(DataError, match="at least two runs"):
         merged({"one": run({"a": 0.0})})
 
 
 def test_a_run_that_does_not_say_what_it_was_judged_on_is_refused():
-    with pytest.raises(DataError, match="lacks the split's hash"):
+    with pytest.raises(DataError, match="has no split hash"):
         merged({"one": run({"a": 0.0}, split={}), "two": run({"b": 0.0})})

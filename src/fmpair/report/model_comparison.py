@@ -1,0 +1,232 @@
+"""Compare the models of a run under one protocol: means, intervals, significance, field effects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import polars as pl
+
+from fmpair.config.experiment import TESTS, Ablation, Comparison
+from fmpair.errors import OptionError, unknown
+from fmpair.evaluation.statistics import bootstrap_interval, spread
+from fmpair.experiment.results import Results
+from fmpair.report.significance import (
+    Pair,
+    PairedScores,
+    by_unit,
+    has_a_winner,
+    lower_is_better,
+    p_values,
+    tested,
+)
+
+ALL_FIELDS = "all fields"
+FIELD_VERDICTS = {"+": "helps", "-": "hurts", "=": "no difference", "": "undecided"}
+FIELD_COLUMNS = ("field", "alone", "without", "difference", "relative", "p", "detectable",
+                 "verdict", "gain", "p_gain", "mark")  # fmt: skip
+COLUMNS = ("model", "metric", "mean", "sd", "repeats", "units", "users", "low", "high", "baseline",
+           "difference", "relative", "p", "effect", "detectable", "same", "p_best", "best",
+           "near_best", "mark", "corrected", "coverage")  # fmt: skip
+TYPES: dict[str, pl.DataType] = (
+    dict.fromkeys(("field", "verdict", "mark", "model", "metric", "baseline"), pl.String())
+    | dict.fromkeys(("repeats", "units", "users"), pl.Int64())
+    | dict.fromkeys(("same", "best", "near_best"), pl.Boolean())
+)
+FIELD_SCHEMA, SCHEMA = (
+    {name: TYPES.get(name, pl.Float64()) for name in columns}
+    for columns in (FIELD_COLUMNS, COLUMNS)
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelComparison:
+    """Results under one protocol, one row per model and metric.
+
+    rows: mean and sd (n - 1) over the repeats (folds and seeds); low, high: 95 % bootstrap interval
+    over users; difference, relative (to the baseline's mean), p (Holm) and effect (Cohen's d)
+    against the row's baseline; detectable: the smallest true difference that the test, before Holm,
+    would find with a power of 80 %; same: shown to be within the margin of the baseline; p_best: p
+    (Holm) against the best model; best; near_best: not significantly different from the best;
+    mark: + significantly better than the baseline, - worse, = same, else empty. Columns of a test
+    are null if it was not possible.
+    margin: share of the baseline's mean. folds, seeds: their numbers.
+    fields: by model with an ablation the effect of each field on `metric`, see `field_effects`.
+    """
+
+    label: str
+    protocol: str
+    metric: str
+    metrics: tuple[str, ...]
+    test: str
+    level: float
+    rows: pl.DataFrame
+    fields: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    margin: float = 0.01
+    folds: int = 1
+    seeds: int = 1
+
+    def of(self, metric: str) -> list[dict[str, Any]]:
+        """The rows of one metric."""
+        return self.rows.filter(pl.col("metric") == metric).to_dicts()
+
+    def ranked(self) -> list[dict[str, Any]]:
+        """The rows of the main metric, best mean first."""
+        way = 1 if lower_is_better(self.metric) else -1
+        return sorted(self.of(self.metric), key=lambda row: way * row["mean"])
+
+
+# Resampling is slow, and the terminal shows the same comparisons as the page.
+_cache: WeakKeyDictionary[Results, dict[str, ModelComparison]] = WeakKeyDictionary()
+
+
+def comparison(results: Results, label: str) -> ModelComparison:
+    """Compare all models under a protocol, given by its label in the experiment; computed once."""
+    known = _cache.setdefault(results, {})
+    if label not in known:
+        known[label] = _comparison(results, label)
+    return known[label]
+
+
+def _comparison(results: Results, label: str) -> ModelComparison:
+    experiment = results.experiment
+    if label not in experiment.protocols:
+        raise OptionError(unknown("protocol", label, experiment.protocols))
+    options = experiment.compare
+    if options.test not in TESTS:
+        raise OptionError(unknown("test", options.test, TESTS))
+    values = results.values.filter(pl.col("protocol") == label)
+    present = set(values["metric"])
+    protocol = experiment.protocols[label]
+    names = [protocol.name(metric) for metric in experiment.metrics]
+    metrics = [name for name in names if name in present]
+    main = protocol.name(options.metric or experiment.metrics[0])
+    main = main if main in metrics else next(iter(metrics), main)
+    units = by_unit(results.units[label], metrics) if label in results.units else {}
+    models = [m.name for m in experiment.models if m.name in set(values["model"])]
+    by_metric = {
+        metric: PairedScores(metric, models, values.filter(pl.col("metric") == metric), units)
+        for metric in metrics
+    }
+    rows = [row for scores in by_metric.values() for row in _rows(scores, options)]
+    ablations = experiment.ablations if main in by_metric else ()
+    return ModelComparison(
+        label,
+        protocol.id,
+        main,
+        tuple(metrics),
+        options.test,
+        options.level,
+        pl.DataFrame(rows, schema=SCHEMA),
+        {each.model: field_effects(by_metric[main], each, options) for each in ablations},
+        options.margin,
+        values["fold"].n_unique(),
+        values["seed"].n_unique(),
+    )
+
+
+def _rows(scores: PairedScores, options: Comparison) -> list[dict[str, Any]]:
+    """One row per model."""
+    if not scores.models:
+        return []
+    best = scores.best() if has_a_winner(scores.metric) else None
+    baseline = options.baseline if options.baseline in scores.models else best
+    references = sorted({name for name in (best, baseline) if name})
+    pairs = [frozenset((model, other)) for other in references for model in scores.models]
+    p = p_values(scores, pairs, options.test)
+    rows = []
+    for model in scores.models:
+        p_best = p.get(frozenset((model, best or model)))
+        row = _measured(scores, model) | {
+            "baseline": baseline,
+            "mark": "",
+            "p_best": p_best,
+            "best": model == best,
+            "near_best": p_best is not None and model != best and p_best >= options.level,
+        }
+        if baseline is not None and model != baseline:
+            row |= tested(scores, model, baseline, p, options)
+        rows.append(row)
+    return rows
+
+
+def _measured(scores: PairedScores, model: str) -> dict[str, Any]:
+    """Mean, deviation, interval and counts of one model."""
+    cells = scores.values.filter(pl.col("model") == model)
+    repeats = scores.repeats(model)
+    mean, sd = spread(repeats) if len(repeats) else (float("nan"), float("nan"))
+    clusters = scores.gathered(model)
+    low, high = bootstrap_interval(clusters) if clusters else (None, None)
+    if low is not None and high is not None and scores.metric.startswith("rmse"):
+        low, high = low**0.5, high**0.5  # the units of rmse are squared errors
+    return {
+        "model": model,
+        "metric": scores.metric,
+        "mean": mean,
+        "sd": sd if len(repeats) > 1 else None,
+        "repeats": len(repeats),
+        "units": int(clusters.size.sum()) if clusters else 0,
+        "users": len(clusters.total) if clusters else 0,
+        "low": low,
+        "high": high,
+        "corrected": cells["corrected"].mean(),
+        "coverage": cells["coverage"].mean(),
+    }
+
+
+def field_effects(scores: PairedScores, ablation: Ablation, options: Comparison) -> pl.DataFrame:
+    """Return one row for all fields together, then one per field, most helpful first.
+
+    alone: the metric with only this field; without: with all other fields. difference, relative
+    (to without), p (Holm over all tests here), detectable and verdict: the effect of adding the
+    field to the others. gain, p_gain and mark (+, - or =): the effect of adding it to no field,
+    if that was run.
+    """
+    full, none, only = ablation.model, ablation.none, ablation.only
+    pairs = [frozenset((full, other)) for other in (none, *ablation.without.values())]
+    pairs += [frozenset((none, other)) for other in only.values()]
+    p = p_values(scores, pairs, options.test)
+    rows = [
+        {
+            "field": name,
+            **_gain_alone(scores, only.get(name), none, p, options),
+            **_added(scores, full, without, p, options),
+        }
+        for name, without in ablation.without.items()
+    ]
+    way = -1 if lower_is_better(scores.metric) else 1
+    rows.sort(key=lambda row: (row["difference"] is None, -way * (row["difference"] or 0)))
+    every = {
+        "field": ALL_FIELDS,
+        "alone": scores.mean(full),
+        "mark": "",
+        **_added(scores, full, none, p, options),
+    }
+    return pl.DataFrame([every, *rows], FIELD_SCHEMA).fill_nan(None)
+
+
+def _added(
+    scores: PairedScores, full: str, without: str, p: Mapping[Pair, float], options: Comparison
+) -> dict[str, Any]:
+    """The full model against the one without a field."""
+    row = tested(scores, full, without, p, options)
+    kept = {name: row[name] for name in ("difference", "relative", "p", "detectable")}
+    verdict = None if row["p"] is None else FIELD_VERDICTS[row["mark"]]
+    return {"without": scores.mean(without), **kept, "verdict": verdict}
+
+
+def _gain_alone(
+    scores: PairedScores, only: str | None, none: str, p: Mapping[Pair, float], options: Comparison
+) -> dict[str, Any]:
+    """The model with one field against the one without any."""
+    if only is None:
+        return {"alone": None, "gain": None, "p_gain": None, "mark": ""}
+    row = tested(scores, only, none, p, options)
+    return {
+        "alone": scores.mean(only),
+        "gain": row["difference"],
+        "p_gain": row["p"],
+        "mark": row["mark"],
+    }
