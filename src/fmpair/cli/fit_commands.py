@@ -223,16 +223,16 @@ def _update_from_store(
 ) -> None:
     """Learn what a service kept since the model was made, and note how far the new one knows."""
     from fmpair.cli.service_commands import opened
-    from fmpair.events.frame import news_for, note_learned
+    from fmpair.events.frame import mark_learned, unlearned_events
 
     fitted = load_model(model)
     check_target(output)
     with opened(url) as store:
-        news = news_for(store, model_file(model), fitted.space, after)
+        news = unlearned_events(store, model_file(model), fitted.space, after)
         quiet = learn["quiet"]
         note("" if quiet else f"read {len(news.events):,} events after position {news.after:,}")
         _put(fitted, _learned(fitted, news.events, **learn), output, quiet)
-        note_learned(store, output, news)
+        mark_learned(store, output, news)
 
 
 def _learned(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair.errors import ConfigError, FmpairError, Notice, Spell, nearest
-from fmpair.option_names import now
 from fmpair.text import harmless, isolated
 
 if TYPE_CHECKING:
@@ -68,13 +67,13 @@ def noting(spell: Spell) -> Iterator[None]:
 
     def tell(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
         if isinstance(message, Notice):
-            note(f"note: {message.told(spell)}")
+            note(f"note: {message.spelled(spell)}")
         else:
             usual(message, category, *place, **more)
 
     def respelled(record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
-            told = (one.told(spell) if isinstance(one, Notice) else one for one in record.args)
+            told = (one.spelled(spell) if isinstance(one, Notice) else one for one in record.args)
             record.args = tuple(told)
         return True
 
@@ -225,7 +224,7 @@ def described(error: BaseException, spell: Spell) -> tuple[int, str]:
     if isinstance(error, ConfigError):
         return USER_MISTAKE, "\n".join(f"error: {_one_line(line)}" for line in error.mistakes)
     if isinstance(error, FmpairError):
-        return USER_MISTAKE, f"error: {_one_line(error.told(spell))}"
+        return USER_MISTAKE, f"error: {_one_line(error.spelled(spell))}"
     if isinstance(error, ParserError):
         return WRONG_USAGE, f"error: {_usage(error)}"
     if isinstance(error, MemoryError):
@@ -246,15 +245,9 @@ def _usage(error: Any) -> str:
         return text
     known = [name for option in context.command.get_params(context) for name in option.opts]
     if wrong and wrong not in known:
-        flags = {_python_name(name): name for name in known if name.startswith("--")}
-        guess, new = nearest(wrong, flags.values()), now(_python_name(wrong), flags)
+        guess = nearest(wrong, [name for name in known if name.startswith("--")])
         text = f"unknown option {wrong!r}" + (f". Did you mean {guess!r}?" if guess else "")
-        text = text if new is None else f"{wrong} is now {flags[new]}"
     return f"{text}{' See' if text.endswith('?') else '; see'} {context.command_path} --help"
-
-
-def _python_name(flag: str) -> str:
-    return flag.lstrip("-").replace("-", "_")
 
 
 def _one_line(message: object) -> str:

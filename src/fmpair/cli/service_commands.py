@@ -109,11 +109,11 @@ def compare(
     are users who were shown lists while both models were in service (`serve --candidate`).
     """
     from fmpair.events.compare import compared
-    from fmpair.events.event import moment_of
+    from fmpair.events.event import event_time
     from fmpair.features.field import duration
 
     with opened(store) as own:
-        start = None if since is None else moment_of(since)
+        start = None if since is None else event_time(since)
         frame = compared(own, duration(within), start)
     emit(frame, output, format)
     sure = frame.filter((frame["low"] > 0) | (frame["high"] < 0))["measure"].to_list()

@@ -139,7 +139,7 @@ def shown(value: Any) -> str:
 
 def one_line(error: Exception) -> str:
     """What an error says, its options as an experiment file has them."""
-    said = error.told(in_file) if isinstance(error, FmpairError) else str(error)
+    said = error.spelled(in_file) if isinstance(error, FmpairError) else str(error)
     return " ".join(said.split())
 
 

@@ -17,7 +17,6 @@ from fmpair.fitted.file import Saved, read, understood
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Requiring
 from fmpair.fitted.recommender import Recommender
-from fmpair.option_names import with_new_names
 from fmpair.text import descriptions, sections, summary, whole
 
 # Family -> name -> where its recipe stands; one of another library is `Requiring` it.
@@ -181,10 +180,7 @@ def _recipe(saved: Saved) -> Any:
         raise ModelFileError(
             f"the file holds a {saved.recipe!r}, which this fmpair does not know{hint}"
         )
-    options = saved.options
-    if saved.format < 2:
-        options = with_new_names(options, [field.name for field in fields(kind)])
-    return option.recipe(kind, _with_levels(options))
+    return option.recipe(kind, _with_levels(saved.options))
 
 
 def _with_levels(options: Mapping[str, Any]) -> Mapping[str, Any]:

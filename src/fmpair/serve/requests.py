@@ -56,11 +56,11 @@ def problem_of(error: Exception) -> ProblemError:
     if isinstance(error, msgspec.DecodeError | UnicodeDecodeError):
         return ProblemError(400, f"the body is no JSON: {one_line(str(error))}")
     if isinstance(error, UnknownError):
-        return ProblemError(404, error.told(in_file))
+        return ProblemError(404, error.spelled(in_file))
     if isinstance(error, MachineError | ProcessError):
-        return ProblemError(503, error.told(in_file), retry_after="1")
+        return ProblemError(503, error.spelled(in_file), retry_after="1")
     if isinstance(error, FmpairError):
-        return ProblemError(422, error.told(in_file))
+        return ProblemError(422, error.spelled(in_file))
     return ProblemError(500, "the service made a mistake; its log says more")
 
 

@@ -18,7 +18,7 @@ from fmpair import __version__
 from fmpair.data.frame import to_polars
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import FmpairError, OptionError
-from fmpair.events.event import Event, Impression, moment_of, now
+from fmpair.events.event import Event, Impression, event_time, now
 from fmpair.events.store import EventStore
 from fmpair.fitted import recipe
 from fmpair.fitted.answer import Answer, Question
@@ -266,7 +266,7 @@ class Service:
         events = []
         for one in asked.events:
             arm, _, name = self.models.of(one.user)
-            time = moment_of(one.time)
+            time = event_time(one.time)
             events.append(Event(one.user, one.item, time, one.context or None, arm, name))
         position = await asyncio.wrap_future(store.submit(events))
         await asyncio.to_thread(self.models.follow)
