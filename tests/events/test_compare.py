@@ -72,7 +72,7 @@ def test_users_who_were_moved_are_left_out_and_counted(store):
     store.record([shown("a", "current", "x"), shown("a", "candidate", "x", at=1)])
     store.record([shown("b", "current", "x"), shown("c", "candidate", "x")])
     store.append([])
-    with pytest.warns(Notice, match="1 users were moved"):
+    with pytest.warns(Notice, match="excluded 1 users who moved"):
         assert compared(store)["current_users"][0] == 1
 
 

@@ -28,7 +28,6 @@ MAX_PENDING = 100_000  # impressions; more are dropped and counted
 RECORD_EVERY = 1.0  # seconds that impressions may wait
 
 Kept = TypeVar("Kept", Event, Impression)
-Insert = Callable[[Sequence[Event], Sequence[Impression]], Sequence[int]]
 
 
 class Database(Protocol):
@@ -63,18 +62,14 @@ class EventStore:
 
     def __init__(self, database: Database):
         self._database = database
-        self._group = GroupCommit(database.insert, database.name)
+        self._group = GroupCommit(database)
 
     def submit(self, events: Sequence[Event]) -> Future[int]:
         """Store events; the future gives the last position once they would survive a power cut.
 
         Events of several callers share a transaction.
         """
-        if events:
-            return self._group.submit(events)
-        done: Future[int] = Future()
-        done.set_result(self.position())
-        return done
+        return self._group.submit(events)
 
     def append(self, events: Sequence[Event]) -> int:
         """Store events, wait, and return the last position."""
@@ -182,11 +177,11 @@ class Submission(NamedTuple):
 class GroupCommit:
     """A thread that writes the events of many callers in one transaction.
 
-    A disk takes about as long for one event as for a thousand. insert: as in `Database`.
+    A disk takes about as long for one event as for a thousand.
     """
 
-    def __init__(self, insert: Insert, name: str):
-        self._insert, self._name = insert, name
+    def __init__(self, database: Database):
+        self._database = database
         self._changed = threading.Condition()
         self._batches: list[Submission] = []
         self._impressions: list[Impression] = []
@@ -194,7 +189,7 @@ class GroupCommit:
         self._closed = False
         self.dropped = 0  # impressions
         self.trouble: str | None = None
-        self._thread = threading.Thread(target=self._run, name=f"{name}-writer", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="fmpair-events", daemon=True)
         self._thread.start()
 
     def submit(self, events: Sequence[Event]) -> Future[int]:
@@ -229,7 +224,7 @@ class GroupCommit:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise MachineError(f"{self._name} is closed")
+            raise MachineError(f"{self._database.name} is closed")
 
     def _run(self) -> None:
         while True:
@@ -260,7 +255,10 @@ class GroupCommit:
 
     def _commit(self, batches: list[Submission], impressions: list[Impression]) -> None:
         try:
-            positions = self._insert([e for batch in batches for e in batch.events], impressions)
+            events = [event for batch in batches for event in batch.events]
+            positions = self._database.insert(events, impressions)
+            empty = any(not batch.events for batch in batches)  # they only wait for the others
+            last = self._database.position() if empty else 0
         except Exception as error:  # nothing of the transaction was stored
             if str(error) != self.trouble:  # log it once, not once per request
                 LOG.error("%s", error)
@@ -273,4 +271,4 @@ class GroupCommit:
         end = 0
         for batch in batches:
             end += len(batch.events)
-            batch.done.set_result(positions[end - 1])
+            batch.done.set_result(positions[end - 1] if batch.events else last)
