@@ -12,7 +12,7 @@ from fmpair import FMPair
 from fmpair.models import ItemKNN
 from fmpair.testing import day_and_night
 
-for needed in ("websockets", "starlette", "uvicorn", "msgspec"):
+for needed in ("websockets", "uvicorn", "msgspec"):
     pytest.importorskip(needed)
 pytestmark = [
     pytest.mark.slow,
@@ -124,8 +124,8 @@ def test_the_bars_of_a_row_add_up_to_its_score(page, address):
         return [sum, (total.left + total.right) / 2 - zero, head.querySelector('.score').innerText];
     })""")
     assert len(rows) == 10
-    for drawn, marked, _ in rows:
-        assert drawn == pytest.approx(marked, abs=2.5)  # pixels
+    for user_hash, marked, _ in rows:
+        assert user_hash == pytest.approx(marked, abs=2.5)  # pixels
     scores = [number(score) for _, _, score in rows]
     assert scores == sorted(scores, reverse=True)
     widths = [marked for _, marked, _ in rows]
@@ -304,9 +304,9 @@ CONTRAST = """(() => {
     const style = getComputedStyle(e);
     const text = own && e.checkVisibility() && ratio(rgb(style.color), behind(e));
     if (text && text < 4.5) bad.push([text, e.outerHTML]);
-    const drawn = e.matches('.piece:not(.rest), .total') &&
+    const user_hash = e.matches('.piece:not(.rest), .total') &&
       ratio(rgb(style.backgroundColor), behind(e.closest('.row')));
-    if (drawn && drawn < 3) bad.push([drawn, e.outerHTML]);
+    if (user_hash && user_hash < 3) bad.push([user_hash, e.outerHTML]);
   }
   return bad;
 })()"""
