@@ -346,7 +346,7 @@ def test_a_key_opens_a_locked_service_and_a_new_model_shows(tab, tmp_path):
     with service(path, "--watch", "--api-key-file", tmp_path / "keys") as address:
         tab.open(f"{address}#user={ANN}")
         tab.wait("!document.querySelector('#key-form').hidden")
-        assert "Bearer" in tab.text("#problem") and tab.text("#service") == "locked"
+        assert "Bearer" in tab.text("#problem") and tab.text("#service") == "key required"
         tab.click("#key")
         tab.press(key, "Enter")
         before, first = names(tab), tab.text("#model-name")
@@ -366,6 +366,6 @@ def test_a_model_that_cannot_say_why_is_shown_all_the_same(tab, tmp_path):
         assert len(ask(tab, address, visitor="", item="day 2")) == 10
         tab.click("#list .head")
         tab.wait("document.querySelector('.alike-item')")
-        assert "does not take its scores apart" in tab.text(".detail")
+        assert "cannot explain its scores" in tab.text(".detail")
         assert len(tab.texts("#list .head .piece")) == 10
         assert tab.run("document.documentElement.scrollWidth") <= 390
