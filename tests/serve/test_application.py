@@ -7,13 +7,14 @@ from importlib.resources import files
 import pytest
 from asking import ask, send
 from clicked import clicks
+from static_model import StaticModel
 
 from fmpair.events.store import open_store
 from fmpair.models import ItemKNN
 from fmpair.serve import application as http
 from fmpair.serve.access_control import AccessControl, RateLimit
 from fmpair.serve.application import Application, read_pages
-from fmpair.serve.live_models import LiveModels, StaticModel
+from fmpair.serve.live_models import LiveModels
 from fmpair.serve.service import Service
 
 ANN = "ann/3 <é🎈>"

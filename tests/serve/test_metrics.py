@@ -4,9 +4,9 @@ import re
 
 import pytest
 from asking import ask
+from static_model import StaticModel
 
 from fmpair.serve.application import Application, paths
-from fmpair.serve.live_models import StaticModel
 from fmpair.serve.metrics import ROW, Metrics
 from fmpair.serve.service import Service
 

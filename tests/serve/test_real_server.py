@@ -7,10 +7,10 @@ import threading
 import time
 
 import pytest
+from static_model import StaticModel
 
 from fmpair.serve import application, worker
 from fmpair.serve.application import MAX_BODY, Application, read_pages
-from fmpair.serve.live_models import StaticModel
 from fmpair.serve.service import Service
 
 ANN = "ann/3 <é🎈>"

@@ -1,4 +1,4 @@
-"""Settings of a service, and the split of users between two models."""
+"""ServiceSettings of a service, and the split of users between two models."""
 
 import signal
 import socket
@@ -10,14 +10,14 @@ import pytest
 from fmpair.cli import run
 from fmpair.errors import OptionError
 from fmpair.serve import supervisor
-from fmpair.serve.settings import CANDIDATE, CURRENT, Arms, Settings, read_keys, user_hash
+from fmpair.serve.settings import CANDIDATE, CURRENT, Arms, ServiceSettings, read_keys, user_hash
 
 USERS = [f"user-{number}" for number in range(20_000)]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.9", "localhost", "::1"])
 def test_this_machine_alone_needs_no_key(host):
-    assert Settings("m", host=host).api_key_file is None
+    assert ServiceSettings("m", host=host).api_key_file is None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "shop.example"])
@@ -25,8 +25,8 @@ def test_a_key_is_needed_beyond_this_machine(host, tmp_path):
     with pytest.raises(
         OptionError, match="is reachable from other machines: protect it with api_key_file"
     ):
-        Settings("m", host=host)
-    assert Settings("m", host=host, api_key_file=tmp_path / "keys")
+        ServiceSettings("m", host=host)
+    assert ServiceSettings("m", host=host, api_key_file=tmp_path / "keys")
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_key_is_needed_beyond_this_machine(host, tmp_path):
 )
 def test_wrong_options_are_refused(options, said):
     with pytest.raises(OptionError, match=said):
-        Settings("m", **options)
+        ServiceSettings("m", **options)
 
 
 def test_keys_are_lines_of_a_file(tmp_path):

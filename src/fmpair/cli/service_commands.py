@@ -58,11 +58,11 @@ def serve(
     share: Share = None,
 ) -> None:
     """Serve a model over HTTP, with a web page to try it."""
-    from fmpair.serve.settings import Settings
+    from fmpair.serve.settings import ServiceSettings
     from fmpair.serve.supervisor import serve as run_service
 
     file = Path(model_file(model))
-    settings = Settings(
+    settings = ServiceSettings(
         file, host, port, workers, events, api_key_file, rate, watch, candidate, share
     )
     run_service(settings, note)

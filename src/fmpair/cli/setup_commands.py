@@ -19,7 +19,7 @@ import typer
 from fmpair import __version__
 from fmpair.cli.experiment_commands import comparison, conclude, run_experiment
 from fmpair.cli.model_commands import explanation
-from fmpair.cli.output import busy, note, note_no_figures, only_errors, show, table
+from fmpair.cli.output import busy, note, note_no_figures, only_errors, show, table, with_bar
 from fmpair.errors import DataError, FmpairError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def compile_kernels(
     folder, start = _target(into), time.perf_counter()
     jobs = [job for number in factors or (FACTORS, FACTORS_OF_MANY) for job in _fits(number)]
     with kernel_cache.filled(folder.path), only_errors():
-        for job in _shown([*jobs, *_evaluations()]):
+        for _, job in _with_progress([*jobs, *_evaluations()]):
             job()
     removed = kernel_cache.discard(folder.path) if clean else 0
     seconds = time.perf_counter() - start
@@ -145,23 +145,14 @@ def _events(context: bool, attributes: bool) -> Dataset:
     return Dataset.from_frame(frame if context else frame.drop("time"), items=items)
 
 
-def _shown(jobs: list[Job]) -> Iterator[Callable[[], object]]:
+def _with_progress(jobs: list[Job]) -> Iterator[Job]:
     """Yield the jobs, with a progress bar on a terminal and a line each elsewhere."""
-    if not sys.stderr.isatty():
-        for number, (name, job) in enumerate(jobs, 1):
-            note(f"{number} of {len(jobs)}: {name}")
-            yield job
+    if sys.stderr.isatty():
+        yield from with_bar(iter(jobs), "compiling", len(jobs), 1)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=len(jobs))
-        for name, job in jobs:
-            bar.update(task, description=name)
-            yield job
-            bar.advance(task)
+    for number, (name, job) in enumerate(jobs, 1):
+        note(f"{number} of {len(jobs)}: {name}")
+        yield name, job
 
 
 class Absent(str):

@@ -10,7 +10,7 @@ import msgspec
 
 from fmpair import __version__
 from fmpair.serve import requests as wire
-from fmpair.serve.requests import PROBLEM_TYPE, TITLES, Problem
+from fmpair.serve.requests import PROBLEM_TYPE, TITLES, ProblemDetails
 from fmpair.serve.service import Service
 
 
@@ -66,7 +66,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", "/v1/explain", "The terms of a score",
-        wire.Explained, Service.explain, wire.Explain,
+        wire.Explanation, Service.explain, wire.Explain,
         example={"user": "ann", "item": "maps", "context": {"daytime": "evening"}},
     ),
     Endpoint(
@@ -105,7 +105,7 @@ SUMMARIES = {
 
 def document(with_keys: bool) -> dict[str, Any]:
     """Return the OpenAPI description; with_keys: whether requests need an API key."""
-    types: list[type] = [Problem]
+    types: list[type] = [ProblemDetails]
     types += [one for e in ENDPOINTS for one in (e.takes, e.gives) if one is not None]
     schemas, parts = msgspec.json.schema_components(types, ref_template=REFERENCE)
     named = {kind.__name__: schema for kind, schema in zip(types, schemas)}
@@ -154,7 +154,7 @@ def _operation(endpoint: Endpoint, named: dict[str, Any], with_keys: bool) -> di
 
 def _plain(summary: str, media: dict[str, Any], problems: tuple[int, ...]) -> dict[str, Any]:
     """Return an operation without parameters and body."""
-    about = {"schema": {"$ref": REFERENCE.format(name=Problem.__name__)}}
+    about = {"schema": {"$ref": REFERENCE.format(name=ProblemDetails.__name__)}}
     errors = {
         str(status): {"description": TITLES[status], "content": {PROBLEM_TYPE.decode(): about}}
         for status in sorted(problems)

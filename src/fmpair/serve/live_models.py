@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -259,30 +259,3 @@ def stamp(path: Path) -> Stamp:
     except OSError:
         return NO_FILE
     return status.st_mtime_ns, status.st_ino, status.st_size
-
-
-@dataclass(frozen=True)
-class StaticModel:
-    """One fitted model for all users, without events; name: its id."""
-
-    model: Any
-    name: str
-    rejected: dict[str, Rejection] = field(default_factory=dict)
-    swaps: int = 0
-    refusals: int = 0
-    trouble: str | None = None
-
-    def of(self, user: Any) -> tuple[str, Any, str]:
-        return CURRENT, self.model, self.name
-
-    def serving(self) -> list[ServedModel]:
-        return [ServedModel(CURRENT, Path(), self.name, "", self.model, NO_FILE, time.time())]
-
-    def history_of(self, user: Any, model: Any) -> None:
-        return None
-
-    def behind(self) -> bool:
-        return False
-
-    def follow(self) -> None:
-        """Do nothing: there are no events."""

@@ -26,7 +26,7 @@ TITLES = {
 }
 
 
-class Problem(Struct):
+class ProblemDetails(Struct):
     """An error. type: its kind; detail: one line for people."""
 
     type: str
@@ -65,7 +65,7 @@ def problem_json(problem: ProblemError) -> bytes:
     """Return a problem as JSON."""
     kind = f"urn:fmpair:problem:{problem.status}"
     title = TITLES.get(problem.status, "Error")
-    return msgspec.json.encode(Problem(kind, title, problem.status, problem.detail))
+    return msgspec.json.encode(ProblemDetails(kind, title, problem.status, problem.detail))
 
 
 MOST_N = 1_000
@@ -122,7 +122,7 @@ Unknown = Annotated[
 User = Annotated[Id | None, Meta(description="The user id; null for an anonymous visitor.")]
 
 
-class Query(Struct, forbid_unknown_fields=True, kw_only=True):
+class BaseRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """The user and the context of a request."""
 
     user: User = None
@@ -132,7 +132,7 @@ class Query(Struct, forbid_unknown_fields=True, kw_only=True):
     unknown: Unknown = "error"
 
 
-class Recommend(Query):
+class Recommend(BaseRequest):
     """Request the best items for a user or a visitor."""
 
     n: Count = 10
@@ -150,13 +150,13 @@ class RecommendBatch(Struct, forbid_unknown_fields=True):
     questions: Annotated[list[Recommend], Meta(min_length=1, max_length=MOST_QUESTIONS)]
 
 
-class Score(Query):
+class Score(BaseRequest):
     """Request the scores of given items, in their order."""
 
     items: Annotated[list[Id], Meta(min_length=1, max_length=MOST_ITEMS)]
 
 
-class Explain(Query):
+class Explain(BaseRequest):
     """Request the terms of an item's score."""
 
     item: Id
@@ -219,7 +219,7 @@ class RecommendedBatch(Struct):
     answers: list[Recommended]
 
 
-class Scored(Struct):
+class ScoredItem(Struct):
     """An item with its score."""
 
     item: Any
@@ -229,12 +229,12 @@ class Scored(Struct):
 class Scores(Struct, omit_defaults=True):
     """Scores of the known items among those requested, in that order."""
 
-    items: list[Scored]
+    items: list[ScoredItem]
     model: str
     arm: str = ""
 
 
-class Explained(Struct, omit_defaults=True):
+class Explanation(Struct, omit_defaults=True):
     """A score and the terms that add up to it, largest first."""
 
     item: Any

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 
@@ -25,7 +25,7 @@ from fmpair.fitted.answer import Answer, Question
 from fmpair.fitted.question import knows_time
 from fmpair.fitted.recipe import name_of
 from fmpair.serve import requests as wire
-from fmpair.serve.live_models import Rejection, ServedModel, Stamp, stamp
+from fmpair.serve.live_models import LiveModels, Rejection, ServedModel, Stamp, stamp
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.requests import MOST_VALUES, ContextColumn, ModelCard, ProblemError, Refused
 
@@ -101,25 +101,6 @@ def _each_answered(model: Any, questions: Sequence[Question]) -> list[Answer | E
     return [answer for question in questions for answer in _each_answered(model, [question])]
 
 
-class Models(Protocol):
-    """The models in service: `LiveModels` or `StaticModel`."""
-
-    @property
-    def rejected(self) -> Mapping[str, Rejection]: ...
-    @property
-    def swaps(self) -> int: ...
-    @property
-    def refusals(self) -> int: ...
-    @property
-    def trouble(self) -> str | None: ...
-
-    def of(self, user: Any) -> tuple[str, Any, str]: ...
-    def serving(self) -> list[ServedModel]: ...
-    def history_of(self, user: Any, model: Any) -> list[Any] | None: ...
-    def behind(self) -> bool: ...
-    def follow(self) -> None: ...
-
-
 @dataclass(frozen=True)
 class Service:
     """The models, and the event store (None: events are not stored).
@@ -127,7 +108,7 @@ class Service:
     recording: whether to store impressions, for a comparison of two models.
     """
 
-    models: Models
+    models: LiveModels
     store: EventStore | None = None
     recording: bool = False
     metrics: Metrics | None = None
@@ -163,16 +144,16 @@ class Service:
         number = model.known.items.number
         scores = {number(item): (item, score) for item, score in zip(answer.items, answer.scores)}
         known = [scores[index] for index in map(number, request.items) if index in scores]
-        return wire.Scores([wire.Scored(*pair) for pair in known], name, arm)
+        return wire.Scores([wire.ScoredItem(*pair) for pair in known], name, arm)
 
-    async def explain(self, request: wire.Explain) -> wire.Explained:
+    async def explain(self, request: wire.Explain) -> wire.Explanation:
         arm, model, name = await self._model_for(request.user)
         options = {"candidates": [request.item], "n": 1, "exclude_seen": False, "explain": True}
         answer = await self.batcher.answer(model, self._question(request, model, **options))
         if not answer.items:
             raise ProblemError(404, f"unknown item {request.item!r}")
         terms = _terms((answer.terms or [[]])[0])
-        return wire.Explained(answer.items[0], answer.scores[0], terms, name, arm)
+        return wire.Explanation(answer.items[0], answer.scores[0], terms, name, arm)
 
     async def similar(self, request: wire.Similar) -> wire.Neighbours:
         if (request.item is None) == (request.user is None):
@@ -221,7 +202,7 @@ class Service:
             await asyncio.to_thread(self.models.follow)
         return self.models.of(user)
 
-    def _question(self, request: wire.Query, model: Any, **options: Any) -> Question:
+    def _question(self, request: wire.BaseRequest, model: Any, **options: Any) -> Question:
         """Return the question of a request; options: those that its type does not have."""
         if isinstance(request, wire.Recommend):
             options = {

@@ -1,4 +1,4 @@
-"""Settings of a service, and the split of users between two models."""
+"""ServiceSettings of a service, and the split of users between two models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_SHARE = 0.1  # of the users, for a candidate
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServiceSettings:
     """model: the model file. host, port: the address to listen on; port 0: any free port.
 
     workers: processes that share the port. events: URL of the event store, None for a file beside

@@ -17,7 +17,7 @@ from typing import Any
 from fmpair.bridges.adapter import Requirement
 from fmpair.errors import FmpairError, MachineError, ModelFileError, OptionError, named
 from fmpair.serve.metrics import ROW
-from fmpair.serve.settings import Settings, read_keys
+from fmpair.serve.settings import ServiceSettings, read_keys
 
 BACKLOG = 2_048
 START_TIMEOUT = 120.0  # seconds for workers to load the model
@@ -28,7 +28,7 @@ ENDED = "its process ended"
 REQUIRED = ("uvicorn", "msgspec")  # of the extra
 
 
-def serve(settings: Settings, tell: Callable[[str], None]) -> None:
+def serve(settings: ServiceSettings, tell: Callable[[str], None]) -> None:
     """Run the service until a stop signal; tell: called with the address and with restarts."""
     for name in REQUIRED:
         Requirement(name, name, "serve").check()
@@ -72,7 +72,7 @@ class _StopSignals:
         self.wanted = True
 
 
-def _listen(settings: Settings) -> socket.socket:
+def _listen(settings: ServiceSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -93,7 +93,7 @@ class _Worker:
     """A worker process, and a pipe that receives None when it is ready, or its error."""
 
     def __init__(
-        self, settings: Settings, listening: socket.socket, counters: Path, number: int
+        self, settings: ServiceSettings, listening: socket.socket, counters: Path, number: int
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self.number, self.started = number, time.monotonic()
@@ -164,7 +164,11 @@ def _stop(workers: list[_Worker]) -> None:
 
 
 def _run(
-    settings: Settings, listening: socket.socket, number: int, counters: Path, pipe: Connection
+    settings: ServiceSettings,
+    listening: socket.socket,
+    number: int,
+    counters: Path,
+    pipe: Connection,
 ) -> None:
     """Run a worker in its process."""
     from fmpair.serve.worker import work  # heavy, and not needed by the parent

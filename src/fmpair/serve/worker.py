@@ -25,7 +25,7 @@ from fmpair.serve.application import Application, paths, read_pages
 from fmpair.serve.live_models import LiveModels, Stamp, stamp
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.service import Service, is_quick
-from fmpair.serve.settings import Settings, is_loopback, read_keys
+from fmpair.serve.settings import ServiceSettings, is_loopback, read_keys
 from fmpair.threads import all_threads, blas_on
 
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
@@ -37,7 +37,7 @@ WATCH_EVERY = 0.2  # seconds between two checks of the model files
 
 
 def work(
-    settings: Settings,
+    settings: ServiceSettings,
     listening: socket.socket,
     number: int,
     counters: Path,
