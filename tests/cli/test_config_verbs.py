@@ -81,7 +81,10 @@ def test_init_does_not_write_over_a_file_unless_forced(fmpair, files, here):
     (here / "e.yaml").write_text("mine")
     result = fmpair("init", files / "events.csv", "-o", "e.yaml")
     assert result.code == 1
-    assert result.err == "error: e.yaml exists already: --force overwrites it, -o FILE writes elsewhere\n"
+    assert (
+        result.err
+        == "error: e.yaml exists already: --force overwrites it, -o FILE writes elsewhere\n"
+    )
     assert (here / "e.yaml").read_text() == "mine"
     assert fmpair("init", files / "events.csv", "-o", "e.yaml", "--force").code == 0
     assert "models:" in (here / "e.yaml").read_text()

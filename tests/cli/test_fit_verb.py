@@ -180,7 +180,10 @@ def test_an_interrupted_fit_goes_on_from_its_checkpoint(fmpair, files, tmp_path,
 def test_a_checkpoint_is_no_model_file(fmpair, files, tmp_path):
     target = tmp_path / "m.fmpair"
     result = fmpair("fit", files / "events.csv", "-o", target, "--checkpoint", target)
-    assert (result.code, result.err) == (1, "error: --checkpoint and --output must be different files\n")
+    assert (result.code, result.err) == (
+        1,
+        "error: --checkpoint and --output must be different files\n",
+    )
 
 
 def test_a_missing_file_is_named_with_the_nearest(fmpair, files, tmp_path):
