@@ -99,7 +99,8 @@ def test_a_column_that_looks_like_a_marked_option_breaks_nothing(column):
 
 def test_messages_hold_printable_text_only():
     text = f"use {named('ignore', ['a`b'])} or {named('item', ...)}"
-    assert text == 'use :option:`ignore=["a\\u0060b"]` or :option:`item=null`' and text.isprintable()
+    assert text == 'use :option:`ignore=["a\\u0060b"]` or :option:`item=null`'
+    assert text.isprintable()
 
 
 def test_a_notice_stands_at_the_line_of_the_caller():

@@ -119,8 +119,8 @@ def evaluate(
     from fmpair.evaluation import evaluate, given_lists
 
     if overlap is not None:
-        lists = (_lists(path, reading) for path in (source, overlap))
-        emit(given_lists.overlap(*lists), output)
+        first, second = _lists(source, reading), _lists(overlap, reading)
+        emit(given_lists.overlap(first, second), output)
         return
     subject = _subject(source, shown, reading)
     parts = _parts(train, test, set, reading, getattr(subject, "space", None))

@@ -208,10 +208,12 @@ def run(
     allow_code: AllowCode = False,
 ) -> None:
     """Run an experiment, or resume an interrupted run."""
-    experiment = _experiment(file, _with_device(overrides, device), folder, workers, allow_code)
+    from fmpair.report.write import terminal
+
+    experiment = _experiment(file, overrides, device, folder, workers, allow_code)
     note_no_figures()
     results = run_experiment(experiment, progress=not quiet, on=on)
-    show(comparison(results))
+    show(terminal(results))
     conclude(results, quiet)
 
 
@@ -224,13 +226,6 @@ def run_experiment(experiment: Experiment, progress: bool = True, on: str | None
     except Stopped as stop:
         note(str(stop))
         raise typer.Exit(INTERRUPTED) from None
-
-
-def comparison(results: Results) -> Any:
-    """Return the tables of a run, for `show`."""
-    from fmpair.report.write import terminal
-
-    return terminal(results)
 
 
 def conclude(results: Results, quiet: bool = False) -> None:
@@ -275,7 +270,7 @@ def estimate(
     """Estimate the duration and memory of an experiment."""
     from fmpair.experiment.estimate import estimate as estimated
 
-    experiment = _experiment(file, _with_device(overrides, device), None, workers, allow_code)
+    experiment = _experiment(file, overrides, device, None, workers, allow_code)
     with busy("trying each model briefly"):
         result = estimated(experiment)
     show(_estimates(result.models), str(result))
@@ -294,14 +289,10 @@ def _estimates(models: pl.DataFrame) -> Any:
     return rich_table(Sheet("estimate", "", columns, tuple(rows), models))
 
 
-def _with_device(overrides: list[str] | None, device: str | None) -> list[str]:
-    """Return the overrides, with the device of the flag."""
-    return [*(overrides or []), *([] if device is None else [f"run.device={device}"])]
-
-
 def _experiment(
     file: str,
-    overrides: list[str],
+    overrides: list[str] | None,
+    device: str | None,
     folder: Path | None,
     workers: int | None,
     allow_code: bool,
@@ -309,7 +300,8 @@ def _experiment(
     """Return the experiment of a file, changed by the flags."""
     from fmpair.config.read import read
 
-    experiment = read(file, overrides, allow_code)
+    on_device = [] if device is None else [f"run.device={device}"]
+    experiment = read(file, [*(overrides or []), *on_device], allow_code)
     if folder is not None:
         output = replace(experiment.output, folder=str(folder.absolute()))
         experiment = replace(experiment, output=output)

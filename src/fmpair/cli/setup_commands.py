@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair import __version__
-from fmpair.cli.experiment_commands import comparison, conclude, run_experiment
+from fmpair.cli.experiment_commands import conclude, run_experiment
 from fmpair.cli.model_commands import explanation
 from fmpair.cli.output import busy, note, note_no_figures, only_errors, show, table, with_bar
 from fmpair.errors import DataError, FmpairError
@@ -293,6 +293,7 @@ def demo(
     from fmpair.data import synthetic
     from fmpair.evaluation.summary import busiest_user
     from fmpair.models.catalog import load
+    from fmpair.report.write import terminal
 
     overrides = [f"data.generate.seed={seed}", f"output.folder={folder.absolute()}"]
     experiment = read(FILE, overrides)
@@ -303,7 +304,7 @@ def demo(
     results = run_experiment(experiment)
     model: Any = load(folder / "model.fmpair")
     user = world.data.users.ids[busiest_user(world.data)]
-    show(comparison(results), _ceiling(world, results), *_lists(world, model, user))
+    show(terminal(results), _ceiling(world, results), *_lists(world, model, user))
     viewed = world.data.items.take(world.data.item[-2:]).to_list()
     show(_visitor(world, model, viewed), _next_steps(user, viewed, folder))
     conclude(results)

@@ -127,4 +127,4 @@ def measured(users: pl.DataFrame) -> pl.DataFrame:
 
 def _clusters(users: pl.DataFrame, total: str, size: str | None) -> Clusters:
     sizes = pl.repeat(1.0, len(users), eager=True) if size is None else users[size]
-    return Clusters(*(s.cast(pl.Float64).to_numpy() for s in (users[total], sizes)))
+    return Clusters(users[total].cast(pl.Float64).to_numpy(), sizes.cast(pl.Float64).to_numpy())

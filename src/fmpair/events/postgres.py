@@ -6,7 +6,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -132,11 +132,11 @@ class Postgres:
         def run(connection: psycopg.Connection) -> list[int]:
             connection.execute(DURABLE)
             if impressions:
-                connection.execute(INSERT_IMPRESSIONS, _impression_columns(impressions))
+                connection.execute(INSERT_IMPRESSIONS, _columns(map(_impression_row, impressions)))
             positions = []
             if events:
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-                rows = connection.execute(INSERT_EVENTS, _event_columns(events))
+                rows = connection.execute(INSERT_EVENTS, _columns(map(_event_row, events)))
                 positions = [position for (position,) in rows]
                 connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, str(positions[-1])))
             connection.commit()
@@ -223,25 +223,17 @@ class Postgres:
             raise MachineError(f"{self.name} failed: {text}") from error
 
 
-def _event_columns(events: Sequence[Event]) -> tuple[list[Any], ...]:
-    return (
-        [Jsonb(e.user) for e in events],
-        [Jsonb(e.item) for e in events],
-        [e.time for e in events],
-        [None if e.context is None else context_json(e.context) for e in events],
-        [e.arm for e in events],
-        [e.model for e in events],
-    )
+def _event_row(e: Event) -> tuple[Any, ...]:
+    context = None if e.context is None else context_json(e.context)
+    return Jsonb(e.user), Jsonb(e.item), e.time, context, e.arm, e.model
 
 
-def _impression_columns(impressions: Sequence[Impression]) -> tuple[list[Any], ...]:
-    return (
-        [Jsonb(i.user) for i in impressions],
-        [Jsonb(i.items) for i in impressions],
-        [i.time for i in impressions],
-        [i.arm for i in impressions],
-        [i.model for i in impressions],
-    )
+def _impression_row(i: Impression) -> tuple[Any, ...]:
+    return Jsonb(i.user), Jsonb(i.items), i.time, i.arm, i.model
+
+
+def _columns(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows)]
 
 
 def _close(connection: psycopg.Connection | None) -> None:
