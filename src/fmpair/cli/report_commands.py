@@ -104,28 +104,31 @@ def _files(sheets: list[Sheet], output: Path, exact: bool) -> dict[Path, bytes]:
 FOLDER, QUICK_FOLDER = Path("runs/paper"), Path("runs/paper-quick")
 
 
+Section = Annotated[
+    str,
+    typer.Argument(
+        metavar="PART",
+        help="table1 to table4, epoch-time, convergence, complexity, ablation, or all.",
+    ),
+]
+Folder = Annotated[
+    Path | None, typer.Option("--folder", "-f", metavar="DIR", help="The folder of the results.")
+]
+Page = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Write reproduction.md and its images here too.")
+]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Run a smoke test on a few events, in about a minute.")
+]
+Listing = Annotated[bool, typer.Option("--list", help="Only list the experiment files.")]
+
+
 def reproduce(
-    part: Annotated[
-        str,
-        typer.Argument(
-            metavar="PART",
-            help="table1 to table4, epoch-time, convergence, complexity, ablation, or all.",
-        ),
-    ] = "all",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Run a smoke test on a few events, in about a minute.")
-    ] = False,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--folder", "-f", metavar="DIR", help="The folder of the results."),
-    ] = None,
-    listing: Annotated[
-        bool, typer.Option("--list", help="Only list the experiment files.")
-    ] = False,
-    page: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write reproduction.md and its images here too."),
-    ] = None,
+    part: Section = "all",
+    quick: Quick = False,
+    folder: Folder = None,
+    listing: Listing = False,
+    page: Page = None,
 ) -> None:
     """Reproduce the FM-Pair paper: its tables and figures, and a verdict on every claim."""
     from fmpair.experiment.run import Stopped

@@ -29,9 +29,111 @@ if TYPE_CHECKING:
     from fmpair.fitted.recommender import Recommender
     from fmpair.kernel_cache import Folder
 
+FILE = Path(__file__).with_name("demo.yaml")
+DAY, NIGHT = "morning", "night"
+TERMS = 5
 SOME = 5  # any number above 1
 
 Job = tuple[str, Callable[[], object]]
+
+
+def demo(
+    folder: Annotated[
+        Path, typer.Option("--folder", "-f", metavar="DIR", help="The folder of the results.")
+    ] = Path("runs/demo"),
+    seed: Annotated[int, typer.Option(help="Another seed generates other data.")] = 0,
+) -> None:
+    """Run an experiment on generated data that shows how much context helps."""
+    from fmpair.config.read import read
+    from fmpair.data import synthetic
+    from fmpair.evaluation.summary import busiest_user
+    from fmpair.models.catalog import load
+    from fmpair.report.write import terminal
+
+    overrides = [f"data.generate.seed={seed}", f"output.folder={folder.absolute()}"]
+    experiment = read(FILE, overrides)
+    note_no_figures()
+    with busy("generating users who choose in context"):
+        world = synthetic.make(**(experiment.data.generate or {}))
+    show(_introduction(world))
+    results = run_experiment(experiment)
+    model: Any = load(folder / "model.fmpair")
+    user = world.data.users.ids[busiest_user(world.data)]
+    show(terminal(results), _ceiling(world, results), *_lists(world, model, user))
+    viewed = world.data.items.take(world.data.item[-2:]).to_list()
+    show(_visitor(world, model, viewed), _next_steps(user, viewed, folder))
+    conclude(results)
+
+
+def _introduction(world: World) -> str:
+    data = world.data
+    return (
+        f"{len(data.users):,} generated users chose among {len(data.items):,} books, albums, "
+        f"films and games, {len(data):,} times.\n"
+        "What they choose depends on their taste, the time of day and the place. Four times, each "
+        "model\nlearns from three quarters of the choices and ranks all items for the others.\n"
+    )
+
+
+def _ceiling(world: World, results: Results) -> str:
+    """Return a line about the best model and the best possible one."""
+    from fmpair.data.splits import load
+    from fmpair.evaluation.summary import ceiling
+
+    experiment = results.experiment
+    [(label, protocol)] = experiment.protocols.items()
+    name = experiment.metrics[0]
+    splits = load(Path(experiment.output.folder) / "splits.parquet")
+    possible = ceiling(world, splits, protocol, [name])[name]
+    found = results.values.filter(protocol=label, metric=name)
+    share = max(fmean(part["value"]) for _, part in found.group_by("model")) / possible
+    return (
+        f"The oracle that generated the data reaches {possible:.4f}: the best model has "
+        f"{share:.0%} of that.\n"
+    )
+
+
+def _lists(world: World, model: Recommender, user: str) -> list[Any]:
+    """Return a user's top five by day and by night, and why the first is first."""
+    best = {
+        daytime: model.recommend(user, 5, context={"daytime": daytime}, exclude_seen=False)["item"]
+        for daytime in (DAY, NIGHT)
+    }
+    rows = [
+        (str(rank), _item(world, day), _item(world, night))
+        for rank, (day, night) in enumerate(zip(best[DAY], best[NIGHT]), 1)
+    ]
+    first = best[DAY][0]
+    terms = model.explain(user, first, {"daytime": DAY})
+    return [
+        table(("", "in the morning", "at night"), rows, f" The top five for {user}"),
+        explanation(terms, TERMS, f" Why {first} comes first in the morning"),
+    ]
+
+
+def _visitor(world: World, model: Recommender, viewed: list[str]) -> Any:
+    """Return the top five for a visitor without an id, from the items they viewed."""
+    best = model.recommend(history=viewed, n=5)["item"]
+    rows = [(str(rank), _item(world, item)) for rank, item in enumerate(best, 1)]
+    return table(("", "next"), rows, f" For a visitor who viewed {' and '.join(viewed)}")
+
+
+def _item(world: World, item: str) -> str:
+    """Return an item with its attributes."""
+    known = world.data.item_table.row(world.data.items.number(item), named=True)
+    length = f"{known['length']} min" if known["length"] else None
+    return f"{item}  {', '.join(filter(None, (known['genre'], length)))}"
+
+
+def _next_steps(user: str, viewed: list[str], folder: Path) -> str:
+    return (
+        "Next, use the best model, and try your own events:\n\n"
+        f"  fmpair recommend {folder} --user {user} --context daytime={NIGHT} -n 5\n"
+        f"  fmpair recommend {folder} --history {','.join(viewed)} -n 5\n"
+        "  fmpair init clicks.csv -o experiment.yaml\n"
+        "  fmpair run experiment.yaml\n\n"
+        "The report of this experiment:\n"
+    )
 
 
 def compile_kernels(
@@ -275,107 +377,3 @@ CHECKS: dict[str, Callable[[], str]] = {
     "public data": _data,
     "a small fit": _fit,
 }
-
-
-FILE = Path(__file__).with_name("demo.yaml")
-DAY, NIGHT = "morning", "night"
-TERMS = 5
-
-
-def demo(
-    folder: Annotated[
-        Path, typer.Option("--folder", "-f", metavar="DIR", help="The folder of the results.")
-    ] = Path("runs/demo"),
-    seed: Annotated[int, typer.Option(help="Another seed generates other data.")] = 0,
-) -> None:
-    """Run an experiment on generated data that shows how much context helps."""
-    from fmpair.config.read import read
-    from fmpair.data import synthetic
-    from fmpair.evaluation.summary import busiest_user
-    from fmpair.models.catalog import load
-    from fmpair.report.write import terminal
-
-    overrides = [f"data.generate.seed={seed}", f"output.folder={folder.absolute()}"]
-    experiment = read(FILE, overrides)
-    note_no_figures()
-    with busy("generating users who choose in context"):
-        world = synthetic.make(**(experiment.data.generate or {}))
-    show(_introduction(world))
-    results = run_experiment(experiment)
-    model: Any = load(folder / "model.fmpair")
-    user = world.data.users.ids[busiest_user(world.data)]
-    show(terminal(results), _ceiling(world, results), *_lists(world, model, user))
-    viewed = world.data.items.take(world.data.item[-2:]).to_list()
-    show(_visitor(world, model, viewed), _next_steps(user, viewed, folder))
-    conclude(results)
-
-
-def _introduction(world: World) -> str:
-    data = world.data
-    return (
-        f"{len(data.users):,} generated users chose among {len(data.items):,} books, albums, "
-        f"films and games, {len(data):,} times.\n"
-        "What they choose depends on their taste, the time of day and the place. Four times, each "
-        "model\nlearns from three quarters of the choices and ranks all items for the others.\n"
-    )
-
-
-def _ceiling(world: World, results: Results) -> str:
-    """Return a line about the best model and the best possible one."""
-    from fmpair.data.splits import load
-    from fmpair.evaluation.summary import ceiling
-
-    experiment = results.experiment
-    [(label, protocol)] = experiment.protocols.items()
-    name = experiment.metrics[0]
-    splits = load(Path(experiment.output.folder) / "splits.parquet")
-    possible = ceiling(world, splits, protocol, [name])[name]
-    found = results.values.filter(protocol=label, metric=name)
-    share = max(fmean(part["value"]) for _, part in found.group_by("model")) / possible
-    return (
-        f"The oracle that generated the data reaches {possible:.4f}: the best model has "
-        f"{share:.0%} of that.\n"
-    )
-
-
-def _lists(world: World, model: Recommender, user: str) -> list[Any]:
-    """Return a user's top five by day and by night, and why the first is first."""
-    best = {
-        daytime: model.recommend(user, 5, context={"daytime": daytime}, exclude_seen=False)["item"]
-        for daytime in (DAY, NIGHT)
-    }
-    rows = [
-        (str(rank), _item(world, day), _item(world, night))
-        for rank, (day, night) in enumerate(zip(best[DAY], best[NIGHT]), 1)
-    ]
-    first = best[DAY][0]
-    terms = model.explain(user, first, {"daytime": DAY})
-    return [
-        table(("", "in the morning", "at night"), rows, f" The top five for {user}"),
-        explanation(terms, TERMS, f" Why {first} comes first in the morning"),
-    ]
-
-
-def _visitor(world: World, model: Recommender, viewed: list[str]) -> Any:
-    """Return the top five for a visitor without an id, from the items they viewed."""
-    best = model.recommend(history=viewed, n=5)["item"]
-    rows = [(str(rank), _item(world, item)) for rank, item in enumerate(best, 1)]
-    return table(("", "next"), rows, f" For a visitor who viewed {' and '.join(viewed)}")
-
-
-def _item(world: World, item: str) -> str:
-    """Return an item with its attributes."""
-    known = world.data.item_table.row(world.data.items.number(item), named=True)
-    length = f"{known['length']} min" if known["length"] else None
-    return f"{item}  {', '.join(filter(None, (known['genre'], length)))}"
-
-
-def _next_steps(user: str, viewed: list[str], folder: Path) -> str:
-    return (
-        "Next, use the best model, and try your own events:\n\n"
-        f"  fmpair recommend {folder} --user {user} --context daytime={NIGHT} -n 5\n"
-        f"  fmpair recommend {folder} --history {','.join(viewed)} -n 5\n"
-        "  fmpair init clicks.csv -o experiment.yaml\n"
-        "  fmpair run experiment.yaml\n\n"
-        "The report of this experiment:\n"
-    )
