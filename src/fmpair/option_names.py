@@ -13,71 +13,47 @@ from fmpair.errors import OptionError, listing, named, nearest
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Names of other libraries -> fmpair's name.
-FOREIGN_OPTIONS = {
-    "n_factors": "factors",
-    "num_factors": "factors",
-    "no_components": "factors",
-    "n_components": "factors",
-    "embedding_dim": "factors",
-    "embedding_size": "factors",
-    "latent_dim": "factors",
-    "dim": "factors",
-    "n_epochs": "epochs",
-    "num_epochs": "epochs",
-    "max_iter": "epochs",
-    "n_iter": "epochs",
-    "iterations": "epochs",
-    "lr": "learning_rate",
-    "reg": "regularization",
-    "lambda_": "regularization",
-    "weight_decay": "regularization",
-    "regularisation": "regularization",
-    "random_state": "seed",
-    "random_seed": "seed",
-    "n_jobs": "threads",
-    "num_threads": "threads",
-    "num_workers": "threads",
-    "num_negatives": "n_negatives",
-    "neg_samples": "n_negatives",
-    "k": "n",
-    "top_k": "n",
-    "topk": "n",
-    "top": "n",
-    "n_items": "n",
-    "num_items": "n",
-    "n_recommendations": "n",
-    "user": "users",
-    "user_id": "users",
-    "user_ids": "users",
-    "items": "candidates",
-    "item_ids": "candidates",
-    "filter_items": "exclude",
-    "filter_already_liked_items": "exclude_seen",
-    "remove_seen": "exclude_seen",
-    "session": "history",
-    "user_col": "user",
-    "item_col": "item",
-    "user_column": "user",
-    "item_column": "item",
-    "time": "timestamp",
-    "sep": "separator",
-    "delimiter": "separator",
-    "early_stopping": "patience",
-    "verbose": "progress",
-}
-FOREIGN_METHODS = {
-    "predict": "score",
-    "recommend_items": "recommend",
-    "similar": "similar_items",
-    "partial_fit": "update",
-    "fit_partial": "update",
-    "item_factors": "item_vectors",
-    "user_factors": "user_vectors",
-    "item_embeddings": "item_vectors",
-    "user_embeddings": "user_vectors",
-    "to_file": "save",
-}
+
+def _by_foreign_name(names: dict[str, str]) -> dict[str, str]:
+    return {foreign: ours for ours, text in names.items() for foreign in text.split()}
+
+
+# Names of other libraries, by ours.
+FOREIGN_OPTIONS = _by_foreign_name(
+    {
+        "factors": "n_factors num_factors no_components n_components embedding_dim embedding_size "
+        "latent_dim dim",
+        "epochs": "n_epochs num_epochs max_iter n_iter iterations",
+        "learning_rate": "lr",
+        "regularization": "reg lambda_ weight_decay regularisation",
+        "seed": "random_state random_seed",
+        "threads": "n_jobs num_threads num_workers",
+        "n_negatives": "num_negatives neg_samples",
+        "n": "k top_k topk top n_items num_items n_recommendations",
+        "users": "user user_id user_ids",
+        "candidates": "items item_ids",
+        "exclude": "filter_items",
+        "exclude_seen": "filter_already_liked_items remove_seen",
+        "history": "session",
+        "user": "user_col user_column",
+        "item": "item_col item_column",
+        "timestamp": "time",
+        "separator": "sep delimiter",
+        "patience": "early_stopping",
+        "progress": "verbose",
+    }
+)
+FOREIGN_METHODS = _by_foreign_name(
+    {
+        "score": "predict",
+        "recommend": "recommend_items",
+        "similar_items": "similar",
+        "update": "partial_fit fit_partial",
+        "item_vectors": "item_factors item_embeddings",
+        "user_vectors": "user_factors user_embeddings",
+        "save": "to_file",
+    }
+)
 
 
 def unknown_option(name: str, known: Collection[str], what: str = "option") -> str:
