@@ -6,6 +6,7 @@ folder of public data that FMPAIR_DATA names.
 """
 
 import os
+import signal
 import stat
 
 import pytest
@@ -14,6 +15,12 @@ from hypothesis import settings
 settings.register_profile("search", deadline=None)
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+def pytest_configure():
+    """Let tests send SIGINT: jobs that a shell runs in the background ignore it, as do children."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from fmpair.cli.application import command
 from fmpair.events.store import POSTGRES
-from fmpair.serve.settings import Settings
+from fmpair.serve.settings import ServiceSettings
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -34,7 +34,7 @@ def settings(arguments):
     name, verb, rest = verbs.resolve_command(verbs.make_context("fmpair", ["--"]), arguments)
     assert name == "serve"
     given = verb.make_context(name, rest).params
-    return Settings(**{**given, "model": Path(given["model"])})
+    return ServiceSettings(**{**given, "model": Path(given["model"])})
 
 
 def exec_start():
@@ -71,7 +71,7 @@ def test_the_image_is_made_of_files_that_are_there_and_are_sent_to_the_builder()
 
 def test_nothing_in_the_image_runs_as_root():
     assert steps("USER") == ["fmpair"]
-    assert f"EXPOSE {Settings(Path('model.fmpair')).port}" in DOCKERFILE
+    assert f"EXPOSE {ServiceSettings(Path('model.fmpair')).port}" in DOCKERFILE
 
 
 def test_the_service_of_the_compose_file_waits_for_a_database_that_keeps_its_events():

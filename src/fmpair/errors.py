@@ -1,4 +1,10 @@
-"""What can go wrong on a user's side, and the one line that says how to mend it."""
+"""Exceptions and warnings of fmpair, and helpers to write their one-line messages.
+
+A message that mentions an option marks it with `named`, in visible text: :option:`item="a"`.
+Errors and notices parse these marks and show each option the way their reader writes it: as a
+Python argument (`in_python`, used by `str`), a key of an experiment file (`in_file`) or a flag of
+the command line (see `fmpair.cli.flags`).
+"""
 
 from __future__ import annotations
 
@@ -10,123 +16,59 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-# Inside a message an option stands between these two, as JSON: a name, and maybe a value.
-MARKED = re.compile("\ue000(.*?)\ue001", re.DOTALL)
-Spell = Callable[..., str]  # (name) or (name, value); a value of None is any value
+Spell = Callable[..., str]  # (name) or (name, value); the value None stands for any value
 
-LONGEST = 2000  # characters of a message; names and values in it may come from any file
+MAX_LENGTH = 2000  # characters of a message; names and values in it may come from any file
+OPTION = re.compile(r":option:`([^`=]+)(?:=([^`]*))?`")
 
 
 class FmpairError(Exception):
-    """Base of every error this package raises for something the caller can mend.
-
-    Options that a message speaks of are written by `named`, and spelled for those who read it.
-    """
+    """Base of every error that the caller can fix."""
 
     def __str__(self) -> str:
-        return self.told(in_python)
+        return self.spelled(in_python)
 
     @property
     def option(self) -> str | None:
-        """The option that the message begins with, if any: the one that is to blame."""
-        found = MARKED.match(super().__str__())
-        try:
-            return str(json.loads(found[1])[0]) if found else None
-        except (IndexError, TypeError, ValueError):  # a name that only looks like ours
-            return None
+        """The option at the start of the message, which caused the error, if any."""
+        match = OPTION.match(super().__str__())
+        return match[1] if match else None
 
     @property
     def names_options(self) -> bool:
-        """Whether the message speaks of an option."""
-        return MARKED.search(super().__str__()) is not None
+        """Whether the message mentions an option."""
+        return OPTION.search(super().__str__()) is not None
 
-    def told(self, spell: Spell) -> str:
-        """The message in one line, with its options as one reader knows them."""
+    def spelled(self, spell: Spell) -> str:
+        """Return the message in one line, with its options written by `spell`."""
         return one_line(spelled(super().__str__(), spell))
-
-
-def spelled(text: str, spell: Spell) -> str:
-    """A text with its options as one reader knows them."""
-
-    def one(found: re.Match[str]) -> str:
-        try:
-            return spell(*json.loads(found[1]))
-        except (TypeError, ValueError):  # a name that only looks like ours
-            return found[0]
-
-    return MARKED.sub(one, text)
-
-
-def named(name: str, *value: Any) -> str:
-    """An option inside a message: alone, with a value, or with any value (...)."""
-    return (
-        f"\ue000{json.dumps([name, *(None if v is ... else v for v in value)], default=str)}\ue001"
-    )
-
-
-def in_python(name: str, *value: Any) -> str:
-    """`item`, `item='...'`, `ignore=['a']`, as an argument."""
-    shown = repr("..." if value == (None,) else value[0]) if value else ""
-    return f"{name}={shown}" if value else name
-
-
-def in_file(name: str, *value: Any) -> str:
-    """`item`, `item: ...`, `ignore: ["a"]`, `unit: user`, as an experiment file has it."""
-    if not value:
-        return name
-    word = isinstance(value[0], str) and value[0].replace("-", "").isalnum()
-    shown = value[0] if word else json.dumps(value[0], ensure_ascii=False)
-    return f"{name}: {'...' if value[0] is None else shown}"
-
-
-class Notice(UserWarning):
-    """What was passed over and how often: nothing is refused, and nothing goes unsaid."""
-
-    def __str__(self) -> str:
-        return self.told(in_python)
-
-    def told(self, spell: Spell) -> str:
-        """The text in one line, with its options as one reader knows them."""
-        return one_line(spelled(super().__str__(), spell))
-
-
-def notice(text: str) -> None:
-    """Tell the caller, as a warning at the caller's own line that can be filtered by its class."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(Notice(text), stacklevel=level)
-
-
-def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] == __name__.partition(".")[0]
 
 
 class DataError(FmpairError):
-    """A file, frame or table that cannot be used as it is."""
+    """A file, frame or table that cannot be used."""
 
 
 class OptionError(FmpairError, ValueError):
-    """An option outside what the thing that reads it allows."""
+    """An option with an invalid value."""
 
 
 class UnknownError(FmpairError, LookupError):
-    """A name, id or value that is not there."""
+    """A name, id or value that does not exist."""
 
 
 class TrainingError(FmpairError):
-    """Training that could not go on, such as a divergence."""
+    """Training that failed, such as a divergence."""
 
 
 class MachineError(FmpairError):
-    """Work the machine did not let finish: memory, disk, network, or a process that was killed.
+    """Work that failed for lack of memory, disk or network, or because a process was killed.
 
-    It says nothing of the work itself, which may go well another time.
+    The same work may succeed another time.
     """
 
 
 class ProcessError(FmpairError):
-    """A process in which fmpair cannot work, such as a fork of one in which it did."""
+    """A process in which fmpair cannot run, such as a fork of one that used it."""
 
 
 class ModelFileError(FmpairError):
@@ -134,7 +76,7 @@ class ModelFileError(FmpairError):
 
 
 class ConfigError(FmpairError):
-    """The mistakes of an experiment file, all of them together: one line each."""
+    """All mistakes of an experiment file, one line each."""
 
     def __init__(self, mistakes: Sequence[str]) -> None:
         super().__init__(mistakes)
@@ -144,35 +86,96 @@ class ConfigError(FmpairError):
         return "\n".join(self.mistakes)
 
 
-def one_line(text: str) -> str:
-    """The text without line breaks, with all else that does not print escaped, and not too long.
+class Notice(UserWarning):
+    """A warning about input that was skipped or changed, with counts."""
 
-    Names and values of a file may hold anything, also what would move a terminal's cursor.
+    def __str__(self) -> str:
+        return self.spelled(in_python)
+
+    def spelled(self, spell: Spell) -> str:
+        """Return the text in one line, with its options written by `spell`."""
+        return one_line(spelled(super().__str__(), spell))
+
+
+def notice(text: str) -> None:
+    """Warn with a `Notice` that points to the line outside fmpair that made the call."""
+    package = __name__.partition(".")[0]
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] != package:
+            break
+        frame, level = frame.f_back, level + 1
+    warnings.warn(Notice(text), stacklevel=level)
+
+
+def named(name: str, *value: Any) -> str:
+    """Return an option marked for a message: alone, with a value, or with any value (`...`)."""
+    if "`" in name or "=" in name:  # not an option of ours
+        return in_python(name, *value)
+    if not value:
+        return f":option:`{name}`"
+    text = json.dumps(None if value[0] is ... else value[0], default=str)
+    return f":option:`{name}={text.replace('`', chr(92) + 'u0060')}`"
+
+
+def spelled(text: str, spell: Spell) -> str:
+    """Return a text with its marked options written by `spell`."""
+
+    def write(match: re.Match[str]) -> str:
+        try:
+            return spell(match[1], *([] if match[2] is None else [json.loads(match[2])]))
+        except ValueError:  # text from the data that only looks like a mark
+            return match[0]
+
+    return OPTION.sub(write, text)
+
+
+def in_python(name: str, *value: Any) -> str:
+    """Write an option as an argument: `item`, `item='...'`, `ignore=['a']`."""
+    if not value:
+        return name
+    return f"{name}={('...' if value[0] is None else value[0])!r}"
+
+
+def in_file(name: str, *value: Any) -> str:
+    """Write an option as in an experiment file: `item`, `item: ...`, `ignore: ["a"]`."""
+    if not value:
+        return name
+    word = isinstance(value[0], str) and value[0].replace("-", "").isalnum()
+    shown = value[0] if word else json.dumps(value[0], ensure_ascii=False)
+    return f"{name}: {'...' if value[0] is None else shown}"
+
+
+def one_line(text: str) -> str:
+    """Return the text without line breaks, shortened, and with unprintable characters escaped.
+
+    Names and values of a file may hold anything, even terminal control sequences.
     """
     line = " ".join(text.splitlines())
     if not line.isprintable():
         line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
-    if len(line) <= LONGEST:
+    if len(line) <= MAX_LENGTH:
         return line
-    return f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"  # what to do stands at the end
+    half = MAX_LENGTH // 2
+    return f"{line[:half]} ... {line[-half:]}"  # the remedy stands at the end
 
 
 def listing(names: Iterable[object], most: int = 12) -> str:
-    """Names in one line: ``a, b, c, ... (40 in all)``."""
-    known = [str(name) for name in names]
-    shown = ", ".join(known[:most])
-    return shown if len(known) <= most else f"{shown}, ... ({len(known)} in all)"
+    """Return names in one line: ``a, b, c, ... (40 in all)``."""
+    texts = [str(name) for name in names]
+    shown = ", ".join(texts[:most])
+    return shown if len(texts) <= most else f"{shown}, ... ({len(texts)} in all)"
 
 
 def nearest(name: object, known: Iterable[object], alike: float = 0.6) -> str | None:
-    """The known name most like `name`, or None; alike: how much, from 0 to 1."""
+    """Return the known name most similar to `name`, or None below the similarity `alike`."""
     by_lower = {str(k).lower(): str(k) for k in known}
-    found = get_close_matches(str(name).lower(), list(by_lower), n=1, cutoff=alike)
-    return by_lower[found[0]] if found else None
+    matches = get_close_matches(str(name).lower(), list(by_lower), n=1, cutoff=alike)
+    return by_lower[matches[0]] if matches else None
 
 
 def unknown(what: str, name: object, known: Iterable[object]) -> str:
-    """``unknown context 'tiem'. Did you mean 'time'? Known: time, device``."""
+    """Return ``unknown context 'tiem'. Did you mean 'time'? Known: time, device``."""
     names = [str(k) for k in known]
     guess = nearest(name, names)
     hint = f" Did you mean {guess!r}?" if guess else ""

@@ -211,13 +211,13 @@ def test_a_terminal_gets_tables(fmpair, model, terminal):
         (["recommend", "-n", "0"], "n must be a whole number of at least 1"),
         (["recommend", "--exclude", "boo-001", "--unknown", "error"], "unknown item 'boo-001'"),
         (["recommend", "--history", "boo-001", "--unknown", "error"], "unknown item 'boo-001'"),
-        (["recommend", "--all", "--user", "a"], "--user and --all exclude each other"),
-        (["recommend", "--history", "a", "--all"], "--history and --all exclude each other"),
+        (["recommend", "--all", "--user", "a"], "--user and --all cannot be combined"),
+        (["recommend", "--history", "a", "--all"], "--history and --all cannot be combined"),
         (
             ["recommend", "--user", "user-001", "--user", "user-002", "--history", "book-000"],
             "--history takes one visitor, got 2",
         ),
-        (["recommend", "--user", "a", "--users-file", "b"], "exclude each other"),
+        (["recommend", "--user", "a", "--users-file", "b"], "cannot be combined"),
         (["recommend", "--unknown", "guess"], "unknown must be one of"),
         (["recommend", "-o", "out.xyz"], "cannot infer the format of out.xyz"),
         (["recommend", "-o", "no/folder/out.csv"], "cannot write no/folder/out.csv"),
@@ -257,7 +257,7 @@ def test_a_file_that_is_no_whole_model_is_refused(fmpair, model, tmp_path, kind)
 def test_a_users_file_without_users_is_refused(fmpair, model, tmp_path):
     (tmp_path / "u.csv").write_text("daytime\nnight\n")
     result = fmpair("recommend", model, "--users-file", tmp_path / "u.csv")
-    assert result.code == 1 and "has no column of users" in result.err
+    assert result.code == 1 and "has no user column" in result.err
 
 
 def test_a_damaged_model_is_said_in_one_line(fmpair, model, tmp_path):

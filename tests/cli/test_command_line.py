@@ -101,5 +101,5 @@ def test_memory_that_runs_out_is_one_line(fmpair, files, monkeypatch):
 
     monkeypatch.setattr(sys.modules["fmpair.data.read"], "read_contents", short)
     result = fmpair("data", "describe", f"{files}/events.csv")
-    line = "error: there is not enough memory. Unable to allocate 3 TiB\n"
+    line = "error: not enough memory. Unable to allocate 3 TiB\n"
     assert (result.code, result.err) == (1, line)

@@ -74,7 +74,7 @@ def test_what_other_versions_left_goes_only_when_asked(fmpair, tmp_path):
     arguments = ("compile", "--into", tmp_path, "--factors", 4)
     assert fmpair(*arguments).code == 0 and other.exists()
     result = fmpair(*arguments, "--clean")
-    assert "removed those of 1 other version" in result.err and not other.exists()
+    assert "removed the kernels of 1 other version" in result.err and not other.exists()
     assert kernels(tmp_path)
 
 
@@ -83,7 +83,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(fmpair, tmp_path):
     result = fmpair("compile", "--into", tmp_path / "file")
     assert result.code == 1
     assert (
-        result.err == f"error: --into {tmp_path / 'file'} cannot be written: name another folder\n"
+        result.err == f"error: --into {tmp_path / 'file'} is not writable: choose another folder\n"
     )
 
 

@@ -81,7 +81,10 @@ def test_init_does_not_write_over_a_file_unless_forced(fmpair, files, here):
     (here / "e.yaml").write_text("mine")
     result = fmpair("init", files / "events.csv", "-o", "e.yaml")
     assert result.code == 1
-    assert result.err == "error: e.yaml exists already: --force writes over it, -o FILE elsewhere\n"
+    assert (
+        result.err
+        == "error: e.yaml exists already: --force overwrites it, -o FILE writes elsewhere\n"
+    )
     assert (here / "e.yaml").read_text() == "mine"
     assert fmpair("init", files / "events.csv", "-o", "e.yaml", "--force").code == 0
     assert "models:" in (here / "e.yaml").read_text()
@@ -100,8 +103,8 @@ def test_validate_says_that_it_does_not_look_into_code_from_outside(fmpair, expe
     result = fmpair("validate", experiment, "models.0={kind: 'stranger_model:Model', size: 3}")
     assert result.code == 0
     assert result.err == (
-        "the options of 'stranger_model:Model' cannot be checked: that would run its code, which "
-        "takes run --allow-code\n"
+        "the options of 'stranger_model:Model' are not checked: that would run its code, which "
+        "needs run --allow-code\n"
     )
     assert "models     stranger_model:Model, fm-pair factors=2" in result.out
 

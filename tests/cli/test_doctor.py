@@ -18,7 +18,7 @@ def test_what_is_broken_is_named_and_the_exit_code_is_1(fmpair, monkeypatch, tmp
     monkeypatch.setenv("FMPAIR_DATA", str(tmp_path / "none"))
     result = fmpair("doctor")
     assert result.code == 1
-    assert "broken" in result.out and "which is no folder" in " ".join(result.out.split())
+    assert "broken" in result.out and "which is not a folder" in " ".join(result.out.split())
 
 
 def test_a_machine_without_a_gpu_is_not_said_to_have_one(fmpair, monkeypatch):

@@ -111,7 +111,7 @@ def test_the_overlap_of_two_files_needs_no_events(judge, parts):
         ("model.fmpair", ["--unit", "usr"], "unit must be one of"),
         ("model.fmpair", ["--metric", "ndgc@10"], "Did you mean 'ndcg'?"),
         ("model.fmpair", ["--by", "warmpth"], "Did you mean 'warmth'?"),
-        ("model.fmpair", ["--set", "ml-1m-ncf"], "--set NAME in place of both"),
+        ("model.fmpair", ["--set", "ml-1m-ncf"], "--set NAME instead of both"),
         ("list.csv", [], "Did you mean 'lists.csv'?"),
         ("train.csv", [], "needs a numeric column 'score' or 'rank'"),
     ],
@@ -152,7 +152,7 @@ def test_a_model_of_sequences_is_shown_events_it_has_not_learned_from(fmpair, tm
 
 def test_lists_cannot_be_shown_anything(judge, parts):
     result = judge("lists.csv", "--shown", parts / "test.csv")
-    assert result.code == 1 and "--shown goes with a model" in result.err
+    assert result.code == 1 and "--shown needs a model" in result.err
 
 
 def test_evaluate_says_why_and_what_the_number_means_where_users_repeat(fmpair, model, files):

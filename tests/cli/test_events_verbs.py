@@ -43,7 +43,7 @@ def test_events_are_exported_and_can_be_read_again(fmpair, url, tmp_path, suffix
 def test_a_store_that_is_not_there_is_named_and_not_made(fmpair, tmp_path):
     result = fmpair("events", "export", tmp_path / "typo.db")
     assert (result.code, result.out) == (1, "")
-    assert result.err == f"error: there is no store of events {tmp_path / 'typo.db'}\n"
+    assert result.err == f"error: the event store {tmp_path / 'typo.db'} does not exist\n"
     assert not list(tmp_path.iterdir())
 
 
@@ -82,7 +82,7 @@ def test_an_update_takes_a_file_or_a_store_and_not_both(fmpair, model, url, file
     result = fmpair("update", model, files / "events.csv", "--after", 3, *target)
     assert result.code == 1 and "--after is a position" in result.err
     result = fmpair("update", model, "--events", url, "--event-type", "kind", *target)
-    assert "--event-type says how a file is read, and --events has none" in result.err
+    assert "--event-type is for files, not for --events" in result.err
 
 
 def test_two_models_are_compared(fmpair, tmp_path):
@@ -99,13 +99,13 @@ def test_two_models_are_compared(fmpair, tmp_path):
         rows[0] == "measure,current,candidate,difference,low,high,p,current_users,candidate_users"
     )
     assert rows[1].startswith("users who follow,0.5,1.0,0.5,0.25")
-    assert "leaves out 0" in result.err
+    assert "significant (the interval excludes 0): " in result.err
     assert "must be a time such as" in fmpair("events", "compare", url, "--within", "x").err
-    assert "is no time" in fmpair("events", "compare", url, "--since", "soon").err
+    assert "invalid time" in fmpair("events", "compare", url, "--since", "soon").err
 
 
 def test_where_nothing_differs_that_is_what_is_said(fmpair, tmp_path):
     lists = [Impression(u, ("x",), T, ("current", "candidate")[u % 2]) for u in range(8)]
     url = kept(tmp_path / "events.db", lists=lists)
     result = fmpair("events", "compare", url)
-    assert result.code == 0 and "every interval holds 0" in result.err
+    assert result.code == 0 and "every interval contains 0" in result.err

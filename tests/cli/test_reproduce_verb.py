@@ -58,7 +58,7 @@ def test_an_experiment_that_fails_gives_exit_code_1_and_is_named(fmpair, tiny):
     done = fmpair("reproduce", "table2", "--quick")
     assert done.code == 1
     assert done.err.splitlines()[-1] == (
-        "not finished, and so not on the page: table2-movielens-broken"
+        "not finished, so not on the page: table2-movielens-broken"
     )
 
 

@@ -82,7 +82,7 @@ def test_a_failed_cell_gives_exit_code_1_after_all_others_are_done(fmpair, file)
     file.write_text(FILE.replace("epochs: 2", "epochs: 2, context: [wether]"))
     done = fmpair("run", "tiny.yaml", "-q")
     assert done.code == 1
-    assert done.err.splitlines()[-1] == "1 of 2 cells failed; the same command tries them again"
+    assert done.err.splitlines()[-1] == "1 of 2 cells failed; the same command retries them"
     assert done.out.splitlines()[-1] == "runs/tiny/report.html"
 
 

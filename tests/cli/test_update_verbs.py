@@ -58,7 +58,7 @@ def test_a_quiet_update_says_nothing(fmpair, model, new, tmp_path):
 @pytest.mark.parametrize(
     ("verb", "flags", "words"),
     [
-        ("update", ["-o", "-"], "name a file with -o FILE"),
+        ("update", ["-o", "-"], "use -o FILE"),
         ("update", [], "missing option '--output' / '-o'"),
         ("update", ["-o", "no/folder/x"], "there is no folder no/folder; make it first"),
         ("update", ["-o", "x.fmpair", "--epochs", 0], "--epochs must be a whole number of at le"),

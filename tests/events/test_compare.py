@@ -64,7 +64,7 @@ def test_only_what_happened_while_both_were_in_service_counts(store):
     frame = compared(store)
     assert frame["current"].to_list() == [0.0] * 4 and frame["candidate"].to_list() == [1.0] * 4
     assert frame["current_users"][0] == 1
-    with pytest.raises(DataError, match="nobody was shown a list of the candidate model"):
+    with pytest.raises(DataError, match="no user was shown a list of the candidate model"):
         compared(store, since=T + HOUR)
 
 
@@ -72,16 +72,16 @@ def test_users_who_were_moved_are_left_out_and_counted(store):
     store.record([shown("a", "current", "x"), shown("a", "candidate", "x", at=1)])
     store.record([shown("b", "current", "x"), shown("c", "candidate", "x")])
     store.append([])
-    with pytest.warns(Notice, match="1 users were moved"):
+    with pytest.warns(Notice, match="excluded 1 users who moved"):
         assert compared(store)["current_users"][0] == 1
 
 
 def test_without_lists_of_both_there_is_nothing_to_compare(store):
-    with pytest.raises(DataError, match="no list of the current model is kept"):
+    with pytest.raises(DataError, match="no lists of the current model are stored"):
         compared(store)
     store.record([shown("a", "current", "x")])
     store.append([])
-    with pytest.raises(DataError, match=r"candidate model is kept: `fmpair serve --candidate"):
+    with pytest.raises(DataError, match=r"candidate model are stored: `fmpair serve --candidate"):
         compared(store)
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from fmpair.errors import DataError
-from fmpair.events.event import moment_of
+from fmpair.events.event import event_time
 
 
 @pytest.mark.parametrize(
@@ -22,14 +22,16 @@ from fmpair.events.event import moment_of
     ],
 )
 def test_a_time_is_understood_however_it_is_written(value):
-    assert moment_of(value) == 1_700_000_000_000_000
+    assert event_time(value) == 1_700_000_000_000_000
 
 
 def test_no_time_is_now():
-    assert abs(moment_of(None) - time.time() * 1e6) < 60e6
+    assert abs(event_time(None) - time.time() * 1e6) < 60e6
 
 
 @pytest.mark.parametrize("value", ["soon", "", 5, -1, float("nan"), True, [1], "x" * 500])
 def test_what_is_no_time_is_refused(value):
-    with pytest.raises(DataError, match="is no time: give seconds since 1970, or text such as"):
-        moment_of(value)
+    with pytest.raises(
+        DataError, match=r"invalid time .*: use seconds since 1970, or text such as"
+    ):
+        event_time(value)

@@ -75,7 +75,7 @@ def test_a_model_gets_its_own_columns_and_types():
         Event(8, "new", T + 1, None),
         Event("ann", "a", T),
     ]
-    with pytest.warns(Notice, match="1 of 3 events have ids of another type"):
+    with pytest.warns(Notice, match="dropped 1 of 3 events"):
         frame = events_for(space, kept)
     assert frame.columns == ["user_id", "product_id", "timestamp", "device"]
     assert frame.drop("timestamp").rows() == [(7, "a", "phone"), (8, "new", None)]

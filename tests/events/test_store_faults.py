@@ -56,7 +56,7 @@ def test_a_file_that_must_not_grow_is_told_and_what_was_kept_is_there(tmp_path):
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
     count, said = first.split("|")
-    assert int(count) > 10 and said.startswith(f"the store of events {path} fails: ")
+    assert int(count) > 10 and said.startswith(f"the event store {path} failed: ")
     assert second == f"{count}|True"  # reading goes on
     store = open_store(path)
     assert [event.item for event in store.after(0, 10_000)] == list(range(int(count)))
@@ -80,7 +80,7 @@ def test_a_full_disk_is_told_and_with_room_again_events_are_kept(tmp_path):
     try:
         store = open_store(disk / "events.db")
         count, said = fill(store)
-        assert "full" in said and "make room on its disk" in said and store.trouble() == said
+        assert "full" in said and "free space on its disk" in said and store.trouble() == said
         assert len(store.after(0, 10_000_000)) == count == store.position()
         subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
         assert store.append([click(count)]) > count - 1 and store.trouble() is None
@@ -112,9 +112,9 @@ def test_a_database_that_goes_away_and_comes_back_is_used_again(postgres):
     last = store.append([click(0)])
     postgres.stop()
     try:
-        with pytest.raises(MachineError, match="the store of events postgresql:///postgres fails"):
+        with pytest.raises(MachineError, match="the event store postgresql:///postgres failed"):
             store.append([click(1)])
-        with pytest.raises(MachineError, match="fails"):
+        with pytest.raises(MachineError, match="failed"):
             store.after(0, 10)
         assert store.position() == last  # the last that is known, and nobody waits for more
         assert store.trouble()

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from faults.mutation import mutated
 from faults.samples import SAMPLES
 
-from fmpair.errors import LONGEST, ConfigError, FmpairError, Notice
+from fmpair.errors import MAX_LENGTH, ConfigError, FmpairError, Notice
 
 SECONDS, MEGABYTES = 2, 500
 EVERY = [content for sample in SAMPLES.values() for content in sample.files.values()]
@@ -59,7 +59,7 @@ def outcome(name: str, folder: Path) -> str:
 def said_well(error: FmpairError) -> str:
     mistakes = error.mistakes if isinstance(error, ConfigError) else [str(error)]
     for line in mistakes:
-        if not line or not line.isprintable() or len(line) > LONGEST + 10:
+        if not line or not line.isprintable() or len(line) > MAX_LENGTH + 10:
             return f"says {line[:300]!r}"
         if "does not fit into memory" in line:
             return f"took more than {MEGABYTES} MB: {line[:300]}"

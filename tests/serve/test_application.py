@@ -1,17 +1,20 @@
-"""The service over HTTP, handed its requests without a network."""
+"""The application, called without a network."""
 
 import asyncio
+import re
+from importlib.resources import files
 
 import pytest
 from asking import ask, send
 from clicked import clicks
+from static_model import StaticModel
 
 from fmpair.events.store import open_store
 from fmpair.models import ItemKNN
 from fmpair.serve import application as http
-from fmpair.serve.access_control import Gate, Rate
-from fmpair.serve.application import Application
-from fmpair.serve.live_models import FixedModel, Models
+from fmpair.serve.access_control import AccessControl, RateLimit
+from fmpair.serve.application import Application, read_pages
+from fmpair.serve.live_models import LiveModels
 from fmpair.serve.service import Service
 
 ANN = "ann/3 <é🎈>"
@@ -21,7 +24,7 @@ ANN = "ann/3 <é🎈>"
 def service(model_file, tmp_path_factory):
     """An application around a model and a store."""
     store = open_store(tmp_path_factory.mktemp("store") / "events.db")
-    yield Application(Service(Models(model_file, store), store))
+    yield Application(Service(LiveModels(model_file, store), store))
     store.close()
 
 
@@ -89,14 +92,14 @@ def test_the_next_answer_knows_what_happened(service):
 
 
 def test_a_service_without_a_store_keeps_no_events(served_model):
-    alone = Application(Service(FixedModel(served_model, "m")))
+    alone = Application(Service(StaticModel(served_model, "m")))
     found = ask(alone, "/v1/events", {"events": [{"user": ANN, "item": 1}]})
     assert found.status == 501 and "--events" in found.json["detail"]
 
 
 def test_models_of_other_kinds_are_served_too(served_model):
     model = ItemKNN().fit(clicks().select("user", "item"))
-    other = Application(Service(FixedModel(model, "knn")))
+    other = Application(Service(StaticModel(model, "knn")))
     found = ask(other, "/v1/recommend", {"user": ANN, "n": 2, "explain": True})
     assert found.status == 200 and len(found.json["items"]) == 2 and found.json["items"][0]["terms"]
     assert ask(other, "/v1/recommend", {"n": 2}).status == 200
@@ -128,17 +131,17 @@ def test_ids_are_found_by_how_they_begin(service):
         ("/v1/recommend", {"users": "bob"}, 422, "unknown field `users`"),
         ("/v1/recommend", {"user": "x" * 2000}, 422, "length <= 1024"),
         ("/v1/recommend", {"user": {"a": 1}}, 422, "$.user"),
-        ("/v1/recommend", b"{", 400, "the body is no JSON"),
-        ("/v1/recommend", b'{"user": "\xff"}', 400, "the body is no JSON"),
-        ("/v1/recommend", b"", 400, "the body is no JSON"),
+        ("/v1/recommend", b"{", 400, "the body is not valid JSON"),
+        ("/v1/recommend", b'{"user": "\xff"}', 400, "the body is not valid JSON"),
+        ("/v1/recommend", b"", 400, "the body is not valid JSON"),
         ("/v1/recommend/batch", {"questions": [{}] * 1000}, 422, "length <= 256"),
         ("/v1/explain", {"item": 99}, 404, "unknown item 99"),
-        ("/v1/events", {"events": [{"user": "", "item": 1}]}, 422, "is no id"),
-        ("/v1/events", {"events": [{"user": 1, "item": 1, "time": "noon"}]}, 422, "is no time"),
+        ("/v1/events", {"events": [{"user": "", "item": 1}]}, 422, "invalid user id"),
+        ("/v1/events", {"events": [{"user": 1, "item": 1, "time": "noon"}]}, 422, "invalid time"),
         ("/v1/items?n=0", None, 422, "n must be a whole number from 1"),
         ("/v1/items?n=²", None, 422, "n must be a whole number from 1"),
-        ("/nothing", None, 404, "nothing is at '/nothing'"),
-        ("/v1/recommend", None, 405, "/v1/recommend answers POST, not GET"),
+        ("/nothing", None, 404, "no such path '/nothing'"),
+        ("/v1/recommend", None, 405, "/v1/recommend supports POST, not GET"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(service, path, body, status, said):
@@ -161,11 +164,11 @@ def test_an_error_that_nobody_foresaw_tells_nothing_of_the_inside(service, monke
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(service):
     said = ask(service, "/v1/recommend", b"{}", headers={"content-length": "99999999"})
     assert said.status == 413
-    assert ask(service, "/v1/recommend", b" " * (http.MOST_BYTES + 1)).status == 413
+    assert ask(service, "/v1/recommend", b" " * (http.MAX_BODY + 1)).status == 413
 
 
 def test_a_body_that_comes_too_slowly_is_not_waited_for(service, monkeypatch):
-    monkeypatch.setattr(http, "LONGEST", 0.01)
+    monkeypatch.setattr(http, "TIMEOUT", 0.01)
     sent = []
 
     async def receive():
@@ -192,7 +195,9 @@ def test_a_head_request_gets_no_body(service):
 
 
 def test_a_key_is_needed_where_there_are_keys(service):
-    closed = Application(service.service, Gate(keys=(b"0123456789abcdef", b"another-key-12345")))
+    closed = Application(
+        service.service, AccessControl(keys=(b"0123456789abcdef", b"another-key-12345"))
+    )
     assert ask(closed, "/v1/model").status == 401
     assert ask(closed, "/v1/model").headers["www-authenticate"] == "Bearer"
     assert ask(closed, "/metrics").status == 401
@@ -212,16 +217,16 @@ def test_pages_of_other_sites_are_refused(service):
         assert ask(service, "/v1/recommend", {}, headers=headers).status == 403
         assert ask(service, "/", headers=headers).status == 403
     assert ask(service, "/v1/recommend", {}, headers={"host": "[::1]:8000"}).status == 200
-    closed = Application(service.service, Gate(keys=(b"0123456789abcdef",)))
+    closed = Application(service.service, AccessControl(keys=(b"0123456789abcdef",)))
     behind_a_proxy = {"origin": "https://shop.example", "x-api-key": "0123456789abcdef"}
     assert ask(closed, "/v1/recommend", {}, headers=behind_a_proxy).status == 200
-    wide = Application(service.service, Gate(local=False))
+    wide = Application(service.service, AccessControl(local=False))
     assert ask(wide, "/v1/recommend", {}, headers={"host": "shop.example"}).status == 200
 
 
 def test_clients_elsewhere_may_not_ask_too_often(service):
     clock = [0.0]
-    limited = Application(service.service, Gate(rate=Rate(2, lambda: clock[0])))
+    limited = Application(service.service, AccessControl(rate=RateLimit(2, lambda: clock[0])))
     found = [ask(limited, "/v1/recommend", {}, client="10.0.0.1").status for _ in range(6)]
     assert found == [200] * 4 + [429] * 2
     assert ask(limited, "/v1/recommend", {}, client="10.0.0.1").headers["retry-after"] == "2"
@@ -248,3 +253,58 @@ def test_the_latest_events_are_given_where_no_position_is_named(service, served_
     found = ask(service, "/v1/events?n=2").json
     assert [one["position"] for one in found["events"]] == [position - 1, position]
     assert found["position"] == position
+
+
+FILES = {
+    one.name: one.read_text("utf-8") for one in files("fmpair.serve").joinpath("page").iterdir()
+}
+
+
+@pytest.fixture(scope="module")
+def application(served_model):
+    return Application(Service(StaticModel(served_model, "m")), pages=read_pages())
+
+
+def address(name):
+    return "/" if name == "index.html" else f"/page/{name}"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_is_sent_with_its_type_and_a_policy_that_forbids_all_else(application, name):
+    reply = ask(application, address(name))
+    assert reply.status == 200 and reply.body.decode() == FILES[name]
+    kind = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+    assert reply.headers["content-type"].startswith(kind[name.rpartition(".")[2]])
+    policy = reply.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'") and "unsafe" not in policy
+    again = ask(application, address(name), headers={"if-none-match": reply.headers["etag"]})
+    assert (again.status, again.body) == (304, b"")
+
+
+@pytest.mark.parametrize(
+    "path", ["/page/", "/page/none.js", "/page/../site.py", "/page/%2e%2e/site.py"]
+)
+def test_nothing_else_is_sent(application, path):
+    assert ask(application, path).status == 404
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_file_needs_anything_from_elsewhere(name):
+    text = FILES[name].replace("http://www.w3.org/2000/svg", "")  # the name of a format
+    assert re.findall(r"(?:https?:)?//[\w-]+\.\w|@import|url\(", text) == []
+
+
+def test_no_text_becomes_a_part_of_the_page():
+    scripts = "".join(text for name, text in FILES.items() if name.endswith(".js"))
+    risky = (
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|DOMParser"
+    )
+    assert re.findall(risky, scripts) == []
+    page = FILES["index.html"]
+    assert re.findall(r"\sstyle=|\son\w+=|<style|<script(?! type=\"module\" src=)", page) == []
+
+
+def test_every_module_that_is_imported_is_there():
+    named = {name for text in FILES.values() for name in re.findall(r'from "\./(.*?)"', text)}
+    named |= set(re.findall(r'"page/(.*?)"', FILES["index.html"]))
+    assert named | {"index.html"} == set(FILES)

@@ -14,7 +14,7 @@ from fmpair import FMPair
 from fmpair.events.store import open_store
 from fmpair.serve.application import Application
 from fmpair.serve.endpoints import ENDPOINTS, document
-from fmpair.serve.live_models import Models
+from fmpair.serve.live_models import LiveModels
 from fmpair.serve.service import Service
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
@@ -50,7 +50,7 @@ def service(tmp_path_factory):
         folder / "model.fmpair"
     )
     store = open_store(folder / "events.db")
-    yield Application(Service(Models(folder / "model.fmpair", store), store))
+    yield Application(Service(LiveModels(folder / "model.fmpair", store), store))
     store.close()
 
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 from asking import ask
+from static_model import StaticModel
 
 from fmpair.serve.application import Application, paths
-from fmpair.serve.live_models import FixedModel
 from fmpair.serve.metrics import ROW, Metrics
 from fmpair.serve.service import Service
 
@@ -25,7 +25,7 @@ def numbers(text: str) -> dict[str, float]:
 @pytest.fixture
 def service(served_model):
     metrics = Metrics(paths())
-    return Application(Service(FixedModel(served_model, "m"), metrics=metrics), numbers=metrics)
+    return Application(Service(StaticModel(served_model, "m"), metrics=metrics), counters=metrics)
 
 
 def test_requests_are_counted_by_address_and_status(service):

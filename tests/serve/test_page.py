@@ -12,7 +12,7 @@ from fmpair import FMPair
 from fmpair.models import ItemKNN
 from fmpair.testing import day_and_night
 
-for needed in ("websockets", "starlette", "uvicorn", "msgspec"):
+for needed in ("websockets", "uvicorn", "msgspec"):
     pytest.importorskip(needed)
 pytestmark = [
     pytest.mark.slow,
@@ -124,8 +124,8 @@ def test_the_bars_of_a_row_add_up_to_its_score(page, address):
         return [sum, (total.left + total.right) / 2 - zero, head.querySelector('.score').innerText];
     })""")
     assert len(rows) == 10
-    for drawn, marked, _ in rows:
-        assert drawn == pytest.approx(marked, abs=2.5)  # pixels
+    for user_hash, marked, _ in rows:
+        assert user_hash == pytest.approx(marked, abs=2.5)  # pixels
     scores = [number(score) for _, _, score in rows]
     assert scores == sorted(scores, reverse=True)
     widths = [marked for _, marked, _ in rows]
@@ -304,9 +304,9 @@ CONTRAST = """(() => {
     const style = getComputedStyle(e);
     const text = own && e.checkVisibility() && ratio(rgb(style.color), behind(e));
     if (text && text < 4.5) bad.push([text, e.outerHTML]);
-    const drawn = e.matches('.piece:not(.rest), .total') &&
+    const user_hash = e.matches('.piece:not(.rest), .total') &&
       ratio(rgb(style.backgroundColor), behind(e.closest('.row')));
-    if (drawn && drawn < 3) bad.push([drawn, e.outerHTML]);
+    if (user_hash && user_hash < 3) bad.push([user_hash, e.outerHTML]);
   }
   return bad;
 })()"""
@@ -346,7 +346,7 @@ def test_a_key_opens_a_locked_service_and_a_new_model_shows(tab, tmp_path):
     with service(path, "--watch", "--api-key-file", tmp_path / "keys") as address:
         tab.open(f"{address}#user={ANN}")
         tab.wait("!document.querySelector('#key-form').hidden")
-        assert "Bearer" in tab.text("#problem") and tab.text("#service") == "locked"
+        assert "Bearer" in tab.text("#problem") and tab.text("#service") == "key required"
         tab.click("#key")
         tab.press(key, "Enter")
         before, first = names(tab), tab.text("#model-name")
@@ -366,6 +366,6 @@ def test_a_model_that_cannot_say_why_is_shown_all_the_same(tab, tmp_path):
         assert len(ask(tab, address, visitor="", item="day 2")) == 10
         tab.click("#list .head")
         tab.wait("document.querySelector('.alike-item')")
-        assert "does not take its scores apart" in tab.text(".detail")
+        assert "cannot explain its scores" in tab.text(".detail")
         assert len(tab.texts("#list .head .piece")) == 10
         assert tab.run("document.documentElement.scrollWidth") <= 390

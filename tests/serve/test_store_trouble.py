@@ -44,15 +44,15 @@ def test_a_full_disk_costs_events_a_clear_error_and_answers_nothing(model, tmp_p
             count = 0
             while (found := tell(service))[0] == 200:
                 count += 1
-            assert found[0] == 503 and "full; make room on its disk" in found[1]["detail"]
+            assert found[0] == 503 and "full; free space on its disk" in found[1]["detail"]
             for _ in range(5):
                 assert tell(service)[0] == 503 and listed(service, "user-002")
             assert "fmpair_events_store_up 0" in service.ask("/metrics")[1]
-            assert "make room" in service.ask("/ready")[1]["trouble"]
+            assert "free space" in service.ask("/ready")[1]["trouble"]
             subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
             assert tell(service)[0] == 200
             assert "fmpair_events_store_up 1" in service.ask("/metrics")[1]
-            assert service.said.count("make room") == 1  # in the log once, not once a request
+            assert service.said.count("free space") == 1  # in the log once, not once a request
         store = open_store(disk / "events.db")
         assert len(store.after(0, 1_000_000)) == count + 1
         store.close()
@@ -71,7 +71,7 @@ def test_replicas_share_a_database_and_answer_when_it_is_gone(model, postgres):
                 status, problem = tell(service)
                 assert (
                     status == 503
-                    and "the store of events postgresql:///postgres fails" in (problem["detail"])
+                    and "the event store postgresql:///postgres failed" in (problem["detail"])
                 )
                 assert "book-001" not in listed(service, "user-001")
                 assert service.ask("/v1/events?after=0")[0] == 503

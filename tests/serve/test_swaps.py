@@ -61,7 +61,7 @@ def test_a_broken_file_is_refused_and_reported_everywhere(models, tmp_path):
         assert card["model"] == before and "checksum does not match" in card["refused"]["why"]
         assert service.ask("/v1/recommend", {"user": "user-000"})[0] == 200
         assert "fmpair_model_refusals_total 1" in service.ask("/metrics")[1]
-        until(lambda: "is refused" in service.said)
+        until(lambda: "rejected " in service.said)
         put(models[1], path)
         until(lambda: in_service(service) != before)
         assert service.ask("/v1/model")[1]["models"][0]["refused"] is None

@@ -1,4 +1,4 @@
-"""The command line. Nothing heavy is imported before a verb runs, so that help is quick."""
+"""The command line. Nothing heavy is imported before a command runs, so that --help is quick."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Sequence
 
 from fmpair.cli.application import command
 from fmpair.cli.flags import in_shell
-from fmpair.cli.output import described, noting
+from fmpair.cli.output import error_lines, printed_notices
 
 
 def main() -> None:
-    """The script `fmpair`."""
+    """Run the script `fmpair`."""
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; the exit code. An error is one line on standard error."""
-    verbs = command()
-    spell = in_shell(verbs, arguments)
+    """Run a command line and return its exit code. Errors are one line on standard error."""
+    commands = command()
+    spell = in_shell(commands, arguments)
     try:
-        # Not `app()`: it handles interrupts, pipes and errors in its own way.
+        # Not `app()`, which handles interrupts, pipes and errors in its own way.
         with (
-            verbs.make_context("fmpair", list(arguments) or ["--help"]) as context,
-            noting(spell),
+            commands.make_context("fmpair", list(arguments) or ["--help"]) as context,
+            printed_notices(spell),
         ):
             context.command.invoke(context)
         sys.stdout.flush()
         return 0
     except (Exception, KeyboardInterrupt) as error:
-        code, line = described(error, spell)
-        if line:
-            print(line, file=sys.stderr)
+        code, text = error_lines(error, spell)
+        if text:
+            print(text, file=sys.stderr)
         return code

@@ -1,4 +1,4 @@
-"""The verbs, put together."""
+"""All commands as one application."""
 
 from __future__ import annotations
 
@@ -20,44 +20,23 @@ from fmpair.cli import (
     setup_commands,
 )
 
-VERBS = (
-    "demo",
-    "init",
-    "validate",
-    "schema",
-    "migrate",
-    "run",
-    "estimate",
-    "report",
-    "compare",
-    "reproduce",
-    "fit",
-    "update",
-    "fold-in",
-    "evaluate",
-    "recommend",
-    "similar",
-    "explain",
-    "export",
-    "serve",
-    "events",
-    "data",
-    "models",
-    "compile",
-    "doctor",
+VERBS = (  # in the order of --help
+    *("demo", "init", "validate", "schema", "migrate", "run", "estimate", "report", "compare"),
+    *("reproduce", "fit", "update", "fold-in", "evaluate", "recommend", "similar", "explain"),
+    *("export", "serve", "events", "data", "models", "compile", "doctor"),
 )
 
 
 class Verbs(TyperGroup):
-    """The verbs in their order; `fit` gets its flags only when it is called."""
+    """The commands in their order; `fit` gets its flags only when it is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(VERBS)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        # The flags are FMPair's fields, and importing FMPair takes longer than printing help may.
-        name, found, rest = super().resolve_command(ctx, args)
-        return name, (fit_commands.command() if name == "fit" else found), rest
+        # The flags are the fields of FMPair, and importing it would make --help slow.
+        name, resolved, rest = super().resolve_command(ctx, args)
+        return name, (fit_commands.fit_command() if name == "fit" else resolved), rest
 
 
 def _print_version(wanted: bool) -> None:
@@ -66,47 +45,36 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _start(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print it and stop."
-        ),
-    ] = False,
-) -> None:
-    """Recommendations in context, from a table of clicks."""
+Version = Annotated[
+    bool,
+    typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+]
+
+
+def _start(version: Version = False) -> None:
+    """Context-aware recommendations from a table of clicks."""
 
 
 @cache
 def command() -> Any:
-    """The whole command line as one command; made once, since that takes longer than most verbs."""
+    """Return the whole command line; cached, since building it takes longer than most commands."""
     app = typer.Typer(cls=Verbs, add_completion=False)
     app.callback()(_start)
-    app.command()(setup_commands.demo)
-    for about_files in (
-        experiment_commands.init_command(),
-        experiment_commands.validate,
-        experiment_commands.schema,
-    ):
-        app.command()(about_files)
-    app.command()(experiment_commands.migrate)
-    app.command()(experiment_commands.run)
-    app.command()(experiment_commands.estimate)
-    app.command()(report_commands.report)
-    app.command()(report_commands.compare)
-    app.command()(report_commands.reproduce)
-    app.command()(fit_commands.fit)
-    for name, verb in fit_commands.commands().items():
-        app.command(name)(verb)
-    app.command()(evaluate_commands.command())
-    app.command()(model_commands.recommend_command())
-    for asking in (model_commands.similar, model_commands.explain):
-        app.command()(asking)
-    app.command()(model_commands.export)
-    app.command()(service_commands.serve)
+    commands = (
+        *(setup_commands.demo, setup_commands.doctor),
+        *(experiment_commands.init_command(), experiment_commands.validate),
+        *(experiment_commands.schema, experiment_commands.migrate),
+        *(experiment_commands.run, experiment_commands.estimate),
+        *(report_commands.report, report_commands.compare, report_commands.reproduce),
+        *(fit_commands.fit, fit_commands.update_command(), evaluate_commands.command()),
+        *(model_commands.recommend_command(), model_commands.similar, model_commands.explain),
+        *(model_commands.export, service_commands.serve),
+    )
+    for function in commands:
+        app.command()(function)
+    app.command("fold-in")(fit_commands.fold_in_command())
+    app.command("compile")(setup_commands.compile_kernels)
     app.add_typer(service_commands.app(), name="events")
     app.add_typer(data_commands.app(), name="data")
     app.add_typer(model_commands.app(), name="models")
-    app.command("compile")(setup_commands.compile_kernels)
-    app.command()(setup_commands.doctor)
     return typer.main.get_command(app)

@@ -8,14 +8,23 @@ from typing import Annotated, Any
 import typer
 
 from fmpair.cli.flags import with_flags
-from fmpair.cli.input import READING, Events, opened, read_events
+from fmpair.cli.input import READING, Events, open_events, read_events
 from fmpair.cli.output import Output, OutputFormat, emit, note
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="One of `fmpair data list`.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A name of `fmpair data list`.")]
+Target = Annotated[str, typer.Argument(metavar="TARGET", help="The file to write, or -.")]
+TargetFormat = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="csv, tsv, parquet, jsonl, libfm, atomic, lightgcn or sequences; by default from the "
+        "suffix.",
+    ),
+]
 
 
 def list_sets(output: Output = None, format: OutputFormat = None) -> None:
-    """The public data sets by name, and which of them are on this machine."""
+    """List the public data sets, and which of them are on this machine."""
     import polars as pl
 
     from fmpair.data.public_sets import SETS, held
@@ -26,56 +35,44 @@ def list_sets(output: Output = None, format: OutputFormat = None) -> None:
 
 
 def describe(events: Events, reading: Any = None, output: Output = None) -> None:
-    """Statistics of a data set."""
+    """Print statistics of a data set."""
     from fmpair.data.describe import describe
 
     emit(describe(read_events(events, reading)), output)
 
 
 def fetch(name: Name) -> None:
-    """Download a public data set if needed; print its folder."""
+    """Download a public data set if needed, and print its folder."""
     from fmpair.data import public_sets
 
     typer.echo(public_sets.fetch(name))
 
 
-def convert(
-    events: Events,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="The file to write, or -.")],
-    to: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="csv, tsv, parquet, jsonl, libfm, atomic, lightgcn or sequences, in place of the "
-            "suffix's.",
-        ),
-    ] = None,
-    reading: Any = None,
-) -> None:
+def convert(events: Events, target: Target, to: TargetFormat = None, reading: Any = None) -> None:
     """Convert data from one format to another."""
     from fmpair.data.write import is_table, write
 
-    found = opened(events, reading)
-    if found.decisions is not None and is_table(target, to):
-        data = found.dataset(**found.decisions.lossless)
+    opened = open_events(events, reading)
+    if opened.decisions is not None and is_table(target, to):
+        data = opened.dataset(**opened.decisions.lossless)
     else:
-        note(found.surprises())
-        data = found.dataset()
+        note(opened.surprises())
+        data = opened.dataset()
     write(data, target, to)
     note(f"wrote {len(data):,} events to {target}" if target != "-" else "")
 
 
 def make(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Where to write; created if needed.")
+        Path, typer.Argument(metavar="FOLDER", help="The folder to write; created if needed.")
     ],
-    users: Annotated[int, typer.Option(help="How many users.")] = 800,
-    items: Annotated[int, typer.Option(help="How many items.")] = 600,
-    events: Annotated[int, typer.Option(help="How many events.")] = 40_000,
-    seed: Annotated[int, typer.Option(help="One seed gives the same data everywhere.")] = 0,
+    users: Annotated[int, typer.Option(help="Number of users.")] = 800,
+    items: Annotated[int, typer.Option(help="Number of items.")] = 600,
+    events: Annotated[int, typer.Option(help="Number of events.")] = 40_000,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same data anywhere.")] = 0,
     format: Annotated[str, typer.Option(help="csv, tsv, parquet or jsonl.")] = "csv",
 ) -> None:
-    """Write the data of `fmpair demo` as files: events, users, items."""
+    """Write the generated data of `fmpair demo` as files: events, users, items."""
     from fmpair.data import synthetic
     from fmpair.data.write import write
     from fmpair.files import make_folder
@@ -93,7 +90,7 @@ def make(
 
 
 def app() -> typer.Typer:
-    """The verbs as one group."""
+    """Return the group `data`."""
     group = typer.Typer(help="Public data sets, statistics, conversion, generated data.")
     group.command("list")(list_sets)
     group.command()(with_flags(describe, reading=READING))

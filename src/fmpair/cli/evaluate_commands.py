@@ -1,4 +1,4 @@
-"""`evaluate`: a model file, or lists of recommendations, on test events."""
+"""The command `evaluate`: a model file, or lists of recommendations, on test events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair.cli.flags import Flag, flag, given_only, in_flags, with_flags
-from fmpair.cli.input import READING, opened, plain_options, read_events
+from fmpair.cli.input import READING, open_events, plain_options, read_events
 from fmpair.cli.output import Output, emit, note
 from fmpair.errors import OptionError, spelled
 
@@ -20,53 +20,36 @@ if TYPE_CHECKING:
     from fmpair.evaluation import Evaluation, Protocol
     from fmpair.features import FeatureSpace
 
-
-# The flags of `evaluate` that are a protocol's own options, and the protocol they make.
-
-
-PANEL = "Protocol"
+METRICS = ("recall@10", "ndcg@10")
 
 
 def _option(name: str, metavar: str, help: str) -> Flag:
     kind: Any = int | None if metavar == "N" else str | None
-    return flag(name, kind, None, metavar=metavar, help=help, rich_help_panel=PANEL)
+    return flag(name, kind, None, metavar=metavar, help=help, rich_help_panel="Protocol")
 
 
-# Each is an option of Protocol under the same name, but for two whose names are taken: --items and
-# --domain say how events are read.
+# Options of Protocol of the same name, except two: --items and --domain say how events are read.
 PROTOCOL = (
     _option("unit", "NAME", "One list per interaction, user or user-context."),
     _option("candidates", "NAME", "Candidates: all, train, uniform, popularity or first."),
     _option("n", "N", "Number of candidates of uniform, popularity and first."),
     _option(
-        "candidates_file", "FILE", "Rank the items of this file; with a column of users, per user."
+        "candidates_file", "FILE", "Rank the items of this file; per user if it has a user column."
     ),
     _option("seen", "NAME", "Seen items to exclude: none, train, train+test or context."),
     _option("relevant", "NAME", "Relevant test events: all, distinct, new or next."),
-    _option("gain", "COLUMN", "The column of the test events with graded relevance."),
+    _option("gain", "COLUMN", "The column of graded relevance of the test events."),
     _option("seed", "N", "The seed of sampled candidates."),
     _option("in_domain", "NAME", "Evaluate in this domain only."),
-    _option("after", "WHOSE", "Refuse test events older than training ones of their user, or all."),
+    _option(
+        "after",
+        "WHOSE",
+        "Reject test events older than training events: of their user (user), or of all (all).",
+    ),
 )
 RENAMED = {"candidates_file": "items", "in_domain": "domain"}
 
-
-def protocol_from(name: str | None, judging: dict[str, Any], *parts: Dataset) -> Protocol:
-    """The preset, changed by the flags; without a name the one that suits the data."""
-    from dataclasses import replace
-
-    from fmpair.data.read import read_frame
-    from fmpair.evaluation.protocol import default_protocol, preset
-
-    options = {RENAMED.get(key, key): value for key, value in given_only(judging).items()}
-    if "items" in options:
-        options |= {"items": read_frame(options["items"]), "candidates": "file"}
-    return replace(default_protocol(*parts) if name is None else preset(name), **options)
-
-
-METRICS = ("recall@10", "ndcg@10")
-
-Judged = Annotated[
+Source = Annotated[
     str,
     typer.Argument(
         metavar="MODEL_OR_LISTS",
@@ -80,7 +63,7 @@ Shown = Annotated[
     str | None,
     typer.Option(
         metavar="EVENTS",
-        help="Events among --train that the model has not learned from, but is to know of.",
+        help="Events of --train that the model has not learned from, but should know.",
     ),
 ]
 Set = Annotated[
@@ -92,7 +75,7 @@ Preset = Annotated[
         metavar="NAME",
         help="full, full-user, full-context, one-plus-random, legacy, next-item or "
         "next-item-in-time; the flags of the protocol change it. By default full, with seen items "
-        "ranked where users repeat them.",
+        "ranked if users repeat them.",
     ),
 ]
 Metrics = Annotated[
@@ -107,7 +90,7 @@ By = Annotated[
     ),
 ]
 PerUnit = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Where to write the values of every unit.")
+    str | None, typer.Option(metavar="FILE", help="Write the values of every unit to this file.")
 ]
 Overlap = Annotated[
     str | None,
@@ -116,7 +99,7 @@ Overlap = Annotated[
 
 
 def evaluate(
-    source: Judged,
+    source: Source,
     train: Train = None,
     test: Test = None,
     shown: Shown = None,
@@ -127,37 +110,54 @@ def evaluate(
     per_unit: PerUnit = None,
     overlap: Overlap = None,
     output: Output = None,
-    judging: Any = None,
+    protocol_flags: Any = None,
     reading: Any = None,
 ) -> None:
     """Evaluate a saved model, or lists from a file, on test events."""
-    if overlap is not None:
-        from fmpair.evaluation import given_lists
+    import polars as pl
 
-        one, other = (_lists(path, reading) for path in (source, overlap))
-        emit(given_lists.overlap(one, other), output)
+    from fmpair.evaluation import evaluate, given_lists
+
+    if overlap is not None:
+        first, second = _lists(source, reading), _lists(overlap, reading)
+        emit(given_lists.overlap(first, second), output)
         return
-    judged = _judged(source, shown, reading)
-    parts = _parts(train, test, set, reading, getattr(judged, "space", None))
-    how = protocol_from(protocol, judging, *parts)
-    found = _result(judged, parts, how, metric or METRICS)
+    subject = _subject(source, shown, reading)
+    parts = _parts(train, test, set, reading, getattr(subject, "space", None))
+    chosen = protocol_from(protocol, protocol_flags, *parts)
+    method = given_lists.judge if isinstance(subject, pl.DataFrame) else evaluate
+    result = method(subject, *parts, chosen, metric or METRICS)
     if per_unit is not None:
         from fmpair.data.write import write
 
-        write(found.units, per_unit)
-    emit(_views(found, parts, by) if by else _table(found), output)
-    note(f"protocol {found.protocol}: {len(found.units):,} units, {found.coverage:.1%} with a list")
-    note(f"corrected: {found.estimator}" if found.estimator else "")
-    note("\n".join(_told(parts, how, protocol is None and not judging["seen"])))
+        write(result.units, per_unit)
+    emit(_views(result, parts, by) if by else _table(result), output)
+    units = f"{len(result.units):,} units, {result.coverage:.1%} with a list"
+    note(f"protocol {result.protocol}: {units}")
+    note(f"corrected: {result.estimator}" if result.estimator else "")
+    note("\n".join(_remarks(parts, chosen, protocol is None and not protocol_flags["seen"])))
 
 
 def command() -> Any:
-    """The verb with all its flags."""
-    return with_flags(evaluate, judging=PROTOCOL, reading=READING)
+    """Return the command with all its flags."""
+    return with_flags(evaluate, protocol_flags=PROTOCOL, reading=READING)
 
 
-def _told(parts: tuple[Dataset, Dataset], how: Protocol, chosen: bool) -> list[str]:
-    """Why the protocol was chosen, where it was, and what numbers mean where users repeat."""
+def protocol_from(name: str | None, flags: dict[str, Any], *parts: Dataset) -> Protocol:
+    """Return a preset changed by the flags; without a name the default for the data."""
+    from dataclasses import replace
+
+    from fmpair.data.read import read_frame
+    from fmpair.evaluation.protocol import default_protocol, preset
+
+    options = {RENAMED.get(key, key): value for key, value in given_only(flags).items()}
+    if "items" in options:
+        options |= {"items": read_frame(options["items"]), "candidates": "file"}
+    return replace(default_protocol(*parts) if name is None else preset(name), **options)
+
+
+def _remarks(parts: tuple[Dataset, Dataset], protocol: Protocol, by_default: bool) -> list[str]:
+    """Return why the protocol was chosen, if by default, and what repeats mean for the numbers."""
     from fmpair.evaluation.protocol import (
         default_protocol_reason,
         repeat_note,
@@ -165,11 +165,14 @@ def _told(parts: tuple[Dataset, Dataset], how: Protocol, chosen: bool) -> list[s
         repeats_inflate,
     )
 
-    again, events = repeated_events(*parts), len(parts[1])
-    warning = "warning: " if repeats_inflate(again, events, how) else ""
-    told = repeat_note(again, events, how)
-    said = [f"by default: {default_protocol_reason(*parts)}" if chosen else "", f"{warning}{told}"]
-    return [spelled(line, in_flags(PROTOCOL)) for line in said if line]
+    repeats, events = repeated_events(*parts), len(parts[1])
+    warning = "warning: " if repeats_inflate(repeats, events, protocol) else ""
+    remark = repeat_note(repeats, events, protocol)
+    lines = [
+        f"by default: {default_protocol_reason(*parts)}" if by_default else "",
+        f"{warning}{remark}",
+    ]
+    return [spelled(line, in_flags(PROTOCOL)) for line in lines if line]
 
 
 def _parts(
@@ -179,19 +182,19 @@ def _parts(
     reading: dict[str, Any],
     space: FeatureSpace | None,
 ) -> tuple[Dataset, Dataset]:
-    """The events of training and test, with the context that the model knows in both."""
+    """Return the training and test events, both with the context that the model knows."""
     if public is not None and train is None and test is None:
         from fmpair.data.public_sets import load_parts
 
         return load_parts(public)
     if public is not None or train is None or test is None:
-        raise OptionError("give --train EVENTS and --test EVENTS, or --set NAME in place of both")
-    first, second = opened(train, reading), opened(test, reading)
+        raise OptionError("give --train EVENTS and --test EVENTS, or --set NAME instead of both")
+    first, second = open_events(train, reading), open_events(test, reading)
     note(first.surprises())
     if first.decisions is None or second.decisions is None:
         return first.dataset(), second.dataset()
-    asked = reading["context"] or reading["no_context"]
-    known = [] if space is None or asked else space.context
+    chosen = reading["context"] or reading["no_context"]
+    known = [] if space is None or chosen else space.context
     context = [*first.decisions.options["context"], *known]
     return (
         first.dataset(**first.decisions.keeping(context)),
@@ -199,8 +202,8 @@ def _parts(
     )
 
 
-def _judged(source: str, shown: str | None, reading: dict[str, Any]) -> Any:
-    """A fitted model, with the events shown to it, or lists as a frame."""
+def _subject(source: str, shown: str | None, reading: dict[str, Any]) -> Any:
+    """Return what to evaluate: a fitted model with the shown events, or a frame of lists."""
     from fmpair.experiment.folder import PLAN, model_of
     from fmpair.models.catalog import load
 
@@ -210,31 +213,19 @@ def _judged(source: str, shown: str | None, reading: dict[str, Any]) -> Any:
         model = load(source)
         return model if shown is None else model.extended(read_events(shown, reading))
     if shown is not None:
-        raise OptionError(f"--shown goes with a model, and {source} holds lists")
+        raise OptionError(f"--shown needs a model, but {source} has lists")
     return _lists(source, reading)
 
 
-def _result(
-    judged: Any, parts: tuple[Dataset, Dataset], protocol: Protocol, metrics: Sequence[str]
-) -> Evaluation:
-    import polars as pl
-
-    from fmpair.evaluation import evaluate, given_lists
-
-    way = given_lists.judge if isinstance(judged, pl.DataFrame) else evaluate
-    return way(judged, *parts, protocol, metrics)
-
-
 def _lists(path: str, reading: dict[str, Any]) -> pl.DataFrame:
-    """Lists of a file, read as the flags say."""
     from fmpair.evaluation.given_lists import read_lists
 
-    called = {role: reading[role] for role in ("user", "item")}
-    return read_lists(path, **called, **plain_options(path, reading))
+    roles = {role: reading[role] for role in ("user", "item")}
+    return read_lists(path, **roles, **plain_options(path, reading))
 
 
 def _is_model(source: str) -> bool:
-    """Whether the file begins as a model does: the length of a header, then the header."""
+    """Return whether a file starts like a model: the length of a header, then the header."""
     path = Path(source)
     if not path.is_file():
         return False
@@ -243,27 +234,28 @@ def _is_model(source: str) -> bool:
     return head[8:] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size
 
 
-def _table(found: Evaluation) -> pl.DataFrame:
+def _table(result: Evaluation) -> pl.DataFrame:
     import polars as pl
 
     from fmpair.evaluation.tables import summary
 
-    frame = summary(found)
-    return frame.with_columns(
-        pl.lit(len(found.units)).alias("units"),
-        pl.lit(found.coverage).alias("coverage"),
-        pl.lit(found.protocol).alias("protocol"),
+    return summary(result).with_columns(
+        pl.lit(len(result.units)).alias("units"),
+        pl.lit(result.coverage).alias("coverage"),
+        pl.lit(result.protocol).alias("protocol"),
     )
 
 
-def _views(found: Evaluation, parts: tuple[Dataset, Dataset], names: Sequence[str]) -> pl.DataFrame:
-    """(view, group, units, one column per metric)."""
+def _views(
+    result: Evaluation, parts: tuple[Dataset, Dataset], names: Sequence[str]
+) -> pl.DataFrame:
+    """Return (view, group, units, one column per metric)."""
     import polars as pl
 
     from fmpair.evaluation.views import groups, view
 
     frames = [
-        view(found, groups(name, found, *parts).cast(pl.String)).insert_column(
+        view(result, groups(name, result, *parts).cast(pl.String)).insert_column(
             0, pl.lit(name).alias("view")
         )
         for name in names

@@ -1,4 +1,4 @@
-"""What went wrong, as an exit code and one line."""
+"""Output of commands: results on standard output, notes and errors on standard error."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair.errors import ConfigError, FmpairError, Notice, Spell, nearest
-from fmpair.option_names import now
 from fmpair.text import harmless, isolated
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.table import Table
 
-
-# What a verb says: results on standard output, everything else on standard error.
-
-
 ROWS_ON_A_TERMINAL = 50
+USER_MISTAKE, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141  # exit codes
+
+# The base of the parser's errors, which typer exports in some versions only.
+UsageError: Any = typer.BadParameter.__mro__[1]
+ParserError: Any = UsageError.__mro__[1]
 
 Output = Annotated[
     str | None,
@@ -33,20 +33,20 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Where to write: .csv, .tsv, .parquet or .jsonl by its suffix; - is standard output.",
+        help="The file to write: .csv, .tsv, .parquet or .jsonl; - for standard output.",
     ),
 ]
 OutputFormat = Annotated[
     str | None,
     typer.Option(
-        "--format", metavar="NAME", help="csv, tsv, parquet or jsonl, in place of the suffix's."
+        "--format", metavar="NAME", help="csv, tsv, parquet or jsonl; by default from the suffix."
     ),
 ]
 
 
 @contextmanager
 def only_errors(quiet: bool = True) -> Iterator[None]:
-    """Without the lines of the log that say what is going on, where they are not asked for."""
+    """Hide the log below errors, if quiet."""
     logs = [logging.getLogger(name) for name in ("fmpair", "fmpair.progress")]
     levels = [log.level for log in logs]
     for log, level in zip(logs, levels):
@@ -59,46 +59,47 @@ def only_errors(quiet: bool = True) -> Iterator[None]:
 
 
 def note(text: str) -> None:
-    """A line for the person, not for the pipe."""
+    """Print a line on standard error, unless it is empty."""
     if text:
         print(harmless(text), file=sys.stderr, flush=True)
 
 
 @contextmanager
-def noting(spell: Spell) -> Iterator[None]:
-    """Let what the library passes over be told as notes, with options as `spell` writes them."""
+def printed_notices(spell: Spell) -> Iterator[None]:
+    """Print notices of the library as notes, with options written by `spell`."""
 
-    def tell(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+    def show_warning(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
         if isinstance(message, Notice):
-            note(f"note: {message.told(spell)}")
+            note(f"note: {message.spelled(spell)}")
         else:
-            usual(message, category, *place, **more)
+            default(message, category, *place, **more)
 
     def respelled(record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
-            told = (one.told(spell) if isinstance(one, Notice) else one for one in record.args)
-            record.args = tuple(told)
+            record.args = tuple(
+                arg.spelled(spell) if isinstance(arg, Notice) else arg for arg in record.args
+            )
         return True
 
     log, progress = logging.getLogger("fmpair"), logging.getLogger("fmpair.progress")
-    shown, level = logging.StreamHandler(), progress.level
+    handler, level = logging.StreamHandler(), progress.level
     log.addFilter(respelled)
-    shown.addFilter(respelled)
-    progress.addHandler(shown)
+    handler.addFilter(respelled)
+    progress.addHandler(handler)
     progress.setLevel(logging.INFO)
     try:
         with warnings.catch_warnings():
-            usual, warnings.showwarning = warnings.showwarning, tell
+            default, warnings.showwarning = warnings.showwarning, show_warning
             warnings.simplefilter("default", Notice)
             yield
     finally:
         log.removeFilter(respelled)
-        progress.removeHandler(shown)
+        progress.removeHandler(handler)
         progress.setLevel(level)
 
 
 def note_no_figures() -> None:
-    """Said before a verb does what ends with figures: that there will be none."""
+    """Say before a long command that its report will have no figures, if so."""
     from fmpair.report import style
 
     note("" if style.available() else f"no figures without matplotlib: {style.INSTALL}")
@@ -110,15 +111,15 @@ def emit(
     format: str | None = None,
     by: str | None = None,
 ) -> None:
-    """The frame to a file or stream; a table where a person is looking at the standard output.
+    """Write a frame to a file or stream; on a terminal, print it as a table.
 
-    by: a column whose values get a table each, with the value as its title.
+    by: print one table per value of this column, titled by the value.
     """
     if output is None and format is None and sys.stdout.isatty():
         shown = frame.head(ROWS_ON_A_TERMINAL)
         show(*(_tables(shown, by) if by else [table(shown.columns, shown.rows())]))
         more = len(frame) - ROWS_ON_A_TERMINAL
-        note(f" {more:,} more rows: -o FILE writes all" if more > 0 else "")
+        note(f" {more:,} more rows; -o FILE writes all" if more > 0 else "")
         return
     from fmpair.data.write import write
 
@@ -128,29 +129,28 @@ def emit(
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[Any]], title: str | None = None) -> Table:
-    """A plain table; numbers stand on the right."""
+    """Return a plain table; numbers are right-aligned."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    found = [list(row) for row in rows]
-    made = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
-    for place, name in enumerate(columns):
-        numeric = any(isinstance(row[place], int | float) for row in found)
-        made.add_column(isolated(name), justify="right" if numeric else "left", overflow="fold")
-    for row in found:
-        made.add_row(*(_cell(value) for value in row))
-    return made
+    cells = [list(row) for row in rows]
+    result = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
+    for index, name in enumerate(columns):
+        numeric = any(isinstance(row[index], int | float) for row in cells)
+        result.add_column(isolated(name), justify="right" if numeric else "left", overflow="fold")
+    for row in cells:
+        result.add_row(*map(_cell, row))
+    return result
 
 
 def _tables(frame: pl.DataFrame, by: str) -> list[Table]:
-    """One table for each value of a column, in their order."""
     parts = frame.partition_by(by, maintain_order=True)
-    bare = [part.drop(by) for part in parts]
-    return [table(own.columns, own.rows(), part[by][0] or None) for part, own in zip(parts, bare)]
+    columns = [name for name in frame.columns if name != by]
+    return [table(columns, part.select(columns).rows(), part[by][0] or None) for part in parts]
 
 
 def show(*things: Any) -> None:
-    """Tables and lines on standard output."""
+    """Print tables and lines on standard output."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
@@ -162,7 +162,7 @@ def show(*things: Any) -> None:
 
 @contextmanager
 def busy(text: str) -> Iterator[None]:
-    """Something is under way: a moving sign on a terminal, a plain line elsewhere; "" is quiet."""
+    """Show what is under way: a spinner on a terminal, a line elsewhere, nothing for ""."""
     if not text:
         yield
         return
@@ -176,8 +176,8 @@ def busy(text: str) -> Iterator[None]:
         yield
 
 
-def on_a_bar(parts: Iterator[Any], what: str, total: int, each: int) -> Iterator[Any]:
-    """The parts as they come, with a bar on a terminal; each: how many of the total a part is."""
+def with_bar(parts: Iterator[Any], what: str, total: int, each: int) -> Iterator[Any]:
+    """Yield the parts with a progress bar on a terminal; each: units of `total` per part."""
     if not sys.stderr.isatty():
         yield from parts
         return
@@ -199,6 +199,7 @@ def on_a_bar(parts: Iterator[Any], what: str, total: int, each: int) -> Iterator
 
 
 def size_of(path: Path) -> str:
+    """Return the size of a file as text."""
     size = path.stat().st_size
     return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
 
@@ -211,17 +212,10 @@ def _cell(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else isolated(str(value))
 
 
-USER_MISTAKE, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+def error_lines(error: BaseException, spell: Spell) -> tuple[int, str]:
+    """Return (exit code, error lines or ""); raise an unexpected error again.
 
-# The base of the parser's errors: typer names it in some versions only, but always its child.
-UsageError: Any = typer.BadParameter.__mro__[1]
-ParserError: Any = UsageError.__mro__[1]
-
-
-def described(error: BaseException, spell: Spell) -> tuple[int, str]:
-    """(exit code, line or lines, or ""); an error nobody foresaw is raised again, as it is.
-
-    spell: how the options in a message are written.
+    spell: how messages write options.
     """
     if isinstance(error, typer.Exit):
         return error.exit_code, ""
@@ -233,11 +227,11 @@ def described(error: BaseException, spell: Spell) -> tuple[int, str]:
     if isinstance(error, ConfigError):
         return USER_MISTAKE, "\n".join(f"error: {_one_line(line)}" for line in error.mistakes)
     if isinstance(error, FmpairError):
-        return USER_MISTAKE, f"error: {_one_line(error.told(spell))}"
+        return USER_MISTAKE, f"error: {_one_line(error.spelled(spell))}"
     if isinstance(error, ParserError):
         return WRONG_USAGE, f"error: {_usage(error)}"
     if isinstance(error, MemoryError):
-        return USER_MISTAKE, f"error: there is not enough memory. {_one_line(error)}".rstrip(" .")
+        return USER_MISTAKE, f"error: not enough memory. {_one_line(error)}".rstrip(" .")
     if isinstance(error, OSError) and error.strerror:
         place = f" {error.filename}:" if error.filename else ""
         return USER_MISTAKE, f"error:{place} {error.strerror}"
@@ -245,7 +239,7 @@ def described(error: BaseException, spell: Spell) -> tuple[int, str]:
 
 
 def _usage(error: Any) -> str:
-    """What the parser says, the nearest name of a wrong option, and where to read on."""
+    """Return the parser's message, the nearest name of an unknown option, and where to read on."""
     context = getattr(error, "ctx", None)
     wrong = getattr(error, "option_name", None)
     text = _one_line(error.format_message()).removesuffix(".")
@@ -254,15 +248,9 @@ def _usage(error: Any) -> str:
         return text
     known = [name for option in context.command.get_params(context) for name in option.opts]
     if wrong and wrong not in known:
-        flags = {_python_name(name): name for name in known if name.startswith("--")}
-        guess, new = nearest(wrong, flags.values()), now(_python_name(wrong), flags)
+        guess = nearest(wrong, [name for name in known if name.startswith("--")])
         text = f"unknown option {wrong!r}" + (f". Did you mean {guess!r}?" if guess else "")
-        text = text if new is None else f"{wrong} is now {flags[new]}"
     return f"{text}{' See' if text.endswith('?') else '; see'} {context.command_path} --help"
-
-
-def _python_name(flag: str) -> str:
-    return flag.lstrip("-").replace("-", "_")
 
 
 def _one_line(message: object) -> str:
@@ -270,6 +258,6 @@ def _one_line(message: object) -> str:
 
 
 def _close_output() -> None:
-    """Let the interpreter's last flush go nowhere: the reader of the pipe has left."""
+    """Discard the interpreter's last flush: the reader of the pipe has left."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

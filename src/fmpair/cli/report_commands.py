@@ -1,4 +1,4 @@
-"""`reproduce`: the paper's tables and figures beside its own numbers."""
+"""Commands for results: report, compare, reproduce."""
 
 from __future__ import annotations
 
@@ -14,15 +14,11 @@ from fmpair.errors import DataError, OptionError
 if TYPE_CHECKING:
     from fmpair.report.table import ReportTable
 
-
-# Commands for the results of runs: report, compare.
-
-
 FORMATS = (".csv", ".md", ".tex")
 Exact = Annotated[
     bool,
     typer.Option(
-        "--exact-csv", help="Text in CSV as it is, also what a spreadsheet takes for a formula."
+        "--exact-csv", help="Do not escape text in CSV that a spreadsheet takes for a formula."
     ),
 ]
 
@@ -32,20 +28,20 @@ def report(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Where to write; by default the run's folder."
+            "--output", "-o", metavar="DIR", help="The folder to write; by default the run's."
         ),
     ] = None,
     exact: Exact = False,
 ) -> None:
-    """Write a run's report again: one page, tables, figures."""
+    """Write the report of a run again: one page, tables, figures."""
     from fmpair.experiment.results import results
     from fmpair.report.output import write
 
     note_no_figures()
-    found = results(run)
-    print(write(found, output or run, exact))
-    if found.values.is_empty():
-        note_failures(found)
+    run_results = results(run)
+    print(write(run_results, output or run, exact))
+    if run_results.values.is_empty():
+        note_failures(run_results)
         raise typer.Exit(USER_MISTAKE)
 
 
@@ -53,11 +49,13 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to write: .csv, .md or .tex."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The file to write: .csv, .md or .tex."
+        ),
     ] = None,
     exact: Exact = False,
 ) -> None:
-    """Put the models of several runs into one table, with significance tests across runs."""
+    """Compare the models of several runs in one table, with significance tests."""
     from fmpair.experiment.results import results
     from fmpair.files import write_atomically
     from fmpair.report.merge_runs import merged
@@ -67,26 +65,27 @@ def compare(
 
     if output is not None and output.suffix not in FORMATS:
         raise OptionError(f"-o {output}: the name must end in one of {', '.join(FORMATS)}")
-    found = merged({name: results(run) for name, run in zip(_names(runs), runs)})
-    if found.values.is_empty():
-        raise DataError("no model of these runs finished, so there is nothing to compare")
+    all_results = merged({name: results(run) for name, run in zip(_names(runs), runs)})
+    if all_results.values.is_empty():
+        raise DataError("nothing to compare: no model of these runs finished")
     if output is None:
-        show(terminal(found))
+        show(terminal(all_results))
         return
-    sheets = [main_table(comparison(found, label)) for label in found.experiment.protocols]
+    labels = all_results.experiment.protocols
+    sheets = [main_table(comparison(all_results, label)) for label in labels]
     for path, content in _files(sheets, output, exact).items():
         write_atomically(path, content)
         note(f"wrote {path}")
 
 
 def _names(runs: list[Path]) -> list[str]:
-    """The folders' names, or their paths where two have one name."""
+    """Return the names of the folders, or their paths if two have the same name."""
     names = [run.resolve().name for run in runs]
     return names if len(set(names)) == len(names) else [str(run) for run in runs]
 
 
 def _files(sheets: list[ReportTable], output: Path, exact: bool) -> dict[Path, bytes]:
-    """Path -> contents; tables of different protocols never share a CSV file."""
+    """Return path -> content; each protocol gets its own CSV file."""
     from fmpair.report.table import unique_names
     from fmpair.report.table_formats import csv, latex, markdown
 
@@ -105,50 +104,51 @@ def _files(sheets: list[ReportTable], output: Path, exact: bool) -> dict[Path, b
 FOLDER, QUICK_FOLDER = Path("runs/paper"), Path("runs/paper-quick")
 
 
+Section = Annotated[
+    str,
+    typer.Argument(
+        metavar="PART",
+        help="table1 to table4, epoch-time, convergence, complexity, ablation, or all.",
+    ),
+]
+Folder = Annotated[
+    Path | None, typer.Option("--folder", "-f", metavar="DIR", help="The folder of the results.")
+]
+Page = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Write reproduction.md and its images here too.")
+]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Run a smoke test on a few events, in about a minute.")
+]
+Listing = Annotated[bool, typer.Option("--list", help="Only list the experiment files.")]
+
+
 def reproduce(
-    part: Annotated[
-        str,
-        typer.Argument(
-            metavar="PART",
-            help="table1 to table4, epoch-time, convergence, complexity, ablation, or all.",
-        ),
-    ] = "all",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A smoke test on a few events, in about a minute.")
-    ] = False,
-    folder: Annotated[
-        Path | None, typer.Option("--folder", "-f", metavar="DIR", help="Where results go.")
-    ] = None,
-    listing: Annotated[
-        bool, typer.Option("--list", help="Name the experiment files and stop.")
-    ] = False,
-    page: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write reproduction.md and its images here too."),
-    ] = None,
+    part: Section = "all",
+    quick: Quick = False,
+    folder: Folder = None,
+    listing: Listing = False,
+    page: Page = None,
 ) -> None:
     """Reproduce the FM-Pair paper: its tables and figures, and a verdict on every claim."""
     from fmpair.experiment.run import Stopped
     from fmpair.reproduction.page import write, write_page
     from fmpair.reproduction.run import files
-    from fmpair.reproduction.run import reproduce as carry_out
+    from fmpair.reproduction.run import reproduce as run_all
 
     if listing:
         show(*(str(path) for path in files(part)))
         return
-    place = folder or (QUICK_FOLDER if quick else FOLDER)
+    target = folder or (QUICK_FOLDER if quick else FOLDER)
     try:
-        found = carry_out(part, place, quick, note, progress=not quick)
+        done = run_all(part, target, quick, note, progress=not quick)
     except Stopped as stop:
         note(str(stop))
         raise typer.Exit(INTERRUPTED) from None
     if page is not None:
-        note(f"wrote {write_page(found, page)}")
-    show(str(write(found, place)))
-    _note_missing([path.stem for path in files(part) if path.stem not in found])
-
-
-def _note_missing(names: list[str]) -> None:
-    if names:
-        note(f"not finished, and so not on the page: {', '.join(names)}")
+        note(f"wrote {write_page(done, page)}")
+    show(str(write(done, target)))
+    missing = [path.stem for path in files(part) if path.stem not in done]
+    if missing:
+        note(f"not finished, so not on the page: {', '.join(missing)}")
         raise typer.Exit(USER_MISTAKE)

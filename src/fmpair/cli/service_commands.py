@@ -1,4 +1,4 @@
-"""Commands for the events that a service keeps: export, compare."""
+"""Commands for services: serve, events export, events compare."""
 
 from __future__ import annotations
 
@@ -10,39 +10,38 @@ import typer
 from fmpair.cli.input import Model, model_file
 from fmpair.cli.output import Output, OutputFormat, emit, note
 
-# `serve`: a model file as a service.
-
-
 Host = Annotated[
-    str, typer.Option(metavar="ADDRESS", help="Where to listen; beyond 127.0.0.1 with a key.")
+    str,
+    typer.Option(
+        metavar="ADDRESS", help="The address to listen on; others than 127.0.0.1 require API keys."
+    ),
 ]
-Port = Annotated[int, typer.Option(metavar="PORT", help="0 takes any that is free.")]
-Workers = Annotated[int, typer.Option(metavar="N", help="Processes that share the port.")]
+Port = Annotated[int, typer.Option(metavar="PORT", help="The port; 0 takes any free port.")]
+Workers = Annotated[int, typer.Option(metavar="N", help="Number of processes.")]
 Events = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Where events are kept: sqlite:PATH or postgresql://...; by default a file beside the "
-        "model.",
+        help="The event store: sqlite:PATH or postgresql://...; by default beside the model.",
     ),
 ]
 Keys = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Keys, one a line: every request must bring one."),
+    typer.Option(metavar="FILE", help="API keys, one per line; every request must send one."),
 ]
 Rate = Annotated[
-    float, typer.Option(metavar="N", help="Most requests a second of one client; 0: any.")
+    float, typer.Option(metavar="N", help="Maximum requests per second of a client; 0: no limit.")
 ]
 Watch = Annotated[
-    bool, typer.Option("--watch", help="Take a new model file into service when it is there.")
+    bool, typer.Option("--watch", help="Put new model files into service while running.")
 ]
 Candidate = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="A second model, which answers a share of the users."),
+    typer.Option(metavar="FILE", help="A second model, for a share of the users."),
 ]
 Share = Annotated[
     float | None,
-    typer.Option(metavar="X", help="The share of the candidate's users; by default 0.1."),
+    typer.Option(metavar="X", help="The share of users of the candidate; by default 0.1."),
 ]
 
 
@@ -58,22 +57,20 @@ def serve(
     candidate: Candidate = None,
     share: Share = None,
 ) -> None:
-    """Answer over HTTP, with a page to look at."""
-    from fmpair.serve.settings import Settings
-    from fmpair.serve.supervisor import serve as carry_out
+    """Serve a model over HTTP, with a web page to try it."""
+    from fmpair.serve.settings import ServiceSettings
+    from fmpair.serve.supervisor import serve as run_service
 
     file = Path(model_file(model))
-    settings = Settings(
+    settings = ServiceSettings(
         file, host, port, workers, events, api_key_file, rate, watch, candidate, share
     )
-    carry_out(settings, note)
+    run_service(settings, note)
 
 
 Store = Annotated[
     str,
-    typer.Argument(
-        metavar="URL", help="Where events are kept: sqlite:PATH, a path, or postgresql://..."
-    ),
+    typer.Argument(metavar="URL", help="The event store: sqlite:PATH, a path, or postgresql://..."),
 ]
 
 
@@ -81,51 +78,51 @@ def export(
     store: Store,
     output: Output = None,
     after: Annotated[
-        int, typer.Option(metavar="POSITION", min=0, help="Only the events after this one.")
+        int, typer.Option(metavar="POSITION", min=0, help="Only the events after this position.")
     ] = 0,
     format: OutputFormat = None,
 ) -> None:
-    """The events as a table: user, item, timestamp, context, arm, model, position."""
+    """Export events: user, item, timestamp, context, arm, model, position."""
     from fmpair.events.frame import frame_of
 
-    with opened(store) as own:
-        emit(frame_of(own, after), output, format)
+    with open_existing(store) as events:
+        emit(frame_of(events, after), output, format)
 
 
 def compare(
     store: Store,
     within: Annotated[
-        str, typer.Option(metavar="TIME", help="How soon after a list an event follows it.")
+        str, typer.Option(metavar="TIME", help="The time after a list in which events count.")
     ] = "1d",
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only lists from then on, such as a date.")
+        str | None, typer.Option(metavar="TIME", help="Only lists since this time, such as a date.")
     ] = None,
     output: Output = None,
     format: OutputFormat = None,
 ) -> None:
-    """Whether users of the candidate do more than those of the current model.
+    """Compare the candidate with the current model by what their users did.
 
-    A row for each measure: both models, the difference with its 95 % interval, and p. Compared
-    are users who were shown lists while both models were in service (`serve --candidate`).
+    Prints a row per measure: both models, the difference with its 95 % interval, and p. Compared
+    are users who were shown lists while both models were served (`serve --candidate`).
     """
     from fmpair.events.compare import compared
-    from fmpair.events.event import moment_of
+    from fmpair.events.event import event_time
     from fmpair.features.field import duration
 
-    with opened(store) as own:
-        start = None if since is None else moment_of(since)
-        frame = compared(own, duration(within), start)
+    with open_existing(store) as events:
+        start = None if since is None else event_time(since)
+        frame = compared(events, duration(within), start)
     emit(frame, output, format)
-    sure = frame.filter((frame["low"] > 0) | (frame["high"] < 0))["measure"].to_list()
+    clear = frame.filter((frame["low"] > 0) | (frame["high"] < 0))["measure"].to_list()
     note(
-        f"the interval of {', '.join(sure)} leaves out 0"
-        if sure
-        else "every interval holds 0: no difference is shown, which is not to say there is none"
+        f"significant (the interval excludes 0): {', '.join(clear)}"
+        if clear
+        else "no significant difference: every interval contains 0"
     )
 
 
-def opened(url: str) -> Any:
-    """The store of a URL for the time of a block; it must be there."""
+def open_existing(url: str) -> Any:
+    """Open the event store of a URL, which must exist, for a `with` block."""
     from contextlib import closing
 
     from fmpair.events.store import open_store
@@ -134,8 +131,8 @@ def opened(url: str) -> Any:
 
 
 def app() -> typer.Typer:
-    """The verbs as one group."""
-    group = typer.Typer(help="What users of a service did: export, compare two models.")
+    """Return the group `events`."""
+    group = typer.Typer(help="Events of a service: export them, compare two models.")
     group.command()(export)
     group.command()(compare)
     return group

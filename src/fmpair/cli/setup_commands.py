@@ -1,4 +1,4 @@
-"""`demo`: an experiment on generated data, its report, and one user's lists."""
+"""Commands to get started and to check an installation: demo, compile, doctor."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair import __version__
-from fmpair.cli.experiment_commands import carried_out, comparison, conclude
+from fmpair.cli.experiment_commands import conclude, run_experiment
 from fmpair.cli.model_commands import explanation
-from fmpair.cli.output import busy, note, note_no_figures, only_errors, show, table
+from fmpair.cli.output import busy, note, note_no_figures, only_errors, show, table, with_bar
 from fmpair.errors import DataError, FmpairError
 
 if TYPE_CHECKING:
@@ -29,13 +29,111 @@ if TYPE_CHECKING:
     from fmpair.fitted.recommender import Recommender
     from fmpair.kernel_cache import Folder
 
-
-# `compile`: fill a folder with compiled code, so that later processes need no compiler.
-
-
-SOME = 5  # any number above 1: of blocks, candidates, items to list
+FILE = Path(__file__).with_name("demo.yaml")
+DAY, NIGHT = "morning", "night"
+TERMS = 5
+SOME = 5  # any number above 1
 
 Job = tuple[str, Callable[[], object]]
+
+
+def demo(
+    folder: Annotated[
+        Path, typer.Option("--folder", "-f", metavar="DIR", help="The folder of the results.")
+    ] = Path("runs/demo"),
+    seed: Annotated[int, typer.Option(help="Another seed generates other data.")] = 0,
+) -> None:
+    """Run an experiment on generated data that shows how much context helps."""
+    from fmpair.config.read import read
+    from fmpair.data import synthetic
+    from fmpair.evaluation.tables import busiest_user
+    from fmpair.models.catalog import load
+    from fmpair.report.output import terminal
+
+    overrides = [f"data.generate.seed={seed}", f"output.folder={folder.absolute()}"]
+    experiment = read(FILE, overrides)
+    note_no_figures()
+    with busy("generating users who choose in context"):
+        world = synthetic.make(**(experiment.data.generate or {}))
+    show(_introduction(world))
+    results = run_experiment(experiment)
+    model: Any = load(folder / "model.fmpair")
+    user = world.data.users.ids[busiest_user(world.data)]
+    show(terminal(results), _ceiling(world, results), *_lists(world, model, user))
+    viewed = world.data.items.take(world.data.item[-2:]).to_list()
+    show(_visitor(world, model, viewed), _next_steps(user, viewed, folder))
+    conclude(results)
+
+
+def _introduction(world: World) -> str:
+    data = world.data
+    return (
+        f"{len(data.users):,} generated users chose among {len(data.items):,} books, albums, "
+        f"films and games, {len(data):,} times.\n"
+        "What they choose depends on their taste, the time of day and the place. Four times, each "
+        "model\nlearns from three quarters of the choices and ranks all items for the others.\n"
+    )
+
+
+def _ceiling(world: World, results: Results) -> str:
+    """Return a line about the best model and the best possible one."""
+    from fmpair.data.splits import load
+    from fmpair.evaluation.tables import ceiling
+
+    experiment = results.experiment
+    [(label, protocol)] = experiment.protocols.items()
+    name = experiment.metrics[0]
+    splits = load(Path(experiment.output.folder) / "splits.parquet")
+    possible = ceiling(world, splits, protocol, [name])[name]
+    found = results.values.filter(protocol=label, metric=name)
+    share = max(fmean(part["value"]) for _, part in found.group_by("model")) / possible
+    return (
+        f"The oracle that generated the data reaches {possible:.4f}: the best model has "
+        f"{share:.0%} of that.\n"
+    )
+
+
+def _lists(world: World, model: Recommender, user: str) -> list[Any]:
+    """Return a user's top five by day and by night, and why the first is first."""
+    best = {
+        daytime: model.recommend(user, 5, context={"daytime": daytime}, exclude_seen=False)["item"]
+        for daytime in (DAY, NIGHT)
+    }
+    rows = [
+        (str(rank), _item(world, day), _item(world, night))
+        for rank, (day, night) in enumerate(zip(best[DAY], best[NIGHT]), 1)
+    ]
+    first = best[DAY][0]
+    terms = model.explain(user, first, {"daytime": DAY})
+    return [
+        table(("", "in the morning", "at night"), rows, f" The top five for {user}"),
+        explanation(terms, TERMS, f" Why {first} comes first in the morning"),
+    ]
+
+
+def _visitor(world: World, model: Recommender, viewed: list[str]) -> Any:
+    """Return the top five for a visitor without an id, from the items they viewed."""
+    best = model.recommend(history=viewed, n=5)["item"]
+    rows = [(str(rank), _item(world, item)) for rank, item in enumerate(best, 1)]
+    return table(("", "next"), rows, f" For a visitor who viewed {' and '.join(viewed)}")
+
+
+def _item(world: World, item: str) -> str:
+    """Return an item with its attributes."""
+    known = world.data.item_table.row(world.data.items.number(item), named=True)
+    length = f"{known['length']} min" if known["length"] else None
+    return f"{item}  {', '.join(filter(None, (known['genre'], length)))}"
+
+
+def _next_steps(user: str, viewed: list[str], folder: Path) -> str:
+    return (
+        "Next, use the best model, and try your own events:\n\n"
+        f"  fmpair recommend {folder} --user {user} --context daytime={NIGHT} -n 5\n"
+        f"  fmpair recommend {folder} --history {','.join(viewed)} -n 5\n"
+        "  fmpair init clicks.csv -o experiment.yaml\n"
+        "  fmpair run experiment.yaml\n\n"
+        "The report of this experiment:\n"
+    )
 
 
 def compile_kernels(
@@ -43,8 +141,8 @@ def compile_kernels(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Where to; name it in FMPAIR_CACHE to use it. By default beside the package, "
-            "where it is found by itself, or among the user's caches if that is read-only.",
+            help="The folder to fill; set FMPAIR_CACHE to use it. By default beside the package, "
+            "or in the user's cache folder if that is read-only.",
         ),
     ] = None,
     factors: Annotated[
@@ -52,52 +150,52 @@ def compile_kernels(
         typer.Option(
             metavar="NUMBER",
             min=1,
-            help="Of the models; repeat for several. 64 and 128 if not given.",
+            help="The number of factors (repeat); by default 64 and 128.",
         ),
     ] = None,
     clean: Annotated[
-        bool, typer.Option("--clean", help="Remove what other versions have left there.")
+        bool, typer.Option("--clean", help="Remove the code of other versions there.")
     ] = False,
 ) -> None:
-    """Compile ahead what fit, recommend and evaluate need: for images, clusters, quick starts."""
+    """Compile the kernels of fit, recommend and evaluate ahead of time."""
     from fmpair import kernel_cache
     from fmpair.jit import require_compiler
     from fmpair.training.defaults import FACTORS_OF_MANY
     from fmpair.training.options import FACTORS
 
     require_compiler()
-    folder, began = _target(into), time.perf_counter()
+    folder, start = _target(into), time.perf_counter()
     jobs = [job for number in factors or (FACTORS, FACTORS_OF_MANY) for job in _fits(number)]
     with kernel_cache.filled(folder.path), only_errors():
-        for job in _shown([*jobs, *_judging()]):
+        for _, job in _with_progress([*jobs, *_evaluations()]):
             job()
     removed = kernel_cache.discard(folder.path) if clean else 0
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     note(f"{kernel_cache.count(folder)} kernels in {folder.entries} after {seconds:.1f} s")
-    note(f"removed those of {removed} other versions" if removed else "")
+    note(f"removed the kernels of {removed} other versions" if removed else "")
 
 
 def _target(into: Path | None) -> Folder:
-    """The folder to fill: the one asked for, or the first that can be written."""
+    """Return the folder to fill: the given one, or the first writable one."""
     from fmpair import kernel_cache
     from fmpair.kernel_cache import Folder
 
     if not kernel_cache.stamp():
-        raise DataError("the package's sources cannot be read, and compiled code goes by them")
+        raise DataError("the sources of the package cannot be read: compiled code depends on them")
     if into is not None:
         folder = Folder(into.absolute(), private=False)
         if not kernel_cache.writable(folder):
-            raise DataError(f"--into {into} cannot be written: name another folder")
+            raise DataError(f"--into {into} is not writable: choose another folder")
         return folder
     beside = Folder(kernel_cache.BESIDE, private=False)
     for folder in (beside, *kernel_cache.folders()):
         if kernel_cache.writable(folder):
             return folder
-    raise DataError("no folder can be written: name one with --into FOLDER")
+    raise DataError("no writable folder found: choose one with --into FOLDER")
 
 
 def _fits(factors: int) -> list[Job]:
-    """FM-Pair by lists (all losses but one) and by pairs (bpr), with and without features."""
+    """Return fits with sampled lists (softmax) and pairs (bpr), with and without features."""
     from fmpair.models.fm_pair.fm_pair import FMPair
 
     def fit(loss: str, context: bool, attributes: bool, history: int = 0) -> None:
@@ -116,31 +214,31 @@ def _fits(factors: int) -> list[Job]:
         for words, kind in kinds.items()
     ]
     for words, kind in kinds.items():
-        name = f"{factors} factors, loss softmax{words}, after what came before"
+        name = f"{factors} factors, loss softmax{words}, with history"
         jobs.append((name, partial(fit, "softmax", *kind, history=SOME)))
     return jobs
 
 
-def _judging() -> list[Job]:
+def _evaluations() -> list[Job]:
     from fmpair.evaluation import Protocol, evaluate
     from fmpair.models.classic.popularity import Popularity
 
     data = _events(context=True, attributes=False)
     model = Popularity().fit(data)
 
-    def judge(candidates: str, metric: str) -> None:
+    def run(candidates: str, metric: str) -> None:
         protocol = Protocol(candidates=candidates, n=SOME, seen="none")
         evaluate(model, data, data, protocol, [metric])
 
     return [
         ("recommend", partial(model.recommend, n=SOME)),
-        ("evaluate", partial(judge, "all", "diversity@5")),
-        ("evaluate among a sample", partial(judge, "uniform", "ndcg@5")),
+        ("evaluate", partial(run, "all", "diversity@5")),
+        ("evaluate among a sample", partial(run, "uniform", "ndcg@5")),
     ]
 
 
 def _events(context: bool, attributes: bool) -> Dataset:
-    """Some events, of the kinds of columns asked for."""
+    """Return a few events, with context columns or item attributes."""
     from fmpair.data import Dataset
     from fmpair.testing import day_and_night
 
@@ -149,40 +247,28 @@ def _events(context: bool, attributes: bool) -> Dataset:
     return Dataset.from_frame(frame if context else frame.drop("time"), items=items)
 
 
-def _shown(jobs: list[Job]) -> Iterator[Callable[[], object]]:
-    """The jobs one by one, with a bar on a terminal and a line each elsewhere."""
-    if not sys.stderr.isatty():
-        for place, (name, job) in enumerate(jobs, 1):
-            note(f"{place} of {len(jobs)}: {name}")
-            yield job
+def _with_progress(jobs: list[Job]) -> Iterator[Job]:
+    """Yield the jobs, with a progress bar on a terminal and a line each elsewhere."""
+    if sys.stderr.isatty():
+        yield from with_bar(iter(jobs), "compiling", len(jobs), 1)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=len(jobs))
-        for name, job in jobs:
-            bar.update(task, description=name)
-            yield job
-            bar.advance(task)
-
-
-# `doctor`: whether this machine has everything fmpair needs.
+    for number, (name, job) in enumerate(jobs, 1):
+        note(f"{number} of {len(jobs)}: {name}")
+        yield name, job
 
 
 class Absent(str):
-    """A finding about what is not there and need not be."""
+    """A finding about something optional that is missing."""
 
 
 def doctor() -> None:
-    """Check that this machine has everything fmpair needs; exit code 1 if something is broken."""
+    """Check the installation; exit with 1 if something is broken."""
     rows, healthy = [], True
     for name, check in CHECKS.items():
         try:
             finding = check()
             state = "none" if isinstance(finding, Absent) else "ok"
-        except Exception as error:  # whatever a broken installation throws is the finding
+        except Exception as error:  # whatever a broken installation raises is the finding
             kind = "" if isinstance(error, FmpairError) else f"{type(error).__name__}: "
             finding, state, healthy = f"{kind}{error}", "broken", False
         rows.append((name, state, finding))
@@ -192,13 +278,13 @@ def doctor() -> None:
 
 
 def extras() -> list[tuple[str, str, str]]:
-    """What may be installed besides: its name, whether it is there, and what it is for."""
-    found = []
+    """Return the optional extras: name, whether installed, purpose."""
+    rows = []
     for name, (module, purpose) in EXTRAS.items():
-        there = find_spec(module) is not None
-        command = "" if there else f": pip install 'fmpair[{name}]'"
-        found.append((name, "installed" if there else "", f"{purpose}{command}"))
-    return found
+        installed = find_spec(module) is not None
+        command = "" if installed else f": pip install 'fmpair[{name}]'"
+        rows.append((name, "installed" if installed else "", f"{purpose}{command}"))
+    return rows
 
 
 def _version(module: str) -> Callable[[], str]:
@@ -212,19 +298,19 @@ def _cores() -> str:
 
 
 def _blas() -> str:
-    import numpy  # noqa: F401  (loads the library to be named)
+    import numpy  # noqa: F401  (loads the library)
     from threadpoolctl import threadpool_info
 
-    found = [
+    pools = [
         f"{pool['internal_api']} {pool['version']}, {pool['num_threads']} threads"
         for pool in threadpool_info()
         if pool["user_api"] == "blas"
     ]
-    return "; ".join(found) or "none whose threads can be limited"
+    return "; ".join(pools) or "none with a thread limit"
 
 
 def _compiled() -> str:
-    """What is compiled already, and where new code goes; without a place every start compiles."""
+    """Report the compiled kernels and where new ones are stored."""
     from fmpair import kernel_cache
     from fmpair.jit import require_compiler
 
@@ -232,7 +318,7 @@ def _compiled() -> str:
     folders = kernel_cache.folders()
     held = [f"{n} kernels in {f.path}" for f in folders if (n := kernel_cache.count(f))]
     into = next((f.path for f in folders if f.grows and kernel_cache.writable(f)), None)
-    variable = f"nowhere, so set {kernel_cache.VARIABLE} to a folder that can be written"
+    variable = f"nowhere: set {kernel_cache.VARIABLE} to a writable folder"
     new = f"new ones go {f'into {into}' if into else variable}"
     return "; ".join([f"stamp {kernel_cache.stamp() or 'unknown'}", *held, new])
 
@@ -242,18 +328,16 @@ def _data() -> str:
 
     folder = os.environ.get(VARIABLE)
     if folder and not Path(folder).is_dir():
-        raise DataError(f"{VARIABLE} names {folder}, which is no folder")
-    found = [name for name in names() if held(name)]
-    return (
-        f"{VARIABLE}={folder or ''}; {len(found)} of {len(names())} sets: "
-        f"{', '.join(found) or 'none'}"
-    )
+        raise DataError(f"{VARIABLE} is {folder}, which is not a folder")
+    local = [name for name in names() if held(name)]
+    sets = f"{len(local)} of {len(names())} sets: {', '.join(local) or 'none'}"
+    return f"{VARIABLE}={folder or ''}; {sets}"
 
 
 def _gpu() -> str:
-    from fmpair.device import cards, undefined_reason
+    from fmpair.device import cards, obstacle
 
-    why = undefined_reason()
+    why = obstacle()
     return Absent(f"no GPU is used: {why}") if why else "; ".join(cards())
 
 
@@ -265,20 +349,20 @@ def _fit() -> str:
     return f"learned {len(model.item_ids)} items"
 
 
-# Extras of pyproject.toml: the module that shows whether each is there, and what it is for.
+# Extras of pyproject.toml: a module that each installs, and its purpose.
 EXTRAS = {
     "report": ("matplotlib", "figures in reports"),
-    "tune": ("optuna", "search for the best options of a model"),
-    "gpu": ("torch", "learning and ranking on a GPU"),
-    "serve": ("uvicorn", "models as services over HTTP"),
-    "ray": ("ray", "fits and experiments on a cluster of machines"),
-    "implicit": ("implicit", "models of the library implicit"),
+    "tune": ("optuna", "hyperparameter search"),
+    "gpu": ("torch", "training and ranking on a GPU"),
+    "serve": ("uvicorn", "serving models over HTTP"),
+    "ray": ("ray", "training and experiments on a cluster"),
+    "implicit": ("implicit", "models of implicit"),
     "lightfm": ("lightfm", "models of LightFM"),
     "cornac": ("cornac", "models of Cornac"),
     "lenskit": ("lenskit", "models of LensKit"),
     "myfm": ("myfm", "factorization machines of myFM"),
-    "onnx": ("onnx", "models as ONNX graphs"),
-    "usearch": ("usearch", "models as indexes of nearest neighbours"),
+    "onnx": ("onnx", "export to ONNX"),
+    "usearch": ("usearch", "export to nearest-neighbour indexes"),
 }
 CHECKS: dict[str, Callable[[], str]] = {
     "fmpair": lambda: __version__,
@@ -293,106 +377,3 @@ CHECKS: dict[str, Callable[[], str]] = {
     "public data": _data,
     "a small fit": _fit,
 }
-
-
-FILE = Path(__file__).with_name("demo.yaml")
-DAY, NIGHT = "morning", "night"
-TERMS = 5
-
-
-def demo(
-    folder: Annotated[
-        Path, typer.Option("--folder", "-f", metavar="DIR", help="Where results go.")
-    ] = Path("runs/demo"),
-    seed: Annotated[int, typer.Option(help="Another seed generates other data.")] = 0,
-) -> None:
-    """See how much context helps: an experiment on generated data, and its report."""
-    from fmpair.config.read import read
-    from fmpair.data import synthetic
-    from fmpair.evaluation.tables import busiest_user
-    from fmpair.models.catalog import load
-
-    choices = [f"data.generate.seed={seed}", f"output.folder={folder.absolute()}"]
-    experiment = read(FILE, choices)
-    note_no_figures()
-    with busy("generating users who choose in context"):
-        world = synthetic.make(**(experiment.data.generate or {}))
-    show(_introduction(world))
-    results = carried_out(experiment)
-    model: Any = load(folder / "model.fmpair")
-    user = world.data.users.ids[busiest_user(world.data)]
-    show(comparison(results), _ceiling(world, results), *_lists(world, model, user))
-    looked = world.data.items.take(world.data.item[-2:]).to_list()
-    show(_visitor(world, model, looked), _next_steps(user, looked, folder))
-    conclude(results)
-
-
-def _introduction(world: World) -> str:
-    data = world.data
-    return (
-        f"{len(data.users):,} generated users chose among {len(data.items):,} books, albums, "
-        f"films and games, {len(data):,} times.\n"
-        "What they choose depends on their taste, the time of day and the place. Four times, each "
-        "model\nlearns from three quarters of the choices and ranks all items for the others.\n"
-    )
-
-
-def _ceiling(world: World, results: Results) -> str:
-    """How far the best model is from the best possible."""
-    from fmpair.data.splits import load
-    from fmpair.evaluation.tables import ceiling
-
-    experiment = results.experiment
-    [(label, protocol)] = experiment.protocols.items()
-    name = experiment.metrics[0]
-    splits = load(Path(experiment.output.folder) / "splits.parquet")
-    possible = ceiling(world, splits, protocol, [name])[name]
-    found = results.values.filter(protocol=label, metric=name)
-    share = max(fmean(part["value"]) for _, part in found.group_by("model")) / possible
-    return (
-        f"The oracle that generated the data reaches {possible:.4f}: the best model has "
-        f"{share:.0%} of that.\n"
-    )
-
-
-def _lists(world: World, model: Recommender, user: str) -> list[Any]:
-    """One user's top five by day and by night, and why the first is first."""
-    best = {
-        daytime: model.recommend(user, 5, context={"daytime": daytime}, exclude_seen=False)["item"]
-        for daytime in (DAY, NIGHT)
-    }
-    rows = [
-        (str(rank), _item(world, day), _item(world, night))
-        for rank, (day, night) in enumerate(zip(best[DAY], best[NIGHT]), 1)
-    ]
-    first = best[DAY][0]
-    terms = model.explain(user, first, {"daytime": DAY})
-    return [
-        table(("", "in the morning", "at night"), rows, f" The top five for {user}"),
-        explanation(terms, TERMS, f" Why {first} comes first in the morning"),
-    ]
-
-
-def _visitor(world: World, model: Recommender, looked: list[str]) -> Any:
-    """The top five for somebody without an id, known by what they looked at."""
-    best = model.recommend(history=looked, n=5)["item"]
-    rows = [(str(rank), _item(world, item)) for rank, item in enumerate(best, 1)]
-    return table(("", "next"), rows, f" For a visitor who came from {' and '.join(looked)}")
-
-
-def _item(world: World, item: str) -> str:
-    """An item with what is known of it."""
-    known = world.data.item_table.row(world.data.items.number(item), named=True)
-    length = f"{known['length']} min" if known["length"] else None
-    return f"{item}  {', '.join(filter(None, (known['genre'], length)))}"
-
-
-def _next_steps(user: str, looked: list[str], folder: Path) -> str:
-    return (
-        "Next, use the best model, and try your own events:\n\n"
-        f"  fmpair recommend {folder} --user {user} --context daytime={NIGHT} -n 5\n"
-        f"  fmpair recommend {folder} --history {','.join(looked)} -n 5\n"
-        "  fmpair init clicks.csv -o experiment.yaml\n"
-        "  fmpair run experiment.yaml\n\n"
-        "The report of this experiment:\n"
-    )

@@ -145,7 +145,7 @@ def shown(value: Any) -> str:
 
 def one_line(error: Exception) -> str:
     """Return the message of an error in one line, with options as an experiment file has them."""
-    text = error.told(in_file) if isinstance(error, FmpairError) else str(error)
+    text = error.spelled(in_file) if isinstance(error, FmpairError) else str(error)
     return " ".join(text.split())
 
 

@@ -1,1 +1,1 @@
-"""Events that a service takes in: kept by a database, exported, learned from, compared."""
+"""Events that a service collects: stored in a database, exported, learned from, compared."""

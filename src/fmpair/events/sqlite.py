@@ -6,23 +6,19 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from fmpair.errors import DataError, MachineError
-from fmpair.events.event import Event, GroupCommit, Impression, check_id, packed
-from fmpair.files import lock
-from fmpair.files import shown as spelled
+from fmpair.events.event import Event, Impression, context_json
+from fmpair.files import lock, shown
 
 WAIT = 10.0  # seconds for another process that writes
 FORMAT = 1  # PRAGMA user_version
 
-# Columns of ids have no type: text and numbers come back as they were.
+# Id columns have no type: text and numbers come back as they were.
 TABLES = """
 CREATE TABLE IF NOT EXISTS events (
   position INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -32,177 +28,151 @@ CREATE TABLE IF NOT EXISTS impressions (
   user NOT NULL, items TEXT NOT NULL, time INTEGER NOT NULL, arm TEXT, model TEXT);
 CREATE TABLE IF NOT EXISTS learned (model TEXT PRIMARY KEY, position INTEGER NOT NULL);
 """
-# In one statement: another process may be making the tables.
-LOOK = "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
-PUT = "INSERT INTO events (user, item, time, context, arm, model) VALUES (?, ?, ?, ?, ?, ?)"
-SHOW = "INSERT INTO impressions (user, items, time, arm, model) VALUES (?, ?, ?, ?, ?)"
+# One statement, since another process may be creating the tables.
+STATE = "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
+EVENTS = """
+SELECT user, item, time, context, arm, model, position FROM events
+WHERE position > ? ORDER BY position LIMIT ?
+"""
+IMPRESSIONS = """
+SELECT user, items, time, arm, model, position FROM impressions
+WHERE position > ? ORDER BY position LIMIT ?
+"""
+INSERT_EVENT = (
+    "INSERT INTO events (user, item, time, context, arm, model) VALUES (?, ?, ?, ?, ?, ?)"
+)
+INSERT_IMPRESSION = "INSERT INTO impressions (user, items, time, arm, model) VALUES (?, ?, ?, ?, ?)"
 
 
-class SQLiteStore:
-    """A write-ahead log that is on the disk before anyone is told so; see `EventStore`.
+class SQLite:
+    """A database file with a write-ahead log, synced to disk at every commit; see `Database`.
 
-    Readers never wait for the writer, and the system itself undoes what a killed writer began.
+    Readers never wait for the writer, and SQLite rolls back what a killed writer left.
     """
 
     def __init__(self, path: Path, make: bool = True):
         self.path = path
-        self._own = threading.local()  # a connection to read by for each thread
+        self.name = f"the event store {shown(path)}"
+        self._local = threading.local()  # one connection to read per thread
         self._readers: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
         if not make and not path.exists():
-            raise DataError(f"there is no store of events {spelled(path)}")
+            raise DataError(f"{self.name} does not exist")
         if not path.exists() and not path.parent.is_dir():
-            raise DataError(f"cannot keep events in {spelled(path)}: there is no such folder")
-        with self._told():
-            self._made(make)
+            raise DataError(f"cannot create {self.name}: its folder does not exist")
+        with self._translated():
+            self._create(make)
         self._file = _identity(path)
-        self._group = GroupCommit(self._write, f"the store of events {spelled(path)}")
 
-    def submit(self, events: Sequence[Event]) -> Future[int]:
-        return self._group.submit(events)
+    def events(self, after: int, limit: int) -> list[tuple]:
+        return self._read(EVENTS, after, limit)
 
-    def append(self, events: Sequence[Event]) -> int:
-        return self.submit(events).result()
-
-    def record(self, impressions: Sequence[Impression]) -> None:
-        for one in impressions:
-            check_id("user", one.user)
-        self._group.record(impressions)
-
-    def after(self, position: int, limit: int) -> list[Event]:
-        query = (
-            "SELECT user, item, time, context, arm, model, position FROM events "
-            "WHERE position > ? ORDER BY position LIMIT ?"
-        )
-        return [
-            Event(user, item, when, None if context is None else _unpacked(context), *rest)
-            for user, item, when, context, *rest in self._read(query, position, limit)
-        ]
-
-    def impressions(self, position: int, limit: int) -> list[Impression]:
-        query = (
-            "SELECT user, items, time, arm, model, position FROM impressions "
-            "WHERE position > ? ORDER BY position LIMIT ?"
-        )
-        return [
-            Impression(user, tuple(json.loads(items)), *rest)
-            for user, items, *rest in self._read(query, position, limit)
-        ]
+    def impressions(self, after: int, limit: int) -> list[tuple]:
+        return self._read(IMPRESSIONS, after, limit)
 
     def position(self) -> int:
-        with self._told():
+        with self._translated():
             reader = self._reader()
-            # Another number whenever another connection has written: no table is read otherwise.
+            # The number changes when another connection writes; otherwise no table is read.
             (version,) = reader.execute("PRAGMA data_version").fetchone()
-            if version != self._own.version:
+            if version != self._local.version:
                 row = reader.execute("SELECT max(position) FROM events").fetchone()
-                self._own.version, self._own.position = version, row[0] or 0
-        return self._own.position
+                self._local.version, self._local.position = version, row[0] or 0
+        return self._local.position
 
     def learned(self, model: str) -> int:
-        found = self._read("SELECT position FROM learned WHERE model = ?", model)
-        return found[0][0] if found else 0
+        rows = self._read("SELECT position FROM learned WHERE model = ?", model)
+        return rows[0][0] if rows else 0
 
     def remember(self, model: str, position: int) -> None:
-        with self._told(), closing(self._connected()) as own, own:
-            own.execute("INSERT OR REPLACE INTO learned VALUES (?, ?)", (model, position))
+        with self._translated(), closing(self._connect()) as connection, connection:
+            connection.execute("INSERT OR REPLACE INTO learned VALUES (?, ?)", (model, position))
 
-    def trouble(self) -> str | None:
-        return self._group.trouble
+    def trouble(self) -> None:
+        return None
 
     def close(self) -> None:
-        self._group.close()
         self._drop_writer()
         while self._readers:
             self._readers.pop().close()
 
+    def insert(self, events: Sequence[Event], impressions: Sequence[Impression]) -> range:
+        rows = [(e.user, e.item, e.time, _json(e), e.arm, e.model) for e in events]
+        lists = [(i.user, json.dumps(i.items), i.time, i.arm, i.model) for i in impressions]
+        last = 0
+        try:
+            with self._translated():
+                if self._writer is None:
+                    self._writer = self._connect()
+                self._check_file()
+                with self._turn(), self._writer as connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    connection.executemany(INSERT_IMPRESSION, lists)
+                    connection.executemany(INSERT_EVENT, rows)
+                    if rows:
+                        (last,) = connection.execute("SELECT last_insert_rowid()").fetchone()
+        except Exception:
+            self._drop_writer()  # its state is unknown
+            raise
+        return range(last - len(rows) + 1, last + 1)
+
     def _read(self, query: str, *values: Any) -> list[tuple]:
-        with self._told():
+        with self._translated():
             return self._reader().execute(query, values).fetchall()
 
     def _reader(self) -> sqlite3.Connection:
-        """The connection of this thread."""
-        found = getattr(self._own, "reader", None)
-        if found is None:
-            found = self._own.reader = self._connected()
-            found.execute("PRAGMA query_only = ON")
-            self._own.version = None
-            self._readers.append(found)
-        return found
+        """Return the connection of this thread."""
+        reader = getattr(self._local, "reader", None)
+        if reader is None:
+            reader = self._local.reader = self._connect()
+            reader.execute("PRAGMA query_only = ON")
+            self._local.version = None
+            self._readers.append(reader)
+        return reader
 
-    def _connected(self, make: bool = False) -> sqlite3.Connection:
+    def _connect(self, make: bool = False) -> sqlite3.Connection:
         if not make:
-            self._check_there()
-        found = sqlite3.connect(
+            self._check_file()
+        connection = sqlite3.connect(
             f"{self.path.absolute().as_uri()}?mode={'rwc' if make else 'rw'}",
             timeout=WAIT,
             isolation_level="IMMEDIATE",
             check_same_thread=False,
             uri=True,
         )
-        found.execute("PRAGMA synchronous = FULL")  # every commit is on the disk when it returns
-        return found
+        connection.execute("PRAGMA synchronous = FULL")  # sync every commit to disk
+        return connection
 
-    def _made(self, make: bool) -> None:
-        """The tables, where they are not there yet; onto the disk with the name of the file."""
-        with closing(self._connected(make=True)) as own:
-            version, tables = own.execute(LOOK).fetchone()
+    def _create(self, make: bool) -> None:
+        """Create missing tables, and sync them and the file name to disk."""
+        with closing(self._connect(make=True)) as connection:
+            version, tables = connection.execute(STATE).fetchone()
             if version > FORMAT:
                 raise DataError(
-                    f"{spelled(self.path)} is of a later fmpair (format {version}, this one knows "
-                    f"{FORMAT}): upgrade with pip install -U fmpair"
+                    f"{shown(self.path)} was written by a later fmpair (format {version}, this "
+                    f"one reads {FORMAT}): upgrade with pip install -U fmpair"
                 )
             if version < FORMAT and (tables or not make):
-                raise DataError(f"{spelled(self.path)} is no store of events")
-            own.execute("PRAGMA journal_mode = WAL")
+                raise DataError(f"{shown(self.path)} is not an event store")
+            connection.execute("PRAGMA journal_mode = WAL")
             if version == FORMAT:
                 return
-            with own:
-                own.execute("BEGIN IMMEDIATE")
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
                 for table in TABLES.split(";")[:-1]:
-                    own.execute(table)
-                own.execute(f"PRAGMA user_version = {FORMAT}")
+                    connection.execute(table)
+                connection.execute(f"PRAGMA user_version = {FORMAT}")
         with suppress(OSError):  # not every system opens folders
             folder = os.open(self.path.parent, os.O_RDONLY)
             os.fsync(folder)
             os.close(folder)
 
-    def _write(self, batches: Sequence[Sequence[Event]], shown: Sequence[Impression]) -> list[int]:
-        """Of the thread that writes: one transaction; the last position of each batch."""
-        rows = [
-            (
-                e.user,
-                e.item,
-                e.time,
-                None if e.context is None else packed(e.context),
-                e.arm,
-                e.model,
-            )
-            for events in batches
-            for e in events
-        ]
-        lists = [(s.user, json.dumps(s.items), s.time, s.arm, s.model) for s in shown]
-        try:
-            with self._told():
-                if self._writer is None:
-                    self._writer = self._connected()
-                self._check_there()
-                with self._turn(), self._writer as own:
-                    own.execute("BEGIN IMMEDIATE")
-                    own.executemany(SHOW, lists)
-                    (last,) = own.execute("SELECT max(position) FROM events").fetchone()
-                    own.executemany(PUT, rows)
-                    if rows:
-                        (last,) = own.execute("SELECT last_insert_rowid()").fetchone()
-        except Exception:
-            self._drop_writer()  # whatever state it is in, the next one begins anew
-            raise
-        return _ends(batches, last or 0)
-
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Wait in a queue with other processes: left alone, SQLite looks again now and then, and
-        one may find the file busy for seconds. The system lifts the lock of a process that ends.
+        """Queue with other processes for the write lock.
+
+        SQLite itself only polls, so that one process may find the file busy for seconds. The
+        system releases the lock of a process that ends.
         """
         queue = os.open(f"{self.path}-queue", os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -211,12 +181,11 @@ class SQLiteStore:
         finally:
             os.close(queue)
 
-    def _check_there(self) -> None:
-        """The system lets one go on writing to a file that was removed, and then forgets it."""
+    def _check_file(self) -> None:
+        """Refuse a removed file: writes to it would succeed and be lost."""
         if _identity(self.path) != self._file:
             raise MachineError(
-                f"the store of events {spelled(self.path)} was removed or replaced: put it back, "
-                "or start the service again"
+                f"{self.name} was removed or replaced: put it back, or restart the service"
             )
 
     def _drop_writer(self) -> None:
@@ -226,52 +195,38 @@ class SQLiteStore:
             self._writer = None
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """What the database says, as one line that names its file."""
+    def _translated(self) -> Iterator[None]:
+        """Raise errors of the database as ours, in one line with the name of the file."""
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise MachineError(
-                f"the store of events {spelled(self.path)} fails: {error}{_advice(str(error))}"
-            ) from error
+            raise MachineError(f"{self.name} failed: {error}{_advice(str(error))}") from error
         except OSError as error:
-            said = error.strerror or error
-            raise MachineError(f"the store of events {spelled(self.path)} fails: {said}") from error
+            raise MachineError(f"{self.name} failed: {error.strerror or error}") from error
         except sqlite3.DatabaseError as error:
             raise DataError(
-                f"{spelled(self.path)} is no store of events, or is damaged: {error}"
+                f"{shown(self.path)} is not an event store, or is damaged: {error}"
             ) from error
 
 
-@lru_cache(4096)
-def _unpacked(context: str) -> Mapping[str, Any]:
-    """Contexts come again and again, and to read one takes longer than all the rest of an event."""
-    return MappingProxyType(json.loads(context))
+def _json(event: Event) -> str | None:
+    return None if event.context is None else context_json(event.context)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """What a file stays known by, whatever is written to it; None where there is none."""
+    """Return what identifies a file whatever is written to it; None if there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
-def _ends(batches: Sequence[Sequence[Event]], last: int) -> list[int]:
-    """The last position of each batch, where `last` is that of all: they stand in one row."""
-    ends, place = [], last
-    for events in reversed(batches):
-        ends.append(place)
-        place -= len(events)
-    return ends[::-1]
-
-
-def _advice(said: str) -> str:
-    if "full" in said:
-        return "; make room on its disk, then send the events again"
-    if "locked" in said:
+def _advice(error: str) -> str:
+    if "full" in error:
+        return "; free space on its disk, then send the events again"
+    if "locked" in error:
         return f": another process held it for more than {WAIT:g} seconds"
-    if "readonly" in said or "unable to open" in said:
-        return ": the service must be allowed to write the file and into its folder"
+    if "readonly" in error or "unable to open" in error:
+        return ": the service needs write permission for the file and its folder"
     return ""

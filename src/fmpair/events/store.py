@@ -1,113 +1,274 @@
-"""Where events are kept: a database named by a URL."""
+"""Event stores: the logic that SQLite and PostgreSQL share, and how a URL is opened."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import lru_cache
 from pathlib import Path
-from typing import Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from fmpair.errors import OptionError, named
-from fmpair.events.event import Event, Impression
-from fmpair.events.sqlite import SQLiteStore
+from fmpair.errors import MachineError, OptionError, named
+from fmpair.events.event import Event, Impression, check_events, check_id
+from fmpair.events.sqlite import SQLite
 
-SUFFIX = ".events.db"  # of the file beside a model
+LOG = logging.getLogger("fmpair")
+
+SUFFIX = ".events.db"  # of the default store, a file beside the model
 POSTGRES = ("postgresql://", "postgres://")
 FILE = "sqlite:"
-AT_ONCE = 10_000  # rows read at a time
+PAGE_SIZE = 10_000  # rows per query
+MAX_COMMIT = 10_000  # events per transaction, unless one caller has more
+MAX_PENDING = 100_000  # impressions; more are dropped and counted
+RECORD_EVERY = 1.0  # seconds that impressions may wait
 
 Kept = TypeVar("Kept", Event, Impression)
 
 
-class EventStore(Protocol):
-    """Events in the order in which they were taken in, numbered from 1 on by their position.
+class Database(Protocol):
+    """What an `EventStore` needs from a database. Failures raise a MachineError."""
 
-    Any thread may call any method. What a database cannot do raises a MachineError.
+    name: str  # for error messages
+
+    def events(self, after: int, limit: int) -> list[tuple]:
+        """Return (user, item, time, context as JSON, arm, model, position) in order."""
+        ...
+
+    def impressions(self, after: int, limit: int) -> list[tuple]:
+        """Return (user, items as JSON, time, arm, model, position) in order."""
+        ...
+
+    def insert(self, events: Sequence[Event], impressions: Sequence[Impression]) -> Sequence[int]:
+        """Commit both in one transaction; return the positions of the events."""
+        ...
+
+    def position(self) -> int: ...
+    def learned(self, model: str) -> int: ...
+    def remember(self, model: str, position: int) -> None: ...
+    def trouble(self) -> str | None: ...
+    def close(self) -> None: ...
+
+
+class EventStore:
+    """Events in the order of arrival, numbered from 1 by their position.
+
+    All methods are thread-safe. Database failures raise a MachineError.
     """
 
-    def submit(self, events: Sequence[Event]) -> Future[int]:
-        """Keep the events; the last position, once they would survive a power cut.
+    def __init__(self, database: Database):
+        self._database = database
+        self._group = GroupCommit(database)
 
-        Those of several callers go to the disk together.
+    def submit(self, events: Sequence[Event]) -> Future[int]:
+        """Store events; the future gives the last position once they would survive a power cut.
+
+        Events of several callers share a transaction.
         """
-        ...
+        return self._group.submit(events)
 
     def append(self, events: Sequence[Event]) -> int:
-        """The same, and wait for it."""
-        ...
+        """Store events, wait, and return the last position."""
+        return self.submit(events).result()
 
     def record(self, impressions: Sequence[Impression]) -> None:
-        """Keep what was shown within a second or so; what a kill may cost."""
-        ...
+        """Store impressions within about a second; a kill before that loses them."""
+        for impression in impressions:
+            check_id("user", impression.user)
+        self._group.record(impressions)
 
     def after(self, position: int, limit: int) -> list[Event]:
-        """The next events after a position, at most so many."""
-        ...
+        """Return at most `limit` events after a position."""
+        return [
+            Event(user, item, when, None if context is None else _parse_context(context), *rest)
+            for user, item, when, context, *rest in self._database.events(position, limit)
+        ]
 
     def impressions(self, position: int, limit: int) -> list[Impression]:
-        """The next of what was shown after a position of these, at most so many."""
-        ...
+        """Return at most `limit` impressions after a position of theirs."""
+        return [
+            Impression(user, tuple(json.loads(items)), *rest)
+            for user, items, *rest in self._database.impressions(position, limit)
+        ]
 
     def position(self) -> int:
-        """The last position, whoever wrote it; 0 where there is none.
+        """Return the last position that any process wrote, 0 for an empty store.
 
-        Cheap enough to be asked before each answer. Where the database is gone, the last known.
+        Cheap enough to be called per request. If the database is gone, the last known position.
         """
-        ...
+        return self._database.position()
 
     def learned(self, model: str) -> int:
-        """Up to which position a model has learned; 0 where that is not known."""
-        ...
+        """Return the position up to which a model has learned, 0 if unknown."""
+        return self._database.learned(model)
 
     def remember(self, model: str, position: int) -> None:
-        """Note up to which position a model has learned."""
-        ...
+        """Store the position up to which a model has learned."""
+        self._database.remember(model, position)
 
     def trouble(self) -> str | None:
-        """Why the last attempt to write failed; None where it went well."""
-        ...
+        """Return why the last write failed, or None."""
+        return self._group.trouble or self._database.trouble()
 
     def close(self) -> None:
-        """Write what waits, and let go of the database."""
-        ...
+        """Write what is pending and close the database."""
+        self._group.close()
+        self._database.close()
+
+
+@lru_cache(4096)
+def _parse_context(text: str) -> Mapping[str, Any]:
+    """Parse a context. Contexts repeat, and parsing one costs more than the rest of an event."""
+    return MappingProxyType(json.loads(text))
 
 
 def open_store(url: str | Path, make: bool = True) -> EventStore:
-    """The store of a URL. make: where there is none yet, make it; else that is an error.
+    """Open the store of a URL; make: create it if it does not exist.
 
     sqlite:PATH or a path: one file, for any number of processes of one machine.
     postgresql://USER@HOST/NAME: for several machines (extra `serve`).
     """
     text = str(url)
     if text.startswith(POSTGRES):
-        from fmpair.events.postgres import PostgresStore  # its driver is an extra
+        from fmpair.events.postgres import Postgres  # its driver is an extra
 
-        return PostgresStore(text, make)
+        return EventStore(Postgres(text, make))
     if "://" in text and not text.startswith(FILE):
         raise OptionError(
             f"{named('events')} takes sqlite:PATH, a path, or postgresql://USER@HOST/NAME, not "
             f"{text.partition('://')[0]}://..."
         )
-    return SQLiteStore(path_of(text), make)
-
-
-def pages(read: Callable[[int, int], list[Kept]], position: int = 0) -> Iterator[list[Kept]]:
-    """All that is kept after a position, in parts; read: `EventStore.after`, or `impressions`."""
-    while found := read(position, AT_ONCE):
-        yield found
-        position = found[-1].position
+    return EventStore(SQLite(path_of(text), make))
 
 
 def path_of(url: str) -> Path:
-    """The file of an SQLite URL: sqlite:events.db, sqlite:///tmp/events.db, or a path."""
+    """Return the file of an SQLite URL: sqlite:events.db, sqlite:///tmp/events.db, or a path."""
     path = url.removeprefix(FILE)
     if path.startswith("//"):
         path = path.removeprefix("//")
     if not path:
-        raise OptionError(f"{named('events', url)} names no file: write sqlite:PATH")
+        raise OptionError(f"{named('events', url)} has no file: use sqlite:PATH")
     return Path(path)
 
 
 def beside(model: str | Path) -> str:
-    """The URL of the store that a service uses unless told otherwise: a file beside the model."""
+    """Return the URL of the default store of a service: a file beside the model."""
     return f"{FILE}{Path(model).with_suffix(SUFFIX)}"
+
+
+def pages(read: Callable[[int, int], list[Kept]], position: int = 0) -> Iterator[list[Kept]]:
+    """Yield all rows after a position in pages; read: `EventStore.after` or `impressions`."""
+    while rows := read(position, PAGE_SIZE):
+        yield rows
+        position = rows[-1].position
+
+
+class Submission(NamedTuple):
+    """The events of one caller, and the future that waits for their last position."""
+
+    events: Sequence[Event]
+    done: Future[int]
+
+
+class GroupCommit:
+    """A thread that writes the events of many callers in one transaction.
+
+    A disk takes about as long for one event as for a thousand.
+    """
+
+    def __init__(self, database: Database):
+        self._database = database
+        self._changed = threading.Condition()
+        self._batches: list[Submission] = []
+        self._impressions: list[Impression] = []
+        self._recorded_at = 0.0  # of the oldest impression
+        self._closed = False
+        self.dropped = 0  # impressions
+        self.trouble: str | None = None
+        self._thread = threading.Thread(target=self._run, name="fmpair-events", daemon=True)
+        self._thread.start()
+
+    def submit(self, events: Sequence[Event]) -> Future[int]:
+        """Queue events; the future gives their last position."""
+        check_events(events)
+        done: Future[int] = Future()
+        done.set_running_or_notify_cancel()  # a caller that gives up must not cancel the others
+        with self._changed:
+            self._check_open()
+            self._batches.append(Submission(events, done))
+            self._changed.notify()
+        return done
+
+    def record(self, impressions: Sequence[Impression]) -> None:
+        """Queue impressions."""
+        with self._changed:
+            self._check_open()
+            if len(self._impressions) + len(impressions) > MAX_PENDING:
+                self.dropped += len(impressions)
+                return
+            if not self._impressions:
+                self._recorded_at = time.monotonic()
+                self._changed.notify()
+            self._impressions.extend(impressions)
+
+    def close(self) -> None:
+        """Write everything queued, then stop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise MachineError(f"{self._database.name} is closed")
+
+    def _run(self) -> None:
+        while True:
+            batches, impressions = self._next()
+            if not batches and not impressions:
+                return
+            self._commit(batches, impressions)
+
+    def _next(self) -> tuple[list[Submission], list[Impression]]:
+        """Wait for what goes into the next transaction; nothing when closed and all is written."""
+        with self._changed:
+            while not self._batches and not self._closed:
+                left = None
+                if self._impressions:
+                    left = self._recorded_at + RECORD_EVERY - time.monotonic()
+                    if left <= 0:
+                        break
+                self._changed.wait(left)
+            count, size = 0, 0
+            for batch in self._batches:
+                size += len(batch.events)
+                if count and size > MAX_COMMIT:
+                    break
+                count += 1
+            batches, self._batches = self._batches[:count], self._batches[count:]
+            impressions, self._impressions = self._impressions, []
+            return batches, impressions
+
+    def _commit(self, batches: list[Submission], impressions: list[Impression]) -> None:
+        try:
+            events = [event for batch in batches for event in batch.events]
+            positions = self._database.insert(events, impressions)
+            empty = any(not batch.events for batch in batches)  # they only wait for the others
+            last = self._database.position() if empty else 0
+        except Exception as error:  # nothing of the transaction was stored
+            if str(error) != self.trouble:  # log it once, not once per request
+                LOG.error("%s", error)
+            self.trouble = str(error)
+            self.dropped += len(impressions)
+            for batch in batches:
+                batch.done.set_exception(error)
+            return
+        self.trouble = None
+        end = 0
+        for batch in batches:
+            end += len(batch.events)
+            batch.done.set_result(positions[end - 1] if batch.events else last)

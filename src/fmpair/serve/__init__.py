@@ -1,1 +1,1 @@
-"""A model file as a service: answers over HTTP, with a page to look at (extra `serve`)."""
+"""Serve a model file over HTTP, with a web page to try it (extra `serve`)."""

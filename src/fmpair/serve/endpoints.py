@@ -1,4 +1,4 @@
-"""The service described for programs: OpenAPI 3.1, made of the endpoints and their types."""
+"""The endpoints of the service, and their OpenAPI 3.1 description."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ import msgspec
 
 from fmpair import __version__
 from fmpair.serve import requests as wire
-from fmpair.serve.requests import MEDIA, TITLES, Problem
+from fmpair.serve.requests import PROBLEM_TYPE, TITLES, ProblemDetails
 from fmpair.serve.service import Service
-
-# The addresses of the service: what each takes, gives, and does, in one table.
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A part of the query string. kind: int or str."""
+    """A parameter of the query string. kind: int or str."""
 
     name: str
     kind: type
@@ -30,7 +28,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """takes: the type of the body, None for what is only read; gives: that of the answer."""
+    """A path and method. takes: type of the body, None for none; gives: type of the answer."""
 
     method: str
     path: str
@@ -42,8 +40,8 @@ class Endpoint:
     example: Any = field(default=None, compare=False)
 
 
-PREFIX = Parameter("prefix", str, "", "What the ids begin with, in upper or lower case.", most=1024)
-FEW = Parameter("n", int, 20, "How many at most.", 1, 1_000)
+PREFIX = Parameter("prefix", str, "", "The prefix of the ids, ignoring case.", most=1024)
+FEW = Parameter("n", int, 20, "The maximum number.", 1, 1_000)
 
 ENDPOINTS = (
     Endpoint(
@@ -52,8 +50,8 @@ ENDPOINTS = (
         example={"user": "ann", "n": 5, "context": {"daytime": "evening"}},
     ),
     Endpoint(
-        "POST", "/v1/recommend/batch", "Several such questions at once",
-        wire.RecommendedBatch, Service.batch, wire.Batch,
+        "POST", "/v1/recommend/batch", "Recommendations for several users at once",
+        wire.RecommendedBatch, Service.batch, wire.RecommendBatch,
         example={"questions": [{"user": "ann", "n": 5}, {"history": ["maps", "mail"]}]},
     ),
     Endpoint(
@@ -67,47 +65,47 @@ ENDPOINTS = (
         example={"item": "maps", "n": 5},
     ),
     Endpoint(
-        "POST", "/v1/explain", "What a score is made of",
-        wire.Explained, Service.explain, wire.Explain,
+        "POST", "/v1/explain", "The terms of a score",
+        wire.Explanation, Service.explain, wire.Explain,
         example={"user": "ann", "item": "maps", "context": {"daytime": "evening"}},
     ),
     Endpoint(
-        "POST", "/v1/events", "Keep what users did: the next answers know of it",
+        "POST", "/v1/events", "Store events; the next answers take them into account",
         wire.Taken, Service.take, wire.NewEvents,
         example={"events": [{"user": "ann", "item": "maps", "context": {"daytime": "evening"}}]},
     ),
     Endpoint(
-        "GET", "/v1/events", "The events kept after a position, or the latest; oldest first",
+        "GET", "/v1/events", "The stored events after a position, or the latest; oldest first",
         wire.KeptEvents, Service.events,
         parameters=(
-            Parameter("after", int, None, "The position to go on from; the latest if left out."),
+            Parameter("after", int, None, "The position to continue from; by default the latest."),
             FEW,
         ),
     ),
     Endpoint("GET", "/v1/model", "The models in service", wire.Cards, Service.cards),
     Endpoint(
-        "GET", "/v1/items", "Ids of items", wire.Found, Service.items, parameters=(PREFIX, FEW)
+        "GET", "/v1/items", "Ids of items", wire.IdList, Service.items, parameters=(PREFIX, FEW)
     ),
     Endpoint(
-        "GET", "/v1/users", "Ids of users", wire.Found, Service.users, parameters=(PREFIX, FEW)
+        "GET", "/v1/users", "Ids of users", wire.IdList, Service.users, parameters=(PREFIX, FEW)
     ),
 )  # fmt: skip
 
 
 REFERENCE = "#/components/schemas/{name}"
-ALWAYS = (403, 405)  # what any address may answer
-OF_BODIES = (400, 408, 413)
-OF_ENDPOINTS = (404, 422, 429, 500, 501, 503)
+ANY_ERRORS = (403, 405)  # of every path
+BODY_ERRORS = (400, 408, 413)
+ENDPOINT_ERRORS = (404, 422, 429, 500, 501, 503)
 SUMMARIES = {
-    "/live": "Whether the process answers",
-    "/ready": "Whether it takes questions",
+    "/live": "Liveness: the process answers",
+    "/ready": "Readiness: the models are loaded",
     "/openapi.json": "This description",
 }
 
 
 def document(with_keys: bool) -> dict[str, Any]:
-    """The description; with_keys: whether requests must bring a key."""
-    types: list[type] = [Problem]
+    """Return the OpenAPI description; with_keys: whether requests need an API key."""
+    types: list[type] = [ProblemDetails]
     types += [one for e in ENDPOINTS for one in (e.takes, e.gives) if one is not None]
     schemas, parts = msgspec.json.schema_components(types, ref_template=REFERENCE)
     named = {kind.__name__: schema for kind, schema in zip(types, schemas)}
@@ -117,17 +115,17 @@ def document(with_keys: bool) -> dict[str, Any]:
             endpoint, named, with_keys
         )
     for path, summary in SUMMARIES.items():
-        found[path] = {"get": _plain(summary, {"application/json": {}}, (*ALWAYS, 500))}
+        found[path] = {"get": _plain(summary, {"application/json": {}}, (*ANY_ERRORS, 500))}
     texts = {"text/plain": {"schema": {"type": "string"}}}
-    refused = (*ALWAYS, 401, 500) if with_keys else (*ALWAYS, 500)
-    found["/metrics"] = {"get": _plain("Numbers for Prometheus", texts, refused)}
+    refused = (*ANY_ERRORS, 401, 500) if with_keys else (*ANY_ERRORS, 500)
+    found["/metrics"] = {"get": _plain("Metrics for Prometheus", texts, refused)}
     components: dict[str, Any] = {"schemas": parts}
     out: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
             "title": "fmpair",
             "version": __version__,
-            "description": "Recommendations in context, and why. Errors are RFC 9457.",
+            "description": "Context-aware recommendations, explained. Errors follow RFC 9457.",
         },
         "paths": found,
         "components": components,
@@ -141,9 +139,9 @@ def document(with_keys: bool) -> dict[str, Any]:
 
 
 def _operation(endpoint: Endpoint, named: dict[str, Any], with_keys: bool) -> dict[str, Any]:
-    problems = ALWAYS + OF_ENDPOINTS + ((401,) if with_keys else ())
+    problems = ANY_ERRORS + ENDPOINT_ERRORS + ((401,) if with_keys else ())
     if endpoint.takes is not None:
-        problems += OF_BODIES
+        problems += BODY_ERRORS
     media = {"application/json": {"schema": named[endpoint.gives.__name__]}}
     out = _plain(endpoint.summary, media, problems)
     if endpoint.parameters:
@@ -155,14 +153,14 @@ def _operation(endpoint: Endpoint, named: dict[str, Any], with_keys: bool) -> di
 
 
 def _plain(summary: str, media: dict[str, Any], problems: tuple[int, ...]) -> dict[str, Any]:
-    """An operation that takes nothing."""
-    about = {"schema": {"$ref": REFERENCE.format(name=Problem.__name__)}}
-    refusals = {
-        str(status): {"description": TITLES[status], "content": {MEDIA: about}}
+    """Return an operation without parameters and body."""
+    about = {"schema": {"$ref": REFERENCE.format(name=ProblemDetails.__name__)}}
+    errors = {
+        str(status): {"description": TITLES[status], "content": {PROBLEM_TYPE.decode(): about}}
         for status in sorted(problems)
     }
-    right = {"description": "As asked for", "content": media}
-    return {"summary": summary, "responses": {"200": right, **refusals}}
+    success = {"description": "OK", "content": media}
+    return {"summary": summary, "responses": {"200": success, **errors}}
 
 
 def _parameter(one: Parameter) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One model that stays as it is."""
+"""The served models: which one answers a user, new events, and replacement while serving."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,88 +21,21 @@ from fmpair.fitted.recommender import Recommender
 from fmpair.models.catalog import Model, load
 from fmpair.serve.settings import CANDIDATE, CURRENT, Arms
 
-# Users that no model knows yet: what they did since is all there is to go by.
-
-
-LAST = 50  # events of one that are kept
-MOST = 100_000  # users; the one who came first goes first
-
-
-class Newcomers:
-    """The items of users whom a model does not know, in order of time."""
-
-    def __init__(self) -> None:
-        self._lines: dict[str, dict[tuple[int, Any], None]] = {}
-
-    def add(self, user: Any, item: Any, time: int) -> None:
-        """An event of one of them; told twice, it counts once."""
-        line = self._lines.setdefault(str(user), {})
-        line[time, item] = None
-        if len(line) > LAST:
-            del line[min(line, key=_time)]
-        if len(self._lines) > MOST:
-            del self._lines[next(iter(self._lines))]
-
-    def history(self, user: Any) -> list[Any] | None:
-        """The items, oldest first; None for those of whom nothing is known."""
-        line = self._lines.get(str(user))
-        return None if line is None else [item for _, item in sorted(line, key=_time)]
-
-
-def _time(event: tuple[int, Any]) -> int:
-    return event[0]
-
-
-# What happened since a model was fitted: told to it when it is loaded, and as it comes.
-
-
-def replayed(
-    model: Model, store: EventStore | None, newcomers: Newcomers, position: int
-) -> tuple[Model, int]:
-    """(the model with all events after a position known, the last position)."""
-    parts = [_numbers(model, [], newcomers)]
-    for events in () if store is None else pages(store.after, position):
-        parts.append(_numbers(model, events, newcomers))
-        position = events[-1].position
-    return model.in_service(*map(np.concatenate, zip(*parts))), position
-
-
-def tell(model: Model, events: Sequence[Event], newcomers: Newcomers) -> None:
-    """Let a model in service take in a few further events."""
-    model.take_in(*_numbers(model, events, newcomers))
-
-
-def _numbers(
-    model: Model, events: Sequence[Event], newcomers: Newcomers
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(user, item, moment) of the events whose user and item the model knows."""
-    user = model.id_lookup.users.numbers([event.user for event in events])
-    item = model.id_lookup.items.numbers([event.item for event in events])
-    moment = np.array([event.time for event in events], np.int64)
-    for place in np.flatnonzero(user < 0).tolist():
-        event = events[place]
-        newcomers.add(event.user, event.item, event.time)
-    known = (user >= 0) & (item >= 0)
-    return user[known], item[known], moment[known]
-
-
-# The models in service: which answers whom, what they know since they were fitted, swaps.
-
-
 LOG = logging.getLogger("fmpair")
 
-DIGITS = 12  # of a checksum, that name a model in answers and events
-PAUSE = 1.0  # seconds before a store that did not answer is asked again
-TRIES = 5  # to read a file that is replaced meanwhile
+ID_LENGTH = 12  # digits of the checksum that identify a model in answers and events
+PAUSE = 1.0  # seconds before an event store that failed is read again
+ATTEMPTS = 5  # to read a file that is replaced meanwhile
+MAX_HISTORY = 50  # events kept per unknown user
+MAX_USERS = 100_000  # unknown users kept; the oldest is dropped first
 
-
-Stamp = tuple[int, int, int]  # tells a file from another that takes its name
+Stamp = tuple[int, int, int]  # identifies the current file of a name
 NO_FILE = (0, 0, 0)
 
 
 @dataclass(frozen=True, eq=False)
-class Serving:
-    """A model file in service. id: how answers and events name it; loaded: seconds since 1970."""
+class ServedModel:
+    """A model file in service. id: its name in answers and events; loaded: seconds since 1970."""
 
     arm: str
     path: Path
@@ -114,24 +47,24 @@ class Serving:
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """A model file that was not taken into service, why, and when (seconds since 1970).
+class Rejection:
+    """A model file that was not put into service, why, and when (seconds since 1970).
 
-    passing: whether the same file may be taken another time.
+    temporary: whether the same file may be accepted later.
     """
 
     arm: str
     path: Path
     why: str
     when: float
-    passing: bool
+    temporary: bool
 
 
-class Models:
-    """One model for all users, or a candidate beside it for a share of them.
+class LiveModels:
+    """One model for all users, or a second one, the candidate, for a share of them.
 
-    store: where events are kept, all of which the models know. Any thread may call any method; a
-    question that began with one model goes on with it, whatever is swapped meanwhile.
+    store: the events, all of which the models know. All methods are thread-safe; a request that
+    started with one model finishes with it, even if it is replaced meanwhile.
     """
 
     def __init__(
@@ -144,122 +77,171 @@ class Models:
         self.arms = Arms(share if candidate is not None else 0.0)
         self.store = store
         self.swaps, self.refusals = 0, 0
-        self.refused: dict[str, Refusal] = {}
-        self._unread: str | None = None  # why what is kept cannot be read
-        self._pause = 0.0  # until when nobody tries again
-        self._newcomers = Newcomers()
+        self.rejected: dict[str, Rejection] = {}
+        self._read_error: str | None = None  # why the events cannot be read
+        self._retry_at = 0.0
+        self._unknown_users = UnknownUsers()
         self._changing = threading.Lock()
         self.paths = {CURRENT: Path(path)}
         if candidate is not None:
             self.paths[CANDIDATE] = Path(candidate)
-        loaded = [self._loaded(arm) for arm in self.paths]
-        self._serving = {one.arm: one for one, _ in loaded}
-        self.position = min(position for _, position in loaded)  # of the last event that all know
+        loaded = [self._load(arm) for arm in self.paths]
+        self._serving = {served.arm: served for served, _ in loaded}
+        self.position = min(position for _, position in loaded)  # of the last event all know
 
     def of(self, user: Any) -> tuple[str, Model, str]:
-        """(arm, model, id of the model) that answers a user."""
-        own = self._serving[self.arms.of(user)]
-        return own.arm, own.model, own.id
+        """Return (arm, model, id of the model) that answers a user."""
+        served = self._serving[self.arms.of(user)]
+        return served.arm, served.model, served.id
 
-    def serving(self) -> list[Serving]:
-        """The models in service, the current one first."""
+    def serving(self) -> list[ServedModel]:
+        """Return the models in service, the current one first."""
         return list(self._serving.values())
 
     @property
     def trouble(self) -> str | None:
-        """Why events cannot be read or kept; None where they can."""
-        return self._unread or (None if self.store is None else self.store.trouble())
+        """Why events cannot be read or stored, or None."""
+        return self._read_error or (None if self.store is None else self.store.trouble())
 
     def history_of(self, user: Any, model: Model) -> list[Any] | None:
-        """Items of a user whom the model does not know, oldest first; None where there are none."""
-        found = self._newcomers.history(user)
-        if found is None or model.id_lookup.users.number(user) >= 0:
+        """Return the items of a user unknown to the model, oldest first, or None."""
+        items = self._unknown_users.history(user)
+        if items is None or model.id_lookup.users.number(user) >= 0:
             return None
-        known = model.id_lookup.items.numbers(found) >= 0
-        return [item for item, is_known in zip(found, known) if is_known] or None
+        known = model.id_lookup.items.numbers(items) >= 0
+        return [item for item, is_known in zip(items, known) if is_known] or None
 
     def behind(self) -> bool:
-        """Whether events are kept that the models do not know yet; asks nobody for long."""
-        if self.store is None or time.monotonic() < self._pause:
+        """Return whether the store has events that the models do not know; never blocks long."""
+        if self.store is None or time.monotonic() < self._retry_at:
             return False
         try:
             return self.store.position() > self.position
         except FmpairError as error:
-            self._tell(error)
+            self._note_read_error(error)
             return False
 
     def follow(self) -> None:
-        """Take in all that is kept, by whomever; answers go on where the store does not answer."""
+        """Take in all new events of the store; if it cannot be read, serving continues."""
         if self.store is None:
             return
-        # Where it did not answer before, one tries again while the others go on.
-        if not self._changing.acquire(blocking=self._unread is None):
+        # After a failure, one thread retries while the others go on.
+        if not self._changing.acquire(blocking=self._read_error is None):
             return
         try:
             for events in pages(self.store.after, self.position):
-                self._take(events)
-            self._unread = None
+                for served in self._serving.values():
+                    self._take_in(served.model, events)
+                self.position = max(self.position, events[-1].position)
+            self._read_error = None
         except FmpairError as error:
-            self._tell(error)
+            self._note_read_error(error)
         finally:
             self._changing.release()
 
     def reload(self, arm: str = CURRENT) -> bool:
-        """Put the file that is there now into service; False where it is refused, and reported.
+        """Replace a model by its current file; return False if the file is rejected.
 
-        It is loaded aside, checked, told all events and made to answer; only then it is swapped.
+        The new model is loaded, checked, given all events and asked once before it is swapped in.
         """
         try:
-            new, position = self._loaded(arm)
+            new, position = self._load(arm)
             with self._changing:
                 for events in () if self.store is None else pages(self.store.after, position):
-                    tell(new.model, events, self._newcomers)  # the few that came meanwhile
+                    self._take_in(new.model, events)  # those that came meanwhile
                 self._serving = {**self._serving, arm: new}
-        except Exception as error:  # whatever is wrong with it, the other one goes on
-            self._refuse(arm, error)
+        except Exception as error:  # whatever is wrong with it, the old one keeps serving
+            self._reject(arm, error)
             return False
-        self.refused.pop(arm, None)
+        self.rejected.pop(arm, None)
         self.swaps += 1
-        LOG.info("%s is in service as the %s model, %s", new.path, arm, new.id)
+        LOG.info("now serving %s as the %s model, %s", new.path, arm, new.id)
         return True
 
-    def _take(self, events: Sequence[Event]) -> None:
-        for serving in self._serving.values():
-            tell(serving.model, events, self._newcomers)
-        self.position = max(self.position, events[-1].position)
+    def _take_in(self, model: Model, events: Sequence[Event]) -> None:
+        model.take_in(*_known_events(model, events, self._unknown_users))
 
-    def _loaded(self, arm: str) -> tuple[Serving, int]:
-        """(the model of an arm's file, told all that it has not learned; the last position)."""
+    def _load(self, arm: str) -> tuple[ServedModel, int]:
+        """Return (the model of an arm's file with all events taken in, the last position)."""
         path = self.paths[arm]
-        for _ in range(TRIES):
-            found, checksum = stamp(path), checksum_of(path)
+        for _ in range(ATTEMPTS):
+            current, checksum = stamp(path), checksum_of(path)
             model = load(path)
             if checksum_of(path) == checksum:
                 break
         else:
-            raise ModelFileError(f"{str(path)!r} is replaced again and again while it is read")
+            raise ModelFileError(f"{str(path)!r} keeps being replaced while it is read")
         after = 0 if self.store is None else self.store.learned(checksum)
-        live, position = replayed(model, self.store, self._newcomers, after)
+        live, position = replayed(model, self.store, self._unknown_users, after)
         warm_up(live)
-        own = Serving(arm, path, checksum[:DIGITS], checksum, live, found, time.time())
-        return own, position
+        served = ServedModel(arm, path, checksum[:ID_LENGTH], checksum, live, current, time.time())
+        return served, position
 
-    def _refuse(self, arm: str, error: Exception) -> None:
+    def _reject(self, arm: str, error: Exception) -> None:
         why = str(error) or type(error).__name__
-        passing = isinstance(error, MachineError | MemoryError)
-        if arm not in self.refused or self.refused[arm].why != why:  # once, not at every attempt
-            LOG.error("%s stays as it is, %s is refused: %s", arm, self.paths[arm], why)
-        self.refused[arm] = Refusal(arm, self.paths[arm], why, time.time(), passing)
+        temporary = isinstance(error, MachineError | MemoryError)
+        if arm not in self.rejected or self.rejected[arm].why != why:  # log once, not every attempt
+            LOG.error("rejected %s, the %s model stays in service: %s", self.paths[arm], arm, why)
+        self.rejected[arm] = Rejection(arm, self.paths[arm], why, time.time(), temporary)
         self.refusals += 1
 
-    def _tell(self, error: FmpairError) -> None:
-        if self._unread != str(error):
-            LOG.error("answers go on without what others keep: %s", error)
-        self._unread, self._pause = str(error), time.monotonic() + PAUSE
+    def _note_read_error(self, error: FmpairError) -> None:
+        if self._read_error != str(error):
+            LOG.error("event store unreadable; serving without new events: %s", error)
+        self._read_error, self._retry_at = str(error), time.monotonic() + PAUSE
+
+
+class UnknownUsers:
+    """The recent items of users whom a model does not know, in order of time."""
+
+    def __init__(self) -> None:
+        self._events: dict[str, dict[tuple[int, Any], None]] = {}
+
+    def add(self, user: Any, item: Any, time: int) -> None:
+        """Add an event; adding it twice counts once."""
+        events = self._events.setdefault(str(user), {})
+        events[time, item] = None
+        if len(events) > MAX_HISTORY:
+            del events[min(events, key=_time)]
+        if len(self._events) > MAX_USERS:
+            del self._events[next(iter(self._events))]
+
+    def history(self, user: Any) -> list[Any] | None:
+        """Return the items of a user, oldest first, or None."""
+        events = self._events.get(str(user))
+        return None if events is None else [item for _, item in sorted(events, key=_time)]
+
+
+def _time(event: tuple[int, Any]) -> int:
+    return event[0]
+
+
+def replayed(
+    model: Model, store: EventStore | None, unknown_users: UnknownUsers, position: int
+) -> tuple[Model, int]:
+    """Return (the model with all events after a position taken in, the last position)."""
+    parts = [_known_events(model, [], unknown_users)]
+    for events in () if store is None else pages(store.after, position):
+        parts.append(_known_events(model, events, unknown_users))
+        position = events[-1].position
+    return model.in_service(*map(np.concatenate, zip(*parts))), position
+
+
+def _known_events(
+    model: Model, events: Sequence[Event], unknown_users: UnknownUsers
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (user, item, time), int [n], of the events whose user and item the model knows."""
+    user = model.id_lookup.users.numbers([event.user for event in events])
+    item = model.id_lookup.items.numbers([event.item for event in events])
+    times = np.array([event.time for event in events], np.int64)
+    for row in np.flatnonzero(user < 0).tolist():
+        unknown_users.add(events[row].user, events[row].item, events[row].time)
+    known = (user >= 0) & (item >= 0)
+    return user[known], item[known], times[known]
 
 
 def warm_up(model: Model) -> None:
-    """Let everything be worked out that the first questions would wait for."""
+    """Compute everything that the first requests would have to wait for."""
     user = model.space.users.ids[0]
     model.recommend(user, 1)
     if isinstance(model, Recommender):
@@ -268,36 +250,9 @@ def warm_up(model: Model) -> None:
 
 
 def stamp(path: Path) -> Stamp:
-    """Of the file that has a name now."""
+    """Return what identifies the file that has a name now."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return NO_FILE
-    return found.st_mtime_ns, found.st_ino, found.st_size
-
-
-@dataclass(frozen=True)
-class FixedModel:
-    """The model for everyone, which goes by no events; name: its id."""
-
-    model: Any
-    name: str
-    refused: dict[str, Refusal] = field(default_factory=dict)
-    swaps: int = 0
-    refusals: int = 0
-    trouble: str | None = None
-
-    def of(self, user: Any) -> tuple[str, Any, str]:
-        return CURRENT, self.model, self.name
-
-    def serving(self) -> list[Serving]:
-        return [Serving(CURRENT, Path(), self.name, "", self.model, NO_FILE, time.time())]
-
-    def history_of(self, user: Any, model: Any) -> None:
-        return None
-
-    def behind(self) -> bool:
-        return False
-
-    def follow(self) -> None:
-        """There is nothing to follow."""
+    return status.st_mtime_ns, status.st_ino, status.st_size

@@ -1,4 +1,4 @@
-"""What may be asked over HTTP, and what is answered: the wire format, as types."""
+"""The wire format: requests, answers and problems (RFC 9457) as types."""
 
 from __future__ import annotations
 
@@ -9,28 +9,25 @@ from msgspec import Meta, Struct
 
 from fmpair.errors import FmpairError, MachineError, ProcessError, UnknownError, in_file, one_line
 
-# What went wrong, as RFC 9457 has it: one line that says what, and what would be right.
-
-
-MEDIA = "application/problem+json"
+PROBLEM_TYPE = b"application/problem+json"
 TITLES = {
-    400: "The request cannot be read",
-    401: "A key is needed",
-    403: "Not for this client",
-    404: "Not known here",
-    405: "Not a method of this address",
-    408: "The request came too slowly",
-    413: "The request is too large",
-    422: "The request asks for what cannot be",
+    400: "Invalid request",
+    401: "API key required",
+    403: "Forbidden",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "Request timeout",
+    413: "Request too large",
+    422: "Invalid value",
     429: "Too many requests",
-    500: "A mistake of the service",
-    501: "Not part of this service",
-    503: "The service cannot answer now",
+    500: "Internal error",
+    501: "Not available",
+    503: "Service unavailable",
 }
 
 
-class Problem(msgspec.Struct):
-    """type: a name for this kind of problem; detail: the line for people."""
+class ProblemDetails(Struct):
+    """An error. type: its kind; detail: one line for people."""
 
     type: str
     title: str
@@ -39,7 +36,7 @@ class Problem(msgspec.Struct):
 
 
 class ProblemError(Exception):
-    """Ends a request. headers: of the response, besides its own."""
+    """Ends a request. headers: further headers of the response."""
 
     def __init__(self, status: int, detail: str, **headers: str) -> None:
         super().__init__(detail)
@@ -48,36 +45,35 @@ class ProblemError(Exception):
 
 
 def problem_of(error: Exception) -> ProblemError:
-    """What to tell a client of an error; of one that nobody foresaw, nothing but that it was."""
+    """Return what to tell a client about an error; nothing about an unexpected one."""
     if isinstance(error, ProblemError):
         return error
     if isinstance(error, msgspec.ValidationError):
         return ProblemError(422, one_line(str(error)))
     if isinstance(error, msgspec.DecodeError | UnicodeDecodeError):
-        return ProblemError(400, f"the body is no JSON: {one_line(str(error))}")
+        return ProblemError(400, f"the body is not valid JSON: {one_line(str(error))}")
     if isinstance(error, UnknownError):
-        return ProblemError(404, error.told(in_file))
+        return ProblemError(404, error.spelled(in_file))
     if isinstance(error, MachineError | ProcessError):
-        return ProblemError(503, error.told(in_file), retry_after="1")
+        return ProblemError(503, error.spelled(in_file), retry_after="1")
     if isinstance(error, FmpairError):
-        return ProblemError(422, error.told(in_file))
-    return ProblemError(500, "the service made a mistake; its log says more")
+        return ProblemError(422, error.spelled(in_file))
+    return ProblemError(500, "internal error; see the log of the service")
 
 
-def body_of(problem: ProblemError) -> bytes:
-    """The problem as JSON."""
-    title = TITLES.get(problem.status, "A problem")
+def problem_json(problem: ProblemError) -> bytes:
+    """Return a problem as JSON."""
     kind = f"urn:fmpair:problem:{problem.status}"
-    shown: Any = Problem(kind, title, problem.status, problem.detail)
-    return msgspec.json.encode(shown)
+    title = TITLES.get(problem.status, "Error")
+    return msgspec.json.encode(ProblemDetails(kind, title, problem.status, problem.detail))
 
 
 MOST_N = 1_000
-MOST_QUESTIONS = 256  # of a batch
-MOST_ITEMS = 10_000  # of a list of candidates, of items to exclude, of items to score
+MOST_QUESTIONS = 256  # per batch
+MOST_ITEMS = 10_000  # to rank, exclude or score
 MOST_HISTORY = 1_000
 MOST_EVENTS = 1_000
-MOST_VALUES = 200  # of a context column that the model card names
+MOST_VALUES = 200  # listed per context column of a model card
 LONGEST = 1_024  # characters of an id or a value
 
 Text = Annotated[str, Meta(max_length=LONGEST)]
@@ -95,7 +91,7 @@ Value = (
 Context = Annotated[
     dict[Text, Value],
     Meta(
-        description="The situation, by column; what is left out is left open.",
+        description="Context values by column; missing columns are unknown.",
         examples=[{"daytime": "evening"}],
         max_length=100,
     ),
@@ -103,15 +99,15 @@ Context = Annotated[
 Time = Annotated[
     Text | Whole | float | None,
     Meta(
-        description="When: text such as 2024-01-31T18:30:00 (UTC), or seconds since 1970; now if "
-        "it is left out."
+        description="The time: text such as 2024-01-31T18:30:00 (UTC), or seconds since 1970; by "
+        "default now."
     ),
 ]
-Count = Annotated[int, Meta(description="How many items.", ge=1, le=MOST_N)]
+Count = Annotated[int, Meta(description="Number of items.", ge=1, le=MOST_N)]
 History = Annotated[
     list[Id],
     Meta(
-        description="Items that a visitor without an id, or the user, has looked at, oldest first.",
+        description="Items that the user, or a visitor without an id, viewed, oldest first.",
         max_length=MOST_HISTORY,
     ),
 ]
@@ -119,15 +115,15 @@ Items = Annotated[list[Id], Meta(max_length=MOST_ITEMS)]
 Unknown = Annotated[
     Literal["error", "ignore", "features", "popular"],
     Meta(
-        description="What the model does not know. error: refuse it; ignore: pass over items, "
-        "refuse users and values; features: go by what is known; popular: as for anyone."
+        description="How to treat unknown ids and values. error: reject them; ignore: skip items, "
+        "reject users and values; features: use what is known; popular: answer as for anyone."
     ),
 ]
-User = Annotated[Id | None, Meta(description="Who asks; null for nobody in particular.")]
+User = Annotated[Id | None, Meta(description="The user id; null for an anonymous visitor.")]
 
 
-class Asked(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Who asks, and in which situation."""
+class BaseRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The user and the context of a request."""
 
     user: User = None
     context: Context = {}
@@ -136,38 +132,38 @@ class Asked(Struct, forbid_unknown_fields=True, kw_only=True):
     unknown: Unknown = "error"
 
 
-class Recommend(Asked):
-    """The best items for a user or a visitor."""
+class Recommend(BaseRequest):
+    """Request the best items for a user or a visitor."""
 
     n: Count = 10
-    candidates: Annotated[Items | None, Meta(description="Only these items.")] = None
-    exclude: Annotated[Items, Meta(description="None of these items.")] = []
+    candidates: Annotated[Items | None, Meta(description="Rank only these items.")] = None
+    exclude: Annotated[Items, Meta(description="Exclude these items.")] = []
     exclude_seen: Annotated[
-        bool, Meta(description="Leave out what the user has seen, and the history.")
+        bool, Meta(description="Exclude items that the user has seen, and the history.")
     ] = True
-    explain: Annotated[bool, Meta(description="With the terms of each score.")] = False
+    explain: Annotated[bool, Meta(description="Return the terms of each score.")] = False
 
 
-class Batch(Struct, forbid_unknown_fields=True):
-    """Several questions at once."""
+class RecommendBatch(Struct, forbid_unknown_fields=True):
+    """Several recommendation requests at once."""
 
     questions: Annotated[list[Recommend], Meta(min_length=1, max_length=MOST_QUESTIONS)]
 
 
-class Score(Asked):
-    """The scores of given items, in their order."""
+class Score(BaseRequest):
+    """Request the scores of given items, in their order."""
 
     items: Annotated[list[Id], Meta(min_length=1, max_length=MOST_ITEMS)]
 
 
-class Explain(Asked):
-    """The terms that one item's score is made of."""
+class Explain(BaseRequest):
+    """Request the terms of an item's score."""
 
     item: Id
 
 
 class Similar(Struct, forbid_unknown_fields=True):
-    """The most similar items, or users: name one of the two."""
+    """Request the most similar items or users: give one of the two."""
 
     item: Id | None = None
     user: Id | None = None
@@ -175,7 +171,7 @@ class Similar(Struct, forbid_unknown_fields=True):
 
 
 class NewEvent(Struct, forbid_unknown_fields=True):
-    """Something that a user did."""
+    """An interaction of a user with an item."""
 
     user: Id
     item: Id
@@ -184,14 +180,15 @@ class NewEvent(Struct, forbid_unknown_fields=True):
 
 
 class NewEvents(Struct, forbid_unknown_fields=True):
-    """What users did: the next answers know of it."""
+    """Events to store; the next answers take them into account."""
 
     events: Annotated[list[NewEvent], Meta(min_length=1, max_length=MOST_EVENTS)]
 
 
 class Term(Struct):
-    """What a feature of the query and one of the item add to a score; query is empty for what the
-    item adds for anyone.
+    """What a pair of a query and an item feature adds to a score.
+
+    query: empty for what the item adds for any user.
     """
 
     query: str
@@ -200,7 +197,7 @@ class Term(Struct):
 
 
 class Ranked(Struct, omit_defaults=True):
-    """An item of a list. terms: what its score is made of, largest first."""
+    """An item of a list. terms: the summands of its score, largest first."""
 
     item: Any
     score: float
@@ -209,9 +206,7 @@ class Ranked(Struct, omit_defaults=True):
 
 
 class Recommended(Struct, omit_defaults=True):
-    """A list, best first. model: the id of the model that answered; arm: which of the models in
-    service that is.
-    """
+    """A list, best first. model: the id of the model that answered; arm: current or candidate."""
 
     items: list[Ranked]
     model: str
@@ -219,12 +214,12 @@ class Recommended(Struct, omit_defaults=True):
 
 
 class RecommendedBatch(Struct):
-    """The answers, in the order of the questions."""
+    """The answers, in the order of the requests."""
 
     answers: list[Recommended]
 
 
-class Scored(Struct):
+class ScoredItem(Struct):
     """An item with its score."""
 
     item: Any
@@ -232,15 +227,15 @@ class Scored(Struct):
 
 
 class Scores(Struct, omit_defaults=True):
-    """Scores of the items asked for, those that are known, in the order given."""
+    """Scores of the known items among those requested, in that order."""
 
-    items: list[Scored]
+    items: list[ScoredItem]
     model: str
     arm: str = ""
 
 
-class Explained(Struct, omit_defaults=True):
-    """A score, and the terms that add up to it, largest first."""
+class Explanation(Struct, omit_defaults=True):
+    """A score and the terms that add up to it, largest first."""
 
     item: Any
     score: float
@@ -258,21 +253,21 @@ class Neighbour(Struct):
 
 
 class Neighbours(Struct):
-    """The most similar, best first."""
+    """The most similar items or users, best first."""
 
     similar: list[Neighbour]
     model: str
 
 
 class Taken(Struct):
-    """How many events are kept, and the position of the last."""
+    """The number of events stored, and the position of the last."""
 
     taken: int
     position: int
 
 
 class KeptEvent(Struct):
-    """An event as it is kept."""
+    """A stored event."""
 
     position: int
     user: Any
@@ -284,14 +279,14 @@ class KeptEvent(Struct):
 
 
 class KeptEvents(Struct):
-    """Events after a position, oldest first; position: where to go on."""
+    """Events after a position, oldest first; position: where to continue."""
 
     events: list[KeptEvent]
     position: int
 
 
 class ContextColumn(Struct):
-    """A column of the context. values: those known, at most 200 of them; count: of all."""
+    """A context column. values: at most 200 known ones; count: the number of all."""
 
     name: str
     kind: str
@@ -300,14 +295,14 @@ class ContextColumn(Struct):
 
 
 class Refused(Struct):
-    """A model file that was to take the place of one in service, and why it did not."""
+    """Why and when a new model file was rejected."""
 
     why: str
     when: str
 
 
 class ModelCard(Struct):
-    """What is known of a model in service. refused: the last file that was to take its place."""
+    """Properties of a model in service. refused: the last new file that was rejected."""
 
     model: str
     arm: str
@@ -330,21 +325,15 @@ class ModelCard(Struct):
 
 
 class Cards(Struct):
-    """The models in service, the first for most users."""
+    """The models in service, the current one first."""
 
     models: list[ModelCard]
     fmpair: str
     events: bool
 
 
-class Found(Struct):
-    """Ids that begin with a text."""
+class IdList(Struct):
+    """Ids with a prefix; count: the number of all."""
 
     ids: list[Any]
     count: int
-
-
-class Alive(Struct):
-    """The process answers."""
-
-    status: str

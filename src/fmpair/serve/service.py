@@ -1,16 +1,16 @@
-"""What the service does with each request, whatever it came by."""
+"""What the service does for each request, and the batching of requests for large catalogs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 
@@ -18,31 +18,30 @@ from fmpair import __version__
 from fmpair.data.frame import to_polars
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import FmpairError, OptionError
-from fmpair.events.event import Event, Impression, moment_of, now
+from fmpair.events.event import Event, Impression, event_time, now
 from fmpair.events.store import EventStore
 from fmpair.fitted import recipe
 from fmpair.fitted.question import Answer, Question, knows_time
 from fmpair.fitted.recipe import name_of
 from fmpair.serve import requests as wire
-from fmpair.serve.live_models import Refusal, Serving, Stamp, stamp
+from fmpair.serve.live_models import LiveModels, Rejection, ServedModel, Stamp, stamp
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.requests import MOST_VALUES, ContextColumn, ModelCard, ProblemError, Refused
 
-# Questions that wait for a large catalogue are answered together.
-#
-# One question about a million items takes as long as it takes to read their vectors; eight at once
-# take little longer. So what comes in while others are being answered goes into the next round.
-
-
-QUICK = 1_500_000  # numbers of all item vectors that are multiplied in a third of a millisecond
-EXPLAINED_AT_ONCE = 20  # items whose terms are soon told
-TOGETHER = 16  # questions of one round
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+QUICK = 1_500_000  # numbers of item vectors, multiplied in a third of a millisecond
+QUICK_EXPLAINED = 20  # items that are explained quickly
+MAX_BATCH = 16  # questions
 
 Waiting = tuple[Any, Question, "asyncio.Future[Answer]"]
 
 
-class Gather:
-    """Answers questions: those soon answered at once, others in a thread, together."""
+class RequestBatcher:
+    """Answers quick questions at once, and others in a thread, several at a time.
+
+    One question about a million items takes as long as reading their vectors; eight at once take
+    little longer. So questions that arrive during a batch go into the next one.
+    """
 
     def __init__(self) -> None:
         self._waiting: list[Waiting] = []
@@ -50,7 +49,7 @@ class Gather:
         self._thread = ThreadPoolExecutor(1, "fmpair-answers")
 
     async def answer(self, model: Any, question: Question) -> Answer:
-        """What the model answers."""
+        """Return the model's answer."""
         if is_quick(model, question):
             return model.answers([question])[0]
         loop = asyncio.get_running_loop()
@@ -58,20 +57,20 @@ class Gather:
         self._waiting.append((model, question, future))
         if not self._busy:
             self._busy = True
-            self._task = loop.create_task(self._rounds())
+            self._task = loop.create_task(self._run())
         return await future
 
-    async def _rounds(self) -> None:
+    async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
                 model = self._waiting[0][0]
-                own = [one for one in self._waiting if one[0] is model][:TOGETHER]
-                self._waiting = [one for one in self._waiting if one not in own]
-                asked = [question for _, question, _ in own]
-                found = await loop.run_in_executor(self._thread, each_answered, model, asked)
-                for (_, _, future), answer in zip(own, found):
-                    if future.done():  # nobody waits for it any more
+                batch = [entry for entry in self._waiting if entry[0] is model][:MAX_BATCH]
+                self._waiting = [entry for entry in self._waiting if entry not in batch]
+                questions = [question for _, question, _ in batch]
+                work = loop.run_in_executor(self._thread, _each_answered, model, questions)
+                for (_, _, future), answer in zip(batch, await work):
+                    if future.done():  # the client has left
                         continue
                     if isinstance(answer, Exception):
                         future.set_exception(answer)
@@ -82,191 +81,95 @@ class Gather:
 
 
 def is_quick(model: Any, question: Question) -> bool:
-    """Whether an answer takes so little that nobody else need wait for it."""
+    """Return whether an answer takes too little time to delay other requests."""
     parameters = getattr(model, "parameters", None)
-    if parameters is None or (question.explain and question.n > EXPLAINED_AT_ONCE):
+    if parameters is None or (question.explain and question.n > QUICK_EXPLAINED):
         return False
     factors = parameters.items.shape[1]
-    asked = len(model.space.items) if question.candidates is None else len(question.candidates)
-    return asked * factors <= QUICK
+    items = model.space.items if question.candidates is None else question.candidates
+    return len(items) * factors <= QUICK
 
 
-def each_answered(model: Any, questions: Sequence[Question]) -> list[Answer | Exception]:
-    """The answer to each question; where one cannot be, the error is its alone."""
+def _each_answered(model: Any, questions: Sequence[Question]) -> list[Answer | Exception]:
+    """Answer the questions; an error affects only its own question."""
     try:
         return list(model.answers(questions))
     except Exception as error:
         if len(questions) == 1:
             return [error]
-    return [one for question in questions for one in each_answered(model, [question])]
-
-
-# What is said of a model in service.
-
-
-def card_of(own: Serving, refused: Refusal | None = None) -> ModelCard:
-    """The card of a model in service; refused: the file that was to take its place, if any."""
-    model: Any = own.model
-    space = model.space
-    parameters = getattr(model, "parameters", None)
-    run = of_run(own.path, own.stamp)
-    return ModelCard(
-        model=own.id,
-        arm=own.arm,
-        recipe=name_of(type(model.recipe)),
-        options=_plain(recipe.plain(model.recipe)),
-        users=len(space.users),
-        items=len(space.items),
-        factors=None if parameters is None else int(parameters.users.shape[1]),
-        context=[_column(space, column) for column in space.context],
-        knows_time=knows_time(space),
-        goes_by_history=space.history is not None,
-        checksum=own.checksum,
-        data={"events": int(model.seen.value.sum())} | run["data"],
-        metrics=run["metrics"],
-        saved=_time(own.stamp[0] / 1e9),
-        loaded=_time(own.loaded),
-        id_columns=list(space.id_columns),
-        explains=parameters is not None,
-        refused=None if refused is None else Refused(refused.why, _time(refused.when)),
-    )
-
-
-@lru_cache(8)
-def of_run(path: Path, loaded: Stamp) -> dict[str, Any]:
-    """What a run says of its model: the fingerprint of the data, and the metric it was chosen by.
-
-    Nothing where the file is not the model of a run, or is no longer the one that was loaded.
-    """
-    from fmpair.experiment.folder import WINNER, digest, read_json  # which few services need
-
-    record = read_json(path.parent / WINNER) or {}
-    if "sha256" not in record or stamp(path) != loaded or digest(path) != record["sha256"]:
-        return {"data": {}, "metrics": None}
-    data = {"fingerprint": record["data"]}
-    return {"data": data, "metrics": {record["metric"]: float(record["value"])}}
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
-def _column(space: Any, name: str) -> ContextColumn:
-    """A column of the context with the values it is known by."""
-    encoders = [e for e in space.query.encoders if e.role == "context" and e.source == name]
-    first = encoders[0]
-    if first.part:
-        return ContextColumn(name, "time", [], 0)
-    if first.vocabulary is None:
-        return ContextColumn(name, first.field.kind, [], 0)
-    ids = first.vocabulary.ids
-    return ContextColumn(name, first.field.kind, ids.head(MOST_VALUES).to_list(), len(ids))
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can say, anything else as text."""
-    if isinstance(value, dict):
-        return {str(name): _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
-
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Models(Protocol):
-    """The models in service: see `models.Models`."""
-
-    @property
-    def refused(self) -> Mapping[str, Refusal]: ...
-    @property
-    def swaps(self) -> int: ...
-    @property
-    def refusals(self) -> int: ...
-    @property
-    def trouble(self) -> str | None: ...
-
-    def of(self, user: Any) -> tuple[str, Any, str]: ...
-    def serving(self) -> list[Serving]: ...
-    def history_of(self, user: Any, model: Any) -> list[Any] | None: ...
-    def behind(self) -> bool: ...
-    def follow(self) -> None: ...
+    return [answer for question in questions for answer in _each_answered(model, [question])]
 
 
 @dataclass(frozen=True)
 class Service:
-    """The models, and where events are kept (None: nowhere).
+    """The models, and the event store (None: events are not stored).
 
-    recording: whether lists that are given to users are kept too, for a comparison of arms.
+    recording: whether to store impressions, for a comparison of two models.
     """
 
-    models: Models
+    models: LiveModels
     store: EventStore | None = None
     recording: bool = False
     metrics: Metrics | None = None
-    gather: Gather = field(default_factory=Gather)
+    batcher: RequestBatcher = field(default_factory=RequestBatcher)
 
-    async def recommend(self, asked: wire.Recommend) -> wire.Recommended:
-        arm, model, name = await self._model_for(asked.user)
-        found = await self.gather.answer(model, self._question(asked, model))
-        self._record(asked.user, found, arm, name)
-        return _recommended(found, name, arm)
+    async def recommend(self, request: wire.Recommend) -> wire.Recommended:
+        arm, model, name = await self._model_for(request.user)
+        answer = await self.batcher.answer(model, self._question(request, model))
+        self._record(request.user, answer, arm, name)
+        return _recommended(answer, name, arm)
 
-    async def batch(self, asked: wire.Batch) -> wire.RecommendedBatch:
-        explained = sum(question.n for question in asked.questions if question.explain)
+    async def batch(self, request: wire.RecommendBatch) -> wire.RecommendedBatch:
+        requests = request.questions
+        explained = sum(one.n for one in requests if one.explain)
         if explained > wire.MOST_N:
-            raise OptionError(f"{explained:,} items are to be explained: at most {wire.MOST_N:,}")
-        own = [await self._model_for(question.user) for question in asked.questions]
-        found: dict[int, wire.Recommended] = {}
+            raise OptionError(f"at most {wire.MOST_N:,} items can be explained, not {explained:,}")
+        chosen = [await self._model_for(one.user) for one in requests]
+        answered: dict[int, wire.Recommended] = {}
         for arm, model, name in {
-            id(model): (arm, model, name) for arm, model, name in own
+            id(model): (arm, model, name) for arm, model, name in chosen
         }.values():
-            places = [place for place, one in enumerate(own) if one[1] is model]
-            questions = [self._question(asked.questions[place], model) for place in places]
-            answers = await asyncio.to_thread(model.answers, questions)
-            for place, answer in zip(places, answers):
-                self._record(asked.questions[place].user, answer, arm, name)
-            found |= {p: _recommended(one, name, arm) for p, one in zip(places, answers)}
-        return wire.RecommendedBatch([found[place] for place in range(len(own))])
+            rows = [row for row, one in enumerate(chosen) if one[1] is model]
+            questions = [self._question(requests[row], model) for row in rows]
+            for row, answer in zip(rows, await asyncio.to_thread(model.answers, questions)):
+                self._record(requests[row].user, answer, arm, name)
+                answered[row] = _recommended(answer, name, arm)
+        return wire.RecommendedBatch([answered[row] for row in range(len(requests))])
 
-    async def score(self, asked: wire.Score) -> wire.Scores:
-        arm, model, name = await self._model_for(asked.user)
-        question = self._question(
-            asked, model, candidates=asked.items, n=len(asked.items), exclude_seen=False
-        )
-        answer = await self.gather.answer(model, question)
+    async def score(self, request: wire.Score) -> wire.Scores:
+        arm, model, name = await self._model_for(request.user)
+        options = {"candidates": request.items, "n": len(request.items), "exclude_seen": False}
+        answer = await self.batcher.answer(model, self._question(request, model, **options))
         number = model.id_lookup.items.number
-        scores = {number(one): (one, score) for one, score in zip(answer.items, answer.scores)}
-        found = [scores[place] for place in map(number, asked.items) if place in scores]
-        return wire.Scores([wire.Scored(*one) for one in found], name, arm)
+        scores = {number(item): (item, score) for item, score in zip(answer.items, answer.scores)}
+        known = [scores[index] for index in map(number, request.items) if index in scores]
+        return wire.Scores([wire.ScoredItem(*pair) for pair in known], name, arm)
 
-    async def explain(self, asked: wire.Explain) -> wire.Explained:
-        arm, model, name = await self._model_for(asked.user)
-        only = {"candidates": [asked.item], "n": 1, "exclude_seen": False, "explain": True}
-        answer = await self.gather.answer(model, self._question(asked, model, **only))
+    async def explain(self, request: wire.Explain) -> wire.Explanation:
+        arm, model, name = await self._model_for(request.user)
+        options = {"candidates": [request.item], "n": 1, "exclude_seen": False, "explain": True}
+        answer = await self.batcher.answer(model, self._question(request, model, **options))
         if not answer.items:
-            raise ProblemError(404, f"unknown item {asked.item!r}")
-        return wire.Explained(
-            answer.items[0], answer.scores[0], _terms((answer.terms or [[]])[0]), name, arm
-        )
+            raise ProblemError(404, f"unknown item {request.item!r}")
+        terms = _terms((answer.terms or [[]])[0])
+        return wire.Explanation(answer.items[0], answer.scores[0], terms, name, arm)
 
-    async def similar(self, asked: wire.Similar) -> wire.Neighbours:
-        if (asked.item is None) == (asked.user is None):
-            raise OptionError("name either an item or a user")
-        _, model, name = self.models.of(asked.user)
-        ask = model.similar_users if asked.item is None else model.similar_items
-        given = asked.user if asked.item is None else asked.item
-        frame = to_polars(await asyncio.to_thread(ask, given, asked.n))
+    async def similar(self, request: wire.Similar) -> wire.Neighbours:
+        if (request.item is None) == (request.user is None):
+            raise OptionError("give either an item or a user")
+        _, model, name = self.models.of(request.user)
+        find = model.similar_users if request.item is None else model.similar_items
+        key = request.user if request.item is None else request.item
+        frame = to_polars(await asyncio.to_thread(find, key, request.n))
         return wire.Neighbours([wire.Neighbour(*row) for row in frame.rows()], name)
 
-    async def take(self, asked: wire.NewEvents) -> wire.Taken:
+    async def take(self, request: wire.NewEvents) -> wire.Taken:
         store = self._store()
         events = []
-        for one in asked.events:
-            arm, _, name = self.models.of(one.user)
-            time = moment_of(one.time)
-            events.append(Event(one.user, one.item, time, one.context or None, arm, name))
+        for new in request.events:
+            arm, _, name = self.models.of(new.user)
+            time = event_time(new.time)
+            events.append(Event(new.user, new.item, time, new.context or None, arm, name))
         position = await asyncio.wrap_future(store.submit(events))
         await asyncio.to_thread(self.models.follow)
         if self.metrics is not None:
@@ -277,51 +180,51 @@ class Service:
         store = self._store()
         if after is None:
             after = max(await asyncio.to_thread(store.position) - n, 0)
-        found = await asyncio.to_thread(store.after, after, n)
-        last = found[-1].position if found else after
-        return wire.KeptEvents([_kept(event) for event in found], last)
+        events = await asyncio.to_thread(store.after, after, n)
+        last = events[-1].position if events else after
+        return wire.KeptEvents([_kept(event) for event in events], last)
 
     async def cards(self) -> wire.Cards:
-        refused = self.models.refused
-        cards = [card_of(one, refused.get(one.arm)) for one in self.models.serving()]
+        rejected = self.models.rejected
+        cards = [model_card(served, rejected.get(served.arm)) for served in self.models.serving()]
         return wire.Cards(cards, __version__, self.store is not None)
 
-    async def users(self, prefix: str, n: int) -> wire.Found:
-        return await asyncio.to_thread(_beginning, self.models.of(None)[1].space.users, prefix, n)
+    async def users(self, prefix: str, n: int) -> wire.IdList:
+        return await asyncio.to_thread(_with_prefix, self.models.of(None)[1].space.users, prefix, n)
 
-    async def items(self, prefix: str, n: int) -> wire.Found:
-        return await asyncio.to_thread(_beginning, self.models.of(None)[1].space.items, prefix, n)
+    async def items(self, prefix: str, n: int) -> wire.IdList:
+        return await asyncio.to_thread(_with_prefix, self.models.of(None)[1].space.items, prefix, n)
 
     async def _model_for(self, user: Any) -> tuple[str, Any, str]:
-        """(arm, model, id of the model) for a user, with all that is kept by now known to it."""
-        if self.models.behind():  # in a thread: a database may keep one waiting, and only one
+        """Return (arm, model, id of the model) for a user, with all stored events taken in."""
+        if self.models.behind():  # in a thread: a database may block, and only this request waits
             await asyncio.to_thread(self.models.follow)
         return self.models.of(user)
 
-    def _question(self, asked: wire.Asked, model: Any, **given: Any) -> Question:
-        """The question of a request; given: what it does not say itself."""
-        if isinstance(asked, wire.Recommend):
-            given = {
-                "n": asked.n,
-                "candidates": asked.candidates,
-                "exclude": asked.exclude,
-                "explain": asked.explain,
-                "exclude_seen": asked.exclude_seen,
+    def _question(self, request: wire.BaseRequest, model: Any, **options: Any) -> Question:
+        """Return the question of a request; options: those that its type does not have."""
+        if isinstance(request, wire.Recommend):
+            options = {
+                "n": request.n,
+                "candidates": request.candidates,
+                "exclude": request.exclude,
+                "explain": request.explain,
+                "exclude_seen": request.exclude_seen,
             }
-        history = asked.history
-        if history is None and asked.user is not None:
-            history = self.models.history_of(asked.user, model)
+        history = request.history
+        if history is None and request.user is not None:
+            history = self.models.history_of(request.user, model)
         return Question(
-            user=asked.user,
-            context=asked.context,
+            user=request.user,
+            context=request.context,
             history=history,
-            time=asked.time,
-            unknown=asked.unknown,
-            **given,
+            time=request.time,
+            unknown=request.unknown,
+            **options,
         )
 
     def _record(self, user: Any, answer: Answer, arm: str, model: str) -> None:
-        """Keep a list that a user is shown; what cannot be kept costs nobody their answer."""
+        """Count unknown ids and store the impression; a failing store does not fail the answer."""
         if self.metrics is not None and (answer.passed_over or answer.stranger):
             self.metrics.count("unknown_items", answer.passed_over)
             self.metrics.count("unknown_users", answer.stranger)
@@ -331,22 +234,14 @@ class Service:
 
     def _store(self) -> EventStore:
         if self.store is None:
-            raise ProblemError(501, "this service keeps no events: start it with --events")
+            raise ProblemError(501, "this service stores no events: start it with --events")
         return self.store
 
 
 def _recommended(answer: Answer, model: str, arm: str) -> wire.Recommended:
-    if answer.terms is None:
-        items = [
-            wire.Ranked(item, score, rank)
-            for rank, (item, score) in enumerate(zip(answer.items, answer.scores), 1)
-        ]
-    else:
-        rows = zip(answer.items, answer.scores, answer.terms)
-        items = [
-            wire.Ranked(item, score, rank, _terms(terms))
-            for rank, (item, score, terms) in enumerate(rows, 1)
-        ]
+    terms = [None] * len(answer.items) if answer.terms is None else map(_terms, answer.terms)
+    rows = zip(answer.items, answer.scores, terms)
+    items = [wire.Ranked(item, score, rank, why) for rank, (item, score, why) in enumerate(rows, 1)]
     return wire.Recommended(items, model, arm)
 
 
@@ -362,9 +257,74 @@ def _kept(event: Event) -> wire.KeptEvent:
     )
 
 
-def _beginning(known: Vocabulary, prefix: str, n: int) -> wire.Found:
-    """Ids whose text begins with the prefix, in the order of the model."""
+def _with_prefix(known: Vocabulary, prefix: str, n: int) -> wire.IdList:
+    """Return the ids that start with a prefix, in the order of the model."""
     ids = known.ids
     if prefix:
         ids = ids.filter(ids.cast(pl.String).str.to_lowercase().str.starts_with(prefix.lower()))
-    return wire.Found(ids.head(n).to_list(), len(ids))
+    return wire.IdList(ids.head(n).to_list(), len(ids))
+
+
+def model_card(served: ServedModel, rejected: Rejection | None = None) -> ModelCard:
+    """Return the card of a model in service; rejected: the last new file, if rejected."""
+    model: Any = served.model
+    space = model.space
+    parameters = getattr(model, "parameters", None)
+    run = run_record(served.path, served.stamp)
+    return ModelCard(
+        model=served.id,
+        arm=served.arm,
+        recipe=name_of(type(model.recipe)),
+        options=_plain(recipe.plain(model.recipe)),
+        users=len(space.users),
+        items=len(space.items),
+        factors=None if parameters is None else int(parameters.users.shape[1]),
+        context=[_context_column(space, column) for column in space.context],
+        knows_time=knows_time(space),
+        goes_by_history=space.history is not None,
+        checksum=served.checksum,
+        data={"events": int(model.seen.value.sum())} | run["data"],
+        metrics=run["metrics"],
+        saved=_time(served.stamp[0] / 1e9),
+        loaded=_time(served.loaded),
+        id_columns=list(space.id_columns),
+        explains=parameters is not None,
+        refused=None if rejected is None else Refused(rejected.why, _time(rejected.when)),
+    )
+
+
+@lru_cache(8)
+def run_record(path: Path, loaded: Stamp) -> dict[str, Any]:
+    """Return the data fingerprint of the run that wrote a model, and the metric that selected it.
+
+    Empty if the file is not the model of a run, or is no longer the one that was loaded.
+    """
+    from fmpair.experiment.folder import WINNER, digest, read_json  # rarely needed
+
+    record = read_json(path.parent / WINNER) or {}
+    if "sha256" not in record or stamp(path) != loaded or digest(path) != record["sha256"]:
+        return {"data": {}, "metrics": None}
+    data = {"fingerprint": record["data"]}
+    return {"data": data, "metrics": {record["metric"]: float(record["value"])}}
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _context_column(space: Any, name: str) -> ContextColumn:
+    encoders = (e for e in space.query.encoders if e.role == "context" and e.source == name)
+    first = next(encoders)
+    if first.part or first.vocabulary is None:
+        return ContextColumn(name, "time" if first.part else first.field.kind, [], 0)
+    ids = first.vocabulary.ids
+    return ContextColumn(name, first.field.kind, ids.head(MOST_VALUES).to_list(), len(ids))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with anything that JSON cannot represent as text."""
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

@@ -1,4 +1,4 @@
-"""The processes of the service: as many workers as asked for, one that dies started again."""
+"""The parent process of a service: it starts the workers and restarts those that die."""
 
 from __future__ import annotations
 
@@ -17,46 +17,28 @@ from typing import Any
 from fmpair.bridges.adapter import Requirement
 from fmpair.errors import FmpairError, MachineError, ModelFileError, OptionError, named
 from fmpair.serve.metrics import ROW
-from fmpair.serve.settings import Settings, keys_of
+from fmpair.serve.settings import ServiceSettings, read_keys
 
 BACKLOG = 2_048
-FIRST = 120.0  # seconds that workers have to load the model
-FAREWELL = 15.0  # seconds that they have to end
-PAUSE = 0.5  # seconds before one that died soon after its start is started again
+START_TIMEOUT = 120.0  # seconds for workers to load the model
+STOP_TIMEOUT = 15.0  # seconds for workers to end
+PAUSE = 0.5  # seconds before a worker that died soon after its start is restarted
 SOON = 5.0
 ENDED = "its process ended"
-NEEDED = ("starlette", "uvicorn", "msgspec")  # of the extra
+REQUIRED = ("uvicorn", "msgspec")  # of the extra
 
 
-class _Worker:
-    """A process, and the pipe on which it says that it is ready, or why it is not."""
-
-    def __init__(
-        self, settings: Settings, listening: socket.socket, numbers: Path, number: int
-    ) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.number, self.started = number, time.monotonic()
-        self.pipe, theirs = context.Pipe(duplex=False)
-        self.process: SpawnProcess = context.Process(
-            target=_run,
-            args=(settings, listening, number, numbers, theirs),
-            name=f"fmpair-{number}",
-        )
-        self.process.start()
-        theirs.close()
-
-
-def serve(settings: Settings, tell: Callable[[str], None]) -> None:
-    """Run the service until a signal says stop; tell: what is said once it answers."""
-    for name in NEEDED:
+def serve(settings: ServiceSettings, tell: Callable[[str], None]) -> None:
+    """Run the service until a stop signal; tell: called with the address and with restarts."""
+    for name in REQUIRED:
         Requirement(name, name, "serve").check()
-    keys_of(settings.api_key_file)
+    read_keys(settings.api_key_file)
     if not Path(settings.model).is_file():
-        raise ModelFileError(f"cannot read model {str(settings.model)!r}: there is no such file")
+        raise ModelFileError(f"cannot read model {str(settings.model)!r}: no such file")
     listening = _listen(settings)
-    with _StopSignals() as stop, NamedTemporaryFile(prefix="fmpair-") as numbers:
-        numbers.truncate(ROW * settings.workers)
-        start = partial(_Worker, settings, listening, Path(numbers.name))
+    with _StopSignals() as stop, NamedTemporaryFile(prefix="fmpair-") as counters:
+        counters.truncate(ROW * settings.workers)
+        start = partial(_Worker, settings, listening, Path(counters.name))
         workers = [start(number) for number in range(settings.workers)]
         try:
             _await_ready(workers, stop)
@@ -65,14 +47,14 @@ def serve(settings: Settings, tell: Callable[[str], None]) -> None:
                 tell(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
             while not stop.wanted:
                 wait([worker.process.sentinel for worker in workers], timeout=0.2)
-                _start_again(workers, start, tell)
+                _restart_dead(workers, start, tell)
         finally:
-            _end(workers)
+            _stop(workers)
             listening.close()
 
 
 class _StopSignals:
-    """Whether somebody wants the service to stop; signals mean what they meant after the block."""
+    """Catches SIGTERM and SIGINT in a block, and restores their handlers after it."""
 
     def __init__(self) -> None:
         self.wanted = False
@@ -90,7 +72,7 @@ class _StopSignals:
         self.wanted = True
 
 
-def _listen(settings: Settings) -> socket.socket:
+def _listen(settings: ServiceSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -100,63 +82,80 @@ def _listen(settings: Settings) -> socket.socket:
         listening.close()
         raise OptionError(
             f"cannot listen on {settings.host} port {settings.port}: {error.strerror}; "
-            f"{named('port', 0)} takes any that is free"
+            f"{named('port', 0)} takes any free port"
         ) from None
     listening.listen(BACKLOG)
     listening.set_inheritable(True)
     return listening
 
 
+class _Worker:
+    """A worker process, and a pipe that receives None when it is ready, or its error."""
+
+    def __init__(
+        self, settings: ServiceSettings, listening: socket.socket, counters: Path, number: int
+    ) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.number, self.started = number, time.monotonic()
+        self.pipe, child_pipe = context.Pipe(duplex=False)
+        self.process: SpawnProcess = context.Process(
+            target=_run,
+            args=(settings, listening, number, counters, child_pipe),
+            name=f"fmpair-{number}",
+        )
+        self.process.start()
+        child_pipe.close()
+
+    def receive(self) -> Any:
+        """Return the next message."""
+        try:
+            return self.pipe.recv()
+        except EOFError:
+            return ENDED
+
+    def why_ended(self) -> str:
+        """Return the error of a worker that ended, or its exit code."""
+        message = self.receive() if self.pipe.poll() else None
+        if message is None and self.pipe.poll():  # it was ready, and failed later
+            message = self.receive()
+        return f"exit code {self.process.exitcode}" if message in (None, ENDED) else str(message)
+
+
 def _await_ready(workers: list[_Worker], stop: _StopSignals) -> None:
-    """Wait for all; the first that cannot work says why."""
-    limit = time.monotonic() + FIRST
-    waiting = {worker.pipe: worker for worker in workers}
+    """Wait until all workers are ready; raise the error of the first that is not."""
+    limit = time.monotonic() + START_TIMEOUT
+    waiting = list(workers)
     while waiting and not stop.wanted:
-        for pipe in wait(list(waiting), timeout=0.2):
-            worker = waiting.pop(pipe)  # type: ignore[call-overload]
-            said = _said(worker.pipe)
-            if isinstance(said, FmpairError):
-                raise said
-            if said is not None:
-                raise MachineError(f"a worker could not start: {said}")
+        ready = wait([worker.pipe for worker in waiting], timeout=0.2)
+        for worker in [worker for worker in waiting if worker.pipe in ready]:
+            waiting.remove(worker)
+            message = worker.receive()
+            if isinstance(message, FmpairError):
+                raise message
+            if message is not None:
+                raise MachineError(f"a worker could not start: {message}")
         if time.monotonic() > limit:
-            raise MachineError(f"the workers did not start within {FIRST:.0f} seconds")
+            raise MachineError(f"the workers did not start within {START_TIMEOUT:.0f} seconds")
 
 
-def _said(pipe: Connection) -> Any:
-    try:
-        return pipe.recv()
-    except EOFError:
-        return ENDED
-
-
-def _start_again(
+def _restart_dead(
     workers: list[_Worker], start: Callable[[int], _Worker], tell: Callable[[str], None]
 ) -> None:
-    """A new worker in place of each that has died; after a pause, where it had just begun."""
-    for place, worker in enumerate(workers):
+    for index, worker in enumerate(workers):
         if worker.process.is_alive():
             continue
-        tell(f"worker {worker.number} ended ({_why(worker)}) and is started again")
+        tell(f"worker {worker.number} ended ({worker.why_ended()}), restarting it")
         if time.monotonic() - worker.started < SOON:
             time.sleep(PAUSE)
         worker.pipe.close()
-        workers[place] = start(worker.number)
+        workers[index] = start(worker.number)
 
 
-def _why(worker: _Worker) -> str:
-    """What a worker that ended said, or its exit code."""
-    said = _said(worker.pipe) if worker.pipe.poll() else None
-    if said is None and worker.pipe.poll():  # it was ready, and said more since
-        said = _said(worker.pipe)
-    return f"exit code {worker.process.exitcode}" if said in (None, ENDED) else str(said)
-
-
-def _end(workers: list[_Worker]) -> None:
+def _stop(workers: list[_Worker]) -> None:
     for worker in workers:
         if worker.process.is_alive():
             worker.process.terminate()
-    limit = time.monotonic() + FAREWELL
+    limit = time.monotonic() + STOP_TIMEOUT
     for worker in workers:
         worker.process.join(max(limit - time.monotonic(), 0.1))
         if worker.process.is_alive():
@@ -165,22 +164,26 @@ def _end(workers: list[_Worker]) -> None:
 
 
 def _run(
-    settings: Settings, listening: socket.socket, number: int, numbers: Path, pipe: Connection
+    settings: ServiceSettings,
+    listening: socket.socket,
+    number: int,
+    counters: Path,
+    pipe: Connection,
 ) -> None:
-    """What a worker's process does."""
-    from fmpair.serve.worker import work  # which the parent has no use for
+    """Run a worker in its process."""
+    from fmpair.serve.worker import work  # heavy, and not needed by the parent
 
     try:
-        work(settings, listening, number, numbers, lambda: pipe.send(None))
+        work(settings, listening, number, counters, lambda: pipe.send(None))
     except FmpairError as error:
-        _tell(pipe, error)
+        _send(pipe, error)
     except Exception as error:
-        _tell(pipe, f"{type(error).__name__}: {error}")
+        _send(pipe, f"{type(error).__name__}: {error}")
         raise
 
 
-def _tell(pipe: Connection, what: Any) -> None:
+def _send(pipe: Connection, message: Any) -> None:
     try:
-        pipe.send(what)
-    except OSError:  # it was ready before, and the parent no longer listens
+        pipe.send(message)
+    except OSError:  # the parent is gone
         raise SystemExit(1) from None

@@ -1,4 +1,4 @@
-"""One process of the service: it loads the models, and answers on a socket that it is given."""
+"""A worker process: it loads the models and answers requests on a socket of its parent."""
 
 from __future__ import annotations
 
@@ -9,89 +9,59 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import uvicorn
 
 from fmpair.events.store import beside, open_store
 from fmpair.fitted.question import Question
-from fmpair.serve.access_control import EVERY, Gate, Patience, Rate
-from fmpair.serve.application import Application, page_routes, paths
-from fmpair.serve.live_models import Models, Stamp, stamp
+from fmpair.serve.access_control import AccessControl, RateLimit
+from fmpair.serve.application import Application, paths, read_pages
+from fmpair.serve.live_models import LiveModels, Stamp, stamp
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.service import Service, is_quick
-from fmpair.serve.settings import Settings, is_loopback, keys_of
+from fmpair.serve.settings import ServiceSettings, is_loopback, read_keys
 from fmpair.threads import all_threads, blas_on
 
-# Model files watched: a new one is put into service as soon as it is there.
-
-
-WATCH_INTERVAL = 0.2  # seconds; a look costs no more than asking the system for a time
-
-
-class Watch:
-    """A thread that looks at the files of the models in service and swaps those that changed.
-
-    A file belongs there whole, by a rename; one that is still being written is refused at first,
-    and taken when it is done. A refused one is tried again when it has changed.
-    """
-
-    def __init__(self, models: Models, every: float = WATCH_INTERVAL):
-        self._models, self._every = models, every
-        self._tried: dict[str, Stamp | None] = {own.arm: own.stamp for own in models.serving()}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="fmpair-watch", daemon=True)
-        self._thread.start()
-
-    def look(self) -> None:
-        """Swap what has changed since the last look."""
-        for arm, path in self._models.paths.items():
-            found = stamp(path)  # before it is read: what changes meanwhile differs next time
-            if found == self._tried[arm]:
-                continue
-            self._tried[arm] = found
-            if not self._models.reload(arm) and self._models.refused[arm].passing:
-                self._tried[arm] = None
-
-    def close(self) -> None:
-        """Stop looking; a swap under way is finished."""
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._every):
-            self.look()
-
-
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
-FAREWELL = 10  # seconds that requests under way have when the service is stopped
-MOST_CONNECTIONS = 4_096
+STOP_TIMEOUT = 10  # seconds for open requests when the service is stopped
+MAX_CONNECTIONS = 4_096
+HEAD_TIMEOUT = 10.0  # seconds for the head of a request to arrive
+CHECK_EVERY = 5  # seconds between two checks of idle connections
+WATCH_EVERY = 0.2  # seconds between two checks of the model files
 
 
 def work(
-    settings: Settings,
+    settings: ServiceSettings,
     listening: socket.socket,
     number: int,
-    numbers: Path,
+    counters: Path,
     ready: Callable[[], None],
 ) -> None:
-    """Answer until a signal says stop.
+    """Answer requests until a stop signal.
 
-    number: of this worker, from 0 on; numbers: the file of what all workers count; ready: is called
-    once questions can be answered.
+    number: of this worker, from 0; counters: the file of the metrics; ready: called once requests
+    can be answered.
     """
-    _log(number)
+    _log_to_stderr(number)
     store = open_store(settings.events or beside(settings.model))
-    models = Models(settings.model, store, settings.candidate, settings.users_share)
-    metrics = Metrics(paths(), numbers, number)
+    models = LiveModels(settings.model, store, settings.candidate, settings.users_share)
+    metrics = Metrics(paths(), counters, number)
     service = Service(models, store, settings.candidate is not None, metrics)
-    watch = Watch(models) if settings.watch else None
-    server = _server(Application(service, _gate(settings), page_routes(), metrics))
+    watch = FileWatch(models) if settings.watch else None
+    # Every worker gets its part of a client's requests, and allows its part of the rate.
+    rate = RateLimit(settings.rate / settings.workers) if settings.rate else None
+    keys = read_keys(settings.api_key_file)
+    access = AccessControl(keys, rate, is_loopback(settings.host))
+    server = make_server(Application(service, access, read_pages(), metrics))
     _end_with_parent()
     gc.collect()
-    gc.freeze()  # models and modules stay: to look through them again and again makes answers late
+    gc.freeze()  # models and modules stay: scanning them again and again would delay answers
     ready()
     try:
         with blas_on(_blas_threads(models, settings.workers)):
@@ -102,8 +72,85 @@ def work(
         store.close()
 
 
-def _log(number: int) -> None:
-    """Let swaps, refusals and trouble be told on standard error, with the time and the worker."""
+def make_server(application: Application) -> uvicorn.Server:
+    """Return a server that also closes connections on which no request arrives."""
+    config = uvicorn.Config(
+        application,
+        lifespan="off",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=STOP_TIMEOUT,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_notify=CHECK_EVERY,
+        ws="none",
+    )
+    server = uvicorn.Server(config)
+    config.callback_notify = IdleConnections(lambda: server.server_state.connections).close_idle
+    return server
+
+
+class IdleConnections:
+    """Closes connections whose request does not arrive; uvicorn would keep them open forever.
+
+    connections: returns the open ones.
+    """
+
+    def __init__(
+        self, connections: Callable[[], Iterable[Any]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._connections, self._clock = connections, clock
+        self._since: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+
+    async def close_idle(self) -> None:
+        """Close connections that have waited too long for the head of a request."""
+        now = self._clock()
+        for connection in list(self._connections()):
+            # Between two requests uvicorn's own keep-alive timer runs.
+            answered = connection.cycle is None or connection.cycle.response_complete
+            if not answered or connection.timeout_keep_alive_task is not None:
+                self._since.pop(connection, None)
+            elif now - self._since.setdefault(connection, now) >= HEAD_TIMEOUT:
+                connection.transport.close()
+
+
+class FileWatch:
+    """A thread that puts changed model files into service.
+
+    Replace a file by a rename, at once; one that is still being written is rejected at first and
+    accepted when complete. A rejected file is tried again when it changes.
+    """
+
+    def __init__(self, models: LiveModels, every: float = WATCH_EVERY):
+        self._models, self._every = models, every
+        self._tried: dict[str, Stamp | None] = {one.arm: one.stamp for one in models.serving()}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="fmpair-watch", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Reload the models whose files have changed."""
+        for arm, path in self._models.paths.items():
+            current = stamp(path)  # before it is read: a change meanwhile differs next time
+            if current == self._tried[arm]:
+                continue
+            self._tried[arm] = current
+            if not self._models.reload(arm) and self._models.rejected[arm].temporary:
+                self._tried[arm] = None
+
+    def close(self) -> None:
+        """Stop, after a reload that is under way."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._every):
+            self.check()
+
+
+def _log_to_stderr(number: int) -> None:
     handler = logging.StreamHandler()
     layout = f"%(asctime)s %(levelname)s worker {number}: %(message)s"
     handler.setFormatter(logging.Formatter(layout, "%Y-%m-%d %H:%M:%S"))
@@ -113,42 +160,17 @@ def _log(number: int) -> None:
     log.propagate = False
 
 
-def _blas_threads(models: Models, workers: int) -> int:
-    """One for small catalogues, where a second is only kept busy; for large ones a worker's share.
+def _blas_threads(models: LiveModels, workers: int) -> int:
+    """Return 1 for small catalogs, which gain nothing from more; else this worker's share.
 
-    It is set once: a limit that another thread sets in a block of its own has no effect there.
+    Set once for the process: a limit set in a block of another thread has no effect there.
     """
-    quick = all(is_quick(own.model, Question()) for own in models.serving())
+    quick = all(is_quick(served.model, Question()) for served in models.serving())
     return 1 if quick else max(all_threads() // workers, 1)
 
 
-def _gate(settings: Settings) -> Gate:
-    """Every worker sees its part of a client's requests, and allows its part of the rate."""
-    rate = Rate(settings.rate / settings.workers) if settings.rate else None
-    return Gate(keys_of(settings.api_key_file), rate, is_loopback(settings.host))
-
-
-def _server(application: Application) -> uvicorn.Server:
-    config = uvicorn.Config(
-        application,
-        lifespan="off",
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=FAREWELL,
-        limit_concurrency=MOST_CONNECTIONS,
-        timeout_notify=EVERY,
-        ws="none",
-    )
-    server = uvicorn.Server(config)
-    config.callback_notify = Patience(lambda: server.server_state.connections).look
-    return server
-
-
 def _end_with_parent() -> None:
-    """Stop as soon as the process that started this one is gone: it would keep the port."""
+    """Stop when the parent is gone; the port would stay taken otherwise."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return

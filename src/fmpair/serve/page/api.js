@@ -1,9 +1,9 @@
-// The service's answers, and what it says when there is none.
+// Requests to the service.
 
 const KEY = "fmpair-key";
-const CANNOT_BE = 422; // what was asked for is understood, and cannot be
+const INVALID = 422; // understood, but not possible
 
-/** What went wrong, in the service's own line. */
+/** An error, with the message of the service. */
 export class Problem extends Error {
   constructor(status, text) {
     super(text);
@@ -11,7 +11,7 @@ export class Problem extends Error {
   }
 }
 
-/** The key for services beyond this machine: kept until the tab is closed. */
+/** Keep the API key until the tab is closed. */
 export const useKey = (key) => sessionStorage.setItem(KEY, key);
 
 function headers(body) {
@@ -22,7 +22,7 @@ function headers(body) {
   };
 }
 
-/** GET without a body, POST with one. Addresses are relative: the service may lie under a path. */
+/** GET without a body, POST with one. Paths are relative: a proxy may add a prefix. */
 export async function call(path, { body, signal } = {}) {
   let answer;
   try {
@@ -38,7 +38,7 @@ export async function call(path, { body, signal } = {}) {
   }
   const found = await answer.json().catch((error) => {
     if (error.name === "AbortError") throw error;
-    return {}; // what stands in front of the service may answer in other ways
+    return {}; // a proxy may answer without JSON
   });
   if (!answer.ok) throw new Problem(answer.status, found.detail || found.title || answer.statusText);
   return found;
@@ -46,13 +46,13 @@ export async function call(path, { body, signal } = {}) {
 
 export const model = () => call("v1/model");
 
-/** Some models cannot say why, or not of everybody: then without. */
+/** Some models cannot explain their scores, or not for every user: retry without. */
 export async function recommend(question, signal) {
   const path = "v1/recommend";
   try {
     return await call(path, { body: question, signal });
   } catch (problem) {
-    if (problem.status !== CANNOT_BE || !question.explain) throw problem;
+    if (problem.status !== INVALID || !question.explain) throw problem;
     return call(path, { body: { ...question, explain: false }, signal });
   }
 }

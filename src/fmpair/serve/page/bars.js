@@ -1,4 +1,4 @@
-// Bars: one for each item of a list, and one for each term of a score.
+// Bars of the items of a list, and of the terms of a score.
 
 import { make, plain, signed } from "./element.js";
 import { grouped, groupOf, parts, scale, stacked, waterfall } from "./terms.js";
@@ -8,7 +8,7 @@ const VISIBLE = 0.01; // of the largest term
 
 function place(element, at, from, to) {
   const [left, right] = [at(Math.min(from, to)), at(Math.max(from, to))];
-  element.style.left = `${left}%`; // by property: the page allows no style attributes
+  element.style.left = `${left}%`; // by property: the policy forbids style attributes
   element.style.width = `${right - left}%`;
   return element;
 }
@@ -19,7 +19,7 @@ function mark(name, at, value) {
   return line;
 }
 
-/** The bar of an item; where a score is not taken apart, it is one piece. */
+/** The pieces of an item's bar; one piece without terms. */
 const piecesOf = (item, contexts) =>
   stacked(item.terms?.length ? grouped(item.terms, contexts) : new Map([["item alone", item.score]]));
 
@@ -29,7 +29,7 @@ export function sharedScale(items, contexts) {
   return scale(Math.min(0, ...ends.map((end) => end.low)), Math.max(0, ...ends.map((end) => end.high)));
 }
 
-/** What a score is made of, as one bar: parts above zero to the right, those below to the left. */
+/** A score as one bar: positive parts to the right, negative ones to the left. */
 export function summaryBar(item, contexts, colourOf, at) {
   const { bars } = piecesOf(item, contexts);
   const bar = make("span", { class: "bar", "aria-hidden": "true" }, mark("zero", at, 0));
@@ -59,10 +59,10 @@ function nameOf(term, item) {
   return [...label(own, item), " × ", ...label(term.item.slice(`${own} x `.length), item)];
 }
 
-/** One line of a table of terms: its name, a bar from one place to another, a number. */
+/** A row of the table of terms: name, bar, number. */
 function line(name, colour, at, [from, to], text) {
   const heading = make("th", { scope: "row" }, ...name);
-  heading.title = heading.textContent; // where it is cut off
+  heading.title = heading.textContent; // in case it is cut off
   const bar = make("span", { class: "bar", "aria-hidden": "true" }, mark("zero", at, 0));
   bar.append(place(make("span", { class: `piece ${colour}` }), at, from, to));
   return make("tr", {}, heading, make("td", {}, bar), make("td", { class: "value" }, text));
@@ -74,7 +74,7 @@ const columns = () => [
     make("tr", {}, ...["Term", "Bar", "Value"].map((name) => make("th", { scope: "col" }, name)))),
 ];
 
-/** A table of terms whose bars go on where the one before ended, up to the score. */
+/** A table of terms as a waterfall up to the score. */
 export function termTable(item, contexts, colourOf) {
   const steps = waterfall(item.terms, MOST_TERMS, VISIBLE);
   const ends = steps.flatMap(({ from, to }) => [from, to]);

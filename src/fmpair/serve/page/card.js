@@ -1,4 +1,4 @@
-// The model card: what the service says of a model.
+// The model card.
 
 import { make, shown } from "./element.js";
 
@@ -27,7 +27,7 @@ const empty = (value) => value === null || value === undefined || value === "" |
 const given = ([, value]) => !empty(value);
 const rows = (pairs) => make("dl", { class: "card" }, ...pairs.filter(given).map(entry));
 
-/** One model with its options, which few want to see; several are told apart by their arms. */
+/** A model with its facts, and its options folded; the arm is shown if there are several. */
 export function card(about, _, all) {
   const { model, recipe, users, items, factors, data, metrics, checksum, saved, loaded, options } = about;
   const facts = [

@@ -1,12 +1,12 @@
-// A text field with suggestions, after the ARIA pattern: arrows move, Enter chooses, Escape closes.
+// A text field with suggestions (ARIA combobox): arrows move, Enter chooses, Escape closes.
 
 import { make, shown } from "./element.js";
 
 const WAIT = 80; // ms after a keystroke
 
 /**
- * search(text, signal): a promise of ids; choose(id): what happens with one; keep: whether the
- * chosen id stays in the field. Gives {show(id)}.
+ * search(text, signal): a promise of ids; choose(id): called with the chosen one; keep: whether it
+ * stays in the field. Returns {show(id)}.
  */
 export function combobox(input, listbox, { search, choose, keep }) {
   let found = [];
@@ -45,7 +45,7 @@ export function combobox(input, listbox, { search, choose, keep }) {
     listbox.replaceChildren(
       ...ids.map((id, number) =>
         make("li", { id: `${listbox.id}-${number}`, role: "option", "aria-selected": "false", title: shown(id) }, shown(id))));
-    if (!ids.length) listbox.append(make("li", { class: "none" }, waiting ? "…" : "Nothing begins like this"));
+    if (!ids.length) listbox.append(make("li", { class: "none" }, waiting ? "…" : "No matches"));
     listbox.hidden = false;
     input.setAttribute("aria-expanded", "true");
     activate(-1);
@@ -64,7 +64,7 @@ export function combobox(input, listbox, { search, choose, keep }) {
     }
   }
 
-  /** What no longer fits goes at once: nobody is to choose it while the answer is on its way. */
+  /** Remove what no longer matches at once, so that it cannot be chosen meanwhile. */
   function narrow() {
     const text = input.value.toLowerCase();
     if (!listbox.hidden) open(found.filter((id) => shown(id).toLowerCase().startsWith(text)), true);
@@ -81,7 +81,7 @@ export function combobox(input, listbox, { search, choose, keep }) {
     if (active >= 0) return take(found[active]);
     if (text === "" || (keep && text === shown(chosen))) return close();
     const same = found.find((id) => shown(id) === text);
-    return take(same === undefined ? text : same); // the service says what it does not know
+    return take(same === undefined ? text : same); // the service reports unknown ids
   }
 
   input.addEventListener("input", soon);
@@ -106,7 +106,7 @@ export function combobox(input, listbox, { search, choose, keep }) {
       close();
     }
   });
-  // Before the field loses its focus, which would close the list.
+  // Before the field loses focus, which would close the list.
   listbox.addEventListener("pointerdown", (event) => {
     event.preventDefault();
     const option = event.target.closest("[role=option]");
@@ -115,7 +115,7 @@ export function combobox(input, listbox, { search, choose, keep }) {
 
   return {
     show(id) {
-      if (chosen === id && document.activeElement === input) return; // somebody is typing
+      if (chosen === id && document.activeElement === input) return; // the user is typing
       chosen = id;
       input.value = keep ? shown(id) : "";
     },

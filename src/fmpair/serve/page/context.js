@@ -1,23 +1,23 @@
-// One control for each field of the context, with the values that the model knows.
+// One control per context column, with the values that the model knows.
 
 import { make, shown } from "./element.js";
 
-const FEW = 3; // fields that stand one below the other
+const FEW = 3; // columns shown in one column
 const NOTHING = "any";
 
-/** What the service takes for one value chosen, by the kind of the field. */
+/** The chosen value as the service expects it, by the kind of the column. */
 function sent(kind, value) {
   if (kind === "multi") return [value];
   return kind === "weighted" ? { [shown(value)]: 1 } : value;
 }
 
-/** The one value in what was sent. */
+/** The chosen value in what was sent. */
 function chosen(value) {
   if (Array.isArray(value)) return value[0];
   return value !== null && typeof value === "object" ? Object.keys(value)[0] : value;
 }
 
-/** Every value that there is. */
+/** A menu of all values. */
 function selection({ kind, values }, id, change) {
   const options = values.map((value, number) => make("option", { value: String(number) }, shown(value)));
   const select = make("select", { id }, make("option", { value: "" }, NOTHING), ...options);
@@ -29,7 +29,7 @@ function selection({ kind, values }, id, change) {
   return { elements: [select], show };
 }
 
-/** Some of the values as suggestions; any text may be given. */
+/** A text field that suggests some of the values. */
 function suggestion({ kind, values }, id, change) {
   const input = make("input", { id, type: "text", placeholder: NOTHING, spellcheck: false });
   input.setAttribute("list", `${id}-values`);
@@ -41,7 +41,7 @@ function suggestion({ kind, values }, id, change) {
   return { elements: [input, known], show: (value) => (input.value = shown(chosen(value))) };
 }
 
-/** A number or a moment, as the browser asks for one. */
+/** A number or a time. */
 function entry(type, read, id, change) {
   const input = make("input", { id, type, step: "any", placeholder: NOTHING });
   input.addEventListener("change", () => change(input.value === "" ? null : read(input.value)));
@@ -56,7 +56,7 @@ function control(field, id, change) {
   return (values.length === count ? selection : suggestion)(field, id, change);
 }
 
-/** change(field, value or null). Gives show(name => value). */
+/** change(field, value or null) is called on changes. Returns show(name => value). */
 export function contextFields(place, fields, change) {
   place.classList.toggle("many", fields.length > FEW);
   const shows = fields.map((field, number) => {

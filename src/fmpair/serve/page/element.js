@@ -1,6 +1,6 @@
-// Elements from plain text: nothing that an id says is ever read as HTML.
+// Elements from plain text: no id is ever parsed as HTML.
 
-/** An element with properties (`class` and `aria-*` too), and texts or elements inside. */
+/** Create an element with properties (also `class` and `aria-*`) and children. */
 export function make(tag, properties = {}, ...inside) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -18,12 +18,12 @@ export const byId = (id) => document.getElementById(id);
 /** The text of an id or value of any type. */
 export const shown = (value) => (value === null || value === undefined ? "" : String(value));
 
-/** A number with a sign that lines up: +0.125, −0.125. */
+/** A number with its sign: +0.125, −0.125. */
 export function signed(value, digits = 3) {
   const text = Math.abs(value).toFixed(digits);
   if (Number(text) === 0) return text;
   return (value < 0 ? "−" : "+") + text;
 }
 
-/** A number as scores are written. */
+/** A score as text. */
 export const plain = (value, digits = 3) => value.toFixed(digits).replace("-", "−");

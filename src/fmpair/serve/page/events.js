@@ -1,4 +1,4 @@
-// Events as they come in, whoever sends them.
+// The latest events of all clients.
 
 import { eventsAfter } from "./api.js";
 import { make, shown } from "./element.js";
@@ -6,7 +6,7 @@ import { make, shown } from "./element.js";
 const EVERY = 2000; // ms
 const AT_ONCE = 100;
 const KEPT = 12;
-const NOT_KEPT = 501; // a service without a store
+const NOT_STORED = 501; // the service has no event store
 
 function clock(time) {
   const seconds = typeof time === "number" ? 1000 * time : Date.parse(time);
@@ -22,8 +22,8 @@ function entry(event) {
 }
 
 /**
- * Ask every two seconds while the page is looked at. told(events) hears of new ones, reached(true or
- * false) whether the service answers.
+ * Poll every two seconds while the page is visible. told(events) is called with new events,
+ * reached(true or false) with whether the service answers.
  */
 export function liveEvents(list, state, told, reached) {
   let position = null;
@@ -41,8 +41,8 @@ export function liveEvents(list, state, told, reached) {
       if (!first && found.events.length) told(found.events);
     } catch (problem) {
       reached(problem.status !== 0);
-      state.textContent = problem.status === NOT_KEPT ? "not kept" : "cannot be read now";
-      if (problem.status === NOT_KEPT) return;
+      state.textContent = problem.status === NOT_STORED ? "not stored" : "not available";
+      if (problem.status === NOT_STORED) return;
     }
     timer = setTimeout(look, EVERY);
   }

@@ -1,4 +1,4 @@
-// The list: rows stay the same elements from one answer to the next, so that they can move.
+// The list. Rows keep their elements between answers, so that they can move.
 
 import { sharedScale, summaryBar, termTable } from "./bars.js";
 import { make, plain, shown } from "./element.js";
@@ -9,7 +9,7 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 const keyOf = (id) => JSON.stringify(id);
 
-/** How a row stands to its place in the list before. */
+/** How a row moved since the previous list. */
 function movement(rank, before) {
   if (before === undefined) return { text: "new", heard: "new in the list", kind: "new" };
   if (before === rank) return { text: "", heard: "", kind: "same" };
@@ -19,7 +19,7 @@ function movement(rank, before) {
     : { text: `↓ ${by}`, heard: `down ${by}`, kind: "down" };
 }
 
-/** actions(item): [{text, act}] for buttons of an opened row. */
+/** actions(item): [{text, act}], the buttons of an open row. */
 export function itemList(list, actions) {
   const rows = new Map();
   let ranks = null;
@@ -58,10 +58,10 @@ export function itemList(list, actions) {
       make("button", { type: "button", class: "act", onclick: act }, text));
     const why = item.terms?.length
       ? termTable(item, contexts, colourOf)
-      : make("p", { class: "muted" }, "This model does not take its scores apart.");
+      : make("p", { class: "muted" }, "This model cannot explain its scores.");
     const held = parts.detail.contains(document.activeElement) ? document.activeElement.textContent : null;
     parts.detail.replaceChildren(why, parts.similar, make("div", { class: "acts" }, ...buttons));
-    // An answer that came meanwhile takes nobody's place on the keyboard away.
+    // Keep the keyboard focus across answers.
     [...parts.detail.querySelectorAll("button")].find((button) => button.textContent === held)?.focus();
   }
 
@@ -88,7 +88,7 @@ export function itemList(list, actions) {
     }
   }
 
-  /** Show an answer's items; same: whether the one before was for the same person. */
+  /** Show the items of an answer; same: whether the previous one was for the same user. */
   function show(items, contexts, colourOf, same) {
     const places = new Map([...list.children].map((element) => [element, element.getBoundingClientRect().top]));
     const scene = { contexts, colourOf, at: sharedScale(items, contexts), before: same ? ranks : null };
@@ -106,7 +106,7 @@ export function itemList(list, actions) {
     moved(places);
   }
 
-  /** Into the order given; what already stands right is not touched, so that it keeps its focus. */
+  /** Put rows in order; rows in place are not touched, so that they keep the focus. */
   function arrange(wanted) {
     const stay = new Set(wanted);
     for (const element of [...list.children]) if (!stay.has(element)) element.remove();

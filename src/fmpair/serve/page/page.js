@@ -1,4 +1,4 @@
-// The page: a question on the left, the answer beside it, asked again whenever one changes.
+// The page: a form on the left and the recommendations, requested again on every change.
 
 import * as api from "./api.js";
 import { card } from "./card.js";
@@ -12,17 +12,17 @@ import { grouped, groupsOf } from "./terms.js";
 
 const GOOD = "in service";
 const SUGGESTED = 12;
-const TIME = "timestamp"; // the field of the context that a question names `time`
+const TIME = "timestamp"; // the context column that a request calls `time`
 const COLOURS = 10;
 const VISIBLE = 0.01; // of the largest part of a score
-const SLOW = 150; // ms until a list that is being asked for looks like it
+const SLOW = 150; // ms until a list is shown as loading
 
 let question = fromAddress(location.hash);
 let contexts = [];
-let inService = []; // ids of the models side by side
+let inService = []; // ids of the models
 let showContext = () => {};
 let running = null;
-let answered = null; // whom the list on the page is for
+let answered = null; // whom the list is for
 
 const list = itemList(byId("list"), actions);
 const who = combobox(byId("user"), byId("user-options"), {
@@ -68,7 +68,7 @@ async function ask() {
   running?.abort();
   if (!complete(question)) {
     fail(null);
-    clear("Choose a user, or build a visitor.");
+    clear("Choose a user, or describe a visitor.");
     return;
   }
   running = new AbortController();
@@ -86,7 +86,7 @@ async function ask() {
 }
 
 function showAnswer({ items, arm, model }) {
-  if (!inService.includes(model)) api.model().then(showModel, () => {}); // another was put in its place
+  if (!inService.includes(model)) api.model().then(showModel, () => {}); // the model was replaced
   const person = question.kind === "visitor" ? "a visitor" : shown(question.user);
   const same = answered === person;
   answered = person;
@@ -96,7 +96,7 @@ function showAnswer({ items, arm, model }) {
   byId("summary").textContent = items.length ? told.filter(Boolean).join(" · ") : `Nothing to recommend to ${person}.`;
 }
 
-/** The groups that can be seen in some bar. */
+/** Show the groups that are visible in some bar. */
 function showLegend(items) {
   const sums = items.flatMap((item) => [...grouped(item.terms ?? [], contexts)]);
   const least = VISIBLE * Math.max(0, ...sums.map(([, sum]) => Math.abs(sum)));
@@ -129,12 +129,12 @@ function clear(text) {
 
 function actions(item) {
   if (question.kind === "visitor") {
-    return [{ text: "Add to the history", act: () => change({ history: [...question.history, item] }) }];
+    return [{ text: "Add to history", act: () => change({ history: [...question.history, item] }) }];
   }
-  return [{ text: `Tell the service: ${shown(question.user)} chose this`, act: () => tell(item) }];
+  return [{ text: `Send event: ${shown(question.user)} chose this`, act: () => tell(item) }];
 }
 
-/** An event for the service, as a shop would send it. */
+/** Send an event to the service. */
 async function tell(item) {
   const { user, context } = question;
   try {
@@ -151,7 +151,7 @@ let lookForEvents = () => {};
 
 function showState(text) {
   const place = byId("service");
-  if (place.textContent !== text) place.textContent = text; // which a screen reader says once
+  if (place.textContent !== text) place.textContent = text; // announced once by screen readers
   place.classList.toggle("good", text === GOOD);
 }
 
@@ -159,19 +159,19 @@ async function start() {
   try {
     showModel(await api.model());
   } catch (problem) {
-    showState(problem.status === 401 ? "locked" : "not reachable");
+    showState(problem.status === 401 ? "key required" : "unreachable");
     fail(problem);
     return;
   }
   showState(GOOD);
   const own = (events) => events.some((event) => question.kind === "user" && event.user === question.user);
   lookForEvents = liveEvents(byId("events"), byId("events-state"),
-    (events) => own(events) && ask(), (reached) => showState(reached ? GOOD : "not reachable"));
+    (events) => own(events) && ask(), (reached) => showState(reached ? GOOD : "unreachable"));
   ask();
 }
 
 function showModel({ models }) {
-  const [{ context, model }] = models; // the first is for most users
+  const [{ context, model }] = models; // the current model
   contexts = context.map((field) => field.name);
   inService = models.map((one) => one.model);
   byId("model-name").textContent = shown(model);

@@ -1,4 +1,4 @@
-// The question that the page asks, and how it stands in the address: a list can be shared.
+// The request of the page, and its form in the URL, which can be shared.
 
 import { shown } from "./element.js";
 
@@ -11,21 +11,21 @@ export const START = Object.freeze({
   n: 10,
 });
 
-/** What the service is asked. */
+/** The body of the request. */
 export function asked(question) {
   const { kind, user, history, context, time, n } = question;
   const who = kind === "user" ? { user } : { history };
   return { ...who, context, time, n, explain: true };
 }
 
-/** The context in words; what does not speak for itself is named. */
+/** The context as text, with names for what is not text. */
 export const situation = ({ context }) =>
   Object.entries(context).map(([name, value]) => (typeof value === "string" ? value : `${name} ${shown(value)}`)).join(", ");
 
-/** Whether there is enough to ask. */
+/** Whether the form is complete. */
 export const complete = ({ kind, user }) => kind === "visitor" || user !== null;
 
-/** Ids and values may be texts, numbers or lists; in the address they are JSON where text would lie. */
+/** Ids and values as text in the URL; as JSON where text would be ambiguous. */
 function written(id) {
   if (typeof id !== "string") return JSON.stringify(id);
   return read(id) === id ? id : JSON.stringify(id);

@@ -1,11 +1,11 @@
-// Items like one of the list; each leads on to items like itself.
+// Similar items; each leads to items similar to itself.
 
 import { similar } from "./api.js";
 import { make, plain, shown } from "./element.js";
 
 const MOST = 6;
 
-/** A section that fills itself. */
+/** A section that loads itself. */
 export function similarItems(first) {
   const title = make("h3", {});
   const list = make("ol", { class: "similar" });

@@ -1,17 +1,17 @@
-// A score taken apart: terms by what they are about, and where their bars stand.
+// The terms of a score: their groups and the geometry of their bars.
 
-/** `daytime=evening` as its field and its value; a field without values has none. */
+/** Split `daytime=evening` into column and value ("" if there is none). */
 export function parts(label) {
   const at = label.indexOf("=");
   return at < 0 ? [label, ""] : [label.slice(0, at), label.slice(at + 1)];
 }
 
-/** What a term is about: the user, one context field, both, the history, or the item alone. */
+/** The group of a term: user, a context column, both, history, or item alone. */
 export function groupOf(term, contexts) {
   if (term.query === "") return "item alone";
   const field = parts(term.query)[0].split(" in (")[0];
-  const met = contexts.find((name) => term.query.includes(` x ${name}=`)); // terms of order three
-  if (met !== undefined && field === "user") return together(met);
+  const crossed = contexts.find((name) => term.query.includes(` x ${name}=`)); // terms of order three
+  if (crossed !== undefined && field === "user") return together(crossed);
   if (field === "user" || field === "a usual user") return "user";
   if (field.split(".")[0] === "history") return "history";
   const own = contexts.find((name) => field === name || field.startsWith(`${name}.`));
@@ -20,11 +20,11 @@ export function groupOf(term, contexts) {
 
 const together = (context) => `user × ${context}`;
 
-/** The groups in the order of their colours, whichever of them occur. */
+/** All groups, in the order of their colours. */
 export const groupsOf = (contexts) =>
   ["user", "user’s attributes", "history", ...contexts, ...contexts.map(together), "item alone"];
 
-/** Sum of the terms of each group: Map in the order of the groups. */
+/** The sum of the terms of each group, as a Map in the order of the groups. */
 export function grouped(terms, contexts) {
   const sums = new Map(groupsOf(contexts).map((name) => [name, 0]));
   for (const term of terms) {
@@ -34,7 +34,7 @@ export function grouped(terms, contexts) {
   return sums;
 }
 
-/** Bars side by side, those below zero to the left of it: [{name, from, to}]. */
+/** Stacked bars, negative ones to the left of zero: {bars, low, high}. */
 export function stacked(sums) {
   let low = 0;
   let high = 0;
@@ -47,7 +47,7 @@ export function stacked(sums) {
   return { bars, low, high };
 }
 
-/** One term for each pair of labels: an item may stand in a history more than once. */
+/** Merge terms of equal labels: an item may occur in a history more than once. */
 function merged(terms) {
   const found = new Map();
   for (const term of terms) {
@@ -58,7 +58,7 @@ function merged(terms) {
   return [...found.values()];
 }
 
-/** The largest terms, at least a share of the first, and the sum of the others; each bar begins where the one before it ended. */
+/** The largest terms, at least a share of the first, and the sum of the others, as consecutive bars. */
 export function waterfall(terms, most, share) {
   const sorted = merged(terms).sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
   const least = share * Math.abs(sorted[0]?.value ?? 0);
@@ -74,7 +74,7 @@ export function waterfall(terms, most, share) {
   return steps.map((term) => ({ term, from: end, to: (end += term.value) }));
 }
 
-/** From a value to a place in percent; some room is left at both ends. */
+/** A function from a value to a position in percent, with some margin. */
 export function scale(low, high) {
   const width = high - low || 1;
   const first = low - (low < 0 ? 0.02 * width : 0);

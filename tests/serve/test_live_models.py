@@ -15,9 +15,9 @@ from fmpair.errors import MachineError, ModelFileError
 from fmpair.events.event import Event
 from fmpair.events.store import open_store
 from fmpair.models import FMPair
-from fmpair.serve.live_models import DIGITS, Models
+from fmpair.serve.live_models import ID_LENGTH, LiveModels
 from fmpair.serve.settings import CANDIDATE, CURRENT
-from fmpair.serve.worker import Watch
+from fmpair.serve.worker import FileWatch
 
 ITEMS, START = 20, 1_600_000_000
 
@@ -70,10 +70,10 @@ def best(models, user, n=5):
 
 
 def test_a_model_is_named_by_its_checksum(path):
-    models = Models(path)
+    models = LiveModels(path)
     arm, _, name = models.of("u0")
     (serving,) = models.serving()
-    assert (arm, name) == (CURRENT, serving.checksum[:DIGITS])
+    assert (arm, name) == (CURRENT, serving.checksum[:ID_LENGTH])
     assert len(serving.checksum) == 64 and serving.checksum.encode() in path.read_bytes()
     assert best(models, "u0") == load(path).recommend("u0", 5)["item"].to_list()
     assert not models.behind()
@@ -82,7 +82,7 @@ def test_a_model_is_named_by_its_checksum(path):
 def test_what_was_kept_before_is_known_at_the_start(path, store):
     news = [click("u3", "i1"), click("u3", "i2", 101), click("u5", "i9")]
     store.append(news)
-    models = Models(path, store)
+    models = LiveModels(path, store)
     expected = load(path).extended(
         pl.DataFrame({"user": ["u3", "u3", "u5"], "item": ["i1", "i2", "i9"],
                       "timestamp": [START + 6000, START + 6060, START + 6000]})
@@ -93,7 +93,7 @@ def test_what_was_kept_before_is_known_at_the_start(path, store):
 
 
 def test_the_next_answer_knows_what_another_process_kept(path, store, tmp_path):
-    models, other = Models(path, store), open_store(tmp_path / "events.db")
+    models, other = LiveModels(path, store), open_store(tmp_path / "events.db")
     first = best(models, "u3", 1)[0]
     other.append([click("u3", first)])
     assert models.behind()
@@ -104,15 +104,15 @@ def test_the_next_answer_knows_what_another_process_kept(path, store, tmp_path):
 
 def test_events_a_model_has_learned_are_not_told_again(path, store):
     store.append([click("u3", "i1")])
-    store.remember(Models(path).serving()[0].checksum, 1)
-    models = Models(path, store)
+    store.remember(LiveModels(path).serving()[0].checksum, 1)
+    models = LiveModels(path, store)
     assert models.position == 1
     assert best(models, "u3") == load(path).recommend("u3", 5)["item"].to_list()
 
 
 def test_a_user_nobody_knows_is_known_by_what_they_did(path, store):
     store.append([click("new", "i4", 7), click("new", "i3", 6), click("new", "nothing", 8)])
-    models = Models(path, store)
+    models = LiveModels(path, store)
     model = models.of("new")[1]
     assert models.history_of("new", model) == ["i3", "i4"]
     store.append([click("new", "i5", 9), click("new", "i5", 9)])
@@ -122,7 +122,7 @@ def test_a_user_nobody_knows_is_known_by_what_they_did(path, store):
 
 
 def test_a_share_of_the_users_is_answered_by_the_candidate(fitted, path, store):
-    models = Models(path, store, fitted / "second.fmpair", 0.5)
+    models = LiveModels(path, store, fitted / "second.fmpair", 0.5)
     users = load(path).user_ids.tolist()
     arms = {user: models.of(user) for user in users}
     assert {arm for arm, _, _ in arms.values()} == {CURRENT, CANDIDATE}
@@ -134,7 +134,7 @@ def test_a_share_of_the_users_is_answered_by_the_candidate(fitted, path, store):
 
 
 def test_a_new_file_takes_the_place_of_the_old_with_all_events_known(fitted, path, store):
-    models = Models(path, store)
+    models = LiveModels(path, store)
     store.append([click("u3", "i1"), click("u4", "i2")])
     models.follow()
     before = models.of("u3")
@@ -148,7 +148,7 @@ def test_a_new_file_takes_the_place_of_the_old_with_all_events_known(fitted, pat
 
 
 def test_a_broken_file_is_refused_and_reported_once(fitted, path, caplog):
-    models = Models(path)
+    models = LiveModels(path)
     name = models.of(None)[2]
     content = bytearray((fitted / "second.fmpair").read_bytes())
     content[-9] ^= 1
@@ -156,56 +156,56 @@ def test_a_broken_file_is_refused_and_reported_once(fitted, path, caplog):
     with caplog.at_level(logging.ERROR, "fmpair"):
         assert not models.reload() and not models.reload()
     assert [record.getMessage() for record in caplog.records] == [
-        f"current stays as it is, {path} is refused: {str(path)!r} is damaged: its checksum does "
-        "not match. Restore it from a copy or fit again"
+        f"rejected {path}, the current model stays in service: {str(path)!r} is damaged: its "
+        "checksum does not match. Restore it from a copy or fit again"
     ]
-    assert "checksum does not match" in models.refused[CURRENT].why and models.refusals == 2
+    assert "checksum does not match" in models.rejected[CURRENT].why and models.refusals == 2
     assert models.of(None)[2] == name and best(models, "u0")
     put(fitted / "second.fmpair", path)
-    assert models.reload() and not models.refused
+    assert models.reload() and not models.rejected
 
 
 def test_a_broken_file_at_the_start_is_an_error(tmp_path):
     (tmp_path / "model.fmpair").write_bytes(b"nothing")
     with pytest.raises(ModelFileError, match="damaged, or not an fmpair model"):
-        Models(tmp_path / "model.fmpair")
+        LiveModels(tmp_path / "model.fmpair")
     with pytest.raises(ModelFileError, match="cannot read model"):
-        Models(tmp_path / "other.fmpair")
+        LiveModels(tmp_path / "other.fmpair")
 
 
 def test_a_file_is_taken_once_it_has_changed_and_a_refused_one_when_it_changes_again(fitted, path):
-    models = Models(path)
-    watch = Watch(models, every=3600)
-    watch.look()
+    models = LiveModels(path)
+    watch = FileWatch(models, every=3600)
+    watch.check()
     assert (models.swaps, models.refusals) == (0, 0)
     os.unlink(path)
-    watch.look()
-    watch.look()
-    assert (models.swaps, models.refusals) == (0, 1) and "cannot read" in models.refused[
+    watch.check()
+    watch.check()
+    assert (models.swaps, models.refusals) == (0, 1) and "cannot read" in models.rejected[
         CURRENT
     ].why
     put(fitted / "second.fmpair", path)
-    watch.look()
-    watch.look()
-    assert (models.swaps, models.refusals) == (1, 1) and not models.refused
+    watch.check()
+    watch.check()
+    assert (models.swaps, models.refusals) == (1, 1) and not models.rejected
     watch.close()
 
 
 def test_what_fails_for_the_store_is_tried_again(fitted, path, store, monkeypatch):
-    models = Models(path, store)
-    watch = Watch(models, every=3600)
+    models = LiveModels(path, store)
+    watch = FileWatch(models, every=3600)
     put(fitted / "second.fmpair", path)
     with monkeypatch.context() as patched:
         patched.setattr(store, "learned", lambda _: (_ for _ in ()).throw(MachineError("gone")))
-        watch.look()
-    assert models.refused[CURRENT].why == "gone" and models.swaps == 0
-    watch.look()
-    assert models.swaps == 1 and not models.refused
+        watch.check()
+    assert models.rejected[CURRENT].why == "gone" and models.swaps == 0
+    watch.check()
+    assert models.swaps == 1 and not models.rejected
     watch.close()
 
 
 def test_a_store_that_does_not_answer_keeps_nobody_from_answers(path, store, monkeypatch, caplog):
-    models = Models(path, store)
+    models = LiveModels(path, store)
     store.append([click("u3", "i1")])
 
     def gone(*_):
@@ -218,7 +218,7 @@ def test_a_store_that_does_not_answer_keeps_nobody_from_answers(path, store, mon
         assert models.trouble == "the database is gone" and best(models, "u3")
         assert not models.behind()  # nobody waits for it again at once
         patched.setattr(store, "position", gone)
-        monkeypatch.setattr(models, "_pause", 0.0)
+        monkeypatch.setattr(models, "_retry_at", 0.0)
         assert not models.behind()
     assert len(caplog.records) == 1
     models.follow()
@@ -227,7 +227,7 @@ def test_a_store_that_does_not_answer_keeps_nobody_from_answers(path, store, mon
 
 @pytest.mark.slow
 def test_swaps_and_events_and_questions_get_on_together(fitted, path, store):
-    models, stop, errors = Models(path, store), threading.Event(), []
+    models, stop, errors = LiveModels(path, store), threading.Event(), []
     counted = []
 
     def ask():
@@ -254,6 +254,6 @@ def test_swaps_and_events_and_questions_get_on_together(fitted, path, store):
     threads[0].join()
     models.follow()
     assert not errors and set(counted) == {3} and models.position == 200
-    whole = Models(path, store)
+    whole = LiveModels(path, store)
     for user in (f"u{number}" for number in range(50)):
         assert best(models, user) == best(whole, user)
