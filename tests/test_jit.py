@@ -35,12 +35,12 @@ FIT = """
 import json, hashlib
 from fmpair import FMPair
 from fmpair.testing import two_tastes
-from fmpair.engine.cpu import training
+from fmpair.engine.cpu import cpu_training
 
 model = FMPair(loss="bpr", factors=4, epochs=2, blocks=1, threads=1).fit(two_tastes())
 model.recommend("u1")
 digest = hashlib.sha256(model.item_vectors.tobytes()).hexdigest()
-print(json.dumps({"result": digest, "compiled": training._compilations()}))
+print(json.dumps({"result": digest, "compiled": cpu_training._compilations()}))
 """
 # A callee's constant, by another of the same length.
 GOLDEN = ("rng.py", "GOLDEN = 0x9E3779B97F4A7C15", "GOLDEN = 0x9E3779B97F4A7C17")
