@@ -31,9 +31,9 @@ def forked(work):
 def all_of_it():
     "Data made, learned from, judged, asked; on threads."
     from fmpair import FMPair, evaluate
-    from fmpair.data import split, synthetic
+    from fmpair.data import splits, synthetic
     data = synthetic.make(60, 40, 1500).data
-    train, _, test = split.holdout(data).parts(data)
+    train, _, test = splits.holdout(data).parts(data)
     model = FMPair(factors=4, epochs=2, threads=2).fit(train)
     assert evaluate(model, train, test, threads=2).coverage == 1
     assert len(model.recommend(n=3)) == 180
@@ -80,7 +80,7 @@ WORLD = """
 import numpy as np
 import polars as pl
 from fmpair import FMPair, Dataset, evaluate, load, read
-from fmpair.data import filter, fingerprint, leakage, parts, split, statistics, synthetic
+from fmpair.data import describe, filters, parts, split_leakage, splits, synthetic
 from fmpair.data.write import write
 from fmpair.evaluation import views
 from fmpair.models.catalog import find
@@ -89,7 +89,7 @@ place = tempfile.mkdtemp()
 data = synthetic.make(60, 40, 20_000).data  # enough for polars to share the work out
 frame = data.frame()
 frame.write_csv(f"{place}/events.csv")
-made = split.holdout(data)
+made = splits.holdout(data)
 train, _, test = made.parts(data)
 model, ranker = FMPair(factors=4, epochs=2).fit(data), find("item-knn")().fit(data)
 model.save(f"{place}/model")
@@ -122,18 +122,18 @@ ASKED = {
     "views": "views.groups('popularity', judged, train, test)",
     "take": "data.take(np.arange(5))",
     "the events": "data.frame()",
-    "fade": "filter.faded(data)",
+    "fade": "filters.faded(data)",
     "compact": "data.compact()",
     "tables": "data.with_users(pl.DataFrame({'user': [user], 'a': [1]}))",
     "parts": "made.parts(data)",
     "a file of splits": "parts.save([made], f'{place}/splits.parquet')",
-    "core": "filter.core(data, 2, 2)",
-    "merge": "filter.merge_duplicates(data)",
-    "distinct": "filter.distinct(data)",
-    "thinned": "filter.thinned(data, 3)",
-    "describe": "statistics.describe(data)",
-    "leakage": "leakage.report(train, test)",
-    "fingerprint": "fingerprint.fingerprint(data)",
+    "core": "filters.core(data, 2, 2)",
+    "merge": "filters.merge_duplicates(data)",
+    "distinct": "filters.distinct(data)",
+    "thinned": "filters.thinned(data, 3)",
+    "describe": "describe.describe(data)",
+    "leakage": "split_leakage.report(train, test)",
+    "fingerprint": "describe.fingerprint(data)",
     "write": "write(data, f'{place}/out.csv')",
     "make": "synthetic.make(20, 10, 100)",
     "an epoch under way": "next(epochs)",
@@ -145,7 +145,7 @@ ARRAYS = {
     "ids": "model.user_ids, model.item_ids",
     "damped": "model.damped(0.5).item_constants",
     "seen": "data.seen, data.weight",
-    "splits": "split.folds(data), split.by_time(data)",
+    "splits": "splits.folds(data), splits.by_time(data)",
 }
 
 
