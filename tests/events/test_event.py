@@ -31,5 +31,7 @@ def test_no_time_is_now():
 
 @pytest.mark.parametrize("value", ["soon", "", 5, -1, float("nan"), True, [1], "x" * 500])
 def test_what_is_no_time_is_refused(value):
-    with pytest.raises(DataError, match=r"invalid time .*: use seconds since 1970, or text such as"):
+    with pytest.raises(
+        DataError, match=r"invalid time .*: use seconds since 1970, or text such as"
+    ):
         event_time(value)
