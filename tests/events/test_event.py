@@ -31,7 +31,5 @@ def test_no_time_is_now():
 
 @pytest.mark.parametrize("value", ["soon", "", 5, -1, float("nan"), True, [1], "x" * 500])
 def test_what_is_no_time_is_refused(value):
-    with pytest.raises(
-        DataError, match=r"invalid time .*: use seconds since 1970, or text"
-    ):
+    with pytest.raises(DataError, match=r"invalid time .*: use seconds since 1970, or text"):
         event_time(value)
