@@ -4,7 +4,7 @@ import pytest
 
 from fmpair import FMPair, load
 from fmpair.training import checkpoint
-from fmpair.training.loop import _Course
+from fmpair.training.loop import _Progress
 
 
 def assert_refused(result, *words, code=1):
@@ -154,20 +154,19 @@ def test_an_interrupted_fit_goes_on_from_its_checkpoint(fmpair, files, tmp_path,
     kept, model, whole = (tmp_path / name for name in ("kept", "m.fmpair", "whole.fmpair"))
     command = ["fit", files / "events.csv", "--history", 0, *QUICK, "--epochs", 4]
     assert fmpair(*command, "-o", whole, "-q").code == 0
-    make, stops = _Course.make, [3]
+    run, stops = _Progress.run, [3]
 
     def interrupted(self, number):
         if number in stops:
             raise KeyboardInterrupt
-        return make(self, number)
+        return run(self, number)
 
     monkeypatch.setattr(checkpoint, "EVERY", 0.0)
-    monkeypatch.setattr(_Course, "make", interrupted)
+    monkeypatch.setattr(_Progress, "run", interrupted)
     result = fmpair(*command, "-o", model, "--checkpoint", kept)
     assert (result.code, result.err.splitlines()[-1]) == (
         130,
-        f"interrupted: {kept} holds what was learned up to epoch 2 of 4; the same fit goes on "
-        "from there",
+        f"interrupted: epoch 2 of 4 was saved to {kept}; run the same fit again to continue",
     )
     assert sorted(tmp_path.iterdir()) == [kept, whole]
     stops.clear()
