@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fmpair.lazy_names import lazy_names
 
 __version__ = "0.2.0"
 
-# Public name -> the module it lives in. Loaded when first used, so that importing fmpair is quick.
+# Public name -> its module.
 _HOMES = {
-    "Dataset": "fmpair.data.dataset",
-    "Field": "fmpair.features.field",
-    "FMPair": "fmpair.models.fm_pair.fm_pair",
-    "FmpairError": "fmpair.errors",
-    "Popularity": "fmpair.models.classic.popularity",
-    "Protocol": "fmpair.evaluation.protocol",
-    "Ranker": "fmpair.fitted.ranker",
-    "Recommender": "fmpair.fitted.recommender",
-    "evaluate": "fmpair.evaluation.evaluation",
-    "load": "fmpair.models.catalog",
-    "read": "fmpair.data.read",
-    "with_sources": "fmpair.features.layouts",
+    "Dataset": "data.dataset",
+    "Field": "features.field",
+    "FMPair": "models.fm_pair.fm_pair",
+    "FmpairError": "errors",
+    "Popularity": "models.classic.popularity",
+    "Protocol": "evaluation.protocol",
+    "Question": "fitted.question",
+    "Ranker": "fitted.ranker",
+    "Recommender": "fitted.recommender",
+    "evaluate": "evaluation.evaluation",
+    "load": "models.catalog",
+    "read": "data.read",
+    "recommend_to_folder": "fitted.ranked_lists",
+    "with_sources": "features.layouts",
 }
 
 __all__ = [
-    "Dataset",
-    "FMPair",
-    "Field",
-    "FmpairError",
-    "Popularity",
-    "Protocol",
-    "Ranker",
-    "Recommender",
-    "evaluate",
-    "load",
-    "read",
-    "with_sources",
-]
+    "Dataset", "FMPair", "Field", "FmpairError", "Popularity", "Protocol", "Question", "Ranker",
+    "Recommender", "evaluate", "load", "read", "recommend_to_folder", "with_sources",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from fmpair.data.dataset import Dataset
@@ -46,22 +39,12 @@ if TYPE_CHECKING:
     from fmpair.evaluation.protocol import Protocol
     from fmpair.features.field import Field
     from fmpair.features.layouts import with_sources
+    from fmpair.fitted.question import Question
+    from fmpair.fitted.ranked_lists import recommend_to_folder
     from fmpair.fitted.ranker import Ranker
     from fmpair.fitted.recommender import Recommender
     from fmpair.models.catalog import load
     from fmpair.models.classic.popularity import Popularity
     from fmpair.models.fm_pair.fm_pair import FMPair
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, __all__, 1)
-        hint = f". Did you mean {near[0]!r}?" if near else ""
-        raise AttributeError(f"module 'fmpair' has no attribute {name!r}{hint}")
-    return getattr(import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

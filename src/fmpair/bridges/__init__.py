@@ -7,8 +7,9 @@ Each is imported when first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fmpair.lazy_names import lazy_names
 
 __all__ = ["Cornac", "Implicit", "LensKit", "LightFM", "MyFM", "RecBole"]
 
@@ -20,12 +21,4 @@ if TYPE_CHECKING:
     from fmpair.bridges.myfm import MyFM
     from fmpair.bridges.recbole import RecBole
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'fmpair.bridges' has no attribute {name!r}")
-    return getattr(import_module(f"fmpair.bridges.{name.lower()}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, {name: name.lower() for name in __all__})

@@ -57,7 +57,7 @@ class PublicSet:
 
 
 def _read_sets() -> tuple[PublicSet, ...]:
-    text = files("fmpair.data").joinpath("public_sets.toml").read_text("utf-8")
+    text = files(__package__).joinpath("public_sets.toml").read_text("utf-8")
     return tuple(
         PublicSet(**{**entry, "files": tuple(File(**file) for file in entry["files"])})
         for entry in tomllib.loads(text)["sets"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-# Module -> its public names. Loaded when first used, so that importing the package is quick.
+from fmpair.lazy_names import lazy_names
+
+# Module -> its public names.
 _NAMES = {
     "evaluation": ("Evaluation", "evaluate"),
     "given_lists": ("judge", "overlap", "read_lists"),
@@ -52,12 +53,4 @@ if TYPE_CHECKING:
         warmth,
     )
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'fmpair.evaluation' has no attribute {name!r}")
-    return getattr(import_module(f"fmpair.evaluation.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

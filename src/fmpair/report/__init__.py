@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-# Public name -> its module. Loaded when first used, so that importing the package is quick.
+from fmpair.lazy_names import lazy_names
+
+# Public name -> its module.
 _HOMES = {
     "ModelComparison": "model_comparison",
     "comparison": "model_comparison",
@@ -23,12 +24,4 @@ if TYPE_CHECKING:
     from fmpair.report.output import terminal, write
     from fmpair.report.verdict import headline
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'fmpair.report' has no attribute {name!r}")
-    return getattr(import_module(f"fmpair.report.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -37,7 +37,7 @@ def page(title: str, verdict: str, warnings: Sequence[str], sections: Sequence[S
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    loader = PackageLoader("fmpair.report")
+    loader = PackageLoader(__package__)
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,

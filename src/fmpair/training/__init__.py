@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fmpair.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from fmpair.training.checkpoint import Checkpoint
@@ -25,8 +26,4 @@ _MODULES = {
 }
 __all__ = ["Checkpoint", "Epoch", "Validation", "fit_parts"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)
