@@ -37,7 +37,8 @@ def side_by_side(run: Callable[[int], None], firsts: Sequence[int], threads: int
             for first in firsts:
                 run(first)
             return
-        with ThreadPoolExecutor(threads) as pool:
+        # A BLAS on OpenMP counts its threads by calling thread, so each thread sets its own limit.
+        with ThreadPoolExecutor(threads, initializer=blas_on, initargs=(1,)) as pool:
             list(pool.map(run, firsts))
 
 

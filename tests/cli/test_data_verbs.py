@@ -62,7 +62,7 @@ def test_make_says_why_it_cannot(fmpair, tmp_path):
     result = fmpair("data", "make", tmp_path / "file" / "folder")
     assert result.code == 1 and result.err.startswith("error: cannot make ")
     result = fmpair("data", "make", tmp_path, "--users", 0)
-    assert result.code == 1 and "users is 0" in result.err
+    assert result.code == 1 and "--users must be at least 1, not 0" in result.err
 
 
 def test_data_that_no_machine_holds_are_not_made(fmpair, tmp_path):

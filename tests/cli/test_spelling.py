@@ -21,17 +21,17 @@ LEAKING = "user,item,genre\n" + "".join(f"u{n},i{n % 60},g{n % 3}\n" for n in ra
 
 
 @pytest.mark.parametrize("text, flags, told", [
-    (NAMED, "", "name it with --user COLUMN. Is it 'usr'? Then say --user usr."),
-    (NAMED, "--user usr", "name it with --item COLUMN. Is it 'itme'? Then say --item itme"),
-    ("1,2,3\n4,5,6\n", "", "say --no-header and --column user --column item --column ..."),
-    ("user;item\na;b\n", "--separator ,", "say --separator ';'"),
-    ("user\titem\na\tb\n", "--separator ,", "say --separator '\\t'"),
+    (NAMED, "", "Is it 'usr'? Then give --user usr."),
+    (NAMED, "--user usr", "Is it 'itme'? Then give --item itme"),
+    ("1,2,3\n4,5,6\n", "", "give --no-header and --column user --column item --column ..."),
+    ("user;item\na;b\n", "--separator ,", "give --separator ';'"),
+    ("user\titem\na\tb\n", "--separator ,", "give --separator '\\t'"),
     ("user,item,rating\na,b,\nc,d,1\n", "", "leave the column out with --ignore rating"),
     ("user,item,t\na,b,x\nc,d,y\n", "--timestamp t", "another column with --timestamp COLUMN"),
     (LEAKING, "--context genre", "with --item-column genre, or drop it with --ignore genre"),
     (GOOD, "--learning-rate -1", "error: --learning-rate must be a number above 0"),
     (GOOD, "--own-share 1 --impression-share 1",
-     "--own-share and --impression-share must be at most 1"),
+     "--own-share and --impression-share must sum to at most 1"),
     (GOOD, "--impression-share 0.5", "as --impressions TABLE, or use the filter dislikes"),
     (GOOD, "--validation 2", "--validation must be a share between 0 and 1"),
     (GOOD, "--groups x", "unknown option '--groups'. Known: --separator, "),
@@ -48,7 +48,7 @@ def test_letters_of_another_encoding_are_read_by_the_flag_that_the_message_names
     path = tmp_path / "events.csv"
     path.write_bytes("user,item\nJosé,b\nc,d\n".encode("latin-1"))
     refused = fmpair("data", "describe", path)
-    assert refused.code == 1 and "say --encoding latin-1 or another" in refused.err
+    assert refused.code == 1 and "give another encoding, such as --encoding latin-1" in refused.err
     assert fmpair("data", "describe", path, "--encoding", "latin-1").code == 0
 
 
@@ -57,7 +57,7 @@ def test_an_id_that_reads_as_missing_is_kept_by_the_flag_that_the_note_names(fmp
     table = saved(tmp_path, "items.csv", "item,colour\nNA,red\nx,NaN\n")
     refused = fmpair("data", "describe", path, "--items", table)
     assert "'item' has 'NA' in 1 row, read as missing: --null '' keeps it as an id" in refused.err
-    assert refused.code == 1 and "has a row without an id in 'item'" in refused.err
+    assert refused.code == 1 and "has 1 row without an id in 'item'" in refused.err
     kept = fmpair("data", "describe", path, "--items", table, "--null", "")
     assert kept.code == 0 and "\nitems,2\n" in kept.out
 
@@ -68,7 +68,7 @@ def test_an_id_that_reads_as_missing_is_kept_by_the_flag_that_the_note_names(fmp
     (["evaluate", "--unit", "user", "--by", "popularity"], "evaluate with --unit interaction"),
     (["evaluate", "--candidates", "uniform", "--metric", "coverage@5"],
      "needs a protocol with --candidates all or train"),
-    (["evaluate", "--candidates", "file"], "go with --candidates file, and only with it"),
+    (["evaluate", "--candidates", "file"], "and --candidates file require each other"),
 ])  # fmt: skip
 def test_verbs_that_ask_a_model_name_their_own_flags(fmpair, files, model, arguments, told):
     verb, *rest = arguments

@@ -36,7 +36,7 @@ def test_an_update_learns_earlier_events_of_a_file_again(fmpair, model, new, fil
     own = load(model).update(pl.read_csv(new), epochs=2, replay=pl.read_csv(earlier))
     np.testing.assert_array_equal(load(target).item_vectors, own.item_vectors)
     result = fmpair("update", model, new, "-o", target, "--replay", 2)
-    assert result.code == 1 and "give the events themselves as --replay" in result.err
+    assert result.code == 1 and "pass the events themselves as --replay" in result.err
 
 
 def test_a_fold_in_changes_no_item_and_counts_what_it_passes_over(fmpair, model, new, tmp_path):

@@ -144,7 +144,7 @@ Did you mean 'user'?
 a.yaml:23: protocols.b: unknown protocol 'ful'. Did you mean 'full'? Known: {presets}
 a.yaml:24: metrics.0: unknown metric 'ndgc'. Did you mean 'ndcg'? Known: {metrics}
 a.yaml:24: metrics.1: metric 'recall' needs a cut-off, such as recall@10
-a.yaml:24: metrics.2: metric 'rmse@3' takes no cut-off: say rmse
+a.yaml:24: metrics.2: metric 'rmse@3' takes no cut-off: write rmse
 a.yaml:25: views.0: unknown view 'popularty'. Did you mean 'popularity'? Known: popularity, \
 activity, warmth, context:COLUMN
 a.yaml:26: seeds.1: a seed must be a whole number of at least 0, not 1.5
@@ -605,20 +605,6 @@ def test_a_path_longer_than_the_system_allows_is_a_mistake_at_its_line(file):
     [found] = mistakes(file(f"models: [popularity]\ndata: {{path: {'x' * 300}.csv}}\n"))
     assert found.startswith("a.yaml:2: data.path: cannot read /")
     assert found.endswith(".csv: File name too long")
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("models.1.candidates=8", "models.1.candidates: candidates is now n_negatives"),
-        ("models.1.last_rate={search: [0.1, 1]}", "last_rate: last_rate is now final_rate_share"),
-        ("data={path: a.csv, shown: b.csv}", "data.shown: shown is now impressions"),
-    ],
-)
-def test_an_option_that_had_another_name_is_told_the_new_one(file, tmp_path, given, said):
-    (tmp_path / "a.csv").write_text("user,item\n1,2\n")
-    [found] = [line for line in mistakes(file(SMALL), given) if "is now" in line]
-    assert found.endswith(said)
 
 
 def test_a_model_may_have_seeds_of_its_own(file):

@@ -47,7 +47,7 @@ def test_given_parts_without_validation_can_have_a_share_of_what_trains(tmp_path
 def test_a_share_beside_a_given_validation_part_is_refused(tmp_path):
     train, validation, test = parts(tmp_path, 2, 1, 2)
     source = Source(train=train, validation=validation, test=test)
-    with pytest.raises(OptionError, match="given already"):
+    with pytest.raises(OptionError, match="has validation rows already"):
         prepare(source, (), Step("given", {"validation": 0.5}))
 
 

@@ -117,7 +117,7 @@ HEADER = {
     "sha256": ((None, 5, "0", ["0"] * 64), "not an fmpair model"),
     "fitted": (("Oracle", 1, []), "'fitted' must be Recommender or Ranker"),
     "recipe": (("os:system", "subprocess:Popen", "polars:DataFrame", "builtins:exec", ":", ""),
-               "does not know"),
+               "unknown model"),
     "options": (([], None, "x"), "'options' must be options by name"),
     "frame": (("excel", None, ["polars"]), "'frame' must be one of polars"),
     "damping": ((HUGE, "1", True, None), "'damping' must be a number"),
@@ -260,7 +260,7 @@ def test_a_recipe_that_does_not_fit_its_vectors_does_not_go_on_learning(saved, t
     path = tmp_path / "m.fmpair"
     path.write_bytes(put_together(parts))
     more = pl.DataFrame({"user": ["user number 1"], "item": [8]})
-    with pytest.raises(OptionError, match="1000000000 factors, its vectors 3"):
+    with pytest.raises(OptionError, match="1000000000 factors, but its vectors 3"):
         load(path).update(more)
 
 

@@ -115,7 +115,7 @@ def test_only_the_fields_named_as_pairs_meet():
     ("pairs", "line"),
     [
         ([["user", "dytime"]], "unknown field of pairs 'dytime'. Did you mean 'daytime'?"),
-        ([["user", "tags"]], "pairs: 'user' and 'tags' are of the query and of the item"),
+        ([["user", "tags"]], "pairs: 'user' and 'tags' are fields of the query and of the item"),
         ("user", "pairs must be a list of two fields each, such as"),
         ([["user"]], "pairs must be a list of two fields each, such as"),
     ],

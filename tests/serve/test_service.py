@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 from asking import ask
-from fmpair.fitted.answer import Question
 
 from fmpair.errors import UnknownError
 from fmpair.experiment.folder import digest, write_json
+from fmpair.fitted.question import Question
 from fmpair.serve import service
 from fmpair.serve.application import Application
 from fmpair.serve.live_models import LiveModels

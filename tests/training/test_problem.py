@@ -97,12 +97,12 @@ def test_a_column_of_sessions_that_is_not_there_is_named():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("ten", "history must be how many items"),
+        ("ten", "history must be a number of items"),
         (-1, "last must be a whole number of at least 1"),
         ({"lasts": 3}, "unknown field option 'lasts'. Did you mean 'last'"),
         ({"within": "soon"}, "within must be a time such as '30d'"),
         ({"fade": -1}, "fade of a field must be 0 or more"),
-        (Field(kind="numeric"), "history must be how many items"),
+        (Field(kind="numeric"), "history must be a number of items"),
         (5_000, "last must be at most 1,000"),
     ],
 )

@@ -73,7 +73,9 @@ class Protocol:
         whole("n", self.n, 1)
         whole("seed", self.seed, 0)
         if (self.items is not None) != (self.candidates == "file"):
-            raise OptionError(f"items and {named('candidates', 'file')} require each other")
+            raise OptionError(
+                f"items (the ids to rank) and {named('candidates', 'file')} require each other"
+            )
 
     @property
     def drawn(self) -> bool:

@@ -283,13 +283,14 @@ class Ranker(FittedModel):
         events: later than what it knows, in order if they have no times. Events of unknown users or
         items are ignored and counted.
         """
+        if not self.uses_last_events:
+            raise no_history()
         data = new_events(self.space, self.recipe, events)
         user, item, known = known_events(self.space, data)
         moment = moments(data)
         moment = np.arange(len(data), dtype=np.int64) if moment is None else moment
         scorer = self._following(user, item, moment[known])
-        if scorer is None:
-            raise no_history()
+        assert scorer is not None
         return replace(self, scorer=scorer, seen=with_pairs(self.seen, user, item))
 
     def in_service(self, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> Ranker:

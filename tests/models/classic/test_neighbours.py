@@ -176,7 +176,7 @@ def test_an_explanation_adds_up_and_similar_items_share_a_taste():
 
 def test_what_cannot_fit_is_refused_before_it_is_begun():
     with pytest.raises(
-        OptionError, match=r"EASE needs .* GB for 20 items, and 1e-06 GB are allowed: raise max_gb"
+        OptionError, match=r"EASE needs .* GB for 20 items, but 1e-06 GB are allowed: raise max_gb"
     ):
         EASE(max_gb=1e-6).fit(DATA)
 

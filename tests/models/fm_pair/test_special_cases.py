@@ -420,5 +420,5 @@ def test_columns_are_left_out_by_name_or_by_side_and_name():
     )
     assert without_columns(data, ["context.city"]).context == ()
     assert without_columns(data, ["user.city"]).user_table.columns == []
-    with pytest.raises(DataError, match=r"ambiguous: say context.city or user.city"):
+    with pytest.raises(DataError, match=r"ambiguous: write context.city or user.city"):
         without_columns(data, ["city"])
