@@ -26,7 +26,7 @@ import ray
 
 from fmpair.arrays import empty_rows
 from fmpair.engine import engine
-from fmpair.engine.contract import Groups, Parameters, Problem, Settings, Shard, Source
+from fmpair.engine.contract import Groups, Parameters, Problem, Settings, Shard, ShardSource
 from fmpair.engine.ray.cost import Cost, Size, Speed, cost_of_round, speed_seen
 
 RATE, SEED = 0.05, 1
@@ -70,13 +70,13 @@ class Generated:
         return out
 
 
-def counted(made: Generated, users: int) -> Source:
+def counted(made: Generated, users: int) -> ShardSource:
     """The source of all events; the workers count them."""
     parts = np.linspace(0, users, 17).astype(int)
     count = ray.remote(num_cpus=1)(Generated.times)
     refs = [count.remote(made, a, b) for a, b in pairwise(parts)]
     times = np.sum(ray.get(refs), axis=0)
-    return Source(np.full(users, made.each, np.int64), times, made=(made,))
+    return ShardSource(np.full(users, made.each, np.int64), times, made=(made,))
 
 
 def problem_of(users: int, items: int, user: Any = None, item: Any = None) -> Problem:

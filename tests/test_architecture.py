@@ -182,3 +182,13 @@ def test_the_package_says_that_it_is_typed():
 def test_no_compiler_is_loaded_before_something_is_learned(code):
     code = f"import sys; {code}; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def test_no_public_class_name_stands_twice():
+    names = [
+        node.name
+        for module in MODULES
+        for node in ast.parse(module.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    assert {name for name in names if names.count(name) > 1} == set()

@@ -317,7 +317,7 @@ Maker = Callable[[np.ndarray], Iterator[Shard]]
 
 
 @dataclass(frozen=True)
-class Source:
+class ShardSource:
     """The events of a problem that no single process holds completely.
 
     activity: int64 [users], times: int64 [items]: event counts. shards: references to shards in the

@@ -16,7 +16,7 @@ from fmpair.data import Dataset
 from fmpair.data.columns.roles import find_column
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.engine import engine
-from fmpair.engine.contract import Settings, Shard, Source
+from fmpair.engine.contract import Settings, Shard, ShardSource
 from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace
 from fmpair.fitted.recommender import Recommender
@@ -67,7 +67,7 @@ def fit_parts(
         events = int(files.counts.activity.sum())
         options = replace(options, factors=factors_of(options, events))
         task, settings = _task(recipe, options, files)
-        source = Source(files.counts.activity, files.counts.times, files.shards)
+        source = ShardSource(files.counts.activity, files.counts.times, files.shards)
         begin: Any = engine(RAY).begin  # takes the source too
         first = initial(options, task.space)
         training = begin(task.problem, first, settings._replace(on=on), source)

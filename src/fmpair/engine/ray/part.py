@@ -17,7 +17,7 @@ from fmpair.engine.contract import (
     Problem,
     Settings,
     Shard,
-    Source,
+    ShardSource,
 )
 from fmpair.engine.cpu.layout import EventLayout, laid_out
 from fmpair.engine.strata.partition import Assignment, EventsByUser, placed
@@ -111,7 +111,7 @@ def worker_plan(
     problem: Problem,
     settings: Settings,
     assignment: Assignment,
-    source: Source,
+    source: ShardSource,
     place: tuple[int, int],
 ) -> WorkerPlan:
     """Return the plan of one worker."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fmpair.cluster import connect, cores, first_line, is_lost, one_line_errors
-from fmpair.engine.contract import NO_WEIGHT, Pairs, Parameters, Problem, Settings, Source
+from fmpair.engine.contract import NO_WEIGHT, Pairs, Parameters, Problem, Settings, ShardSource
 from fmpair.engine.cpu.cpu_training import CPUTraining
 from fmpair.engine.ray.exchange import (
     Merging,
@@ -83,7 +83,7 @@ class WorkerPool:
 
 
 def begin(
-    problem: Problem, parameters: Parameters, settings: Settings, source: Source | None = None
+    problem: Problem, parameters: Parameters, settings: Settings, source: ShardSource | None = None
 ) -> RayTraining:
     """Start training from the given parameters, on the cluster named by the settings.
 
@@ -96,13 +96,15 @@ def begin(
         return RayTraining(ray, problem, parameters, settings, source)
 
 
-def _stored(ray: Any, problem: Problem, settings: Settings) -> Source:
+def _stored(ray: Any, problem: Problem, settings: Settings) -> ShardSource:
     """Put the events of a problem into the object store."""
     numbered = settings.positives != "permutation" or bool(problem.known.any())
-    return Source(*counts_of(problem), [ray.put(shard) for shard in shards_of(problem, numbered)])
+    return ShardSource(
+        *counts_of(problem), [ray.put(shard) for shard in shards_of(problem, numbered)]
+    )
 
 
-def _by_worker(ray: Any, source: Source, owner: np.ndarray, workers: int) -> list[list[Any]]:
+def _by_worker(ray: Any, source: ShardSource, owner: np.ndarray, workers: int) -> list[list[Any]]:
     """Return the events of each worker's users: refs of shards, and functions that make some."""
     if workers == 1:
         return [[*source.shards, *source.made]]
@@ -121,7 +123,12 @@ class RayTraining:
     """
 
     def __init__(
-        self, ray: Any, problem: Problem, parameters: Parameters, settings: Settings, source: Source
+        self,
+        ray: Any,
+        problem: Problem,
+        parameters: Parameters,
+        settings: Settings,
+        source: ShardSource,
     ):
         self.ray, self.problem, self.settings, self.source = ray, problem, settings, source
         frame = without_events(problem)
