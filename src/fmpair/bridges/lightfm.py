@@ -86,7 +86,7 @@ class LightFM(Recipe):
 
 
 def _interactions(data: Dataset) -> tuple[Any, Any]:
-    """Return ones where a user chose an item, and their weights or None, as sparse matrices."""
+    """Return the binary interaction matrix and the weight matrix (None if unweighted), sparse."""
     weight = csr(interactions(data, "linear"), len(data.items)).tocoo()
     chosen = weight.copy()
     chosen.data = np.ones_like(weight.data)
@@ -94,7 +94,7 @@ def _interactions(data: Dataset) -> tuple[Any, Any]:
 
 
 def _with_ids(rows: Rows, size: int) -> Any:
-    """Return csr [ids, ids + features]: each id's own feature, then its attributes."""
+    """Return csr [ids, ids + features]: an identity matrix, then the attributes."""
     every = np.arange(rows.size)
     ids = group_rows(every, every, rows.size)
     shifted = rows._replace(column=(rows.column + rows.size).astype(np.int32))
@@ -102,11 +102,11 @@ def _with_ids(rows: Rows, size: int) -> Any:
 
 
 def _parameters(model: Any, space: FeatureSpace) -> Parameters:
-    """Return the vectors of ids and attributes; users' biases change no ranking."""
+    """Return the vectors of ids and attributes; drop user biases, which do not affect rankings."""
     users, items = len(space.users), len(space.items)
     query = model.user_embeddings[users:]
     for offset, encoder in space.query.of_role("context"):
-        query[offset : offset + encoder.size] = 0  # lightfm never saw contexts
+        query[offset : offset + encoder.size] = 0  # lightfm has no context features
     return Parameters(
         model.user_embeddings[:users],
         model.item_embeddings[:items],
@@ -118,7 +118,7 @@ def _parameters(model: Any, space: FeatureSpace) -> Parameters:
 
 
 def _with_item_sums(p: Parameters, rows: Rows) -> Parameters:
-    """Add attributes to their items: unlike an FM, lightfm has no pairs within a side."""
+    """Add attribute vectors to their items: unlike an FM, LightFM has no terms within a side."""
     items, bias = item_sums(p.items, p.item_bias, rows, p.features, p.feature_bias)
     return p._replace(
         items=items,

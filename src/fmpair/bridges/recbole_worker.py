@@ -4,7 +4,7 @@
 
 The folder holds job.json (model, settings, seed, threads, columns, users, items) and the events
 in events/events.inter, whose ids are numbers. The result is scores.npy, float32 [users, items],
-NaN without a score.
+NaN for missing scores.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ def _config(folder: Path, job: dict[str, Any]) -> Any:
 def _trained(config: Any, dataset: Any) -> Any:
     """Return the model after all its epochs, without early stopping."""
     loading = import_module("recbole.data.utils")
-    names = import_module("recbole.utils")
+    utils = import_module("recbole.utils")
     parts = dataset.build()
     sampler = loading.create_samplers(config, dataset, parts)[0]
     loader = loading.get_dataloader(config, "train")
     train = loader(config, parts[0], sampler, shuffle=config["shuffle"])
-    model = names.get_model(config["model"])(config, train.dataset).to(config["device"])
-    trainer = names.get_trainer(config["MODEL_TYPE"], config["model"])(config, model)
+    model = utils.get_model(config["model"])(config, train.dataset).to(config["device"])
+    trainer = utils.get_trainer(config["MODEL_TYPE"], config["model"])(config, model)
     trainer.fit(train, saved=False, show_progress=False)
     return model
 
 
 def _scores(model: Any, dataset: Any, shape: tuple[int, int]) -> np.ndarray:
-    """Return float32 [users, items], by the numbers in the file of events."""
+    """Return float32 [users, items], indexed by the numbers in the events file."""
     torch, data = import_module("torch"), import_module("recbole.data.interaction")
     known_users, known_items = (
         np.array(dataset.field2id_token[name][1:], np.int64) for name in ("user_id", "item_id")
@@ -90,4 +90,4 @@ def _scores(model: Any, dataset: Any, shape: tuple[int, int]) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv.pop()))  # removed, since RecBole reads the command line too
+    main(Path(sys.argv.pop()))  # pop it, because RecBole also parses the command line

@@ -1,4 +1,4 @@
-"""The columns of an experiment's data, read from the header only, and those it names in vain."""
+"""The columns of an experiment's data, read from the header, and the named ones it lacks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Header:
 
 
 def header_of(source: Source, filters: Sequence[Step] = ()) -> Header | None:
-    """Return the columns after all filters; None where the data are not on this machine."""
+    """Return the columns after all filters; None if the data are not on this machine."""
     header = _source_header(source)
     return None if header is None else reduce(_filtered, filters, header)
 
@@ -83,7 +83,7 @@ def _source_header(source: Source) -> Header | None:
 
 
 def _filtered(header: Header, step: Step) -> Header:
-    """Return the columns after a filter; three filters change them."""
+    """Return the columns after a filter."""
     if step.kind == "enlarged":
         more = tuple(f"random_{n + 1}" for n in range(step.options.get("contexts", 0)))
         return replace(header, events=(*header.events, *more), context=(*header.context, *more))
@@ -139,7 +139,7 @@ def _header(contents: Contents, options: dict[str, Any]) -> Header:
     taken = (*moved, *(options.get("context") or ()), *(options.get("leaks") or ()))
     head = with_types(contents.events.select(names), id_columns(names))
     roles: dict[str, str] = {}
-    if all(name is None or name in names for name in named.values()):  # else a mistake to report
+    if all(name is None or name in names for name in named.values()):  # else reported later
         there = {role: name for role, name in named.items() if name in names}
         roles = role_columns(head, there, taken)
     rest = [name for name in names if name not in (*roles.values(), *moved)]
@@ -177,7 +177,7 @@ def missing_columns(experiment: Experiment) -> list[Mistake]:
     if header is None:
         return []
     mistakes = _missing_in_file(experiment.data, header)
-    if mistakes:  # the columns of the events are unknown until these are right
+    if mistakes:  # event columns are unknown until these are fixed
         return mistakes
     for model in experiment.models:
         mistakes += _missing_of_model(model, header)
@@ -220,12 +220,12 @@ def _missing_of_model(model: Candidate, header: Header) -> list[Mistake]:
 
 
 def _fields(model: Candidate, header: Header) -> list[str]:
-    """Return the columns of the option `fields`, without those with a side, as `item.city`."""
+    """Return the columns of the option `fields`, except names such as `item.city`."""
     sides = {"context": header.context, "user": header.users, "item": header.items}
     valid = {f"{side}.{name}" for side, names in sides.items() for name in names}
-    if "timestamp" in header.events:  # its parts are features where a field asks for them
+    if "timestamp" in header.events:  # a field can turn parts of it into features
         valid |= {"timestamp", "context.timestamp"}
-    cross_domain = "domain" in header.events  # whose models add columns of their own
+    cross_domain = "domain" in header.events  # cross-domain models add columns
     return [
         name
         for name in model.options.get("fields") or ()

@@ -58,7 +58,7 @@ def json_schema() -> Schema:
 
 
 def _definitions() -> dict[str, Schema]:
-    """Return what may stand in place of a value: a grid, or a range to search."""
+    """Return the schemas that may replace a value: a grid, or a search range."""
     values = {"type": "array", "minItems": 1}
     range = _closed(schema.options_of(Range, ["values"]), required=["low", "high"])
     text = "The range of the hyper-parameter search, on the validation set."

@@ -36,7 +36,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Migrated:
-    """One experiment on one split: the name and values of its file, and notes on what is lost."""
+    """One experiment on one split: the name and values of its file, and notes on lost settings."""
 
     name: str
     values: Mapping[str, Any]
@@ -64,7 +64,7 @@ def migrate(
 ) -> list[Migrated]:
     """Return one experiment file per experiment, split and training share of a WrapRec file.
 
-    parameters: replace those of the file. folder: of the new files; their paths are relative to it.
+    parameters: override those of the file. folder: of the new files; paths are relative to it.
     """
     with parse_errors(f"{path} as a WrapRec configuration"):
         file = wraprec.read_wraprec_config(path, parameters)
@@ -204,7 +204,7 @@ def _running(file: WrapRec, experiment: Attributes, notes: Notes) -> dict[str, A
             notes.append(f"experiments: {name}={text} has no equivalent")
     folder = settings.get("resultsFolder", "")
     outside = folder.startswith(("/", "~")) or ".." in folder.split("/")
-    if outside or {"\\", ":"} & set(folder):  # anywhere but below the current folder
+    if outside or {"\\", ":"} & set(folder):  # not below the current folder
         notes.append(f"resultsFolder={folder} is left out: results go to runs/NAME")
         folder = ""
     return ({"run": run} if run else {}) | ({"results": folder} if folder else {})
@@ -221,7 +221,7 @@ RESERVED = {"con", "prn", "aux", "nul", *(f"com{n}" for n in range(10)),
 def file_name(text: str, taken: Collection[str] = ()) -> str:
     """Return a file name that every system allows and that is not taken.
 
-    Letters of ASCII, digits and `_+-.,` are kept, anything else becomes a dash.
+    ASCII letters, digits and `_+-.,` are kept; other characters become a dash.
     """
     plain = OTHER.sub("-", text).strip("-.")[:LONGEST]
     if not plain or plain.partition(".")[0].lower() in RESERVED:

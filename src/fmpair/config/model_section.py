@@ -1,6 +1,6 @@
-"""The section `models` of an experiment file: grids expanded, every recipe tried with its options.
+"""Read the section `models` of an experiment file: expand grids, check the options of models.
 
-It also reads `seeds`, which a model may have of its own.
+Also read `seeds`, which a model may override.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from fmpair.option_names import unknown_option
 from fmpair.training.trainable import can_stop_early
 
 Models = dict[str, tuple[Candidate, Node]]  # by label, with the entry of the file
-# What reading does about a model that is code from outside fmpair: report a mistake, import it,
-# or leave its options unchecked.
+# Handling of models that are code from outside fmpair: report a mistake, import the code, or
+# leave the options unchecked.
 Code = Literal["refused", "allowed", "unseen"]
 
 GRID, SEARCH = "grid", "search"
-MOST_MODELS = 1_000  # of an experiment
+MOST_MODELS = 1_000  # per experiment
 TOO_MANY = f"more than {MOST_MODELS:,} models, the limit of an experiment"
 
 
 def read_models(node: Node, code: Code = "refused") -> Models:
-    """Read every candidate; those with an ablation are still to be expanded."""
+    """Read every candidate; ablations are not expanded yet."""
     models: Models = {}
     entries = node.items()
     if node.value == []:
@@ -77,13 +77,13 @@ def read_seeds(node: Node) -> tuple[int, ...]:
 
 
 def _candidate(node: Node, variant: Variant, code: Code) -> Candidate | None:
-    """Return the candidate of an entry, None where it has no kind."""
+    """Return the candidate of an entry, None if it has no kind."""
     about = about_models().known
     recipe = _recipe(node.at("kind"), code) if isinstance(node.value.get("kind"), str) else None
     known = Options({}, open=True) if recipe is None else options_of(recipe)
     every = Options({**known.known, **about}, open=known.open)
     search = _ranges(node, every)
-    # The first value of each range takes the place of what tuning will choose.
+    # Check with the first value of each range; tuning chooses the value later.
     names = [_dotted(path) for path in searches(node)]
     first = {name: ends(range)[0] for name, range in search.items()}
     valid = node.holding(placed(without(node.value, names), first)).options(every)
@@ -108,7 +108,7 @@ def _candidate(node: Node, variant: Variant, code: Code) -> Candidate | None:
 
 
 def _recipe(node: Node, code: Code) -> Any:
-    """Return the class of a kind, None where it cannot be imported."""
+    """Return the class of a kind, None if it cannot be imported."""
     if is_foreign(node.value):
         if code == "unseen":
             return None
@@ -134,7 +134,7 @@ def _recipe(node: Node, code: Code) -> Any:
 
 
 def _ranges(node: Node, every: Options) -> dict[str, Range]:
-    """Return by dotted name the ranges of options that tuning chooses."""
+    """Return the search ranges by dotted option name."""
     ranges = {}
     for path, inner in searches(node).items():
         name = _dotted(path)
@@ -152,11 +152,11 @@ def _ranges(node: Node, every: Options) -> dict[str, Range]:
 
 
 def _try(node: Node, recipe: Any, options: Mapping[str, Any], search: Mapping[str, Range]) -> None:
-    """Make the recipe, also with the ends of every range, and record what it rejects."""
+    """Build the recipe, also with the bounds of every range; record the errors it raises."""
     known = options_of(recipe)
     made = node.attempt(recipe, known, options)
     for column, field in dict(options.get("fields") or {}).items():
-        node.at("fields").at(column).passes(field_from, field)  # recipes check it only with data
+        node.at("fields").at(column).passes(field_from, field)  # recipes check fields only in fit
     if made is None:
         return
     if isinstance(made, Requiring):
@@ -178,7 +178,7 @@ def needs_validation(name: str) -> str:
     return f"{name} is tuned or stops early: give the split a validation set, as validation: 0.1"
 
 
-# Several values for one option: a grid makes a model of each, a search leaves the choice to tuning.
+# Several values for one option: a grid gives one model per value, tuning chooses from a search.
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ def ends(range: Range) -> tuple[Any, ...]:
 
 
 def placed(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with those chosen, whose names may be dotted: `settings.factors`."""
+    """Return the values updated by `chosen`; names may be dotted: `settings.factors`."""
     out = dict(values)
     for name, value in chosen.items():
         first, _, rest = name.partition(".")
@@ -292,7 +292,7 @@ def placed(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, An
 
 
 def without(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return the values without those of the names, which may be dotted."""
+    """Return the values without the given names, which may be dotted."""
     out = dict(values)
     for name in names:
         first, _, rest = name.partition(".")
@@ -302,7 +302,7 @@ def without(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return out
 
 
-# Models that are code from outside fmpair, and whether it may run.
+# Models that are code from outside fmpair, and permission to run it.
 
 VARIABLE = "FMPAIR_ALLOW_CODE"  # modules that may always run, separated by commas
 
@@ -313,7 +313,7 @@ def is_foreign(kind: str) -> bool:
 
 
 def is_trusted(kind: str) -> bool:
-    """Return whether the environment variable names the module, or a package it is in."""
+    """Return whether FMPAIR_ALLOW_CODE lists the module or a parent package."""
     trusted = [name.strip() for name in os.environ.get(VARIABLE, "").split(",")]
     module = kind.partition(":")[0]
     return any(name and f"{module}.".startswith(f"{name}.") for name in trusted)

@@ -41,7 +41,7 @@ MOST = {"trials": 100_000, "workers": 256}
 
 @dataclass(frozen=True)
 class Reading:
-    """An experiment, the node of its file, and by label the entry of each model in the file."""
+    """An experiment, the node of its file, and the file's entry of each model by label."""
 
     experiment: Experiment
     top: Node
@@ -67,7 +67,7 @@ def validate(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     checked = reading(path, overrides, "unseen")
     with parse_errors(f"{path} as an experiment file", refused):
         for key, text in missing_columns(checked.experiment):
-            if key[0] == "models":  # by label here, by number in the file
+            if key[0] == "models":  # labels here, list positions in the file
                 key = (*checked.entries[str(key[1])].path, *key[2:])
             checked.top.mistakes.add(key, text)
         checked.top.mistakes.check()
@@ -97,7 +97,7 @@ def _reading(top: Node, code: Code) -> Reading:
     _check_validation(source, split, models)
     _check_metrics(top, sections)
     if any(entry.value.get("ablation") for _, entry in models.values()):
-        top.mistakes.check()  # the header of the data is read only if all else is right
+        top.mistakes.check()  # read the header of the data only if there are no other mistakes
         models, sections["ablations"] = expand_ablations(
             models, top.at("data"), source or Source(), sections.get("filters", ())
         )
@@ -109,7 +109,7 @@ def _reading(top: Node, code: Code) -> Reading:
     _check_cells(top, models, split or Step(""), sections.get("seeds", (0,)))
     experiment = Experiment(
         name=sections.pop("name"),
-        data=source or Source(),  # never empty: without a source there is a mistake
+        data=source or Source(),  # never the empty one: a missing source is a mistake
         models=tuple(candidate for candidate, _ in models.values()),
         split=split or Step(""),
         **sections,
@@ -118,9 +118,9 @@ def _reading(top: Node, code: Code) -> Reading:
 
 
 def _other_sections(top: Node) -> dict[str, Any]:
-    """Read all sections but data, split and models; what the file leaves out keeps its default."""
+    """Read all sections except data, split and models; missing sections keep their defaults."""
     nodes = {name: top.at(name) for name, value in top.value.items() if value is not None}
-    # Without protocols the data decide, see `experiment.prepared.settle`.
+    # The default protocol depends on the data, see `experiment.prepared.settle`.
     sections: dict[str, Any] = {"name": _name(top), "protocols": {}}
     for name, reader in (
         ("protocols", read_protocols),
@@ -166,7 +166,7 @@ def _section(node: Node, kind: type) -> Any:
 
 
 def read_protocols(node: Node) -> dict[str, Protocol]:
-    """Read `protocols` by label; those of a list are labelled by preset or id."""
+    """Read `protocols` by label; protocols in a list are labelled by preset or id."""
     if isinstance(node.value, str):
         node = node.holding([node.value])
     protocols: dict[str, Protocol] = {}
@@ -188,7 +188,7 @@ def read_protocols(node: Node) -> dict[str, Protocol]:
 
 
 def _protocol(node: Node) -> Protocol | None:
-    """Read a preset, or options; `kind` then names the preset they change."""
+    """Read a preset name, or options that modify the preset `kind`."""
     if isinstance(node.value, str):
         return PRESETS[node.value] if node.is_in("protocol", PRESETS) else None
     values = node.options(Options({**schema.judging().known, "kind": Option("kind", str, None)}))
@@ -203,7 +203,7 @@ def _protocol(node: Node) -> Protocol | None:
 
 
 def _items(node: Node) -> Any:
-    """Read the item column of a file, and the user column where it has one."""
+    """Read the item column of a file, and the user column if present."""
     try:
         frame = read_frame(node.file() or "")
         names = {role: find_column(role, frame.columns, None) for role in ("user", "item")}
@@ -250,7 +250,7 @@ def _check_validation(source: Source | None, split: Step | None, models: Models)
 
 
 def _check_metrics(top: Node, sections: Mapping[str, Any]) -> None:
-    """Check that every metric is defined under a protocol, and that of `compare` is listed."""
+    """Check that every metric is defined under a protocol and the `compare` metric is listed."""
     default = next(field.default for field in fields(Experiment) if field.name == "metrics")
     metrics: tuple[str, ...] = sections.get("metrics", default)
     protocols = sections["protocols"] or {"full ranking": Protocol()}

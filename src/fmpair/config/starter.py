@@ -22,7 +22,7 @@ from fmpair.data.read import read_contents
 from fmpair.errors import DataError, in_file, one_line, spelled
 from fmpair.evaluation.protocol import default_protocol, default_protocol_reason
 
-SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*")  # text that YAML needs no quotes for
+SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*")  # text that needs no quotes in YAML
 SPECIAL = ("true", "false", "null", "nan", "inf")
 # Options of `fmpair.read` that the written file repeats.
 REPEATED = (
@@ -35,8 +35,8 @@ REPEATED = (
 class Findings:
     """A file of events: the roles of its columns, and the events.
 
-    gaps: by column that is left out because of missing values, how many. rated: whether ratings
-    separate liked items from others. reading: options to read the file with.
+    gaps: number of missing values of each column excluded because of them. rated: whether ratings
+    separate liked items from others. reading: options for reading the file.
     """
 
     decisions: Decisions
@@ -53,13 +53,13 @@ class Findings:
 
     @property
     def ignored(self) -> dict[str, str]:
-        """By column that is left out, the reason."""
+        """The reason for each excluded column."""
         columns = self.decisions.columns
         return self.gaps | {d.column: d.reason for d in columns if d.role == LEFT_OUT}
 
     @property
     def positive(self) -> Dataset:
-        """The events that the filters of the file leave."""
+        """The events that pass the filters of the file."""
         return filters.above_mean(self.data) if self.rated else self.data
 
 
@@ -93,7 +93,7 @@ def findings(path: str | Path, **options: Any) -> Findings:
 
 
 def _gaps(events: pl.DataFrame, roles: dict[str, str]) -> dict[str, str]:
-    """Return ratings and weights with missing values, which no model could use."""
+    """Return the rating and weight columns with missing values, which models cannot use."""
     names = [roles[role] for role in ("rating", "weight") if role in roles]
     counts = {name: events[name].null_count() for name in names}
     return {
@@ -157,7 +157,7 @@ def _data(findings: Findings, path: str, name: str) -> list[str]:
 
 
 def _event_weights(findings: Findings) -> list[str]:
-    """Return the weights of event types as given, else a proposal in a comment."""
+    """Return the given weights of event types, else suggested weights in a comment."""
     event_types, weights = findings.event_types, findings.data.event_weights
     if weights is not None:
         pairs = ", ".join(f"{scalar(name)}: {weight:g}" for name, weight in weights.weights)
@@ -236,11 +236,11 @@ def _evaluation(findings: Findings) -> list[str]:
 
 
 def scalar(text: str) -> str:
-    """Return text as YAML, quoted where it must be."""
+    """Return text as a YAML scalar, quoted if needed."""
     if SIMPLE.fullmatch(text) and text.lower().lstrip(".") not in SPECIAL:
         return text
     quoted = json.dumps(text, ensure_ascii=False)
-    # An unprintable character may be a line break to YAML.
+    # YAML may treat an unprintable character as a line break.
     return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)
 
 

@@ -33,7 +33,7 @@ from fmpair.threads import check_process
 LOG = logging.getLogger("fmpair")
 
 ROLES = ("user", "item", *STANDARD)
-ORDERS = ("rows", "per-user")  # whose rows are in order of time, where there are no times
+ORDERS = ("rows", "per-user")  # rows in order of time, for data without times
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Dataset:
     user_table, item_table: one row per id of the vocabulary, null where nothing is known.
     impressions: user and item ids, optionally with times: items shown but not chosen, see
     `with_impressions`.
-    gaps: whether a split removed events from between these, so that histories are incomplete.
+    gaps: whether a split removed events in between, so that histories are incomplete.
     order: None where `timestamp` holds times. Otherwise it holds row numbers, which give the order
     of all events ('rows') or of each user's events only ('per-user').
     id_columns: names of the user and item columns in the source.
@@ -273,8 +273,8 @@ def columns_of(data: Dataset) -> Columns:
 def as_dataset(data: Any, like: Columns | None = None, **options: Any) -> Dataset:
     """Return a Dataset, a sparse matrix or a frame as a Dataset.
 
-    like: columns of earlier data, which decide what the frame's columns are: the contents of a
-    few new events prove little.
+    like: columns of earlier data, which determine the roles of the frame's columns: a few new
+    events are too few to infer them.
     options: those of `Dataset.from_frame`, for a frame.
     """
     check_process()
@@ -289,7 +289,7 @@ def as_dataset(data: Any, like: Columns | None = None, **options: Any) -> Datase
             for names in (like.context, like.item)
         )
         options = decide(events, {}, None, item, context).options
-        options["item_columns"] = item  # other attributes are unknown to the earlier data
+        options["item_columns"] = item  # the earlier data have no other attributes
         return replace(Dataset.from_frame(events, **options), frame_kind=kind_of(data))
     try:
         return Dataset.from_frame(data, **options)
@@ -384,7 +384,7 @@ def _item_table(
 ) -> pl.DataFrame | None:
     """Return the item table with the event columns that describe the item.
 
-    Each item gets its most frequent value, the least of several such.
+    Each item gets its most frequent value; ties go to the smallest value.
     """
     key, moved = decisions.roles["item"], decisions.named(ATTRIBUTE)
     table = None if items is None else to_polars(items)

@@ -15,7 +15,7 @@ from fmpair.data.times import UNITS, unit_of
 from fmpair.threads import check_process
 
 PIECE = 1 << 20  # rows hashed at a time
-EXACT = 2**53  # up to here a float holds every whole number
+EXACT = 2**53  # floats represent all integers up to here
 
 Figure = int | float | str
 Feed = Callable[[Any], None]
@@ -119,8 +119,8 @@ def _date(value: Any, unit: str) -> str:
 def fingerprint(data: Dataset) -> str:
     """Return the SHA-256 of ids, events, columns, tables and impressions: 64 digits.
 
-    It is the same on every machine and for every kind of frame. Numbers count by value, so 4
-    equals 4.0 (pandas turns integers with missing values into floats), categories by their text.
+    It is the same on every machine and for every kind of frame. Numbers are hashed by value, so 4
+    equals 4.0 (pandas turns integers with missing values into floats), categories as text.
     The order of events and of columns matters.
     """
     check_process()
@@ -141,7 +141,7 @@ def fingerprint(data: Dataset) -> str:
 
 
 def _feed_column(feed: Feed, column: pl.Series) -> None:
-    """Hash name, kind and length, then by pieces which cells are null, and the values."""
+    """Hash name, kind and length, then null mask and values in pieces."""
     kind, plain = _plain(column)
     _feed_text(feed, f"{column.name}:{kind}")
     feed(len(plain).to_bytes(8, "little"))
@@ -161,7 +161,7 @@ def _feed_column(feed: Feed, column: pl.Series) -> None:
 
 
 def _plain(column: pl.Series) -> tuple[str, pl.Series]:
-    """Return (kind, values): one type for all types that mean the same."""
+    """Return (kind, values), with equivalent types cast to one type."""
     dtype = column.dtype
     if isinstance(dtype, pl.Categorical | pl.Enum) or dtype in (pl.String, pl.Null):
         return "text", column.cast(pl.String)

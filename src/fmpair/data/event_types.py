@@ -1,7 +1,7 @@
 """Event types such as view, cart and buy, with their order and weights; and impressions.
 
-Impressions are items that users were shown and did not choose, or disliked. They are kept beside
-the events.
+Impressions are items that users were shown and did not choose, or disliked. They are stored
+separately from the events.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ class EventWeights(NamedTuple):
 def event_types(values: pl.Series, sure: bool = True) -> list[str]:
     """Return the event types of a column, the weakest first if all are known; else [].
 
-    sure: whether the column's name says that it holds event types. Otherwise most of its values
-    must be known types.
+    sure: whether the column name indicates event types. Otherwise most values must be known types.
     """
     text = isinstance(values.dtype, pl.String | pl.Categorical | pl.Enum)
     if not text and not (sure and values.dtype.is_integer()):
@@ -117,11 +116,11 @@ class Events(Protocol):
 def add_impressions(
     data: Events, table: pl.DataFrame, roles: Mapping[str, str | None]
 ) -> pl.DataFrame:
-    """Return the data's impressions and those of a table: user, item, timestamp if any.
+    """Return the impressions of the data and of a table: user, item, timestamp if any.
 
-    A pair is kept once, with its first time. Rows with ids that the data do not have are kept and
-    counted in the log: an updated model may know them.
-    roles: the table's columns by role; others are found by name.
+    Each pair is kept once, with its earliest time. Rows with unknown ids are kept and counted in
+    the log, because an updated model may know them.
+    roles: columns of the table by role; other roles are inferred from the column names.
     """
     columns = _role_columns(table, roles)
     ids = {"user": data.users, "item": data.items}
@@ -141,10 +140,10 @@ def add_impressions(
 
 
 def impression_rows(data: Events) -> Rows:
-    """Return the items shown to each user, as far as the time of the events.
+    """Return the items shown to each user up to the time of the user's last event.
 
-    If both have times, impressions after a user's last event are left out, since they may belong
-    to the test period. Items that the user chose are not left out.
+    Later impressions are excluded, because they may belong to the test period; this needs times of
+    events and impressions. Items that the user chose are included.
     """
     user = data.users.numbers(data.impressions["user"])
     item = data.items.numbers(data.impressions["item"])
@@ -176,7 +175,7 @@ def _role_columns(table: pl.DataFrame, roles: Mapping[str, str | None]) -> dict[
 
 
 def _as_known_type(values: pl.Series, known: Vocabulary, role: str) -> pl.Series:
-    """Return ids in the type they have among the events."""
+    """Cast ids to the id type of the events."""
     ids = comparable(as_plain(values), known.ids.dtype)
     if ids is None:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Public data sets by name: read from the folder FMPAIR_DATA, else downloaded if that is allowed.
+"""Public data sets by name: read from the folder FMPAIR_DATA, else downloaded if allowed.
 
 If neither is possible, the error says where to get the files and where to put them.
 """
@@ -28,7 +28,7 @@ PARTS = ("train", "test")
 
 @dataclass(frozen=True)
 class File:
-    """A file of a set, or its gzipped NAME.gz. sha256: of the unpacked contents."""
+    """A file of a set, plain or as NAME.gz. sha256: of the unpacked contents."""
 
     name: str
     sha256: str
@@ -69,7 +69,7 @@ SETS = _read_sets()
 
 def names() -> list[str]:
     """Return the names of all sets."""
-    return [one.name for one in SETS]
+    return [public_set.name for public_set in SETS]
 
 
 def find(name: str) -> PublicSet:
@@ -145,7 +145,7 @@ def _load_all(public_set: PublicSet, options: dict[str, Any]) -> tuple[Dataset, 
         test = read_contents(folder / public_set.test, public_set.format, **options).events
         both = pl.concat([contents.events, test], how="vertical_relaxed")
         contents = replace(contents, events=both)
-    # Ids without events are only in a table; published counts do not include them.
+    # Drop ids that occur only in a table: published counts exclude them.
     return contents.dataset().compact(), trained
 
 

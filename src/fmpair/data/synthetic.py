@@ -22,7 +22,7 @@ from fmpair.threads import check_process
 DAYTIMES = ("night", "morning", "afternoon", "evening")  # six hours each, from midnight
 PLACES = ("home", "work", "travel")
 SITUATIONS = len(DAYTIMES) * len(PLACES)  # situation = daytime * len(PLACES) + place
-BLOCK = 1 << 21  # scores held at a time: 16 MB
+BLOCK = 1 << 21  # scores in memory at a time: 16 MB
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def blocks(rows: int, width: int) -> Iterator[slice]:
 
 
 def _fitting(values: pl.Series, names: tuple[str, ...]) -> np.ndarray:
-    """bool [values, names]: whether each value may be the name; a missing value may be any."""
+    """bool [values, names]: whether each value equals the name; True if the value is missing."""
     text = values.cast(pl.String)
     wrong = text.filter(text.is_not_null() & ~text.is_in(names))
     if len(wrong):
@@ -130,7 +130,7 @@ ID_BYTES, EVENT_BYTES = 600, 200  # of memory, at most, for a user or item, and 
 
 @dataclass(frozen=True)
 class World:
-    """Generated events and the model that made them, with the same user and item numbers."""
+    """Generated events and the model that generated them, with the same numbering."""
 
     data: Dataset
     oracle: Oracle
@@ -144,8 +144,8 @@ def make(users: int = 800, items: int = 600, events: int = 40_000, seed: int = 0
     """Generate a world of the given size; a seed gives the same world on every machine.
 
     Events are independent draws in order of time, so repeats do not depend on earlier choices. A
-    few context values and attributes are missing, although they had their effect; the timestamp
-    still reveals the daytime, but the oracle does not use it.
+    few context values and attributes are missing, although they influenced the choice. The
+    timestamp still reveals the daytime, but the oracle does not use it.
     """
     check_process()
     check_size(users, items, events)
@@ -254,7 +254,7 @@ def _choose(
     for part in blocks(len(queries), items):
         cumulative = oracle.chances(*np.divmod(queries[part], SITUATIONS)).cumsum(axis=1)
         cumulative /= cumulative[:, -1:]
-        # Row r is shifted to (r, r + 1], so that one search serves all rows of the block.
+        # Shift row r to (r, r + 1], so that one search covers all rows of the block.
         cumulative += np.arange(len(cumulative))[:, None]
         events = order[starts[part.start] : starts[part.stop]]
         row = query[events] - part.start
@@ -324,7 +324,7 @@ def zipf_events(
     popularity = np.arange(1, items + 1) ** -ITEM_EXPONENT
     user = _owners(activity, events, rng)
     item = _owners(rng.permutation(popularity), events, rng)
-    rng.shuffle(item)  # with one side shuffled, the two are independent
+    rng.shuffle(item)  # makes items independent of users
     return user, item
 
 

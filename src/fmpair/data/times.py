@@ -19,15 +19,15 @@ NAIVE = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 ZONED = ("%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%d %H:%M%#z")
 HAS_ZONE = r":\d\d(\.\d+)?[+-]\d\d(:?\d\d)?$"
 UTC = "+00:00"
-SAMPLE = 200  # values that show whether a text column is worth parsing
+SAMPLE = 200  # values parsed first, to skip text columns that are not times
 
 # Microseconds per unit of a number since 1970. Each range of values begins in March 1973 and ends
 # in the year 5138, where the next begins, so that a value determines its unit.
 UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 WORDS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 RANGES = {"s": (1e8, 1e11), "ms": (1e11, 1e14), "us": (1e14, 1e17), "ns": (1e17, 1e20)}
-PLAUSIBLE = 946_684_800_000_000  # 2000-01-01: earlier numbers need a name that says time
-FEW = 0.05  # share of values that are taken as mistakes
+PLAUSIBLE = 946_684_800_000_000  # 2000-01-01; earlier numbers need a column name that means time
+FEW = 0.05  # up to this fraction, deviating values are treated as mistakes
 LARGEST_ORDER = 9e12  # larger order numbers do not fit into 64 bits as seconds
 DAY = 86_400_000_000  # microseconds; also how far a time may be ahead of this machine's clock
 
@@ -47,8 +47,8 @@ class Timed(Protocol):
 def moments(data: Timed) -> np.ndarray | None:
     """int64 [events]: microseconds since 1970 (UTC); None if the data have no times.
 
-    Numbers without a date (1, 2, 3) are an order only and count as seconds, see `is_calendar`.
-    An event without a time is an error here, not before.
+    Numbers without a date (1, 2, 3) give only an order and count as seconds, see `is_calendar`.
+    Raise DataError if an event has no time.
     """
     if "timestamp" not in data.columns.columns:
         return None
@@ -63,7 +63,7 @@ def moments(data: Timed) -> np.ndarray | None:
 
 
 def untimed(data: Timed) -> int:
-    """Count the events without a time: all if the data have no times."""
+    """Return the number of events without a time; all events if the data have no times."""
     if "timestamp" not in data.columns.columns:
         return len(data.columns)
     return int(_missing(data.columns["timestamp"]).sum())
@@ -89,7 +89,7 @@ def has_dates(times: pl.Series) -> bool:
 def unit_of(numbers: pl.Series) -> str | None:
     """Return s, ms, us or ns since 1970; None if the numbers are not times with a date.
 
-    Mixed units are an error, and so are a few numbers outside the range of the others.
+    Raise DataError for mixed units, or if a few numbers are outside the range of the others.
     """
     known = numbers.filter(~_missing(numbers)).cast(pl.Float64)
     counts = {unit: int(known.is_between(*RANGES[unit], closed="left").sum()) for unit in UNITS}
@@ -128,7 +128,7 @@ def time_form(values: pl.Series) -> str | None:
     by_name = TIME_NAME.search(values.name.lower()) is not None
     try:
         unit = unit_of(values)
-    except DataError:  # perhaps times with mistakes: the name decides
+    except DataError:  # may be times with mistakes: decide by the name
         return "numbers" if by_name else None
     if unit is None:
         return None
@@ -139,7 +139,7 @@ def time_form(values: pl.Series) -> str | None:
 
 
 def days(values: pl.Series) -> pl.Series:
-    """Int64: the day of each time, counted from 1970; numbers of an order stay as they are."""
+    """Int64: the day of each time, counted from 1970; order numbers are unchanged."""
     times = parse_times(values)
     if not times.dtype.is_numeric():
         return times.cast(pl.Date, strict=False).cast(pl.Int64)
@@ -220,7 +220,7 @@ def _parsed(values: pl.Series) -> pl.Series:
     text = _normal(values).str.strip_suffix(UTC)
     head = _spread(text)
     parsed = pl.Series(values.name, [None], pl.Datetime("us")).new_from_index(0, len(values))
-    # Values that do not fit are slow to parse, so the layout of most values comes first.
+    # Values that do not match are slow to parse, so try the most common layout first.
     misfits = {
         layout: head.str.to_datetime(layout, strict=False, time_unit="us").null_count()
         for layout in (*NAIVE, *ZONED)
@@ -236,7 +236,7 @@ def _parsed(values: pl.Series) -> pl.Series:
 
 
 def _spread(values: pl.Series) -> pl.Series:
-    """Return some values that are not null, from all parts of the column."""
+    """Return a sample of non-null values, spread over the column."""
     known = values.drop_nulls()
     return known.gather_every(max(len(known) // SAMPLE, 1))
 
@@ -287,7 +287,7 @@ def _now() -> float:
 
 
 class Timelines(NamedTuple):
-    """The events of each user, oldest first; events of one time in their given order.
+    """The events of each user, oldest first; ties keep their order.
 
     start: int64 [users + 1]; item: int32 [events]; moment: int64 [events], the times.
     event: int32 [events], row numbers of the data.
@@ -317,9 +317,9 @@ def timelines(user: np.ndarray, item: np.ndarray, users: int, moment: np.ndarray
 
 
 def strictly_before(lines: Timelines) -> np.ndarray:
-    """int32 [events]: for the event at each position, the end of those strictly before it.
+    """int32 [events]: for each position, the end of the events strictly before it.
 
-    That is the first position of its user and time: events of one time do not precede each other.
+    That is the first position with the same user and time: ties do not precede each other.
     """
     count = len(lines.item)
     first = np.zeros(count, bool)

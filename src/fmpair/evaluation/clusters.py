@@ -36,9 +36,9 @@ class Clusters:
     """Values of units, or differences between two models, summed by user.
 
     total: float64 [users], sum over a user's units. size: float64 [users], number of units.
-    further: variance components of the mean besides users: folds and seeds. If each model was
-    fitted once they are unknown; the variance between items is used instead, because a seed
-    affects an item for all users at once.
+    further: variance components of the mean other than users: folds and seeds. If each model was
+    fitted once, they are replaced by the variance between items, because a seed affects an item
+    for all users.
     """
 
     total: np.ndarray
@@ -71,7 +71,7 @@ class Clusters:
 
 
 def gathered(values: Values, users: Groups = None) -> Clusters:
-    """Sum values, [units] or [seeds, units], by the user of each unit; None: all distinct."""
+    """Sum values, [units] or [seeds, units], by user; users None: each unit is a user."""
     matrix = _matrix(values)
     return Clusters(*_sums(matrix.mean(axis=0), users, "users"), _between_seeds(matrix))
 
@@ -119,7 +119,7 @@ def freedom_of(parts: Sequence[VarianceComponent]) -> float:
 
 
 def _sums(values: np.ndarray, groups: Groups, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """(sum of the values, number of values) of each group."""
+    """Return (sum of the values, number of values) of each group."""
     if groups is None:
         return values, np.ones(len(values))
     if len(groups) != len(values):

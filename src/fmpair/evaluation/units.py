@@ -24,8 +24,9 @@ SAMPLING = {"uniform": UNIFORM, "popularity": WEIGHTED, "first": IN_ORDER}
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """row: int64 [units], the first test event of a unit; user: int64 [units], numbers in `users`.
+    """The units of an evaluation.
 
+    row: int64 [units], the first test event of a unit; user: int64 [units], numbers in `users`.
     task: the lists, items numbered as in training. queries: one event per query.
     """
 
@@ -38,7 +39,7 @@ class Units:
 
 @dataclass(frozen=True, eq=False)
 class _Events:
-    """Training and test events under one numbering; -1 for a test item that training lacks."""
+    """Training and test events under one numbering; -1 for test items without training events."""
 
     train: Dataset
     test: Dataset
@@ -89,7 +90,7 @@ def _numbered_together(train: Dataset, test: Dataset) -> _Events:
 def _relevant(
     events: _Events, protocol: Protocol, group: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(relevant test events int64 [kept], their gains float32 [kept]).
+    """Return (relevant test events int64 [kept], their gains float32 [kept]).
 
     An item counts once per unit (group), with the gain of its first event.
     """
@@ -113,13 +114,13 @@ def _relevant(
 
 
 def _oldest(user: np.ndarray, events: Dataset) -> np.ndarray:
-    """Rows of each user's first event in time; the first row of several at one time."""
+    """Return the row of each user's earliest event; the first row in case of ties."""
     order = by_time_order(events)
     return order[np.unique(user[order], return_index=True)[1]]
 
 
 def _hidden(events: _Events, protocol: Protocol) -> tuple[Rows, np.ndarray]:
-    """(excluded items by owner; the owner of each test event, int64 [test])."""
+    """Return excluded items by owner, and the owner of each test event, int64 [test]."""
     train, known = events.train, events.item >= 0
     if protocol.seen == "none":
         return empty_rows(1), np.zeros(len(events.test), np.int64)
@@ -134,7 +135,7 @@ def _hidden(events: _Events, protocol: Protocol) -> tuple[Rows, np.ndarray]:
 
 
 def _users_in_context(events: _Events) -> tuple[np.ndarray, np.ndarray]:
-    """Number the combinations of user and context: of training events, of test events."""
+    """Return the number of the (user, context) pair of each training and each test event."""
     context = list(events.test.context)
     missing = [name for name in context if name not in events.train.columns.columns]
     if missing:
@@ -156,7 +157,7 @@ def _first_of_group(user: np.ndarray, context: pl.DataFrame) -> np.ndarray:
 
 
 def _firsts(owner: np.ndarray, item: np.ndarray) -> np.ndarray:
-    """Rows of the first of each pair, ascending."""
+    """Return the first row of each distinct pair, ascending."""
     return np.sort(np.unique(_pairs(owner, item), return_index=True)[1])
 
 
@@ -206,7 +207,7 @@ def _candidates(
 
 
 def _has_other_items(candidates: Pool | np.ndarray, units: Units, unit: int) -> bool:
-    """Whether a unit's list has an item that is not relevant."""
+    """Return whether a unit's list has an item that is not relevant."""
     if isinstance(candidates, Pool):
         rows, row = candidates.items, candidates.row[unit]
         listed = rows.column[rows.start[row] : rows.start[row + 1]]

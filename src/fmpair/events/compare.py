@@ -36,8 +36,8 @@ MEASURES = {
 def compared(store: EventStore, within: int = WITHIN, since: int | None = None) -> pl.DataFrame:
     """Return one row per measure: (measure, current, candidate, difference, low, high, p, users).
 
-    The users are those of both arms, in two columns. within: microseconds; since: microseconds
-    since 1970.
+    The user counts of the two arms are in two columns. within: microseconds; since:
+    microseconds since 1970.
     """
     lists = pl.DataFrame(
         [
@@ -59,7 +59,7 @@ def compared(store: EventStore, within: int = WITHIN, since: int | None = None) 
 def _in_common(
     lists: pl.DataFrame, events: pl.DataFrame, since: int | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Keep what happened while both arms were served, for users of one arm only."""
+    """Keep lists and events from when both arms were served; drop users who changed arms."""
     starts = lists.group_by("arm").agg(pl.col("time").min())
     missing = [arm for arm in ARMS if arm not in starts["arm"]]
     if missing:

@@ -58,7 +58,7 @@ def event_time(value: Any) -> int:
     """Return a time in microseconds since 1970; None is the current time.
 
     value: text such as 2024-01-31 18:30:00, UTC unless it has a zone, or a number of seconds,
-    milliseconds, microseconds or nanoseconds since 1970; its magnitude tells the unit.
+    milliseconds, microseconds or nanoseconds since 1970; the magnitude determines the unit.
     """
     if value is None:
         return now()

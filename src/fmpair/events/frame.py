@@ -15,7 +15,7 @@ from fmpair.fitted.file import checksum_of
 
 TIMESTAMP = "timestamp"
 SERVICE_COLUMNS = ("arm", "model", "position")
-PREFIX = "fmpair_"  # of these, where the context has a column of that name
+PREFIX = "fmpair_"  # for service columns whose name is also a context column
 
 
 def frame_of(store: EventStore, after: int = 0) -> pl.DataFrame:
@@ -33,7 +33,7 @@ def frame_of(store: EventStore, after: int = 0) -> pl.DataFrame:
 
 
 class UnlearnedEvents(NamedTuple):
-    """Events with the columns of a model, and the positions between which they stand."""
+    """Events with the columns of a model; their positions are in (after, last]."""
 
     events: pl.DataFrame
     after: int
@@ -45,7 +45,7 @@ def unlearned_events(
 ) -> UnlearnedEvents:
     """Return the events that the model of a file has not learned.
 
-    space: the model's. after: start after this position instead.
+    space: feature space of the model. after: overrides the stored position to start after.
     """
     start = store.learned(checksum_of(file)) if after is None else after
     events = [event for page in pages(store.after, start) for event in page]
@@ -79,7 +79,7 @@ def events_for(space: Any, events: Sequence[Event]) -> pl.DataFrame:
 
 
 def column(name: str, values: Sequence[Any]) -> pl.Series:
-    """Return JSON values as a column: of their common type, or as text."""
+    """Return JSON values as a column of their common type, else of text."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int}:
         return pl.Series(name, values, pl.Int64)

@@ -45,9 +45,9 @@ NO_VALUE = "(none)"  # the group of units whose context value is missing
 class Cell:
     """Everything a result depends on, and nothing else: equal ids have equal results.
 
-    data: fingerprint of the events. split: hash of the fold's rows. model: its options include
-    what tuning chose. part: what it is evaluated on, test, or validation for a trial. stop_by:
-    the metric of early stopping. curve: see `Running`. Labels, threads and workers do not count.
+    data: fingerprint of the events. split: hash of the fold's rows. model: with tuned options.
+    part: test, or validation for a tuning trial. stop_by: the metric of early stopping. curve: see
+    `Running`. Labels, threads and workers do not affect the id.
     """
 
     data: str
@@ -63,7 +63,7 @@ class Cell:
     curve: int = 0
 
     def spec(self) -> dict[str, Any]:
-        """Return the plain values that the id is the hash of."""
+        """Return the plain values that the id hashes."""
         model = self.model
         return {
             "fmpair": __version__,
@@ -102,7 +102,7 @@ def canonical(value: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """record: plain values; units: per protocol the values of each unit; model: the fitted one."""
+    """record: plain values; units: values of each unit by protocol; model: the fitted model."""
 
     record: Mapping[str, Any]
     units: tuple[pl.DataFrame, ...] = ()
@@ -110,7 +110,7 @@ class Outcome:
 
 
 def run_cell(cell: Cell, data: Dataset, split: Split, threads: int | None = None) -> Outcome:
-    """Fit and evaluate a model; a failure is an outcome too, with its error in one line."""
+    """Fit and evaluate a model; errors are returned as a failed outcome, in one line."""
     try:
         reset_peak()
         parts = parts_of(cell, data, split)
@@ -140,19 +140,19 @@ def run_cell(cell: Cell, data: Dataset, split: Split, threads: int | None = None
 
 
 def failed(cell: Cell, why: str, by_model: bool = False) -> Outcome:
-    """Return the outcome of a cell that failed; by_model: see the function of that name."""
+    """Return the outcome of a cell that failed; by_model: see `by_model`."""
     return Outcome({"id": cell.id, "cell": cell.spec(), "error": why, "by_model": by_model})
 
 
-# A model that diverges would do so again on any machine. A killed process, a full disk or too
-# little memory say nothing about the model, so they must never count as its result.
+# A model that diverges does so on any machine. A killed process, a full disk or too little memory
+# are faults of the machine, so they must never be stored as a result of the model.
 MODEL_ERRORS = (FmpairError, ArithmeticError, np.linalg.LinAlgError)
-# Polars reports a full disk or a missing file by errors of its own.
+# Polars has separate error types for a full disk or a missing file.
 MACHINE_ERRORS = (MachineError, MemoryError, OSError, pl.exceptions.PolarsError)
 
 
 def by_model(error: BaseException) -> bool:
-    """Return whether the model itself failed, with no fault of the machine among the causes."""
+    """Return whether the model itself failed, not the machine."""
     if not isinstance(error, MODEL_ERRORS):
         return False
     cause: BaseException | None = error
@@ -170,10 +170,10 @@ def by_model(error: BaseException) -> bool:
 class CellData:
     """The events of one cell.
 
-    learned: the training events. held_out: the events of early stopping, if any. known: the
-    events that define seen items. judged: the test events. watched, watched_known: the same for
-    the log curve; watched_part: which part that is. every: the events of all parts. shown:
-    events the fitted model is told about without log from them, if any.
+    learned: training events. held_out: events for early stopping, if any. known: events that
+    define seen items. judged: test events. watched, watched_known: judged and known events of the
+    learning curve; watched_part: their part. every: events of all parts. shown: events added to
+    the histories of the fitted model without training, if any.
     """
 
     learned: Dataset
@@ -190,8 +190,8 @@ class CellData:
 def parts_of(cell: Cell, data: Dataset, split: Split) -> CellData:
     """Return the events the cell is trained and evaluated on.
 
-    For the test set a model is trained on train and validation together, unless it stops early
-    or learns from train only: then the validation set is shown to the fitted model.
+    For the test set, train on train and validation together, unless the model stops early or
+    learns from train only. In that case add the validation events to its histories after the fit.
     """
     train, validation = split.training(data), data.take(split.validation)
     stops = cell.model.stop is not None
@@ -210,7 +210,7 @@ def parts_of(cell: Cell, data: Dataset, split: Split) -> CellData:
 
 
 def recipe_of(model: Candidate, seed: int, threads: int | None) -> Any:
-    """Return the recipe of a candidate, with seed and threads where the file does not set them."""
+    """Return the recipe of a candidate, with seed and threads unless the file sets them."""
     kind = find(model.kind)
     known, options = options_of(kind).known, dict(model.options)
     for name, value in (("seed", seed), ("threads", threads)):
@@ -218,7 +218,7 @@ def recipe_of(model: Candidate, seed: int, threads: int | None) -> Any:
             options.setdefault(name, value)
     try:
         return kind(**options)
-    except (TypeError, ValueError) as error:  # how a user's own class rejects its options
+    except (TypeError, ValueError) as error:  # raised by user-defined classes for invalid options
         if isinstance(error, OptionError):
             raise
         raise OptionError(f"{model.name} rejects its options: {error}") from error
@@ -253,8 +253,8 @@ def _known(what: str, names: tuple[str, ...], known: Any) -> list[str]:
 class FitLog:
     """Measurements of a fit.
 
-    curve: rows (epoch, seconds so far, loss, part, metric, value). epochs: of the model that was
-    kept, None where the recipe has none. curve_seconds: spent on evaluating the curve.
+    curve: rows (epoch, seconds so far, loss, part, metric, value). epochs: of the selected model,
+    None if the recipe has no epochs. curve_seconds: spent on evaluating the curve.
     """
 
     curve: list[list[Any]] = field(default_factory=list)
@@ -266,7 +266,7 @@ class FitLog:
 
     @property
     def epoch_seconds(self) -> float | None:
-        """The mean over all epochs, None where there are none."""
+        """Mean seconds per epoch, None without epochs."""
         return self.curve[-1][1] / self.passed if self.curve else None
 
 
@@ -285,7 +285,7 @@ def fit(recipe: Any, cell: Cell, parts: CellData, threads: int | None) -> tuple[
 
 
 def fit_to_epoch(recipe: Any, data: Dataset, epochs: int | None) -> Any:
-    """Return the model after so many epochs of a training planned for all of the recipe's."""
+    """Return the model after `epochs` epochs, with the schedule of the recipe's full training."""
     if epochs is None:
         return recipe.fit(data)
     *_, last = islice(recipe.train(data), epochs)
@@ -338,7 +338,7 @@ def _judge(
     metrics = defined_metrics(cell.metrics, parts.judged, protocol)
     evaluation = evaluate(model, parts.known, parts.judged, protocol, metrics, threads)
     units, names, grouped = evaluation.units, cell.views, evaluation
-    if protocol.unit != "interaction":  # other units may have several items
+    if protocol.unit != "interaction":  # other units may have several relevant items
         names = tuple(name for name in names if name != "popularity")
         no_item = units.with_columns(item=pl.lit(None, units["item"].dtype))
         grouped = replace(evaluation, units=no_item)
@@ -352,7 +352,7 @@ def _judge(
 
 
 def _view(name: str, evaluation: Evaluation, parts: CellData) -> list[dict[str, Any]]:
-    """Return one row per group, without metrics of all lists together, such as coverage."""
+    """Return one row per group, without metrics over all lists, such as coverage."""
     groups = views.groups(name, evaluation, parts.known, parts.judged, parts.every)
     groups = groups.cast(pl.String).fill_null(NO_VALUE)
     return [
@@ -375,7 +375,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def reset_peak() -> None:
-    """Forget the peak so far, where the system allows it (Linux)."""
+    """Reset the peak memory, if the system supports it (Linux)."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 

@@ -1,4 +1,4 @@
-"""Prepare a run: read, filter and split the events; settle what the experiment leaves open."""
+"""Prepare a run: read, filter and split the events; set unspecified options of the experiment."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEVICE = "device"
 class PreparedData:
     """The events of a run and the split of every fold, with their identity.
 
-    data, splits: before the filters that need a training part. late: these filters, in order.
+    data, splits: before the filters that need a training part. late: those filters, in order.
     fingerprint: of the data and the late filters. hashes: of the splits.
     """
 
@@ -76,7 +76,7 @@ class PreparedData:
 
 
 def prepare(source: Source, steps: Sequence[Step], split: Step) -> PreparedData:
-    """Read, filter and split the events; a process does it once for the same files."""
+    """Read, filter and split the events; results are cached per process."""
     check_process()
     spec = canonical([asdict(source), [asdict(step) for step in steps], asdict(split)])
     return _prepared(spec, canonical([_stamp(Path(path)) for path in source_files(source)]))
@@ -84,7 +84,7 @@ def prepare(source: Source, steps: Sequence[Step], split: Step) -> PreparedData:
 
 @lru_cache(maxsize=1)
 def _prepared(spec: str, stamp: str) -> PreparedData:
-    """stamp: sizes and times of the files, so that changed files are read again."""
+    """Implement `prepare`; stamp: file sizes and times, so that changed files are read again."""
     source, every, split = json.loads(spec)
     steps, late = around_split([Step(**step) for step in every])
     data = _read(Source(**source))
@@ -118,7 +118,7 @@ def files_of(path: Path) -> list[Path]:
 
 def _stamp(path: Path) -> list[Any]:
     if not path.exists():
-        return []  # the reader reports what is missing
+        return []  # the reader reports missing files
     files = files_of(path)
     return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
 
@@ -185,10 +185,10 @@ def _splits(data: Dataset, sizes: list[int] | None, step: Step) -> list[Split]:
 
 
 def settle(experiment: Experiment, data: Dataset) -> Experiment:
-    """Return the experiment with what it leaves open: the protocol and the device of its models.
+    """Return the experiment with default protocol and device set.
 
-    The data decide the protocol where the file has none. The device is part of a model's options,
-    since results depend on it; the CPU, the default, is left out.
+    The data determine a missing protocol. The device is stored in the model options,
+    because results depend on it; the default, the CPU, is omitted.
     """
     device = settled(experiment.run.device)
     return replace(
@@ -199,9 +199,9 @@ def settle(experiment: Experiment, data: Dataset) -> Experiment:
 
 
 def _on_device(model: Candidate, device: str) -> Candidate:
-    own = model.options.get(DEVICE)
-    if own is None and (device == CPU or DEVICE not in options_of(find(model.kind)).known):
+    configured = model.options.get(DEVICE)
+    if configured is None and (device == CPU or DEVICE not in options_of(find(model.kind)).known):
         return model
-    device = device if own is None else settled(str(own))
+    device = device if configured is None else settled(str(configured))
     options = {name: value for name, value in model.options.items() if name != DEVICE}
     return replace(model, options=options if device == CPU else {**options, DEVICE: device})

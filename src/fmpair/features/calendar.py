@@ -42,7 +42,7 @@ SINCE_EDGES = (1 / 24, 0.25, 1.0, 3.0, 7.0, 30.0, 90.0, 365.0)  # days
 
 
 def check_parts(parts: Any, zone: Any) -> tuple[str, ...]:
-    """Return parts as a tuple, also of text with commas; OptionError if a part or zone is wrong."""
+    """Return parts (a sequence or comma-separated text) as a tuple; check parts and zone."""
     names = parts.split(",") if isinstance(parts, str) else parts
     names = tuple(part.strip() if isinstance(part, str) else part for part in names)
     for part in names:
@@ -122,7 +122,7 @@ def since_last(data: Dataset) -> pl.Series:
 
 
 def days_since(lines: Timelines) -> pl.Series:
-    """Return the same for time lines, by the rows of their events; ties are not earlier."""
+    """Return `since_last` of time lines, in row order; events at the same time are not earlier."""
     before = strictly_before(lines).astype(np.int64)
     first = np.repeat(lines.start[:-1], np.diff(lines.start))
     past = np.where(before > first, lines.moment[before - 1], lines.moment)

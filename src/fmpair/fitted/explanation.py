@@ -33,7 +33,7 @@ def terms_of(
 
 
 def _terms(model: FactorModel, query: Part, history: Part, item: int) -> list[Term]:
-    """Return the terms of one item; history: what its items add to the vector of the query."""
+    """Return the terms of one item; history: the vectors that past items add to the query."""
     features, biases = _item_parts(model, item)
     pairs = pair_columns(query.vectors.shape[1], model.triples)
     query_vectors, item_vectors = query.vectors[:, :pairs], features.vectors[:, :pairs]
@@ -59,7 +59,7 @@ def _terms(model: FactorModel, query: Part, history: Part, item: int) -> list[Te
 
 
 def _triple_terms(triples: Triples, query: Part, item: Part, first: int) -> list[Term]:
-    """Return the terms of two features of one side and one of the other; first: their column."""
+    """Return the third-order terms; first: the first column of their factors in the vectors."""
     query_vectors, item_vectors = query.vectors[:, first:], item.vectors[:, first:]
     terms = [
         (couple, name, float(product @ vector))
@@ -74,7 +74,7 @@ def _triple_terms(triples: Triples, query: Part, item: Part, first: int) -> list
 
 
 def _couples(meeting: Meeting, part: Part, vectors: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """Return labels and products of the pairs of features of a side that meet, the id first."""
+    """Return label and product of each feature pair of a side that takes part in triples."""
     group = np.append(meeting.own, meeting.group[part.column])
     return [
         (f"{part.names[a]} x {part.names[b]}", vectors[a] * vectors[b])
@@ -84,7 +84,7 @@ def _couples(meeting: Meeting, part: Part, vectors: np.ndarray) -> list[tuple[st
 
 
 def _history_parts(model: FactorModel, queries: Queries, row: int) -> Part:
-    """Return the items of a query's history; none if the model has features of them."""
+    """Return the items of a query's history; empty if the model encodes them as features."""
     if queries.history is None or model.space.history is not None:
         return Part([], np.zeros((0, model.item_vectors.shape[1])), NONE)
     items = queries.history.take(np.array([row])).column

@@ -30,7 +30,7 @@ QUERIES_AT_ONCE = 100_000  # bounds the memory of lists for all users
 
 
 def triples_of(space: FeatureSpace) -> Triples | None:
-    """Return which features meet in terms of order three; None for a model of order two."""
+    """Return the feature pairs of third-order terms; None for a second-order model."""
     if space.pairing is None:
         return None
     query = _meeting(USER, space.query, space.pairing)
@@ -181,7 +181,7 @@ class FactorModel(FittedModel):
 
     @cached_property
     def encoder(self) -> QueryEncoder:
-        """What turns questions into queries."""
+        """The encoder of questions as queries."""
         past = None if self.recent is None else self.item_side.past
         return QueryEncoder(
             self.space, self.id_lookup, self.user_rows, self.recent, past, self.live

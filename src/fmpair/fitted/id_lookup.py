@@ -1,4 +1,4 @@
-"""Lookup of ids and context values by value, and the errors for unknown ones."""
+"""Lookup of ids and context values, and the errors for unknown ids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fmpair.features import FeatureSpace
 MOST_HELD = 250_000  # ids kept as Python objects: about 100 bytes each
 VALUES_KEPT = 4096  # context values whose features are cached
 MOST_GUESSED = 50_000  # in larger catalogues the search for a similar id takes too long
-SHOWN = 3  # ids of numbers or times, as examples
+SHOWN = 3  # example ids in a message, if ids are numbers or times
 WHOLE = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 PLAIN: dict[Any, type] = {pl.String: str, **dict.fromkeys(WHOLE, int)}
 
@@ -50,13 +50,13 @@ class Ids:
             numbers = self._number
             return np.array([numbers.get(value, -1) for value in values], np.int32)
         out = np.full(len(values), -1, np.int32)
-        for kind in types:  # one search for all values of a type
-            places = [place for place, value in enumerate(values) if type(value) is kind]
-            if len(places) == 1:
-                out[places] = self.number(values[places[0]])
+        for kind in types:  # one vectorized search per type
+            positions = [i for i, value in enumerate(values) if type(value) is kind]
+            if len(positions) == 1:
+                out[positions] = self.number(values[positions[0]])
             else:
-                series = pl.Series([values[place] for place in places])
-                out[places] = self.vocabulary.numbers(series)
+                series = pl.Series([values[i] for i in positions])
+                out[positions] = self.vocabulary.numbers(series)
         return out
 
     def take(self, numbers: np.ndarray) -> list[Any]:
@@ -69,7 +69,7 @@ class Ids:
 class Features(NamedTuple):
     """Query features of a value: column int32 [n], value float32 [n].
 
-    unseen: the names of the fields that do not know the value.
+    unseen: the names of the fields in which the value was not seen in training.
     """
 
     column: np.ndarray
@@ -83,7 +83,7 @@ class IdLookup:
     def __init__(self, space: FeatureSpace):
         self.space = space
         self.context = tuple(space.context)
-        # bound to the space alone: a cache that referred to its owner would keep it alive
+        # bind the cache to the space only: a reference to self would keep self alive
         self._cached: Callable[..., Features] = lru_cache(VALUES_KEPT)(partial(_encoded, space))
 
     def __reduce__(self) -> tuple[type[IdLookup], tuple[FeatureSpace]]:

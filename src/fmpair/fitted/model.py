@@ -86,7 +86,7 @@ class FittedModel(ABC):
     @property
     @abstractmethod
     def encoder(self) -> QueryEncoder:
-        """What turns questions into queries."""
+        """The encoder of questions as queries."""
 
     @abstractmethod
     def best(

@@ -1,4 +1,4 @@
-"""Models and answers as HTML for notebooks: plain tables for light and dark pages."""
+"""HTML tables of models and answers for notebooks, for light and dark themes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from html import escape
 from typing import Any
 
-TERMS = 4  # terms of a score shown in words; the bar shows all
+TERMS = 4  # terms of a score listed as text; the bar shows all
 WIDTH = 160  # pixels of the longest bar
 UP, DOWN = "#2a78b5", "#c4572b"  # colours of positive and negative terms
 
@@ -38,7 +38,7 @@ def answer_html(answer: Any) -> str:
 
 
 def _cells(terms: list[tuple[str, str, float]], longest: float) -> list[str]:
-    """Return the cells of one score's terms: a bar of all, and the largest in words."""
+    """Return the cells of one score's terms: a bar of all terms, and the largest ones as text."""
     if not terms:
         return []
     parts = "".join(

@@ -51,7 +51,7 @@ NO_FEATURES = empty_rows(1)
 
 @dataclass(frozen=True)
 class QueryEncoder:
-    """Everything that turns questions into `Queries`.
+    """Encodes questions as `Queries`.
 
     user_rows: the attributes of known users; recent: their last events, and past: how these become
     features, None if the model does not use them; live: events taken in since. keeps_context:
@@ -217,7 +217,7 @@ class QueryEncoder:
     # One request
 
     def _request_time(self, question: Question) -> int | None:
-        """Return when a request is asked, in microseconds; None if the model does not use that.
+        """Return the time of a request in microseconds; None if the model does not use time.
 
         The present is taken to the second, so that its features are computed once a second.
         """

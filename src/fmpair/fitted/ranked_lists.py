@@ -34,10 +34,10 @@ def recommend_to_folder(
     size: int = USERS_AT_ONCE,
     **options: Any,
 ) -> Iterator[int]:
-    """Write what model.recommend(None, n, **options) returns; yield the number of each part.
+    """Write the result of model.recommend(None, n, **options); yield the number of each part.
 
-    A part is a Parquet file with the lists of `size` users. Parts that exist are not made again, so
-    the same call resumes. on: a Ray cluster whose machines make the lists.
+    A part is a Parquet file with the lists of `size` users. Existing parts are skipped, so the
+    same call resumes. on: address of a Ray cluster that computes the lists.
     """
     whole("size", size, 1)
     path, count = make_folder(folder), -(-len(model.space.users) // size)
@@ -77,7 +77,7 @@ def _part(task: Task, number: int) -> bytes:
 
 
 def _plan(model: FittedModel, n: int, size: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all that the lists depend on."""
+    """Return everything the lists depend on."""
     made = {"made by": versions()[0], "model": _digest(model), "n": n, "size": size}
     given = {name: value for name, value in options.items() if value is not None}
     return json.loads(json.dumps({**made, "options": given}, default=str))
@@ -97,7 +97,7 @@ def _digest(model: FittedModel) -> str:
 
 
 def _check_plan(folder: Path, plan: Mapping[str, Any]) -> None:
-    """Write the plan to the folder; raise DataError if the folder holds the parts of another."""
+    """Write the plan to the folder; raise DataError if the folder has another plan."""
     path = folder / PLAN
     try:
         before = json.loads(path.read_bytes()) if path.exists() else None

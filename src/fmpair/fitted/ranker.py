@@ -1,4 +1,4 @@
-"""`Ranker`, the fitted model of any scorer, and what a scorer must and may have."""
+"""`Ranker`, a fitted model around any scorer, and the protocols of scorers."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from fmpair.fitted.query_encoder import QueryEncoder
 from fmpair.fitted.question import Queries, Term
 from fmpair.fitted.top_items import Best
 
-SCORER = "scorer."  # prefix of the names of its arrays in a file
+SCORER = "scorer."  # prefix of the scorer's arrays in a file
 SCORES_AT_ONCE = 1 << 23  # float32: 32 MB
 MOST_AT_ONCE = 4096  # queries
 MEMBERS = ("scores_unknown_users", "scores", "arrays")  # of a Scorer
 
 
 class Scorer(Protocol):
-    """Scores all items for a query, by any means.
+    """Scores all items for a query.
 
-    scores_unknown_users: whether it can score for users it has not learned from (number -1, or no
-    events); if not it is never asked to, and such users get the most popular items.
+    scores_unknown_users: whether it can score users without training events (number -1 if
+    unknown). If not, such users get the most popular items.
 
     A scorer may also have the methods of `ComparesItems`, `ComparesUsers`, `ScoresHistories`,
     `Follows` or `Explains`.
@@ -44,19 +44,19 @@ class Scorer(Protocol):
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
         """Return float32 [n, items], a new array, for the users' numbers, int32 [n].
 
-        context: n rows with the context columns of the questions, maybe none; a missing column and
-        a null value are open.
+        context: n rows with the context columns of the queries, possibly none. A missing column
+        or a null means an unknown value.
         """
         ...
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return all that `recipe.restore(arrays, space, seen)` needs to make the scorer again."""
+        """Return the arrays that `recipe.restore(arrays, space, seen)` needs to rebuild it."""
         ...
 
 
 @runtime_checkable
 class ComparesItems(Protocol):
-    """A scorer that knows which items are similar."""
+    """A scorer with item similarities."""
 
     def item_similarity(self, item: int) -> np.ndarray:
         """Return the similarity of an item to every item: float32 [items]."""
@@ -65,7 +65,7 @@ class ComparesItems(Protocol):
 
 @runtime_checkable
 class ComparesUsers(Protocol):
-    """A scorer that knows which users are similar."""
+    """A scorer with user similarities."""
 
     def user_similarity(self, user: int) -> np.ndarray:
         """Return the similarity of a user to every user: float32 [users]."""
@@ -74,7 +74,7 @@ class ComparesUsers(Protocol):
 
 @runtime_checkable
 class ScoresHistories(Protocol):
-    """A scorer that needs nothing of a user but their items."""
+    """A scorer that needs only the items of a user."""
 
     def history_scores(self, history: Rows) -> np.ndarray:
         """Return float32 [n, items], a new array, for the items of n visitors."""
@@ -83,20 +83,20 @@ class ScoresHistories(Protocol):
 
 @runtime_checkable
 class Follows(Protocol):
-    """A scorer by the last items, which can use new events without learning."""
+    """A sequential scorer, which can use new events without training."""
 
     def following(self, history: Rows) -> np.ndarray:
         """Return float32 [n, items], a new array, for the items of n visitors, oldest first."""
         ...
 
     def extended(self, lines: Timelines) -> Self:
-        """Return the scorer with new events, later than those it knows, of the same users."""
+        """Return the scorer with new events of known users, later than their known events."""
         ...
 
 
 @runtime_checkable
 class Explains(Protocol):
-    """A scorer whose scores are sums."""
+    """A scorer whose scores are sums of terms."""
 
     def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
         """Return labels and values that add up to the score."""
@@ -105,7 +105,7 @@ class Explains(Protocol):
 
 @dataclass(frozen=True)
 class Ranker(FittedModel):
-    """A fitted model with the methods of a `Recommender` that scores by any means."""
+    """A fitted model around any scorer, with the methods of a `Recommender`."""
 
     space: FeatureSpace
     scorer: Scorer
@@ -137,7 +137,7 @@ class Ranker(FittedModel):
     def __call__(self, events: Any) -> np.ndarray:
         """Return float32 [events, items] for each event's user and context, items as in `item_ids`.
 
-        All scores are made at once: give some thousand events at most.
+        All scores are computed in memory: pass at most a few thousand events.
         """
         data = as_dataset(events, Columns(self.space.context))
         user = self.space.users.numbers(data.users.ids)[data.user]
@@ -145,7 +145,7 @@ class Ranker(FittedModel):
 
     @property
     def _scorer(self) -> Scorer:
-        """The scorer, with the events taken in if the model is in service."""
+        """The scorer, including new events if the model is being served."""
         return self.scorer if self.live is None else self.live.scorer or self.scorer
 
     def _scores(self, user: np.ndarray, context: pl.DataFrame) -> np.ndarray:
@@ -155,8 +155,8 @@ class Ranker(FittedModel):
         active = np.flatnonzero(self._active[user])
         out = np.broadcast_to(self._popular, (len(user), len(self._popular))).copy()
         if len(active):
-            asked = context[active] if context.width else context  # no columns, no rows
-            out[active] = self._checked(scorer.scores(user[active], asked))
+            active_context = context[active] if context.width else context  # no columns, no rows
+            out[active] = self._checked(scorer.scores(user[active], active_context))
         return out
 
     def _checked(self, scores: np.ndarray) -> np.ndarray:
@@ -167,7 +167,7 @@ class Ranker(FittedModel):
 
     @cached_property
     def _active(self) -> np.ndarray:
-        """bool [users + 1]: who has events; the last, -1, is for unknown users."""
+        """bool [users + 1]: whether each user has events; index -1 is for unknown users."""
         return np.append(np.diff(self.seen.start) > 0, False)
 
     @cached_property
@@ -176,13 +176,13 @@ class Ranker(FittedModel):
         return tally(self.seen.column, len(self.space.items), self.seen.value).astype(np.float32)
 
     def _of_histories(self, queries: Queries, scores: np.ndarray) -> np.ndarray:
-        """Return the scores, for queries with a history by that and the user's own items."""
+        """Replace the scores of queries with a history by scores of that and the user's items."""
         scorer, given = self._scorer, queries.history or empty_rows(0)
-        told = np.flatnonzero(np.diff(given.start))
+        with_history = np.flatnonzero(np.diff(given.start))
         if isinstance(scorer, Follows):
-            new = scorer.following(given.take(told))
+            new = scorer.following(given.take(with_history))
         elif isinstance(scorer, ScoresHistories):
-            both = join_rows([self.seen_by(queries.user), given]).take(told)
+            both = join_rows([self.seen_by(queries.user), given]).take(with_history)
             items = add_repeats(group_rows(both.owner, both.column, both.size, both.value))
             new = scorer.history_scores(items)
         else:
@@ -190,10 +190,10 @@ class Ranker(FittedModel):
                 f"{type(self.recipe).__name__} cannot use {named('history')}: it knows users by "
                 "what it learned of them; fit it again with the visitors' events, or another model"
             )
-        scores[told] = self._checked(new)
+        scores[with_history] = self._checked(new)
         return scores
 
-    # What every fitted model has
+    # Methods of every fitted model
 
     @property
     def at_once(self) -> int:
@@ -201,7 +201,7 @@ class Ranker(FittedModel):
 
     @cached_property
     def encoder(self) -> QueryEncoder:
-        """What turns questions into queries; user attributes are up to the scorer."""
+        """The encoder of queries, without user attributes, which scorers handle themselves."""
         rows = empty_rows(len(self.space.users))
         return QueryEncoder(self.space, self.id_lookup, rows, keeps_context=True)
 
@@ -262,13 +262,13 @@ class Ranker(FittedModel):
             labels, values = ["a usual user"], self._popular[[item]]
         order = np.argsort(-np.abs(values), kind="stable")
         name = f"item={self.space.items.ids[item]}"
-        return [(labels[place], name, float(values[place])) for place in order]
+        return [(labels[i], name, float(values[i])) for i in order]
 
     def _cannot(self, what: str) -> NoReturn:
         raise OptionError(f"{type(self.recipe).__name__} cannot {what}")
 
     def damped(self, damping: float) -> Ranker:
-        """Raise OptionError: there is no constant per item to take popularity from."""
+        """Raise OptionError: damping needs an item bias."""
         self._cannot("be damped: its scores are not products of vectors with a constant per item")
 
     # New events
@@ -278,10 +278,10 @@ class Ranker(FittedModel):
         return isinstance(self.scorer, Follows)
 
     def extended(self, events: Any) -> Ranker:
-        """Return the model with new events known and nothing learned, if it uses the last items.
+        """Return the model with new events in its histories, without training; sequential only.
 
-        events: later than what it knows, in order if they have no times. Events of unknown users or
-        items are ignored and counted.
+        events: later than the known events, in order if they have no times. Events of unknown
+        users or items are ignored and counted.
         """
         if not self.uses_last_events:
             raise no_history()
@@ -304,7 +304,7 @@ class Ranker(FittedModel):
             self.live.scorer = self._following(user, item, moment)
 
     def _following(self, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> Scorer | None:
-        """Return the scorer with new events known, None if it does not use the last items."""
+        """Return the scorer with new events, None if it is not sequential."""
         scorer = self._scorer
         if not isinstance(scorer, Follows):
             return None
@@ -324,7 +324,7 @@ class Ranker(FittedModel):
         recipe: Any,
         frame_kind: str = "polars",
     ) -> Ranker:
-        """Return the model of these arrays; the recipe checks those of the scorer and makes it."""
+        """Return the model of these arrays; the recipe checks and rebuilds the scorer."""
         scorer = {
             name.removeprefix(SCORER): array
             for name, array in arrays.items()

@@ -15,7 +15,7 @@ BY_COLUMN = ("fields", "regularization")  # options that may be given by column
 
 
 def check_names(kind: Any, given: tuple[Any, ...], options: Mapping[str, Any]) -> None:
-    """Raise OptionError for options that a recipe does not have; given: positional ones."""
+    """Raise OptionError for options that a recipe does not have; given: positional arguments."""
     known = [field.name for field in fields(kind) if field.init]
     if len(given) > len(known):
         raise OptionError(
@@ -29,7 +29,7 @@ def check_names(kind: Any, given: tuple[Any, ...], options: Mapping[str, Any]) -
 
 
 def plain(recipe: Any) -> dict[str, Any]:
-    """Return the options of a recipe as plain values, without those that change no result."""
+    """Return the options of a recipe as plain values, except those that do not affect results."""
     kept = [f.name for f in fields(recipe) if f.name not in NO_RESULT]
     return {name: _plain(getattr(recipe, name)) for name in kept}
 
@@ -83,11 +83,11 @@ class Recipe(Protocol):
         raise fit_again(self)
 
     def fold_in(self, model: Any, events: Any, epochs: int | None = None) -> Any:
-        """Return the fitted model with the users of a few events; all else stays the same."""
+        """Return the fitted model with the users of a few events; nothing else changes."""
         raise fit_again(self)
 
     def options(self) -> dict[str, Any]:
-        """Return the options as plain values, without those that change no result."""
+        """Return the options as plain values, except those that do not affect results."""
         return plain(self)
 
     @classmethod
@@ -101,7 +101,7 @@ class Requiring(Protocol):
     """A recipe with requirements, such as another library."""
 
     def require(self) -> None:
-        """Raise an error with a remedy if a requirement is missing."""
+        """Raise an error that says what to install if a requirement is missing."""
         ...
 
 
@@ -127,6 +127,6 @@ def can_go_on(recipe: Any) -> Recipe:
 
 
 def name_of(kind: type) -> str:
-    """Return the name of a recipe's class in files: with its module unless it is of fmpair."""
+    """Return the name of a recipe's class in files: with its module unless it is part of fmpair."""
     ours = kind.__module__.partition(".")[0] == "fmpair"
     return kind.__name__ if ours else f"{kind.__module__}:{kind.__qualname__}"

@@ -78,10 +78,10 @@ class Recommender(FactorModel):
         time: Any = None,
         exclude_seen: bool = True,
     ) -> pl.DataFrame:
-        """Return the n users for whom an item is highest above the rest of the catalogue.
+        """Return the n users whose score of an item exceeds their mean score most.
 
-        A query's own terms cancel in every ranking of items and are not learned, so scores of
-        different users cannot be compared; the distance from a user's mean score can.
+        Raw scores of different users are not comparable: user biases cancel in rankings, so they
+        are not learned. Differences from a user's mean score are comparable.
         """
         checks.whole("n", n, 1)
         queries = self.queries(query_frame(self.space, None, context, time=time), "error")
@@ -103,10 +103,10 @@ class Recommender(FactorModel):
         return terms_of(self, queries, row, items)
 
     def damped(self, damping: float) -> Recommender:
-        """Return the model with part of the popularity taken off the scores: less popular lists.
+        """Return the model with scores penalized by popularity, for less popular lists.
 
-        damping: 0 keeps the scores, 1 takes off all that popularity adds, below 0 popular items
-        rise. Vectors do not change, nor do similarities.
+        damping: 0 keeps the scores, 1 removes the effect of popularity, negative values promote
+        popular items. Vectors and similarities do not change.
         """
         checks.number("damping", damping)
         return replace(self, damping=float(damping))
@@ -118,7 +118,7 @@ class Recommender(FactorModel):
         return self.recent is not None
 
     def extended(self, events: Any) -> Recommender:
-        """Return the model with new events known and nothing learned: the next answers use them.
+        """Return the model with new events in its histories, without training.
 
         events: a frame or Dataset. Events of unknown users or items are ignored and counted.
         """
@@ -172,7 +172,7 @@ class Recommender(FactorModel):
 
 
 def _table(space: FeatureSpace) -> Table:
-    """Return what the arrays of a Recommender must be."""
+    """Return the expected shapes and types of the arrays of a Recommender."""
     users, items = len(space.users), len(space.items)
     query, features = space.query.size, space.item.size
     table: Table = {
@@ -199,7 +199,7 @@ def _table(space: FeatureSpace) -> Table:
 def _extremes(
     space: FeatureSpace, p: Parameters, user_rows: Rows, item_rows: Rows, damping: float
 ) -> tuple[float, ...]:
-    """Return upper bounds of the numbers that questions to the model can lead to."""
+    """Return upper bounds of the values that any query can produce."""
     scales = [encoder.field.scale for encoder in space.query.encoders]
     context = FAR * sum(scales) * largest(p.query)
     query = largest(p.users) + reach(user_rows, p.query) + context
@@ -222,9 +222,9 @@ def from_factors(
     item_bias: np.ndarray | None = None,
     space: FeatureSpace | None = None,
 ) -> Recommender:
-    """Return a model of vectors [users, k] and [items, k] whose products (plus bias) are scores.
+    """Return a model whose scores are inner products of [users, k] and [items, k] plus a bias.
 
-    space: by default that of the data, so that questions may have contexts, which change nothing.
+    space: by default that of the data, so that queries may have contexts, which have no effect.
     """
     space = space or FeatureSpace.fit(data)
     factors = users.shape[1]

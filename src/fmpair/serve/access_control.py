@@ -50,8 +50,8 @@ class AccessControl:
     local: bool = True
 
     def check_site(self, headers: Mapping[bytes, bytes]) -> None:
-        """Reject what a browser asks on behalf of a page of another site."""
-        if self.keys:  # which such a page does not have
+        """Reject cross-site requests of browsers."""
+        if self.keys:  # other sites do not have a key
             return
         host = headers.get(b"host", b"").decode("latin-1")
         name, _, _ = host.partition("]" if host.startswith("[") else ":")  # without the port
@@ -70,7 +70,7 @@ class AccessControl:
         header = headers.get(b"authorization", b"")
         key = header[len(BEARER) :] if header[: len(BEARER)].lower() == BEARER else b""
         key = key.strip() or headers.get(b"x-api-key", b"")
-        # Compare with all keys, each in constant time: the duration tells nothing about a key.
+        # Compare with all keys, each in constant time: the duration reveals nothing about a key.
         if not sum(hmac.compare_digest(key, valid) for valid in self.keys):
             raise ProblemError(
                 401,
@@ -79,7 +79,7 @@ class AccessControl:
             )
 
     def check_rate(self, client: str) -> None:
-        """Reject a client that asks too often; clients on this machine are not limited."""
+        """Reject a client above the rate limit; clients on this machine are not limited."""
         if self.rate is None or is_loopback(client):
             return
         wait = self.rate.wait(client)

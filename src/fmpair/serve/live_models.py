@@ -25,7 +25,7 @@ LOG = logging.getLogger("fmpair")
 
 ID_LENGTH = 12  # digits of the checksum that identify a model in answers and events
 PAUSE = 1.0  # seconds before an event store that failed is read again
-ATTEMPTS = 5  # to read a file that is replaced meanwhile
+ATTEMPTS = 5  # to read a file that is replaced during the read
 MAX_HISTORY = 50  # events kept per unknown user
 MAX_USERS = 100_000  # unknown users kept; the oldest is dropped first
 
@@ -87,7 +87,7 @@ class LiveModels:
             self.paths[CANDIDATE] = Path(candidate)
         loaded = [self._load(arm) for arm in self.paths]
         self._serving = {served.arm: served for served, _ in loaded}
-        self.position = min(position for _, position in loaded)  # of the last event all know
+        self.position = min(position for _, position in loaded)  # of the last event known to all
 
     def of(self, user: Any) -> tuple[str, Model, str]:
         """Return (arm, model, id of the model) that answers a user."""
@@ -142,15 +142,15 @@ class LiveModels:
     def reload(self, arm: str = CURRENT) -> bool:
         """Replace a model by its current file; return False if the file is rejected.
 
-        The new model is loaded, checked, given all events and asked once before it is swapped in.
+        The new model is loaded, checked, updated with all events and queried once before the swap.
         """
         try:
             new, position = self._load(arm)
             with self._changing:
                 for events in () if self.store is None else pages(self.store.after, position):
-                    self._take_in(new.model, events)  # those that came meanwhile
+                    self._take_in(new.model, events)  # events that arrived during loading
                 self._serving = {**self._serving, arm: new}
-        except Exception as error:  # whatever is wrong with it, the old one keeps serving
+        except Exception as error:  # keep serving the old model after any error
             self._reject(arm, error)
             return False
         self.rejected.pop(arm, None)
@@ -241,7 +241,7 @@ def _known_events(
 
 
 def warm_up(model: Model) -> None:
-    """Compute everything that the first requests would have to wait for."""
+    """Compute cached values, so that the first requests are not slow."""
     user = model.space.users.ids[0]
     model.recommend(user, 1)
     if isinstance(model, Recommender):
@@ -250,7 +250,7 @@ def warm_up(model: Model) -> None:
 
 
 def stamp(path: Path) -> Stamp:
-    """Return what identifies the file that has a name now."""
+    """Return the identity of the file currently at a path."""
     try:
         status = os.stat(path)
     except OSError:

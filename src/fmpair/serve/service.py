@@ -39,8 +39,8 @@ Waiting = tuple[Any, Question, "asyncio.Future[Answer]"]
 class RequestBatcher:
     """Answers quick questions at once, and others in a thread, several at a time.
 
-    One question about a million items takes as long as reading their vectors; eight at once take
-    little longer. So questions that arrive during a batch go into the next one.
+    Scoring a million items is bound by reading their vectors, so a batch of eight questions takes
+    little longer than one. Questions that arrive during a batch go into the next one.
     """
 
     def __init__(self) -> None:

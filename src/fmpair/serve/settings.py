@@ -1,4 +1,4 @@
-"""ServiceSettings of a service, and the split of users between two models."""
+"""Settings of the service, and the split of users between two models."""
 
 from __future__ import annotations
 

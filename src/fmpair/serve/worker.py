@@ -54,7 +54,7 @@ def work(
     metrics = Metrics(paths(), counters, number)
     service = Service(models, store, settings.candidate is not None, metrics)
     watch = FileWatch(models) if settings.watch else None
-    # Every worker gets its part of a client's requests, and allows its part of the rate.
+    # Each worker gets a share of a client's requests, so it allows that share of the rate.
     rate = RateLimit(settings.rate / settings.workers) if settings.rate else None
     keys = read_keys(settings.api_key_file)
     access = AccessControl(keys, rate, is_loopback(settings.host))
@@ -133,7 +133,7 @@ class FileWatch:
     def check(self) -> None:
         """Reload the models whose files have changed."""
         for arm, path in self._models.paths.items():
-            current = stamp(path)  # before it is read: a change meanwhile differs next time
+            current = stamp(path)  # before the read: a later change is seen next time
             if current == self._tried[arm]:
                 continue
             self._tried[arm] = current
@@ -161,9 +161,9 @@ def _log_to_stderr(number: int) -> None:
 
 
 def _blas_threads(models: LiveModels, workers: int) -> int:
-    """Return 1 for small catalogs, which gain nothing from more; else this worker's share.
+    """Return 1 for small catalogs, where more threads do not help; else this worker's share.
 
-    Set once for the process: a limit set in a block of another thread has no effect there.
+    Set it once per process: a limit set in another thread has no effect.
     """
     quick = all(is_quick(served.model, Question()) for served in models.serving())
     return 1 if quick else max(all_threads() // workers, 1)

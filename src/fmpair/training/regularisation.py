@@ -60,7 +60,7 @@ def query_groups(
     powers[np.unique(side.field_numbers()[profiles.column])] = 1.0  # attributes never change
     if sharing is not None:
         powers = np.full(len(powers), sharing)
-    # histories stand for users too, but they are their own actions, and are learned in full
+    # histories identify users too, but they are the users' own actions and learned in full
     return _groups(side, times, owners, one_hot, np.where(before, 0.0, powers))
 
 
@@ -73,12 +73,12 @@ def item_groups(side: Side, rows: Rows, item: np.ndarray, sharing: float | None 
 
 
 def loyalty(values: Rows, field: np.ndarray, fields: int) -> np.ndarray:
-    """Return how far the values of each field stand for users: float64 [fields].
+    """Return how strongly the values of each field identify users: float64 [fields].
 
     values: by user, the values of their events with counts. Two events of one user have the same
     value with probability p, any two events with q: the result is (p - q) / (1 - q), 0 for a
     context that changes freely and 1 for one that names the user's group. Training visits events
-    user by user, and a value that stands for users would follow the current one.
+    user by user, so a value that identifies users would follow the current user.
     """
     times, value_field = values.value.astype(np.float64), field[values.column]
     of_user = values.owner.astype(np.int64) * fields + value_field

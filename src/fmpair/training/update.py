@@ -24,21 +24,21 @@ from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import past_of, problem_of, recent_of
 from fmpair.training.regularisation import item_groups, query_groups
 
-OTHERS = 4096  # other users among whom new ones are folded in: enough for all defaults
-# Shares of a fit's epochs and rate. Many passes over new events alone, in steps as long as at
-# first, would undo what all others have taught. Found on MovieLens 100K, see docs/LOG.md.
+OTHERS = 4096  # known users that fold-in trains with; enough for all default options
+# Fractions of the original epochs and learning rate. Many epochs on new events alone, at the full
+# rate, would overwrite the earlier fit. Tuned on MovieLens 100K, see docs/LOG.md.
 EPOCHS_SHARE, RATE_SHARE = 1 / 8, 0.3
-NEW_IDS_SHARE = 1 / 20  # of a fit's work, for new users and items at most
+NEW_IDS_SHARE = 1 / 20  # upper bound of the work for new users and items, as a fraction of a fit
 
 
-# Replay: earlier events are learned again with the new ones, so that they are not forgotten.
+# Replay: train on earlier events together with the new ones, so that they are not forgotten.
 
 
 def with_earlier(model: Recommender, data: Dataset, replay: Any, seed: int) -> Dataset:
-    """Return the new events, followed by the earlier ones to learn again.
+    """Return the new events, followed by the earlier events to replay.
 
-    data: new events, numbered by the extended space. replay: how many earlier events per new one,
-    drawn from those the model has seen; or the earlier events themselves, with known ids.
+    data: new events, numbered by the extended space. replay: number of earlier events to draw per
+    new event from those the model has seen, or the earlier events themselves, with known ids.
     """
     if model.space.history is not None and not (isinstance(replay, int | float) and replay == 0):
         raise OptionError(
@@ -48,7 +48,7 @@ def with_earlier(model: Recommender, data: Dataset, replay: Any, seed: int) -> D
     if not isinstance(replay, int | float):
         earlier = as_dataset(replay)
         for user in earlier.users.ids.gather(np.unique(earlier.user)):
-            model.user_number(user)  # raises for an unknown one
+            model.user_number(user)  # raises if the user is unknown
         for item in earlier.items.ids.gather(np.unique(earlier.item)):
             model.item_number(item)
         space = replace(model.space, users=data.users, items=data.items)
@@ -66,7 +66,7 @@ def with_earlier(model: Recommender, data: Dataset, replay: Any, seed: int) -> D
 
 
 def joined(data: Dataset, more: Dataset) -> Dataset:
-    """Return the events of both, which have the same numbers, with the columns of the first."""
+    """Concatenate two datasets with the same numbering; keep the columns of the first."""
     if not len(more):
         return data
     columns = {}
@@ -84,9 +84,9 @@ def joined(data: Dataset, more: Dataset) -> Dataset:
 
 
 def drawn(seen: Rows, count: int, seed: int) -> np.ndarray:
-    """Draw events without replacement and return the pair of each: int64 [count or fewer].
+    """Draw events without replacement; return their indices in `seen`: int64 [count or fewer].
 
-    seen: the items of each user with counts.
+    seen: the items of each user, with event counts.
     """
     ends = np.cumsum(seen.value, dtype=np.float64).astype(np.int64)
     total = int(ends[-1]) if len(ends) else 0
@@ -107,10 +107,10 @@ def update(
 ) -> Recommender:
     """Return the model after learning from new events, with their new ids and values.
 
-    New users and items are learned first, each from its own events, as in a fit; then all new
-    events, in few passes and short steps, so that earlier ones are not forgotten.
-    options: of the original fit; begin: how training starts; epochs: of the second part.
-    replay: earlier events to learn again, or how many per new one.
+    First train new users and items on their own events, as in a fit. Then train on all new events
+    with few epochs and a low learning rate, so that earlier events are not forgotten.
+    options: of the original fit; begin: starts a training; epochs: of the second step.
+    replay: earlier events to train on again, or their number per new event.
     """
     if epochs is None:
         epochs = max(round(options.epochs * EPOCHS_SHARE), 1)
@@ -171,20 +171,20 @@ def with_users(
     epochs: int | None,
     learned: Callable[[Task, Parameters], np.ndarray],
 ) -> Recommender:
-    """Return the model with the users of the events; learned: returns their vectors.
+    """Return the model with the users of the events; learned: trains and returns user vectors.
 
-    They are trained among a bounded number of others, so that the work does not grow with all
-    users.
+    At most OTHERS known users take part in the training, so the cost does not grow with the
+    number of users.
     """
     data = data.compact()
     missing = model.space.items.numbers(data.items.ids)[data.item] < 0
-    if missing.any():  # raises the error that names it
+    if missing.any():  # raise the error that names the item
         model.item_number(data.items.ids[int(data.item[np.argmax(missing)])])
     users, known = model.space.users, model.space.users.numbers(data.users.ids)
     others = np.linspace(0, len(users) - 1, min(OTHERS, len(users))).astype(np.int64)
     some = part(model, np.union1d(others, known[known >= 0]))
     task, first = _continued(some, options, data, epochs, chosen=model.item_counts > 0)
-    # other tables keep their initial values: a mean of equal copies may round
+    # keep the initial values of the other tables: averaging equal copies may round
     return put_back(model, data, task.model(first._replace(users=learned(task, first))))
 
 
@@ -196,14 +196,14 @@ def _continued(
     chosen: np.ndarray | None = None,
     replay: Any = 0.0,
 ) -> tuple[Task, Parameters]:
-    """Return the task of learning from new events, and its initial parameters.
+    """Return the task of training on new events, and its initial parameters.
 
-    chosen: bool [items], items that anyone chose, if the model has only some of its users.
+    chosen: bool [items], the items with events; required if the model has only part of its users.
     """
     if epochs is not None:
         whole("epochs", epochs, 1)
     factors = pair_columns(model.parameters.users.shape[1], model.triples)
-    if options.factors not in (None, factors):  # only in a forged file
+    if options.factors not in (None, factors):  # only in a tampered file
         raise OptionError(f"the recipe has {options.factors} factors, but its vectors {factors}")
     _check_columns(model, data)
     options = replace(
@@ -212,9 +212,9 @@ def _continued(
         epochs=epochs or options.epochs,
         damping=model.damping,
         history=model.space.history,
-        on=None,  # not worth a cluster
+        on=None,  # too little work for a cluster
     )
-    if not len(data.impressions):  # an update need not have any
+    if not len(data.impressions):  # impressions are optional in an update
         options = replace(options, impression_share=0.0)
     space = model.space.extend(data)
     data = renumbered(data, space)
@@ -248,20 +248,20 @@ def _check_columns(model: Recommender, data: Dataset) -> None:
 def _problem(
     model: Recommender, fresh: Problem, space: FeatureSpace, arrays: Grown, sharing: float | None
 ) -> Problem:
-    """Return the problem of the new events and, as known ones, of their users' earlier items.
+    """Return the problem of the new events, with their users' earlier items as known events.
 
-    fresh: the new events, perhaps followed by earlier ones to learn again. Known events are not
-    learned from; they are only excluded from the negatives.
+    fresh: the new events, followed by replayed ones if any. Known events are not trained on; they
+    are only excluded from the negatives.
     """
     owner, item = model.seen.owner.astype(np.int32), model.seen.column
     mine = np.isin(owner, fresh.user)
     count = int(mine.sum())
-    # how many users share a value is counted over all users, not only those of the new events
+    # count the users of each value over all users, not only those of the new events
     query = query_groups(
         space.query, arrays.user_rows, fresh.user, fresh.contexts, fresh.situation, sharing
     )
     history = fresh.history
-    if history is not None:  # known events need none
+    if history is not None:  # known events need no history
         none = np.zeros(count, np.int32)
         since = np.append(history.since, none) if len(history.since) else history.since
         rows = space.earlier_items(arrays.item_rows)
@@ -276,7 +276,7 @@ def _problem(
         drawn=np.bincount(arrays.seen.column, minlength=len(space.items)) > 0,
         user_rows=arrays.user_rows,
         item_rows=arrays.item_rows,
-        # the mean of the new events is not that of all: fields are not centred again
+        # do not centre again: the mean of the new events differs from the mean of all events
         query_groups=query._replace(centred=np.zeros(space.query.size, bool)),
         item_groups=item_groups(space.item, arrays.item_rows, fresh.item, sharing),
     )

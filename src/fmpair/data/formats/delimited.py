@@ -22,7 +22,7 @@ RARE_SEPARATORS = (" ", ":", "-")  # common in text, so they are suggested but n
 NULLS = ("", "NA", "NaN", "null")
 SAMPLE_LINES = 20
 STAND_INS = ("\x1f", "\x1e", "\x1d")  # one byte in place of a longer separator
-NO_SEPARATORS = ("\n", "\r", '"')  # they have another meaning in these files
+NO_SEPARATORS = ("\n", "\r", '"')  # not allowed as separators
 RAGGED = ("error", "drop", "fill")
 NEWLINE = 10
 
@@ -126,7 +126,7 @@ def read_columns(
 
 
 def guess_separator(text: str, candidates: Sequence[str] = SEPARATORS) -> str | None:
-    """Return the separator found equally often, and most often, in the first lines, else None."""
+    """Return the most frequent separator with equal counts in the first lines, or None."""
     lines = [line for line in text[:100_000].split("\n") if line.strip()][:SAMPLE_LINES]
     best, most = None, (False, 0)
     for candidate in candidates:
@@ -187,14 +187,14 @@ def _parse(
 
 
 def _with_one_byte(text: str, path: str, separator: str) -> tuple[str, str, str | None]:
-    """Return (text, separator, quote) with one byte in place of a longer separator."""
+    """Return (text, separator, quote); replace a longer separator by a single byte."""
     if len(separator.encode()) > 1:
         stand_in = next((s for s in STAND_INS if s not in text), None)
         if stand_in is None:
             raise DataError(f"{path} is not text: it contains control characters")
         return text.replace(separator, stand_in), stand_in, None
     lone = separator == "\t" and text.count('"') % 2
-    # A lone quote in a tab-separated file is an inch or ditto mark, not the start of a text.
+    # An unpaired quote in a tab-separated file is an inch or ditto mark, not a quoted cell.
     return text, separator, None if lone else '"'
 
 
@@ -232,7 +232,7 @@ class Ragged(NamedTuple):
 
 
 def ragged_rows(text: str, separator: str, quoted: bool) -> tuple[int, list[Ragged]]:
-    """Return the number of columns of the first line, and the rows that differ; no blank lines.
+    """Return the number of columns of the first line, and the rows that differ; skip blank lines.
 
     separator: one character; quoted: whether text in quotes may hold separators and line breaks.
     """

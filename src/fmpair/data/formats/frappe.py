@@ -1,4 +1,4 @@
-"""Frappe, uses of apps in context: the original CSV, and the numbered rows of CFM and ENSFM."""
+"""Frappe app usage in context: the original CSV, and the numbered rows of CFM and ENSFM."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_frappe(path: str | Path, *, meta: bool = False) -> Contents:
     if path.is_dir() and locate(path, name) is None:
         raise DataError(f"the folder {path} does not contain {name}")
     events = read_delimited(folder / name, separator="\t")
-    if "city" in events:  # a number in the file, but a category
+    if "city" in events:  # numeric in the file, but categorical
         events = events.with_columns(pl.col("city").cast(pl.String))
     items = _read_meta(folder) if meta else None
     return Contents(events, items=items, roles={"weight": "cnt", "item_columns": ["cost"]})

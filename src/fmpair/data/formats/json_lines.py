@@ -1,4 +1,4 @@
-"""JSON lines, checked for their depth and width before they are read."""
+"""JSON lines; nesting depth and number of keys are checked before parsing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPS[list(b"[{")], STEPS[list(b"]}")] = 1, -1
 def read_json(path: str | Path) -> pl.DataFrame:
     """Read JSON lines, one object a line, or one array of objects."""
     content = read_bytes(path).removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not content.startswith((b"{", b"[")):  # polars would unpack what looks packed
+    if not content.startswith((b"{", b"[")):  # polars would decompress some content
         raise DataError(f"{path} is not JSON: it must start with {{ or [, not {content[:20]!r}")
     array = content.startswith(b"[")
     _check_shape(content, path, array)
@@ -34,7 +34,7 @@ def read_json(path: str | Path) -> pl.DataFrame:
 
 def _check_shape(content: bytes, path: str | Path, array: bool) -> None:
     """Refuse content that would take polars hours or all memory, however small the file is."""
-    # Without escaped quotes every quote begins or ends a text.
+    # After removing escaped quotes, every quote begins or ends a string.
     plain = content.replace(rb"\\", b"__").replace(rb"\"", b"__")
     if _depth(plain) > MOST_DEPTH and _depth(TEXT.sub(b"", plain)) > MOST_DEPTH:
         raise DataError(f"{path} is nested more than {MOST_DEPTH} deep: use rows of plain values")
@@ -43,7 +43,7 @@ def _check_shape(content: bytes, path: str | Path, array: bool) -> None:
 
 
 def _depth(plain: bytes) -> int:
-    """Return the depth of nested brackets, counting those in texts too."""
+    """Return the depth of nested brackets, counting those in strings too."""
     depth = most = 0
     values = np.frombuffer(plain, np.uint8)
     for start in range(0, len(values), BLOCK):

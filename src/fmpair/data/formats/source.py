@@ -1,6 +1,6 @@
-"""Input files: plain, gzipped or zipped, folders, standard input; and what readers return.
+"""Input files (plain, gzip, zip, folder, standard input) and the return type of readers.
 
-`parse_errors` turns whatever a parser raises into one DataError. All formats use it.
+`parse_errors` turns any error of a parser into a DataError. All formats use it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from fmpair.errors import DataError, FmpairError, Notice, named, nearest, unknow
 
 STANDARD_INPUT = "-"
 MOST_COLUMNS = 5_000
-MOST_GROWTH = 200  # times its own size that a file may grow when unpacked or parsed into a table
-FREE_GROWTH = 64 << 20  # bytes that any file may grow to
-CELL = 8  # bytes of a table's cell, at least
+MOST_GROWTH = 200  # maximum ratio of the size unpacked or parsed as a table to the file size
+FREE_GROWTH = 64 << 20  # bytes that any file may expand to
+CELL = 8  # minimum bytes per table cell
 BLOCK = 1 << 20  # bytes unpacked at a time
 
 
@@ -45,7 +45,7 @@ class Contents:
         )
 
     def decisions(self) -> Decisions:
-        """Decide what each column is, as `dataset` would."""
+        """Return the inferred role of each column, as in `dataset`."""
         return decide(
             without(self.events, self.roles.get("ignore") or ()),
             {role: self.roles.get(role) for role in ROLES},
@@ -57,21 +57,20 @@ class Contents:
 
 @contextmanager
 def parse_errors(what: str, refuse: Callable[[str], FmpairError] = DataError) -> Iterator[None]:
-    """Turn any error of a block that reads `what`, such as `clicks.csv as libfm`, into ours.
+    """Turn any error raised while reading `what` (`clicks.csv as libfm`) into an FmpairError.
 
-    Readers raise clear errors for the mistakes they expect. This catches the others, which
-    libraries raise in their own words.
+    Readers raise clear errors for expected mistakes. This catches the errors of libraries.
     """
     try:
         yield
-    except (FmpairError, Notice):  # a Notice where warnings are errors
+    except (FmpairError, Notice):  # a Notice is raised if warnings are errors
         raise
     except (Exception, PanicException) as error:  # a panic of polars is not an Exception
         raise refuse(f"cannot read {what}: {reason(error)}") from error
 
 
 def reason(error: BaseException) -> str:
-    """Return the first line of an error, with its type if the line alone says little."""
+    """Return the first line of an error, with its type if the line alone is unclear."""
     if isinstance(error, MemoryError):
         return "it does not fit into memory"
     if isinstance(error, RecursionError):
@@ -86,7 +85,7 @@ def reason(error: BaseException) -> str:
 
 
 def read_bytes(path: str | Path, member: str | None = None) -> bytes:
-    """Return the unpacked bytes of a file; of a zip the named member, else the first."""
+    """Return the unpacked bytes of a file; for a zip, the named member or the first."""
     if str(path) == STANDARD_INPUT:
         content = sys.stdin.buffer.read()
     else:
@@ -123,7 +122,7 @@ def first_line(wrong: pl.Series) -> int:
 
 
 def find_file(path: Path) -> Path:
-    """Return the path, or that with .gz; DataError with the nearest name if neither exists."""
+    """Return the path, or the path with .gz; DataError with the nearest name if neither exists."""
     for candidate in (path, path.with_name(path.name + ".gz")):
         if candidate.is_file():
             return candidate
@@ -193,7 +192,7 @@ def _unpacked(path: Path, member: str | None) -> bytes:
 
 
 def _limited(stream: IO[bytes] | gzip.GzipFile, path: Path) -> bytes:
-    """Return all bytes of a packed file, unless it grows far more than data do."""
+    """Return all bytes of a packed file; raise an error if it expands implausibly."""
     most, size, blocks = _most_bytes(path.stat().st_size), 0, []
     while block := stream.read(BLOCK):
         size += len(block)

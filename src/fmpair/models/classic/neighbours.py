@@ -37,9 +37,9 @@ SATURATION, LENGTH = 1.2, 0.75  # k1 and b of BM25
 
 
 def interactions(data: Dataset, weights: str) -> Rows:
-    """Return the items of each user; values by the sum w of the weights of their events.
+    """Return the items of each user; values depend on w, the sum of the event weights of a pair.
 
-    weights: none (1 for every pair), log (1 + ln w from 1 on, w below), linear (w).
+    weights: none (1 for every pair), log (1 + ln w if w >= 1, else w), linear (w).
     """
     if not len(data):
         raise DataError("there are no events to learn from")
@@ -52,9 +52,9 @@ def interactions(data: Dataset, weights: str) -> Rows:
 
 
 def weighted(rows: Rows, columns: int, scheme: str) -> Rows:
-    """Return the rows with values that weigh rare columns more.
+    """Return the rows with larger values for rare columns.
 
-    idf(column) = ln(1 + rows / rows that have it); tf-idf: sqrt(value) * idf;
+    idf(column) = ln(1 + rows / rows with the column); tf-idf: sqrt(value) * idf;
     bm25: idf * value * (k1 + 1) / (value + k1 * (1 - b + b * length / mean length)).
     """
     if scheme == "plain":
@@ -214,13 +214,13 @@ class ItemWeights:
         return dense @ self.weights
 
     def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
-        """Return the labels of the user's items and what each adds to the score."""
-        own = self.own.take(np.array([user]))
-        labels = [f"item={name}" for name in self.items.take(own.column)]
-        return labels, own.value * self.weights[own.column, item]
+        """Return the labels of the user's items and their terms of the score."""
+        history = self.own.take(np.array([user]))
+        labels = [f"item={name}" for name in self.items.take(history.column)]
+        return labels, history.value * self.weights[history.column, item]
 
     def item_similarity(self, item: int) -> np.ndarray:
-        """Return the weight of this item for every other."""
+        """Return the weights from this item to every item: float32 [items]."""
         return self.weights[item]
 
     def arrays(self) -> dict[str, np.ndarray]:
