@@ -80,7 +80,9 @@ WORLD = """
 import numpy as np
 import polars as pl
 from fmpair import FMPair, Dataset, evaluate, load, read
-from fmpair.data import describe, filters, parts, split_leakage, splits, synthetic
+from fmpair.data import (
+    describe, filters, fingerprint, parts, split_leakage, splits, synthetic
+)
 from fmpair.data.write import write
 from fmpair.evaluation import views
 from fmpair.models.catalog import find
@@ -131,9 +133,9 @@ ASKED = {
     "merge": "filters.merge_duplicates(data)",
     "distinct": "filters.distinct(data)",
     "thinned": "filters.thinned(data, 3)",
-    "describe": "describe.describe(data)",
+    "describe": "describe(data)",
     "leakage": "split_leakage.report(train, test)",
-    "fingerprint": "describe.fingerprint(data)",
+    "fingerprint": "fingerprint(data)",
     "write": "write(data, f'{place}/out.csv')",
     "make": "synthetic.make(20, 10, 100)",
     "an epoch under way": "next(epochs)",

@@ -44,7 +44,7 @@ def test_report_writes_the_page_anew_and_prints_its_path(fmpair, runs, tmp_path)
 
 def test_the_report_of_a_folder_without_results_says_how_to_make_them(fmpair, tmp_path):
     result = fmpair("report", tmp_path)
-    assert result.code == 1 and "holds no results: make them with fmpair run" in result.err
+    assert result.code == 1 and "holds no results: create them with fmpair run" in result.err
 
 
 def test_compare_puts_models_of_both_runs_into_one_table(fmpair, runs, tmp_path):

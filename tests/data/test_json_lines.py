@@ -56,7 +56,7 @@ def test_broken_json_is_named(file):
 def test_a_packed_file_under_the_name_of_a_plain_one_is_not_unpacked(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(gzip.compress(b'{"user": 1, "item": 2}\n'))
-    with pytest.raises(DataError, match=r"not JSON: it must start with \{ or \[, not b'.x1f"):
+    with pytest.raises(DataError, match=r"not JSON: it must start with \{ or \[, not b.{1,3}x1f"):
         read(path)
 
 

@@ -20,8 +20,8 @@ STORE = 80 << 20  # bytes; Ray wants no less
 # a disk counts as full as soon as anything is on it, so that it takes in nothing of the store
 NO_DISK = {"local_fs_capacity_threshold": 1e-6, "oom_grace_period_s": 0}
 FULL = (
-    "the object store of the Ray cluster is full, and so is the disk it spills to: start Ray with "
-    "a larger --object-store-memory, or make room in its temporary folder"
+    "the object store of the Ray cluster and the disk it spills to are full: start Ray with "
+    "a larger --object-store-memory, or free space in its temporary folder"
 )
 
 

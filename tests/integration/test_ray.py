@@ -412,7 +412,7 @@ def test_the_commands_take_the_flag(cluster, free, tmp_path, monkeypatch, capsys
     assert main(["recommend", "there", "--all", "--on", "ray", "-o", "lists"]) == 0
     assert lists("lists").equals(fmpair.load("here").recommend(None))
     assert main(["recommend", "there", "--on", "ray"]) == 1
-    assert "give --all and --output FOLDER" in capsys.readouterr().err
+    assert "it requires --all and -o FOLDER" in capsys.readouterr().err
 
 
 def test_the_code_of_the_page_on_scale_runs(cluster, free, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import re
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
+from inspect import getdoc
 from pathlib import Path
 from threading import Thread
 
@@ -55,18 +56,17 @@ def searched():
 
 def documented(thing):
     """Whether a public name has a docstring; constants cannot."""
-    return not callable(thing) or bool((thing.__doc__ or "").strip())
+    plain = not callable(thing) and not isinstance(thing, property)
+    return plain or bool((getdoc(thing) or "").strip())  # of a base class, if it has none itself
 
 
 def test_every_public_name_has_a_docstring():
     silent = [n for face, n in public_names() if not documented(getattr(import_module(face), n))]
     for name in CLASSES:
         kind = getattr(import_module("fmpair"), name)
-        own = {key: one for key, one in vars(kind).items() if not key.startswith("_")}
-        things = {
-            key: getattr(one, "__func__", getattr(one, "fget", one)) for key, one in own.items()
-        }
-        silent += [f"{name}.{key}" for key, one in things.items() if not documented(one)]
+        public = [key for key in vars(kind) if not key.startswith("_")]
+        members = {key: getattr(kind, key) for key in public}
+        silent += [f"{name}.{key}" for key, member in members.items() if not documented(member)]
     assert silent == []
 
 
