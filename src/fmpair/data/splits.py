@@ -36,7 +36,8 @@ from fmpair.threads import check_process
 
 __all__ = [
     "SPLITS", "Split", "by_attribute", "by_session", "by_time", "cold_items", "cold_users", "folds",
-    "given", "hash_of", "holdout", "leave_last_out", "leave_out", "load", "per_user", "save", "target",
+    "given", "hash_of", "holdout", "leave_last_out", "leave_out", "load", "per_user", "save",
+    "target",
 ]  # fmt: skip
 
 ORDERS = ("random", "time")

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from fmpair import checks
-from fmpair.arrays import Rows, distinct_pairs, group_rows, join_rows, starts, tally
+from fmpair.arrays import Rows, distinct_pairs, empty_rows, group_rows, join_rows, starts, tally
 from fmpair.data import as_dataset
 from fmpair.data.parts import time_lines
 from fmpair.data.times import Timelines
@@ -60,8 +60,8 @@ class VSKNN(Recipe):
         ended = np.zeros(lines.users, np.int64)
         moment = lines.event if events.order == "per-user" else lines.moment
         np.maximum.at(ended, _rows(lines).owner, moment)
-        scorer = SessionNeighbours(self, _rows(lines), ended, _none(lines.users), len(events.items))
-        return Ranker.of(self, events, scorer)
+        own, more = _rows(lines), empty_rows(lines.users)
+        return Ranker.of(self, events, SessionNeighbours(self, own, ended, more, len(events.items)))
 
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
@@ -169,8 +169,8 @@ class SessionNeighbours:
         distinct = Rows(
             starts(np.bincount(owner, minlength=history.size)), items.column[last], place
         )
-        weights = (_decay(name, place, length) for name in _decays(self.options))
-        return distinct, *weights
+        similar = _decay(self.options.decay, place, length)
+        return distinct, similar, _decay(self.options.match_decay, place, length)
 
     def extended(self, lines: Timelines) -> SessionNeighbours:
         """Return the scorer with more events of known users; the sessions to compare with stay."""
@@ -183,12 +183,8 @@ class SessionNeighbours:
         return {**arrays, "ended": self.ended}
 
 
-def _decays(options: VSKNN) -> tuple[str, str]:
-    return options.decay, options.match_decay
-
-
 def _decay(name: str, place: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """Return the weights of items: place: counted from the end, 0 for the last; of the length."""
+    """Return the weights of items; place: from the end of their session, 0 for the last item."""
     if name == "linear":
         return 1 - place / length
     if name == "log":
@@ -209,10 +205,6 @@ def _last(rows: Rows, count: int) -> Rows:
 
 def _ones(start: np.ndarray, column: np.ndarray) -> Rows:
     return Rows(start, column, np.ones(len(column), np.float32))
-
-
-def _none(count: int) -> Rows:
-    return _ones(np.zeros(count + 1, np.int64), np.zeros(0, np.int32))
 
 
 def _rows(lines: Timelines) -> Rows:
