@@ -88,6 +88,14 @@ def test_only_the_latest_sessions_are_compared():
     assert last.filter(pl.col("score") > 0)["item"].to_list() == ["d"]
 
 
+def test_an_item_without_sessions_says_nothing():
+    data = log_of(["ab", "ac", "de"])
+    model = VSKNN(idf=0).fit(data.take(np.arange(4)))
+    unknown, both = (model.recommend(history=h, n=5) for h in (["d"], ["d", "a"]))
+    assert not unknown["score"].any()
+    assert both.filter(pl.col("score") > 0)["item"].to_list() == ["b", "c"]
+
+
 def test_a_batch_in_pieces_scores_as_a_whole(monkeypatch):
     sessions = ["abc", "bcd", "aef", "fab", "cd"]
     scorer = VSKNN().fit(log_of(sessions)).scorer

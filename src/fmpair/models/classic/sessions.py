@@ -17,11 +17,12 @@ from fmpair.data.parts import time_lines
 from fmpair.data.times import Timelines
 from fmpair.errors import DataError
 from fmpair.features import FeatureSpace
-from fmpair.fitted.file_checks import Moments, Places, Starts, Table, check
+from fmpair.fitted.file_checks import Moments, Places, Starts, Table, check, refuse_overflow
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
 
 DECAYS = ("none", "linear", "log", "harmonic")
+LARGEST_WEIGHT = 2.0  # of an item, by any decay
 PAIRS_AT_ONCE = 1 << 21  # of a query and a session: 80 MB of working memory
 
 
@@ -72,6 +73,8 @@ class VSKNN(Recipe):
         own, more = (
             _ones(found[f"{name}.start"], found[f"{name}.column"]) for name in ("own", "more")
         )
+        rarest = 1 + self.idf * np.log(users + 1)
+        refuse_overflow(self.k * items * LARGEST_WEIGHT**2 * rarest)
         return SessionNeighbours(self, own, found["ended"], more, items)
 
 
