@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from fmpair import read
-
 from fmpair.data import filters, splits
 from fmpair.data import public_sets as sets
 from fmpair.evaluation import Protocol, evaluate

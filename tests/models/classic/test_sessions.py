@@ -43,13 +43,13 @@ def slow_scores(sessions, current, options):
 
     similar = [sum(weigh(options.decay, s & set(current))) for s in sharing]
     order = sorted(range(len(sharing)), key=lambda n: (-round(similar[n], 9), n))[: options.k]
-    scores = dict.fromkeys(ITEMS, 0.0)
+    scores: dict[str, float] = {}
     for n in order:
         match = max(weigh(options.match_decay, sharing[n] & set(current)))
         for item in sharing[n]:
             rare = 1 + options.idf * math.log(len(sessions) / known[item])
-            scores[item] += similar[n] * match * rare
-    return scores
+            scores[item] = scores.get(item, 0) + similar[n] * match * rare
+    return {item: known[item] / len(sessions) - 1 for item in ITEMS} | scores
 
 
 SESSIONS = st.lists(st.text(ITEMS, min_size=1, max_size=6), min_size=1, max_size=12)
@@ -88,12 +88,14 @@ def test_only_the_latest_sessions_are_compared():
     assert last.filter(pl.col("score") > 0)["item"].to_list() == ["d"]
 
 
-def test_an_item_without_sessions_says_nothing():
-    data = log_of(["ab", "ac", "de"])
-    model = VSKNN(idf=0).fit(data.take(np.arange(4)))
-    unknown, both = (model.recommend(history=h, n=5) for h in (["d"], ["d", "a"]))
-    assert not unknown["score"].any()
-    assert both.filter(pl.col("score") > 0)["item"].to_list() == ["b", "c"]
+def test_lists_go_on_with_popular_items():
+    data = log_of(["bca", "ca", "de"])  # d and e have no training event
+    model = VSKNN().fit(data.take(np.arange(5)))
+    unknown, both = (model.recommend(history=h, n=5) for h in (["d"], ["d", "b"]))
+    assert unknown["item"].to_list() == ["c", "a", "b", "e"] and unknown["score"][
+        2:4
+    ].to_list() == [-0.5, -1]
+    assert both["item"].to_list() == ["c", "a", "e"]
 
 
 def test_a_batch_in_pieces_scores_as_a_whole(monkeypatch):

@@ -83,6 +83,8 @@ class SessionNeighbours:
     """score(s, i) = sum over the neighbours n of s that have i of
     similarity(s, n) * match(s, n) * (1 + idf * ln(sessions / sessions with i)).
 
+    An item of no neighbour has the share of the sessions with it less 1, so that lists go on with
+    popular items.
     similarity: the sum of the weights of the items that s shares with n; match: the weight of the
     last of these. own: the items of each training session, oldest first; ended: int64 [sessions],
     when its last event was; more: events of its user since.
@@ -108,33 +110,37 @@ class SessionNeighbours:
         return _last(by_item, self.options.sample)
 
     @cached_property
-    def _idf(self) -> np.ndarray:
-        """float64 [items]: what the score of an item is multiplied by."""
-        times = np.maximum(tally(self._sessions.column, self.items), 1)
-        filled = max(int((np.diff(self._sessions.start) > 0).sum()), 1)
-        return 1 + self.options.idf * np.log(filled / times)
+    def _share(self) -> np.ndarray:
+        """float64 [items]: the share of the sessions that have an item, 0 for none."""
+        filled = int((np.diff(self._sessions.start) > 0).sum())
+        return tally(self._sessions.column, self.items) / max(filled, 1)
+
+    @cached_property
+    def _rarity(self) -> np.ndarray:
+        """float64 [items]: what the score of an item is multiplied by, 1 or more."""
+        return 1 - self.options.idf * np.log(np.where(self._share, self._share, 1))
 
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
         return self.following(join_rows([self.own.take(users), self.more.take(users)]))
 
     def following(self, history: Rows) -> np.ndarray:
         """Return float32 [n, items] for the items of n sessions, oldest first, repeats allowed."""
-        out = np.zeros((history.size, self.items), np.float32)
+        out = np.empty((history.size, self.items), np.float32)
         pairs = starts(np.diff(self._latest.start)[history.column])[history.start]
         first = 0
         while first < history.size:
             last = int(np.searchsorted(pairs, pairs[first] + PAIRS_AT_ONCE, "right")) - 1
             last = min(max(last, first + 1), history.size)
-            self._add_scores(history.take(np.arange(first, last)), out[first:last])
+            self._fill_scores(history.take(np.arange(first, last)), out[first:last])
             first = last
         return out
 
-    def _add_scores(self, history: Rows, out: np.ndarray) -> None:
+    def _fill_scores(self, history: Rows, out: np.ndarray) -> None:
         near = self._neighbours(history)
         members = self._sessions.take(near.column)
         place = near.owner[members.owner] * self.items + members.column
         score = tally(place, out.size, near.value[members.owner]).reshape(out.shape)
-        out += score * self._idf
+        out[:] = np.where(score > 0, score * self._rarity, self._share - 1)
 
     def _neighbours(self, history: Rows) -> Rows:
         """Return the k nearest sessions of each history; value: similarity * match."""
