@@ -101,9 +101,9 @@ def test_lists_go_on_with_popular_items():
 def test_a_batch_in_pieces_scores_as_a_whole(monkeypatch):
     sessions = ["abc", "bcd", "aef", "fab", "cd"]
     scorer = VSKNN().fit(log_of(sessions)).scorer
-    whole = scorer.following(scorer.own)
+    whole = scorer.following(scorer.known.own)
     monkeypatch.setattr(module, "PAIRS_AT_ONCE", 1)
-    np.testing.assert_array_equal(scorer.following(scorer.own), whole)
+    np.testing.assert_array_equal(scorer.following(scorer.known.own), whole)
 
 
 def test_a_known_user_is_asked_about_by_all_events_also_new_ones(tmp_path):
@@ -114,6 +114,7 @@ def test_a_known_user_is_asked_about_by_all_events_also_new_ones(tmp_path):
     assert grown.recommend("s2", 6, exclude_seen=False)["score"].to_list() == (
         by_history["score"].to_list()
     )
+    assert grown.scorer.known is model.scorer.known  # nothing is computed anew
     grown.save(tmp_path / "m")
     again = load(tmp_path / "m")
     assert again.recommend("s2", 3).equals(grown.recommend("s2", 3))

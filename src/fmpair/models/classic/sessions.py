@@ -58,11 +58,11 @@ class VSKNN(Recipe):
         if not len(events):
             raise DataError("there are no events to learn from")
         lines = time_lines(events)
+        filled = np.diff(lines.start) > 0
         ended = np.zeros(lines.users, np.int64)
-        moment = lines.event if events.order == "per-user" else lines.moment
-        np.maximum.at(ended, _rows(lines).owner, moment)
-        own, more = _rows(lines), empty_rows(lines.users)
-        return Ranker.of(self, events, SessionNeighbours(self, own, ended, more, len(events.items)))
+        ended[filled] = lines.moment[lines.start[1:][filled] - 1]
+        known = Sessions(self, _rows(lines), ended, len(events.items))
+        return Ranker.of(self, events, SessionNeighbours(known, empty_rows(lines.users)))
 
     def restore(
         self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
@@ -75,7 +75,44 @@ class VSKNN(Recipe):
         )
         rarest = 1 + self.idf * np.log(users + 1)
         refuse_overflow(self.k * items * LARGEST_WEIGHT**2 * rarest)
-        return SessionNeighbours(self, own, found["ended"], more, items)
+        return SessionNeighbours(Sessions(self, own, found["ended"], items), more)
+
+
+@dataclass(frozen=True, eq=False)
+class Sessions:
+    """The sessions to compare with, and what is computed from them once.
+
+    own: the items of each training session, oldest first; ended: int64 [sessions], when its last
+    event was; items: the number of items.
+    """
+
+    options: VSKNN
+    own: Rows
+    ended: np.ndarray
+    items: int
+
+    @cached_property
+    def distinct(self) -> Rows:
+        """The distinct items of the sessions, the earliest session first."""
+        ordered = self.own.take(np.argsort(self.ended, kind="stable"))
+        return distinct_pairs(ordered.owner, ordered.column, ordered.size)
+
+    @cached_property
+    def latest(self) -> Rows:
+        """Per item the latest sessions with it, at most `sample`: no other can be a neighbour."""
+        by_item = group_rows(self.distinct.column, self.distinct.owner, self.items)
+        return _last(by_item, self.options.sample)
+
+    @cached_property
+    def share(self) -> np.ndarray:
+        """float64 [items]: the share of the sessions that have an item, 0 for none."""
+        filled = int((np.diff(self.distinct.start) > 0).sum())
+        return tally(self.distinct.column, self.items) / max(filled, 1)
+
+    @cached_property
+    def rarity(self) -> np.ndarray:
+        """float64 [items]: what the score of an item is multiplied by, 1 or more."""
+        return 1 - self.options.idf * np.log(np.where(self.share > 0, self.share, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,50 +120,23 @@ class SessionNeighbours:
     """score(s, i) = sum over the neighbours n of s that have i of
     similarity(s, n) * match(s, n) * (1 + idf * ln(sessions / sessions with i)).
 
-    An item of no neighbour has the share of the sessions with it less 1, so that lists go on with
-    popular items.
     similarity: the sum of the weights of the items that s shares with n; match: the weight of the
-    last of these. own: the items of each training session, oldest first; ended: int64 [sessions],
-    when its last event was; more: events of its user since.
+    last of these. An item of no neighbour has the share of the sessions with it less 1, so that
+    lists go on with popular items.
+    known: the training sessions; more: the events of their users since.
     """
 
-    options: VSKNN
-    own: Rows
-    ended: np.ndarray
+    known: Sessions
     more: Rows
-    items: int
     scores_unknown_users: ClassVar[bool] = False
 
-    @cached_property
-    def _sessions(self) -> Rows:
-        """The distinct items of the sessions, the earliest session first."""
-        ordered = self.own.take(np.argsort(self.ended, kind="stable"))
-        return distinct_pairs(ordered.owner, ordered.column, ordered.size)
-
-    @cached_property
-    def _latest(self) -> Rows:
-        """Per item the latest sessions with it, at most `sample`: no other can be a neighbour."""
-        by_item = group_rows(self._sessions.column, self._sessions.owner, self.items)
-        return _last(by_item, self.options.sample)
-
-    @cached_property
-    def _share(self) -> np.ndarray:
-        """float64 [items]: the share of the sessions that have an item, 0 for none."""
-        filled = int((np.diff(self._sessions.start) > 0).sum())
-        return tally(self._sessions.column, self.items) / max(filled, 1)
-
-    @cached_property
-    def _rarity(self) -> np.ndarray:
-        """float64 [items]: what the score of an item is multiplied by, 1 or more."""
-        return 1 - self.options.idf * np.log(np.where(self._share, self._share, 1))
-
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
-        return self.following(join_rows([self.own.take(users), self.more.take(users)]))
+        return self.following(join_rows([self.known.own.take(users), self.more.take(users)]))
 
     def following(self, history: Rows) -> np.ndarray:
         """Return float32 [n, items] for the items of n sessions, oldest first, repeats allowed."""
-        out = np.empty((history.size, self.items), np.float32)
-        pairs = starts(np.diff(self._latest.start)[history.column])[history.start]
+        out = np.empty((history.size, self.known.items), np.float32)
+        pairs = starts(np.diff(self.known.latest.start)[history.column])[history.start]
         first = 0
         while first < history.size:
             last = int(np.searchsorted(pairs, pairs[first] + PAIRS_AT_ONCE, "right")) - 1
@@ -137,15 +147,15 @@ class SessionNeighbours:
 
     def _fill_scores(self, history: Rows, out: np.ndarray) -> None:
         near = self._neighbours(history)
-        members = self._sessions.take(near.column)
-        place = near.owner[members.owner] * self.items + members.column
+        members = self.known.distinct.take(near.column)
+        place = near.owner[members.owner] * self.known.items + members.column
         score = tally(place, out.size, near.value[members.owner]).reshape(out.shape)
-        out[:] = np.where(score > 0, score * self._rarity, self._share - 1)
+        out[:] = np.where(score > 0, score * self.known.rarity, self.known.share - 1)
 
     def _neighbours(self, history: Rows) -> Rows:
         """Return the k nearest sessions of each history; value: similarity * match."""
         items, similar, match = self._weights(history)
-        shared = self._latest.take(items.column)
+        shared = self.known.latest.take(items.column)
         key = items.owner[shared.owner] << 32 | shared.column
         order = np.argsort(key, kind="stable")
         first = np.flatnonzero(np.diff(key[order], prepend=-1))
@@ -159,11 +169,11 @@ class SessionNeighbours:
         if len(key):
             similar = np.add.reduceat(similar[entry], first)
             match = np.maximum.reduceat(match[entry], first)
-        found = _last(found, self.options.sample)
+        found = _last(found, self.known.options.sample)
         # the most similar last, the latest of equals
         order = np.lexsort((found.column, similar[found.value], found.owner))
         found = found._replace(column=found.column[order], value=found.value[order])
-        best = _last(found, self.options.k)
+        best = _last(found, self.known.options.k)
         return best._replace(value=similar[best.value] * match[best.value])
 
     def _weights(self, history: Rows) -> tuple[Rows, np.ndarray, np.ndarray]:
@@ -178,18 +188,18 @@ class SessionNeighbours:
         distinct = Rows(
             starts(np.bincount(owner, minlength=history.size)), items.column[last], place
         )
-        similar = _decay(self.options.decay, place, length)
-        return distinct, similar, _decay(self.options.match_decay, place, length)
+        similar = _decay(self.known.options.decay, place, length)
+        return distinct, similar, _decay(self.known.options.match_decay, place, length)
 
     def extended(self, lines: Timelines) -> SessionNeighbours:
         """Return the scorer with more events of known users; the sessions to compare with stay."""
         return replace(self, more=join_rows([self.more, _rows(lines)]))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        parts = {"own": self.own, "more": self.more}
+        parts = {"own": self.known.own, "more": self.more}
         names = [(name, part) for name in parts for part in ("start", "column")]
         arrays = {f"{name}.{part}": getattr(parts[name], part) for name, part in names}
-        return {**arrays, "ended": self.ended}
+        return {**arrays, "ended": self.known.ended}
 
 
 def _decay(name: str, place: np.ndarray, length: np.ndarray) -> np.ndarray:
