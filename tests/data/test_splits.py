@@ -14,6 +14,7 @@ from fmpair.data import Dataset, splits, synthetic
 from fmpair.data.splits import (
     SPLITS,
     by_attribute,
+    by_session,
     by_time,
     cold_items,
     cold_users,
@@ -41,6 +42,15 @@ TIMED = Dataset.from_frame(
     {"user": ["a", "b", "a", "a", "c"], "item": [1, 1, 2, 3, 1], "timestamp": [30, 5, 10, 30, 1]}
 )
 
+# sessions that end on the days 1, 4, 6 and 2 of January
+VISITS = Dataset.from_frame(
+    {
+        "user": ["a", "b", "c", "a", "d", "b", "c"],
+        "item": [1, 2, 3, 4, 5, 6, 7],
+        "timestamp": [f"2024-01-0{day} 12:00:00" for day in (1, 3, 1, 1, 2, 4, 6)],
+    }
+)
+
 
 def every_split(data, seed):
     """One of each kind that these small data allow."""
@@ -52,6 +62,7 @@ def every_split(data, seed):
         lambda: leave_out(data, 1, validation=1, seed=seed),
         lambda: by_time(data, test=0.2),
         lambda: by_time(data, after=4, validation_after=2),
+        lambda: by_session(data, test=0.3, validation=0.2),
         lambda: cold_users(data, 0.3, validation=0.2, seed=seed, given=seed),
         lambda: cold_items(data, 0.3, validation=0.2, seed=seed, given=seed),
         lambda: by_attribute(data, "domain", test=["books"]),
@@ -285,6 +296,16 @@ def test_splits_come_back_from_their_file_and_keep_their_hash(tmp_path):
         splits.load(tmp_path / "text")
 
 
+def test_sessions_stay_whole_and_the_latest_to_end_are_tested():
+    assert by_session(TIMED, 0.34).test.tolist() == [0, 2, 3]  # a ended last
+    found = by_session(VISITS, test=0.25, validation=0.25)
+    assert [rows.tolist() for rows in (found.train, found.validation, found.test)] == [
+        [0, 3, 4], [1, 5], [2, 6]
+    ]  # fmt: skip
+    assert by_session(VISITS, days=1.5, validation_days=1).hash == found.hash
+    assert by_session(VISITS, days=2.5).test.tolist() == [1, 2, 5, 6]
+
+
 def test_the_hash_is_the_same_everywhere_and_tells_splits_apart():
     split = leave_last_out(TIMED)
     assert split.hash == "08288d0f5c984ff0d4078235101087ead0f88762fcee2ebd906c70ffcb81a375"
@@ -305,6 +326,11 @@ def test_every_split_has_the_name_of_its_function():
         (lambda: per_user(TIMED, test=0.01), "no user has enough events"),
         (lambda: cold_users(TIMED, given=-1), "given must be 0 or more"),
         (lambda: cold_users(TIMED, 0.5, 0.4), "3 users with more than 0 events are too few"),
+        (lambda: by_session(TIMED, 0.9), "3 sessions are too few for a test share of 0.9"),
+        (lambda: by_session(VISITS, days=0), "days must be a number above 0"),
+        (lambda: by_session(VISITS, days=9), "all 4 sessions end in the last 9 days"),
+        (lambda: by_session(VISITS, validation_days=1), "validation_days requires days"),
+        (lambda: by_session(TIMED, days=1), "an order but no times: give shares, not days"),
         (lambda: folds(TIMED, 2, validation=1), "share from 0 to below 1"),
         (lambda: by_attribute(WORLD, "daytme", ["night"]), "Did you mean 'daytime'"),
         (lambda: by_attribute(WORLD, "daytime", ["nigth"]), "Did you mean 'night'"),

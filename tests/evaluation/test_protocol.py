@@ -72,6 +72,7 @@ def test_presets_are_the_protocols_people_use():
         "legacy": "interaction/first1000/seen=train+test/relevant=distinct",
         "next-item": "interaction/all/seen=train/relevant=next/after=user",
         "next-item-in-time": "interaction/all/seen=train/relevant=next/after=all",
+        "sessions": "interaction/train/seen=none/history=test",
     }
     assert preset("full") == Protocol()
     with pytest.raises(UnknownError, match="Did you mean 'legacy'"):

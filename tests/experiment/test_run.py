@@ -25,7 +25,7 @@ from fmpair.evaluation.protocol import preset
 from fmpair.experiment.estimate import estimate
 from fmpair.experiment.prepared import prepare
 from fmpair.experiment.run import Stopped, run
-from fmpair.models import MarkovChain
+from fmpair.models import VSKNN, MarkovChain
 
 ALL = {"all": Protocol()}
 
@@ -98,6 +98,18 @@ def test_a_model_may_learn_from_train_alone_and_be_shown_what_came_next(tmp_path
     unaware = evaluate(MarkovChain().fit(train), known, test, preset("next-item"), ["ndcg@10"])
     shown = found.units["next"].filter(model="shown")["ndcg@10"]
     assert not shown.equals(unaware.units["ndcg@10"])
+
+
+def test_new_sessions_are_judged_by_their_events_so_far(tmp_path):
+    asked = experiment(
+        tmp_path, Candidate("sessions", "v-sknn"),
+        split=Step("by_session", {"test": 0.3, "validation": 0.2}),
+        protocols={"sessions": preset("sessions")},
+    )  # fmt: skip
+    found = run(asked)
+    _, _, known, test = parts(asked, 0)
+    units = evaluate(VSKNN().fit(known), known, test, "sessions", ["ndcg@10"]).units
+    assert len(units) and found.units["sessions"]["ndcg@10"].equals(units["ndcg@10"])
 
 
 def test_a_metric_without_meaning_under_a_protocol_is_left_out(results):

@@ -7,7 +7,7 @@ import pytest
 from fmpair import FMPair
 from fmpair.errors import DataError, Notice, OptionError, UnknownError
 from fmpair.fitted.visitor import history_moves, visitors
-from fmpair.models import EASE, ImplicitALS, ItemKNN, Popularity, UserKNN
+from fmpair.models import EASE, ImplicitALS, ItemKNN, Popularity, Random, UserKNN
 from fmpair.testing import day_and_night, two_tastes
 
 DATA = two_tastes()  # users choose even or odd items only
@@ -104,6 +104,7 @@ def test_any_model_of_vectors_goes_by_a_history():
     assert parity(ImplicitALS(factors=4).fit(DATA).recommend(history=[4, 8], n=3)) == {0}
     popular = Popularity().fit(DATA)
     assert len(popular.recommend(history=[4], n=3)) == 3
+    assert len(Random().fit(DATA).recommend(history=[4], n=3)) == 3
 
 
 def test_a_model_that_cannot_go_by_a_history_says_so():

@@ -14,7 +14,7 @@ from fmpair.testing import RULES, ModelContract, day_and_night
 FOREIGN = catalog.FAMILIES["other library"]  # held to it in tests/bridges, with options that suit
 OURS = [kind for kind in catalog.MODELS if kind not in FOREIGN]
 IMPERSONAL = ("random", "popularity", "popular-lately", "most-recent", "markov-chain")
-TIMED = ("popular-lately", "most-recent", "markov-chain", "fpmc")
+TIMED = ("popular-lately", "most-recent", "markov-chain", "fpmc", "v-sknn")
 # Options that make a model quick on tiny data, by the names that models give them.
 QUICK = {"factors": 8, "epochs": 30, "k": 15, "threads": 1}
 

@@ -46,6 +46,11 @@ PROTOCOL = (
         "WHOSE",
         "Reject test events older than training events: of their user (user), or of all (all).",
     ),
+    _option(
+        "history",
+        "PART",
+        "What is known of a user: the training events (train), or the earlier test events (test).",
+    ),
 )
 RENAMED = {"candidates_file": "items", "in_domain": "domain"}
 
@@ -73,9 +78,9 @@ Preset = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="full, full-user, full-context, one-plus-random, legacy, next-item or "
-        "next-item-in-time; the flags of the protocol change it. By default full, with seen items "
-        "ranked if users repeat them.",
+        help="full, full-user, full-context, one-plus-random, legacy, next-item, "
+        "next-item-in-time or sessions; the flags of the protocol change it. By default full, "
+        "with seen items ranked if users repeat them.",
     ),
 ]
 Metrics = Annotated[

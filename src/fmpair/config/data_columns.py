@@ -37,6 +37,7 @@ NEEDS = {
     "at_least": "rating",
     "dislikes": "rating",
     "by_time": "timestamp",
+    "by_session": "timestamp",
     "leave_last_out": "timestamp",
     "faded": "timestamp",
     "target": "domain",

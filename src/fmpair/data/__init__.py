@@ -28,6 +28,7 @@ from fmpair.data.parts import Split
 from fmpair.data.read import read, read_frame, read_table
 from fmpair.data.splits import (
     by_attribute,
+    by_session,
     by_time,
     cold_items,
     cold_users,
@@ -43,9 +44,9 @@ from fmpair.data.write import write
 __all__ = [
     "Columns", "ContextLeakage", "Dataset", "Decision", "Decisions", "EventWeights", "Split",
     "Vocabulary", "above", "above_mean", "all_positive", "as_dataset", "at_least", "by_attribute",
-    "by_time", "cold_items", "cold_users", "columns_of", "context_leakage", "core", "decide",
-    "describe", "dislikes", "distinct", "faded", "figures", "filters", "fingerprint", "folds",
-    "holdout", "leave_last_out", "leave_out", "merge_duplicates", "per_user", "public_sets", "read",
-    "read_frame", "read_negatives", "read_table", "sampled", "split_leakage", "splits", "synthetic",
-    "thinned", "write",
+    "by_session", "by_time", "cold_items", "cold_users", "columns_of", "context_leakage", "core",
+    "decide", "describe", "dislikes", "distinct", "faded", "figures", "filters", "fingerprint",
+    "folds", "holdout", "leave_last_out", "leave_out", "merge_duplicates", "per_user",
+    "public_sets", "read", "read_frame", "read_negatives", "read_table", "sampled", "split_leakage",
+    "splits", "synthetic", "thinned", "write",
 ]  # fmt: skip

@@ -75,7 +75,11 @@ def split_of(train: np.ndarray, validation: np.ndarray, test: np.ndarray) -> Spl
 
 
 def cut(
-    order: np.ndarray, test: float, validation: float, times: np.ndarray | None = None
+    order: np.ndarray,
+    test: float,
+    validation: float,
+    times: np.ndarray | None = None,
+    what: str = "events",
 ) -> Split:
     """Return a Split with the last share of rows for testing, those before for validation.
 
@@ -86,7 +90,7 @@ def cut(
     middle = last - round(validation * len(order))
     if middle < 1 or last == len(order):
         raise DataError(
-            f"{len(order)} events are too few for a test share of {test} and a validation share "
+            f"{len(order)} {what} are too few for a test share of {test} and a validation share "
             f"of {validation}"
         )
     if times is not None:

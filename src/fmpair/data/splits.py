@@ -1,6 +1,7 @@
 """Splits into training, validation and test parts; seeded, every row is in exactly one part.
 
 Of all events: `holdout`, `folds`, `by_time`, `target`, `by_attribute`, `given`.
+Of whole sessions: `by_session`.
 Within each user's history: `per_user`, `leave_out`, `leave_last_out`.
 Cold start: `cold_users`, `cold_items`.
 """
@@ -15,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.capacity import check_memory
+from fmpair.checks import positive
 from fmpair.data.dataset import Dataset
 from fmpair.data.parts import (
     Split,
@@ -28,13 +30,14 @@ from fmpair.data.parts import (
     split_of,
     time_boundary,
 )
-from fmpair.data.times import parse_times
+from fmpair.data.times import DAY, is_calendar, parse_times
 from fmpair.errors import DataError, OptionError, UnknownError, named, unknown
 from fmpair.threads import check_process
 
 __all__ = [
-    "SPLITS", "Split", "by_attribute", "by_time", "cold_items", "cold_users", "folds", "given",
-    "hash_of", "holdout", "leave_last_out", "leave_out", "load", "per_user", "save", "target",
+    "SPLITS", "Split", "by_attribute", "by_session", "by_time", "cold_items", "cold_users", "folds",
+    "given", "hash_of", "holdout", "leave_last_out", "leave_out", "load", "per_user", "save",
+    "target",
 ]  # fmt: skip
 
 ORDERS = ("random", "time")
@@ -103,6 +106,54 @@ def by_time(
         first, last_time = data.columns["timestamp"].gather([order[0], order[-1]])
         raise DataError(f"one of the parts would be empty: times range from {first} to {last_time}")
     return split_of(order[:middle], order[middle:last], order[last:])
+
+
+def by_session(
+    data: Dataset,
+    test: float = 0.2,
+    validation: float = 0.0,
+    days: float | None = None,
+    validation_days: float | None = None,
+) -> Split:
+    """Take all events of the latest sessions for testing, of those before for validation.
+
+    A session is all events of a user, and as late as its last event.
+    test, validation: shares of the sessions; sessions that end at one time stay in one part.
+    days: in place of the share, test the sessions that end in the last so many days of the data.
+    validation_days: the same for validation, in the days before.
+    """
+    sessions, number = np.unique(data.user, return_inverse=True)
+    ended = np.full(len(sessions), np.iinfo(np.int64).min)
+    np.maximum.at(ended, number, moments_of_all(data))
+    order = np.argsort(ended, kind="stable")
+    if days is None and validation_days is not None:
+        raise OptionError("validation_days requires days, the length of the test part")
+    if days is None:
+        parts = cut(order, test, validation, ended[order], "sessions")
+    else:
+        if not is_calendar(data):
+            raise OptionError("the data have an order but no times: give shares, not days")
+        parts = _last_days(order, ended[order], days, validation_days)
+    part_of = np.zeros(len(sessions), np.int8)
+    part_of[parts.validation], part_of[parts.test] = 1, 2
+    return split_of(*(np.flatnonzero(part_of[number] == part) for part in range(3)))
+
+
+def _last_days(
+    order: np.ndarray, ended: np.ndarray, days: float, validation_days: float | None
+) -> Split:
+    """Return the split of sessions in their order by when they ended, in microseconds."""
+    positive("days", days)
+    if validation_days is not None:
+        positive("validation_days", validation_days)
+    length = days + (validation_days or 0)
+    first, middle = np.searchsorted(ended, ended[-1:] - np.array([length, days]) * DAY, "right")
+    if not first:
+        raise DataError(
+            f"all {len(order):,} sessions end in the last {length:g} days: nothing is left to "
+            "train on"
+        )
+    return split_of(order[:first], order[first:middle], order[middle:])
 
 
 def given(data: Dataset, parts: Sequence[int], validation: float = 0.0, seed: int = 0) -> Split:
@@ -374,6 +425,6 @@ def _cold(
 # By their names in experiment files.
 SPLITS: dict[str, Callable[..., Split | list[Split]]] = {
     split.__name__: split
-    for split in (holdout, folds, per_user, leave_out, leave_last_out, by_time, cold_users,
-                  cold_items, by_attribute, target, given)
+    for split in (holdout, folds, per_user, leave_out, leave_last_out, by_time, by_session,
+                  cold_users, cold_items, by_attribute, target, given)
 }  # fmt: skip

@@ -22,6 +22,7 @@ from fmpair.evaluation.derived_metrics import ESTIMATOR, corrected, list_values
 from fmpair.evaluation.protocol import Protocol, default_protocol, preset
 from fmpair.evaluation.units import Units, candidates_of, units_of
 from fmpair.features.calendar import TIME
+from fmpair.fitted.question import COLUMN
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import ERRORS, LISTS, Metric, Placement
@@ -208,6 +209,8 @@ def _factor_arrays(
     The last row holds the items' constants, -inf for an item that the model lacks.
     """
     context = [name for name in queries.columns.columns if name in model.space.context]
+    if COLUMN in queries.columns.columns and COLUMN not in queries.context:
+        context.append(COLUMN)  # the histories of the protocol, see `units_of`
     vectors = model.query_vectors(queries.frame().select("user", *context))
     matrix = np.column_stack([model.item_vectors, model.item_constants]).astype(np.float32)
     if model.space.items is not train.items:

@@ -19,6 +19,7 @@ from fmpair.data.read import read_frame
 from fmpair.errors import DataError, OptionError, listing, named
 from fmpair.evaluation.evaluation import Evaluation, evaluate
 from fmpair.evaluation.protocol import Protocol
+from fmpair.fitted.question import COLUMN
 
 CUTOFFS = (1, 5, 10, 20, 50)
 USER, LIST = "__user__", "__list__"  # no context column may clash with these
@@ -115,6 +116,11 @@ def scorer(lists: pl.DataFrame, train: Dataset, test: Dataset) -> Callable[[Data
         raise DataError(f"a list has an item twice{hint}: keep each once")
 
     def scores(queries: Dataset) -> np.ndarray:
+        if COLUMN in queries.columns.columns and COLUMN not in queries.context:
+            raise OptionError(
+                f"a file has one list per user, and {named('history', 'test')} needs one per "
+                "event: evaluate a model"
+            )
         if len(queries.context) < len(test.context) and context:
             units = f"{named('unit', 'interaction')} or {named('unit', 'user-context')}"
             raise OptionError(

@@ -26,6 +26,7 @@ CANDIDATES = ("all", "train", "file", "uniform", "popularity", "first")
 SEEN = ("none", "train", "train+test", "context")
 RELEVANT = ("all", "distinct", "new", "next")
 AFTER = ("user", "all")
+HISTORIES = ("train", "test")
 SHORT = {"uniform": "uni", "popularity": "pop", "first": "first"}
 
 
@@ -50,6 +51,10 @@ class Protocol:
     domain: evaluate in this domain only: only its test events are relevant, and only items with
         an event of it, in training or test, are ranked. The model may use other domains.
     seed: of the sampled candidates, which are the same for every model.
+    history: what a model knows of a user: 'train', the training events; 'test', the test events
+        before the one to predict, given with each query. This is the case of anonymous sessions:
+        users are sessions that have no training events. A first event, and events of items without
+        training events, are not relevant.
     """
 
     unit: str = "interaction"
@@ -62,6 +67,7 @@ class Protocol:
     seed: int = 0
     domain: str | None = None
     after: str | None = None
+    history: str = "train"
 
     def __post_init__(self) -> None:
         one_of("unit", self.unit, UNITS)
@@ -70,6 +76,12 @@ class Protocol:
         one_of("relevant", self.relevant, RELEVANT)
         if self.after is not None:
             one_of("after", self.after, AFTER)
+        one_of("history", self.history, HISTORIES)
+        if self.history == "test" and self.unit != "interaction":
+            raise OptionError(
+                f"{named('history', 'test')} needs {named('unit', 'interaction')}: every event has "
+                "a history of its own"
+            )
         whole("n", self.n, 1)
         whole("seed", self.seed, 0)
         if (self.items is not None) != (self.candidates == "file"):
@@ -85,7 +97,7 @@ class Protocol:
     @property
     def timed(self) -> bool:
         """Whether events need timestamps, or an order."""
-        return self.after is not None or self.relevant == "next"
+        return self.after is not None or self.relevant == "next" or self.history == "test"
 
     @cached_property
     def listed(self) -> pl.DataFrame:
@@ -118,6 +130,8 @@ class Protocol:
         for option in ("gain", "domain", "after"):
             if getattr(self, option) is not None:
                 parts.append(f"{option}={getattr(self, option)}")
+        if self.history != "train":
+            parts.append(f"history={self.history}")
         if self.candidates in ("uniform", "popularity"):
             parts.append(f"seed{self.seed}")
         return "/".join(parts)
@@ -143,7 +157,7 @@ class Protocol:
 
 # Full ranking by interaction, by user, or by user and context (as for Frappe in the split of CFM);
 # the protocols of the FM-Pair paper's text and of its code, WrapRec; each user's next new item, for
-# a split by user and for a split by time.
+# a split by user and for a split by time; every next event of new sessions, repeats included.
 PRESETS: dict[str, Protocol] = {
     "full": Protocol(),
     "full-user": Protocol(unit="user"),
@@ -152,6 +166,7 @@ PRESETS: dict[str, Protocol] = {
     "legacy": Protocol(candidates="first", n=1000, relevant="distinct", seen="train+test"),
     "next-item": Protocol(relevant="next", after="user"),
     "next-item-in-time": Protocol(relevant="next", after="all"),
+    "sessions": Protocol(candidates="train", seen="none", history="test"),
 }
 
 

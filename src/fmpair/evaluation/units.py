@@ -8,17 +8,20 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, distinct_pairs, empty_rows, starts
+from fmpair.capacity import check_memory
 from fmpair.data import Dataset
 from fmpair.data.parts import by_time_order
 from fmpair.data.splits import in_domain
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError, OptionError, listing, unknown
+from fmpair.errors import DataError, OptionError, listing, named, unknown
 from fmpair.evaluation.protocol import Protocol
 from fmpair.features.calendar import TIME
+from fmpair.fitted.question import COLUMN
 from fmpair.ranking.plain import IN_ORDER, UNIFORM, WEIGHTED, Pool, RankingTask
 from fmpair.rng import stream
 
 USER, EVENT = "__user__", "__event__"  # no context column may clash with these
+HISTORY_BYTES = 48  # an entry of a history, as numbers and as an id in a list
 SAMPLING = {"uniform": UNIFORM, "popularity": WEIGHTED, "first": IN_ORDER}
 
 
@@ -60,8 +63,11 @@ def units_of(train: Dataset, test: Dataset, protocol: Protocol, timed: bool = Fa
     names = [*test.context, *([TIME] if by_time else [])]
     alone = protocol.unit == "user" or not names
     query = events.user if alone else _first_of_group(events.user, test.columns.select(names))
+    earlier = None
+    if protocol.history == "test":
+        query, earlier = np.arange(len(test)), _earlier_items(events)
     group = np.arange(len(test)) if protocol.unit == "interaction" else query
-    kept, gain = _relevant(events, protocol, group)
+    kept, gain = _relevant(events, protocol, group, earlier)
     if not len(kept):
         raise DataError("no test event is relevant under this protocol")
     _, first, unit = np.unique(group[kept], return_index=True, return_inverse=True)
@@ -74,6 +80,8 @@ def units_of(train: Dataset, test: Dataset, protocol: Protocol, timed: bool = Fa
     queries = test.take(row[first])
     if protocol.unit == "user":
         queries = replace(queries, context=(), columns=queries.columns.drop(test.context))
+    if earlier is not None:
+        queries = _with_histories(queries, earlier.take(row[first]), train.items)
     task = RankingTask(number.astype(np.int64), owner[row], hidden, relevant)
     return Units(row, events.user[row], events.users, task, queries)
 
@@ -88,11 +96,12 @@ def _numbered_together(train: Dataset, test: Dataset) -> _Events:
 
 
 def _relevant(
-    events: _Events, protocol: Protocol, group: np.ndarray
+    events: _Events, protocol: Protocol, group: np.ndarray, earlier: Rows | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (relevant test events int64 [kept], their gains float32 [kept]).
 
-    An item counts once per unit (group), with the gain of its first event.
+    earlier: per test event the items of its history; a relevant event has some. An item counts once
+    per unit (group), with the gain of its first event.
     """
     test = events.test
     gain = np.ones(len(test), np.float32)
@@ -101,7 +110,8 @@ def _relevant(
             raise OptionError(unknown("column for gain", protocol.gain, test.columns.columns))
         gain = test.columns[protocol.gain].fill_null(1).to_numpy().astype(np.float32)
     inside = True if protocol.domain is None else in_domain(test, protocol.domain)
-    rows = np.flatnonzero((gain > 0) & inside)
+    told = True if earlier is None else np.diff(earlier.start) > 0
+    rows = np.flatnonzero((gain > 0) & inside & told)
     rows = rows[_firsts(group[rows], test.item[rows])]
     if protocol.relevant != "all" and protocol.unit == "interaction":
         rows = rows[_firsts(events.user[rows], test.item[rows])]
@@ -111,6 +121,46 @@ def _relevant(
     if protocol.relevant == "next":
         rows = np.sort(rows[_oldest(events.user[rows], test.take(rows))])
     return rows, gain[rows]
+
+
+def _earlier_items(events: _Events) -> Rows:
+    """Return per test event the items of its user's earlier test events, oldest first.
+
+    Items are numbered as in training. Events of items without training events have no history and
+    are in none. Rows of one time keep their order.
+    """
+    shared = np.intersect1d(events.train_user, events.user)
+    if len(shared):
+        raise DataError(
+            f"{len(shared):,} of {len(np.unique(events.user)):,} test users have training events: "
+            f"{named('history', 'test')} is for sessions that only the test has; split by "
+            "by_session"
+        )
+    known = (events.item >= 0) & np.isin(events.item, events.train.item)
+    order = by_time_order(events.test)
+    order = order[known[order]]
+    order = order[np.argsort(events.user[order], kind="stable")]
+    user = events.user[order]
+    first = np.flatnonzero(np.diff(user, prepend=-1))
+    place = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
+    lengths = np.zeros(len(events.test), np.int64)
+    lengths[order] = place
+    begin = np.zeros(len(events.test), np.int64)
+    begin[order] = np.arange(len(order)) - place
+    start = starts(lengths)
+    size = f"{len(order):,} events"
+    check_memory("evaluating", size, HISTORY_BYTES * int(start[-1]), None, "test fewer sessions")
+    entries = np.repeat(begin - start[:-1], lengths) + np.arange(start[-1])
+    return Rows(start, events.item[order[entries]], np.ones(start[-1], np.float32))
+
+
+def _with_histories(queries: Dataset, history: Rows, items: Vocabulary) -> Dataset:
+    """Return the queries with a column of lists of items, which none of them lacks."""
+    if COLUMN in queries.columns.columns:
+        raise DataError(f"the test events have a column {COLUMN!r} already: rename it")
+    ids = pl.DataFrame({EVENT: history.owner, COLUMN: items.take(history.column)})
+    lists = ids.group_by(EVENT, maintain_order=True).agg(COLUMN)
+    return replace(queries, columns=queries.columns.with_columns(lists[COLUMN]))
 
 
 def _oldest(user: np.ndarray, events: Dataset) -> np.ndarray:

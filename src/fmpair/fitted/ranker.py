@@ -20,7 +20,7 @@ from fmpair.fitted.history import LiveState, known_events, new_events, no_histor
 from fmpair.fitted.id_lookup import IdLookup
 from fmpair.fitted.model import FittedModel
 from fmpair.fitted.query_encoder import QueryEncoder
-from fmpair.fitted.question import Queries, Term
+from fmpair.fitted.question import COLUMN, Queries, Term, histories_of
 from fmpair.fitted.top_items import Best
 
 SCORER = "scorer."  # prefix of the scorer's arrays in a file
@@ -137,18 +137,27 @@ class Ranker(FittedModel):
     def __call__(self, events: Any) -> np.ndarray:
         """Return float32 [events, items] for each event's user and context, items as in `item_ids`.
 
+        A column `history` that is not context holds lists of the items before each event.
         All scores are computed in memory: pass at most a few thousand events.
         """
         data = as_dataset(events, Columns(self.space.context))
         user = self.space.users.numbers(data.users.ids)[data.user]
-        return self._scores(user, self.space.context_of(data))
+        history = None
+        if COLUMN in data.columns.columns and COLUMN not in data.context:
+            history = histories_of(data.columns[COLUMN], self.id_lookup.items, strict=False)
+        return self._scores(user, self.space.context_of(data), history)
 
     @property
     def _scorer(self) -> Scorer:
         """The scorer, including new events if the model is being served."""
         return self.scorer if self.live is None else self.live.scorer or self.scorer
 
-    def _scores(self, user: np.ndarray, context: pl.DataFrame) -> np.ndarray:
+    def _scores(self, user: np.ndarray, context: pl.DataFrame, history: Rows | None) -> np.ndarray:
+        """Return float32 [queries, items]; a history that is not empty decides the scores."""
+        scores = self._user_scores(user, context)
+        return scores if history is None else self._of_histories(user, history, scores)
+
+    def _user_scores(self, user: np.ndarray, context: pl.DataFrame) -> np.ndarray:
         scorer = self._scorer
         if scorer.scores_unknown_users:
             return self._checked(scorer.scores(user, context))
@@ -175,14 +184,14 @@ class Ranker(FittedModel):
         """float32 [items]: the number of events of each item."""
         return tally(self.seen.column, len(self.space.items), self.seen.value).astype(np.float32)
 
-    def _of_histories(self, queries: Queries, scores: np.ndarray) -> np.ndarray:
+    def _of_histories(self, user: np.ndarray, given: Rows, scores: np.ndarray) -> np.ndarray:
         """Replace the scores of queries with a history by scores of that and the user's items."""
-        scorer, given = self._scorer, queries.history or empty_rows(0)
+        scorer = self._scorer
         with_history = np.flatnonzero(np.diff(given.start))
         if isinstance(scorer, Follows):
             new = scorer.following(given.take(with_history))
         elif isinstance(scorer, ScoresHistories):
-            both = join_rows([self.seen_by(queries.user), given]).take(with_history)
+            both = join_rows([self.seen_by(user), given]).take(with_history)
             items = add_repeats(group_rows(both.owner, both.column, both.size, both.value))
             new = scorer.history_scores(items)
         else:
@@ -221,9 +230,7 @@ class Ranker(FittedModel):
     ) -> Best:
         from fmpair.ranking.top import select
 
-        scores = self._scores(queries.user, queries.context)
-        if queries.history is not None:
-            scores = self._of_histories(queries, scores)
+        scores = self._scores(queries.user, queries.context, queries.history)
         scores = np.ascontiguousarray(scores if chosen is None else scores[:, chosen])
         n = min(n, scores.shape[1])
         best = np.full((len(scores), n), -1, np.int32)
@@ -233,7 +240,7 @@ class Ranker(FittedModel):
         return best, score, filled
 
     def pair_scores(self, queries: Queries, items: np.ndarray) -> np.ndarray:
-        scores = self._scores(queries.user, queries.context)
+        scores = self._scores(queries.user, queries.context, queries.history)
         return scores[np.arange(len(scores)), items]
 
     def item_similarity(self, item: int) -> np.ndarray:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fmpair.models.classic.matrix_factorization import ImplicitALS, PureSVD
     from fmpair.models.classic.neighbours import EASE, ItemKNN, UserKNN
     from fmpair.models.classic.popularity import MostRecent, Popularity, PopularLately, Random
+    from fmpair.models.classic.sessions import VSKNN
     from fmpair.models.fm import FM, FMMap
     from fmpair.models.fm_pair.cross_domain import FMPairAll, FMPairCD, FMPairTarget
     from fmpair.models.fm_pair.feedback_levels import FMPairLevels
@@ -44,8 +45,8 @@ _OTHERS = {
     "load": "fmpair.models.catalog",
 }
 __all__ = [
-    "BPRMF", "EASE", "FM", "FPMC", "GPFM", "PRFM", "FMMap", "FMPair", "FMPairAll", "FMPairCD",
-    "FMPairLevels", "FMPairOptions", "FMPairSelected", "FMPairTarget", "FMPairWeighted",
+    "BPRMF", "EASE", "FM", "FPMC", "GPFM", "PRFM", "VSKNN", "FMMap", "FMPair", "FMPairAll",
+    "FMPairCD", "FMPairLevels", "FMPairOptions", "FMPairSelected", "FMPairTarget", "FMPairWeighted",
     "FactorisedNeighbours", "ImplicitALS", "ItemKNN", "ListwiseFM", "MarkovChain", "MostRecent",
     "PopularLately", "Popularity", "PureSVD", "Random", "Recipe", "SVDPlusPlus", "TrainableRecipe",
     "UserKNN", "catalog", "load",

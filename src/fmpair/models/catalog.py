@@ -32,6 +32,7 @@ FAMILIES = {
     "neighbours": {
         "item-knn": "fmpair.models.classic.neighbours:ItemKNN",
         "user-knn": "fmpair.models.classic.neighbours:UserKNN",
+        "v-sknn": "fmpair.models.classic.sessions:VSKNN",
         "ease": "fmpair.models.classic.neighbours:EASE",
     },
     "matrix factorization": {

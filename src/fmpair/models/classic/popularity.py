@@ -216,7 +216,7 @@ class Random(Recipe):
 
 @dataclass(frozen=True)
 class RandomScores:
-    """Uniform scores between 0 and 1; all unknown users share one list."""
+    """Uniform scores between 0 and 1; unknown users and all histories share one list."""
 
     seed: int
     items: int
@@ -227,6 +227,9 @@ class RandomScores:
         return np.array([rng.random(self.items, np.float32) for rng in rows]).reshape(
             len(users), self.items
         )
+
+    def history_scores(self, history: Rows) -> np.ndarray:
+        return self.scores(np.full(history.size, -1), pl.DataFrame())
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {}

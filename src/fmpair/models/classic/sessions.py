@@ -1,0 +1,240 @@
+"""V-SKNN: the items of the sessions most similar to the current one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+
+from fmpair import checks
+from fmpair.arrays import Rows, distinct_pairs, empty_rows, group_rows, join_rows, starts, tally
+from fmpair.data import as_dataset
+from fmpair.data.parts import time_lines
+from fmpair.data.times import Timelines
+from fmpair.errors import DataError
+from fmpair.features import FeatureSpace
+from fmpair.fitted.file_checks import Moments, Places, Starts, Table, check, refuse_overflow
+from fmpair.fitted.ranker import Ranker
+from fmpair.fitted.recipe import Recipe
+
+DECAYS = ("none", "linear", "log", "harmonic")
+LARGEST_WEIGHT = 2.0  # of an item, by any decay
+PAIRS_AT_ONCE = 1 << 21  # of a query and a session: 80 MB of working memory
+
+
+@dataclass(frozen=True)
+class VSKNN(Recipe):
+    """V-SKNN: ranks the items of the k sessions most similar to the current one.
+
+    A session is all events of a user; for anonymous visitors, name the session column as the user.
+    k: neighbours of a session.
+    sample: choose the neighbours among so many sessions, the latest that share an item.
+    decay: the weight of an item by its place from the end of the session, in the similarity:
+        none, linear (1 - place / length), log (1 / ln(place + 1.7)) or harmonic (1 / (place + 1)).
+    match_decay: the weight of a neighbour by the place of the last item it shares, as for decay.
+    idf: how much more rare items count: scores are multiplied by 1 + idf * ln(sessions / sessions
+        with the item).
+    """
+
+    k: int = 200
+    sample: int = 1000
+    decay: str = "log"
+    match_decay: str = "harmonic"
+    idf: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.whole("k", self.k, 1)
+        checks.whole("sample", self.sample, 1)
+        checks.one_of("decay", self.decay, DECAYS)
+        checks.one_of("match_decay", self.match_decay, DECAYS)
+        checks.not_negative("idf", self.idf)
+
+    def fit(self, data: Any) -> Ranker:
+        events = as_dataset(data)
+        if not len(events):
+            raise DataError("there are no events to learn from")
+        lines = time_lines(events)
+        filled = np.diff(lines.start) > 0
+        ended = np.zeros(lines.users, np.int64)
+        ended[filled] = lines.moment[lines.start[1:][filled] - 1]
+        known = Sessions(self, _rows(lines), ended, len(events.items))
+        return Ranker.of(self, events, SessionNeighbours(known, empty_rows(lines.users)))
+
+    def restore(
+        self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
+    ) -> SessionNeighbours:
+        users, items = len(space.users), len(space.items)
+        parts = {**_sequences("own", users, items), **_sequences("more", users, items)}
+        found = check(arrays, {**parts, "ended": Moments((users,))})
+        own, more = (
+            _ones(found[f"{name}.start"], found[f"{name}.column"]) for name in ("own", "more")
+        )
+        rarest = 1 + self.idf * np.log(users + 1)
+        refuse_overflow(self.k * items * LARGEST_WEIGHT**2 * rarest)
+        return SessionNeighbours(Sessions(self, own, found["ended"], items), more)
+
+
+@dataclass(frozen=True, eq=False)
+class Sessions:
+    """The sessions to compare with, and what is computed from them once.
+
+    own: the items of each training session, oldest first; ended: int64 [sessions], when its last
+    event was; items: the number of items.
+    """
+
+    options: VSKNN
+    own: Rows
+    ended: np.ndarray
+    items: int
+
+    @cached_property
+    def distinct(self) -> Rows:
+        """The distinct items of the sessions, the earliest session first."""
+        ordered = self.own.take(np.argsort(self.ended, kind="stable"))
+        return distinct_pairs(ordered.owner, ordered.column, ordered.size)
+
+    @cached_property
+    def latest(self) -> Rows:
+        """Per item the latest sessions with it, at most `sample`: no other can be a neighbour."""
+        by_item = group_rows(self.distinct.column, self.distinct.owner, self.items)
+        return _last(by_item, self.options.sample)
+
+    @cached_property
+    def share(self) -> np.ndarray:
+        """float64 [items]: the share of the sessions that have an item, 0 for none."""
+        filled = int((np.diff(self.distinct.start) > 0).sum())
+        return tally(self.distinct.column, self.items) / max(filled, 1)
+
+    @cached_property
+    def rarity(self) -> np.ndarray:
+        """float64 [items]: what the score of an item is multiplied by, 1 or more."""
+        return 1 - self.options.idf * np.log(np.where(self.share > 0, self.share, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class SessionNeighbours:
+    """score(s, i) = sum over the neighbours n of s that have i of
+    similarity(s, n) * match(s, n) * (1 + idf * ln(sessions / sessions with i)).
+
+    similarity: the sum of the weights of the items that s shares with n; match: the weight of the
+    last of these. An item of no neighbour has the share of the sessions with it less 1, so that
+    lists go on with popular items.
+    known: the training sessions; more: the events of their users since.
+    """
+
+    known: Sessions
+    more: Rows
+    scores_unknown_users: ClassVar[bool] = False
+
+    def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
+        return self.following(join_rows([self.known.own.take(users), self.more.take(users)]))
+
+    def following(self, history: Rows) -> np.ndarray:
+        """Return float32 [n, items] for the items of n sessions, oldest first, repeats allowed."""
+        out = np.empty((history.size, self.known.items), np.float32)
+        pairs = starts(np.diff(self.known.latest.start)[history.column])[history.start]
+        first = 0
+        while first < history.size:
+            last = int(np.searchsorted(pairs, pairs[first] + PAIRS_AT_ONCE, "right")) - 1
+            last = min(max(last, first + 1), history.size)
+            self._fill_scores(history.take(np.arange(first, last)), out[first:last])
+            first = last
+        return out
+
+    def _fill_scores(self, history: Rows, out: np.ndarray) -> None:
+        near = self._neighbours(history)
+        members = self.known.distinct.take(near.column)
+        place = near.owner[members.owner] * self.known.items + members.column
+        score = tally(place, out.size, near.value[members.owner]).reshape(out.shape)
+        out[:] = np.where(score > 0, score * self.known.rarity, self.known.share - 1)
+
+    def _neighbours(self, history: Rows) -> Rows:
+        """Return the k nearest sessions of each history; value: similarity * match."""
+        items, similar, match = self._weights(history)
+        shared = self.known.latest.take(items.column)
+        key = items.owner[shared.owner] << 32 | shared.column
+        order = np.argsort(key, kind="stable")
+        first = np.flatnonzero(np.diff(key[order], prepend=-1))
+        entry = shared.owner[order]
+        key = key[order[first]]
+        found = Rows(
+            starts(np.bincount(key >> 32, minlength=history.size)),
+            (key & 0xFFFFFFFF).astype(np.int32),
+            np.arange(len(key)),
+        )
+        if len(key):
+            similar = np.add.reduceat(similar[entry], first)
+            match = np.maximum.reduceat(match[entry], first)
+        found = _last(found, self.known.options.sample)
+        # the most similar last, the latest of equals
+        order = np.lexsort((found.column, similar[found.value], found.owner))
+        found = found._replace(column=found.column[order], value=found.value[order])
+        best = _last(found, self.known.options.k)
+        return best._replace(value=similar[best.value] * match[best.value])
+
+    def _weights(self, history: Rows) -> tuple[Rows, np.ndarray, np.ndarray]:
+        """Return the distinct items of each history, and their two weights, float64 [entries]."""
+        length = np.diff(history.start)[history.owner]
+        place = history.start[1:][history.owner] - 1 - np.arange(len(history.column))
+        items = group_rows(history.owner, history.column, history.size, place)
+        key = items.owner << 32 | items.column
+        last = np.flatnonzero(np.diff(key, append=-1))  # of repeats; stable, so the latest
+        place, length = items.value[last].astype(np.int64), length[last]
+        owner = items.owner[last]
+        distinct = Rows(
+            starts(np.bincount(owner, minlength=history.size)), items.column[last], place
+        )
+        similar = _decay(self.known.options.decay, place, length)
+        return distinct, similar, _decay(self.known.options.match_decay, place, length)
+
+    def extended(self, lines: Timelines) -> SessionNeighbours:
+        """Return the scorer with more events of known users; the sessions to compare with stay."""
+        return replace(self, more=join_rows([self.more, _rows(lines)]))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        parts = {"own": self.known.own, "more": self.more}
+        names = [(name, part) for name in parts for part in ("start", "column")]
+        arrays = {f"{name}.{part}": getattr(parts[name], part) for name, part in names}
+        return {**arrays, "ended": self.known.ended}
+
+
+def _decay(name: str, place: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """Return the weights of items; place: from the end of their session, 0 for the last item."""
+    if name == "linear":
+        return 1 - place / length
+    if name == "log":
+        return 1 / np.log(place + 1.7)
+    if name == "harmonic":
+        return 1 / (place + 1)
+    return np.ones(len(place))
+
+
+def _last(rows: Rows, count: int) -> Rows:
+    """Return the last so many entries of each row."""
+    end = rows.start[1:]
+    lengths = np.minimum(np.diff(rows.start), count)
+    start = starts(lengths)
+    kept = np.repeat(end - start[1:], lengths) + np.arange(start[-1])
+    return Rows(start, rows.column[kept], rows.value[kept])
+
+
+def _ones(start: np.ndarray, column: np.ndarray) -> Rows:
+    return Rows(start, column, np.ones(len(column), np.float32))
+
+
+def _rows(lines: Timelines) -> Rows:
+    """Return the items of each user, oldest first."""
+    return _ones(lines.start, lines.item)
+
+
+def _sequences(name: str, users: int, items: int) -> Table:
+    """Return the table of the arrays of items in order, which may repeat."""
+    entries = f"entries of {name}"
+    return {
+        f"{name}.start": Starts((users + 1,), entries),
+        f"{name}.column": Places((entries,), items),
+    }
