@@ -62,9 +62,11 @@ def init(
     lines = role_table(found.decisions, in_file)
     if dry_run:
         typer.echo(harmless("\n".join(lines)))
+        note(found.repeat_note)
         return
     _write(output, written(found, events, output.parent))
     note("\n".join(lines))
+    note(found.repeat_note)
 
 
 def init_command() -> Any:

@@ -65,6 +65,9 @@ def verdict(compared: ModelComparison) -> str:
         return f"{best} reaches {value}{bounds}; there is no other model to compare with."
     if not has_a_winner(compared.metric):
         return f"{name} only describes lists, so there is no best model."
+    beaten = _against_baselines(compared, ranked)
+    if beaten:
+        return beaten
     near = [row for row in others if row["near_best"]]
     if not near:
         return f"{best} is best: {value}, {_leads(compared, first, others)}."
@@ -78,6 +81,37 @@ def verdict(compared: ModelComparison) -> str:
     sentence += f"but is not significantly better than {names}"
     behind = [row for row in others if not row["near_best"]]
     return f"{sentence}; it is {_leads(compared, first, behind)}." if behind else f"{sentence}."
+
+
+def _against_baselines(compared: ModelComparison, ranked: list[Any]) -> str:
+    """Compare the best model with the best of several baselines; empty if there are not several."""
+    baselines = [row for row in ranked if row["model"] in compared.baselines]
+    models = [row for row in ranked if row["model"] not in compared.baselines]
+    if len(baselines) < 2 or not models:
+        return ""
+    name = metric_title(compared.metric)
+    base, model = baselines[0], models[0]
+    of_all = f"the best of {len(baselines)} baselines"
+    if ranked[0] is base:
+        level = "is not significantly worse" if model["near_best"] else "is worse"
+        return (
+            f"No model beats {of_all}, {isolated(base['model'])}: {name} {figure(base['mean'])}. "
+            f"{isolated(model['model'])} {level}, {figure(model['mean'])}{_p_of(model)}."
+        )
+    beats = "does not significantly beat" if base["near_best"] else "beats"
+    change = f"{name} {figure(base['mean'])} → {figure(model['mean'])}"
+    sentence = f"{isolated(model['model'])} {beats} {of_all} ({isolated(base['model'])}: {change}"
+    sentence += f", {p_claim(base['p_best'])}, Holm)" if base["p_best"] is not None else ")"
+    if len(models) == 1:
+        return f"{sentence}."
+    if models[1]["near_best"]:
+        second = f"{isolated(models[1]['model'])}{_p_of(models[1])}"
+        return f"{sentence}; it is not significantly better than {second}."
+    return f"{sentence}; it is {_leads(compared, model, models[1:2])}."
+
+
+def _p_of(row: Any) -> str:
+    return f" ({p_claim(row['p_best'])}, Holm)" if row["p_best"] is not None else ""
 
 
 def _leads(compared: ModelComparison, first: Any, behind: list[Any]) -> str:
