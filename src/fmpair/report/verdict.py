@@ -72,15 +72,18 @@ def verdict(compared: ModelComparison) -> str:
     if not near:
         return f"{best} is best: {value}, {_leads(compared, first, others)}."
     end = "lowest" if lower_is_better(compared.metric) else "highest"
+    sentence = f"{best} has the {end} {name}, {figure(first['mean'])}, "
+    sentence += f"but is not significantly better than {_names(near)}"
+    behind = [row for row in others if not row["near_best"]]
+    return f"{sentence}; it is {_leads(compared, first, behind)}." if behind else f"{sentence}."
+
+
+def _names(near: list[Any]) -> str:
+    """The first models that are not significantly worse than the best, and how many more."""
     names = ", ".join(
         f"{isolated(row['model'])} ({p_claim(row['p_best'])})" for row in near[:NAMED]
     )
-    if len(near) > NAMED:
-        names += f" and {len(near) - NAMED} more"
-    sentence = f"{best} has the {end} {name}, {figure(first['mean'])}, "
-    sentence += f"but is not significantly better than {names}"
-    behind = [row for row in others if not row["near_best"]]
-    return f"{sentence}; it is {_leads(compared, first, behind)}." if behind else f"{sentence}."
+    return f"{names} and {len(near) - NAMED} more" if len(near) > NAMED else names
 
 
 def _against_baselines(compared: ModelComparison, ranked: list[Any]) -> str:
@@ -93,25 +96,21 @@ def _against_baselines(compared: ModelComparison, ranked: list[Any]) -> str:
     base, model = baselines[0], models[0]
     of_all = f"the best of {len(baselines)} baselines"
     if ranked[0] is base:
-        level = "is not significantly worse" if model["near_best"] else "is worse"
+        worse = "is not significantly worse" if model["near_best"] else "is worse"
+        p = f" ({p_claim(model['p_best'])}, Holm)" if model["p_best"] is not None else ""
         return (
             f"No model beats {of_all}, {isolated(base['model'])}: {name} {figure(base['mean'])}. "
-            f"{isolated(model['model'])} {level}, {figure(model['mean'])}{_p_of(model)}."
+            f"{isolated(model['model'])} {worse}: {figure(model['mean'])}{p}."
         )
     beats = "does not significantly beat" if base["near_best"] else "beats"
     change = f"{name} {figure(base['mean'])} → {figure(model['mean'])}"
     sentence = f"{isolated(model['model'])} {beats} {of_all} ({isolated(base['model'])}: {change}"
     sentence += f", {p_claim(base['p_best'])}, Holm)" if base["p_best"] is not None else ")"
-    if len(models) == 1:
-        return f"{sentence}."
-    if models[1]["near_best"]:
-        second = f"{isolated(models[1]['model'])}{_p_of(models[1])}"
-        return f"{sentence}; it is not significantly better than {second}."
-    return f"{sentence}; it is {_leads(compared, model, models[1:2])}."
-
-
-def _p_of(row: Any) -> str:
-    return f" ({p_claim(row['p_best'])}, Holm)" if row["p_best"] is not None else ""
+    near = [row for row in models[1:] if row["near_best"]]
+    behind = [row for row in models[1:] if not row["near_best"]]
+    sentence += f"; it is not significantly better than {_names(near)}" if near else ""
+    sentence += f"; it is {_leads(compared, model, behind[:1])}" if behind else ""
+    return f"{sentence}."
 
 
 def _leads(compared: ModelComparison, first: Any, behind: list[Any]) -> str:
