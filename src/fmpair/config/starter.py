@@ -150,15 +150,14 @@ def written(findings: Findings, path: str | Path, beside: str | Path = ".") -> s
     def relative(path: str | Path) -> str:
         return Path(os.path.relpath(path, beside)).as_posix()
 
-    tables = {name: findings.reading[name] for name in TABLES if name in findings.reading}
-    reading = findings.reading | {name: relative(path) for name, path in tables.items()}
-    data = _data(replace(findings, reading=reading), relative(path), Path(path).stem)
+    reading = {k: relative(v) if k in TABLES else v for k, v in findings.reading.items()}
+    data = _data(findings, reading, relative(path), Path(path).stem)
     sections = (data, _split(findings), _models(findings))
     lines = [line for section in (*sections, _evaluation(findings)) for line in section]
     return "\n".join([*lines, ""])
 
 
-def _data(findings: Findings, path: str, name: str) -> list[str]:
+def _data(findings: Findings, reading: dict[str, Any], path: str, name: str) -> list[str]:
     data, roles, ignored = findings.data, findings.decisions.roles, findings.ignored
     folder_name = name.split(".")[0].replace("\\", "-") or "experiment"
     lines = [
@@ -170,7 +169,7 @@ def _data(findings: Findings, path: str, name: str) -> list[str]:
         f"# {len(data):,} events of {len(data.users):,} users with {len(data.items):,} items.",
         "data:",
         f"  path: {scalar(path)}",
-        *(f"  {name}: {_value(value)}" for name, value in findings.reading.items()),
+        *(f"  {name}: {_value(value)}" for name, value in reading.items()),
     ]
     for role in ("user", "item", *STANDARD):
         if role in roles:

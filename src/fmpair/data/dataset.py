@@ -118,23 +118,18 @@ class Dataset:
         minutes of the one before (view, cart, buy), into one: the first, with the strongest event
         type and the largest weight of them.
         """
-        everything = to_polars(frame)
-        events = without(everything, ignore)
+        events = without(everything := to_polars(frame), ignore)
         columns = (user, item, rating, weight, timestamp, domain, session, event_type)
         decisions = decide(events, dict(zip(ROLES, columns)), context, item_columns, leaks)
         if context is None and decisions.surprises:
             LOG.warning("%s", Notice(decisions.surprises))  # the log handler spells option names
         roles = decisions.roles
-        events = without_refunds(events, everything, roles, refunds)
-        events = with_ids(events, roles, missing)
+        events = with_ids(without_refunds(events, everything, roles, refunds), roles, missing)
         data = _with_order(cls._numbered(events, decisions), roles, order)
-        data = _with_event_weights(data, roles, event_weights)
-        data = data if merge_repeats is None else _without_repeats(data, merge_repeats)
-        if users is not None:
-            data = data.with_users(users, key=user)
+        data = _without_repeats(_with_event_weights(data, roles, event_weights), merge_repeats)
+        data = data if users is None else data.with_users(users, key=user)
         table = _item_table(events, decisions, items, leaks)
-        if table is not None:
-            data = data.with_items(table, key=roles["item"])
+        data = data if table is None else data.with_items(table, key=roles["item"])
         if impressions is not None:
             data = data.with_impressions(impressions, user, item, timestamp)
         return replace(data, frame_kind=kind_of(frame))
@@ -343,8 +338,10 @@ def _with_event_weights(
     return replace(data, columns=columns, event_weights=kept)
 
 
-def _without_repeats(data: Dataset, minutes: float) -> Dataset:
-    """Return the data with each run of repeats merged into its first event."""
+def _without_repeats(data: Dataset, minutes: float | None) -> Dataset:
+    """Return the data with each run of repeats merged into its first event; None merges none."""
+    if minutes is None:
+        return data
     moment = moments(data) if is_calendar(data) else None
     if moment is None:
         raise DataError(

@@ -29,16 +29,16 @@ MINUTES = 30.0  # within which a repeat belongs to the event before, unless the 
 
 
 def without_refunds(
-    events: pl.DataFrame, frame: pl.DataFrame, roles: Mapping[str, str], refunds: str
+    events: pl.DataFrame, everything: pl.DataFrame, roles: Mapping[str, str], refunds: str
 ) -> pl.DataFrame:
     """Return the events that take nothing back, and report the others; all with refunds='keep'.
 
-    frame: the same rows with all columns, also those that are ignored otherwise.
+    everything: the same rows with all columns: an ignored quantity tells refunds too.
     """
     one_of("refunds", refunds, REFUNDS)
     if refunds == "keep":
         return events
-    back = {name: found for name, found in _refunds(frame, roles).items() if found.any()}
+    back = {name: found for name, found in _refunds(everything, roles).items() if found.any()}
     either = np.any([found.to_numpy() for found in back.values()], axis=0)
     count = int(either.sum())
     if not count:
@@ -56,15 +56,15 @@ def without_refunds(
     return events.filter(~pl.Series(either))
 
 
-def _refunds(frame: pl.DataFrame, roles: Mapping[str, str]) -> dict[str, pl.Series]:
+def _refunds(events: pl.DataFrame, roles: Mapping[str, str]) -> dict[str, pl.Series]:
     """Boolean [events] by column: whether the column says that the event takes a choice back."""
     found = {}
-    types = frame[roles["event_type"]] if "event_type" in roles else None
+    types = events[roles["event_type"]] if "event_type" in roles else None
     if types is not None and isinstance(types.dtype, pl.String | pl.Categorical | pl.Enum):
         plain = types.cast(pl.String).str.strip_chars().str.to_lowercase()
         plain = plain.str.replace_all(r"[\s-]", "_")
         found[types.name] = plain.is_in(TAKEN_BACK).fill_null(False)
-    for values in frame.iter_columns():
+    for values in events.iter_columns():
         name = CAMEL.sub("_", values.name).lower().replace(" ", "_").replace("-", "_")
         amount = AMOUNT_NAME.search(name) is not None and NO_AMOUNT.search(name) is None
         if amount and values.dtype.is_numeric() and values.name not in found:
