@@ -105,6 +105,13 @@ def test_other_negative_numbers_are_not(column):
     assert len(Dataset.from_frame(sales(**column))) == 10
 
 
+def test_a_role_of_the_caller_is_no_amount_but_a_weight_is():
+    frame = sales(total=[3] * 9 + [-2])
+    assert len(Dataset.from_frame(frame, rating="total")) == 10
+    with pytest.warns(Notice, match="left out 1 of 10 events"):
+        assert Dataset.from_frame(frame, weight="total").weight.tolist() == [3] * 9
+
+
 def test_a_log_of_refunds_alone_is_refused():
     with pytest.raises(DataError, match="all 10 events are refunds by 'event_type'"):
         Dataset.from_frame(sales(event_type=["refund"] * 10))

@@ -64,10 +64,11 @@ def _refunds(events: pl.DataFrame, roles: Mapping[str, str]) -> dict[str, pl.Ser
         plain = types.cast(pl.String).str.strip_chars().str.to_lowercase()
         plain = plain.str.replace_all(r"[\s-]", "_")
         found[types.name] = plain.is_in(TAKEN_BACK).fill_null(False)
-    for values in events.iter_columns():
+    others = {column for role, column in roles.items() if role != "weight"}
+    for values in events.select(pl.exclude(others)).iter_columns():
         name = CAMEL.sub("_", values.name).lower().replace(" ", "_").replace("-", "_")
         amount = AMOUNT_NAME.search(name) is not None and NO_AMOUNT.search(name) is None
-        if amount and values.dtype.is_numeric() and values.name not in found:
+        if amount and values.dtype.is_numeric():
             negative = (values < 0).fill_null(False)
             if negative.sum() <= MOST_NEGATIVE * len(negative):
                 found[values.name] = negative
