@@ -10,7 +10,7 @@ from fmpair.data.splits import by_time
 from fmpair.experiment.run import run
 from fmpair.report.model_comparison import comparison
 from fmpair.report.verdict import headline
-from fmpair.testing import session_log, shop_log
+from fmpair.testing import daytime_log, session_log, shop_log
 
 pytestmark = pytest.mark.slow
 
@@ -78,6 +78,12 @@ def test_habits_make_the_markov_chain_the_baseline_that_is_named(tmp_path, monke
     _, told = judged(session_log(**SIZE), tmp_path, monkeypatch, OVERRIDES[1:])
     assert "the best of 4 baselines" in told
     assert re.search("baselines.{1,3}markov-chain: NDCG@10", told), told
+
+
+def test_an_hour_that_matters_is_found_in_the_timestamp(tmp_path, monkeypatch):
+    log = daytime_log(400, 200, 12_000)
+    _, told = judged(log, tmp_path, monkeypatch, ["output.refit=false"])
+    assert told.startswith("FM-Pair with time beats the best of 4 baselines (ease: "), told
 
 
 def test_fit_on_the_raw_log_is_as_good_as_with_columns_set_by_hand(tmp_path):
