@@ -1,10 +1,12 @@
 import json
 import sys
 
+import polars as pl
 import pytest
 
 from fmpair.config.json_schema import json_schema
 from fmpair.report import style
+from fmpair.testing import purchase_log
 
 
 @pytest.fixture
@@ -73,8 +75,20 @@ def test_init_writes_a_file_that_is_valid(fmpair, files, here):
     ]
     result = fmpair("validate", "experiment.yaml")
     assert result.code == 0, result.err
-    assert "cells      3 = 3 models x 1 fold x 1 seed" in result.out
-    assert fmpair("init", files / "events.csv", "-o", "-").out.count("kind: fm-pair") == 2
+    assert "cells      21 = 7 models x 1 fold x 3 seeds" in result.out
+    assert fmpair("init", files / "events.csv", "-o", "-").out.count("kind: fm-pair") == 3
+
+
+def test_init_takes_tables_and_merges_and_says_what_repeats(fmpair, here):
+    purchase_log(60, 40, 800).write_csv(here / "shop.csv")
+    pl.DataFrame({"product_id": ["sku-00001"], "brand": ["x"]}).write_csv(here / "goods.csv")
+    for asked in ([], ["--dry-run"]):
+        told = fmpair("init", "shop.csv", *asked).err.splitlines()
+        assert told[-1].startswith("25% of the events repeat the item of the user's event before")
+    options = ("--merge-repeats", "30", "--items", "goods.csv", "-o", "-")
+    result = fmpair("init", "shop.csv", *options)
+    assert "merge_repeats: 30.0\n  items: goods.csv\n" in result.out
+    assert "repeat the item" not in result.err
 
 
 def test_init_does_not_write_over_a_file_unless_forced(fmpair, files, here):

@@ -156,3 +156,15 @@ def test_levels_of_events_are_a_flag(fmpair, shop):
     assert load("m").recipe.levels == ["view", "cart", "buy"]
     short = fmpair("fit", shop, "-o", "m", "-q", *QUICK, "--levels", "view,cart")
     assert short.err == "error: unknown level 'buy'. Known: view, cart\n"
+
+
+def test_fit_leaves_refunds_out_with_one_line(fmpair, shop):
+    row = pl.int_range(pl.len())
+    sold = pl.read_csv(shop).with_columns(quantity=pl.when(row < 7).then(-1).otherwise(1))
+    sold.write_csv(shop)
+    result = fmpair("fit", shop, "-o", "m.fmpair", *QUICK)
+    said = "note: left out 7 of 900 events that are refunds (7 by 'quantity'); --refunds keep takes"
+    assert result.err.count(said) == 1
+    assert "read 893 events" in result.err
+    kept = fmpair("fit", shop, "-o", "m.fmpair", "--refunds", "keep", *QUICK)
+    assert "refunds" not in kept.err and "read 900 events" in kept.err

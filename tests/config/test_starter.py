@@ -11,6 +11,7 @@ from fmpair.config.read import validate
 from fmpair.config.starter import scalar, starter
 from fmpair.errors import DataError, Notice
 from fmpair.experiment.prepared import prepare
+from fmpair.testing import daytime_log, purchase_log
 
 
 @pytest.fixture(autouse=True)
@@ -47,9 +48,9 @@ def day(n):
 def test_context_is_compared_with_and_without(path):
     found = started(events(daytime=lambda n: ("am", "pm", None)[n % 3]), path)
     assert [model.name for model in found.models] == [
-        "popularity", "FM-Pair without context", "FM-Pair with context",
+        "popularity", "ease", "FM-Pair without context", "FM-Pair with context",
     ]  # fmt: skip
-    assert [model.context for model in found.models] == [None, (), None]
+    assert [model.context for model in found.models] == [None, None, (), None]
     assert found.split == Step("holdout", {"test": 0.2, "seed": 0})
     assert "context:daytime" in found.views
 
@@ -141,7 +142,8 @@ def test_a_column_of_any_name_stays_a_name(tmp_path, name):
     (tmp_path / "a.yaml").write_text(starter(tmp_path / "e.parquet", beside=tmp_path), "utf-8")
     experiment = config.read(tmp_path / "a.yaml")
     assert list(experiment.data.options["context"]) == [name]
-    assert [model.kind for model in experiment.models] == ["popularity", "fm-pair", "fm-pair"]
+    kinds = [model.kind for model in experiment.models]
+    assert kinds == ["popularity", "ease", "fm-pair", "fm-pair"]
 
 
 def test_kinds_of_events_get_two_proposals_that_work():
@@ -157,3 +159,72 @@ def test_kinds_of_events_get_two_proposals_that_work():
     assert experiment.models[-1].options["levels"] == ["view", "cart", "buy"]
     bench = prepare(experiment.data, experiment.filters, experiment.split)
     assert set(bench.data.columns["weight"]) == {1, 3, 5}
+
+
+def kinds(found):
+    return [model.kind for model in found.models if model.kind != "fm-pair"]
+
+
+def test_baselines_fit_the_data():
+    assert kinds(started(events())) == ["popularity", "ease"]
+    assert kinds(started(events(timestamp=lambda n: n))) == ["popularity", "markov-chain", "ease"]
+    months = started(events(bought=day))
+    assert kinds(months) == ["popularity", "popular-lately", "markov-chain", "ease"]
+    assert months.compare.baseline == "markov-chain"
+    many = events(users=4_100, each=1).with_columns(item=pl.int_range(pl.len()))
+    assert kinds(started(many)) == ["popularity", "item-knn"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "name", "parts"),
+    [
+        ({"at": lambda n: f"2024-01-0{1 + n // 24} {n % 24:02d}:30:00"}, "time",
+         ["hour", "weekday", "since"]),
+        ({"bought": day, "place": lambda n: "ab"[n % 2]}, "context and time",
+         ["weekday", "since"]),
+    ],
+)  # fmt: skip
+def test_real_times_are_proposed_as_context_of_one_more_model(columns, name, parts):
+    last = started(events(**columns)).models[-1]
+    assert last.name == f"FM-Pair with {name}"
+    assert last.options["fields"] == {"timestamp": {"kind": "time", "parts": parts}}
+
+
+def test_numbers_in_order_have_no_hours():
+    names = [model.name for model in started(events(timestamp=lambda n: n)).models]
+    assert names[-1] == "FM-Pair"
+
+
+def test_merging_is_offered_if_a_quarter_of_the_events_repeat_the_one_before():
+    purchase_log(80, 40, 1_000).write_csv("shop.csv")
+    text = starter("shop.csv")
+    said = "of the events repeat the item of the user's event before within 30 minutes (view, cart"
+    assert f"  # 25% {said}" in text
+    assert "\n  # merge_repeats: 30\n" in text
+    Path("a.yaml").write_text(text.replace("# merge_repeats: 30", "merge_repeats: 30"))
+    found = validate("a.yaml")
+    assert len(prepare(found.data, found.filters, found.split).data) == 750
+    daytime_log(80, 40, 1_000).write_csv("day.csv")
+    assert "merge_repeats" not in starter("day.csv")
+
+
+def test_what_the_caller_asks_for_is_written_into_the_file(folder):
+    purchase_log(80, 40, 1_000).write_csv("shop.csv")
+    pl.DataFrame({"product_id": ["sku-00001"], "brand": ["x"]}).write_csv("items.csv")
+    (folder / "files").mkdir()
+    options = {"merge_repeats": 20.0, "refunds": "keep", "items": "items.csv"}
+    text = starter("shop.csv", beside="files", **options)
+    assert "  refunds: keep\n  merge_repeats: 20.0\n  items: ../items.csv\n" in text
+    assert "# merge_repeats" not in text
+    assert "# 750 events of" in text
+
+
+def test_refunds_are_left_out_with_a_line():
+    frame = events(event_type=lambda n: "refund" if n % 9 == 3 else "buy", price=lambda n: n % 7)
+    frame.write_csv("c.csv")
+    with pytest.warns(Notice, match="left out 13 of 120 events that are refunds"):
+        assert "# 107 events of 20 users" in starter("c.csv")
+
+
+def test_small_data_get_several_seeds():
+    assert started(events()).seeds == (0, 1, 2)

@@ -241,3 +241,20 @@ def test_numbers_with_a_decimal_comma_stay_text_and_are_named(tmp_path):
 def test_other_text_with_commas_is_not_taken_for_numbers(values):
     assert decimal_commas(pl.Series(values)) is None
     assert decimal_commas(pl.Series([1, 2])) is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "numbers"),
+    [
+        (["$1,234.50", "$3", None, " -$2"], [1234.5, 3.0, None, -2.0]),
+        (["12 €", "1,000€"], [12.0, 1000.0]),
+        (["£ 5"], [5.0]),
+    ],
+)
+def test_amounts_of_one_currency_are_numbers(texts, numbers):
+    assert with_types(pl.DataFrame({"price": texts}))["price"].to_list() == numbers
+
+
+@pytest.mark.parametrize("texts", [["$3", "€3"], ["12,50 €"], ["$3", "3"], ["$x"], ["US$ 3"]])
+def test_other_amounts_stay_text(texts):
+    assert with_types(pl.DataFrame({"price": texts}))["price"].to_list() == texts

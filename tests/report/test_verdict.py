@@ -113,3 +113,52 @@ def test_the_section_of_leakage_says_what_each_column_gives_away(world):
         ["place", "no"],
     ]
     assert context_leakage_table({}) is None
+
+
+def several(baselines, models):
+    """Results of baselines and models by name and mean; each of 200 users has a value near it."""
+    noise = [0.01 * (n % 5 - 2) for n in range(200)]
+    means = {**baselines, **models}
+    made = results_of(
+        {(name, 0, 0): {"ndcg@10": [mean + e for e in noise[::way]]}
+         for (name, mean), way in zip(means.items(), [1, -1] * len(means))}
+    )  # fmt: skip
+    kept = tuple(
+        replace(each, kind="fm-pair") if each.name in models else each
+        for each in made.experiment.models
+    )
+    return replace(made, experiment=replace(made.experiment, models=kept))
+
+
+def sentence_on(baselines, models):
+    return said(several(baselines, models)).replace("\xa0", " ")
+
+
+def test_the_best_baseline_is_named_not_the_weakest():
+    told = sentence_on({"popularity": 0.1, "markov": 0.31, "ease": 0.2}, {"FM": 0.35})
+    assert told == (
+        "FM beats the best of 3 baselines (markov: NDCG@10 0.3100 → 0.3500, p < .001, Holm)."
+    )
+
+
+def test_the_next_model_is_named_beside_the_best_baseline():
+    told = sentence_on({"popularity": 0.1, "markov": 0.2}, {"A": 0.4, "B": 0.3, "C": 0.15})
+    assert told.startswith("A beats the best of 2 baselines (markov: NDCG@10 0.2000 → 0.4000, ")
+    assert told.endswith("; it is 33 % above B (p < .001, Holm).")
+    close = sentence_on({"popularity": 0.1, "markov": 0.2}, {"A": 0.4, "B": 0.4})
+    assert "; it is not significantly better than B (p = 1.000)." in close
+
+
+def test_a_baseline_that_is_best_is_said_to_be():
+    told = sentence_on({"popularity": 0.1, "markov": 0.4}, {"A": 0.2, "B": 0.3})
+    assert told == (
+        "No model beats the best of 2 baselines, markov: NDCG@10 0.4000. B is worse: 0.3000 "
+        "(p < .001, Holm)."
+    )
+    close = sentence_on({"popularity": 0.1, "markov": 0.4}, {"A": 0.4})
+    assert "A is not significantly worse: 0.4000" in close
+
+
+def test_one_baseline_is_no_choice_of_baselines():
+    told = sentence_on({"popularity": 0.1}, {"A": 0.4, "B": 0.3})
+    assert told.startswith("A is best: NDCG@10 0.4000, 33 % above B (p < .001, Holm)")

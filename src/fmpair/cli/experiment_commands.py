@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 INIT_FLAGS = (
     *("user", "item", "rating", "weight", "timestamp", "domain", "session", "event_type"),
     *("event_weights", "context", "leaks", "ignore", "item_columns", "order", "missing"),
+    *("users", "items", "impressions", "refunds", "merge_repeats"),
     *("format", "separator", "encoding", "header", "columns", "ragged", "nulls"),
 )
 DEFAULT_PROTOCOL = "full ranking, seen items by how often users repeat them"
@@ -61,9 +62,11 @@ def init(
     lines = role_table(found.decisions, in_file)
     if dry_run:
         typer.echo(harmless("\n".join(lines)))
+        note(found.repeat_note)
         return
     _write(output, written(found, events, output.parent))
     note("\n".join(lines))
+    note(found.repeat_note)
 
 
 def init_command() -> Any:

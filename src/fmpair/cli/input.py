@@ -83,6 +83,15 @@ READING = (
     _option("groups", "FILE", "For libFM rows: the field of each index."),
     _switch("header", True, "Whether the first line names the columns.", "--header/--no-header"),
     _option("missing", "drop|error", "What to do with rows without a user or item."),
+    _option("refunds", "drop|keep", "What to do with refunds: returns and negative amounts."),
+    flag(
+        "merge_repeats",
+        float | None,
+        None,
+        metavar="MINUTES",
+        help="Merge repeats of a user's last item within so many minutes (view, cart, buy).",
+        rich_help_panel=PANEL,
+    ),
     _option("ragged", "error|drop|fill", "What to do with rows of another number of columns."),
     _repeated(
         "nulls",

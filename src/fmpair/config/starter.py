@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from fmpair.data.columns.roles import STANDARD, find_roles
 from fmpair.data.event_types import event_types, ordered_event_types
 from fmpair.data.formats.source import parse_errors
 from fmpair.data.read import read_contents
+from fmpair.data.repeats import MINUTES, first_of_run
+from fmpair.data.times import DAY, has_times, is_calendar, moments
 from fmpair.errors import DataError, in_file, one_line, spelled
 from fmpair.evaluation.protocol import default_protocol, default_protocol_reason
 
@@ -27,8 +30,14 @@ SPECIAL = ("true", "false", "null", "nan", "inf")
 # Options of `fmpair.read` that the written file repeats.
 REPEATED = (
     *("format", "separator", "encoding", "header", "columns", "ragged", "nulls"),
-    *("missing", "order", "leaks"),
+    *("missing", "order", "leaks", "refunds", "merge_repeats"),
 )
+TABLES = ("users", "items", "impressions")  # options that are paths, repeated too
+MANY_REPEATS = 0.2  # share of events that repeat the one before, from which on merging is offered
+FEW_ITEMS = 4_000  # up to which EASE takes seconds
+LATELY = 45 * DAY  # time range from which on recent popularity is another than overall popularity
+QUICK_EVENTS = 50_000  # up to which a fit takes seconds, so that there can be several
+TIME_PARTS = ("hour", "weekday", "since")
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,30 @@ class Findings:
         """The reason for each excluded column."""
         columns = self.decisions.columns
         return self.gaps | {d.column: d.reason for d in columns if d.role == LEFT_OUT}
+
+    @cached_property
+    def moments(self) -> np.ndarray | None:
+        """int64 [events]: microseconds since 1970; None if an event has no date."""
+        data = self.data
+        return moments(data) if is_calendar(data) and has_times(data) else None
+
+    @cached_property
+    def repeats(self) -> float:
+        """The share of events that repeat the item of the user's event before within minutes."""
+        if self.moments is None or not len(self.data):
+            return 0.0
+        first = first_of_run(self.data.user, self.data.item, self.moments)
+        return float((first != np.arange(len(first))).mean())
+
+    @property
+    def repeat_note(self) -> str:
+        """A line about repeats of the event before, empty unless they are many."""
+        if self.repeats < MANY_REPEATS:
+            return ""
+        return (
+            f"{self.repeats:.0%} of the events repeat the item of the user's event before within "
+            f"{MINUTES:g} minutes (view, cart, buy): merge_repeats: {MINUTES:g} merges them"
+        )
 
     @property
     def positive(self) -> Dataset:
@@ -88,7 +121,7 @@ def findings(path: str | Path, **options: Any) -> Findings:
         contents = replace(contents, roles={**contents.roles, "ignore": ignored})
         decisions = contents.decisions()
         data = contents.dataset(**decisions.options)
-        reading = {name: options[name] for name in REPEATED if name in options}
+        reading = {name: options[name] for name in (*REPEATED, *TABLES) if name in options}
         return Findings(decisions, gaps, data, _has_ratings(data), reading)
 
 
@@ -113,13 +146,18 @@ def _has_ratings(data: Dataset) -> bool:
 
 def written(findings: Findings, path: str | Path, beside: str | Path = ".") -> str:
     """Return the text of an experiment file for the findings of a file."""
-    relative = Path(os.path.relpath(path, beside)).as_posix()
-    sections = (_data(findings, relative, Path(path).stem), _split(findings), _models(findings))
+
+    def relative(path: str | Path) -> str:
+        return Path(os.path.relpath(path, beside)).as_posix()
+
+    reading = {k: relative(v) if k in TABLES else v for k, v in findings.reading.items()}
+    data = _data(findings, reading, relative(path), Path(path).stem)
+    sections = (data, _split(findings), _models(findings))
     lines = [line for section in (*sections, _evaluation(findings)) for line in section]
     return "\n".join([*lines, ""])
 
 
-def _data(findings: Findings, path: str, name: str) -> list[str]:
+def _data(findings: Findings, reading: dict[str, Any], path: str, name: str) -> list[str]:
     data, roles, ignored = findings.data, findings.decisions.roles, findings.ignored
     folder_name = name.split(".")[0].replace("\\", "-") or "experiment"
     lines = [
@@ -131,11 +169,13 @@ def _data(findings: Findings, path: str, name: str) -> list[str]:
         f"# {len(data):,} events of {len(data.users):,} users with {len(data.items):,} items.",
         "data:",
         f"  path: {scalar(path)}",
-        *(f"  {name}: {_value(value)}" for name, value in findings.reading.items()),
+        *(f"  {name}: {_value(value)}" for name, value in reading.items()),
     ]
     for role in ("user", "item", *STANDARD):
         if role in roles:
             lines.append(f"  {role}: {scalar(roles[role])}")
+    if findings.repeat_note:
+        lines += [f"  # {findings.repeat_note}", f"  # merge_repeats: {MINUTES:g}"]
     lines += _event_weights(findings)
     for decision in findings.decisions.columns:
         if decision.role == CONTEXT:
@@ -194,29 +234,62 @@ def _models(findings: Findings) -> list[str]:
         "",
         "# `fmpair models` lists more; {grid: [16, 64]} makes one model per value.",
         "models:",
-        "  - popularity",
+        *(f"  - {kind}   # {why}" for kind, why in baselines(findings).items()),
     ]
+    plain, timed = not findings.data.context, findings.moments is not None
     model, factors = "  - kind: fm-pair", "    factors: 32"
-    if findings.data.context:
+    if not plain:
         lines += [model, "    name: FM-Pair without context", factors, "    context: []"]
-        lines += [model, "    name: FM-Pair with context", factors]
+    lines += [model, f"    name: FM-Pair{' with context' * (not plain)}", factors]
+    if not plain:
         lines += [
             "    # ablation: without   # a table of which fields help",
             "    # order: 3   # what this user wants in this context; slower (docs/context.md)",
         ]
-    else:
-        lines += [model, "    name: FM-Pair", factors]
     if len(findings.event_types) > 1:
         levels = _list(findings.event_types)
         lines.append(f"    # levels: {levels}   # later event types rank above earlier ones")
-    return [
-        *lines,
+    lines += [
         "    # learning_rate: {search: {low: 0.02, high: 0.3, log: true}}   # with tune below",
         "    # stop: 5   # early stopping: patience in epochs, on the validation set",
+    ]
+    return lines + (_with_time(findings) if timed else [])
+
+
+def baselines(findings: Findings) -> dict[str, str]:
+    """Return the models without training that are hard to beat on such data, each with why."""
+    data, when = findings.positive, findings.moments
+    chosen = {"popularity": "the same list for all"}
+    if when is not None and np.ptp(when) >= LATELY:
+        chosen["popular-lately"] = "popularity of the last 30 days"
+    if has_times(data):
+        chosen["markov-chain"] = "what followed the user's last item"
+    if len(data.items) <= FEW_ITEMS:
+        chosen["ease"] = "linear; hard to beat with few items"
+    else:
+        chosen["item-knn"] = "items of the same users"
+    return chosen
+
+
+def _with_time(findings: Findings) -> list[str]:
+    """Return FM-Pair with fields of the time, which the report compares with the one before."""
+    days = findings.moments is not None and not (findings.moments % DAY).any()
+    parts = TIME_PARTS[1:] if days else TIME_PARTS
+    return [
+        "  # Does the time help? since: the time since the user's last event. Hours are UTC; add",
+        "  # zone: Europe/Berlin after parts for others. Remove this model if it is no better.",
+        "  - kind: fm-pair",
+        f"    name: FM-Pair with {'context and ' * bool(findings.data.context)}time",
+        "    factors: 32",
+        f"    fields: {{timestamp: {{kind: time, parts: {_list(parts)}}}}}",
     ]
 
 
 def _evaluation(findings: Findings) -> list[str]:
+    known = baselines(findings)
+    reference = "markov-chain" if "markov-chain" in known else list(known)[-1]
+    quick = len(findings.data) <= QUICK_EVENTS
+    seeds = ["seeds: [0, 1, 2]   # their spread counts in the tests"] if quick else ["seeds: [0]"]
     views = ["popularity", "activity", *(f"context:{name}" for name in findings.data.context[:2])]
     return [
         "",
@@ -226,12 +299,13 @@ def _evaluation(findings: Findings) -> list[str]:
         f"  full ranking: {{unit: interaction, seen: {default_protocol(findings.positive).seen}}}",
         "metrics: [ndcg@10, recall@10]",
         f"views: {_list(views)}",
-        "seeds: [0]",
+        *seeds,
         "",
         "# Search over options given as {search: ...}; it needs pip install 'fmpair[tune]'.",
         "# tune: {trials: 20, metric: ndcg@10}",
         "",
-        "compare: {baseline: popularity}",
+        "# Differences in the tables are to this model; the verdict names the best baseline.",
+        f"compare: {{baseline: {reference}}}",
     ]
 
 
@@ -245,9 +319,9 @@ def scalar(text: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return an option's value as YAML: a text, a list of texts, or a truth value."""
-    if isinstance(value, bool):
-        return str(value).lower()
+    """Return an option's value as YAML: a text, a list of texts, a number, or a truth value."""
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
     return scalar(value) if isinstance(value, str) else _list(list(value))
 
 

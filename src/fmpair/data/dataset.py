@@ -24,7 +24,8 @@ from fmpair.data.columns.roles import (
 )
 from fmpair.data.event_types import EventWeights, add_impressions, weights_by_type
 from fmpair.data.frame import kind_of, to_polars
-from fmpair.data.times import read_times
+from fmpair.data.repeats import first_of_run, merged, without_refunds
+from fmpair.data.times import is_calendar, moments, read_times
 from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
 from fmpair.errors import DataError, Notice, listing, named
 from fmpair.option_names import known_options_only, no_attribute
@@ -92,6 +93,8 @@ class Dataset:
         order: str | None = None,
         event_weights: Mapping[str, float] | None = None,
         missing: str = "drop",
+        refunds: str = "drop",
+        merge_repeats: float | None = None,
     ) -> Dataset:
         """Build a Dataset from a polars, pandas or pyarrow frame of events.
 
@@ -109,21 +112,24 @@ class Dataset:
         user, are in order of time.
         event_weights: a weight for each event type; event weights are multiplied by it.
         missing: rows without a user or item are left out and counted ('drop') or refused ('error').
+        refunds: events of types such as refund and return, and with a negative quantity, price or
+        amount, are left out and counted ('drop') or taken as choices ('keep').
+        merge_repeats: merge consecutive events of a user with the same item, each within so many
+        minutes of the one before (view, cart, buy), into one: the first, with the strongest event
+        type and the largest weight of them.
         """
-        events = without(to_polars(frame), ignore)
+        events = without(everything := to_polars(frame), ignore)
         columns = (user, item, rating, weight, timestamp, domain, session, event_type)
         decisions = decide(events, dict(zip(ROLES, columns)), context, item_columns, leaks)
         if context is None and decisions.surprises:
             LOG.warning("%s", Notice(decisions.surprises))  # the log handler spells option names
         roles = decisions.roles
-        events = with_ids(events, roles, missing)
+        events = with_ids(without_refunds(events, everything, roles, refunds), roles, missing)
         data = _with_order(cls._numbered(events, decisions), roles, order)
-        data = _with_event_weights(data, roles, event_weights)
-        if users is not None:
-            data = data.with_users(users, key=user)
+        data = _without_repeats(_with_event_weights(data, roles, event_weights), merge_repeats)
+        data = data if users is None else data.with_users(users, key=user)
         table = _item_table(events, decisions, items, leaks)
-        if table is not None:
-            data = data.with_items(table, key=roles["item"])
+        data = data if table is None else data.with_items(table, key=roles["item"])
         if impressions is not None:
             data = data.with_impressions(impressions, user, item, timestamp)
         return replace(data, frame_kind=kind_of(frame))
@@ -330,6 +336,22 @@ def _with_event_weights(
     kept = EventWeights(roles["event_type"], tuple((str(t), float(w)) for t, w in weights.items()))
     columns = data.columns.with_columns(weight.alias("weight"))
     return replace(data, columns=columns, event_weights=kept)
+
+
+def _without_repeats(data: Dataset, minutes: float | None) -> Dataset:
+    """Return the data with each run of repeats merged into its first event; None merges none."""
+    if minutes is None:
+        return data
+    moment = moments(data) if is_calendar(data) else None
+    if moment is None:
+        raise DataError(
+            f"{named('merge_repeats')} needs times with dates: name their column with "
+            f"{named('timestamp', ...)}"
+        )
+    first = first_of_run(data.user, data.item, moment, minutes)
+    rows = np.unique(first)
+    columns = merged(data.columns, first)
+    return replace(data, user=data.user[rows], item=data.item[rows], columns=columns)
 
 
 # Attribute tables, keyed by id and aligned with a vocabulary.

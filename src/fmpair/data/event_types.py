@@ -55,7 +55,7 @@ def event_types(values: pl.Series, sure: bool = True) -> list[str]:
     if not (1 if sure else 2) <= len(distinct) <= MOST_EVENT_TYPES:
         return []
     types = distinct.cast(pl.String).to_list()
-    strengths = _strengths(types)
+    strengths = strengths_of(types)
     known = sum(strength is not None for strength in strengths)
     if not sure and 2 * known <= len(types):
         return []
@@ -67,12 +67,13 @@ def event_types(values: pl.Series, sure: bool = True) -> list[str]:
 def ordered_event_types(values: pl.Series) -> list[str] | None:
     """Return the event types from weakest to strongest, None if their order is not known."""
     types = event_types(values)
-    strengths = _strengths(types)
+    strengths = strengths_of(types)
     distinct = len(set(strengths)) == len(strengths)
     return types if types and None not in strengths and distinct else None
 
 
-def _strengths(types: list[str]) -> list[int | None]:
+def strengths_of(types: list[str]) -> list[int | None]:
+    """Return how strong a sign of interest each event type is; None where that is not known."""
     plain = (name.lower().strip().replace("-", "_").replace(" ", "_") for name in types)
     return [STRENGTH.get(name) for name in plain]
 

@@ -19,6 +19,9 @@ KINDS = ("polars", "pandas", "pyarrow")
 INEXACT = r"^[+-]?(0\d|\d{16})"
 # Numbers with a decimal comma: 3,50 and 1.234,5, among them perhaps 3.
 WITH_COMMA = r"^[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?$"
+# An amount, with the sign of a currency before or after it: $1,234.50, -€3, 12 £.
+AMOUNT = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
+CURRENCIES = "$€£¥₹"
 NEARLY_ALL, SAMPLE = 0.9, 10_000
 
 
@@ -92,6 +95,7 @@ def given_back(frame: pl.DataFrame, like: Any, kind: str) -> Any:
 def with_types(frame: pl.DataFrame, ids: Collection[str] = ()) -> pl.DataFrame:
     """Convert text columns to Int64, Float64 or Boolean if that holds every value exactly.
 
+    Amounts of one currency ($1,234.50) become numbers.
     ids: columns that must not change their spelling: whole numbers, else text.
     """
     text = [column for column in frame.iter_columns() if column.dtype == pl.String]
@@ -127,7 +131,21 @@ def _typed(values: pl.Series, exact: bool) -> pl.Series:
     lower = known.str.to_lowercase()
     if lower.is_in(["true", "false"]).all():
         return (values.str.to_lowercase() == "true").rename(values.name)
+    amounts = _amounts(values, known)
+    if amounts is not None:
+        return amounts
     lossy = known.str.contains(INEXACT).any()
     if lossy or known.cast(pl.Float64, strict=False).null_count():
         return values
     return values.cast(pl.Float64)
+
+
+def _amounts(values: pl.Series, known: pl.Series) -> pl.Series | None:
+    """Return text as numbers if every value is an amount of one currency, else None."""
+    sign = next((each for each in CURRENCIES if each in known[0]), None)
+    if sign is None:
+        return None
+    either = rf"^[+-]?\s*(?:[{sign}]\s*{AMOUNT}|{AMOUNT}\s*[{sign}])$"
+    if not known.str.strip_chars().str.contains(either).all():
+        return None
+    return values.str.replace_all(rf"[{sign},\s]", "").cast(pl.Float64, strict=False)

@@ -13,6 +13,7 @@ from fmpair.config.experiment import TESTS, Ablation, Comparison
 from fmpair.errors import OptionError, unknown
 from fmpair.evaluation.statistics import bootstrap_interval, spread
 from fmpair.experiment.results import Results
+from fmpair.models.catalog import FAMILIES
 from fmpair.report.significance import (
     Pair,
     PairedScores,
@@ -24,6 +25,7 @@ from fmpair.report.significance import (
 )
 
 ALL_FIELDS = "all fields"
+COUNTING = (*FAMILIES["baseline"], *FAMILIES["neighbours"])  # kinds of models that are baselines
 FIELD_VERDICTS = {"+": "helps", "-": "hurts", "=": "no difference", "": "undecided"}
 FIELD_COLUMNS = ("field", "alone", "without", "difference", "relative", "p", "detectable",
                  "verdict", "gain", "p_gain", "mark")  # fmt: skip
@@ -54,6 +56,7 @@ class ModelComparison:
     are null if it was not possible.
     margin: share of the baseline's mean. folds, seeds: their numbers.
     fields: by model with an ablation the effect of each field on `metric`, see `field_effects`.
+    baselines: the models that only count: popularity, Markov chains, neighbours and EASE.
     """
 
     label: str
@@ -67,6 +70,7 @@ class ModelComparison:
     margin: float = 0.01
     folds: int = 1
     seeds: int = 1
+    baselines: tuple[str, ...] = ()
 
     def of(self, metric: str) -> list[dict[str, Any]]:
         """The rows of one metric."""
@@ -124,6 +128,7 @@ def _comparison(results: Results, label: str) -> ModelComparison:
         options.margin,
         values["fold"].n_unique(),
         values["seed"].n_unique(),
+        tuple(m.name for m in experiment.models if m.name in models and m.kind in COUNTING),
     )
 
 

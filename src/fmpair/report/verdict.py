@@ -65,19 +65,52 @@ def verdict(compared: ModelComparison) -> str:
         return f"{best} reaches {value}{bounds}; there is no other model to compare with."
     if not has_a_winner(compared.metric):
         return f"{name} only describes lists, so there is no best model."
+    beaten = _against_baselines(compared, ranked)
+    if beaten:
+        return beaten
     near = [row for row in others if row["near_best"]]
     if not near:
         return f"{best} is best: {value}, {_leads(compared, first, others)}."
     end = "lowest" if lower_is_better(compared.metric) else "highest"
+    sentence = f"{best} has the {end} {name}, {figure(first['mean'])}, "
+    sentence += f"but is not significantly better than {_names(near)}"
+    behind = [row for row in others if not row["near_best"]]
+    return f"{sentence}; it is {_leads(compared, first, behind)}." if behind else f"{sentence}."
+
+
+def _names(near: list[Any]) -> str:
+    """The first models that are not significantly worse than the best, and how many more."""
     names = ", ".join(
         f"{isolated(row['model'])} ({p_claim(row['p_best'])})" for row in near[:NAMED]
     )
-    if len(near) > NAMED:
-        names += f" and {len(near) - NAMED} more"
-    sentence = f"{best} has the {end} {name}, {figure(first['mean'])}, "
-    sentence += f"but is not significantly better than {names}"
-    behind = [row for row in others if not row["near_best"]]
-    return f"{sentence}; it is {_leads(compared, first, behind)}." if behind else f"{sentence}."
+    return f"{names} and {len(near) - NAMED} more" if len(near) > NAMED else names
+
+
+def _against_baselines(compared: ModelComparison, ranked: list[Any]) -> str:
+    """Compare the best model with the best of several baselines; empty if there are not several."""
+    baselines = [row for row in ranked if row["model"] in compared.baselines]
+    models = [row for row in ranked if row["model"] not in compared.baselines]
+    if len(baselines) < 2 or not models:
+        return ""
+    name = metric_title(compared.metric)
+    base, model = baselines[0], models[0]
+    of_all = f"the best of {len(baselines)} baselines"
+    if ranked[0] is base:
+        worse = "is not significantly worse" if model["near_best"] else "is worse"
+        p = f" ({p_claim(model['p_best'])}, Holm)" if model["p_best"] is not None else ""
+        return (
+            f"No model beats {of_all}, {isolated(base['model'])}: {name} {figure(base['mean'])}. "
+            f"{isolated(model['model'])} {worse}: {figure(model['mean'])}{p}."
+        )
+    beats = "does not significantly beat" if base["near_best"] else "beats"
+    change = f"{name} {figure(base['mean'])} → {figure(model['mean'])}"
+    sentence = f"{isolated(model['model'])} {beats} {of_all} ({isolated(base['model'])}: {change}"
+    sentence += f", {p_claim(base['p_best'])}, Holm)" if base["p_best"] is not None else ")"
+    near = [row for row in models[1:] if row["near_best"]]
+    behind = [row for row in models[1:] if not row["near_best"]]
+    sentence += f"; it is not significantly better than {_names(near)}" if near else ""
+    sentence += f"; it is {_leads(compared, model, behind[:1])}" if behind else ""
+    return f"{sentence}."
 
 
 def _leads(compared: ModelComparison, first: Any, behind: list[Any]) -> str:

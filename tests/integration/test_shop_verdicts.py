@@ -1,5 +1,7 @@
 """Logs whose truth is known: init and run end in the true verdict, and fit leaves noise alone."""
 
+import re
+
 import pytest
 
 from fmpair import Dataset, FMPair, Protocol, config, evaluate
@@ -8,21 +10,21 @@ from fmpair.data.splits import by_time
 from fmpair.experiment.run import run
 from fmpair.report.model_comparison import comparison
 from fmpair.report.verdict import headline
-from fmpair.testing import shop_log
+from fmpair.testing import daytime_log, session_log, shop_log
 
 pytestmark = pytest.mark.slow
 
 IDS = ["event_time", "user_id", "product_id", "device"]
-OVERRIDES = ["models.1.factors=8", "models.2.factors=8", "output.refit=false"]
+OVERRIDES = [*(f"models.{n}.factors=8" for n in (6, 5, 4)), "output.refit=false", "seeds=[0]"]
 SIZE = {"users": 250, "items": 150, "events": 8_000}
 
 
-def judged(frame, folder, monkeypatch):
+def judged(frame, folder, monkeypatch, overrides=OVERRIDES):
     """(the experiment that init writes for the log, what the run's report says first)."""
     monkeypatch.chdir(folder)
     frame.write_csv("shop.csv")
     (folder / "a.yaml").write_text(starter("shop.csv"))
-    experiment = config.read("a.yaml", OVERRIDES)
+    experiment = config.read("a.yaml", overrides)
     results = run(experiment)
     assert results.cells["error"].null_count() == len(results.cells)
     return experiment, headline(results, comparison(results, "full ranking"))
@@ -30,7 +32,8 @@ def judged(frame, folder, monkeypatch):
 
 def wins(told):
     """Whether the report says that context helps."""
-    return told.startswith("FM-Pair with context is best") or "context gives" in told
+    found = told.startswith("FM-Pair with context") and "above FM-Pair without context" in told
+    return found or "context gives" in told
 
 
 @pytest.mark.parametrize(
@@ -46,14 +49,15 @@ def test_what_says_nothing_of_the_next_choice_does_not_win(
     assert experiment.data.options["context"] == ["device"]
     assert experiment.data.options["timestamp"] == "event_time"
     assert not wins(told), told
-    assert "popularity" in told and "FM-Pair" in told
+    assert "best of 4 baselines" in told and "FM-Pair" in told
 
 
 def test_a_context_that_decides_wins(tmp_path, monkeypatch):
     log = shop_log(**SIZE, decides=True)
     experiment, told = judged(log, tmp_path, monkeypatch)
     assert experiment.data.options["context"] == ["device", "daytime"]
-    assert told.startswith("FM-Pair with context is best"), told
+    assert wins(told), told
+    assert "beats the best of 4 baselines" in told
     assert "give the item away" not in told
 
 
@@ -67,7 +71,19 @@ def test_a_price_that_is_forced_to_be_context_is_headlined_as_a_leak(tmp_path, m
     results = run(config.read("a.yaml", OVERRIDES))
     told = headline(results, comparison(results, "full ranking"))
     assert told.startswith("Do not trust this result: context gives the item away (price: ")
-    assert "FM-Pair with context is best" in told
+    assert "beats the best of 4 baselines" in told
+
+
+def test_habits_make_the_markov_chain_the_baseline_that_is_named(tmp_path, monkeypatch):
+    _, told = judged(session_log(**SIZE), tmp_path, monkeypatch, OVERRIDES[1:])
+    assert "the best of 4 baselines" in told
+    assert re.search("baselines.{1,3}markov-chain: NDCG@10", told), told
+
+
+def test_an_hour_that_matters_is_found_in_the_timestamp(tmp_path, monkeypatch):
+    log = daytime_log(400, 200, 12_000)
+    _, told = judged(log, tmp_path, monkeypatch, ["output.refit=false"])
+    assert told.startswith("FM-Pair with time beats the best of 4 baselines (ease: "), told
 
 
 def test_fit_on_the_raw_log_is_as_good_as_with_columns_set_by_hand(tmp_path):
