@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import socket
 import time
@@ -10,14 +11,14 @@ from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from multiprocessing.reduction import DupFd
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 from fmpair.bridges.adapter import Requirement
 from fmpair.errors import FmpairError, MachineError, ModelFileError, OptionError, named
-from fmpair.serve.metrics import ROW
-from fmpair.serve.settings import ServiceSettings, read_keys
+from fmpair.serve.metrics import shared_memory
+from fmpair.serve.settings import ServiceSettings, WorkerPlace, read_keys
 
 BACKLOG = 2_048
 START_TIMEOUT = 120.0  # seconds for workers to load the model
@@ -25,7 +26,7 @@ STOP_TIMEOUT = 15.0  # seconds for workers to end
 PAUSE = 0.5  # seconds before a worker that died soon after its start is restarted
 SOON = 5.0
 ENDED = "its process ended"
-REQUIRED = ("uvicorn", "msgspec")  # of the extra
+REQUIRED = ("uvicorn", "httptools", "msgspec")  # of the extra
 
 
 def serve(settings: ServiceSettings, tell: Callable[[str], None]) -> None:
@@ -36,9 +37,9 @@ def serve(settings: ServiceSettings, tell: Callable[[str], None]) -> None:
     if not Path(settings.model).is_file():
         raise ModelFileError(f"cannot read model {str(settings.model)!r}: no such file")
     listening = _listen(settings)
-    with _StopSignals() as stop, NamedTemporaryFile(prefix="fmpair-") as counters:
-        counters.truncate(ROW * settings.workers)
-        start = partial(_Worker, settings, listening, Path(counters.name))
+    counters = shared_memory(settings.workers)
+    with _StopSignals() as stop:
+        start = partial(_Worker, settings, listening, counters)
         workers = [start(number) for number in range(settings.workers)]
         try:
             _await_ready(workers, stop)
@@ -47,10 +48,11 @@ def serve(settings: ServiceSettings, tell: Callable[[str], None]) -> None:
                 tell(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
             while not stop.wanted:
                 wait([worker.process.sentinel for worker in workers], timeout=0.2)
-                _restart_dead(workers, start, tell)
+                _restart_dead(workers, partial(start, again=True), tell)
         finally:
             _stop(workers)
             listening.close()
+            os.close(counters)
 
 
 class _StopSignals:
@@ -90,17 +92,26 @@ def _listen(settings: ServiceSettings) -> socket.socket:
 
 
 class _Worker:
-    """A worker process, and a pipe that receives None when it is ready, or its error."""
+    """A worker process, and a pipe that receives None when it is ready, or its error.
+
+    counters: descriptor of the memory of the metrics; again: whether it takes another's place.
+    """
 
     def __init__(
-        self, settings: ServiceSettings, listening: socket.socket, counters: Path, number: int
+        self,
+        settings: ServiceSettings,
+        listening: socket.socket,
+        counters: int,
+        number: int,
+        again: bool = False,
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self.number, self.started = number, time.monotonic()
         self.pipe, child_pipe = context.Pipe(duplex=False)
+        place = WorkerPlace(number, again)
         self.process: SpawnProcess = context.Process(
             target=_run,
-            args=(settings, listening, number, counters, child_pipe),
+            args=(settings, listening, _Inherited(counters), place, child_pipe),
             name=f"fmpair-{number}",
         )
         self.process.start()
@@ -163,18 +174,32 @@ def _stop(workers: list[_Worker]) -> None:
             worker.process.join()
 
 
+class _Inherited:
+    """A descriptor that a started process inherits: it is pickled as its number there."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (DupFd(self.descriptor),)
+
+
+def _received(inherited: Any) -> _Inherited:
+    return _Inherited(inherited.detach())
+
+
 def _run(
     settings: ServiceSettings,
     listening: socket.socket,
-    number: int,
-    counters: Path,
+    counters: _Inherited,
+    place: WorkerPlace,
     pipe: Connection,
 ) -> None:
     """Run a worker in its process."""
     from fmpair.serve.worker import work  # heavy, and not needed by the parent
 
     try:
-        work(settings, listening, number, counters, lambda: pipe.send(None))
+        work(settings, listening, place, counters.descriptor, lambda: pipe.send(None))
     except FmpairError as error:
         _send(pipe, error)
     except Exception as error:
