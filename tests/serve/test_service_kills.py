@@ -90,3 +90,25 @@ def test_workers_do_not_outlive_the_process_that_started_them(model, tmp_path):
         until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
         service.start()
         assert answers(service)
+
+
+def test_without_its_temporary_folder_a_worker_starts_again_and_a_kill_leaves_nothing(
+    model, tmp_path
+):
+    place = tmp_path / "temporary"
+    place.mkdir()
+    options = {"env": {**os.environ, "TMPDIR": str(place)}}
+    with Service(model, "--events", tmp_path / "events.db", **options) as service:
+        assert os.listdir(place) == []
+        place.rmdir()
+        service.ask("/v1/recommend", QUESTION)
+        (first,) = service.workers()
+        os.kill(first, signal.SIGKILL)
+        until(lambda: service.workers() not in ([], [first]))
+        until_answered(service)
+        assert 'path="/v1/recommend",status="200"} 2' in service.ask("/metrics")[1]
+        shared = set(os.listdir("/dev/shm"))
+        service.process.kill()
+        service.process.wait()
+        until(lambda: not Path(f"/proc/{first}").exists())
+        assert not place.exists() and set(os.listdir("/dev/shm")) <= shared
