@@ -54,7 +54,7 @@ class Server:
 
     @contextmanager
     def frozen(self):
-        """Stop every process of the server as a debugger would: it says nothing, and stays there."""
+        """Stop every process of the server: it stays there, and answers nothing."""
         first = (self.folder / "data" / "postmaster.pid").read_text().split()[0]
         children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
         for process in (first, *children):
