@@ -269,7 +269,7 @@ def with_sqlite(requests, models, folder, dice):
             with suppress(OSError), filler.open("wb", buffering=0) as file:
                 while True:
                     file.write(b"x" * 4096)
-            time.sleep(dice.uniform(1, 3))
+            time.sleep(dice.uniform(4, 7))  # at first there is room in the log, which is used again
             filler.unlink()
             subprocess.run(["mount", "-o", "remount,size=1g", str(disk)], check=True)
             time.sleep(0.5)

@@ -95,13 +95,13 @@ def test_lists_are_answered_while_the_database_is_frozen(model, postgres):
         statuses = []
         with postgres.frozen():
             waiting = [
-                threading.Thread(target=lambda: statuses.append(tell(service)[0])) for _ in range(8)
+                threading.Thread(target=lambda: statuses.append(tell(service)[0])) for _ in range(4)
             ]
             waiting += [
                 threading.Thread(
                     target=lambda: statuses.append(service.ask("/v1/events?after=0")[0])
                 )
-                for _ in range(8)
+                for _ in range(4)
             ]
             for thread in waiting:
                 thread.start()
