@@ -33,6 +33,7 @@ class Verification:
         self._rows: dict[int, tuple | None] = {}  # as first read back; None until then
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
+        self._dice = random.Random()  # not the module's own, which programs may have seeded
         self._read_at = time.time()
         self.damage: str | None = None
         self.trouble: str | None = None
@@ -65,7 +66,7 @@ class Verification:
         with self._lock:
             known = [position for position, row in self._rows.items() if row is not None]
             new = [position for position, row in self._rows.items() if row is None]
-        again = random.sample(known, min(len(known), AT_ONCE))
+        again = self._dice.sample(known, min(len(known), AT_ONCE))
         try:
             rows = self._read_back([*new, *again])
         except FmpairError as error:
