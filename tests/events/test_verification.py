@@ -15,6 +15,7 @@ from fmpair.events.event import Event
 from fmpair.events.store import open_store
 
 T = 1_700_000_000_000_000
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="open files cannot be removed")
 
 
 def click(number):

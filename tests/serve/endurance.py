@@ -124,12 +124,14 @@ class Faults:
 
     def model_of_others(self):
         self._put(self.models[2])
+        self.worker_killed()
         time.sleep(1)
         self.model_swapped()
 
     def pipe_for_a_model(self):
         os.unlink(self.path)
         os.mkfifo(self.path)
+        self.worker_killed()
         time.sleep(0.7)
         self.model_swapped()
 

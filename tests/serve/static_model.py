@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fmpair.serve.live_models import NO_FILE, ServedModel
-from fmpair.serve.settings import CURRENT
+from fmpair.serve.live_models import ServedModel
+from fmpair.serve.settings import CURRENT, NO_FILE
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from fmpair.events.store import open_store
 from fmpair.models import FMPair
 from fmpair.serve import worker
 from fmpair.serve.live_models import ID_LENGTH, PATIENCE, LiveModels
-from fmpair.serve.settings import CANDIDATE, CURRENT
+from fmpair.serve.settings import CANDIDATE, CURRENT, WorkerPlace
 from fmpair.serve.worker import FileWatch
 
 ITEMS, START = 20, 1_600_000_000
@@ -275,7 +275,7 @@ def test_a_worker_that_is_restarted_answers_without_a_store_and_knows_all_once_i
         patched.setattr(store, "learned", gone)
         with pytest.raises(MachineError, match="gone"):
             LiveModels(path, store)
-        models = LiveModels(path, store, later=True)
+        models = LiveModels(path, store, place=WorkerPlace(0, again=True))
         models.follow()
         assert best(models, "u3") and models.trouble == "the database is gone"
         assert models.stale_since <= time.time()

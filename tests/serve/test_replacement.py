@@ -3,13 +3,15 @@
 import os
 import shutil
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
 
 from fmpair.models import Popularity
 from fmpair.serve.live_models import LiveModels
-from fmpair.serve.settings import CURRENT
+from fmpair.serve.settings import CURRENT, DESCRIPTORS, WorkerPlace
 from fmpair.serve.worker import FileWatch
 
 
@@ -83,6 +85,22 @@ def test_a_model_without_the_context_of_the_old_is_refused(path, model_file, ser
     assert why.startswith("it does not know the context daytime, warmth; restart the service")
 
 
+@pytest.mark.skipif(not Path(DESCRIPTORS).is_dir(), reason="open files have no paths here")
+def test_a_worker_that_is_restarted_refuses_what_the_others_have_refused(path):
+    saved(path, events(named("user")))
+    with path.open("rb") as file:
+        saved(path, events(named("other")))
+        kept = {CURRENT: SimpleNamespace(descriptor=file.fileno())}
+        models = LiveModels(path, place=WorkerPlace(0, again=True, kept=kept))
+        assert models.of("user-001")[1].user_ids.tolist() == named("user")
+        assert not models.reload() and "it knows 0 of" in models.rejected[CURRENT].why
+        saved(path, events(named("user", 50)))
+        assert models.reload() and len(models.of(None)[1].user_ids) == 50
+    fresh = LiveModels(path, place=WorkerPlace(0, again=False, kept=kept))
+    assert len(fresh.of(None)[1].user_ids) == 50
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 @pytest.mark.parametrize("kind", ["pipe", "folder"])
 def test_what_is_no_file_is_refused_and_the_next_good_file_is_taken(path, kind):
     saved(path, events(named("user")))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from fmpair.fitted.file import checksum_of
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.catalog import Model, load
 from fmpair.serve.replacement import check_regular, check_replacement
-from fmpair.serve.settings import CANDIDATE, CURRENT, Arms
+from fmpair.serve.settings import CANDIDATE, CURRENT, Arms, Stamp, WorkerPlace, stamp
 from fmpair.serve.unknown_users import UnknownUsers
 
 LOG = logging.getLogger("fmpair")
@@ -34,8 +33,8 @@ ATTEMPTS = 5  # to read a file that is replaced during the read
 PATIENCE = 0.25  # seconds that a list may wait for new events
 RECENT = 1_000  # users of the last requests
 
-Stamp = tuple[int, int, int]  # identifies the current file of a name
-NO_FILE = (0, 0, 0)
+
+FIRST = WorkerPlace(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +67,11 @@ class Rejection:
 class LiveModels:
     """One model for all users, or a second one, the candidate, for a share of them.
 
-    store: the events, all of which the models know; its failures never delay a list. later:
-    whether to start without events if the store fails, and take them in once it answers. All
-    methods are thread-safe; a request that started with one model finishes with it, even if it is
-    replaced meanwhile.
+    store: the events, all of which the models know; its failures never delay a list. place: of the
+    worker; one that was restarted begins with the models that the others serve, and without events
+    if the store fails, which it takes in once it answers. accepted: called with a new model's arm
+    and file. All methods are thread-safe; a request that started with one model finishes with it,
+    even if it is replaced meanwhile.
     """
 
     def __init__(
@@ -80,7 +80,8 @@ class LiveModels:
         store: EventStore | None = None,
         candidate: str | Path | None = None,
         share: float = 0.0,
-        later: bool = False,
+        place: WorkerPlace = FIRST,
+        accepted: Callable[[str, Stamp], object] = lambda arm, stamp: None,
     ):
         self.arms = Arms(share if candidate is not None else 0.0)
         self.store = store
@@ -98,14 +99,15 @@ class LiveModels:
         self.paths = {CURRENT: Path(path)}
         if candidate is not None:
             self.paths[CANDIDATE] = Path(candidate)
+        self._accepted, self._kept = accepted, place.files()
         try:
-            loaded = [self._load(arm, store) for arm in self.paths]
+            loaded = [self._load(arm, store, self._kept.get(arm)) for arm in self.paths]
         except MachineError as error:
-            if not later:
+            if not place.again:
                 raise
             self._note_read_error(error)
             self._without_events = True
-            loaded = [self._load(arm, None) for arm in self.paths]
+            loaded = [self._load(arm, None, self._kept.get(arm)) for arm in self.paths]
         self._start(loaded)
 
     def _start(self, loaded: Sequence[tuple[ServedModel, int]]) -> None:
@@ -177,7 +179,8 @@ class LiveModels:
             return
         try:
             if self._without_events:
-                self._start([self._load(arm, self.store) for arm in self.paths])
+                kept = self._kept
+                self._start([self._load(arm, self.store, kept.get(arm)) for arm in self.paths])
                 self._without_events = False
             for events in pages(self.store.after, self.position):
                 for served in self._serving.values():
@@ -206,15 +209,22 @@ class LiveModels:
             return False
         self.rejected.pop(arm, None)
         self.swaps += 1
+        self._kept.pop(arm, None)
+        self._accepted(arm, new.stamp)
         LOG.info("now serving %s as the %s model, %s", new.path, arm, new.id)
         return True
 
     def _take_in(self, model: Model, events: Sequence[Event]) -> None:
         model.take_in(*_known_events(model, events, self._unknown_users))
 
-    def _load(self, arm: str, store: EventStore | None) -> tuple[ServedModel, int]:
-        """Return (the model of an arm's file with all events taken in, the last position)."""
-        path = self.paths[arm]
+    def _load(
+        self, arm: str, store: EventStore | None, kept: Path | None = None
+    ) -> tuple[ServedModel, int]:
+        """Return (the model of an arm's file with all events taken in, the last position).
+
+        kept: a file to read in its place.
+        """
+        path = kept or self.paths[arm]
         for _ in range(ATTEMPTS):
             check_regular(path)
             current, checksum = stamp(path), checksum_of(path)
@@ -226,8 +236,8 @@ class LiveModels:
         after = 0 if store is None else store.learned(checksum)
         live, position = replayed(model, store, self._unknown_users, after)
         warm_up(live)
-        served = ServedModel(arm, path, checksum[:ID_LENGTH], checksum, live, current, time.time())
-        return served, position
+        name, file = checksum[:ID_LENGTH], self.paths[arm]
+        return ServedModel(arm, file, name, checksum, live, current, time.time()), position
 
     def _reject(self, arm: str, error: Exception) -> None:
         why = str(error) or type(error).__name__
@@ -277,12 +287,3 @@ def warm_up(model: Model) -> None:
     if isinstance(model, Recommender):
         model.answer(user, 1, explain=True)
         model.answer(None, 1)
-
-
-def stamp(path: Path) -> Stamp:
-    """Return the identity of the file currently at a path."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return NO_FILE
-    return status.st_mtime_ns, status.st_ino, status.st_size

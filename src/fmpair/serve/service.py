@@ -24,9 +24,10 @@ from fmpair.fitted import recipe
 from fmpair.fitted.question import Answer, Question, knows_time
 from fmpair.fitted.recipe import name_of
 from fmpair.serve import requests as wire
-from fmpair.serve.live_models import LiveModels, Rejection, ServedModel, Stamp, stamp
+from fmpair.serve.live_models import LiveModels, Rejection, ServedModel
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.requests import MOST_VALUES, ContextColumn, ModelCard, ProblemError, Refused
+from fmpair.serve.settings import Stamp, stamp
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 QUICK = 1_500_000  # numbers of item vectors, multiplied in a third of a millisecond

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fmpair.checks import not_negative, whole
@@ -16,7 +19,11 @@ CURRENT, CANDIDATE = "current", "candidate"
 SALT = b"fmpair arms"  # makes the split independent of other hashes of the same ids
 MIN_KEY_LENGTH = 16  # characters
 ASK, SEND, READ, METRICS = PURPOSES = ("ask", "send", "read", "metrics")  # of API keys
+DESCRIPTORS = "/proc/self/fd"  # where open files have paths
 DEFAULT_SHARE = 0.1  # of the users, for a candidate
+
+Stamp = tuple[int, int, int]  # identifies the current file of a name
+NO_FILE = (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -70,10 +77,29 @@ class ServiceSettings:
 
 
 class WorkerPlace(NamedTuple):
-    """number: of a worker, from 0; again: whether it takes the place of one that died."""
+    """number: of a worker, from 0; again: whether it takes the place of one that died.
+
+    kept: open files of the models in service, by arm; objects with a `descriptor`.
+    """
 
     number: int
     again: bool = False
+    kept: Mapping[str, Any] = MappingProxyType({})
+
+    def files(self) -> dict[str, Path]:
+        """Return paths by which a worker that was restarted reads the models in service."""
+        if not self.again:
+            return {}
+        return {arm: Path(DESCRIPTORS, str(one.descriptor)) for arm, one in self.kept.items()}
+
+
+def stamp(path: Path | int) -> Stamp:
+    """Return the identity of the file currently at a path, or of an open one."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return NO_FILE
+    return status.st_mtime_ns, status.st_ino, status.st_size
 
 
 @dataclass(frozen=True)

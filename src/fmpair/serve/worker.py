@@ -12,16 +12,17 @@ import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import wait
+from typing import Any
 
 from fmpair.events.store import beside, open_store
 from fmpair.fitted.question import Question
 from fmpair.serve.access_control import AccessControl, RateLimit
 from fmpair.serve.application import Application, paths, read_pages
 from fmpair.serve.connections import make_server
-from fmpair.serve.live_models import LiveModels, Stamp, stamp
+from fmpair.serve.live_models import LiveModels
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.service import Service, is_quick
-from fmpair.serve.settings import ServiceSettings, WorkerPlace, is_loopback, read_keys
+from fmpair.serve.settings import ServiceSettings, Stamp, WorkerPlace, is_loopback, read_keys, stamp
 from fmpair.threads import all_threads, blas_on
 
 WATCH_EVERY = 0.2  # seconds between two checks of the model files
@@ -33,21 +34,23 @@ def work(
     listening: socket.socket,
     place: WorkerPlace,
     counters: int,
-    ready: Callable[[], None],
+    send: Callable[[Any], None],
 ) -> None:
     """Answer requests until a stop signal.
 
-    counters: descriptor of the memory of the metrics; ready: called once requests can be answered.
-    A worker that takes another's place starts even if the event store does not answer.
+    counters: descriptor of the memory of the metrics; send: to the parent: None once requests can
+    be answered, (arm, file) of each new model. A worker that takes another's place starts even if
+    the event store does not answer.
     """
     _log_to_stderr(place.number)
     store = open_store(settings.events or beside(settings.model), later=place.again)
     share = settings.users_share
-    models = LiveModels(settings.model, store, settings.candidate, share, later=place.again)
+    models = LiveModels(
+        settings.model, store, settings.candidate, share, place, lambda *new: send(new)
+    )
     store.watch()
     metrics = Metrics(paths(), counters, place.number)
     service = Service(models, store, settings.candidate is not None, metrics)
-    watch = FileWatch(models) if settings.watch else None
     # Each worker gets a share of a client's requests, so it allows that share of the rate.
     rate = RateLimit(settings.rate / settings.workers) if settings.rate else None
     keys = read_keys(settings.api_key_file)
@@ -56,7 +59,8 @@ def work(
     _end_with_parent()
     gc.collect()
     gc.freeze()  # models and modules stay: scanning them again and again would delay answers
-    ready()
+    send(None)
+    watch = FileWatch(models) if settings.watch else None
     try:
         with blas_on(_blas_threads(models, settings.workers)):
             server.run(sockets=[listening])
