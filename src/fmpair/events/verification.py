@@ -34,7 +34,7 @@ class Verification:
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
         self._dice = random.Random()  # not the module's own, which programs may have seeded
-        self._read_at = time.time()
+        self._read_at, self._written_at = time.time(), 0.0
         self.damage: str | None = None
         self.trouble: str | None = None
         self.failing_since: float | None = None
@@ -46,6 +46,9 @@ class Verification:
                 self._rows.setdefault(position, None)
             while len(self._rows) > RECENT:
                 del self._rows[next(iter(self._rows))]
+        self._written_at = time.monotonic()
+        if self.damage is None:
+            self._note(None, None, None)  # the database answers
         self.start()
 
     def start(self) -> None:
@@ -66,11 +69,14 @@ class Verification:
         with self._lock:
             known = [position for position, row in self._rows.items() if row is not None]
             new = [position for position, row in self._rows.items() if row is None]
+        start = time.monotonic()
         again = self._dice.sample(known, min(len(known), AT_ONCE))
         try:
             rows = self._read_back([*new, *again])
         except FmpairError as error:
             damage = str(error) if isinstance(error, DataError) else None
+            if damage is None and start < self._written_at:
+                return None  # it has answered a writer since
             return self._note(str(error), damage, self.failing_since or self._read_at)
         with self._lock:
             wrong = [
