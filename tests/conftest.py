@@ -41,6 +41,7 @@ LONG = (
     "test_ray.py", "test_contract_of_engines.py", "test_jit.py", "test_kills.py",
     "test_resume.py", "test_docs_site.py", "test_examples.py", "test_docs.py",
     "test_service_kills.py", "test_full_store.py", "test_real_examples.py", "test_swaps.py",
+    "test_store_trouble.py", "test_container.py",
     "test_forked.py", "test_full_disk.py", "test_tuning.py", "test_run_verb.py",
     "test_supervisor.py", "test_page.py", "test_torch_training.py", "test_contract.py",
 )  # fmt: skip

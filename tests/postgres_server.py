@@ -3,8 +3,10 @@
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,20 @@ class Server:
 
     def stop(self, mode="immediate"):
         self.run("pg_ctl", "stop", "-m", mode)
+
+    @contextmanager
+    def frozen(self):
+        """Stop every process of the server: it stays there, and answers nothing."""
+        first = (self.folder / "data" / "postmaster.pid").read_text().split()[0]
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        for process in (first, *children):
+            os.kill(int(process), signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in (first, *children):
+                with suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGCONT)
 
 
 @pytest.fixture(scope="session")

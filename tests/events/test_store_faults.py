@@ -10,7 +10,7 @@ import time
 import pytest
 from postgres_server import emptied
 
-from fmpair.errors import MachineError
+from fmpair.errors import DataError, MachineError
 from fmpair.events.event import Event
 from fmpair.events.store import open_store
 
@@ -129,3 +129,46 @@ def test_a_database_that_goes_away_and_comes_back_is_used_again(postgres):
     assert other.position() == last and store.trouble() is None
     for own in (store, other):
         own.close()
+
+
+@pytest.mark.faults
+def test_a_frozen_database_keeps_nobody_waiting_for_long(postgres, monkeypatch):
+    from fmpair.events import postgres as module
+
+    monkeypatch.setattr(module.Connection, "patience", 0.5)
+    monkeypatch.setattr(module, "TIMEOUT", 2)  # the least that the driver waits to connect
+    monkeypatch.setattr(module, "PING_TIMEOUT", 0.5)
+    store, other = open_store(emptied(postgres)), open_store(postgres.url)
+    last = store.append([click(0)])
+    other.append([click(1)])
+    with postgres.frozen():
+        for work in (lambda: store.append([click(2)]), lambda: store.after(0, 10)):
+            with pytest.raises(MachineError, match=r"failed: .*(no answer|timeout)"):
+                work()
+        assert store.position() >= last
+        store._verification.check()
+        assert store.trouble() and store.failing_since() <= time.time()
+    for _ in range(500):
+        store._verification.check()
+        if store.failing_since() is None:
+            break
+        time.sleep(0.02)
+    assert [event.item for event in store.after(0, 10)][:2] == [0, 1]
+    store.append([click(3)])
+    assert store.trouble() is None and store.failing_since() is None
+    for own in (store, other):
+        own.close()
+
+
+def test_a_store_that_cannot_be_opened_now_is_opened_later(tmp_path):
+    place = tmp_path / "later"
+    with pytest.raises(DataError, match="its folder does not exist"):
+        open_store(place / "events.db")
+    store = open_store(place / "events.db", later=True)
+    assert store.position() == 0 and "its folder does not exist" in store.trouble()
+    with pytest.raises(MachineError, match="its folder does not exist"):
+        store.append([click(0)])
+    place.mkdir()
+    store._database._retry_at = 0.0
+    assert store.append([click(0)]) == 1 == store.position() and store.trouble() is None
+    store.close()

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fmpair.serve.live_models import NO_FILE, ServedModel
-from fmpair.serve.settings import CURRENT
+from fmpair.serve.live_models import ServedModel
+from fmpair.serve.settings import CURRENT, NO_FILE
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class StaticModel:
     swaps: int = 0
     refusals: int = 0
     trouble: str | None = None
+    stale_since: float | None = None
 
     def of(self, user: Any) -> tuple[str, Any, str]:
         return CURRENT, self.model, self.name
@@ -29,8 +30,5 @@ class StaticModel:
     def history_of(self, user: Any, model: Any) -> None:
         return None
 
-    def behind(self) -> bool:
-        return False
-
-    def follow(self) -> None:
+    async def catch_up(self) -> None:
         """Do nothing: there are no events."""

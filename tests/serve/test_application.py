@@ -16,8 +16,11 @@ from fmpair.serve.access_control import AccessControl, RateLimit
 from fmpair.serve.application import Application, read_pages
 from fmpair.serve.live_models import LiveModels
 from fmpair.serve.service import Service
+from fmpair.serve.settings import PURPOSES
 
 ANN = "ann/3 <é🎈>"
+
+ALL = frozenset(PURPOSES)
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +199,7 @@ def test_a_head_request_gets_no_body(service):
 
 def test_a_key_is_needed_where_there_are_keys(service):
     closed = Application(
-        service.service, AccessControl(keys=(b"0123456789abcdef", b"another-key-12345"))
+        service.service, AccessControl(keys={b"0123456789abcdef": ALL, b"another-key-12345": ALL})
     )
     assert ask(closed, "/v1/model").status == 401
     assert ask(closed, "/v1/model").headers["www-authenticate"] == "Bearer"
@@ -217,7 +220,7 @@ def test_pages_of_other_sites_are_refused(service):
         assert ask(service, "/v1/recommend", {}, headers=headers).status == 403
         assert ask(service, "/", headers=headers).status == 403
     assert ask(service, "/v1/recommend", {}, headers={"host": "[::1]:8000"}).status == 200
-    closed = Application(service.service, AccessControl(keys=(b"0123456789abcdef",)))
+    closed = Application(service.service, AccessControl(keys={b"0123456789abcdef": ALL}))
     behind_a_proxy = {"origin": "https://shop.example", "x-api-key": "0123456789abcdef"}
     assert ask(closed, "/v1/recommend", {}, headers=behind_a_proxy).status == 200
     wide = Application(service.service, AccessControl(local=False))

@@ -1,9 +1,11 @@
 """Models in service know all events, and are swapped without anyone noticing."""
 
+import asyncio
 import logging
 import os
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +17,9 @@ from fmpair.errors import MachineError, ModelFileError
 from fmpair.events.event import Event
 from fmpair.events.store import open_store
 from fmpair.models import FMPair
-from fmpair.serve.live_models import ID_LENGTH, LiveModels
-from fmpair.serve.settings import CANDIDATE, CURRENT
+from fmpair.serve import worker
+from fmpair.serve.live_models import ID_LENGTH, PATIENCE, LiveModels
+from fmpair.serve.settings import CANDIDATE, CURRENT, WorkerPlace
 from fmpair.serve.worker import FileWatch
 
 ITEMS, START = 20, 1_600_000_000
@@ -192,6 +195,7 @@ def test_a_file_is_taken_once_it_has_changed_and_a_refused_one_when_it_changes_a
 
 
 def test_what_fails_for_the_store_is_tried_again(fitted, path, store, monkeypatch):
+    monkeypatch.setattr(worker, "RETRY_EVERY", 0.0)
     models = LiveModels(path, store)
     watch = FileWatch(models, every=3600)
     put(fitted / "second.fmpair", path)
@@ -223,6 +227,63 @@ def test_a_store_that_does_not_answer_keeps_nobody_from_answers(path, store, mon
     assert len(caplog.records) == 1
     models.follow()
     assert models.trouble is None and models.position == 1
+
+
+def test_a_store_that_does_not_return_delays_no_list(path, store, monkeypatch):
+    models, thawed = LiveModels(path, store), threading.Event()
+    store.append([click("u3", "i1")])
+    read = store.after
+
+    def frozen(*options):
+        assert thawed.wait(60)
+        return read(*options)
+
+    monkeypatch.setattr(store, "after", frozen)
+
+    async def ask():
+        for _ in range(50):  # the first waits a moment, the others do not wait at all
+            await models.catch_up()
+            assert best(models, "u3")
+        thawed.set()
+        while models.behind():
+            await models.catch_up()
+
+    start = time.monotonic()
+    asyncio.run(ask())
+    assert models.position == 1 and "i1" not in best(models, "u3", ITEMS)
+    assert time.monotonic() - start < 50 * PATIENCE
+
+
+def test_what_another_process_stores_during_a_read_is_known_to_the_next_list(path, store, tmp_path):
+    models, other = LiveModels(path, store), open_store(tmp_path / "events.db")
+    for number in range(50):
+        other.append([click("u3", f"i{number % ITEMS}", number)])
+        asyncio.run(models.catch_up())
+        assert models.position == number + 1
+    other.close()
+
+
+def test_a_worker_that_is_restarted_answers_without_a_store_and_knows_all_once_it_is_back(
+    path, store, monkeypatch
+):
+    store.append([click("u3", "i1")])
+
+    def gone(*_):
+        raise MachineError("the database is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "learned", gone)
+        with pytest.raises(MachineError, match="gone"):
+            LiveModels(path, store)
+        models = LiveModels(path, store, place=WorkerPlace(0, again=True))
+        models.follow()
+        assert best(models, "u3") and models.trouble == "the database is gone"
+        assert models.stale_since <= time.time()
+    models._retry_at = 0.0
+    assert models.behind()
+    models.follow()
+    assert "i1" not in best(models, "u3", ITEMS) and not models.behind()
+    assert models.trouble is None and models.stale_since is None
 
 
 @pytest.mark.slow

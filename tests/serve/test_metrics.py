@@ -7,7 +7,7 @@ from asking import ask
 from static_model import StaticModel
 
 from fmpair.serve.application import Application, paths
-from fmpair.serve.metrics import ROW, Metrics
+from fmpair.serve.metrics import Metrics, shared_memory
 from fmpair.serve.service import Service
 
 
@@ -57,15 +57,14 @@ def test_the_age_of_the_model_is_told(service):
     assert found['fmpair_model_age_seconds{arm="current"}'] >= 0
 
 
-def test_several_workers_add_up_and_a_new_one_goes_on_where_the_last_ended(tmp_path):
-    file = tmp_path / "numbers"
-    file.write_bytes(bytes(2 * ROW))
-    first, second = (Metrics(paths(), file, worker) for worker in (0, 1))
+def test_several_workers_add_up_and_a_new_one_goes_on_where_the_last_ended():
+    shared = shared_memory(2)
+    first, second = (Metrics(paths(), shared, worker) for worker in (0, 1))
     first.observe("/v1/recommend", 200, 0.002)
     second.observe("/v1/recommend", 200, 0.3)
     second.count("events", 5)
     second.follow("swaps", 2)
-    again = Metrics(paths(), file, 1)
+    again = Metrics(paths(), shared, 1)
     again.observe("/v1/recommend", 200, 0.0001)
     again.follow("swaps", 1)
     found = numbers(first.text())

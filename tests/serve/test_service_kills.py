@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import time
 from contextlib import closing
@@ -90,3 +91,55 @@ def test_workers_do_not_outlive_the_process_that_started_them(model, tmp_path):
         until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
         service.start()
         assert answers(service)
+
+
+def test_without_its_temporary_folder_a_worker_starts_again_and_a_kill_leaves_nothing(
+    model, tmp_path
+):
+    place = tmp_path / "temporary"
+    place.mkdir()
+    options = {"env": {**os.environ, "TMPDIR": str(place)}}
+    with Service(model, "--events", tmp_path / "events.db", **options) as service:
+        assert os.listdir(place) == []
+        place.rmdir()
+        service.ask("/v1/recommend", QUESTION)
+        (first,) = service.workers()
+        os.kill(first, signal.SIGKILL)
+        until(lambda: service.workers() not in ([], [first]))
+        until_answered(service)
+        assert 'path="/v1/recommend",status="200"} 2' in service.ask("/metrics")[1]
+        shared = set(os.listdir("/dev/shm"))
+        service.process.kill()
+        service.process.wait()
+        until(lambda: not Path(f"/proc/{first}").exists())
+        assert not place.exists() and set(os.listdir("/dev/shm")) <= shared
+
+
+def test_a_worker_that_is_restarted_serves_what_the_others_serve(model, tmp_path):
+    path, second = tmp_path / "model.fmpair", fitted(tmp_path, "second.fmpair", 1)
+    shutil.copy(model, path)
+
+    def in_service():
+        return service.ask("/v1/model")[1]["models"][0]
+
+    def killed():
+        (first,) = service.workers()
+        os.kill(first, signal.SIGKILL)
+        until(lambda: service.workers() not in ([], [first]))
+        until_answered(service)
+
+    with Service(path, "--events", tmp_path / "events.db", "--watch") as service:
+        before = in_service()["model"]
+        os.replace(second, path)
+        until(lambda: in_service()["model"] != before)
+        accepted = in_service()["model"]
+        time.sleep(1)  # until the parent knows
+        path.unlink()
+        os.mkfifo(path)
+        until(lambda: in_service()["refused"])
+        killed()
+        assert in_service()["model"] == accepted
+        until(lambda: in_service()["refused"])
+        shutil.copy(model, tmp_path / "new")
+        os.replace(tmp_path / "new", path)
+        until(lambda: in_service()["model"] == before)

@@ -29,6 +29,12 @@ def test_a_key_is_needed_beyond_this_machine(host, tmp_path):
     assert ServiceSettings("m", host=host, api_key_file=tmp_path / "keys")
 
 
+def test_a_proxy_lets_others_in_so_it_needs_keys(tmp_path):
+    with pytest.raises(OptionError, match="proxy lets other machines in: protect the service with"):
+        ServiceSettings("m", proxy=True)
+    assert ServiceSettings("m", proxy=True, api_key_file=tmp_path / "keys")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -45,8 +51,21 @@ def test_wrong_options_are_refused(options, said):
 def test_keys_are_lines_of_a_file(tmp_path):
     file = tmp_path / "keys"
     file.write_text("# of the shop\n0123456789abcdef\n\nanother-key-12345  \n")
-    assert read_keys(file) == (b"0123456789abcdef", b"another-key-12345")
-    assert read_keys(None) == ()
+    assert list(read_keys(file)) == [b"0123456789abcdef", b"another-key-12345"]
+    assert read_keys(None) == {}
+
+
+def test_words_after_a_key_say_what_it_is_for(tmp_path):
+    file = tmp_path / "keys"
+    file.write_text("0123456789abcdef\nof-the-shop-12345 ask  send\nof-the-night-1234 read\n")
+    assert [sorted(purposes) for purposes in read_keys(file).values()] == [
+        ["ask", "metrics", "read", "send"],
+        ["ask", "send"],
+        ["read"],
+    ]
+    file.write_text("0123456789abcdef everything\n")
+    with pytest.raises(OptionError, match="unknown purpose 'everything' after a key; use ask, s"):
+        read_keys(file)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 import os
 import shutil
+import signal
 import subprocess
+import threading
+from contextlib import suppress
 
 import pytest
 from postgres_server import emptied, postgres
@@ -82,4 +85,60 @@ def test_replicas_share_a_database_and_answer_when_it_is_gone(model, postgres):
         until(lambda: "book-002" not in listed(one, "user-001"))
     store = open_store(url)
     assert [event.item for event in store.after(0, 10)] == ["book-001", "book-002"]
+    store.close()
+
+
+def test_lists_are_answered_while_the_database_is_frozen(model, postgres):
+    url = emptied(postgres)
+    with Service(model, "--events", url, workers=2) as service:
+        assert tell(service, "user-001", "book-001")[0] == 200
+        statuses = []
+        with postgres.frozen():
+            waiting = [
+                threading.Thread(target=lambda: statuses.append(tell(service)[0])) for _ in range(4)
+            ]
+            waiting += [
+                threading.Thread(
+                    target=lambda: statuses.append(service.ask("/v1/events?after=0")[0])
+                )
+                for _ in range(4)
+            ]
+            for thread in waiting:
+                thread.start()
+            for number in range(100):
+                assert listed(service, f"user-{number % 40:03}")
+            similar = {"item": "book-001", "n": 3}
+            assert service.ask("/v1/similar", similar)[0] == 200
+            assert "book-001" not in listed(service, "user-001")
+            until(lambda: service.ask("/ready")[1]["events_stale_since"])
+            for thread in waiting:
+                thread.join()
+            assert set(statuses) == {503}
+            os.kill(service.workers()[0], signal.SIGKILL)  # and another takes its place
+            until(lambda: len(service.workers()) == 2)
+            until(lambda: "restarting it" in service.said)
+            for number in range(100):
+                with suppress(ConnectionError):
+                    assert listed(service, f"user-{number % 40:03}")
+        until(lambda: tell(service, "user-001", "book-002")[0] == 200)
+        for _ in range(20):
+            until(lambda: not {"book-001", "book-002"} & set(listed(service, "user-001")))
+        until(lambda: service.ask("/ready")[1]["events_stale_since"] is None)
+
+
+def test_a_removed_log_is_noticed_and_costs_no_acknowledged_event(model, tmp_path):
+    url = tmp_path / "events.db"
+    with Service(model, "--events", url, workers=2) as service:
+        count = sum(tell(service)[0] == 200 for _ in range(20))
+        for name in ("events.db-wal", "events.db-shm"):
+            os.unlink(tmp_path / name)
+        statuses = [tell(service)[0] for _ in range(20)]
+        assert set(statuses) == {503} and listed(service, "user-002")
+        for _ in range(10):  # every worker says so
+            until(lambda: "was removed or replaced" in (service.ask("/ready")[1]["trouble"] or ""))
+        service.stop()
+        service.start()
+        assert tell(service)[0] == 200
+    store = open_store(url)
+    assert len(store.after(0, 1_000)) == count + 1 == 21
     store.close()

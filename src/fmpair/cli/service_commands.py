@@ -27,7 +27,11 @@ Events = Annotated[
 ]
 Keys = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="API keys, one per line; every request must send one."),
+    typer.Option(
+        metavar="FILE",
+        help="API keys, one per line; every request must send one. Words after a key limit it: "
+        "ask, send, read, metrics.",
+    ),
 ]
 Rate = Annotated[
     float, typer.Option(metavar="N", help="Maximum requests per second of a client; 0: no limit.")
@@ -43,6 +47,12 @@ Share = Annotated[
     float | None,
     typer.Option(metavar="X", help="The share of users of the candidate; by default 0.1."),
 ]
+Proxy = Annotated[
+    bool,
+    typer.Option(
+        "--proxy", help="Clients on this machine are a proxy: apply --rate to its X-Forwarded-For."
+    ),
+]
 
 
 def serve(
@@ -56,6 +66,7 @@ def serve(
     watch: Watch = False,
     candidate: Candidate = None,
     share: Share = None,
+    proxy: Proxy = False,
 ) -> None:
     """Serve a model over HTTP, with a web page to try it."""
     from fmpair.serve.settings import ServiceSettings
@@ -63,7 +74,7 @@ def serve(
 
     file = Path(model_file(model))
     settings = ServiceSettings(
-        file, host, port, workers, events, api_key_file, rate, watch, candidate, share
+        file, host, port, workers, events, api_key_file, rate, watch, candidate, share, proxy
     )
     run_service(settings, note)
 

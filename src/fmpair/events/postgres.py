@@ -26,6 +26,7 @@ Result = TypeVar("Result")
 CHANNEL = "fmpair_events"
 LOCK = 0x666D70616972  # one writer at a time, so that positions become visible in order
 TIMEOUT = 5  # seconds to connect, and for any answer
+PING_TIMEOUT = 2  # seconds for a connection to show that it is alive
 RETRY_EVERY = 1.0  # seconds between attempts to listen for new events again
 
 TABLES = """
@@ -44,6 +45,9 @@ WHERE position > %s ORDER BY position LIMIT %s
 IMPRESSIONS = """
 SELECT user_id, items::text, time, arm, model, position FROM fmpair_impressions
 WHERE position > %s ORDER BY position LIMIT %s
+"""
+READ_BACK = """
+SELECT position, user_id, item_id, time FROM fmpair_events WHERE position = ANY(%s::bigint[])
 """
 INSERT_EVENTS = """
 INSERT INTO fmpair_events (user_id, item_id, time, context, arm, model)
@@ -66,6 +70,31 @@ ON CONFLICT (model) DO UPDATE SET position = excluded.position
 """
 
 
+class Connection(psycopg.Connection):
+    """A connection that is closed when the server does not answer a statement in time.
+
+    The server's own timeouts do not help if it is frozen, or its machine is gone.
+    """
+
+    patience: float = TIMEOUT  # seconds
+
+    def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
+        return super().wait(self._limited(gen, time.monotonic() + self.patience), *args, **options)
+
+    def _limited(self, gen: Any, limit: float) -> Any:
+        """Yield what a generator of the driver yields; it is resumed every tenth of a second."""
+        try:
+            state = next(gen)
+            while True:
+                ready = yield state
+                if not ready and time.monotonic() > limit:
+                    self.close()
+                    raise psycopg.OperationalError(f"no answer within {self.patience:g} seconds")
+                state = gen.send(ready)
+        except StopIteration as end:
+            return end.value
+
+
 class Postgres:
     """Three tables of a database; see `Database`.
 
@@ -77,9 +106,9 @@ class Postgres:
         self._address = re.sub(r"//[^@/]*@", "//", url).partition("?")[0]  # without password
         self.name = f"the event store {self._address}"
         self._reading, self._listening = threading.Lock(), threading.Lock()
-        self._reader: psycopg.Connection | None = None
-        self._writer: psycopg.Connection | None = None
-        self._listener: psycopg.Connection | None = None  # receives notifications
+        self._reader: Connection | None = None
+        self._writer: Connection | None = None
+        self._listener: Connection | None = None  # receives notifications
         self._tried_at, self._position = 0.0, 0
         with self._translated(), self._connect() as connection:
             if make:
@@ -109,6 +138,10 @@ class Postgres:
                 self._listener = None
             return self._position
 
+    def read_back(self, positions: Sequence[int]) -> dict[int, tuple]:
+        rows = self._read(READ_BACK, list(positions))
+        return {position: tuple(row) for position, *row in rows}
+
     def learned(self, model: str) -> int:
         rows = self._read("SELECT position FROM fmpair_learned WHERE model = %s", model)
         return rows[0][0] if rows else 0
@@ -129,7 +162,7 @@ class Postgres:
             self._reader = self._writer = self._listener = None
 
     def insert(self, events: Sequence[Event], impressions: Sequence[Impression]) -> list[int]:
-        def run(connection: psycopg.Connection) -> list[int]:
+        def run(connection: Connection) -> list[int]:
             connection.execute(DURABLE)
             if impressions:
                 connection.execute(INSERT_IMPRESSIONS, _columns(map(_impression_row, impressions)))
@@ -148,30 +181,38 @@ class Postgres:
         return positions
 
     def _read(self, query: str, *values: Any) -> list[tuple]:
-        def run(connection: psycopg.Connection) -> list[tuple]:
+        def run(connection: Connection) -> list[tuple]:
             rows = connection.execute(query, values).fetchall()
             connection.commit()
             return rows
 
-        with self._reading, self._translated():
-            self._reader, rows = self._with(self._reader, run)
+        if not self._reading.acquire(timeout=TIMEOUT):
+            raise MachineError(f"{self.name} failed: no answer within {TIMEOUT} seconds")
+        try:
+            with self._translated():
+                self._reader, rows = self._with(self._reader, run)
+        finally:
+            self._reading.release()
         return rows
 
     def _with(
         self,
-        connection: psycopg.Connection | None,
-        work: Callable[[psycopg.Connection], Result],
-    ) -> tuple[psycopg.Connection, Result]:
+        connection: Connection | None,
+        work: Callable[[Connection], Result],
+    ) -> tuple[Connection, Result]:
         """Return (the connection, the result of the work on it), reconnecting a lost connection.
 
         Only before the work starts: nothing is ever committed twice.
         """
         if connection is not None and not connection.closed:
             try:
+                connection.patience = PING_TIMEOUT
                 connection.execute("SELECT 1")
+                connection.patience = TIMEOUT
             except psycopg.Error:
                 _close(connection)
                 connection = None
+        own = connection
         if connection is None or connection.closed:
             connection = self._connect()
         try:
@@ -179,11 +220,13 @@ class Postgres:
         except BaseException:
             with suppress(psycopg.Error):
                 connection.rollback()
+            if connection is not own:
+                _close(connection)
             raise
 
-    def _connect(self) -> psycopg.Connection:
+    def _connect(self) -> Connection:
         timeouts = f"-c statement_timeout={TIMEOUT * 1000} -c lock_timeout={TIMEOUT * 1000}"
-        return psycopg.connect(
+        return Connection.connect(
             self.url,
             connect_timeout=TIMEOUT,
             options=timeouts,
@@ -236,7 +279,7 @@ def _columns(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows)]
 
 
-def _close(connection: psycopg.Connection | None) -> None:
+def _close(connection: Connection | None) -> None:
     if connection is not None:
         with suppress(psycopg.Error):
             connection.close()

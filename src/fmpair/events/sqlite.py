@@ -6,16 +6,20 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fmpair.errors import DataError, MachineError
+from fmpair.errors import DataError, FmpairError, MachineError
 from fmpair.events.event import Event, Impression, context_json
 from fmpair.files import lock, shown
 
 WAIT = 10.0  # seconds for another process that writes
+READ_WAIT = 0.5  # seconds for one that keeps readers out
+CHECK_EVERY = 60.0  # seconds between two checks of the whole file
+MAX_CHECKED = 64 << 20  # bytes of a file that is checked whole
 FORMAT = 1  # PRAGMA user_version
 
 # Id columns have no type: text and numbers come back as they were.
@@ -34,6 +38,9 @@ EVENTS = """
 SELECT user, item, time, context, arm, model, position FROM events
 WHERE position > ? ORDER BY position LIMIT ?
 """
+READ_BACK = """
+SELECT position, user, item, time FROM events WHERE position IN (SELECT value FROM json_each(?))
+"""
 IMPRESSIONS = """
 SELECT user, items, time, arm, model, position FROM impressions
 WHERE position > ? ORDER BY position LIMIT ?
@@ -42,6 +49,10 @@ INSERT_EVENT = (
     "INSERT INTO events (user, item, time, context, arm, model) VALUES (?, ?, ?, ?, ?, ?)"
 )
 INSERT_IMPRESSION = "INSERT INTO impressions (user, items, time, arm, model) VALUES (?, ?, ?, ?, ?)"
+
+
+Identity = tuple[int, int] | None
+RESTORE = "Events are refused; restore the store from a backup and restart the service"
 
 
 class SQLite:
@@ -56,11 +67,14 @@ class SQLite:
         self._local = threading.local()  # one connection to read per thread
         self._readers: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
+        self._log: tuple[Identity, Identity] | None = None  # as the writer opened it
+        self._lost_log, self._writing = False, threading.Lock()
+        self._checked_at = -CHECK_EVERY
         if not make and not path.exists():
             raise DataError(f"{self.name} does not exist")
         if not path.exists() and not path.parent.is_dir():
             raise DataError(f"cannot create {self.name}: its folder does not exist")
-        with self._translated():
+        with self._translated(DataError):
             self._create(make)
         self._file = _identity(path)
 
@@ -79,6 +93,31 @@ class SQLite:
                 row = reader.execute("SELECT max(position) FROM events").fetchone()
                 self._local.version, self._local.position = version, row[0] or 0
         return self._local.position
+
+    def read_back(self, positions: Sequence[int]) -> dict[int, tuple]:
+        with self._writing:
+            self._check_log(DataError)
+        try:
+            with closing(self._connect(READ_WAIT)) as connection:
+                connection.execute("PRAGMA query_only = ON")
+                rows = connection.execute(READ_BACK, (json.dumps(positions),)).fetchall()
+                self._check_whole(connection)
+        except sqlite3.DatabaseError as error:
+            if any(word in str(error) for word in ("locked", "busy", "unable to open")):
+                raise MachineError(f"{self.name} failed: {error}{_advice(str(error))}") from error
+            raise DataError(f"{self.name} is damaged: {error}. {RESTORE}") from error
+        return {position: tuple(row) for position, *row in rows}
+
+    def _check_whole(self, connection: sqlite3.Connection) -> None:
+        """Check all pages of a small file, once a minute."""
+        if time.monotonic() < self._checked_at + CHECK_EVERY:
+            return
+        self._checked_at = time.monotonic()
+        if self.path.stat().st_size <= MAX_CHECKED:
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                self._checked_at = -CHECK_EVERY  # until it is whole again
+                raise sqlite3.DatabaseError(found)
 
     def learned(self, model: str) -> int:
         rows = self._read("SELECT position FROM learned WHERE model = ?", model)
@@ -101,16 +140,19 @@ class SQLite:
         lists = [(i.user, json.dumps(i.items), i.time, i.arm, i.model) for i in impressions]
         last = 0
         try:
-            with self._translated():
+            with self._writing, self._translated():
                 if self._writer is None:
                     self._writer = self._connect()
                 self._check_file()
                 with self._turn(), self._writer as connection:
                     connection.execute("BEGIN IMMEDIATE")
+                    self._check_log()
+                    self._log = self._log or self._found_log()
                     connection.executemany(INSERT_IMPRESSION, lists)
                     connection.executemany(INSERT_EVENT, rows)
                     if rows:
                         (last,) = connection.execute("SELECT last_insert_rowid()").fetchone()
+                self._check_log()  # removed during the commit, it is not what others read
         except Exception:
             self._drop_writer()  # its state is unknown
             raise
@@ -124,18 +166,18 @@ class SQLite:
         """Return the connection of this thread."""
         reader = getattr(self._local, "reader", None)
         if reader is None:
-            reader = self._local.reader = self._connect()
+            reader = self._local.reader = self._connect(READ_WAIT)
             reader.execute("PRAGMA query_only = ON")
             self._local.version = None
             self._readers.append(reader)
         return reader
 
-    def _connect(self, make: bool = False) -> sqlite3.Connection:
+    def _connect(self, wait: float = WAIT, make: bool = False) -> sqlite3.Connection:
         if not make:
             self._check_file()
         connection = sqlite3.connect(
             f"{self.path.absolute().as_uri()}?mode={'rwc' if make else 'rw'}",
-            timeout=WAIT,
+            timeout=wait,
             isolation_level="IMMEDIATE",
             check_same_thread=False,
             uri=True,
@@ -188,15 +230,36 @@ class SQLite:
                 f"{self.name} was removed or replaced: put it back, or restart the service"
             )
 
+    def _check_log(self, refused: type[FmpairError] = MachineError) -> None:
+        """Refuse a removed write-ahead log: what is written to it is lost when we end.
+
+        Its events are moved into the database, unless another process has begun a log of its own.
+        """
+        if self._log is None or (self._log == self._found_log() and not self._lost_log):
+            return
+        if not self._lost_log and self._writer is not None and self._found_log()[0] is None:
+            with suppress(sqlite3.Error):
+                self._writer.rollback()
+                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._lost_log = True
+        raise refused(
+            f"the write-ahead log of {self.name} was removed or replaced: restart the service"
+        )
+
+    def _found_log(self) -> tuple[Identity, Identity]:
+        return _identity(Path(f"{self.path}-wal")), _identity(Path(f"{self.path}-shm"))
+
     def _drop_writer(self) -> None:
         if self._writer is not None:
             with suppress(sqlite3.Error):
                 self._writer.close()
             self._writer = None
+            if not self._readers:  # SQLite removes the log with the last connection
+                self._log = None
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Raise errors of the database as ours, in one line with the name of the file."""
+    def _translated(self, damaged: type[FmpairError] = MachineError) -> Iterator[None]:
+        """Raise errors of the database as ours, in one line; damaged: for one that is no store."""
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -204,7 +267,7 @@ class SQLite:
         except OSError as error:
             raise MachineError(f"{self.name} failed: {error.strerror or error}") from error
         except sqlite3.DatabaseError as error:
-            raise DataError(
+            raise damaged(
                 f"{shown(self.path)} is not an event store, or is damaged: {error}"
             ) from error
 
@@ -213,7 +276,7 @@ def _json(event: Event) -> str | None:
     return None if event.context is None else context_json(event.context)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: Path) -> Identity:
     """Return what identifies a file whatever is written to it; None if there is none."""
     try:
         status = path.stat()

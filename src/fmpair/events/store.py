@@ -8,14 +8,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
-from fmpair.errors import MachineError, OptionError, named
+from fmpair.errors import FmpairError, MachineError, OptionError, named
 from fmpair.events.event import Event, Impression, check_events, check_id
 from fmpair.events.sqlite import SQLite
+from fmpair.events.verification import Verification
 
 LOG = logging.getLogger("fmpair")
 
@@ -24,7 +25,9 @@ POSTGRES = ("postgresql://", "postgres://")
 FILE = "sqlite:"
 PAGE_SIZE = 10_000  # rows per query
 MAX_COMMIT = 10_000  # events per transaction, unless one caller has more
-MAX_PENDING = 100_000  # impressions; more are dropped and counted
+MAX_PENDING = 100_000  # impressions; more are dropped and counted. Events: more are refused
+SHORT_CONTEXT = 500  # characters of a context that is worth remembering
+RETRY_EVERY = 1.0  # seconds between attempts to open a database
 RECORD_EVERY = 1.0  # seconds that impressions may wait
 
 Kept = TypeVar("Kept", Event, Impression)
@@ -47,6 +50,13 @@ class Database(Protocol):
         """Commit both in one transaction; return the positions of the events."""
         ...
 
+    def read_back(self, positions: Sequence[int]) -> dict[int, tuple]:
+        """Return stored events by position, read by a connection that writes nothing.
+
+        A DataError says that the database is damaged.
+        """
+        ...
+
     def position(self) -> int: ...
     def learned(self, model: str) -> int: ...
     def remember(self, model: str, position: int) -> None: ...
@@ -62,7 +72,12 @@ class EventStore:
 
     def __init__(self, database: Database):
         self._database = database
-        self._group = GroupCommit(database)
+        self._verification = Verification(database.read_back)
+        self._group = GroupCommit(database, self._verification)
+
+    def watch(self) -> None:
+        """Check every second that the database answers, also while no events arrive."""
+        self._verification.start()
 
     def submit(self, events: Sequence[Event]) -> Future[int]:
         """Store events; the future gives the last position once they would survive a power cut.
@@ -84,7 +99,7 @@ class EventStore:
     def after(self, position: int, limit: int) -> list[Event]:
         """Return at most `limit` events after a position."""
         return [
-            Event(user, item, when, None if context is None else _parse_context(context), *rest)
+            Event(user, item, when, None if context is None else _context(context), *rest)
             for user, item, when, context, *rest in self._database.events(position, limit)
         ]
 
@@ -111,38 +126,99 @@ class EventStore:
         self._database.remember(model, position)
 
     def trouble(self) -> str | None:
-        """Return why the last write failed, or None."""
-        return self._group.trouble or self._database.trouble()
+        """Return why events cannot be written or read, or None."""
+        return self._verification.trouble or self._group.trouble or self._database.trouble()
+
+    def failing_since(self) -> float | None:
+        """Return when the database was last read (seconds since 1970) if that fails now."""
+        return self._verification.failing_since
 
     def close(self) -> None:
         """Write what is pending and close the database."""
         self._group.close()
+        self._verification.close()
         self._database.close()
 
 
-@lru_cache(4096)
-def _parse_context(text: str) -> Mapping[str, Any]:
+def _context(text: str) -> Mapping[str, Any]:
     """Parse a context. Contexts repeat, and parsing one costs more than the rest of an event."""
+    return _parse_short(text) if len(text) <= SHORT_CONTEXT else _parse_short.__wrapped__(text)
+
+
+@lru_cache(4096)
+def _parse_short(text: str) -> Mapping[str, Any]:
     return MappingProxyType(json.loads(text))
 
 
-def open_store(url: str | Path, make: bool = True) -> EventStore:
+def open_store(url: str | Path, make: bool = True, later: bool = False) -> EventStore:
     """Open the store of a URL; make: create it if it does not exist.
 
     sqlite:PATH or a path: one file, for any number of processes of one machine.
-    postgresql://USER@HOST/NAME: for several machines (extra `serve`).
+    postgresql://USER@HOST/NAME: for several machines (extra `serve`). later: if it cannot be opened
+    now, return a store whose methods raise until it can.
     """
-    text = str(url)
+    try:
+        return EventStore(_database(str(url), make))
+    except FmpairError as error:
+        if not later:
+            raise
+        return EventStore(
+            cast(Database, UnopenedDatabase(partial(_database, str(url), make), error))
+        )
+
+
+def _database(text: str, make: bool) -> Database:
     if text.startswith(POSTGRES):
         from fmpair.events.postgres import Postgres  # its driver is an extra
 
-        return EventStore(Postgres(text, make))
+        return Postgres(text, make)
     if "://" in text and not text.startswith(FILE):
         raise OptionError(
             f"{named('events')} takes sqlite:PATH, a path, or postgresql://USER@HOST/NAME, not "
             f"{text.partition('://')[0]}://..."
         )
-    return EventStore(SQLite(path_of(text), make))
+    return SQLite(path_of(text), make)
+
+
+class UnopenedDatabase:
+    """Takes the place of a database that does not answer, and opens it once it does.
+
+    A restarted worker thus answers lists while the database is gone.
+    """
+
+    def __init__(self, make: Callable[[], Database], error: FmpairError) -> None:
+        self._make, self._error = make, error
+        self._opened: Database | None = None
+        self._retry_at, self._opening = 0.0, threading.Lock()
+        self.name = "the event store"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database(), name)
+
+    def position(self) -> int:
+        return 0 if self._opened is None else self._opened.position()
+
+    def trouble(self) -> str | None:
+        return str(self._error) if self._opened is None else self._opened.trouble()
+
+    def read_back(self, positions: Sequence[int]) -> dict[int, tuple]:
+        return self._database().read_back(positions)
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+
+    def _database(self) -> Database:
+        with self._opening:
+            if self._opened is None and time.monotonic() >= self._retry_at:
+                try:
+                    self._opened = self._make()
+                    LOG.info("%s answers again", self._opened.name)
+                except FmpairError as error:
+                    self._error, self._retry_at = error, time.monotonic() + RETRY_EVERY
+            if self._opened is None:
+                raise MachineError(str(self._error))
+            return self._opened
 
 
 def path_of(url: str) -> Path:
@@ -180,10 +256,11 @@ class GroupCommit:
     A disk takes about as long for one event as for a thousand.
     """
 
-    def __init__(self, database: Database):
-        self._database = database
+    def __init__(self, database: Database, verification: Verification):
+        self._database, self._verification = database, verification
         self._changed = threading.Condition()
         self._batches: list[Submission] = []
+        self._waiting = 0  # events of the batches
         self._impressions: list[Impression] = []
         self._recorded_at = 0.0  # of the oldest impression
         self._closed = False
@@ -199,6 +276,9 @@ class GroupCommit:
         done.set_running_or_notify_cancel()  # a caller that gives up must not cancel the others
         with self._changed:
             self._check_open()
+            if self._waiting and self._waiting + len(events) > MAX_PENDING:
+                raise MachineError(f"{self._database.name} does not answer: too many events wait")
+            self._waiting += len(events)
             self._batches.append(Submission(events, done))
             self._changed.notify()
         return done
@@ -250,12 +330,14 @@ class GroupCommit:
                     break
                 count += 1
             batches, self._batches = self._batches[:count], self._batches[count:]
+            self._waiting = sum(len(batch.events) for batch in self._batches)
             impressions, self._impressions = self._impressions, []
             return batches, impressions
 
     def _commit(self, batches: list[Submission], impressions: list[Impression]) -> None:
         try:
             events = [event for batch in batches for event in batch.events]
+            self._verification.require()
             positions = self._database.insert(events, impressions)
             empty = any(not batch.events for batch in batches)  # they only wait for the others
             last = self._database.position() if empty else 0
@@ -268,6 +350,7 @@ class GroupCommit:
                 batch.done.set_exception(error)
             return
         self.trouble = None
+        self._verification.note(positions)
         end = 0
         for batch in batches:
             end += len(batch.events)

@@ -13,6 +13,7 @@ from fmpair.serve.settings import is_loopback
 
 BEARER = b"bearer "
 MAX_CLIENTS = 10_000  # tracked by the rate limit; the oldest is forgotten first
+LONGEST_ADDRESS = 64  # characters
 BURST = 2.0  # seconds' worth of requests that may come at once
 
 
@@ -40,14 +41,16 @@ class RateLimit:
 class AccessControl:
     """Checks of a request before it is answered.
 
-    keys: valid API keys; without any, no key is needed. rate: None for no limit. local: whether
-    only this machine may reach the service. Without keys, a page of any web site in a browser
-    here could otherwise query it through a host name that resolves to 127.0.0.1.
+    keys: valid API keys and what each is for; without any, no key is needed. rate: None for no
+    limit. local: whether only this machine may reach the service. Without keys, a page of any web
+    site in a browser here could otherwise query it through a host name that resolves to 127.0.0.1.
+    proxied: whether clients on this machine are a proxy, which names its clients.
     """
 
-    keys: tuple[bytes, ...] = ()
+    keys: Mapping[bytes, frozenset[str]] = field(default_factory=dict)
     rate: RateLimit | None = field(default=None, compare=False)
     local: bool = True
+    proxied: bool = False
 
     def check_site(self, headers: Mapping[bytes, bytes]) -> None:
         """Reject cross-site requests of browsers."""
@@ -60,28 +63,53 @@ class AccessControl:
                 403, f"this service answers to localhost, not to {name!r}: see --host"
             )
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin.decode("latin-1")).netloc.lower() != host.lower():
+        if origin is not None and _host_of(origin.decode("latin-1")) != host.lower():
             raise ProblemError(403, "requests from pages of other sites are not allowed")
 
-    def check_key(self, headers: Mapping[bytes, bytes]) -> None:
-        """Reject a request without a valid key, if keys are set."""
+    def check_key(self, headers: Mapping[bytes, bytes], purpose: str) -> None:
+        """Reject a request without a valid key for a purpose, if keys are set."""
         if not self.keys:
             return
-        header = headers.get(b"authorization", b"")
-        key = header[len(BEARER) :] if header[: len(BEARER)].lower() == BEARER else b""
-        key = key.strip() or headers.get(b"x-api-key", b"")
-        # Compare with all keys, each in constant time: the duration reveals nothing about a key.
-        if not sum(hmac.compare_digest(key, valid) for valid in self.keys):
+        purposes = self._purposes(headers)
+        if purposes is None:
             raise ProblemError(
                 401,
                 "missing or invalid API key: send Authorization: Bearer KEY",
                 www_authenticate="Bearer",
             )
+        if purpose not in purposes:
+            raise ProblemError(403, f"this API key is for {' and '.join(sorted(purposes))} only")
 
-    def check_rate(self, client: str) -> None:
+    def may_see_details(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Return whether a request may be told about files and machines of the service."""
+        return not self.keys or self._purposes(headers) is not None
+
+    def _purposes(self, headers: Mapping[bytes, bytes]) -> frozenset[str] | None:
+        header = headers.get(b"authorization", b"")
+        key = header[len(BEARER) :] if header[: len(BEARER)].lower() == BEARER else b""
+        key = key.strip() or headers.get(b"x-api-key", b"")
+        # Compare with all keys, each in constant time: the duration reveals nothing about a key.
+        found = [own for valid, own in self.keys.items() if hmac.compare_digest(key, valid)]
+        return found[0] if found else None
+
+    def check_rate(self, client: str, headers: Mapping[bytes, bytes]) -> None:
         """Reject a client above the rate limit; clients on this machine are not limited."""
-        if self.rate is None or is_loopback(client):
+        if self.rate is None:
+            return
+        if self.proxied and is_loopback(client):
+            # The last address is the one that the proxy itself has seen.
+            given = headers.get(b"x-forwarded-for", b"").rpartition(b",")[2].strip()
+            client = given[:LONGEST_ADDRESS].decode("latin-1") or client
+        if is_loopback(client):
             return
         wait = self.rate.wait(client)
         if wait:
             raise ProblemError(429, "rate limit exceeded", retry_after=f"{wait + 1:.0f}")
+
+
+def _host_of(origin: str) -> str:
+    """Return the host and port of an origin, in lower case."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        raise ProblemError(400, "the Origin of the request is not an address") from None

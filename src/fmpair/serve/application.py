@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -17,11 +17,13 @@ from fmpair.serve import metrics
 from fmpair.serve.access_control import AccessControl
 from fmpair.serve.endpoints import ENDPOINTS, Endpoint, Parameter, document
 from fmpair.serve.requests import PROBLEM_TYPE, ProblemError, problem_json, problem_of
-from fmpair.serve.service import Service
+from fmpair.serve.service import Service, utc
+from fmpair.serve.settings import METRICS
 
 LOG = logging.getLogger("fmpair.serve")
 
 MAX_BODY = 4 << 20  # bytes
+MAX_QUERY = 100  # fields of the query string
 TIMEOUT = 15.0  # seconds to receive a request and answer it
 JSON = b"application/json"
 PAGE_TYPES = {
@@ -51,6 +53,8 @@ ENCODE = msgspec.json.Encoder(decimal_format="string").encode
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Header = tuple[bytes, bytes]
+Headers = Mapping[bytes, bytes]
+NO_DETAILS = "the event store fails; the log says why, and so does this page with an API key"
 
 
 class Response(NamedTuple):
@@ -74,8 +78,10 @@ class Application:
         self.service, self.access, self.pages = service, access or AccessControl(), pages or {}
         self.metrics = counters or metrics.Metrics(paths())
         self.handlers = {(one.method, one.path): _handler(one) for one in ENDPOINTS}
+        self.purposes = {(one.method, one.path): one.purpose for one in ENDPOINTS}
+        self.purposes["GET", "/metrics"] = METRICS
         self.methods = {path: _methods(path) for path in (*paths(), *OPEN, *self.pages)}
-        self.description = ENCODE(document(self.access.keys != ()))
+        self.description = ENCODE(document(bool(self.access.keys)))
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -111,10 +117,10 @@ class Application:
             fresh = headers.get(b"if-none-match") == dict(page.headers)[b"etag"]
             return page._replace(status=304, body=b"") if fresh else page
         if path in OPEN:
-            return _data(OPEN[path](self))
+            return _data(OPEN[path](self, headers))
         if path != "/metrics":
-            self.access.check_rate((scope.get("client") or ("",))[0])
-        self.access.check_key(headers)
+            self.access.check_rate((scope.get("client") or ("",))[0], headers)
+        self.access.check_key(headers, self.purposes["GET" if method == "HEAD" else method, path])
         if path == "/metrics":
             models = self.service.models
             lines = metrics.model_lines(models.serving()) + metrics.store_lines(models.trouble)
@@ -162,17 +168,26 @@ def _methods(path: str) -> tuple[str, ...]:
     return (*methods, "HEAD") if "GET" in methods else methods
 
 
-def _ready(application: Application) -> bytes:
+def _ready(application: Application, headers: Headers) -> bytes:
     """Report the models. A failing event store is reported too; requests are still answered."""
     models = application.service.models
-    names = [served.id for served in models.serving()]
-    return ENCODE({"status": "ok", "models": names, "trouble": models.trouble})
+    trouble, since = models.trouble, models.stale_since
+    if trouble is not None and not application.access.may_see_details(headers):
+        trouble = NO_DETAILS
+    return ENCODE(
+        {
+            "status": "ok",
+            "models": [served.id for served in models.serving()],
+            "trouble": trouble,
+            "events_stale_since": None if since is None else utc(since),
+        }
+    )
 
 
-OPEN: dict[str, Callable[[Application], bytes]] = {  # paths that never need a key
-    "/live": lambda application: b'{"status":"ok"}',
+OPEN: dict[str, Callable[[Application, Headers], bytes]] = {  # paths that never need a key
+    "/live": lambda application, headers: b'{"status":"ok"}',
     "/ready": _ready,
-    "/openapi.json": lambda application: application.description,
+    "/openapi.json": lambda application, headers: application.description,
 }
 
 
@@ -233,7 +248,10 @@ def _query(scope: dict[str, Any], parameters: tuple[Parameter, ...]) -> dict[str
     if not parameters:
         return {}
     text = scope["query_string"].decode("latin-1")
-    values = parse_qs(text, keep_blank_values=True, max_num_fields=100)
+    try:
+        values = parse_qs(text, keep_blank_values=True, max_num_fields=MAX_QUERY)
+    except ValueError:
+        raise ProblemError(400, f"the query has more than {MAX_QUERY} fields") from None
     return {
         one.name: _parse(one, values[one.name][-1]) if one.name in values else one.default
         for one in parameters

@@ -12,6 +12,7 @@ from fmpair import __version__
 from fmpair.serve import requests as wire
 from fmpair.serve.requests import PROBLEM_TYPE, TITLES, ProblemDetails
 from fmpair.serve.service import Service
+from fmpair.serve.settings import ASK, READ, SEND
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A path and method. takes: type of the body, None for none; gives: type of the answer."""
+    """A path and method. takes: type of the body, None for none; gives: type of the answer.
+
+    purpose: of the API keys that are accepted.
+    """
 
     method: str
     path: str
@@ -37,6 +41,7 @@ class Endpoint:
     answer: Callable[..., Awaitable[Any]]
     takes: type | None = None
     parameters: tuple[Parameter, ...] = ()
+    purpose: str = ASK
     example: Any = field(default=None, compare=False)
 
 
@@ -71,12 +76,12 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", "/v1/events", "Store events; the next answers take them into account",
-        wire.Taken, Service.take, wire.NewEvents,
+        wire.Taken, Service.take, wire.NewEvents, purpose=SEND,
         example={"events": [{"user": "ann", "item": "maps", "context": {"daytime": "evening"}}]},
     ),
     Endpoint(
         "GET", "/v1/events", "The stored events after a position, or the latest; oldest first",
-        wire.KeptEvents, Service.events,
+        wire.KeptEvents, Service.events, purpose=READ,
         parameters=(
             Parameter("after", int, None, "The position to continue from; by default the latest."),
             FEW,
@@ -87,14 +92,15 @@ ENDPOINTS = (
         "GET", "/v1/items", "Ids of items", wire.IdList, Service.items, parameters=(PREFIX, FEW)
     ),
     Endpoint(
-        "GET", "/v1/users", "Ids of users", wire.IdList, Service.users, parameters=(PREFIX, FEW)
+        "GET", "/v1/users", "Ids of users", wire.IdList, Service.users, parameters=(PREFIX, FEW),
+        purpose=READ,
     ),
 )  # fmt: skip
 
 
 REFERENCE = "#/components/schemas/{name}"
-ANY_ERRORS = (403, 405)  # of every path
-BODY_ERRORS = (400, 408, 413)
+ANY_ERRORS = (400, 403, 405)  # of every path
+BODY_ERRORS = (408, 413)
 ENDPOINT_ERRORS = (404, 422, 429, 500, 501, 503)
 SUMMARIES = {
     "/live": "Liveness: the process answers",

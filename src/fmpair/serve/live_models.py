@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import os
 import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,18 +21,20 @@ from fmpair.events.store import EventStore, pages
 from fmpair.fitted.file import checksum_of
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.catalog import Model, load
-from fmpair.serve.settings import CANDIDATE, CURRENT, Arms
+from fmpair.serve.replacement import check_regular, check_replacement
+from fmpair.serve.settings import CANDIDATE, CURRENT, Arms, Stamp, WorkerPlace, stamp
+from fmpair.serve.unknown_users import UnknownUsers
 
 LOG = logging.getLogger("fmpair")
 
 ID_LENGTH = 12  # digits of the checksum that identify a model in answers and events
 PAUSE = 1.0  # seconds before an event store that failed is read again
 ATTEMPTS = 5  # to read a file that is replaced during the read
-MAX_HISTORY = 50  # events kept per unknown user
-MAX_USERS = 100_000  # unknown users kept; the oldest is dropped first
+PATIENCE = 0.25  # seconds that a list may wait for new events
+RECENT = 1_000  # users of the last requests
 
-Stamp = tuple[int, int, int]  # identifies the current file of a name
-NO_FILE = (0, 0, 0)
+
+FIRST = WorkerPlace(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +67,11 @@ class Rejection:
 class LiveModels:
     """One model for all users, or a second one, the candidate, for a share of them.
 
-    store: the events, all of which the models know. All methods are thread-safe; a request that
-    started with one model finishes with it, even if it is replaced meanwhile.
+    store: the events, all of which the models know; its failures never delay a list. place: of the
+    worker; one that was restarted begins with the models that the others serve, and without events
+    if the store fails, which it takes in once it answers. accepted: called with a new model's arm
+    and file. All methods are thread-safe; a request that started with one model finishes with it,
+    even if it is replaced meanwhile.
     """
 
     def __init__(
@@ -73,25 +80,45 @@ class LiveModels:
         store: EventStore | None = None,
         candidate: str | Path | None = None,
         share: float = 0.0,
+        place: WorkerPlace = FIRST,
+        accepted: Callable[[str, Stamp], object] = lambda arm, stamp: None,
     ):
         self.arms = Arms(share if candidate is not None else 0.0)
         self.store = store
         self.swaps, self.refusals = 0, 0
         self.rejected: dict[str, Rejection] = {}
         self._read_error: str | None = None  # why the events cannot be read
-        self._retry_at = 0.0
+        self._failing_since, self._retry_at = 0.0, 0.0
+        self._without_events = False
+        self._recent: deque[Any] = deque(maxlen=RECENT)  # users
+        self._thread = ThreadPoolExecutor(1, "fmpair-follow")
+        self._following: Future[None] | None = None
+        self._began = 0.0
         self._unknown_users = UnknownUsers()
         self._changing = threading.Lock()
         self.paths = {CURRENT: Path(path)}
         if candidate is not None:
             self.paths[CANDIDATE] = Path(candidate)
-        loaded = [self._load(arm) for arm in self.paths]
+        self._accepted, self._kept = accepted, place.files()
+        try:
+            loaded = [self._load(arm, store, self._kept.get(arm)) for arm in self.paths]
+        except MachineError as error:
+            if not place.again:
+                raise
+            self._note_read_error(error)
+            self._without_events = True
+            loaded = [self._load(arm, None, self._kept.get(arm)) for arm in self.paths]
+        self._start(loaded)
+
+    def _start(self, loaded: Sequence[tuple[ServedModel, int]]) -> None:
         self._serving = {served.arm: served for served, _ in loaded}
         self.position = min(position for _, position in loaded)  # of the last event known to all
 
     def of(self, user: Any) -> tuple[str, Model, str]:
         """Return (arm, model, id of the model) that answers a user."""
         served = self._serving[self.arms.of(user)]
+        if user is not None:
+            self._recent.append(user)
         return served.arm, served.model, served.id
 
     def serving(self) -> list[ServedModel]:
@@ -103,6 +130,13 @@ class LiveModels:
         """Why events cannot be read or stored, or None."""
         return self._read_error or (None if self.store is None else self.store.trouble())
 
+    @property
+    def stale_since(self) -> float | None:
+        """Since when new events may be unknown here (seconds since 1970), or None."""
+        failing = None if self.store is None else self.store.failing_since()
+        times = [failing, self._failing_since if self._read_error else None]
+        return min((time for time in times if time is not None), default=None)
+
     def history_of(self, user: Any, model: Model) -> list[Any] | None:
         """Return the items of a user unknown to the model, oldest first, or None."""
         items = self._unknown_users.history(user)
@@ -112,14 +146,29 @@ class LiveModels:
         return [item for item, is_known in zip(items, known) if is_known] or None
 
     def behind(self) -> bool:
-        """Return whether the store has events that the models do not know; never blocks long."""
+        """Return whether the store may have events that the models do not know; never blocks."""
         if self.store is None or time.monotonic() < self._retry_at:
             return False
         try:
-            return self.store.position() > self.position
+            more = self.store.position() > self.position
+            return more or self._without_events or self._read_error is not None
         except FmpairError as error:
             self._note_read_error(error)
             return False
+
+    async def catch_up(self) -> None:
+        """Take in new events, in a thread; wait for that only for a moment.
+
+        A store that has failed, or has not answered for that moment, is not waited for.
+        """
+        limit = time.monotonic() + PATIENCE
+        while self.behind():
+            if self._following is None or self._following.done():
+                self._following, self._began = self._thread.submit(self.follow), time.monotonic()
+            left = min(limit, self._began + PATIENCE) - time.monotonic()
+            if left <= 0 or self._read_error is not None:
+                return
+            await asyncio.wait([asyncio.wrap_future(self._following)], timeout=left)
 
     def follow(self) -> None:
         """Take in all new events of the store; if it cannot be read, serving continues."""
@@ -129,12 +178,16 @@ class LiveModels:
         if not self._changing.acquire(blocking=self._read_error is None):
             return
         try:
+            if self._without_events:
+                kept = self._kept
+                self._start([self._load(arm, self.store, kept.get(arm)) for arm in self.paths])
+                self._without_events = False
             for events in pages(self.store.after, self.position):
                 for served in self._serving.values():
                     self._take_in(served.model, events)
                 self.position = max(self.position, events[-1].position)
             self._read_error = None
-        except FmpairError as error:
+        except Exception as error:  # also rows that no store of ours has written
             self._note_read_error(error)
         finally:
             self._changing.release()
@@ -145,7 +198,8 @@ class LiveModels:
         The new model is loaded, checked, updated with all events and queried once before the swap.
         """
         try:
-            new, position = self._load(arm)
+            new, position = self._load(arm, self.store)
+            check_replacement(self._serving[arm].model, new.model, list(self._recent))
             with self._changing:
                 for events in () if self.store is None else pages(self.store.after, position):
                     self._take_in(new.model, events)  # events that arrived during loading
@@ -155,27 +209,35 @@ class LiveModels:
             return False
         self.rejected.pop(arm, None)
         self.swaps += 1
+        self._kept.pop(arm, None)
+        self._accepted(arm, new.stamp)
         LOG.info("now serving %s as the %s model, %s", new.path, arm, new.id)
         return True
 
     def _take_in(self, model: Model, events: Sequence[Event]) -> None:
         model.take_in(*_known_events(model, events, self._unknown_users))
 
-    def _load(self, arm: str) -> tuple[ServedModel, int]:
-        """Return (the model of an arm's file with all events taken in, the last position)."""
-        path = self.paths[arm]
+    def _load(
+        self, arm: str, store: EventStore | None, kept: Path | None = None
+    ) -> tuple[ServedModel, int]:
+        """Return (the model of an arm's file with all events taken in, the last position).
+
+        kept: a file to read in its place.
+        """
+        path = kept or self.paths[arm]
         for _ in range(ATTEMPTS):
+            check_regular(path)
             current, checksum = stamp(path), checksum_of(path)
             model = load(path)
             if checksum_of(path) == checksum:
                 break
         else:
             raise ModelFileError(f"{str(path)!r} keeps being replaced while it is read")
-        after = 0 if self.store is None else self.store.learned(checksum)
-        live, position = replayed(model, self.store, self._unknown_users, after)
+        after = 0 if store is None else store.learned(checksum)
+        live, position = replayed(model, store, self._unknown_users, after)
         warm_up(live)
-        served = ServedModel(arm, path, checksum[:ID_LENGTH], checksum, live, current, time.time())
-        return served, position
+        name, file = checksum[:ID_LENGTH], self.paths[arm]
+        return ServedModel(arm, file, name, checksum, live, current, time.time()), position
 
     def _reject(self, arm: str, error: Exception) -> None:
         why = str(error) or type(error).__name__
@@ -185,35 +247,13 @@ class LiveModels:
         self.rejected[arm] = Rejection(arm, self.paths[arm], why, time.time(), temporary)
         self.refusals += 1
 
-    def _note_read_error(self, error: FmpairError) -> None:
-        if self._read_error != str(error):
-            LOG.error("event store unreadable; serving without new events: %s", error)
-        self._read_error, self._retry_at = str(error), time.monotonic() + PAUSE
-
-
-class UnknownUsers:
-    """The recent items of users whom a model does not know, in order of time."""
-
-    def __init__(self) -> None:
-        self._events: dict[str, dict[tuple[int, Any], None]] = {}
-
-    def add(self, user: Any, item: Any, time: int) -> None:
-        """Add an event; adding it twice counts once."""
-        events = self._events.setdefault(str(user), {})
-        events[time, item] = None
-        if len(events) > MAX_HISTORY:
-            del events[min(events, key=_time)]
-        if len(self._events) > MAX_USERS:
-            del self._events[next(iter(self._events))]
-
-    def history(self, user: Any) -> list[Any] | None:
-        """Return the items of a user, oldest first, or None."""
-        events = self._events.get(str(user))
-        return None if events is None else [item for _, item in sorted(events, key=_time)]
-
-
-def _time(event: tuple[int, Any]) -> int:
-    return event[0]
+    def _note_read_error(self, error: Exception) -> None:
+        why = str(error) or type(error).__name__
+        if self._read_error is None:
+            self._failing_since = time.time()
+        if self._read_error != why:
+            LOG.error("event store unreadable; serving without new events: %s", why)
+        self._read_error, self._retry_at = why, time.monotonic() + PAUSE
 
 
 def replayed(
@@ -234,7 +274,7 @@ def _known_events(
     user = model.id_lookup.users.numbers([event.user for event in events])
     item = model.id_lookup.items.numbers([event.item for event in events])
     times = np.array([event.time for event in events], np.int64)
-    for row in np.flatnonzero(user < 0).tolist():
+    for row in np.flatnonzero((user < 0) & (item >= 0)).tolist():
         unknown_users.add(events[row].user, events[row].item, events[row].time)
     known = (user >= 0) & (item >= 0)
     return user[known], item[known], times[known]
@@ -247,12 +287,3 @@ def warm_up(model: Model) -> None:
     if isinstance(model, Recommender):
         model.answer(user, 1, explain=True)
         model.answer(None, 1)
-
-
-def stamp(path: Path) -> Stamp:
-    """Return the identity of the file currently at a path."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return NO_FILE
-    return status.st_mtime_ns, status.st_ino, status.st_size

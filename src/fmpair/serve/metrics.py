@@ -1,4 +1,4 @@
-"""Prometheus metrics of all workers, in a file that they share by memory mapping.
+"""Prometheus metrics of all workers, in memory that they share.
 
 Each worker writes a row of its own, so no worker waits for another; a scrape adds up the rows. A
 restarted worker continues the row of its predecessor, so no counter falls.
@@ -6,10 +6,12 @@ restarted worker continues the row of its predecessor, so no counter falls.
 
 from __future__ import annotations
 
+import mmap
+import os
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -26,20 +28,39 @@ COUNTERS = {
     "refusals": ("fmpair_model_refusals_total", "Model files rejected."),
 }
 WIDTH = len(EDGES) + 2 + len(STATUSES) + 1  # numbers per path: buckets, seconds, statuses
-ROW = 1 << 16  # bytes of the file per worker
+ROW = 1 << 16  # bytes per worker
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
-class Metrics:
-    """The counters of one worker, and access to all rows. paths: those counted separately."""
+def shared_memory(workers: int) -> int:
+    """Return a descriptor of memory for the rows of all workers.
 
-    def __init__(self, paths: Sequence[str], file: Path | None = None, worker: int = 0) -> None:
+    It has no name: nobody can remove it while it is used, and nothing stays when all have ended.
+    """
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("fmpair-metrics")
+    else:
+        with TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.ftruncate(descriptor, ROW * workers)
+    return descriptor
+
+
+class Metrics:
+    """The counters of one worker, and access to all rows. paths: those counted separately.
+
+    shared: the descriptor of `shared_memory`.
+    """
+
+    def __init__(self, paths: Sequence[str], shared: int | None = None, worker: int = 0) -> None:
         self.paths = [*paths, OTHER]
         self._start = {path: index * WIDTH for index, path in enumerate(self.paths)}
         self._status = {code: index for index, code in enumerate(STATUSES)}
         first = len(self.paths) * WIDTH
         self._counter = {name: first + index for index, name in enumerate(COUNTERS)}
-        values = np.zeros(ROW * (worker + 1) // 8) if file is None else np.memmap(file, float, "r+")
+        values = np.zeros(ROW * (worker + 1) // 8)
+        if shared is not None:
+            values = np.frombuffer(mmap.mmap(shared, 0), float)
         self._rows = values.reshape(-1, ROW // 8)
         self._row: Any = memoryview(self._rows[worker])  # faster to write than an array
         self._before = {name: self._row[index] for name, index in self._counter.items()}

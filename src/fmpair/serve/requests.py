@@ -20,6 +20,7 @@ TITLES = {
     413: "Request too large",
     422: "Invalid value",
     429: "Too many requests",
+    431: "Request head too large",
     500: "Internal error",
     501: "Not available",
     503: "Service unavailable",

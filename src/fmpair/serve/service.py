@@ -24,9 +24,10 @@ from fmpair.fitted import recipe
 from fmpair.fitted.question import Answer, Question, knows_time
 from fmpair.fitted.recipe import name_of
 from fmpair.serve import requests as wire
-from fmpair.serve.live_models import LiveModels, Rejection, ServedModel, Stamp, stamp
+from fmpair.serve.live_models import LiveModels, Rejection, ServedModel
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.requests import MOST_VALUES, ContextColumn, ModelCard, ProblemError, Refused
+from fmpair.serve.settings import Stamp, stamp
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 QUICK = 1_500_000  # numbers of item vectors, multiplied in a third of a millisecond
@@ -112,6 +113,10 @@ class Service:
     recording: bool = False
     metrics: Metrics | None = None
     batcher: RequestBatcher = field(default_factory=RequestBatcher)
+    # Threads of their own: while a database is silent, others must be left for models.
+    readers: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(2, "fmpair-read")
+    )
 
     async def recommend(self, request: wire.Recommend) -> wire.Recommended:
         arm, model, name = await self._model_for(request.user)
@@ -171,7 +176,7 @@ class Service:
             time = event_time(new.time)
             events.append(Event(new.user, new.item, time, new.context or None, arm, name))
         position = await asyncio.wrap_future(store.submit(events))
-        await asyncio.to_thread(self.models.follow)
+        await self.models.catch_up()
         if self.metrics is not None:
             self.metrics.count("events", len(events))
         return wire.Taken(len(events), position)
@@ -179,8 +184,9 @@ class Service:
     async def events(self, after: int | None, n: int) -> wire.KeptEvents:
         store = self._store()
         if after is None:
-            after = max(await asyncio.to_thread(store.position) - n, 0)
-        events = await asyncio.to_thread(store.after, after, n)
+            after = max(store.position() - n, 0)
+        loop = asyncio.get_running_loop()
+        events = await loop.run_in_executor(self.readers, store.after, after, n)
         last = events[-1].position if events else after
         return wire.KeptEvents([_kept(event) for event in events], last)
 
@@ -196,9 +202,8 @@ class Service:
         return await asyncio.to_thread(_with_prefix, self.models.of(None)[1].space.items, prefix, n)
 
     async def _model_for(self, user: Any) -> tuple[str, Any, str]:
-        """Return (arm, model, id of the model) for a user, with all stored events taken in."""
-        if self.models.behind():  # in a thread: a database may block, and only this request waits
-            await asyncio.to_thread(self.models.follow)
+        """Return (arm, model, id of the model) for a user, with new events taken in."""
+        await self.models.catch_up()
         return self.models.of(user)
 
     def _question(self, request: wire.BaseRequest, model: Any, **options: Any) -> Question:
@@ -285,11 +290,11 @@ def model_card(served: ServedModel, rejected: Rejection | None = None) -> ModelC
         checksum=served.checksum,
         data={"events": int(model.seen.value.sum())} | run["data"],
         metrics=run["metrics"],
-        saved=_time(served.stamp[0] / 1e9),
-        loaded=_time(served.loaded),
+        saved=utc(served.stamp[0] / 1e9),
+        loaded=utc(served.loaded),
         id_columns=list(space.id_columns),
         explains=parameters is not None,
-        refused=None if rejected is None else Refused(rejected.why, _time(rejected.when)),
+        refused=None if rejected is None else Refused(rejected.why, utc(rejected.when)),
     )
 
 
@@ -308,7 +313,8 @@ def run_record(path: Path, loaded: Stamp) -> dict[str, Any]:
     return {"data": data, "metrics": {record["metric"]: float(record["value"])}}
 
 
-def _time(seconds: float) -> str:
+def utc(seconds: float) -> str:
+    """Return seconds since 1970 as text."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 

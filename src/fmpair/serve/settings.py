@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from fmpair.checks import not_negative, whole
 from fmpair.errors import OptionError, named
@@ -15,7 +18,12 @@ from fmpair.errors import OptionError, named
 CURRENT, CANDIDATE = "current", "candidate"
 SALT = b"fmpair arms"  # makes the split independent of other hashes of the same ids
 MIN_KEY_LENGTH = 16  # characters
+ASK, SEND, READ, METRICS = PURPOSES = ("ask", "send", "read", "metrics")  # of API keys
+DESCRIPTORS = "/proc/self/fd"  # where open files have paths
 DEFAULT_SHARE = 0.1  # of the users, for a candidate
+
+Stamp = tuple[int, int, int]  # identifies the current file of a name
+NO_FILE = (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,8 @@ class ServiceSettings:
     the model. api_key_file: API keys, one per line; every request must send one. rate: maximum
     requests per second of one client, 0 for no limit; clients on this machine have none. watch:
     put new files at `model` or `candidate` into service while running. candidate: a second model,
-    for the `share` of the users.
+    for the `share` of the users. proxy: clients on this machine are a proxy, which names its own
+    clients in X-Forwarded-For.
     """
 
     model: Path
@@ -39,6 +48,7 @@ class ServiceSettings:
     watch: bool = False
     candidate: Path | None = None
     share: float | None = None
+    proxy: bool = False
 
     def __post_init__(self) -> None:
         whole("workers", self.workers, 1)
@@ -54,11 +64,42 @@ class ServiceSettings:
                 f"{named('host', self.host)} is reachable from other machines: protect it with "
                 f"{named('api_key_file', ...)}, or listen on 127.0.0.1"
             )
+        if self.api_key_file is None and self.proxy:
+            raise OptionError(
+                f"{named('proxy')} lets other machines in: protect the service with "
+                f"{named('api_key_file', ...)}"
+            )
 
     @property
     def users_share(self) -> float:
         """The share of the users whom the candidate answers."""
         return DEFAULT_SHARE if self.share is None else self.share
+
+
+class WorkerPlace(NamedTuple):
+    """number: of a worker, from 0; again: whether it takes the place of one that died.
+
+    kept: open files of the models in service, by arm; objects with a `descriptor`.
+    """
+
+    number: int
+    again: bool = False
+    kept: Mapping[str, Any] = MappingProxyType({})
+
+    def files(self) -> dict[str, Path]:
+        """Return paths by which a worker that was restarted reads the models in service."""
+        if not self.again:
+            return {}
+        return {arm: Path(DESCRIPTORS, str(one.descriptor)) for arm, one in self.kept.items()}
+
+
+def stamp(path: Path | int) -> Stamp:
+    """Return the identity of the file currently at a path, or of an open one."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return NO_FILE
+    return status.st_mtime_ns, status.st_ino, status.st_size
 
 
 @dataclass(frozen=True)
@@ -102,19 +143,30 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def read_keys(path: Path | None) -> tuple[bytes, ...]:
-    """Return the keys of a file, one per line without empty lines and # comments."""
+def read_keys(path: Path | None) -> dict[bytes, frozenset[str]]:
+    """Return the keys of a file and what each is for.
+
+    A line is a key, and the purposes that it is for if not for all. Empty lines and # comments are
+    skipped.
+    """
     if path is None:
-        return ()
+        return {}
     try:
-        lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
+        lines = [line.split() for line in path.read_text("utf-8").splitlines()]
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a text file"
         raise OptionError(f"cannot read {named('api_key_file', str(path))}: {reason}") from None
-    keys = [line for line in lines if line and not line.startswith("#")]
-    if not keys or any(len(key) < MIN_KEY_LENGTH or not key.isascii() for key in keys):
+    lines = [words for words in lines if words and not words[0].startswith("#")]
+    if not lines or any(len(key) < MIN_KEY_LENGTH or not key.isascii() for key, *_ in lines):
         raise OptionError(
             f"{named('api_key_file', str(path))} must have keys, one per line, of at least "
             f"{MIN_KEY_LENGTH} letters and digits, such as from `openssl rand -hex 16`"
         )
-    return tuple(key.encode() for key in keys)
+    for _, *purposes in lines:
+        for purpose in purposes:
+            if purpose not in PURPOSES:
+                raise OptionError(
+                    f"{named('api_key_file', str(path))}: unknown purpose {purpose[:40]!r} after a "
+                    f"key; use {', '.join(PURPOSES)}, or none for all"
+                )
+    return {key.encode(): frozenset(purposes or PURPOSES) for key, *purposes in lines}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import socket
 import time
@@ -11,13 +12,21 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 from fmpair.bridges.adapter import Requirement
 from fmpair.errors import FmpairError, MachineError, ModelFileError, OptionError, named
-from fmpair.serve.metrics import ROW
-from fmpair.serve.settings import ServiceSettings, read_keys
+from fmpair.serve.metrics import shared_memory
+from fmpair.serve.settings import (
+    CANDIDATE,
+    CURRENT,
+    DESCRIPTORS,
+    ServiceSettings,
+    Stamp,
+    WorkerPlace,
+    read_keys,
+    stamp,
+)
 
 BACKLOG = 2_048
 START_TIMEOUT = 120.0  # seconds for workers to load the model
@@ -25,7 +34,7 @@ STOP_TIMEOUT = 15.0  # seconds for workers to end
 PAUSE = 0.5  # seconds before a worker that died soon after its start is restarted
 SOON = 5.0
 ENDED = "its process ended"
-REQUIRED = ("uvicorn", "msgspec")  # of the extra
+REQUIRED = ("uvicorn", "httptools", "msgspec")  # of the extra
 
 
 def serve(settings: ServiceSettings, tell: Callable[[str], None]) -> None:
@@ -36,9 +45,9 @@ def serve(settings: ServiceSettings, tell: Callable[[str], None]) -> None:
     if not Path(settings.model).is_file():
         raise ModelFileError(f"cannot read model {str(settings.model)!r}: no such file")
     listening = _listen(settings)
-    with _StopSignals() as stop, NamedTemporaryFile(prefix="fmpair-") as counters:
-        counters.truncate(ROW * settings.workers)
-        start = partial(_Worker, settings, listening, Path(counters.name))
+    counters, kept = shared_memory(settings.workers), _KeptModels(settings)
+    with _StopSignals() as stop:
+        start = partial(_Worker, settings, listening, counters, kept)
         workers = [start(number) for number in range(settings.workers)]
         try:
             _await_ready(workers, stop)
@@ -47,10 +56,12 @@ def serve(settings: ServiceSettings, tell: Callable[[str], None]) -> None:
                 tell(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
             while not stop.wanted:
                 wait([worker.process.sentinel for worker in workers], timeout=0.2)
-                _restart_dead(workers, start, tell)
+                _restart_dead(workers, partial(start, again=True), tell)
         finally:
             _stop(workers)
             listening.close()
+            os.close(counters)
+            kept.close()
 
 
 class _StopSignals:
@@ -90,17 +101,29 @@ def _listen(settings: ServiceSettings) -> socket.socket:
 
 
 class _Worker:
-    """A worker process, and a pipe that receives None when it is ready, or its error."""
+    """A worker process, and a pipe that receives None when it is ready, or its error.
+
+    counters: descriptor of the memory of the metrics; kept: told of the models that it puts into
+    service; again: whether it takes another's place.
+    """
 
     def __init__(
-        self, settings: ServiceSettings, listening: socket.socket, counters: Path, number: int
+        self,
+        settings: ServiceSettings,
+        listening: socket.socket,
+        counters: int,
+        kept: _KeptModels,
+        number: int,
+        again: bool = False,
     ) -> None:
+        self._kept = kept
         context = multiprocessing.get_context("spawn")
         self.number, self.started = number, time.monotonic()
         self.pipe, child_pipe = context.Pipe(duplex=False)
+        place = WorkerPlace(number, again, kept.inherited() if again else {})
         self.process: SpawnProcess = context.Process(
             target=_run,
-            args=(settings, listening, number, counters, child_pipe),
+            args=(settings, listening, _Inherited(counters), place, child_pipe),
             name=f"fmpair-{number}",
         )
         self.process.start()
@@ -113,11 +136,20 @@ class _Worker:
         except EOFError:
             return ENDED
 
+    def read_messages(self) -> Any:
+        """Note the models that it has put into service; return its error, or None."""
+        error = None
+        while error is None and self.pipe.poll():
+            message = self.receive()
+            if isinstance(message, tuple):
+                self._kept.note(*message)
+            else:
+                error = message
+        return error
+
     def why_ended(self) -> str:
         """Return the error of a worker that ended, or its exit code."""
-        message = self.receive() if self.pipe.poll() else None
-        if message is None and self.pipe.poll():  # it was ready, and failed later
-            message = self.receive()
+        message = self.read_messages()
         return f"exit code {self.process.exitcode}" if message in (None, ENDED) else str(message)
 
 
@@ -143,6 +175,7 @@ def _restart_dead(
 ) -> None:
     for index, worker in enumerate(workers):
         if worker.process.is_alive():
+            worker.read_messages()
             continue
         tell(f"worker {worker.number} ended ({worker.why_ended()}), restarting it")
         if time.monotonic() - worker.started < SOON:
@@ -163,18 +196,69 @@ def _stop(workers: list[_Worker]) -> None:
             worker.process.join()
 
 
+class _KeptModels:
+    """The model files in service, kept open for workers that are restarted.
+
+    Without them, a new file that the others have refused would be all that such a worker finds.
+    """
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        given = {CURRENT: settings.model, CANDIDATE: settings.candidate}
+        self._paths = {arm: path for arm, path in given.items() if path is not None}
+        self._files: dict[str, int] = {}
+        for arm in self._paths if Path(DESCRIPTORS).is_dir() else ():
+            self.note(arm)
+
+    def note(self, arm: str, accepted: Stamp | None = None) -> None:
+        """Keep the file of a model, if it is still the one that was accepted."""
+        try:
+            file = os.open(self._paths[arm], os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            return
+        unused: int | None = file
+        if accepted in (None, stamp(file)):
+            unused, self._files[arm] = self._files.get(arm), file
+        if unused is not None:
+            os.close(unused)
+
+    def inherited(self) -> dict[str, _Inherited]:
+        """Return the descriptors, to be sent to a process."""
+        return {arm: _Inherited(file) for arm, file in self._files.items()}
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self._files.values():
+            os.close(file)
+
+
+class _Inherited:
+    """A descriptor that a started process inherits: it is pickled as its number there."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from multiprocessing.reduction import DupFd  # not on Windows
+
+        return _received, (DupFd(self.descriptor),)
+
+
+def _received(inherited: Any) -> _Inherited:
+    return _Inherited(inherited.detach())
+
+
 def _run(
     settings: ServiceSettings,
     listening: socket.socket,
-    number: int,
-    counters: Path,
+    counters: _Inherited,
+    place: WorkerPlace,
     pipe: Connection,
 ) -> None:
     """Run a worker in its process."""
     from fmpair.serve.worker import work  # heavy, and not needed by the parent
 
     try:
-        work(settings, listening, number, counters, lambda: pipe.send(None))
+        work(settings, listening, place, counters.descriptor, pipe.send)
     except FmpairError as error:
         _send(pipe, error)
     except Exception as error:

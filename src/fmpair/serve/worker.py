@@ -10,59 +10,57 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from multiprocessing.connection import wait
-from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
-
-import uvicorn
 
 from fmpair.events.store import beside, open_store
 from fmpair.fitted.question import Question
 from fmpair.serve.access_control import AccessControl, RateLimit
 from fmpair.serve.application import Application, paths, read_pages
-from fmpair.serve.live_models import LiveModels, Stamp, stamp
+from fmpair.serve.connections import make_server
+from fmpair.serve.live_models import LiveModels
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.service import Service, is_quick
-from fmpair.serve.settings import ServiceSettings, is_loopback, read_keys
+from fmpair.serve.settings import ServiceSettings, Stamp, WorkerPlace, is_loopback, read_keys, stamp
 from fmpair.threads import all_threads, blas_on
 
-KEEP_ALIVE = 75  # seconds that an idle connection stays open
-STOP_TIMEOUT = 10  # seconds for open requests when the service is stopped
-MAX_CONNECTIONS = 4_096
-HEAD_TIMEOUT = 10.0  # seconds for the head of a request to arrive
-CHECK_EVERY = 5  # seconds between two checks of idle connections
 WATCH_EVERY = 0.2  # seconds between two checks of the model files
+RETRY_EVERY = 2.0  # seconds before a file is tried again that failed for a passing reason
 
 
 def work(
     settings: ServiceSettings,
     listening: socket.socket,
-    number: int,
-    counters: Path,
-    ready: Callable[[], None],
+    place: WorkerPlace,
+    counters: int,
+    send: Callable[[Any], None],
 ) -> None:
     """Answer requests until a stop signal.
 
-    number: of this worker, from 0; counters: the file of the metrics; ready: called once requests
-    can be answered.
+    counters: descriptor of the memory of the metrics; send: to the parent: None once requests can
+    be answered, (arm, file) of each new model. A worker that takes another's place starts even if
+    the event store does not answer.
     """
-    _log_to_stderr(number)
-    store = open_store(settings.events or beside(settings.model))
-    models = LiveModels(settings.model, store, settings.candidate, settings.users_share)
-    metrics = Metrics(paths(), counters, number)
+    _log_to_stderr(place.number)
+    store = open_store(settings.events or beside(settings.model), later=place.again)
+    share = settings.users_share
+    models = LiveModels(
+        settings.model, store, settings.candidate, share, place, lambda *new: send(new)
+    )
+    store.watch()
+    metrics = Metrics(paths(), counters, place.number)
     service = Service(models, store, settings.candidate is not None, metrics)
-    watch = FileWatch(models) if settings.watch else None
     # Each worker gets a share of a client's requests, so it allows that share of the rate.
     rate = RateLimit(settings.rate / settings.workers) if settings.rate else None
     keys = read_keys(settings.api_key_file)
-    access = AccessControl(keys, rate, is_loopback(settings.host))
-    server = make_server(Application(service, access, read_pages(), metrics))
+    access = AccessControl(keys, rate, is_loopback(settings.host), settings.proxy)
+    server = make_server(Application(service, access, read_pages(), metrics), settings.proxy)
     _end_with_parent()
     gc.collect()
     gc.freeze()  # models and modules stay: scanning them again and again would delay answers
-    ready()
+    send(None)
+    watch = FileWatch(models) if settings.watch else None
     try:
         with blas_on(_blas_threads(models, settings.workers)):
             server.run(sockets=[listening])
@@ -70,50 +68,6 @@ def work(
         if watch is not None:
             watch.close()
         store.close()
-
-
-def make_server(application: Application) -> uvicorn.Server:
-    """Return a server that also closes connections on which no request arrives."""
-    config = uvicorn.Config(
-        application,
-        lifespan="off",
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=STOP_TIMEOUT,
-        limit_concurrency=MAX_CONNECTIONS,
-        timeout_notify=CHECK_EVERY,
-        ws="none",
-    )
-    server = uvicorn.Server(config)
-    config.callback_notify = IdleConnections(lambda: server.server_state.connections).close_idle
-    return server
-
-
-class IdleConnections:
-    """Closes connections whose request does not arrive; uvicorn would keep them open forever.
-
-    connections: returns the open ones.
-    """
-
-    def __init__(
-        self, connections: Callable[[], Iterable[Any]], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._connections, self._clock = connections, clock
-        self._since: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
-
-    async def close_idle(self) -> None:
-        """Close connections that have waited too long for the head of a request."""
-        now = self._clock()
-        for connection in list(self._connections()):
-            # Between two requests uvicorn's own keep-alive timer runs.
-            answered = connection.cycle is None or connection.cycle.response_complete
-            if not answered or connection.timeout_keep_alive_task is not None:
-                self._since.pop(connection, None)
-            elif now - self._since.setdefault(connection, now) >= HEAD_TIMEOUT:
-                connection.transport.close()
 
 
 class FileWatch:
@@ -125,7 +79,8 @@ class FileWatch:
 
     def __init__(self, models: LiveModels, every: float = WATCH_EVERY):
         self._models, self._every = models, every
-        self._tried: dict[str, Stamp | None] = {one.arm: one.stamp for one in models.serving()}
+        self._tried: dict[str, Stamp] = {one.arm: one.stamp for one in models.serving()}
+        self._retry_at = dict.fromkeys(self._tried, 0.0)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="fmpair-watch", daemon=True)
         self._thread.start()
@@ -134,11 +89,11 @@ class FileWatch:
         """Reload the models whose files have changed."""
         for arm, path in self._models.paths.items():
             current = stamp(path)  # before the read: a later change is seen next time
-            if current == self._tried[arm]:
+            if current == self._tried[arm] and not 0 < self._retry_at[arm] <= time.monotonic():
                 continue
-            self._tried[arm] = current
+            self._tried[arm], self._retry_at[arm] = current, 0.0
             if not self._models.reload(arm) and self._models.rejected[arm].temporary:
-                self._tried[arm] = None
+                self._retry_at[arm] = time.monotonic() + RETRY_EVERY
 
     def close(self) -> None:
         """Stop, after a reload that is under way."""
