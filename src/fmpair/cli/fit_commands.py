@@ -17,6 +17,7 @@ from fmpair.cli.input import (
     READING,
     Events,
     Model,
+    data_section,
     load_model,
     model_file,
     open_events,
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from fmpair.data import Dataset
     from fmpair.models.catalog import Model as Fitted
     from fmpair.models.fm_pair.fm_pair import FMPair
+    from fmpair.training import Tuned
 
-VALIDATION = "Validation"
+VALIDATION, TUNING = "Validation", "Tuning"
 # FMPair's options whose flags have another name, spelling or value: --order is that of rows.
 FLAG_NAMES = {"order": "fm_order"}
 SPELLINGS = {"fields": "--field", "fm_order": "--fm-order"}
@@ -71,6 +73,25 @@ CheckpointFile = Annotated[
         metavar="FILE",
         help="Save the state of training to this file every few seconds; after an interrupt the "
         "same command continues from it. Removed when the model is written.",
+    ),
+]
+TuningTime = Annotated[
+    str | None,
+    typer.Option(
+        "--tune",
+        metavar="TIME",
+        help="Search this long (90s, 5m, 2h) for better options on each user's latest event, then "
+        "fit to all events. Options given as flags are kept. Ctrl-C ends the search with the best "
+        "so far. The fits are stored beside the model; the same command continues.",
+        rich_help_panel=TUNING,
+    ),
+]
+Trials = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="As --tune, but try N settings; the result does not depend on the machine's speed.",
+        rich_help_panel=TUNING,
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the roles of the columns.")]
@@ -117,6 +138,8 @@ def fit(
     metric: MetricName = "ndcg@10",
     patience: Patience = 5,
     checkpoint: CheckpointFile = None,
+    budget: TuningTime = None,
+    trials: Trials = None,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     reading: Any = None,
@@ -125,7 +148,8 @@ def fit(
     """Train on a file of events and write a model."""
     from fmpair.files import shown
 
-    model, saved_state = recipe_from(recipe), _checkpoint(checkpoint, output)
+    model: Any = recipe_from(recipe)
+    saved_state, tuning = _checkpoint(checkpoint, output), _tuning(budget, trials)
     if not dry_run:
         check_target(output)
     opened = open_events(events, reading)
@@ -139,6 +163,9 @@ def fit(
     _note_read(data, quiet)
     if checkpoint is not None and checkpoint.exists() and not quiet:
         note(f"continuing from {shown(checkpoint)}")
+    if tuning:
+        source = data_section(events, reading)
+        model = _tuned(model, data, output, quiet, tuning, source)
     start = time.perf_counter()
     options = {"validation": validation, "metric": metric, "patience": patience, **saved_state}
     with only_errors(quiet):
@@ -235,6 +262,42 @@ def _checkpoint(path: Path | None, output: Path) -> dict[str, Any]:
     from fmpair.training.checkpoint import Checkpoint
 
     return {"checkpoint": Checkpoint(path, stays=True)}
+
+
+def _tuning(budget: str | None, trials: int | None) -> dict[str, Any]:
+    """Return the options of `FMPair.tune`, checked before any file is read; {} for no tuning."""
+    from fmpair.training.search import Budget
+
+    if budget is None and trials is None:
+        return {}
+    Budget.of(budget, trials)
+    return {"budget": budget, "trials": trials}
+
+
+def _tuned(
+    recipe: FMPair,
+    data: Dataset,
+    output: Path,
+    quiet: bool,
+    budget: dict[str, Any],
+    source: dict[str, Any] | None,
+) -> Tuned:
+    """Tune a recipe, and write an experiment file of the result beside the model.
+
+    source: the section `data` of the file, None for events that no file can name.
+    """
+    trials, file = (output.with_name(output.name + end) for end in (".trials.jsonl", ".yaml"))
+    for path in (trials, file):
+        check_target(path)
+    with only_errors(quiet):
+        tuned = recipe.tune(data, **budget, file=trials, progress=not quiet)
+    if not tuned.complete:
+        note("stopped: fitting the best so far; the same command continues the search")
+    if source is not None:
+        tuned.write(file, source)
+    names = f"{trials} has the trials" + (f", {file} is for fmpair run" if source else "")
+    note("" if quiet else f"{tuned}\n{names}")
+    return tuned
 
 
 def _update_from_store(

@@ -118,7 +118,8 @@ class Dataset:
         roles = decisions.roles
         events = with_ids(events, roles, missing)
         data = _with_order(cls._numbered(events, decisions), roles, order)
-        data = _with_event_weights(data, roles, event_weights)
+        if event_weights is not None:
+            data = data.with_event_weights(event_weights, roles.get("event_type", "event_type"))
         if users is not None:
             data = data.with_users(users, key=user)
         table = _item_table(events, decisions, items, leaks)
@@ -213,6 +214,24 @@ class Dataset:
         """
         roles = {"user": user, "item": item, "timestamp": timestamp}
         return replace(self, impressions=add_impressions(self, to_polars(table), roles))
+
+    def with_event_weights(
+        self, weights: Mapping[str, float], column: str = "event_type"
+    ) -> Dataset:
+        """Return the data with event weights multiplied by a weight for each event type.
+
+        column: the name of the event types in later events, to which the weights apply too.
+        """
+        if "event_type" not in self.columns.columns:
+            raise DataError(
+                f"{named('event_weights')} needs a column of event types: name it with "
+                f"{named('event_type', ...)}"
+            )
+        weight = weights_by_type(self.columns["event_type"], weights)
+        weight *= self.weight.astype(np.float64)
+        kept = EventWeights(column, tuple((str(t), float(w)) for t, w in weights.items()))
+        columns = self.columns.with_columns(weight.alias("weight"))
+        return replace(self, columns=columns, event_weights=kept)
 
     def take(self, rows: np.ndarray) -> Dataset:
         """Return the events at these row numbers (or of this mask), with all vocabularies."""
@@ -314,22 +333,6 @@ def _with_order(data: Dataset, roles: dict[str, str], order: str | None) -> Data
     rows = pl.Series("timestamp", np.arange(len(data)))
     columns = data.columns.with_columns(rows) if data.columns.width else rows.to_frame()
     return replace(data, columns=columns, order=order)
-
-
-def _with_event_weights(
-    data: Dataset, roles: dict[str, str], weights: Mapping[str, float] | None
-) -> Dataset:
-    if weights is None:
-        return data
-    if "event_type" not in data.columns.columns:
-        raise DataError(
-            f"{named('event_weights')} needs a column of event types: name it with "
-            f"{named('event_type', ...)}"
-        )
-    weight = weights_by_type(data.columns["event_type"], weights) * data.weight.astype(np.float64)
-    kept = EventWeights(roles["event_type"], tuple((str(t), float(w)) for t, w in weights.items()))
-    columns = data.columns.with_columns(weight.alias("weight"))
-    return replace(data, columns=columns, event_weights=kept)
 
 
 # Attribute tables, keyed by id and aligned with a vocabulary.

@@ -171,6 +171,11 @@ class TrainingRun(Iterator[Epoch]):
         return next(self._epochs)
 
     @property
+    def task(self) -> Task:
+        """What is learned, with all options filled in."""
+        return self._progress.task
+
+    @property
     def resumable(self) -> bool:
         """Whether it can be saved."""
         progress = self._progress
