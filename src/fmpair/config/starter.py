@@ -211,6 +211,7 @@ def _models(findings: Findings) -> list[str]:
         lines.append(f"    # levels: {levels}   # later event types rank above earlier ones")
     return [
         *lines,
+        "    # tune: 5m   # search for better options on the validation set (docs/tuning.md)",
         "    # learning_rate: {search: {low: 0.02, high: 0.3, log: true}}   # with tune below",
         "    # stop: 5   # early stopping: patience in epochs, on the validation set",
     ]
@@ -228,7 +229,7 @@ def _evaluation(findings: Findings) -> list[str]:
         f"views: {_list(views)}",
         "seeds: [0]",
         "",
-        "# Search over options given as {search: ...}; it needs pip install 'fmpair[tune]'.",
+        "# Search over options given as {search: ...}; models with tune: 5m have their own budget.",
         "# tune: {trials: 20, metric: ndcg@10}",
         "",
         "compare: {baseline: popularity}",

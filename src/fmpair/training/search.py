@@ -20,6 +20,7 @@ from fmpair.checks import whole
 from fmpair.errors import OptionError, named
 
 Setting = dict[str, Any]  # by option, which may be dotted: regularization.user
+UNSET = "(default)"  # the value of an option that is left to the recipe
 
 KEPT = 3  # one of so many settings of a rung is tried on the next
 PARENTS = 3  # the best settings so far, which new ones are made of
@@ -90,7 +91,8 @@ def canonical(value: Any) -> str:
 class Space:
     """The ranges of options, and where the search starts.
 
-    start: values by option; a missing one, or one outside its range, is drawn.
+    start: values by option; UNSET leaves one to the recipe. A missing one, or one outside its
+    range, is drawn.
     """
 
     ranges: Mapping[str, Range]
@@ -110,7 +112,7 @@ class Space:
             return tuple({canonical(value): value for value in within.values}.values())
         integers = isinstance(low, int) and isinstance(high, int)
         whole = isinstance(start, int) and not isinstance(start, bool)
-        if whole or (start is None and integers):
+        if whole or (start in (None, UNSET) and integers):
             return range(int(low or 0), int(high or 0) + 1)
         return None if low != high else (low,)
 
@@ -128,7 +130,7 @@ class Space:
 
     def changed(self, name: str, value: Any, draws: np.random.Generator) -> Any:
         """Return another value of an option: half of the time one near `value`."""
-        if draws.random() < 0.5:
+        if draws.random() < 0.5 or value == UNSET:
             return self._drawn(name, draws)
         within, values = self.ranges[name], self.choices(name)
         if within.values:
@@ -143,6 +145,8 @@ class Space:
         if name not in self.start:
             return False
         within, value = self.ranges[name], self.start[name]
+        if value == UNSET:
+            return True
         if within.values:
             return canonical(value) in map(canonical, within.values)
         number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -61,7 +61,7 @@ class Tuned:
 
         data: the file of events, or the options of the section `data` of an experiment file.
         """
-        source = dict(data) if isinstance(data, Mapping) else {"path": str(data)}
+        source: dict[str, Any] = dict(data) if isinstance(data, Mapping) else {"path": str(data)}
         for name in FILES:
             if isinstance(source.get(name), str):
                 relative = os.path.relpath(source[name], Path(path).absolute().parent)
@@ -120,13 +120,12 @@ def trials_frame(
         rung = max(job.rung for job in jobs)
         values, first = (_values(fits, n, rung) for n in (number, 0))
         gain = None if values is None or first is None else values - first
-        several = gain is not None and len(gain) > 1
         rows.append({
             "trial": number,
             "epochs": epochs[rung],
             "value": None if values is None else float(values.mean()),
             "gain": None if gain is None else float(gain.mean()),
-            "error_of_gain": float(gain.std(ddof=1) / len(gain) ** 0.5) if several else None,
+            "standard_error": None if gain is None else float(gain.std(ddof=1) / len(gain) ** 0.5),
             "seconds": sum(fits[job].seconds for job in jobs),
             "first": number == 0,
             "chosen": number == best,

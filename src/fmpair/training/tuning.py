@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -65,46 +65,48 @@ class Plan:
 
     @property
     def costs(self) -> tuple[float, ...]:
-        return COSTS if self.recipe.epochs >= LEAST_EPOCHS else COSTS[-1:]
+        return costs_of(self.recipe.epochs)
 
     def options(self, setting: Setting, every: bool = False) -> dict[str, Any]:
         """Return the options that differ from the recipe, or `every` one, dotted names resolved.
 
         The regularisation belongs to the loss: another loss has its own.
         """
-        start, changed = self.space.start, {}
+        start, changed = self.space.start, {"history": self.recipe.history}
         other_loss = setting.get("loss", self.recipe.loss) != self.recipe.loss
         for name, value in setting.items():
             own = name == EVENT_WEIGHTS or (other_loss and name.startswith("regularization."))
             if own or not (every or canonical(value) != canonical(start[name])):
                 continue
             first, _, group = name.partition(".")
-            changed[first] = (
-                {**changed.get(first, self._groups()), group: value} if group else value
-            )
+            changed[first] = {**changed.get(first, {}), group: value} if group else value
         return changed
 
     def thinned(self, setting: Setting, rung: int) -> dict[str, Any]:
         """Return the options of a fit on a rung: the lower ones have fewer epochs and factors."""
         options = self.options(setting)
-        if len(self.costs) > 1 and rung == 0:
+        if rung == len(self.costs) - 1:
+            return options
+        if rung == 0:
             options["factors"] = min(setting["factors"], FIRST_FACTORS)
-        return {**options, "epochs": self.epochs(rung)}
-
-    def epochs(self, rung: int) -> int:
-        """Return the number of epochs on a rung."""
-        return max(round(self.recipe.epochs * SHARES[rung - len(self.costs)]), 1)
-
-    def _groups(self) -> dict[str, float]:
-        """Return the recipe's regularisation by group."""
-        given = self.recipe.regularization
-        if given is None or isinstance(given, Mapping):
-            return dict(given or {})
-        return {"user": given, "item": given}
+        return {**options, "epochs": epochs_of(self.recipe.epochs, rung)}
 
 
-def plan_of(recipe: Any, data: Dataset) -> Plan:
-    """Return what to try for a recipe on these events; options that it sets are kept."""
+def costs_of(epochs: int) -> tuple[float, ...]:
+    """Return the cost of a fit on each rung, relative to the last; few epochs have one rung."""
+    return COSTS if epochs >= LEAST_EPOCHS else COSTS[-1:]
+
+
+def epochs_of(epochs: int, rung: int) -> int:
+    """Return the number of epochs on a rung."""
+    return round(epochs * SHARES[rung - len(costs_of(epochs))])
+
+
+def plan_of(recipe: Any, data: Dataset, weighs: bool = True) -> Plan:
+    """Return what to try for a recipe on these events; options that it sets are kept.
+
+    weighs: whether to try weights of event types, which are part of the data.
+    """
     run: TrainingRun = recipe.train(data)
     task, settings = run.task, run.task.settings
     decided = replace(recipe, history=task.options.history)
@@ -123,7 +125,7 @@ def plan_of(recipe: Any, data: Dataset) -> Plan:
     ranges = {name: range for name, range in _ranges(recipe, data, start).items()
               if name.partition(".")[0] in free}  # fmt: skip
     ranges.setdefault("factors", Range((start["factors"],)))
-    if weights := _event_weights(data):
+    if weighs and (weights := _event_weights(data)):
         ranges[EVENT_WEIGHTS], start[EVENT_WEIGHTS] = Range((None, *weights)), None
     return Plan(decided, Space(ranges, {name: start[name] for name in ranges}))
 
@@ -155,8 +157,10 @@ def _ranges(recipe: Any, data: Dataset, start: Setting) -> dict[str, Range]:
 
 
 def _including(values: tuple[Any, ...], start: Any) -> Range:
-    known = canonical(start) in map(canonical, values)
-    return Range(values if known else (start, *values))
+    if canonical(start) in map(canonical, values):
+        return Range(values)
+    numbers = all(isinstance(value, float) for value in (start, *values))
+    return Range(tuple(sorted((start, *values))) if numbers else (start, *values))
 
 
 def _event_weights(data: Dataset) -> list[dict[str, float]]:
@@ -212,7 +216,9 @@ def tune(
     assert best is not None, "the first fit succeeded"
     chosen = search.settings[best]
     made = replace(plan.recipe, **plan.options(chosen, every=True))
-    frame = trials_frame(search, fits, best, [plan.epochs(rung) for rung in range(search.top + 1)])
+    frame = trials_frame(
+        search, fits, best, [epochs_of(recipe.epochs, r) for r in range(search.top + 1)]
+    )
     return Tuned(made, frame, chosen.get(EVENT_WEIGHTS), complete, has_times(events))
 
 
