@@ -294,10 +294,13 @@ class Search:
         return next((job for job in self._last if job not in self.asked), None)
 
     def _promoted(self) -> Job | None:
+        """Return a fit of a setting on its next rung: one of KEPT, and any new best."""
         for rung in reversed(range(self._top)):
             ranked = self._ranked(rung)
-            for number in ranked[: max(len(ranked) // KEPT, 1)]:
-                if Job(number, rung + 1) not in self.asked:
+            above = {job.number for job in self.asked if job.rung == rung + 1}
+            left = len(ranked) // KEPT - len(above)
+            for number in ranked[: max(len(ranked) // KEPT, 1) if left > 0 else 1]:
+                if number not in above:
                     return Job(number, rung + 1)
         return None
 

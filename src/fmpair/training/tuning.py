@@ -36,7 +36,7 @@ LEAST_USERS = 20  # to hold out an event of
 LEAST_EPOCHS = 8  # from which on settings are first tried with fewer
 
 # What is tried. Histories: a number of items, or options of the field.
-HISTORIES = (0, 3, 10, {"last": 10, "fade": 0.5}, {"last": 30, "fade": 0.7}, 30)
+HISTORIES = (0, 1, 3, 10, {"last": 10, "fade": 0.5}, {"last": 30, "fade": 0.7}, 30)
 DROPOUTS = (0.0, 0.1, 0.2, 0.3, 0.5)
 LOSSES = ("softmax", "warp", "bpr")
 L2_TIMES = 10.0  # the regularisation is at most so many times larger or smaller
@@ -212,6 +212,13 @@ def tune(
         if Job(0) not in fits:
             raise
         complete = False
+    if search.top < len(plan.costs) - 1:
+        PROGRESS.info(
+            "tune: a whole fit takes too much of the time, so settings were compared after %d of %d "
+            "epochs; a longer search compares whole fits",
+            epochs_of(recipe.epochs, search.top),
+            recipe.epochs,
+        )
     best = search.best()
     assert best is not None, "the first fit succeeded"
     chosen = search.settings[best]
