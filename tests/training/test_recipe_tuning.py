@@ -148,7 +148,7 @@ def test_without_times_a_random_event_is_held_out_and_no_history_is_tried(caplog
 
 def test_too_few_users_are_refused():
     data = two_tastes(users=10)
-    with pytest.raises(DataError, match="at least 20 users .* there are 10"):
+    with pytest.raises(DataError, match=r"at least 20 users .* there are 10"):
         recipe().tune(data, trials=2)
 
 

@@ -214,8 +214,8 @@ def tune(
         complete = False
     if search.top < len(plan.costs) - 1:
         PROGRESS.info(
-            "tune: a whole fit takes too much of the time, so settings were compared after %d of %d "
-            "epochs; a longer search compares whole fits",
+            "tune: a whole fit takes too much of the time, so settings were compared after %d of "
+            "%d epochs; a longer search compares whole fits",
             epochs_of(recipe.epochs, search.top),
             recipe.epochs,
         )
