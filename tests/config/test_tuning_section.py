@@ -63,7 +63,7 @@ def test_budgets_must_be_equal(file):
 
 
 def test_a_model_with_nothing_to_tune_is_a_mistake(file):
-    assert mistakes_of(file, "{kind: popularity, tune: 5m}") == [
+    assert mistakes_of(file, "{kind: most-recent, tune: 5m}") == [
         "0.tune: the model has no option that is tuned by default: give some as {search: ...}"
     ]
 
@@ -87,4 +87,5 @@ def test_numbers_are_tuned_around_their_defaults_unless_they_are_given():
     }  # fmt: skip
     assert set(usual_ranges(find("item-knn"), {"k": 7})) == {"shrinkage"}
     assert set(usual_ranges(find("bpr-mf"), {})) == {"factors", "regularization", "learning_rate"}
+    assert usual_ranges(find("pure-svd"), {}) == {"factors": Range((10, 20, 40, 80))}
     assert set(usual_ranges(find("ease"), {})) == {"regularization"} <= set(USUAL)

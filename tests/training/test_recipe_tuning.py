@@ -166,6 +166,26 @@ def test_a_time_ends_the_search(shop):
     assert len(found.trials) >= 1 and found.trials["seconds"].sum() < 60
 
 
+def test_a_fit_that_takes_longer_than_there_is_time_is_given_up(shop, monkeypatch):
+    train = FMPair.train
+
+    def slow(self, data):
+        for epoch in train(self, data):
+            if self.regularization is not None:
+                now[0] += 50
+            yield epoch
+
+    now, given = [0.0], plan_of(recipe(), shop)
+    monkeypatch.setattr(tuning.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(FMPair, "train", slow)
+    plan = tuning.Plan(recipe(history=0), given.space)
+    setting = {**plan.space.start, "regularization.user": 0.5}
+    judge = held_out(shop, 0, 1)
+    assert tuning._fitted(plan, setting, tuning.Job(1), judge, 60.0) is None
+    assert tuning._fitted(plan, setting, tuning.Job(1), judge, 500.0).values is not None
+    assert tuning._fitted(plan, setting, tuning.Job(0), judge, 60.0).values is not None
+
+
 def test_a_setting_that_fails_is_a_row_and_a_recipe_that_fails_an_error(shop, monkeypatch):
     found = recipe(dropout=0.3, temperature=None).tune(shop, trials=2)
     assert found.trials["error"].null_count() == 2

@@ -17,7 +17,7 @@ from fmpair.cli.input import (
     READING,
     Events,
     Model,
-    data_section,
+    OpenedEvents,
     load_model,
     model_file,
     open_events,
@@ -25,6 +25,7 @@ from fmpair.cli.input import (
     reading_options,
 )
 from fmpair.cli.output import busy, note, only_errors, size_of
+from fmpair.cli.tuning import Trials, TuningTime, data_section, tuned, tuning_options
 from fmpair.errors import OptionError, named
 from fmpair.text import descriptions, harmless, whole
 
@@ -32,9 +33,8 @@ if TYPE_CHECKING:
     from fmpair.data import Dataset
     from fmpair.models.catalog import Model as Fitted
     from fmpair.models.fm_pair.fm_pair import FMPair
-    from fmpair.training import Tuned
 
-VALIDATION, TUNING = "Validation", "Tuning"
+VALIDATION = "Validation"
 # FMPair's options whose flags have another name, spelling or value: --order is that of rows.
 FLAG_NAMES = {"order": "fm_order"}
 SPELLINGS = {"fields": "--field", "fm_order": "--fm-order"}
@@ -73,25 +73,6 @@ CheckpointFile = Annotated[
         metavar="FILE",
         help="Save the state of training to this file every few seconds; after an interrupt the "
         "same command continues from it. Removed when the model is written.",
-    ),
-]
-TuningTime = Annotated[
-    str | None,
-    typer.Option(
-        "--tune",
-        metavar="TIME",
-        help="Search this long (90s, 5m, 2h) for better options on each user's latest event, then "
-        "fit to all events. Options given as flags are kept. Ctrl-C ends the search with the best "
-        "so far. The fits are stored beside the model; the same command continues.",
-        rich_help_panel=TUNING,
-    ),
-]
-Trials = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        help="As --tune, but try N settings; the result does not depend on the machine's speed.",
-        rich_help_panel=TUNING,
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the roles of the columns.")]
@@ -149,23 +130,19 @@ def fit(
     from fmpair.files import shown
 
     model: Any = recipe_from(recipe)
-    saved_state, tuning = _checkpoint(checkpoint, output), _tuning(budget, trials)
+    saved_state, tuning = _checkpoint(checkpoint, output), tuning_options(budget, trials)
     if not dry_run:
         check_target(output)
     opened = open_events(events, reading)
     if dry_run:
-        typer.echo(harmless("\n".join(opened.lines())))
-        if opened.decisions is not None:
-            opened.dataset()  # prints notices about dropped rows
+        _print_roles(opened)
         return
     data = opened.dataset()
-    note("" if quiet else "\n".join(opened.lines()))
-    _note_read(data, quiet)
+    _note_read(data, quiet, opened.lines())
     if checkpoint is not None and checkpoint.exists() and not quiet:
         note(f"continuing from {shown(checkpoint)}")
     if tuning:
-        source = data_section(events, reading)
-        model = _tuned(model, data, output, quiet, tuning, source)
+        model = tuned(model, data, output, quiet, tuning, data_section(events, reading))
     start = time.perf_counter()
     options = {"validation": validation, "metric": metric, "patience": patience, **saved_state}
     with only_errors(quiet):
@@ -244,6 +221,12 @@ def fold_in_command() -> Any:
     return with_flags(fold_in, reading=READING)
 
 
+def _print_roles(opened: OpenedEvents) -> None:
+    typer.echo(harmless("\n".join(opened.lines())))
+    if opened.decisions is not None:
+        opened.dataset()  # prints notices about dropped rows
+
+
 def check_target(target: Path) -> None:
     """Raise an error before training if the model file cannot be written."""
     from fmpair.files import check_writable
@@ -262,42 +245,6 @@ def _checkpoint(path: Path | None, output: Path) -> dict[str, Any]:
     from fmpair.training.checkpoint import Checkpoint
 
     return {"checkpoint": Checkpoint(path, stays=True)}
-
-
-def _tuning(budget: str | None, trials: int | None) -> dict[str, Any]:
-    """Return the options of `FMPair.tune`, checked before any file is read; {} for no tuning."""
-    from fmpair.training.search import Budget
-
-    if budget is None and trials is None:
-        return {}
-    Budget.of(budget, trials)
-    return {"budget": budget, "trials": trials}
-
-
-def _tuned(
-    recipe: FMPair,
-    data: Dataset,
-    output: Path,
-    quiet: bool,
-    budget: dict[str, Any],
-    source: dict[str, Any] | None,
-) -> Tuned:
-    """Tune a recipe, and write an experiment file of the result beside the model.
-
-    source: the section `data` of the file, None for events that no file can name.
-    """
-    trials, file = (output.with_name(output.name + end) for end in (".trials.jsonl", ".yaml"))
-    for path in (trials, file):
-        check_target(path)
-    with only_errors(quiet):
-        tuned = recipe.tune(data, **budget, file=trials, progress=not quiet)
-    if not tuned.complete:
-        note("stopped: fitting the best so far; the same command continues the search")
-    if source is not None:
-        tuned.write(file, source)
-    names = f"{trials} has the trials" + (f", {file} is for fmpair run" if source else "")
-    note("" if quiet else f"{tuned}\n{names}")
-    return tuned
 
 
 def _update_from_store(
@@ -355,8 +302,10 @@ def _model_and_data(
     return fitted, data
 
 
-def _note_read(data: Dataset, quiet: bool) -> None:
-    note("" if quiet else f"read {data!r}"[:-1].replace("Dataset(", ""))
+def _note_read(data: Dataset, quiet: bool, lines: Sequence[str] = ()) -> None:
+    """Print the lines and what was read."""
+    read = f"read {data!r}"[:-1].replace("Dataset(", "")
+    note("" if quiet else "\n".join([*lines, read]))
 
 
 def _save(before: Fitted, after: Fitted, output: Path, quiet: bool) -> None:

@@ -152,16 +152,6 @@ def open_events(source: str, reading: dict[str, Any]) -> OpenedEvents:
     return OpenedEvents(dataset, decisions)
 
 
-def data_section(source: str, reading: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the section `data` of an experiment file for these events; None for standard input."""
-    from fmpair.data import public_sets
-
-    if source == "-":
-        return None
-    is_set = source in public_sets.names() and not Path(source).exists()
-    return {"set" if is_set else "path": source, **reading_options(reading)}
-
-
 def read_new_events(source: str, reading: dict[str, Any], model: Fitted) -> Dataset:
     """Return the data of a file, with the column roles of the model unless flags say otherwise."""
     from fmpair.data.formats.source import parse_errors

@@ -10,6 +10,7 @@ from fmpair.config.node import Node, shown
 from fmpair.config.option_schema import options_of
 from fmpair.errors import OptionError
 from fmpair.training.search import Budget, Range
+from fmpair.training.tuning import FACTORS_TIMES
 
 # Options that are tuned by default: from a tenth to ten times their default, or in these ranges
 # where it depends on the data. FMPair has a search of its own, see `training.tuning`.
@@ -71,7 +72,9 @@ def usual_ranges(recipe: Any, given: Mapping[str, Any]) -> dict[str, Range]:
             continue
         default = option.default
         number = isinstance(default, int | float) and not isinstance(default, bool)
-        if number and default > 0:
+        if name == "factors" and number:  # each length is compiled anew
+            ranges[name] = Range(tuple(max(int(default * times), 1) for times in FACTORS_TIMES))
+        elif number and default > 0:
             whole = isinstance(default, int)
             low = max(default // SPREAD, 1) if whole else default / SPREAD
             ranges[name] = Range(low=low, high=default * SPREAD, log=True)

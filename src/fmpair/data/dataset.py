@@ -118,8 +118,7 @@ class Dataset:
         roles = decisions.roles
         events = with_ids(events, roles, missing)
         data = _with_order(cls._numbered(events, decisions), roles, order)
-        if event_weights is not None:
-            data = data.with_event_weights(event_weights, roles.get("event_type", "event_type"))
+        data = _weighted(data, roles, event_weights)
         if users is not None:
             data = data.with_users(users, key=user)
         table = _item_table(events, decisions, items, leaks)
@@ -333,6 +332,11 @@ def _with_order(data: Dataset, roles: dict[str, str], order: str | None) -> Data
     rows = pl.Series("timestamp", np.arange(len(data)))
     columns = data.columns.with_columns(rows) if data.columns.width else rows.to_frame()
     return replace(data, columns=columns, order=order)
+
+
+def _weighted(data: Dataset, roles: dict[str, str], weights: Mapping[str, float] | None) -> Dataset:
+    column = roles.get("event_type", "event_type")
+    return data if weights is None else data.with_event_weights(weights, column)
 
 
 # Attribute tables, keyed by id and aligned with a vocabulary.

@@ -230,6 +230,11 @@ class Search:
         return sum(self.seconds.values())
 
     @property
+    def left(self) -> float:
+        """The seconds left, infinitely many if the number of trials is the budget."""
+        return math.inf if self.budget.seconds is None else self.budget.seconds - self.spent
+
+    @property
     def exhausted(self) -> bool:
         """Whether there is no other setting."""
         return self.space.size is not None and len(self.settings) >= self.space.size
@@ -375,8 +380,7 @@ class Search:
     # Time.
 
     def _affordable(self, job: Job) -> bool:
-        most = self.budget.seconds
-        return most is None or not self.results or self.spent + self._cost(job) <= most
+        return not self.results or self._cost(job) <= self.left
 
     def _cost(self, job: Job) -> float:
         """Return the seconds that a fit is expected to take."""

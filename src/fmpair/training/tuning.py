@@ -79,7 +79,8 @@ class Plan:
             if own or not (every or canonical(value) != canonical(start[name])):
                 continue
             first, _, group = name.partition(".")
-            changed[first] = {**changed.get(first, {}), group: value} if group else value
+            given = changed.get(first, getattr(self.recipe, first))
+            changed[first] = {**(given or {}), group: value} if group else value
         return changed
 
     def thinned(self, setting: Setting, rung: int) -> dict[str, Any]:
@@ -109,6 +110,7 @@ def plan_of(recipe: Any, data: Dataset, weighs: bool = True) -> Plan:
     """
     run: TrainingRun = recipe.train(data)
     task, settings = run.task, run.task.settings
+    run.close()
     decided = replace(recipe, history=task.options.history)
     defaults = {option.name: option.default for option in fields(recipe)}
     free = {name for name, default in defaults.items() if getattr(recipe, name) == default}
@@ -259,21 +261,32 @@ def _fits(
     while (job := search.ask()) is not None:
         key = canonical([search.settings[job.number], job.rung, job.repeat])
         if key not in stored.fits:
-            stored.add(key, _fitted(plan, search.settings[job.number], job, judge))
+            result = _fitted(plan, search.settings[job.number], job, judge, search.left)
+            if result is None:
+                return
+            stored.add(key, result)
         fit = fits[job] = stored.fits[key]
         search.tell(job, fit.values, fit.seconds, fit.work)
         yield job
 
 
-def _fitted(plan: Plan, setting: Setting, job: Job, judge: Validation) -> FitResult:
-    """Run one fit; a setting that the model refuses, or that diverges, has failed."""
+def _fitted(
+    plan: Plan, setting: Setting, job: Job, judge: Validation, left: float
+) -> FitResult | None:
+    """Run one fit; a setting that the model refuses, or that diverges, has failed.
+
+    left: seconds after which a fit is given up, but not the first one; then the result is None.
+    """
     began, working = time.perf_counter(), CLOCK.now()
     options = plan.thinned(setting, job.rung)
     values, error = None, None
     try:
         recipe = replace(plan.recipe, **options, seed=plan.recipe.seed + job.repeat)
         events = with_event_weights(judge.train, setting.get(EVENT_WEIGHTS))
-        *_, last = recipe.train(events)
+        for epoch in recipe.train(events):
+            if time.perf_counter() - began > left and job != Job(0):
+                return None
+            last = epoch
         values = judge.values(last.recommender()).astype(np.float32)
     except (FmpairError, ArithmeticError) as failure:
         if isinstance(failure, MachineError) or job.number == 0:
