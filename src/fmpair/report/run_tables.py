@@ -22,6 +22,7 @@ from fmpair.report.table import (
     percent,
     seconds,
 )
+from fmpair.training.search import Budget
 
 # Whether a finding about the split is a problem, if its count is not 0.
 HARDER = "no: makes the task harder"
@@ -90,8 +91,9 @@ def tuning_table(results: Results) -> ReportTable | None:
         counts = (str(row["trials"]), str(row["failed"]), seconds(row["seconds"]))
         rows.append(cells(*texts, *counts))
     columns = ("Model", "Chosen", "Fold", "On validation", "Trials", "Failed", "Seconds")
-    tuned = next(model for model in results.experiment.models if model.tuned)
-    budget = budget_of(tuned, results.experiment.tune.trials)
+    usual = results.experiment.tune.trials
+    budgets = [budget_of(model, usual) for model in results.experiment.models if model.tuned]
+    budget = budgets[0] if budgets else Budget(trials=usual)  # they are equal
     fewer = budget.trials is not None and any(row["trials"] < budget.trials for row in chosen)
     note = f"Chosen on the validation set, with {budget} per model and fold"
     note += ", or fewer if the search space is smaller." if fewer else "."

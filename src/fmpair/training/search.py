@@ -23,9 +23,9 @@ Setting = dict[str, Any]  # by option, which may be dotted: regularization.user
 UNSET = "(default)"  # the value of an option that is left to the recipe
 
 KEPT = 3  # one of so many settings of a rung is tried on the next
-PARENTS = 3  # the best settings so far, which new ones are made of
-ALSO = 0.15  # probability of changing a further option of a new setting
-NEAR = 0.15  # standard deviation of a small change, as a share of the range
+ALSO = 0.05  # probability of changing a further option of a new setting
+NEAR = 0.1  # standard deviation of a small change, as a share of the range
+MOST_PROBES = 6  # values of an option that are tried one after another
 TRIES = 50  # to make a new setting, before the first untried one is taken
 FINALISTS = 3  # settings that are run with a second seed, the first one included
 SURE = 1.0  # standard errors by which a setting must be better than the first one
@@ -141,6 +141,18 @@ class Space:
         step = draws.normal(0, NEAR)
         return self._at(name, min(max(self._place(name, value) + step, 0.0), 1.0))
 
+    def probes(self, name: str, draws: np.random.Generator) -> list[Any]:
+        """Return values of an option to try first: of a list those from its middle outwards, of a
+        range one below and one above the start.
+        """
+        values = self.choices(name)
+        if values is not None and not isinstance(values, range):
+            middle = (len(values) - 1) / 2
+            return sorted(values, key=lambda v: abs(values.index(v) - middle))[:MOST_PROBES]
+        start = self.start[name] if self._contains(name) else UNSET
+        place = 0.5 if start == UNSET else self._place(name, start)
+        return [self._at(name, draws.uniform(*ends)) for ends in ((0, place), (place, 1))]
+
     def _contains(self, name: str) -> bool:
         if name not in self.start:
             return False
@@ -195,7 +207,8 @@ class Search:
     """Asynchronous successive halving.
 
     A setting starts on the lowest rung. One of KEPT, the best, is tried on the next, with more
-    epochs. The first setting is run on every rung.
+    epochs. The first setting is run on every rung. A new setting is the best so far with another
+    value of an option: first those of `Space.probes`, then random ones of each option in turn.
 
     costs: of a fit on each rung, relative to the last one. twice: whether the best of the last
     rung are run with a second seed. results: values by unit, None for a fit that failed. seconds:
@@ -219,6 +232,8 @@ class Search:
         self._top = len(self.costs) - 1
         self._last: list[Job] | None = None
         self._add(self.space.first(self._draws))
+        names = self.space.ranges
+        self._probes = [(n, value) for n in names for value in self.space.probes(n, self._draws)]
 
     @property
     def top(self) -> int:
@@ -316,8 +331,8 @@ class Search:
             return None
         if len(self.settings) > 1 and Job(len(self.settings) - 1) not in self.asked:
             return Job(len(self.settings) - 1)  # made before, when there was no time for it
-        for _ in range(TRIES):
-            setting = self._child()
+        for attempt in range(TRIES + len(self._probes)):
+            setting = self._changed(attempt)
             if canonical(setting) not in self._tried:
                 return self._add(setting)
         if self.space.size is None:
@@ -325,17 +340,16 @@ class Search:
         untried = (s for s in self.space.every() if canonical(s) not in self._tried)
         return self._add(next(untried))
 
-    def _child(self) -> Setting:
-        """Return a mixture of two good settings, changed in at least one option."""
+    def _changed(self, attempt: int) -> Setting:
+        """Return the best setting so far, with another value of an option or more."""
+        best = self.settings[max(range(len(self.settings)), key=self._standing)]
+        if self._probes:
+            name, value = self._probes.pop(0)
+            return {**best, name: value}
         names = list(self.space.ranges)
-        order = sorted(range(len(self.settings)), key=self._standing, reverse=True)[:PARENTS]
-        one, other = (self.settings[order[int(self._draws.integers(len(order)))]] for _ in "ab")
-        child = {name: (one if self._draws.random() < 0.5 else other)[name] for name in names}
-        always = names[len(self.settings) % len(names)]  # each option in turn
-        for name in names:
-            if name == always or self._draws.random() < ALSO:
-                child[name] = self.space.changed(name, child[name], self._draws)
-        return child
+        turn = names[(len(self.settings) + attempt) % len(names)]
+        chosen = [name for name in names if name == turn or self._draws.random() < ALSO]
+        return {**best, **{n: self.space.changed(n, best[n], self._draws) for n in chosen}}
 
     def _add(self, setting: Setting) -> Job:
         self.settings.append(setting)

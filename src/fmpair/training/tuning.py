@@ -37,7 +37,7 @@ LEAST_EPOCHS = 8  # from which on settings are first tried with fewer
 
 # What is tried. Histories: a number of items, or options of the field.
 HISTORIES = (0, 1, 3, 10, {"last": 10, "fade": 0.5}, {"last": 30, "fade": 0.7}, 30)
-DROPOUTS = (0.0, 0.1, 0.2, 0.3, 0.5)
+DROPOUTS = (0.0, 0.1, 0.3, 0.5)
 LOSSES = ("softmax", "warp", "bpr")
 L2_TIMES = 10.0  # the regularisation is at most so many times larger or smaller
 FACTORS_TIMES, MOST_FACTORS = (0.5, 1, 2, 4), 512
@@ -133,24 +133,24 @@ def plan_of(recipe: Any, data: Dataset, weighs: bool = True) -> Plan:
 
 
 def _ranges(recipe: Any, data: Dataset, start: Setting) -> dict[str, Range]:
-    """Return the ranges of all options that may matter for these events."""
+    """Return the ranges of all options that may matter for these events, the first the most."""
     plain = recipe.levels is not None  # which order three, dropout and histories do not support
     times = has_times(data) and not data.gaps
     described = bool(data.context or data.user_table.width or data.item_table.width)
     ranges = {}
     if times and not plain:
         ranges["history"] = _including(HISTORIES, start["history"])
-    if recipe.temperature is None and not plain:
-        ranges["dropout"] = _including(DROPOUTS, start["dropout"])
     for name in ("regularization.user", "regularization.item"):
         if start[name] > 0:
             ends = start[name] / L2_TIMES, start[name] * L2_TIMES
             ranges[name] = Range(low=ends[0], high=ends[1], log=True)
+    if recipe.temperature is None and not plain:
+        ranges["dropout"] = _including(DROPOUTS, start["dropout"])
+    if not plain:
+        ranges["loss"] = _including(LOSSES, start["loss"])
     factors = [max(int(start["factors"] * times), 1) for times in FACTORS_TIMES]
     factors = [number for number in factors if number <= max(MOST_FACTORS, start["factors"])]
     ranges["factors"] = Range(tuple(dict.fromkeys(factors)))
-    if not plain:
-        ranges["loss"] = _including(LOSSES, start["loss"])
     if described and not plain:
         ranges["order"] = Range((2, 3))
     if "weight" in data.columns.columns:
