@@ -149,8 +149,8 @@ class Space:
         if values is not None and not isinstance(values, range):
             middle = (len(values) - 1) / 2
             return sorted(values, key=lambda v: abs(values.index(v) - middle))[:MOST_PROBES]
-        start = self.start[name] if self._contains(name) else UNSET
-        place = 0.5 if start == UNSET else self._place(name, start)
+        known = self._contains(name) and self.start[name] != UNSET
+        place = self._place(name, self.start[name]) if known else 0.5
         return [self._at(name, draws.uniform(*ends)) for ends in ((0, place), (place, 1))]
 
     def _contains(self, name: str) -> bool:
