@@ -3,7 +3,7 @@ import json
 import pytest
 
 from fmpair import FMPair, load
-from fmpair.training import checkpoint
+from fmpair.training import checkpoint, tuning
 from fmpair.training.loop import _Progress
 
 
@@ -239,3 +239,65 @@ def test_help_puts_the_options_that_most_people_need_in_front(fmpair):
     places = [text.index(panel) for panel in panels]
     assert places == sorted(places)
     assert places[0] < text.index("--factors") < places[1] < text.index("--n-negatives")
+
+
+# Tuning.
+
+TUNING = ("--factors", "2", "--epochs", "8", "--loss", "bpr", "--no-context", "--threads", "1")
+
+
+def test_tuning_writes_the_model_its_trials_and_an_experiment_file(fmpair, files, tmp_path):
+    target = tmp_path / "m.fmpair"
+    result = fmpair("fit", files / "events.csv", "-o", target, "--trials", "3", *TUNING)
+    assert result.code == 0, result.err
+    assert "trial 1, stage 1 of 3: ndcg@10" in result.err and "best so far" in result.err
+    assert f"{target}.yaml is for fmpair run" in result.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "m.fmpair", "m.fmpair.trials.jsonl", "m.fmpair.yaml"
+    ]  # fmt: skip
+    recipe = load(target).recipe
+    assert (recipe.factors, recipe.epochs, recipe.loss) == (2, 8, "bpr")
+    first = target.read_bytes()
+    assert fmpair("fit", files / "events.csv", "-o", target, "--trials", "3", *TUNING).code == 0
+    assert target.read_bytes() == first
+    assert "tuned" in fmpair("validate", f"{target}.yaml").out
+    given = ("run", f"{target}.yaml", "--folder", tmp_path / "run", "--quiet")
+    assert fmpair(*given).code == 0
+    assert load(tmp_path / "run" / "model.fmpair").recipe.options() == recipe.options()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--tune", "5 parsecs"), "--tune must be a time such as 90s, 5m or 2h, not '5 parsecs'"),
+        (("--tune", "5m", "--trials", "3"), "give either --tune 5m, a time, or --trials 40"),
+        (("--trials", "0"), "--trials must be"),
+    ],
+)
+def test_a_wrong_budget_is_refused_before_the_events_are_read(flags, words, fmpair, tmp_path):
+    assert_refused(fmpair("fit", "nowhere.csv", "-o", tmp_path / "m", *flags), words)
+
+
+def test_too_few_users_to_tune_are_refused_and_nothing_is_written(fmpair, tmp_path):
+    (tmp_path / "a.csv").write_text("user,item\na,1\na,2\nb,1\nb,3\n")
+    result = fmpair("fit", tmp_path / "a.csv", "-o", tmp_path / "m", "--tune", "5s", "-q")
+    assert_refused(result, "tuning needs at least 20 users")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_ctrl_c_while_tuning_fits_the_best_so_far(fmpair, files, tmp_path, monkeypatch):
+    fitted, calls = tuning._fitted, []
+
+    def interrupted(*given):
+        calls.append(given)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return fitted(*given)
+
+    monkeypatch.setattr(tuning, "_fitted", interrupted)
+    given = ("fit", files / "events.csv", "-o", tmp_path / "m", "--trials", "3", *TUNING)
+    result = fmpair(*given)
+    assert result.code == 0 and len(calls) == 4
+    assert "stopped: fitting the best so far; the same command continues" in result.err
+    assert load(tmp_path / "m").recipe.epochs == 8
+    assert fmpair(*given).code == 0 and len(calls) > 4, "it continues where it stopped"

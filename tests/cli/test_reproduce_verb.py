@@ -42,16 +42,6 @@ def test_what_is_missing_is_said_before_any_work(fmpair, tiny, monkeypatch):
     assert fmpair("reproduce", "table2", "--list").code == 0
 
 
-def test_tuning_without_optuna_is_refused_before_the_first_experiment(fmpair, tiny, monkeypatch):
-    tuned = TINY.replace("[popularity]", "[{kind: item-knn, k: {search: [5, 9]}}]")
-    tuned = tuned.replace("count: 2", "count: 2, validation: 0.2")
-    (tiny / "paper" / "table2-movielens-zuletzt.yaml").write_text(tuned)
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    done = fmpair("reproduce", "table2", "--quick")
-    assert done.code == 1 and done.err == "error: tuning needs Optuna: pip install 'fmpair[tune]'\n"
-    assert not (tiny / "runs").exists()
-
-
 def test_an_experiment_that_fails_gives_exit_code_1_and_is_named(fmpair, tiny):
     broken = TINY.replace("popularity", "{kind: fm-pair, context: [wether]}")
     (tiny / "paper" / "table2-movielens-broken.yaml").write_text(broken)

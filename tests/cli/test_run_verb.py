@@ -137,15 +137,6 @@ def test_without_matplotlib_it_is_said_first_that_there_will_be_no_figures(
     assert (file.parent / "runs/tiny/report.html").stat().st_size > 1000
 
 
-def test_tuning_without_optuna_is_refused_before_anything_is_made(fmpair, file, monkeypatch):
-    tuned = FILE.replace("factors: 2", "factors: {search: [2, 3]}")
-    file.write_text(tuned + "split: {kind: holdout, test: 0.2, validation: 0.2}\n")
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    done = fmpair("run", "tiny.yaml")
-    assert done.code == 1 and done.err == "error: tuning needs Optuna: pip install 'fmpair[tune]'\n"
-    assert not (file.parent / "runs").exists()
-
-
 def test_an_interrupt_is_one_line_and_exit_code_130(fmpair, file, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt

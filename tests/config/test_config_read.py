@@ -11,12 +11,13 @@ import pytest
 from fmpair import config
 from fmpair.config import option_schema
 from fmpair.config.data_columns import missing_columns
-from fmpair.config.experiment import Candidate, Range, Source, Step, as_plain, from_plain
+from fmpair.config.experiment import Candidate, Source, Step, as_plain, from_plain
 from fmpair.config.read import validate
 from fmpair.errors import ConfigError, OptionError
 from fmpair.evaluation import Protocol
 from fmpair.evaluation.protocol import PRESETS
 from fmpair.experiment.plan import with_options
+from fmpair.training.search import Range
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 SMALL = """\

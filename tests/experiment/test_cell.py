@@ -8,11 +8,12 @@ import polars as pl
 import pytest
 
 from fmpair.bridges.adapter import foreign_code
-from fmpair.config.experiment import Candidate, Range
+from fmpair.config.experiment import Candidate
 from fmpair.errors import DataError, MachineError, OptionError, TrainingError
 from fmpair.evaluation import Protocol
 from fmpair.experiment.cell import VALIDATION, Cell, by_model
 from fmpair.files import write_atomically
+from fmpair.training.search import Range
 
 MODEL = Candidate("FM", "fm-pair", {"factors": 4, "epochs": 2}, stop=3)
 CELL = Cell("data", "split", 0, 0, MODEL, (Protocol(),), ("ndcg@10",))

@@ -40,7 +40,7 @@ run: {curve: 2, threads: 1}
 
 
 PRELOADED = [
-    "ruamel.yaml", "optuna.samplers", "fmpair.experiment.run", "fmpair.models.fm_pair.fm_pair",
+    "ruamel.yaml", "fmpair.experiment.run", "fmpair.models.fm_pair.fm_pair",
     "fmpair.engine.cpu.pairs", "fmpair.ranking.ranks",
 ]  # fmt: skip
 

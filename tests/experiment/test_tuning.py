@@ -1,13 +1,15 @@
 import json
-import sys
 from dataclasses import replace
 
+import polars as pl
 import pytest
 from tiny_run import FM, POPULARITY, TUNED, Broken, Faulty, experiment, model, same
 
-from fmpair.config.experiment import Range, Running, Tuning
-from fmpair.errors import MachineError, OptionError
+from fmpair.config.experiment import Candidate, Running, Tuning
+from fmpair.errors import MachineError
 from fmpair.experiment.run import run
+from fmpair.report.run_tables import tuning_table
+from fmpair.training.search import Budget, Range
 
 
 @pytest.fixture(scope="module")
@@ -88,14 +90,6 @@ def test_a_setting_that_diverges_is_the_worst_one(tmp_path):
     failed = results.trials.filter(results.trials["error"].is_not_null())
     assert len(failed) and all("diverged" in error for error in failed["error"])
     assert [options(text)["learning_rate"] for text in results.cells["options"]] == [0.1, 0.1]
-
-
-def test_without_optuna_the_remedy_is_said_before_any_training(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(OptionError, match=r"pip install 'fmpair\[tune\]'"):
-        run(experiment(tmp_path / "run"))
-    assert not (tmp_path / "run").exists()
-    assert len(run(experiment(tmp_path / "run", POPULARITY)).cells) == 2
 
 
 def faulty(trials=3, workers=1, **options):
@@ -187,3 +181,66 @@ def test_a_value_that_is_listed_twice_is_one_setting(tmp_path):
     kept = replace(usual["models"][0], search={"x": Range((1, 0, 1))})
     results = run(experiment(tmp_path, **{**usual, "models": (kept,), "tune": Tuning(5)}))
     assert [sorted(settings) for settings in tried(results)] == [[0, 1], [0, 1]]
+
+
+# Models with their own budget: tune: 5m, or {trials: 40}.
+
+NEIGHBOURS = Candidate("neighbours", "item-knn", tune=Budget(trials=6))
+MACHINE = Candidate(
+    "machine", "fm-pair", {"factors": 2, "epochs": 8, "loss": "bpr"}, tune=Budget(trials=6)
+)
+
+
+@pytest.fixture(scope="module")
+def budgeted(tmp_path_factory):
+    return run(experiment(tmp_path_factory.mktemp("run"), NEIGHBOURS, MACHINE))
+
+
+def test_models_with_equal_budgets_try_as_many_settings_of_their_own(budgeted):
+    settings = budgeted.trials.group_by("model", "fold").agg(pl.col("trial").n_unique())
+    assert settings["trial"].to_list() == [6, 6, 6, 6]
+    tried = [options(text) for text in budgeted.trials.filter(model="neighbours")["options"]]
+    assert all(set(found) == {"k", "shrinkage"} for found in tried)
+    assert tried[0] == {"k": 100, "shrinkage": 10.0}
+
+
+def test_the_first_setting_of_a_machine_is_its_own_and_lower_rungs_have_fewer_epochs(budgeted):
+    trials = budgeted.trials.filter(model="machine", fold=0)
+    found = [options(text) for text in trials.filter(trial=0)["options"]]
+    assert [one["epochs"] for one in found] == [2, 4, 8]
+    assert found[-1] == {**MACHINE.options, "history": 0}
+    lower = [options(text) for text in trials["options"] if options(text)["epochs"] == 2]
+    assert len(lower) == 6 and len(trials) < 18
+
+
+def test_the_best_setting_of_the_last_rung_is_that_of_the_cells(budgeted):
+    for fold in (0, 1):
+        [final] = budgeted.cells.filter(model="machine", fold=fold)["options"]
+        assert options(final)["epochs"] == 8
+        trials = budgeted.trials.filter(model="machine", fold=fold)
+        whole = trials.filter(pl.col("options").str.contains('"epochs":8'))
+        assert whole.filter(options=final)["value"].to_list() == [whole["value"].max()]
+
+
+def test_the_report_shows_what_was_chosen_on_the_last_rung(budgeted):
+    table = tuning_table(budgeted)
+    assert "6 trials per model and fold" in table.notes[0]
+    row = table.data.filter(model="machine", fold=0).row(0, named=True)
+    [final] = budgeted.cells.filter(model="machine", fold=0)["options"]
+    assert row["trials"] == 6 and options(row["options"]) == options(final)
+
+
+def test_a_time_ends_the_search_of_every_model(tmp_path):
+    short = Budget(seconds=0.2)
+    models = [replace(model, tune=short) for model in (NEIGHBOURS, MACHINE)]
+    asked = experiment(tmp_path, *models)
+    results = run(asked)
+    assert results.cells["error"].null_count() == 4
+    assert same(results, run(asked)), "stored trials count as much as when they were made"
+
+
+def test_a_model_that_cannot_be_tuned_is_a_failed_row(tmp_path):
+    wrong = replace(MACHINE, options={"fields": {"nothing": {"kind": "binned"}}})
+    results = run(experiment(tmp_path, wrong, POPULARITY))
+    assert results.cells.filter(model="popularity")["error"].null_count() == 2
+    assert results.cells.filter(model="machine")["error"].null_count() == 0

@@ -12,7 +12,6 @@ from fmpair.config.experiment import (
     Candidate,
     Experiment,
     Output,
-    Range,
     Running,
     Source,
     Step,
@@ -20,6 +19,7 @@ from fmpair.config.experiment import (
 )
 from fmpair.errors import TrainingError
 from fmpair.models.catalog import find
+from fmpair.training.search import Range
 
 # What may differ between two runs of the same experiment.
 MEASURED = ("train_seconds", "judge_seconds", "epoch_seconds", "peak_mb", "seconds")

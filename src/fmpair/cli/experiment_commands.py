@@ -83,7 +83,7 @@ def validate(file: ExperimentFile, overrides: Overrides = None) -> None:
     for kind in dict.fromkeys(model.kind for model in experiment.models if is_foreign(model.kind)):
         note(f"the options of {kind!r} are not checked: that would run its code, which needs "
              "run --allow-code")  # fmt: skip
-    typer.echo("\n".join([*_summary(experiment), *_missing_packages(experiment)]))
+    typer.echo("\n".join([*_summary(experiment), *_missing_packages()]))
 
 
 def schema(output: Target = Path("-")) -> None:
@@ -95,18 +95,22 @@ def schema(output: Target = Path("-")) -> None:
 
 def _summary(experiment: Experiment) -> list[str]:
     from fmpair.config.option_schema import fold_count
+    from fmpair.config.tuning_section import budget_of
 
     source, models = experiment.data, experiment.models
     generated = f"generated {dict(source.generate)}" if source.generate is not None else None
     folds = fold_count(experiment.split)
     counts = [len(model.seeds or experiment.seeds) for model in models]
     steps = " ".join([*(step.kind for step in experiment.filters), experiment.split.kind])
-    tuned = [model.name for model in models if model.search]
+    tuned = [model for model in models if model.tuned]
     lines = {
         "data": source.path or source.set or generated or f"{source.train}, {source.test}",
         "then": steps,
         "models": ", ".join(model.name for model in models),
-        "tuned": f"{', '.join(tuned)} ({experiment.tune.trials} trials each)" if tuned else "",
+        "tuned": f"{', '.join(model.name for model in tuned)} "
+        f"({budget_of(tuned[0], experiment.tune.trials)} each)"
+        if tuned
+        else "",
         "cells": f"{folds * sum(counts)} = {_count(len(models), 'model')} x "
         f"{_count(folds, 'fold')} x {_seeds(counts)}",
         "protocols": ", ".join(experiment.protocols) or DEFAULT_PROTOCOL,
@@ -122,20 +126,13 @@ def _seeds(counts: list[int]) -> str:
     return _count(most, "seed") if least == most else f"{least} to {most} seeds"
 
 
-def _missing_packages(experiment: Experiment) -> list[str]:
-    """Return lines about packages that a run needs, or works without."""
-    from fmpair.errors import OptionError
-    from fmpair.experiment.tuning import require_optuna
+def _missing_packages() -> list[str]:
+    """Return lines about packages that a run works without."""
     from fmpair.report import style
 
-    try:
-        require_optuna(experiment)
-        lines = []
-    except OptionError as error:
-        lines = [f"{'missing':<10} {error}"]
-    if not style.available():
-        lines.append(f"{'figures':<10} none without matplotlib: {style.INSTALL}")
-    return lines
+    if style.available():
+        return []
+    return [f"{'figures':<10} none without matplotlib: {style.INSTALL}"]
 
 
 def _count(number: int, what: str) -> str:

@@ -17,6 +17,7 @@ from fmpair.cli.input import (
     READING,
     Events,
     Model,
+    OpenedEvents,
     load_model,
     model_file,
     open_events,
@@ -24,6 +25,7 @@ from fmpair.cli.input import (
     reading_options,
 )
 from fmpair.cli.output import busy, note, only_errors, size_of
+from fmpair.cli.tuning import Trials, TuningTime, data_section, tuned, tuning_options
 from fmpair.errors import OptionError, named
 from fmpair.text import descriptions, harmless, whole
 
@@ -117,6 +119,8 @@ def fit(
     metric: MetricName = "ndcg@10",
     patience: Patience = 5,
     checkpoint: CheckpointFile = None,
+    budget: TuningTime = None,
+    trials: Trials = None,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     reading: Any = None,
@@ -125,20 +129,20 @@ def fit(
     """Train on a file of events and write a model."""
     from fmpair.files import shown
 
-    model, saved_state = recipe_from(recipe), _checkpoint(checkpoint, output)
+    model: Any = recipe_from(recipe)
+    saved_state, tuning = _checkpoint(checkpoint, output), tuning_options(budget, trials)
     if not dry_run:
         check_target(output)
     opened = open_events(events, reading)
     if dry_run:
-        typer.echo(harmless("\n".join(opened.lines())))
-        if opened.decisions is not None:
-            opened.dataset()  # prints notices about dropped rows
+        _print_roles(opened)
         return
     data = opened.dataset()
-    note("" if quiet else "\n".join(opened.lines()))
-    _note_read(data, quiet)
+    _note_read(data, quiet, opened.lines())
     if checkpoint is not None and checkpoint.exists() and not quiet:
         note(f"continuing from {shown(checkpoint)}")
+    if tuning:
+        model = tuned(model, data, output, quiet, tuning, data_section(events, reading))
     start = time.perf_counter()
     options = {"validation": validation, "metric": metric, "patience": patience, **saved_state}
     with only_errors(quiet):
@@ -217,6 +221,12 @@ def fold_in_command() -> Any:
     return with_flags(fold_in, reading=READING)
 
 
+def _print_roles(opened: OpenedEvents) -> None:
+    typer.echo(harmless("\n".join(opened.lines())))
+    if opened.decisions is not None:
+        opened.dataset()  # prints notices about dropped rows
+
+
 def check_target(target: Path) -> None:
     """Raise an error before training if the model file cannot be written."""
     from fmpair.files import check_writable
@@ -292,8 +302,10 @@ def _model_and_data(
     return fitted, data
 
 
-def _note_read(data: Dataset, quiet: bool) -> None:
-    note("" if quiet else f"read {data!r}"[:-1].replace("Dataset(", ""))
+def _note_read(data: Dataset, quiet: bool, lines: Sequence[str] = ()) -> None:
+    """Print the lines and what was read."""
+    read = f"read {data!r}"[:-1].replace("Dataset(", "")
+    note("" if quiet else "\n".join([*lines, read]))
 
 
 def _save(before: Fitted, after: Fitted, output: Path, quiet: bool) -> None:

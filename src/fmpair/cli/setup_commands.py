@@ -352,7 +352,6 @@ def _fit() -> str:
 # Extras of pyproject.toml: a module that each installs, and its purpose.
 EXTRAS = {
     "report": ("matplotlib", "figures in reports"),
-    "tune": ("optuna", "hyperparameter search"),
     "gpu": ("torch", "training and ranking on a GPU"),
     "serve": ("uvicorn", "serving models over HTTP"),
     "ray": ("ray", "training and experiments on a cluster"),

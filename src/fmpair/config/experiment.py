@@ -9,6 +9,7 @@ from typing import Any, Literal
 import polars as pl
 
 from fmpair.evaluation.protocol import Protocol
+from fmpair.training.search import Budget, Range
 
 
 @dataclass(frozen=True)
@@ -38,21 +39,13 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Range:
-    """The values tuning may choose for an option: a list, or low to high; log: on a log scale."""
-
-    values: tuple[Any, ...] = ()
-    low: float | None = None
-    high: float | None = None
-    log: bool = False
-
-
-@dataclass(frozen=True)
 class Candidate:
     """One model of the comparison: a recipe's kind and options, and the columns it may use.
 
     name: its label in every table. kind: a name in `fmpair models`, or package.module:Class.
-    search: the options that tuning chooses. context, user_fields, item_fields: the columns the
+    search: the options that tuning chooses. tune: a time such as 5m, or {trials: 40}, to tune the
+    model on the validation set: the options given as {search: ...}, else the usual ones of its
+    kind; the same for all models. context, user_fields, item_fields: the columns the
     model uses, None for all. stop: patience of early stopping on the validation set, None to train
     to the end. learns: the events it learns from before the test: `train+validation`, or `train`,
     so that validation events are only shown to the fitted model, as in most papers on sequences;
@@ -65,6 +58,7 @@ class Candidate:
     kind: str
     options: Mapping[str, Any] = field(default_factory=dict)
     search: Mapping[str, Range] = field(default_factory=dict)
+    tune: Budget | None = None
     context: tuple[str, ...] | None = None
     user_fields: tuple[str, ...] | None = None
     item_fields: tuple[str, ...] | None = None
@@ -72,6 +66,10 @@ class Candidate:
     learns: Literal["train", "train+validation"] | None = None
     ablation: Literal["without", "both"] | None = None
     seeds: tuple[int, ...] | None = None
+
+    @property
+    def tuned(self) -> bool:
+        return bool(self.search) or self.tune is not None
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class Ablation:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Hyper-parameter search. trials: per model, on the validation set; equal for all models.
+    """Hyper-parameter search. trials: per model, on the validation set, unless it has `tune`.
 
     metric: what the search optimises, under the first protocol; None: the first metric.
     seed: of the proposals. parallel: trials of a model that are proposed together and may run side
@@ -224,7 +222,8 @@ def _candidate(plain: Mapping[str, Any]) -> Candidate:
         for name, range in plain["search"].items()
     }
     seeds = None if plain.get("seeds") is None else tuple(plain["seeds"])
-    return Candidate(**{**plain, **columns, "search": search, "seeds": seeds})
+    tune = None if plain.get("tune") is None else Budget(**plain["tune"])
+    return Candidate(**{**plain, **columns, "search": search, "seeds": seeds, "tune": tune})
 
 
 def _protocol(options: Mapping[str, Any]) -> Protocol:

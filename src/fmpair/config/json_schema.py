@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fmpair.config import option_schema as schema
-from fmpair.config.experiment import TESTS, Range
+from fmpair.config.experiment import TESTS
 from fmpair.config.model_section import GRID, SEARCH
 from fmpair.config.option_schema import SECTIONS, TEXTS, Option, Options, schema_of
 from fmpair.data import public_sets
 from fmpair.evaluation import protocol
 from fmpair.evaluation.views import CONTEXT, VIEWS
 from fmpair.metrics import NAMES, UNCUT
+from fmpair.training.search import Range
 
 Schema = dict[str, Any]
 

@@ -16,15 +16,17 @@ from typing import Any, Literal
 
 from fmpair.checks import whole
 from fmpair.config.document import KeyPath
-from fmpair.config.experiment import Candidate, Experiment, Range
+from fmpair.config.experiment import Candidate, Experiment
 from fmpair.config.node import Node, line_of, one_line, shown
 from fmpair.config.option_schema import Options, about_models, fits, options_of, words
+from fmpair.config.tuning_section import read_budget
 from fmpair.errors import FmpairError, OptionError
 from fmpair.features.field import field_from
 from fmpair.fitted.recipe import Requiring
 from fmpair.models import catalog
 from fmpair.models.catalog import MODELS
 from fmpair.option_names import unknown_option
+from fmpair.training.search import Range
 from fmpair.training.trainable import can_stop_early
 
 Models = dict[str, tuple[Candidate, Node]]  # by label, with the entry of the file
@@ -103,6 +105,8 @@ def _candidate(node: Node, variant: Variant, code: Code) -> Candidate | None:
             node.at("learns").wrong("must be train: stop uses the validation set")
     if keys.get("seeds") is not None:
         keys["seeds"] = read_seeds(node.at("seeds"))
+    if keys.get("tune") is not None:
+        keys["tune"] = read_budget(node.at("tune"), recipe, search, options)
     keys["name"] = variant.label(keys.get("name") or keys["kind"])
     return Candidate(**keys, options=without(options, search), search=search)
 

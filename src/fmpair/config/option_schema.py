@@ -39,7 +39,7 @@ TEXTS = {
     "metrics": "The metrics, such as ndcg@10.",
     "views": "Groups that results are broken down by.",
     "seeds": "Every model is fitted once with each seed.",
-    "tune": "Hyper-parameter search of options given as {search: ...}, on the validation set.",
+    "tune": "Hyper-parameter search of models with {search: ...} or tune, on the validation set.",
     "compare": "How models are compared in the report.",
     "run": "Processes, threads and device; of these, results depend on the device only.",
     "output": "Which files are kept, and where.",
@@ -167,6 +167,7 @@ def about_models() -> Options:
     """Return the keys of an entry of `models` besides the options of its recipe."""
     known = dict(options_of(Candidate, ["options", "search"]).known)
     known["name"] = replace(known["name"], default=None)  # by default made from kind and grids
+    known["tune"] = replace(known["tune"], hint=str | Mapping[str, int] | None)
     return Options(known)
 
 

@@ -25,6 +25,7 @@ from fmpair.config.experiment import TESTS, Experiment, Source, Step
 from fmpair.config.model_section import Code, Models, needs_validation, read_models, read_seeds
 from fmpair.config.node import Mistakes, Node, one_line
 from fmpair.config.option_schema import Option, Options
+from fmpair.config.tuning_section import check_budgets
 from fmpair.data.columns.roles import find_column
 from fmpair.data.formats.source import parse_errors
 from fmpair.data.read import read_frame
@@ -95,6 +96,7 @@ def _reading(top: Node, code: Code) -> Reading:
     split = read_split(top.at("split"), source)
     sections = _other_sections(top)
     _check_validation(source, split, models)
+    check_budgets(models.values(), sections["tune"].trials)
     _check_metrics(top, sections)
     if any(entry.value.get("ablation") for _, entry in models.values()):
         top.mistakes.check()  # read the header of the data only if there are no other mistakes
@@ -245,7 +247,8 @@ def _check_validation(source: Source | None, split: Step | None, models: Models)
     if any(shares) or (split.kind == "given" and source.validation is not None):
         return
     for candidate, entry in models.values():
-        for key in [*candidate.search, *(["stop"] if candidate.stop is not None else [])]:
+        own = [name for name in ("stop", "tune") if getattr(candidate, name) is not None]
+        for key in [*candidate.search, *own]:
             entry.at(key.partition(".")[0]).wrong(needs_validation(candidate.name))
 
 

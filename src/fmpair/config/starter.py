@@ -250,6 +250,7 @@ def _models(findings: Findings) -> list[str]:
         levels = _list(findings.event_types)
         lines.append(f"    # levels: {levels}   # later event types rank above earlier ones")
     lines += [
+        "    # tune: 5m   # search for better options on the validation set (docs/tuning.md)",
         "    # learning_rate: {search: {low: 0.02, high: 0.3, log: true}}   # with tune below",
         "    # stop: 5   # early stopping: patience in epochs, on the validation set",
     ]
@@ -301,7 +302,7 @@ def _evaluation(findings: Findings) -> list[str]:
         f"views: {_list(views)}",
         *seeds,
         "",
-        "# Search over options given as {search: ...}; it needs pip install 'fmpair[tune]'.",
+        "# Search over options given as {search: ...}; models with tune: 5m have their own budget.",
         "# tune: {trials: 20, metric: ndcg@10}",
         "",
         "# Differences in the tables are to this model; the verdict names the best baseline.",

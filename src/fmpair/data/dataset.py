@@ -126,7 +126,7 @@ class Dataset:
         roles = decisions.roles
         events = with_ids(without_refunds(events, everything, roles, refunds), roles, missing)
         data = _with_order(cls._numbered(events, decisions), roles, order)
-        data = _without_repeats(_with_event_weights(data, roles, event_weights), merge_repeats)
+        data = _without_repeats(_weighted(data, roles, event_weights), merge_repeats)
         data = data if users is None else data.with_users(users, key=user)
         table = _item_table(events, decisions, items, leaks)
         data = data if table is None else data.with_items(table, key=roles["item"])
@@ -219,6 +219,24 @@ class Dataset:
         """
         roles = {"user": user, "item": item, "timestamp": timestamp}
         return replace(self, impressions=add_impressions(self, to_polars(table), roles))
+
+    def with_event_weights(
+        self, weights: Mapping[str, float], column: str = "event_type"
+    ) -> Dataset:
+        """Return the data with event weights multiplied by a weight for each event type.
+
+        column: the name of the event types in later events, to which the weights apply too.
+        """
+        if "event_type" not in self.columns.columns:
+            raise DataError(
+                f"{named('event_weights')} needs a column of event types: name it with "
+                f"{named('event_type', ...)}"
+            )
+        weight = weights_by_type(self.columns["event_type"], weights)
+        weight *= self.weight.astype(np.float64)
+        kept = EventWeights(column, tuple((str(t), float(w)) for t, w in weights.items()))
+        columns = self.columns.with_columns(weight.alias("weight"))
+        return replace(self, columns=columns, event_weights=kept)
 
     def take(self, rows: np.ndarray) -> Dataset:
         """Return the events at these row numbers (or of this mask), with all vocabularies."""
@@ -322,20 +340,9 @@ def _with_order(data: Dataset, roles: dict[str, str], order: str | None) -> Data
     return replace(data, columns=columns, order=order)
 
 
-def _with_event_weights(
-    data: Dataset, roles: dict[str, str], weights: Mapping[str, float] | None
-) -> Dataset:
-    if weights is None:
-        return data
-    if "event_type" not in data.columns.columns:
-        raise DataError(
-            f"{named('event_weights')} needs a column of event types: name it with "
-            f"{named('event_type', ...)}"
-        )
-    weight = weights_by_type(data.columns["event_type"], weights) * data.weight.astype(np.float64)
-    kept = EventWeights(roles["event_type"], tuple((str(t), float(w)) for t, w in weights.items()))
-    columns = data.columns.with_columns(weight.alias("weight"))
-    return replace(data, columns=columns, event_weights=kept)
+def _weighted(data: Dataset, roles: dict[str, str], weights: Mapping[str, float] | None) -> Dataset:
+    column = roles.get("event_type", "event_type")
+    return data if weights is None else data.with_event_weights(weights, column)
 
 
 def _without_repeats(data: Dataset, minutes: float | None) -> Dataset:

@@ -5,7 +5,6 @@ A cell is identified by a hash of everything its result depends on.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Mapping
@@ -35,6 +34,7 @@ from fmpair.fitted.recipe import Sourced
 from fmpair.metrics import Metric
 from fmpair.models.catalog import find
 from fmpair.training.epochs import Validation, best_epoch
+from fmpair.training.search import canonical
 from fmpair.training.trainable import Trainable, can_stop_early
 
 TEST, VALIDATION = "test", "validation"
@@ -93,11 +93,6 @@ class Cell:
     def __str__(self) -> str:
         trial = ", trial" if self.part == VALIDATION else ""
         return f"{self.model.name}, fold {self.fold}, seed {self.seed}{trial}"
-
-
-def canonical(value: Any) -> str:
-    """Return JSON that is the same for equal values."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
 
 
 @dataclass(frozen=True, eq=False)

@@ -89,6 +89,8 @@ def _row(experiment: Experiment, prepared: PreparedData, model: Candidate) -> tu
     curve = judge / len(cell.protocols) * (epochs // cell.curve if cell.curve else 0)
     share = len(prepared.splits[0].validation) / max(len(parts.judged), 1)
     seconds = cells * (train + judge + curve) + trials * (train + share * judge)
+    if model.tune is not None:
+        seconds += folds * (model.tune.seconds or 0.0)
     return model.name, cells, trials, train, judge, seconds, peak_mb(), None
 
 

@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from fmpair.errors import DataError, named
-from fmpair.experiment.cell import TEST, Cell, Outcome, canonical
+from fmpair.experiment.cell import TEST, Cell, Outcome
 from fmpair.files import atomic_path, lock, make_folder, remove_leftovers, write_atomically
+from fmpair.training.search import canonical
 
 CELLS, TRIALS = "cells", "trials"
 EXPERIMENT, PLAN, MANIFEST = "experiment.json", "plan.json", "manifest.json"

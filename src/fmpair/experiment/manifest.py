@@ -39,7 +39,7 @@ def manifest(
         "split": {"hash": hash_of(prepared.splits), "folds": _folds(prepared)},
         "leakage": _leakage(prepared),
         "context": _context(prepared),
-        "versions": _versions(experiment),
+        "versions": _versions(),
         "provenance": {r["cell"]["kind"]: r["provenance"] for r in done if r["provenance"]},
         "machine": _machine(),
         "seeds": list(experiment.seeds),
@@ -102,10 +102,9 @@ def _context(prepared: PreparedData) -> list[dict[str, Any]]:
     return [{**asdict(column), "degree": column.degree} for column in columns.values()]
 
 
-def _versions(experiment: Experiment) -> dict[str, str]:
-    tuned = any(model.search for model in experiment.models)
+def _versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
-    for name in (*PACKAGES, *(["optuna"] if tuned else [])):
+    for name in PACKAGES:
         try:
             versions[name] = version(name)
         except PackageNotFoundError:

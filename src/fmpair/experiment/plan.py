@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
-from fmpair.config.experiment import Candidate, Experiment, Range
+from fmpair.config.experiment import Candidate, Experiment
 from fmpair.config.model_section import needs_validation, placed
 from fmpair.config.option_schema import options_of
+from fmpair.config.tuning_section import budget_of, tunes_itself, usual_ranges
+from fmpair.data import Dataset
 from fmpair.errors import OptionError
-from fmpair.experiment.cell import TEST, VALIDATION, Cell, canonical
+from fmpair.experiment.cell import TEST, VALIDATION, Cell, recipe_of, visible
 from fmpair.experiment.prepared import PreparedData
 from fmpair.metrics import ALONE, Metric
 from fmpair.models.catalog import find
+from fmpair.training.search import UNSET, Setting, Space, canonical
+from fmpair.training.tuning import costs_of, epochs_of, plan_of
 
 Chosen = Mapping[tuple[str, int], Mapping[str, Any]]  # (model, fold) -> options tuning chose
 
@@ -66,7 +68,7 @@ def cell_of(
 
 def with_options(model: Candidate, chosen: Mapping[str, Any]) -> Candidate:
     """Return the candidate with the options that tuning chose, and nothing left to tune."""
-    return replace(model, options=placed(model.options, chosen), search={})
+    return replace(model, options=placed(model.options, chosen), search={}, tune=None)
 
 
 def tuning_metric(experiment: Experiment) -> str:
@@ -91,7 +93,7 @@ def check(experiment: Experiment, prepared: PreparedData) -> None:
     """Check that models which need a validation set have one in every fold."""
     incomplete = any(not len(split.validation) for split in prepared.splits)
     for model in experiment.models:
-        if incomplete and (model.search or model.stop is not None):
+        if incomplete and (model.tuned or model.stop is not None):
             raise OptionError(needs_validation(model.name))
 
 
@@ -116,91 +118,64 @@ def _row(cell: Cell) -> dict[str, Any]:
 # The settings that tuning may try.
 
 
-@dataclass(frozen=True)
-class Space:
-    """The ranges of a model's options, and the defaults of the options.
-
-    Optuna's `params` are numbers, or positions in a list of values, which may be of any type.
-    """
-
-    search: Mapping[str, Range]
-    defaults: Mapping[str, Any]
-
-    @cached_property
-    def choices(self) -> dict[str, Sequence[Any] | None]:
-        """By option its distinct values, None where there are infinitely many."""
-        return {name: self._choices(name) for name in self.search}
+class Tunable(Protocol):
+    """What a search may try for a model; costs: of a fit on each rung."""
 
     @property
-    def size(self) -> int | None:
-        """The number of settings, None where it is infinite."""
-        counts = [None if values is None else len(values) for values in self.choices.values()]
-        return None if None in counts else math.prod(c for c in counts if c is not None)
-
-    def suggested(self, trial: Any) -> dict[str, Any]:
-        """Return the options that an Optuna trial proposes."""
-        return self.options({name: self._suggested(trial, name) for name in self.search})
-
-    def options(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of Optuna's params."""
-        options: dict[str, Any] = {}
-        for name in self.search:
-            values = self.choices[name] if self.search[name].values else None
-            options[name] = params[name] if values is None else values[params[name]]
-        return options
-
-    def numbered(self, number: int) -> dict[str, Any]:
-        """Return the params of one of all settings; the last option varies fastest."""
-        params: dict[str, Any] = {}
-        for name, values in reversed(self.choices.items()):
-            assert values is not None, "infinitely many settings have no numbers"
-            number, position = divmod(number, len(values))
-            params[name] = position if self.search[name].values else values[position]
-        return params
-
-    def default_params(self) -> dict[str, Any]:
-        """Return the params of the recipe's defaults, of options whose range contains them."""
-        params: dict[str, Any] = {}
-        for name, value in self.defaults.items():
-            within = self.search.get(name)
-            if within is None:
-                continue
-            low, high = within.low, within.high
-            if value in within.values:
-                params[name] = list(self.choices[name] or ()).index(value)
-            elif isinstance(value, int | float) and low is not None and high is not None:
-                params |= {name: value} if low <= value <= high else {}
-        return params
-
-    def _choices(self, name: str) -> Sequence[Any] | None:
-        within, default = self.search[name], self.defaults.get(name)
-        low, high = within.low, within.high
-        if within.values:
-            return tuple({canonical(value): value for value in within.values}.values())
-        integers = isinstance(low, int) and isinstance(high, int)
-        whole = isinstance(default, int) and not isinstance(default, bool)
-        if whole or (default is None and integers):
-            return range(int(low or 0), int(high or 0) + 1)
-        return None if low != high else (low,)
-
-    def _suggested(self, trial: Any, name: str) -> Any:
-        within, values = self.search[name], self.choices[name]
-        if within.values:
-            return trial.suggest_categorical(name, list(range(len(values or ()))))
-        if isinstance(values, range):
-            return trial.suggest_int(name, values.start, values.stop - 1, log=within.log)
-        return trial.suggest_float(name, within.low, within.high, log=within.log)
+    def space(self) -> Space: ...
+    @property
+    def costs(self) -> tuple[float, ...]: ...
+    def thinned(self, setting: Setting, rung: int) -> dict[str, Any]:
+        """Return the options of a fit on a rung."""
+        ...
 
 
-def space_of(model: Candidate) -> Space:
-    """Return the settings that tuning may choose for a model."""
-    options = options_of(find(model.kind)).known
-    return Space(model.search, {name: option.default for name, option in options.items()})
+@dataclass(frozen=True)
+class Ranges:
+    """The given or usual ranges of a model; epochs: fewer on the lower rungs, None for one rung.
+
+    The first setting leaves out the options without a default.
+    """
+
+    space: Space
+    epochs: int | None = None
+
+    @property
+    def costs(self) -> tuple[float, ...]:
+        return costs_of(self.epochs or 0)
+
+    def thinned(self, setting: Setting, rung: int) -> dict[str, Any]:
+        fewer = {}
+        if rung < len(self.costs) - 1:
+            fewer = {"epochs": epochs_of(self.epochs or 0, rung)}
+        given = {name: value for name, value in setting.items() if value is not UNSET}
+        return {**given, **fewer}
+
+
+def tunable(model: Candidate, training: Dataset, seed: int) -> Tunable:
+    """Return what to try for a model; training: the events of the fold that it learns from."""
+    recipe, defaults = find(model.kind), _defaults(model)
+    if model.search:
+        return Ranges(Space(model.search, defaults))
+    if tunes_itself(recipe):
+        return plan_of(recipe_of(model, seed, None), visible(training, model), weighs=False)
+    ranges = usual_ranges(recipe, model.options)
+    start = {name: UNSET if defaults[name] is None else defaults[name] for name in ranges}
+    epochs = model.options.get("epochs", defaults.get("epochs"))
+    return Ranges(Space(ranges, start), epochs if isinstance(epochs, int) else None)
 
 
 def trials_of(model: Candidate, most: int) -> int:
-    """Return the number of trials of a model: no setting is tried twice."""
-    if not model.search:
+    """Return the number of settings that are tried for a model, 0 if the time decides.
+
+    No setting is tried twice.
+    """
+    trials = budget_of(model, most).trials
+    if not model.tuned or trials is None:
         return 0
-    size = space_of(model).size
-    return most if size is None else min(most, size)
+    size = Space(model.search, _defaults(model)).size if model.search else None
+    return trials if size is None else min(trials, size)
+
+
+def _defaults(model: Candidate) -> dict[str, Any]:
+    return {name: option.default for name, option in options_of(find(model.kind)).known.items()}

@@ -24,9 +24,9 @@ from fmpair.data.read import read, read_contents
 from fmpair.device import CPU, settled
 from fmpair.errors import DataError, OptionError
 from fmpair.evaluation.protocol import default_protocol
-from fmpair.experiment.cell import canonical
 from fmpair.models.catalog import find
 from fmpair.threads import check_process
+from fmpair.training.search import canonical
 
 PART = "__part"  # a temporary column: the part each event belongs to, as a position in PARTS
 DEFAULT_PROTOCOL = "full ranking"  # its label

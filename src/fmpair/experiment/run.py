@@ -21,14 +21,15 @@ from fmpair.errors import in_file, spelled
 from fmpair.evaluation.protocol import default_protocol_reason
 from fmpair.experiment import folder as files
 from fmpair.experiment import plan
-from fmpair.experiment.cell import Cell, canonical, failed
+from fmpair.experiment.cell import Cell, failed
 from fmpair.experiment.folder import RunFolder, forget, opened, read_json, write_json
 from fmpair.experiment.manifest import manifest, now
 from fmpair.experiment.pool import Execute, Record, executor, threads_per_worker
 from fmpair.experiment.prepared import PreparedData, prepare, settle
 from fmpair.experiment.results import Results, results
-from fmpair.experiment.tuning import Winner, choose, refit, require_optuna, tune
+from fmpair.experiment.tuning import Winner, choose, refit, tune
 from fmpair.text import harmless
+from fmpair.training.search import canonical
 
 Show = bool | Callable[[str], None]
 DIED = "its process ended before it was done: killed, or out of memory"
@@ -48,7 +49,6 @@ def run(experiment: Experiment, progress: Show = False, on: str | None = None) -
     if on is not None:
         check_on(on)
     check_code(experiment)
-    require_optuna(experiment)
     with opened(experiment.output.folder) as folder:
         prepared = prepare(experiment.data, experiment.filters, experiment.split)
         reason = ""
@@ -92,6 +92,7 @@ def _execute(
     path = runner.folder.path
     chosen, trials = tune(experiment, prepared, runner.run, runner.progress.tell)
     planned = plan.cells(experiment, prepared, chosen)
+    runner.progress.total = runner.progress.done + len(planned)
     write_json(path / files.PLAN, plan.as_plain(planned, trials))
     records = runner.run(planned)
     if experiment.output.refit:
@@ -132,6 +133,7 @@ class Runner:
     def run(self, cells: Sequence[Cell]) -> dict[str, Record]:
         """Return the records by cell id; finished and repeated cells are not executed again."""
         new: dict[str, Cell] = {}
+        self.progress.total = max(self.progress.total, self.progress.done + len(cells))
         for cell in cells:
             if cell.id not in self.records and cell.id not in new:
                 stored = self.folder.finished(cell, self.keep_models)

@@ -1,9 +1,9 @@
 """Hyper-parameter search on the validation set, and the best model of a run.
 
-Optuna proposes settings from the values so far. All studies advance together, `tune.parallel`
-trials at a time. A trial is a cell like any other, and a stored one is not run again, so a run
-resumes by repeating the same proposals. No setting is tried twice. A trial whose model fails
-counts as the worst; a trial that a fault of the machine ended stops the run.
+All studies advance together, `tune.parallel` trials at a time. A trial is a cell like any other,
+and a stored one is not run again, so a run resumes by repeating the same proposals. No setting is
+tried twice. A trial whose model fails counts as the worst; a trial that a fault of the machine
+ended stops the run.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fmpair.config.experiment import Candidate, Experiment
-from fmpair.errors import MachineError, OptionError
+from fmpair.config.tuning_section import budget_of
+from fmpair.errors import MachineError
 from fmpair.experiment import plan
-from fmpair.experiment.cell import VALIDATION, Cell, canonical, fit_to_epoch, recipe_of, visible
+from fmpair.experiment.cell import VALIDATION, Cell, by_model, fit_to_epoch, recipe_of, visible
 from fmpair.experiment.folder import MODEL, WINNER, RunFolder, digest, read_json, write_json
-from fmpair.experiment.plan import Chosen, Space, Trial, tuning_metric
+from fmpair.experiment.plan import Chosen, Trial, Tunable, tuning_metric
 from fmpair.experiment.prepared import PreparedData
 from fmpair.metrics import ERRORS, Metric
+from fmpair.training.search import Job, Search, Space, canonical
 
 Records = Mapping[str, Mapping[str, Any]]  # by cell id
 RunCells = Callable[[list[Cell]], Records]
 LOWER_IS_BETTER = (*ERRORS, "gini", "popularity")
-WORST = float("-inf")
-PROPOSALS = 10  # of Optuna for a new setting, before the first untried one is taken
 
 
 def sign(metric: str) -> int:
@@ -35,42 +37,28 @@ def sign(metric: str) -> int:
     return -1 if Metric.parse(metric).name in LOWER_IS_BETTER else 1
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Study:
-    """The search for one model's options on one fold; best: (score, options)."""
+    """The search for one model's options on one fold."""
 
     model: Candidate
     fold: int
-    space: Space
-    optuna: Any
-    best: tuple[float, dict[str, Any]] | None = None
+    tunable: Tunable
+    search: Search
     trials: list[Trial] = field(default_factory=list)
-    tried: set[str] = field(default_factory=set)  # settings, as canonical text
-    exhausted: bool = False
 
     def __str__(self) -> str:
         return f"{self.model.name}, fold {self.fold}"
 
+    def options(self, number: int, rung: int | None = None) -> dict[str, Any]:
+        """Return the options of a setting, on a rung or in full."""
+        last = len(self.tunable.costs) - 1
+        setting = self.search.settings[number]
+        return self.tunable.thinned(setting, last if rung is None else rung)
 
-@dataclass(frozen=True, eq=False)
-class Proposal:
-    """A setting to try: its number in the study, Optuna's trial, its options and its cell."""
-
-    study: Study
-    number: int
-    trial: Any
-    options: dict[str, Any]
-    cell: Cell
-
-
-def require_optuna(experiment: Experiment) -> None:
-    """Raise before any training if tuning needs Optuna and it is not installed."""
-    if not any(model.search for model in experiment.models):
-        return
-    try:
-        import optuna  # noqa: F401
-    except ImportError:
-        raise OptionError("tuning needs Optuna: pip install 'fmpair[tune]'") from None
+    @property
+    def chosen(self) -> dict[str, Any]:
+        return self.options(self.search.best() or 0)
 
 
 def tune(
@@ -82,91 +70,69 @@ def tune(
     report: is called with a line for every search that ends before its budget does.
     """
     studies = [
-        Study(model, fold, space := plan.space_of(model), _study(experiment, space))
+        _study(experiment, prepared, model, fold)
         for model in experiment.models
-        if model.search
+        if model.tuned
         for fold in range(len(prepared.splits))
     ]
-    budget, parallel = experiment.tune.trials, experiment.tune.parallel
-    for first in range(0, budget, parallel):
-        proposals = []
-        for number in range(first, min(first + parallel, budget)):
-            for study in studies:
-                proposal = _propose(study, experiment, prepared, number)
-                if proposal is not None:
-                    proposals.append(proposal)
-                elif not study.exhausted:
-                    study.exhausted = True
-                    report(f"{study}: all {number} settings are tried; "
-                           f"{budget - number} of {budget} trials are not needed")  # fmt: skip
-        records = run_cells([proposal.cell for proposal in proposals])
-        for proposal in proposals:
-            _score(experiment, proposal, records[proposal.cell.id])
-    chosen = {(s.model.name, s.fold): s.best[1] for s in studies if s.best is not None}
+    while asked := _asked(experiment, prepared, studies):
+        records = run_cells([cell for _, _, cell in asked])
+        for study, job, cell in asked:
+            _tell(experiment, study, job, records[cell.id])
+    for study in studies:
+        done, most = len(study.search.settings), study.search.budget.trials
+        if most is not None and done < most:
+            report(f"{study}: all {done} settings are tried; {most - done} of {most} trials are "
+                   "not needed")  # fmt: skip
+    chosen = {(study.model.name, study.fold): study.chosen for study in studies}
     return chosen, [trial for study in studies for trial in study.trials]
 
 
-def _study(experiment: Experiment, space: Space) -> Any:
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sampler = optuna.samplers.TPESampler(seed=experiment.tune.seed)
-    study = optuna.create_study(direction="maximize", sampler=sampler)
-    study.enqueue_trial(space.default_params())
-    return study
-
-
-def _propose(
-    study: Study, experiment: Experiment, prepared: PreparedData, number: int
-) -> Proposal | None:
-    """Return an untried setting, None where there is none left."""
-    new = None if study.exhausted else _new_setting(study)
-    if new is None:
-        return None
-    trial, options = new
-    model = plan.with_options(study.model, options)
-    cell = plan.cell_of(experiment, prepared, model, study.fold, experiment.seeds[0], VALIDATION)
-    study.tried.add(canonical(options))
-    study.trials.append(Trial(number, cell))
-    return Proposal(study, number, trial, options, cell)
+def _study(experiment: Experiment, prepared: PreparedData, model: Candidate, fold: int) -> Study:
+    data, split = prepared.fold(fold)
+    tunable: Tunable
+    try:
+        tunable = plan.tunable(model, split.training(data), experiment.seeds[0])
+    except Exception as error:
+        if not by_model(error):
+            raise
+        tunable = plan.Ranges(Space({}))  # its cells will say what is wrong
+    budget = budget_of(model, experiment.tune.trials)
+    search = Search(tunable.space, budget, tunable.costs, experiment.tune.seed)
+    return Study(model, fold, tunable, search)
 
 
-def _new_setting(study: Study) -> tuple[Any, dict[str, Any]] | None:
-    """Return Optuna's trial and its options; if Optuna repeats itself, the first untried one."""
-    from optuna.trial import TrialState
-
-    size = study.space.size
-    if size is not None and len(study.tried) >= size:
-        return None
-    for _ in range(PROPOSALS):
-        trial = study.optuna.ask()
-        options = study.space.suggested(trial)
-        if canonical(options) not in study.tried:
-            return trial, options
-        study.optuna.tell(trial, state=TrialState.FAIL)  # a setting must count only once
-    if size is None:
-        return None
-    every = (study.space.numbered(n) for n in range(size))
-    params = next(p for p in every if canonical(study.space.options(p)) not in study.tried)
-    study.optuna.enqueue_trial(params)
-    trial = study.optuna.ask()
-    return trial, study.space.suggested(trial)
+def _asked(
+    experiment: Experiment, prepared: PreparedData, studies: Sequence[Study]
+) -> list[tuple[Study, Job, Cell]]:
+    """Return the next fits of all studies and their cells."""
+    asked = []
+    for _ in range(experiment.tune.parallel):
+        for study in studies:
+            job = study.search.ask()
+            if job is None:
+                continue
+            model = plan.with_options(study.model, study.options(job.number, job.rung))
+            seed = experiment.seeds[0]
+            cell = plan.cell_of(experiment, prepared, model, study.fold, seed, VALIDATION)
+            study.trials.append(Trial(job.number, cell))
+            asked.append((study, job, cell))
+    return asked
 
 
-def _score(experiment: Experiment, proposal: Proposal, record: Mapping[str, Any]) -> None:
-    """Tell Optuna the value of a trial, and keep the best options so far."""
-    study = proposal.study
+def _tell(experiment: Experiment, study: Study, job: Job, record: Mapping[str, Any]) -> None:
+    """Tell the search the value of a trial."""
     if record["error"] is not None and not record["by_model"]:
-        setting = ", ".join(f"{name} {value}" for name, value in proposal.options.items())
+        setting = study.search.settings[job.number]
+        shown = ", ".join(f"{name} {value}" for name, value in setting.items())
         raise MachineError(
-            f"{study}: trial {proposal.number} ({setting}) was not finished: {record['error']}; "
+            f"{study}: trial {job.number} ({shown}) was not finished: {record['error']}; "
             "the run stops so that no setting is chosen by a fault; the same command resumes it"
         )
     value = value_of(experiment, record)
-    score = WORST if value is None else value * sign(tuning_metric(experiment))
-    study.optuna.tell(proposal.trial, score)
-    if study.best is None or score > study.best[0]:
-        study.best = score, proposal.options
+    better = sign(tuning_metric(experiment))
+    seconds = record.get("train_seconds", 0.0) + record.get("judge_seconds", 0.0)
+    study.search.tell(job, None if value is None else np.array([value * better]), seconds)
 
 
 def value_of(experiment: Experiment, record: Mapping[str, Any]) -> float | None:

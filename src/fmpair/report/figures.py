@@ -120,6 +120,7 @@ def tuning(results: Results) -> Figure | None:
     so_far = good.sort("trial").with_columns(
         best.over("model", "fold").alias("value"), pl.col("trial") + 1, seed=pl.lit(0)
     )
+    so_far = so_far.unique(["model", "fold", "trial"], keep="last", maintain_order=True)
     title, caption = (
         "Best value on the validation set so far",
         "Mean over folds. Band: minimum to maximum.",

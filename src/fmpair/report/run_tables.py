@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from fmpair.config.tuning_section import budget_of
 from fmpair.experiment.results import Results
 from fmpair.report.result_tables import model_order, plus_minus
 from fmpair.report.significance import lower_is_better
@@ -21,6 +22,7 @@ from fmpair.report.table import (
     percent,
     seconds,
 )
+from fmpair.training.search import Budget
 
 # Whether a finding about the split is a problem, if its count is not 0.
 HARDER = "no: makes the task harder"
@@ -74,8 +76,9 @@ def tuning_table(results: Results) -> ReportTable | None:
     if results.trials.is_empty():
         return None
     searched = {model.name: set(model.search) for model in results.experiment.models}
+    final = {(row["model"], row["fold"]): row["options"] for row in results.cells.to_dicts()}
     chosen = [
-        _chosen(str(model), fold, trials, searched)
+        _chosen(str(model), fold, trials, searched, final.get((model, fold)))
         for (model, fold), trials in results.trials.group_by("model", "fold", maintain_order=True)
     ]
     data = pl.DataFrame(chosen, infer_schema_length=None).sort(model_order(results), "fold")
@@ -88,25 +91,34 @@ def tuning_table(results: Results) -> ReportTable | None:
         counts = (str(row["trials"]), str(row["failed"]), seconds(row["seconds"]))
         rows.append(cells(*texts, *counts))
     columns = ("Model", "Chosen", "Fold", "On validation", "Trials", "Failed", "Seconds")
-    budget = results.experiment.tune.trials
-    fewer = any(row["trials"] < budget for row in chosen)
-    note = f"Chosen on the validation set, with {budget} trials per model and fold"
+    usual = results.experiment.tune.trials
+    budgets = [budget_of(model, usual) for model in results.experiment.models if model.tuned]
+    budget = budgets[0] if budgets else Budget(trials=usual)  # they are equal
+    fewer = budget.trials is not None and any(row["trials"] < budget.trials for row in chosen)
+    note = f"Chosen on the validation set, with {budget} per model and fold"
     note += ", or fewer if the search space is smaller." if fewer else "."
     return ReportTable("tuning", "Chosen hyper-parameters", columns, tuple(rows), data, 2, (note,))
 
 
 def _chosen(
-    model: str, fold: object, trials: pl.DataFrame, searched: Mapping[str, set[str]]
+    model: str,
+    fold: object,
+    trials: pl.DataFrame,
+    searched: Mapping[str, set[str]],
+    final: str | None,
 ) -> dict[str, Any]:
-    """The best trial of a model in a fold."""
+    """The best trial of a model in a fold; final: the options of its cells."""
     good = trials.filter(pl.col("error").is_null() & pl.col("value").is_not_null())
     row = {
         "model": model,
         "fold": fold,
-        "trials": len(trials),
+        "trials": trials["trial"].n_unique(),
         "failed": len(trials) - len(good),
         "seconds": trials["seconds"].sum(),
     }
+    # trials with fewer epochs do not count
+    if len(good.filter(options=final)):
+        good = good.filter(options=final)
     if len(good):
         descending = not lower_is_better(good["metric"][0])
         best = good.sort("value", descending=descending, maintain_order=True).row(0, named=True)

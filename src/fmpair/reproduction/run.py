@@ -17,7 +17,6 @@ from fmpair.experiment.folder import PLAN
 from fmpair.experiment.plan import size
 from fmpair.experiment.results import results
 from fmpair.experiment.run import Show, run
-from fmpair.experiment.tuning import require_optuna
 from fmpair.report import style
 from fmpair.report.output import write as write_report
 from fmpair.reproduction.summary import Summary, summary
@@ -85,8 +84,6 @@ def reproduce(
     style.require()
     folder = Path(folder).absolute()
     experiments = {path.stem: experiment_of(path, folder, small) for path in files(part)}
-    for experiment in experiments.values():
-        require_optuna(experiment)
     fits = [size(each, fold_count(each.split)) for each in experiments.values()]
     began, made = time.perf_counter(), {}
     for number, (name, experiment) in enumerate(experiments.items(), 1):

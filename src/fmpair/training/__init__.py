@@ -4,6 +4,8 @@
 `loop` builds a `Task` from recipe and data and runs its epochs on an engine.
 `problem` turns a data set into arrays, with `options`, `defaults` and `regularisation` as settings.
 `update` and `growth` continue from a fitted model; `checkpoint` continues an interrupted fit.
+`tuning` finds better options: `search` says what to try next, `trial_file` stores the fits, `tuned`
+shows the result.
 `history_selection` decides on histories; `shards` fits to Parquet files on a cluster.
 """
 
@@ -17,13 +19,15 @@ if TYPE_CHECKING:
     from fmpair.training.checkpoint import Checkpoint
     from fmpair.training.epochs import Epoch, Validation
     from fmpair.training.shards import fit_parts
+    from fmpair.training.tuned import Tuned
 
 _MODULES = {
     "Checkpoint": "checkpoint",
     "Epoch": "epochs",
+    "Tuned": "tuned",
     "Validation": "epochs",
     "fit_parts": "shards",
 }
-__all__ = ["Checkpoint", "Epoch", "Validation", "fit_parts"]
+__all__ = ["Checkpoint", "Epoch", "Tuned", "Validation", "fit_parts"]
 
 __getattr__, __dir__ = lazy_names(__name__, _MODULES)

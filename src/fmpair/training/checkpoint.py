@@ -77,7 +77,7 @@ def fit_with_checkpoint(
     check_writable(file.path)
     data = as_dataset(data)
     recipe, events, judge = prepare_fit(recipe, data, seed, *validated)
-    fit = _identity(recipe, data, validated)
+    fit = identity(recipe, data, validated)
     saved = read(file.path, fit) if file.path.exists() else None
     run = recipe.train(events)
     if not (isinstance(run, TrainingRun) and run.resumable):
@@ -107,7 +107,7 @@ def read(path: Path, fit: dict[str, Any]) -> SavedFit:
         raise DataError(
             f"{shown(path)} is not a checkpoint, or damaged: remove it to start again"
         ) from error
-    if difference := _difference(saved.fit, fit):
+    if difference := difference_of(saved.fit, fit):
         raise DataError(
             f"{shown(path)} is a checkpoint of {difference}: use the same arguments, choose "
             "another file, or remove it to start again"
@@ -164,7 +164,7 @@ class _Writer:
         )
 
 
-def _identity(recipe: Any, data: Dataset, validated: tuple[Any, str, int]) -> dict[str, Any]:
+def identity(recipe: Any, data: Dataset, validated: tuple[Any, str, int]) -> dict[str, Any]:
     """Return everything that the result of a fit depends on."""
     validation, metric, patience = validated
     if validation is not None and not isinstance(validation, int | float):
@@ -189,7 +189,7 @@ def _version() -> str:
     return ""
 
 
-def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
+def difference_of(old: dict[str, Any], new: dict[str, Any]) -> str:
     """Describe how two fits differ; empty if they do not."""
     for name in {**old["options"], **new["options"]}:
         was, now = old["options"].get(name), new["options"].get(name)

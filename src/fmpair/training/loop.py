@@ -170,6 +170,15 @@ class TrainingRun(Iterator[Epoch]):
     def __next__(self) -> Epoch:
         return next(self._epochs)
 
+    def close(self) -> None:
+        """Free what training uses, if no epoch is to be run."""
+        self._progress.training.close()
+
+    @property
+    def task(self) -> Task:
+        """What is learned, with all options filled in."""
+        return self._progress.task
+
     @property
     def resumable(self) -> bool:
         """Whether it can be saved."""

@@ -12,7 +12,7 @@ from fmpair.features import Field
 from fmpair.features.history_fields import AUTO
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.fm_pair.feedback_levels import check_levels, levels_of, start_with_levels
-from fmpair.training import loop
+from fmpair.training import loop, tuning
 from fmpair.training.epochs import Epoch
 from fmpair.training.history_selection import with_history
 from fmpair.training.options import FMPairOptions
@@ -80,6 +80,8 @@ class FMPair(FMPairOptions, UpdatableRecipe):
         if self.levels is not None:
             return loop.train(self, replace(self, history=0), events, self._begin(events))
         return loop.train(self, with_history(self, events), events)
+
+    tune = tuning.tune
 
     def continuation(self, model: Recommender, data: Any) -> Continuation:
         events = as_dataset(data)

@@ -1,0 +1,208 @@
+"""`Tuned`: what tuning found, its trials as a table, and the display of a search."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fmpair.data import Dataset, as_dataset
+from fmpair.files import write_atomically
+from fmpair.fitted.recommender import Recommender
+from fmpair.training.search import Job, Search
+from fmpair.training.trial_file import FitResult
+
+METRIC = "ndcg@10"
+FILES = ("path", "users", "items", "impressions", "groups")  # of the section data
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """The recipe that tuning found.
+
+    recipe: with its options filled in. trials: one row per setting, the first that of the recipe
+    as given: epochs it was compared after, value on the held-out events, gain over the first after
+    as many epochs, its standard error, seconds, whether it is chosen, error, and the options.
+    event_weights: weights of event types, None for those of the data. complete: False after
+    Ctrl-C. in_time: whether the latest events were held out.
+    """
+
+    recipe: Any
+    trials: pl.DataFrame
+    event_weights: Mapping[str, float] | None = None
+    complete: bool = True
+    in_time: bool = True
+
+    def __str__(self) -> str:
+        first, best = (self.trials.filter(row).row(0, named=True) for row in ("first", "chosen"))
+        if best["first"]:
+            return f"{len(self.trials)} trials: none is clearly better than the options as given"
+        names = self.trials.columns[self.trials.columns.index("error") + 1 :]
+        changes = [f"{name} {best[name]}" for name in names if best[name] != first[name]]
+        return (
+            f"{len(self.trials)} trials: {METRIC} {best['value']:.4f} on events held out, "
+            f"{best['value'] - best['gain']:.4f} before, with {', '.join(changes)}"
+        )
+
+    def fit(self, data: Any, **options: Any) -> Recommender:
+        """Fit the recipe to events, with the weights of event types; options: of `FMPair.fit`."""
+        return self.recipe.fit(with_event_weights(as_dataset(data), self.event_weights), **options)
+
+    def write(self, path: str | Path, data: str | Path | Mapping[str, Any]) -> None:
+        """Write an experiment file, for `fmpair run`, that fits and evaluates the recipe.
+
+        data: the file of events, or the options of the section `data` of an experiment file.
+        """
+        source: dict[str, Any] = dict(data) if isinstance(data, Mapping) else {"path": str(data)}
+        for name in FILES:
+            if isinstance(source.get(name), str):
+                relative = os.path.relpath(source[name], Path(path).absolute().parent)
+                source[name] = Path(relative).as_posix()
+        if self.event_weights is not None:
+            source["event_weights"] = dict(self.event_weights)
+        write_atomically(path, self._experiment(source).encode())
+
+    def _experiment(self, source: Mapping[str, Any]) -> str:
+        split = "{kind: leave_last_out, count: 1}" if self.in_time else "{kind: holdout, test: 0.2}"
+        lines = [
+            f"# {self}.",
+            "# The search saw all events; for a fair comparison tune in each fold, with",
+            "# models: [{kind: fm-pair, tune: 5m}].",
+            f"data: {_flow(source)}",
+            f"split: {split}",
+            "models:",
+            "  - kind: fm-pair",
+            "    name: tuned",
+            *(f"    {name}: {_flow(value)}" for name, value in self._given().items()),
+            f"metrics: [{METRIC}, recall@10]",
+            "",
+        ]
+        return "\n".join(lines)
+
+    def _given(self) -> dict[str, Any]:
+        """Return the options of the recipe that differ from the defaults."""
+        options = self.recipe.options()
+        defaults = {f.name: f.default for f in fields(self.recipe) if f.default is not MISSING}
+        return {
+            name: value
+            for name, value in options.items()
+            if (value != defaults[name] if name in defaults else value)
+        }
+
+
+def _flow(value: Any) -> str:
+    """Return a value as one line of YAML, of which JSON is a part."""
+    return json.dumps(value, ensure_ascii=True, default=str)
+
+
+def with_event_weights(data: Dataset, weights: Mapping[str, float] | None) -> Dataset:
+    """Return the data with these weights of event types, or unchanged."""
+    return data if weights is None else data.with_event_weights(weights)
+
+
+def trials_frame(
+    search: Search, fits: Mapping[Job, FitResult], best: int, epochs: Sequence[int]
+) -> pl.DataFrame:
+    """Return one row per setting that was tried; epochs: by rung."""
+    rows = []
+    for number, setting in enumerate(search.settings):
+        jobs = [job for job in fits if job.number == number]
+        if not jobs:
+            continue
+        rung = max(job.rung for job in jobs)
+        values, first = (_values(fits, n, rung) for n in (number, 0))
+        gain = None if values is None or first is None else values - first
+        rows.append({
+            "trial": number,
+            "epochs": epochs[rung],
+            "value": None if values is None else float(values.mean()),
+            "gain": None if gain is None else float(gain.mean()),
+            "standard_error": None if gain is None else float(gain.std(ddof=1) / len(gain) ** 0.5),
+            "seconds": sum(fits[job].seconds for job in jobs),
+            "first": number == 0,
+            "chosen": number == best,
+            "error": next((e for job in jobs if (e := fits[job].error)), None),
+            **{name: _plain(value) for name, value in setting.items()},
+        })  # fmt: skip
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _values(fits: Mapping[Job, FitResult], number: int, rung: int) -> np.ndarray | None:
+    """Return the values of a setting on a rung with the first seed, which all settings have."""
+    fit = fits.get(Job(number, rung))
+    return None if fit is None or fit.values is None else fit.values.astype(np.float64)
+
+
+def _plain(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, Mapping | list | tuple) else value
+
+
+# The display of a search.
+
+
+def shown_trials(
+    jobs: Iterator[Job], search: Search, progress: bool | Callable[[str], None]
+) -> Iterator[Job]:
+    """Yield the fits of a search and show each, with the best so far."""
+    with _display(search, progress) as show:
+        for job in jobs:
+            show(_line(search, job))
+            yield job
+
+
+def _line(search: Search, job: Job) -> str:
+    """Return a line about a fit, and the best so far."""
+    score, best = search.score(job), search.best()
+    now = "failed" if score == -np.inf else f"{score:.4f}"
+    again = ", second seed" if job.repeat else ""
+    text = (
+        f"trial {job.number + 1}, stage {job.rung + 1} of {search.top + 1}{again}: {METRIC} {now}"
+    )
+    if best is None:
+        return text
+    rung = search.rung_of(0)
+    first, top = (search.score(Job(number, rung)) for number in (0, best))
+    return f"{text}; best so far {top:.4f} (trial {best + 1}), first {first:.4f}"
+
+
+@contextmanager
+def _display(
+    search: Search, progress: bool | Callable[[str], None]
+) -> Iterator[Callable[[str], None]]:
+    if callable(progress):
+        yield progress
+    elif not progress:
+        yield lambda line: None
+    elif not sys.stderr.isatty():
+        yield lambda line: print(line, file=sys.stderr, flush=True)
+    else:
+        with _bar(search) as show:
+            yield show
+
+
+@contextmanager
+def _bar(search: Search) -> Iterator[Callable[[str], None]]:
+    """Show a bar of the trials, or of the seconds."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    columns = (TextColumn("tuning"), BarColumn(), TaskProgressColumn(),
+               TextColumn("{task.description}", markup=False))  # fmt: skip
+    total = search.budget.trials or search.budget.seconds
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=total)
+
+        def show(line: str) -> None:
+            by_trials = search.budget.seconds is None
+            done = len(search.settings) if by_trials else search.spent
+            bar.update(task, completed=min(done, total or done), description=line)
+
+        yield show

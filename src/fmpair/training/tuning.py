@@ -1,0 +1,296 @@
+"""Tuning of FM-Pair: fits of different settings, compared on events that are held out.
+
+The latest event of each user is held out, a random one if the events have no times. All other
+events are learned in every fit; the first fits of a setting have fewer epochs and factors.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fmpair.arrays import tally
+from fmpair.compile_time import CLOCK
+from fmpair.data import Dataset, as_dataset
+from fmpair.data.event_types import ordered_event_types
+from fmpair.data.parts import split_of
+from fmpair.data.splits import leave_last_out, leave_out
+from fmpair.data.times import has_times
+from fmpair.errors import DataError, FmpairError, MachineError
+from fmpair.option_names import known_options_only
+from fmpair.training.checkpoint import identity
+from fmpair.training.epochs import MOST_EVENTS, Validation
+from fmpair.training.loop import TrainingRun
+from fmpair.training.search import Budget, Job, Range, Search, Setting, Space, canonical
+from fmpair.training.trial_file import FitResult, TrialFile
+from fmpair.training.tuned import METRIC, Tuned, shown_trials, trials_frame, with_event_weights
+
+PROGRESS = logging.getLogger("fmpair.progress")
+LEAST_USERS = 20  # to hold out an event of
+LEAST_EPOCHS = 8  # from which on settings are first tried with fewer
+
+# What is tried. Histories: a number of items, or options of the field.
+HISTORIES = (0, 1, 3, 10, {"last": 10, "fade": 0.5}, {"last": 30, "fade": 0.7}, 30)
+DROPOUTS = (0.0, 0.1, 0.3, 0.5)
+LOSSES = ("softmax", "warp", "bpr")
+L2_TIMES = 10.0  # the regularisation is at most so many times larger or smaller
+FACTORS_TIMES, MOST_FACTORS = (0.5, 1, 2, 4), 512
+TYPE_RATIOS = (2.0, 5.0)  # weight of an event type in multiples of that of the next weaker one
+EVENT_WEIGHTS = "event_weights"  # the only setting that is not an option of the recipe
+
+# By rung the share of the epochs, and the cost relative to the last rung. On the lowest one vectors
+# are at most FIRST_FACTORS long; a shorter default is kept, since each length is compiled anew.
+SHARES, COSTS = (0.25, 0.5, 1.0), (0.2, 0.5, 1.0)
+FIRST_FACTORS = 64
+
+
+# Which settings to try.
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a recipe may be changed to.
+
+    recipe: as given, with its history decided. space: starts with what the recipe does by default.
+    """
+
+    recipe: Any
+    space: Space
+
+    @property
+    def costs(self) -> tuple[float, ...]:
+        return costs_of(self.recipe.epochs)
+
+    def options(self, setting: Setting, every: bool = False) -> dict[str, Any]:
+        """Return the options that differ from the recipe, or `every` one, dotted names resolved.
+
+        The regularisation belongs to the loss: another loss has its own.
+        """
+        start, changed = self.space.start, {"history": self.recipe.history}
+        other_loss = setting.get("loss", self.recipe.loss) != self.recipe.loss
+        for name, value in setting.items():
+            own = name == EVENT_WEIGHTS or (other_loss and name.startswith("regularization."))
+            if own or not (every or canonical(value) != canonical(start[name])):
+                continue
+            first, _, group = name.partition(".")
+            given = changed.get(first, getattr(self.recipe, first))
+            changed[first] = {**(given or {}), group: value} if group else value
+        return changed
+
+    def thinned(self, setting: Setting, rung: int) -> dict[str, Any]:
+        """Return the options of a fit on a rung: the lower ones have fewer epochs and factors."""
+        options = self.options(setting)
+        if rung == len(self.costs) - 1:
+            return options
+        if rung == 0:
+            options["factors"] = min(setting["factors"], FIRST_FACTORS)
+        return {**options, "epochs": epochs_of(self.recipe.epochs, rung)}
+
+
+def costs_of(epochs: int) -> tuple[float, ...]:
+    """Return the cost of a fit on each rung, relative to the last; few epochs have one rung."""
+    return COSTS if epochs >= LEAST_EPOCHS else COSTS[-1:]
+
+
+def epochs_of(epochs: int, rung: int) -> int:
+    """Return the number of epochs on a rung."""
+    return round(epochs * SHARES[rung - len(costs_of(epochs))])
+
+
+def plan_of(recipe: Any, data: Dataset, weighs: bool = True) -> Plan:
+    """Return what to try for a recipe on these events; options that it sets are kept.
+
+    weighs: whether to try weights of event types, which are part of the data.
+    """
+    run: TrainingRun = recipe.train(data)
+    task, settings = run.task, run.task.settings
+    run.close()
+    decided = replace(recipe, history=task.options.history)
+    defaults = {option.name: option.default for option in fields(recipe)}
+    free = {name for name, default in defaults.items() if getattr(recipe, name) == default}
+    start: Setting = {
+        "history": decided.history,
+        "dropout": settings.dropout,
+        "regularization.user": settings.user,
+        "regularization.item": settings.positive,
+        "factors": task.options.factors,
+        "loss": recipe.loss,
+        "order": recipe.order,
+        "weights": recipe.weights,
+    }
+    ranges = {name: range for name, range in _ranges(recipe, data, start).items()
+              if name.partition(".")[0] in free}  # fmt: skip
+    ranges.setdefault("factors", Range((start["factors"],)))
+    if weighs and (weights := _event_weights(data)):
+        ranges[EVENT_WEIGHTS], start[EVENT_WEIGHTS] = Range((None, *weights)), None
+    return Plan(decided, Space(ranges, {name: start[name] for name in ranges}))
+
+
+def _ranges(recipe: Any, data: Dataset, start: Setting) -> dict[str, Range]:
+    """Return the ranges of all options that may matter for these events, the first the most."""
+    plain = recipe.levels is not None  # which order three, dropout and histories do not support
+    times = has_times(data) and not data.gaps
+    described = bool(data.context or data.user_table.width or data.item_table.width)
+    ranges = {}
+    if times and not plain:
+        ranges["history"] = _including(HISTORIES, start["history"])
+    for name in ("regularization.user", "regularization.item"):
+        if start[name] > 0:
+            ends = start[name] / L2_TIMES, start[name] * L2_TIMES
+            ranges[name] = Range(low=ends[0], high=ends[1], log=True)
+    if recipe.temperature is None and not plain:
+        ranges["dropout"] = _including(DROPOUTS, start["dropout"])
+    if not plain:
+        ranges["loss"] = _including(LOSSES, start["loss"])
+    factors = [max(int(start["factors"] * times), 1) for times in FACTORS_TIMES]
+    factors = [number for number in factors if number <= max(MOST_FACTORS, start["factors"])]
+    ranges["factors"] = Range(tuple(dict.fromkeys(factors)))
+    if described and not plain:
+        ranges["order"] = Range((2, 3))
+    if "weight" in data.columns.columns:
+        ranges["weights"] = Range(("log", "linear", "none"))
+    return ranges
+
+
+def _including(values: tuple[Any, ...], start: Any) -> Range:
+    if canonical(start) in map(canonical, values):
+        return Range(values)
+    numbers = all(isinstance(value, float) for value in (start, *values))
+    return Range(tuple(sorted((start, *values))) if numbers else (start, *values))
+
+
+def _event_weights(data: Dataset) -> list[dict[str, float]]:
+    """Return weights of event types to try, if their order is known and none are given."""
+    if data.event_weights is not None or "event_type" not in data.columns.columns:
+        return []
+    types = ordered_event_types(data.columns["event_type"]) or []
+    if len(types) < 2:
+        return []
+    return [{name: ratio**n for n, name in enumerate(types)} for ratio in TYPE_RATIOS]
+
+
+# Fits and their results.
+
+
+@known_options_only
+def tune(
+    recipe: Any,
+    data: Any,
+    *,
+    budget: str | None = None,
+    trials: int | None = None,
+    file: str | Path | None = None,
+    progress: bool | Callable[[str], None] = False,
+) -> Tuned:
+    """Search for options that rank better; the options that the recipe sets are kept.
+
+    Each user's latest event is held out, a random one without times, and NDCG@10 of it compared.
+    The recipe stays as it is unless another is better by more than the standard error.
+    Ctrl-C ends the search with the best so far.
+
+    budget: time for the search, such as 90s, 5m or 2h. trials: instead of a time, the number of
+    settings to try; the result is then the same on every machine.
+    file: stores the fits; the same search, or one with another budget, continues from it.
+    progress: True shows a bar, or lines where there is no terminal; a function is called with
+    each line.
+    """
+    allowed, events = Budget.of(budget, trials), as_dataset(data)
+    judge = held_out(events, recipe.seed, recipe.threads)
+    stored = TrialFile.open(file, identity(recipe, events, (None, METRIC, 1)))
+    plan = plan_of(recipe, judge.train)
+    search = Search(plan.space, allowed, plan.costs, recipe.seed, twice=True)
+    fits: dict[Job, FitResult] = {}
+    complete = True
+    try:
+        for _ in shown_trials(_fits(search, plan, judge, stored, fits), search, progress):
+            pass
+    except KeyboardInterrupt:
+        if Job(0) not in fits:
+            raise
+        complete = False
+    if search.top < len(plan.costs) - 1:
+        PROGRESS.info(
+            "tune: a whole fit takes too much of the time, so settings were compared after %d of "
+            "%d epochs; a longer search compares whole fits",
+            epochs_of(recipe.epochs, search.top),
+            recipe.epochs,
+        )
+    best = search.best()
+    assert best is not None, "the first fit succeeded"
+    chosen = search.settings[best]
+    made = replace(plan.recipe, **plan.options(chosen, every=True))
+    frame = trials_frame(
+        search, fits, best, [epochs_of(recipe.epochs, r) for r in range(search.top + 1)]
+    )
+    return Tuned(made, frame, chosen.get(EVENT_WEIGHTS), complete, has_times(events))
+
+
+def held_out(data: Dataset, seed: int, threads: int | None) -> Validation:
+    """Hold out an event of each user, the latest if there are times; of 10,000 users at most.
+
+    The events of all other users are learned in full.
+    """
+    in_time = has_times(data)
+    if not in_time:
+        PROGRESS.info("tune: the events have no times, so a random event of each user is held out")
+    test = (leave_last_out if in_time else leave_out)(data, seed=seed).test
+    if len(test) > MOST_EVENTS:
+        test = np.random.default_rng(seed).permutation(test)[:MOST_EVENTS]
+    rest = np.setdiff1d(np.arange(len(data)), test)
+    train, _, judged = split_of(rest, test[:0], test).parts(data)
+    learned = tally(train.item, len(train.items)) > 0
+    users = int(learned[judged.item].sum())
+    if users < LEAST_USERS:
+        raise DataError(
+            f"tuning needs at least {LEAST_USERS} users with two events or more, to hold out one "
+            f"of each, whose item others chose too; there are {users}"
+        )
+    return Validation(train, judged.take(learned[judged.item]), METRIC, 1, threads)
+
+
+def _fits(
+    search: Search, plan: Plan, judge: Validation, stored: TrialFile, fits: dict[Job, FitResult]
+) -> Iterator[Job]:
+    """Yield the fits of the search as they are done; those that are stored are not repeated."""
+    while (job := search.ask()) is not None:
+        key = canonical([search.settings[job.number], job.rung, job.repeat])
+        if key not in stored.fits:
+            result = _fitted(plan, search.settings[job.number], job, judge, search.left)
+            if result is None:
+                return
+            stored.add(key, result)
+        fit = fits[job] = stored.fits[key]
+        search.tell(job, fit.values, fit.seconds, fit.work)
+        yield job
+
+
+def _fitted(
+    plan: Plan, setting: Setting, job: Job, judge: Validation, left: float
+) -> FitResult | None:
+    """Run one fit; a setting that the model refuses, or that diverges, has failed.
+
+    left: seconds after which a fit is given up, but not the first one; then the result is None.
+    """
+    began, working = time.perf_counter(), CLOCK.now()
+    options = plan.thinned(setting, job.rung)
+    values, error = None, None
+    try:
+        recipe = replace(plan.recipe, **options, seed=plan.recipe.seed + job.repeat)
+        events = with_event_weights(judge.train, setting.get(EVENT_WEIGHTS))
+        for epoch in recipe.train(events):
+            if time.perf_counter() - began > left and job != Job(0):
+                return None
+            last = epoch
+        values = judge.values(last.recommender()).astype(np.float32)
+    except (FmpairError, ArithmeticError) as failure:
+        if isinstance(failure, MachineError) or job.number == 0:
+            raise
+        error = str(failure)
+    seconds, work = time.perf_counter() - began, CLOCK.now() - working
+    return FitResult(values, seconds, work, error)

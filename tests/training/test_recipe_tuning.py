@@ -1,0 +1,310 @@
+"""FMPair.tune: what is searched, held out and chosen; kills, interrupts and mistakes."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fmpair import Dataset, FMPair
+from fmpair.config import read
+from fmpair.errors import DataError, OptionError, TrainingError
+from fmpair.testing import shop_log, two_tastes
+from fmpair.training import tuning
+from fmpair.training.epochs import MOST_EVENTS
+from fmpair.training.tuning import held_out, plan_of
+
+FEW = {"factors": 4, "epochs": 8, "threads": 1, "loss": "bpr"}
+
+
+def recipe(**options):
+    return FMPair(**{**FEW, **options})
+
+
+@pytest.fixture(scope="module")
+def shop():
+    frame = shop_log(users=60, items=40, events=1500)
+    return Dataset.from_frame(frame.select("event_time", "event_type", "user_id", "product_id"))
+
+
+@pytest.fixture(scope="module")
+def tuned(shop):
+    return recipe().tune(shop, trials=8)
+
+
+def without_times(frame):
+    return frame.drop("seconds")
+
+
+def test_all_that_matters_is_searched(shop):
+    described = Dataset.from_frame(shop_log(users=60, items=40, events=1500))
+    names = {"history", "dropout", "regularization.user", "regularization.item", "factors", "loss",
+             "event_weights"}  # fmt: skip
+    assert set(plan_of(FMPair(), shop).space.ranges) == names
+    assert set(plan_of(FMPair(), described).space.ranges) == {*names, "order"}
+    weighted = Dataset.from_frame(
+        {"user": [1, 1, 2, 2], "item": [1, 2, 1, 3], "weight": [1.0, 3.0, 2.0, 5.0]}
+    )
+    assert "weights" in plan_of(FMPair(), weighted).space.ranges
+
+
+def test_the_search_starts_from_what_the_recipe_does(shop):
+    plan = plan_of(FMPair(), shop)
+    start = plan.space.start
+    task = FMPair().train(shop).task
+    assert start["regularization.user"] == task.settings.user
+    assert start["factors"] == 64 and start["history"] == task.options.history
+    assert plan.options(dict(start)) == {"history": start["history"]}
+
+
+def test_options_that_the_recipe_sets_are_kept(shop, tuned):
+    searched = plan_of(FMPair(history=3, dropout=0.3, regularization=0.1), shop).space.ranges
+    assert not {"history", "dropout", "regularization.user"} & set(searched)
+    assert (tuned.recipe.factors, tuned.recipe.epochs, tuned.recipe.loss) == (4, 8, "bpr")
+
+
+def test_another_loss_has_its_own_regularisation(shop):
+    plan = plan_of(FMPair(), shop)
+    setting = {**plan.space.start, "loss": "warp", "regularization.user": 0.5}
+    assert "regularization" not in plan.options(setting, every=True)
+    same = {**plan.space.start, "regularization.user": 0.5}
+    assert plan.options(same)["regularization"] == {"user": 0.5}
+
+
+def test_lower_rungs_have_fewer_epochs_and_no_longer_vectors(shop):
+    plan = plan_of(FMPair(), shop)
+    setting = {**plan.space.start, "factors": 256}
+    fits = [plan.thinned(setting, rung) for rung in range(3)]
+    assert [fit.get("epochs", 25) for fit in fits] == [6, 12, 25]
+    assert [fit["factors"] for fit in fits] == [64, 256, 256]
+
+
+def test_the_result_has_the_recipe_and_its_trials(shop, tuned):
+    assert isinstance(tuned.recipe, FMPair) and tuned.complete and tuned.in_time
+    assert isinstance(tuned.recipe.history, int | dict) and tuned.recipe.dropout is not None
+    trials = tuned.trials
+    assert trials["trial"].to_list() == list(range(8)) and trials["chosen"].sum() == 1
+    assert trials["first"].to_list() == [True] + [False] * 7
+    chosen = trials.filter("chosen").row(0, named=True)
+    assert chosen["epochs"] == 8 and chosen["gain"] >= 0
+    assert tuned.fit(shop).recipe == tuned.recipe
+
+
+def test_the_same_trials_are_made_again(shop, tuned):
+    again = recipe(threads=2).tune(shop, trials=8)
+    assert without_times(again.trials).equals(without_times(tuned.trials))
+    assert again.recipe == FMPair(**{**tuned.recipe.options(), "threads": 2})
+
+
+def chains(users=28, length=10, items=40):
+    """Each item is followed by one other; too few users for history='auto' to tell."""
+    draws = np.random.default_rng(0)
+    follower, rows = draws.permutation(items), []
+    for user in range(users):
+        item = draws.integers(items)
+        for moment in range(length):
+            rows.append((user, int(item), moment))
+            item = follower[item] if draws.random() < 0.9 else draws.integers(items)
+    frame = pl.DataFrame(rows, schema=["user", "item", "timestamp"], orient="row")
+    return Dataset.from_frame(frame, timestamp="timestamp")
+
+
+def test_a_setting_that_is_needed_is_found():
+    own = FMPair(factors=8, epochs=30, threads=1, loss="bpr", dropout=0.1, regularization=0.005)
+    found = own.tune(chains(), trials=5)
+    first, chosen = (found.trials.filter(row).row(0, named=True) for row in ("first", "chosen"))
+    assert first["history"] == "0" and found.recipe.history
+    assert chosen["gain"] > chosen["standard_error"] > 0
+    assert str(found).startswith(f"5 trials: ndcg@10 {chosen['value']:.4f} on events held out")
+
+
+def test_the_latest_event_of_each_user_is_held_out_and_all_others_are_learned(shop):
+    judge = held_out(shop, 0, 1)
+    assert len(judge.train) == len(shop) - len(shop.users)
+    times = shop.columns["timestamp"].to_numpy()
+    last = {user: times[shop.user == user].max() for user in range(len(shop.users))}
+    held = judge.held_out
+    assert all(
+        time == last[user] for user, time in zip(held.user, held.columns["timestamp"].to_numpy())
+    )
+
+
+def test_of_many_users_some_are_judged_and_the_others_are_learned_in_full():
+    users = MOST_EVENTS + 500
+    user = np.repeat(np.arange(users), 2)
+    data = Dataset.from_frame({"user": user, "item": np.arange(len(user)) % 50})
+    judge = held_out(data, 0, 1)
+    assert len(judge.train) == len(data) - MOST_EVENTS and len(judge.events) == MOST_EVENTS
+
+
+def test_without_times_a_random_event_is_held_out_and_no_history_is_tried(caplog):
+    with caplog.at_level("INFO", "fmpair.progress"):
+        found = recipe().tune(two_tastes(), trials=2)
+    assert "no times, so a random event of each user is held out" in caplog.text
+    assert not found.in_time and "history" not in found.trials.columns
+
+
+def test_too_few_users_are_refused():
+    data = two_tastes(users=10)
+    with pytest.raises(DataError, match=r"at least 20 users .* there are 10"):
+        recipe().tune(data, trials=2)
+
+
+def test_a_wrong_budget_is_refused(shop):
+    with pytest.raises(OptionError, match="budget must be a time such as 90s, 5m or 2h"):
+        recipe().tune(shop, budget="5 parsecs")
+    with pytest.raises(OptionError, match="give either"):
+        recipe().tune(shop)
+    with pytest.raises(OptionError, match="trials"):
+        recipe().tune(shop, n_trials=3)
+
+
+def test_a_time_ends_the_search(shop):
+    found = recipe().tune(shop, budget="2s")
+    assert len(found.trials) >= 1 and found.trials["seconds"].sum() < 60
+
+
+def test_a_fit_that_takes_longer_than_there_is_time_is_given_up(shop, monkeypatch):
+    train = FMPair.train
+
+    def slow(self, data):
+        for epoch in train(self, data):
+            if self.regularization is not None:
+                now[0] += 50
+            yield epoch
+
+    now, given = [0.0], plan_of(recipe(), shop)
+    monkeypatch.setattr(tuning.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(FMPair, "train", slow)
+    plan = tuning.Plan(recipe(history=0), given.space)
+    setting = {**plan.space.start, "regularization.user": 0.5}
+    judge = held_out(shop, 0, 1)
+    assert tuning._fitted(plan, setting, tuning.Job(1), judge, 60.0) is None
+    assert tuning._fitted(plan, setting, tuning.Job(1), judge, 500.0).values is not None
+    assert tuning._fitted(plan, setting, tuning.Job(0), judge, 60.0).values is not None
+
+
+def test_a_setting_that_fails_is_a_row_and_a_recipe_that_fails_an_error(shop, monkeypatch):
+    found = recipe(dropout=0.3, temperature=None).tune(shop, trials=2)
+    assert found.trials["error"].null_count() == 2
+    train = FMPair.train
+
+    def failing(self, data):
+        if self.regularization is not None:
+            raise TrainingError("training diverged")
+        return train(self, data)
+
+    monkeypatch.setattr(FMPair, "train", failing)
+    found = recipe().tune(shop, trials=8)
+    assert "training diverged" in found.trials["error"].to_list()
+    assert found.recipe.regularization is None or not found.trials.filter("chosen")["error"][0]
+    with pytest.raises(TrainingError):
+        recipe(learning_rate=1e9).tune(shop, trials=2)
+
+
+def test_ctrl_c_ends_the_search_with_the_best_so_far(shop, tuned, tmp_path):
+    lines = []
+
+    def interrupt(line):
+        lines.append(line)
+        if len(lines) == 6:
+            raise KeyboardInterrupt
+
+    found = recipe().tune(shop, trials=8, file=tmp_path / "trials", progress=interrupt)
+    assert not found.complete and 1 <= len(found.trials) < 8
+    assert "best so far" in lines[-1] and "trial" in lines[-1]
+    whole = recipe().tune(shop, trials=8, file=tmp_path / "trials")
+    assert without_times(whole.trials).equals(without_times(tuned.trials))
+
+
+def test_ctrl_c_before_the_first_result_is_an_interrupt(shop, monkeypatch):
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning, "_fitted", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        recipe().tune(shop, trials=8)
+
+
+SCRIPT = """
+import os, sys
+from fmpair import FMPair, Dataset
+from fmpair.testing import shop_log
+frame = shop_log(users=60, items=40, events=1500)
+data = Dataset.from_frame(frame.select("event_time", "event_type", "user_id", "product_id"))
+seen = []
+def kill(line):
+    seen.append(line)
+    if len(seen) == 5:
+        os.kill(os.getpid(), 9)
+own = FMPair(factors=4, epochs=8, threads=1, loss="bpr")
+own.tune(data, trials=8, file=sys.argv[1], progress=kill)
+"""
+
+
+def test_a_killed_search_continues_to_the_same_result(shop, tuned, tmp_path):
+    file = tmp_path / "trials.jsonl"
+    done = subprocess.run([sys.executable, "-c", SCRIPT, str(file)], capture_output=True)
+    assert done.returncode == -9, done.stderr
+    before = file.read_bytes()
+    assert before.count(b"\n") == 6, "a line for the search, and one for each fit"
+    file.write_bytes(before + b'{"key": "cut')  # as a kill while writing leaves it
+    fits = []
+    found = recipe().tune(shop, trials=8, file=file, progress=fits.append)
+    assert without_times(found.trials).equals(without_times(tuned.trials))
+    assert file.read_bytes().startswith(before)
+
+
+def test_stored_fits_are_not_repeated_and_a_larger_budget_continues(shop, tmp_path, monkeypatch):
+    file = tmp_path / "trials.jsonl"
+    recipe().tune(shop, trials=4, file=file)
+    stored = file.read_bytes()
+    monkeypatch.setattr(tuning, "_fitted", None)
+    recipe().tune(shop, trials=4, file=file)
+    assert file.read_bytes() == stored
+    monkeypatch.undo()
+    more = recipe().tune(shop, trials=5, file=file)
+    assert file.read_bytes().startswith(stored) and len(more.trials) == 5
+
+
+def test_the_trials_of_another_search_and_other_files_are_refused(shop, tmp_path):
+    file = tmp_path / "trials.jsonl"
+    recipe().tune(shop, trials=2, file=file)
+    with pytest.raises(DataError, match=r"trials of another recipe \(factors was 4, now 3\)"):
+        recipe(factors=3).tune(shop, trials=2, file=file)
+    with pytest.raises(DataError, match="trials of other data"):
+        recipe().tune(shop.take(np.arange(len(shop) - 1)), trials=2, file=file)
+    for content in (b"a file of mine", b'{"kind": "other"}\n', file.read_bytes() + b"[]\n"):
+        file.write_bytes(content)
+        with pytest.raises(DataError, match="not a file of trials, or damaged: remove it"):
+            recipe().tune(shop, trials=2, file=file)
+        assert file.read_bytes() == content
+
+
+def test_weights_of_event_types_are_part_of_the_result(shop):
+    weights = {"view": 1.0, "cart": 5.0, "buy": 25.0}
+    found = tuning.Tuned(recipe(), pl.DataFrame(), weights)
+    assert dict(found.fit(shop).space.event_weights.weights) == weights
+
+
+def test_the_winner_is_written_as_an_experiment_file(shop, tuned, tmp_path):
+    (tmp_path / "clicks.csv").write_text("user,item\n1,2\n")
+    tuned.write(tmp_path / "best.yaml", tmp_path / "clicks.csv")
+    experiment = read(tmp_path / "best.yaml")
+    [model] = experiment.models
+    assert (model.kind, model.name) == ("fm-pair", "tuned")
+    assert FMPair(**model.options).options() == tuned.recipe.options()
+    assert experiment.data.path == str(tmp_path / "clicks.csv")
+    assert experiment.data.options == (
+        {"event_weights": tuned.event_weights} if tuned.event_weights else {}
+    )
+
+
+def test_every_line_of_the_file_is_readable(shop, tmp_path):
+    file = tmp_path / "trials.jsonl"
+    recipe().tune(shop, trials=2, file=file)
+    head, *fits = [json.loads(line) for line in file.read_text().splitlines()]
+    assert head["search"]["options"]["factors"] == 4
+    assert all(0 <= fit["mean"] <= 1 and fit["seconds"] > 0 for fit in fits)
