@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair.errors import ConfigError, FmpairError, Notice, Spell, nearest
+from fmpair.option_names import FOREIGN_OPTIONS
 from fmpair.text import harmless, isolated
 
 if TYPE_CHECKING:
@@ -246,11 +247,26 @@ def _usage(error: Any) -> str:
     text = text[:1].lower() + text[1:]
     if context is None:
         return text
-    known = [name for option in context.command.get_params(context) for name in option.opts]
-    if wrong and wrong not in known:
-        guess = nearest(wrong, [name for name in known if name.startswith("--")])
+    options = {o.name: o.opts for o in context.command.get_params(context)}
+    if wrong and not any(wrong in names for names in options.values()):
+        guess = _nearest_flag(wrong, options)
         text = f"unknown option {wrong!r}" + (f". Did you mean {guess!r}?" if guess else "")
     return f"{text}{' See' if text.endswith('?') else '; see'} {context.command_path} --help"
+
+
+def _nearest_flag(wrong: str, options: Mapping[str, Sequence[str]]) -> str | None:
+    """Return the flag that a wrong one most likely means, also by the name in other libraries.
+
+    options: the spellings of the flags by the name of the option. Dashes do not count, since all
+    flags have them.
+    """
+    ours = FOREIGN_OPTIONS.get(wrong.lstrip("-").replace("-", "_"))
+    if ours in options:
+        return max(options[ours], key=len)
+    known = {name.lstrip("-"): name for names in options.values() for name in names}
+    long = [name for name, flag in known.items() if flag.startswith("--")]
+    guess = nearest(wrong.lstrip("-"), long)
+    return known[guess] if guess else None
 
 
 def _one_line(message: object) -> str:

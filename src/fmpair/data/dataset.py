@@ -20,6 +20,7 @@ from fmpair.data.columns.roles import (
     check_no_leak,
     check_types,
     find_column,
+    name_list,
     with_ids,
 )
 from fmpair.data.event_types import EventWeights, add_impressions, weights_by_type
@@ -121,7 +122,7 @@ class Dataset:
         data = _with_event_weights(data, roles, event_weights)
         if users is not None:
             data = data.with_users(users, key=user)
-        table = _item_table(events, decisions, items, leaks)
+        table = _item_table(events, decisions, items, name_list(leaks))
         if table is not None:
             data = data.with_items(table, key=roles["item"])
         if impressions is not None:
