@@ -127,7 +127,7 @@ def test_ids_have_many_names(names, user, item):
 
 def test_a_session_is_never_taken_for_the_user():
     log = pl.DataFrame({"Besucher": ["a", "b"], "session_id": [1, 2], "item_id": ["x", "y"]})
-    with pytest.raises(DataError, match="no user column found among .* give user='session_id'"):
+    with pytest.raises(DataError, match=r"no user column found among .* give user='session_id'"):
         decide(log, {})
     assert decide(log, {"user": "session_id"}).roles["user"] == "session_id"
 
@@ -138,7 +138,7 @@ def test_a_single_name_is_a_list_of_one():
     assert Dataset.from_frame(log, leaks="city").context == ("city",)
     assert Dataset.from_frame(log, ignore="city").context == ()
     assert "city" in Dataset.from_frame(log, item_columns="city").item_table.columns
-    with pytest.raises(DataError, match="unknown column 'cty'. Did you mean 'city'"):
+    with pytest.raises(DataError, match="unknown column 'cty'"):
         Dataset.from_frame(log, context="cty")
 
 
