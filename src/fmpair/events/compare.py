@@ -187,6 +187,6 @@ def _report(frame: pl.DataFrame) -> None:
         users = hits[f"{arm}_users"]
         needed = f"about {users * (found / wanted) ** 2:,.0f}" if math.isfinite(found) else "more"
         notice(
-            f"{users:,} users of the {arm} model are too few to find a difference of {WORTH:.0%} in "
-            f"hits per list in four of five comparisons: {needed} would be enough"
+            f"{users:,} users of the {arm} model are too few to find a difference of {WORTH:.0%} "
+            f"in hits per list in four of five comparisons: {needed} would be enough"
         )

@@ -18,8 +18,9 @@ from fmpair.events.event import Event
 from fmpair.events.store import EventStore, pages
 from fmpair.fitted.file import checksum_of
 from fmpair.fitted.recommender import Recommender
-from fmpair.models.catalog import Model, load
+from fmpair.models.catalog import Model
 from fmpair.serve.settings import CANDIDATE, CURRENT, Arms
+from fmpair.serve.shared_tables import load_shared
 
 LOG = logging.getLogger("fmpair")
 
@@ -166,7 +167,7 @@ class LiveModels:
         path = self.paths[arm]
         for _ in range(ATTEMPTS):
             current, checksum = stamp(path), checksum_of(path)
-            model = load(path)
+            model = load_shared(path, checksum)
             if checksum_of(path) == checksum:
                 break
         else:

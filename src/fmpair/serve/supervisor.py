@@ -18,6 +18,7 @@ from fmpair.bridges.adapter import Requirement
 from fmpair.errors import FmpairError, MachineError, ModelFileError, OptionError, named
 from fmpair.serve.metrics import ROW
 from fmpair.serve.settings import ServiceSettings, read_keys
+from fmpair.serve.shared_tables import shared_tables
 
 BACKLOG = 2_048
 START_TIMEOUT = 120.0  # seconds for workers to load the model
@@ -36,7 +37,12 @@ def serve(settings: ServiceSettings, tell: Callable[[str], None]) -> None:
     if not Path(settings.model).is_file():
         raise ModelFileError(f"cannot read model {str(settings.model)!r}: no such file")
     listening = _listen(settings)
-    with _StopSignals() as stop, NamedTemporaryFile(prefix="fmpair-") as counters:
+    files = (settings.model, settings.candidate) if settings.workers > 1 else ()
+    with (
+        _StopSignals() as stop,
+        NamedTemporaryFile(prefix="fmpair-") as counters,
+        shared_tables(*files),
+    ):
         counters.truncate(ROW * settings.workers)
         start = partial(_Worker, settings, listening, Path(counters.name))
         workers = [start(number) for number in range(settings.workers)]
