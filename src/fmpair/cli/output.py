@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import logging
 import os
 import sys
@@ -43,6 +45,33 @@ OutputFormat = Annotated[
         "--format", metavar="NAME", help="csv, tsv, parquet or jsonl; by default from the suffix."
     ),
 ]
+
+
+class _Closed(io.RawIOBase):
+    """Standard output that was closed, as by `>&-`: to write there is an error."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        raise OSError(errno.EBADF, "standard output is closed")
+
+
+def replace_closed_streams() -> None:
+    """Put something in place of closed standard streams, which Python represents by None.
+
+    Nothing is read from the one, writing to the second is an error, and notes are discarded.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
+        pass  # files that are opened later must not get the numbers of the streams
+    os.close(descriptor)
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        raw: Any = _Closed()
+        sys.stdout = io.TextIOWrapper(raw, "utf-8", write_through=True)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 @contextmanager
