@@ -289,7 +289,7 @@ def _nearest_flag(wrong: str, options: Mapping[str, Sequence[str]]) -> str | Non
     options: the spellings of the flags by the name of the option. Dashes do not count, since all
     flags have them.
     """
-    ours = FOREIGN_OPTIONS.get(wrong.lstrip("-").replace("-", "_"))
+    ours = FOREIGN_OPTIONS.get(wrong.lstrip("-").replace("-", "_"), "")
     if ours in options:
         return max(options[ours], key=len)
     known = {name.lstrip("-"): name for names in options.values() for name in names}

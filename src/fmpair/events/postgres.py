@@ -145,7 +145,7 @@ class Postgres:
                     connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, str(positions[-1])))
                 if len(positions) < len(events):  # some were stored before
                     keys = [event.key for event in events]
-                    known = dict(connection.execute(POSITIONS, (keys,)).fetchall())
+                    known: dict[str, int] = dict(connection.execute(POSITIONS, (keys,)).fetchall())
                     positions = [known[key] for key in keys]
             connection.commit()
             return positions
