@@ -341,7 +341,7 @@ def ids_from(name: str, kind: list[Any], tensors: Mapping[str, np.ndarray]) -> p
         if (offsets is not None) != (kind[0] in TEXTS):
             raise ValueError(f"{kind[0]} ids and {'no ' if offsets is None else ''}offsets")
         if offsets is not None:
-            ids = _from_texts(kind, dtype, _cells(values, offsets))
+            ids = _from_texts(kind, dtype, values, offsets)
         else:
             ids = _from_numbers(kind, dtype, values)
         if ids.n_unique() < len(ids) or ids.null_count():
@@ -398,21 +398,27 @@ def _limits(kind: list[Any]) -> tuple[int, int] | None:
     return None
 
 
-def _cells(content: np.ndarray, offsets: np.ndarray) -> list[bytes]:
-    """Return the bytes of each text."""
+def _check_offsets(content: np.ndarray, offsets: np.ndarray) -> None:
+    """Raise ValueError unless the offsets divide the bytes into texts."""
     if content.dtype != np.uint8 or offsets.dtype != np.int64 or offsets.ndim != 1:
         raise ValueError("texts are uint8 bytes and int64 offsets")
     rising = len(offsets) and offsets[0] == 0 and (offsets[1:] >= offsets[:-1]).all()
     if not rising or offsets[-1] != len(content):
         raise ValueError(f"the offsets do not rise from 0 to {len(content)}")
-    data, places = content.tobytes(), offsets.tolist()
-    return [data[first:end] for first, end in pairwise(places)]
 
 
-def _from_texts(kind: list[Any], dtype: pl.DataType, cells: list[bytes]) -> pl.Series:
+def _from_texts(
+    kind: list[Any], dtype: pl.DataType, content: np.ndarray, offsets: np.ndarray
+) -> pl.Series:
+    _check_offsets(content, offsets)
+    data, places = content.tobytes(), pairwise(offsets.tolist())
     if kind[0] == "Binary":
-        return pl.Series(cells, dtype=pl.Binary)
-    texts = [cell.decode() for cell in cells]  # raises for invalid UTF-8
+        return pl.Series([data[first:end] for first, end in places], dtype=pl.Binary)
+    if data.isascii():  # twice as fast
+        whole_text = data.decode()
+        texts = [whole_text[first:end] for first, end in places]
+    else:
+        texts = [data[first:end].decode() for first, end in places]  # raises for invalid UTF-8
     if kind[0] == "String":
         return pl.Series(texts, dtype=pl.String)
     if max(map(len, texts), default=0) > MOST_DIGITS:
