@@ -32,12 +32,13 @@ def main() -> None:
     others = [name for name in SAMPLES if name not in columnar]
     for names, count in ((columnar, given.parquet), (others, given.others)):
         for name in names:
-            report(name, inputs(name, given.seed, -(-count // len(names)) if count else 0))
+            report(name, inputs(name, given.seed, -(-count // len(names))))
     report("models", models(given.seed, given.models))
 
 
 def report(name: str, counts: Counter[str]) -> None:
-    print(json.dumps({"sample": name, "counts": counts}), flush=True)
+    if counts:
+        print(json.dumps({"sample": name, "counts": counts}), flush=True)
 
 
 def inputs(name: str, seed: int, count: int) -> Counter[str]:
@@ -61,7 +62,7 @@ def inputs(name: str, seed: int, count: int) -> Counter[str]:
                 print(line, flush=True)
         if done.returncode:
             counts["died"] += 1
-            counts["before it"] += last - seed
+            counts["read or refused before"] += last - seed
             print(json.dumps({"sample": name, "died": last, "says": done.stderr[-200:]}))
         seed = last + 1
     return counts
