@@ -1,6 +1,7 @@
 """The command line as a process: help, exit codes, interrupts, pipes."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -103,3 +104,20 @@ def test_memory_that_runs_out_is_one_line(fmpair, files, monkeypatch):
     result = fmpair("data", "describe", f"{files}/events.csv")
     line = "error: not enough memory. Unable to allocate 3 TiB\n"
     assert (result.code, result.err) == (1, line)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the shell's words for it")
+@pytest.mark.parametrize(
+    ("redirected", "code", "out", "err"),
+    [
+        (">&-", 1, "", "error: standard output is closed\n"),
+        ("-o lists.csv >&-", 0, "", "wrote 2 rows to lists.csv\n"),
+        ("-o lists.csv 2>&-", 0, "", ""),
+        ("--users-file - <&-", 1, "", "error: standard input is empty\n"),
+    ],
+)
+def test_a_closed_stream_costs_one_line_at_most(files, tmp_path, redirected, code, out, err):
+    user = "" if "users-file" in redirected else "--user user-001"
+    line = f"{shlex.join(FMPAIR)} recommend {files}/model.fmpair {user} -n 2 {redirected}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, err)

@@ -98,7 +98,7 @@ def test_two_models_are_compared(fmpair, tmp_path):
     assert (
         rows[0] == "measure,current,candidate,difference,low,high,p,current_users,candidate_users"
     )
-    assert rows[1].startswith("users who follow,0.5,1.0,0.5,0.25")
+    assert rows[2].startswith("users who follow,0.5,1.0,0.5,0.2")
     assert "significant (the interval excludes 0): " in result.err
     assert "must be a time such as" in fmpair("events", "compare", url, "--within", "x").err
     assert "invalid time" in fmpair("events", "compare", url, "--since", "soon").err

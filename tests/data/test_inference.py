@@ -117,13 +117,29 @@ def test_the_time_is_that_of_the_event_not_the_release_of_the_item():
         (["visitorid", "itemid"], "visitorid", "itemid"),
         (["reviewerID", "asin"], "reviewerID", "asin"),
         (["hashed_user_id", "track_id"], "hashed_user_id", "track_id"),
-        (["session_id", "sku"], "session_id", "sku"),  # sessions alone: each is a user
         (["Customer ID", "StockCode"], "Customer ID", "StockCode"),
     ],
 )
 def test_ids_have_many_names(names, user, item):
     found = decide(pl.DataFrame({name: ["a", "b", "b"] for name in names}), {}).roles
     assert (found["user"], found["item"]) == (user, item)
+
+
+def test_a_session_is_never_taken_for_the_user():
+    log = pl.DataFrame({"Besucher": ["a", "b"], "session_id": [1, 2], "item_id": ["x", "y"]})
+    with pytest.raises(DataError, match=r"no user column found among .* give user='session_id'"):
+        decide(log, {})
+    assert decide(log, {"user": "session_id"}).roles["user"] == "session_id"
+
+
+def test_a_single_name_is_a_list_of_one():
+    log = frame(city=["a", "b"] * (EVENTS // 2))
+    assert Dataset.from_frame(log, context="city").context == ("city",)
+    assert Dataset.from_frame(log, leaks="city").context == ("city",)
+    assert Dataset.from_frame(log, ignore="city").context == ()
+    assert "city" in Dataset.from_frame(log, item_columns="city").item_table.columns
+    with pytest.raises(DataError, match="unknown column 'cty'"):
+        Dataset.from_frame(log, context="cty")
 
 
 def test_the_caller_has_the_last_word():

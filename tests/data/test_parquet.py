@@ -1,5 +1,8 @@
 """A Parquet file is read where its rows can stand in it."""
 
+import subprocess
+import sys
+
 import polars as pl
 import pytest
 
@@ -30,3 +33,29 @@ def test_what_is_no_parquet_file_is_refused(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(DataError, match="is not a Parquet file"):
         read_parquet(path)
+
+
+def test_a_file_that_crashes_the_decoder_costs_one_line(tmp_path):
+    path = tmp_path / "a.parquet"
+    frame = pl.DataFrame({"user": ["ann", "bob", "cem"], "item": [1, 2, 3]})
+    frame.write_parquet(path, compression="uncompressed")
+    content = path.read_bytes()
+    three, minus_one = b",\x15\x06", b",\x15\x01"  # the number of values of a data page
+    assert three in content
+    path.write_bytes(content.replace(three, minus_one))
+    # in a process of its own, which the file would end
+    code = f"from fmpair import read\ntry: read({str(path)!r})\nexcept Exception as e: print(e)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert (
+        done.stdout == f"{path} is damaged: decoding it crashes (SIGABRT); write the file again\n"
+    )
+
+
+def test_a_file_on_standard_input_is_decoded_in_a_child_too(tmp_path):
+    path = tmp_path / "a.parquet"
+    pl.DataFrame({"user": ["ann", "bob"], "item": [1, 2]}).write_parquet(path)
+    code = "from fmpair import read; print(len(read('-', format='parquet')))"
+    with path.open("rb") as file:
+        done = subprocess.run([sys.executable, "-c", code], stdin=file, capture_output=True)
+    assert done.stdout == b"2\n", done.stderr

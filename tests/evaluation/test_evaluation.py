@@ -58,6 +58,12 @@ def test_an_interaction_is_ranked_without_what_the_user_has_seen():
     assert found.protocol == "interaction/all/seen=train"
 
 
+def test_a_single_metric_may_be_given_without_a_list():
+    test = events([("a", 4), ("b", 5), ("c", 1)])
+    found = evaluate(fixed([5, 4, 3, 2, 1]), TRAIN, test, metrics="mrr@10")
+    assert found.means == {"mrr@10": pytest.approx(2 / 3)}
+
+
 def test_a_user_may_have_several_items_to_find():
     test = events([("a", 4), ("a", 3), ("b", 1), ("a", 4)])
     found = evaluate(fixed([5, 4, 3, 2, 1]), TRAIN, test, Protocol(unit="user"), ["recall@1"])

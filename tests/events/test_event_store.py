@@ -4,14 +4,25 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 from fmpair.errors import DataError, MachineError, OptionError
 from fmpair.events.event import Event, Impression
+from fmpair.events.frame import frame_of
 from fmpair.events.store import beside, open_store, path_of
 
 T = 1_700_000_000_000_000
+TABLES_OF_FORMAT_1 = """
+CREATE TABLE events (
+  position INTEGER PRIMARY KEY AUTOINCREMENT,
+  user NOT NULL, item NOT NULL, time INTEGER NOT NULL, context TEXT, arm TEXT, model TEXT);
+CREATE TABLE impressions (
+  position INTEGER PRIMARY KEY AUTOINCREMENT,
+  user NOT NULL, items TEXT NOT NULL, time INTEGER NOT NULL, arm TEXT, model TEXT);
+CREATE TABLE learned (model TEXT PRIMARY KEY, position INTEGER NOT NULL)
+"""
 
 
 @pytest.fixture
@@ -53,6 +64,39 @@ def test_events_come_back_as_they_were_with_their_positions(store):
         assert type(one.user) is type(other.user) and type(one.item) is type(other.item)
         assert (one.context or None) == (other.context or None)
         assert (one.arm, one.model) == (other.arm, other.model)
+
+
+def test_an_event_that_is_sent_again_is_stored_once(store):
+    assert store.append(clicks("a", "b", "c")) == 3
+    assert [store.append(clicks("a", "b", "c")) for _ in range(2)] == [3, 3]
+    last = store.append([*clicks("b"), *clicks("a", "d")])  # two at another time, or new
+    assert [event.item for event in store.after(0, 10)] == ["a", "b", "c", "b", "d"]
+    assert store.position() == last == store.after(0, 10)[-1].position
+    assert store.append([*clicks("e"), *clicks("a")]) > last  # the new one is behind the old one
+    assert frame_of(store)["item"].to_list() == ["a", "b", "c", "b", "d", "e"]
+
+
+def test_an_id_says_which_events_are_the_same(store):
+    one = Event("ann", "maps", T, id="click-1")
+    store.append([one, one])
+    store.append([replace(one, time=T + 5), replace(one, id="click-2"), replace(one, id=None)])
+    assert [event.time for event in store.after(0, 10)] == [T, T, T]
+    for wrong in (7, "", "a\0b", "x" * 2000):
+        with pytest.raises(DataError, match="invalid event id"):
+            store.append([replace(one, id=wrong)])
+
+
+def test_a_store_without_ids_is_taken_over(tmp_path):
+    path = tmp_path / "events.db"
+    with closing(sqlite3.connect(path)) as old, old:
+        for table in TABLES_OF_FORMAT_1.split(";"):
+            old.execute(table)
+        old.execute("INSERT INTO events (user, item, time) VALUES ('ann', 'maps', 5)")
+        old.execute("PRAGMA user_version = 1")
+    for _ in range(2):
+        with closing(open_store(path)) as store:
+            store.append(clicks("a"))
+            assert [event.item for event in store.after(0, 10)] == ["maps", "a"]
 
 
 def test_events_are_read_on_from_any_position(store):

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 from tiny_run import (
     FM,
+    MEASURED,
     POPULARITY,
     STOPPING,
     Broken,
@@ -220,6 +221,23 @@ def test_processes_side_by_side_give_the_same_and_a_dead_one_is_a_failed_row(tmp
     assert found.values.equals(alone.values)
     for label, units in alone.units.items():
         assert found.units[label].equals(units)
+
+
+def test_two_runs_write_the_same_bytes_but_for_what_is_measured(tmp_path):
+    files = []
+    for name, workers in (("one", 1), ("two", 2)):
+        run(experiment(tmp_path / name, POPULARITY, FM, seeds=(0, 1), run=Running(workers=workers)))
+        folder = next((tmp_path / name).rglob("plan.json")).parent
+        tables = [p for p in folder.rglob("*") if p.suffix in (".parquet", ".fmpair")]
+        files.append({str(p.relative_to(folder)): p.read_bytes() for p in tables})
+        for path in [folder / "plan.json", *folder.glob("cells/*.json")]:
+            record = {
+                key: value
+                for key, value in json.loads(path.read_bytes()).items()
+                if key not in (*MEASURED, "checksum", "curve")
+            }
+            files[-1][str(path.relative_to(folder))] = json.dumps(record).encode()
+    assert list(files[0]) and files[0] == files[1]
 
 
 def test_an_interrupt_says_how_far_the_run_is(tmp_path):

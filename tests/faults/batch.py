@@ -37,7 +37,18 @@ def files_of(name: str, seed: int) -> dict[str, bytes]:
     files = dict(SAMPLES[name].files)
     # The first file is what the reader is about; the others are read on the way.
     target = next(iter(files)) if rng.random() < 0.7 else rng.choice(list(files))
-    return {**files, target: mutated(files[target], rng, EVERY)}
+    content = files[target]
+    if content.startswith(b"PAR1") and rng.random() < 0.5:  # what the decoder sees, not the reader
+        return {**files, target: flipped(content, rng)}
+    return {**files, target: mutated(content, rng, EVERY)}
+
+
+def flipped(content: bytes, rng: random.Random) -> bytes:
+    """The content with one or two other bytes, and the marks of its format."""
+    changed = bytearray(content)
+    for _ in range(rng.choice((1, 1, 2))):
+        changed[rng.randrange(4, len(changed) - 4)] = rng.randrange(256)
+    return bytes(changed)
 
 
 def outcome(name: str, folder: Path) -> str:

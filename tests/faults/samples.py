@@ -46,9 +46,9 @@ def lines(*rows):
     return "".join(f"{row}\n" for row in rows).encode()
 
 
-def parquet(frame):
+def parquet(frame, **options):
     buffer = io.BytesIO()
-    frame.write_parquet(buffer)
+    frame.write_parquet(buffer, **options)
     return buffer.getvalue()
 
 
@@ -229,6 +229,9 @@ SAMPLES = {
     "gzip": Sample({"a.csv.gz": gzip.compress(CSV, mtime=0)}, reads("a.csv.gz")),
     "zip": Sample({"a.csv.zip": packed({"a.csv": CSV, "b.csv": SHOWN})}, reads("a.csv.zip")),
     "parquet": Sample({"a.parquet": parquet(events())}, reads("a.parquet")),
+    "plain parquet": Sample({"a.parquet": parquet(
+        events().with_columns(tags=["a", "b"], share=pl.col("rating") / 7),
+        compression="uncompressed")}, reads("a.parquet")),
     "jsonl": Sample({"a.jsonl": events().write_ndjson().encode()}, reads("a.jsonl")),
     "json": Sample({"a.json": events().write_json().encode()}, reads("a.json")),
     "nested": Sample({"a.jsonl": events().with_columns(tags=["a", "b"], at=pl.struct("rating"))

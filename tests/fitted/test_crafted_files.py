@@ -236,7 +236,7 @@ def test_a_file_cannot_make_a_module_import_others():
 
 
 def test_a_device_is_not_read_to_its_end(device):
-    with pytest.raises(ModelFileError, match="it is a device, not a file"):
+    with pytest.raises(ModelFileError, match="it is a device or a pipe, not a file"):
         load(device)
     with pytest.raises(ModelFileError, match="cannot read model"):
         load("a\0b")

@@ -3,6 +3,7 @@
 import datetime
 import hashlib
 import json
+import mmap
 import os
 import re
 import zipfile
@@ -16,6 +17,7 @@ from safetensors.numpy import save_file
 
 from fmpair import Dataset, Field, FMPair, Popularity, load
 from fmpair.errors import DataError, ModelFileError
+from fmpair.experiment.cell import peak_mb, reset_peak
 from fmpair.fitted import recipe as option
 from fmpair.testing import day_and_night
 
@@ -225,3 +227,35 @@ def test_a_target_that_cannot_be_written_is_named(tmp_path):
         MODEL.save(tmp_path / "none" / "m.fmpair")
     with pytest.raises(DataError, match="it is a folder"):
         MODEL.save(tmp_path)
+
+
+def test_a_file_is_checked_before_its_tables_are_read(tmp_path):
+    path = tmp_path / "m.fmpair"
+    MODEL.save(path)
+    with path.open("r+b") as file:
+        file.truncate(4 << 30)  # sparse: on disk it is as small as before
+    reset_peak()
+    began = peak_mb()
+    with pytest.raises(ModelFileError, match="its size does not match"):
+        load(path)
+    assert peak_mb() - began < 500
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "m.fmpair")
+    with pytest.raises(ModelFileError, match="it is a device or a pipe, not a file"):
+        load(tmp_path / "m.fmpair")
+
+
+def test_a_mapped_model_answers_alike_from_the_pages_of_its_file(tmp_path):
+    path = tmp_path / "m.fmpair"
+    MODEL.save(path)
+    mapped = load(path, mapped=True)
+    array = mapped.parameters.items
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    assert isinstance(memoryview(array.base).obj, mmap.mmap)
+    assert mapped.recommend(n=3).equals(MODEL.recommend(n=3))
+    MODEL.damped(0.5).save(path)  # replaces the file: the mapped one is still there
+    assert mapped.recommend(n=3).equals(MODEL.recommend(n=3))

@@ -49,6 +49,11 @@ MISTAKES = [
     ("FMPair(regularization={'usr': 0.1}).fit(frame)", "unknown regularization 'usr'", "'user'",
      "FMPair(factors=4, epochs=1, regularization={'user': 0.1}).fit(frame)"),
     ("fmpair.FMPairs()", "no attribute 'FMPairs'", "FMPair", "fmpair.FMPair()"),
+    ("FMPair(factors=100_000, epochs=1).fit(frame)", "factors can be 2,048 at most", "2",
+     "FMPair(factors=2, epochs=1).fit(frame)"),
+    ("FMPair().recommend('ann')", "FMPair is not fitted yet", "fit(",
+     "FMPair(factors=4, epochs=1).fit(frame).recommend()"),
+    ("recipe.predict(frame)", "FMPair is not fitted yet", "model.score", "model.score(frame)"),
     # What a model is fitted to
     ("recipe.fit(frame, epochs=1)", "epochs is an option of the model", "FMPair(epochs=",
      "FMPair(epochs=1, factors=4).fit(frame)"),

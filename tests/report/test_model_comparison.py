@@ -17,7 +17,21 @@ from fmpair.report.merge_runs import merged
 from fmpair.report.model_comparison import comparison
 from fmpair.report.output import terminal, write
 from fmpair.report.result_tables import field_tables
+from fmpair.report.significance import by_unit
 from fmpair.report.table_formats import latex
+
+
+def test_models_and_units_come_in_one_order():
+    models = [f"m{n}" for n in np.random.default_rng(0).permutation(40)]
+    units = pl.concat(
+        pl.DataFrame({"model": [name] * 50, "fold": [0] * 50, "unit": range(50), "user": range(50),
+                      "item": [None] * 50, "ndcg@10": noisy(0.5, 1, 50)})
+        for name in models
+    )  # fmt: skip
+    for _ in range(10):
+        found = by_unit(units, ["ndcg@10"])
+        assert list(found) == models
+        assert all(frame["unit"].to_list() == list(range(50)) for frame in found.values())
 
 
 def noisy(mean, seed, size=200):

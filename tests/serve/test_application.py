@@ -94,6 +94,16 @@ def test_the_next_answer_knows_what_happened(service):
     assert [(one["user"], one["item"]) for one in kept] == [(user, first)]
 
 
+def test_an_event_that_is_sent_again_counts_once(service):
+    event = {"user": "resender", "item": 1, "time": 1_700_000_000, "id": "click-1"}
+    first, *again = (ask(service, "/v1/events", {"events": [event]}).json for _ in range(3))
+    assert again == [first, first]
+    later = {**event, "time": 1_700_000_009}  # the id says that it is the same
+    assert ask(service, "/v1/events", {"events": [later]}).json == first
+    kept = ask(service, f"/v1/events?after={first['position'] - 1}").json["events"]
+    assert [one["user"] for one in kept].count("resender") == 1
+
+
 def test_a_service_without_a_store_keeps_no_events(served_model):
     alone = Application(Service(StaticModel(served_model, "m")))
     found = ask(alone, "/v1/events", {"events": [{"user": ANN, "item": 1}]})

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from fmpair.cli.application import command
 from fmpair.cli.flags import in_shell
-from fmpair.cli.output import error_lines, printed_notices
+from fmpair.cli.output import error_lines, printed_notices, replace_closed_streams
 
 
 def main() -> None:
     """Run the script `fmpair`."""
+    replace_closed_streams()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -65,12 +65,17 @@ def given_only(values: Mapping[str, Any]) -> dict[str, Any]:
 def in_shell(command: Any, arguments: Sequence[str]) -> Spell:
     """Return how messages of a command line write options: `--item COLUMN` for `item=...`.
 
-    Options for which its command has no flag are written as in an experiment file.
+    Options of models for which its command has no flag are written as flags of `fit`, others, and
+    those of a command that reads one, as in an experiment file.
     """
 
     @cache
     def flags() -> dict[str, Any]:
-        return {option.name: option for option in _resolved(command, arguments).params}
+        own = {option.name: option for option in _resolved(command, arguments).params}
+        if "model" not in own:
+            return own
+        of_fit = {option.name: option for option in _resolved(command, ["fit"]).params}
+        return {name: of_fit[name] for name in ("fields", "history")} | own
 
     def spell(name: str, *value: Any) -> str:
         option: Any = flags().get(name)
@@ -105,6 +110,8 @@ def _with_value(flag: str, metavar: str | None, *value: Any) -> str:
     if value[0] is None:
         return f"{flag} {metavar or '...'}"
     each = value[0] if isinstance(value[0], list) else [value[0]]
+    if isinstance(value[0], dict):
+        each = [f"{name}={one}" for name, one in value[0].items()]
     texts = [one if one == "..." else shlex.quote(str(one).replace("\t", "\\t")) for one in each]
     return " ".join(f"{flag} {text}" for text in texts)
 

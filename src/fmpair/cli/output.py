@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair.errors import ConfigError, FmpairError, Notice, Spell, nearest
+from fmpair.option_names import FOREIGN_OPTIONS
 from fmpair.text import harmless, isolated
 
 if TYPE_CHECKING:
@@ -42,6 +45,33 @@ OutputFormat = Annotated[
         "--format", metavar="NAME", help="csv, tsv, parquet or jsonl; by default from the suffix."
     ),
 ]
+
+
+class _Closed(io.RawIOBase):
+    """Standard output that was closed, as by `>&-`: to write there is an error."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        raise OSError(errno.EBADF, "standard output is closed")
+
+
+def replace_closed_streams() -> None:
+    """Put something in place of closed standard streams, which Python represents by None.
+
+    Nothing is read from the one, writing to the second is an error, and notes are discarded.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
+        pass  # files that are opened later must not get the numbers of the streams
+    os.close(descriptor)
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        raw: Any = _Closed()
+        sys.stdout = io.TextIOWrapper(raw, "utf-8", write_through=True)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 @contextmanager
@@ -246,11 +276,26 @@ def _usage(error: Any) -> str:
     text = text[:1].lower() + text[1:]
     if context is None:
         return text
-    known = [name for option in context.command.get_params(context) for name in option.opts]
-    if wrong and wrong not in known:
-        guess = nearest(wrong, [name for name in known if name.startswith("--")])
+    options = {o.name: o.opts for o in context.command.get_params(context)}
+    if wrong and not any(wrong in names for names in options.values()):
+        guess = _nearest_flag(wrong, options)
         text = f"unknown option {wrong!r}" + (f". Did you mean {guess!r}?" if guess else "")
     return f"{text}{' See' if text.endswith('?') else '; see'} {context.command_path} --help"
+
+
+def _nearest_flag(wrong: str, options: Mapping[str, Sequence[str]]) -> str | None:
+    """Return the flag that a wrong one most likely means, also by the name in other libraries.
+
+    options: the spellings of the flags by the name of the option. Dashes do not count, since all
+    flags have them.
+    """
+    ours = FOREIGN_OPTIONS.get(wrong.lstrip("-").replace("-", "_"), "")
+    if ours in options:
+        return max(options[ours], key=len)
+    known = {name.lstrip("-"): name for names in options.values() for name in names}
+    long = [name for name, flag in known.items() if flag.startswith("--")]
+    guess = nearest(wrong.lstrip("-"), long)
+    return known[guess] if guess else None
 
 
 def _one_line(message: object) -> str:

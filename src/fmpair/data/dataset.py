@@ -20,6 +20,7 @@ from fmpair.data.columns.roles import (
     check_no_leak,
     check_types,
     find_column,
+    name_list,
     with_ids,
 )
 from fmpair.data.event_types import EventWeights, add_impressions, weights_by_type
@@ -128,7 +129,7 @@ class Dataset:
         data = _with_order(cls._numbered(events, decisions), roles, order)
         data = _without_repeats(_weighted(data, roles, event_weights), merge_repeats)
         data = data if users is None else data.with_users(users, key=user)
-        table = _item_table(events, decisions, items, leaks)
+        table = _item_table(events, decisions, items, name_list(leaks))
         data = data if table is None else data.with_items(table, key=roles["item"])
         if impressions is not None:
             data = data.with_impressions(impressions, user, item, timestamp)

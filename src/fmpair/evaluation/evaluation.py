@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Columns, Dataset, as_dataset, columns_of
+from fmpair.data.columns.roles import name_list
 from fmpair.data.split_leakage import comparable_times, older_events
 from fmpair.device import ranking_device
 from fmpair.errors import DataError, OptionError, named, notice
@@ -80,7 +81,7 @@ def evaluate(
     test = as_dataset(test, columns_of(train))
     protocol = preset(protocol) if isinstance(protocol, str) else protocol
     protocol = protocol or default_protocol(train, test)
-    wanted = [Metric.parse(name) for name in dict.fromkeys(metrics)]
+    wanted = [Metric.parse(name) for name in dict.fromkeys(name_list(metrics))]
     for metric in wanted:
         if reason := undefined_reason(metric, test, protocol):
             raise OptionError(reason)

@@ -4,40 +4,53 @@ Users who were shown lists while both models were served are compared. A hash of
 assigns each user to an arm, so the arms differ only by model and chance. An event follows a list
 if the same user causes it within `within` after the list. Measures:
 
+lists per user      how often lists were shown
 users who follow    share of users with such an event on an item of one of their lists
 hits per user       such events on listed items, per user
 events per user     all events of a user after their first list
-lists with a hit    share of lists with such an event; the number of lists may itself depend on
-                    the model, so this measure says less than the others
+lists with a hit    share of lists with such an event
+hits per list       such events on listed items, per list
 
-Intervals and p-values are Welch's, over users.
+Intervals and p-values are of permutation tests over users, of values adjusted for what the users
+did before the comparison (CUPED). Where the arms differ in lists per user, the other measures per
+user differ too, whatever the lists are worth: then only those per list are tested.
 """
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import polars as pl
 
 from fmpair.errors import DataError, notice
 from fmpair.evaluation.clusters import Clusters
-from fmpair.evaluation.statistics import unpaired
+from fmpair.evaluation.statistics import permuted
 from fmpair.events.store import EventStore, pages
 
 ARMS = ("current", "candidate")
 WITHIN = 86_400_000_000  # microseconds: a day
+SHOWN = "lists per user"
 MEASURES = {
     # name: (column to sum over users, column to divide by; None: the number of users)
+    SHOWN: ("lists", None),
     "users who follow": ("follows", None),
     "hits per user": ("hits", None),
     "events per user": ("events", None),
     "lists with a hit": ("hit_lists", "lists"),
+    "hits per list": ("hits", "lists"),
 }
+UNEQUAL = 0.01  # p of lists per user below which the arms differ in them
+TO_ADJUST = 20  # users; fewer say nothing about what earlier events predict
+WORTH = 0.3  # relative difference that a comparison should be able to find
+FOUND = 2.8 / 1.96  # difference found in four of five comparisons, by half the width of an interval
 
 
 def compared(store: EventStore, within: int = WITHIN, since: int | None = None) -> pl.DataFrame:
     """Return one row per measure: (measure, current, candidate, difference, low, high, p, users).
 
     The user counts of the two arms are in two columns. within: microseconds; since:
-    microseconds since 1970.
+    microseconds since 1970. Notices say if users are too few, or lists not equally many.
     """
     lists = pl.DataFrame(
         [
@@ -53,13 +66,20 @@ def compared(store: EventStore, within: int = WITHIN, since: int | None = None) 
         {"user": pl.String, "item": pl.String, "time": pl.Int64},
         orient="row",
     )
-    return measured(by_user(*_in_common(lists, events, since), within))
+    lists, later, earlier = _in_common(lists, events, since)
+    users = by_user(lists, later, within).join(earlier, on="user", how="left")
+    frame = measured(users.with_columns(pl.col("before").fill_null(0)))
+    _report(frame)
+    return frame
 
 
 def _in_common(
     lists: pl.DataFrame, events: pl.DataFrame, since: int | None
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Keep lists and events from when both arms were served; drop users who changed arms."""
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return lists and events from when both arms were served, and (user, before): events earlier.
+
+    Users who changed arms are dropped.
+    """
     starts = lists.group_by("arm").agg(pl.col("time").min())
     missing = [arm for arm in ARMS if arm not in starts["arm"]]
     if missing:
@@ -68,6 +88,7 @@ def _in_common(
             "stores those of both models"
         )
     start = max(starts.filter(pl.col("arm").is_in(ARMS))["time"].to_list())
+    earlier = events.filter(pl.col("time") < start).group_by("user").agg(before=pl.len())
     start = start if since is None else max(start, since)
     lists = lists.filter(pl.col("arm").is_in(ARMS) & (pl.col("time") >= start))
     moved = lists.group_by("user").agg(pl.col("arm").n_unique()).filter(pl.col("arm") > 1)["user"]
@@ -80,7 +101,7 @@ def _in_common(
     for arm in ARMS:
         if arm not in lists["arm"]:
             raise DataError(f"no user was shown a list of the {arm} model in that time")
-    return lists, events.filter(pl.col("time") >= start)
+    return lists, events.filter(pl.col("time") >= start), earlier
 
 
 def by_user(lists: pl.DataFrame, events: pl.DataFrame, within: int) -> pl.DataFrame:
@@ -114,17 +135,58 @@ def by_user(lists: pl.DataFrame, events: pl.DataFrame, within: int) -> pl.DataFr
 
 
 def measured(users: pl.DataFrame) -> pl.DataFrame:
-    """Return the measures of both arms and their difference; users: from `by_user`."""
-    arms = [users.filter(pl.col("arm") == arm) for arm in ARMS]
-    rows = []
-    for name, (total, size) in MEASURES.items():
-        current, candidate = (_clusters(arm, total, size) for arm in arms)
-        test = unpaired(candidate, current)
-        rows.append((name, current.mean, candidate.mean, *test, *map(len, arms)))
+    """Return the measures of both arms and their difference.
+
+    users: from `by_user`, maybe with the column `before`, the number of earlier events.
+    """
+    candidate = (users["arm"] == ARMS[1]).to_numpy()
+    rows, per_list_only = [], False
+    for name, (column, per) in MEASURES.items():
+        total, size = _adjusted(users, column, per)
+        arms = [Clusters(total[chosen], size[chosen]) for chosen in (~candidate, candidate)]
+        test = permuted(arms[1], arms[0])
+        if name == SHOWN:
+            per_list_only = test.p < UNEQUAL
+        elif per is None and per_list_only:
+            test = test._replace(low=math.nan, high=math.nan, p=math.nan)
+        rows.append((name, *(arm.mean for arm in arms), *test, *(len(arm.total) for arm in arms)))
     columns = ["measure", *ARMS, "difference", "low", "high", "p"]
     return pl.DataFrame(rows, [*columns, *(f"{arm}_users" for arm in ARMS)], orient="row")
 
 
-def _clusters(users: pl.DataFrame, total: str, size: str | None) -> Clusters:
-    sizes = pl.repeat(1.0, len(users), eager=True) if size is None else users[size]
-    return Clusters(users[total].cast(pl.Float64).to_numpy(), sizes.cast(pl.Float64).to_numpy())
+def _adjusted(users: pl.DataFrame, column: str, per: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return (totals, sizes), float64 [users]; totals less what earlier events predict (CUPED).
+
+    The prediction is fitted to the users of both arms together, so it cannot favour one of them.
+    """
+    total = users[column].cast(pl.Float64).to_numpy()
+    size = np.ones(len(users)) if per is None else users[per].cast(pl.Float64).to_numpy()
+    if "before" not in users.columns or len(users) < TO_ADJUST:
+        return total, size
+    before = users["before"].cast(pl.Float64).to_numpy()
+    known = np.column_stack([before, np.log1p(before)])
+    known -= known.mean(axis=0)
+    left = total - total.sum() / size.sum() * size
+    predicted = known @ np.linalg.lstsq(known, left, rcond=None)[0]
+    return np.round(total - predicted, 9), size  # what is left of equal values is no variance
+
+
+def _report(frame: pl.DataFrame) -> None:
+    """Say if the arms differ in lists per user, and if users are too few for a useful answer."""
+    shown = frame.row(0, named=True)
+    if shown["p"] < UNEQUAL:
+        means = f"{shown['candidate']:.3g} and {shown['current']:.3g}"
+        notice(
+            f"users of the candidate and the current model were shown {means} lists: measures per "
+            "user differ for that reason alone and are not tested; compare those per list"
+        )
+    hits = frame.row(by_predicate=pl.col("measure") == "hits per list", named=True)
+    found, wanted = (hits["high"] - hits["low"]) / 2 * FOUND, WORTH * abs(hits["current"])
+    arm = min(ARMS, key=lambda arm: hits[f"{arm}_users"])
+    if wanted > 0 and found > wanted:
+        users = hits[f"{arm}_users"]
+        needed = f"about {users * (found / wanted) ** 2:,.0f}" if math.isfinite(found) else "more"
+        notice(
+            f"{users:,} users of the {arm} model are too few to find a difference of {WORTH:.0%} "
+            f"in hits per list in four of five comparisons: {needed} would be enough"
+        )

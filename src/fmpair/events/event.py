@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import polars as pl
@@ -25,7 +26,9 @@ class Event:
     """An interaction of a user with an item.
 
     time: microseconds since 1970 (UTC). arm, model: which of the served models answers this user,
-    and the id of its file. position: number in the store, from 1, assigned by the store.
+    and the id of its file. position: number in the store, from 1, assigned by the store. id: of the
+    event, given by the sender: an event that is sent again is stored once. Without one, events of
+    the same user, item and time are the same event.
     """
 
     user: Id
@@ -35,6 +38,15 @@ class Event:
     arm: str = ""
     model: str = ""
     position: int = 0
+    id: str | None = None
+
+    @property
+    def key(self) -> str:
+        """What identifies the event in a store: its id, else a hash of user, item and time."""
+        if self.id is not None:
+            return self.id
+        text = json.dumps([self.user, self.item, self.time])
+        return f"#{blake2b(text.encode(), digest_size=16).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +92,9 @@ def check_events(events: Sequence[Event]) -> None:
     for event in events:
         check_id("user", event.user)
         check_id("item", event.item)
+        if event.id is not None and not isinstance(event.id, str):
+            raise DataError(f"invalid event id {str(event.id)[:40]!r}: use text")
+        check_id("event", event.key)
         if not isinstance(event.time, int) or abs(event.time) >= MAX_INTEGER:
             raise DataError(
                 f"the time of an event must be microseconds since 1970, not {event.time!r}"

@@ -33,6 +33,8 @@ TABLES = """
 CREATE TABLE IF NOT EXISTS fmpair_events (
   position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, user_id jsonb NOT NULL,
   item_id jsonb NOT NULL, time bigint NOT NULL, context jsonb, arm text, model text);
+ALTER TABLE fmpair_events ADD COLUMN IF NOT EXISTS id text;
+CREATE UNIQUE INDEX IF NOT EXISTS fmpair_events_id ON fmpair_events (id);
 CREATE TABLE IF NOT EXISTS fmpair_impressions (
   position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, user_id jsonb NOT NULL,
   items jsonb NOT NULL, time bigint NOT NULL, arm text, model text);
@@ -50,11 +52,12 @@ READ_BACK = """
 SELECT position, user_id, item_id, time FROM fmpair_events WHERE position = ANY(%s::bigint[])
 """
 INSERT_EVENTS = """
-INSERT INTO fmpair_events (user_id, item_id, time, context, arm, model)
-SELECT u, i, t, c, a, m FROM unnest(%s::jsonb[], %s::jsonb[], %s::bigint[], %s::jsonb[],
-  %s::text[], %s::text[]) WITH ORDINALITY AS row (u, i, t, c, a, m, place) ORDER BY place
-RETURNING position
+INSERT INTO fmpair_events (user_id, item_id, time, context, arm, model, id)
+SELECT u, i, t, c, a, m, d FROM unnest(%s::jsonb[], %s::jsonb[], %s::bigint[], %s::jsonb[],
+  %s::text[], %s::text[], %s::text[]) WITH ORDINALITY AS row (u, i, t, c, a, m, d, place)
+ORDER BY place ON CONFLICT (id) DO NOTHING RETURNING position
 """
+POSITIONS = "SELECT id, position FROM fmpair_events WHERE id = ANY(%s)"
 INSERT_IMPRESSIONS = """
 INSERT INTO fmpair_impressions (user_id, items, time, arm, model)
 SELECT * FROM unnest(%s::jsonb[], %s::jsonb[], %s::bigint[], %s::text[], %s::text[])
@@ -171,13 +174,18 @@ class Postgres:
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
                 rows = connection.execute(INSERT_EVENTS, _columns(map(_event_row, events)))
                 positions = [position for (position,) in rows]
-                connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, str(positions[-1])))
+                if positions:
+                    connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, str(positions[-1])))
+                if len(positions) < len(events):  # some were stored before
+                    keys = [event.key for event in events]
+                    known: dict[str, int] = dict(connection.execute(POSITIONS, (keys,)).fetchall())
+                    positions = [known[key] for key in keys]
             connection.commit()
             return positions
 
         with self._translated():
             self._writer, positions = self._with(self._writer, run)
-        self._position = max([self._position, *positions[-1:]])
+        self._position = max([self._position, *positions])
         return positions
 
     def _read(self, query: str, *values: Any) -> list[tuple]:
@@ -268,7 +276,7 @@ class Postgres:
 
 def _event_row(e: Event) -> tuple[Any, ...]:
     context = None if e.context is None else context_json(e.context)
-    return Jsonb(e.user), Jsonb(e.item), e.time, context, e.arm, e.model
+    return Jsonb(e.user), Jsonb(e.item), e.time, context, e.arm, e.model, e.key
 
 
 def _impression_row(i: Impression) -> tuple[Any, ...]:

@@ -20,18 +20,21 @@ WAIT = 10.0  # seconds for another process that writes
 READ_WAIT = 0.5  # seconds for one that keeps readers out
 CHECK_EVERY = 60.0  # seconds between two checks of the whole file
 MAX_CHECKED = 64 << 20  # bytes of a file that is checked whole
-FORMAT = 1  # PRAGMA user_version
+FORMAT = 2  # PRAGMA user_version; 1 had no ids of events
 
 # Id columns have no type: text and numbers come back as they were.
 TABLES = """
 CREATE TABLE IF NOT EXISTS events (
   position INTEGER PRIMARY KEY AUTOINCREMENT,
-  user NOT NULL, item NOT NULL, time INTEGER NOT NULL, context TEXT, arm TEXT, model TEXT);
+  user NOT NULL, item NOT NULL, time INTEGER NOT NULL, context TEXT, arm TEXT, model TEXT,
+  id TEXT);
+CREATE UNIQUE INDEX IF NOT EXISTS events_id ON events (id);
 CREATE TABLE IF NOT EXISTS impressions (
   position INTEGER PRIMARY KEY AUTOINCREMENT,
   user NOT NULL, items TEXT NOT NULL, time INTEGER NOT NULL, arm TEXT, model TEXT);
 CREATE TABLE IF NOT EXISTS learned (model TEXT PRIMARY KEY, position INTEGER NOT NULL);
 """
+ADD_IDS = ("ALTER TABLE events ADD COLUMN id TEXT", "CREATE UNIQUE INDEX events_id ON events (id)")
 # One statement, since another process may be creating the tables.
 STATE = "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
 EVENTS = """
@@ -45,9 +48,11 @@ IMPRESSIONS = """
 SELECT user, items, time, arm, model, position FROM impressions
 WHERE position > ? ORDER BY position LIMIT ?
 """
-INSERT_EVENT = (
-    "INSERT INTO events (user, item, time, context, arm, model) VALUES (?, ?, ?, ?, ?, ?)"
-)
+INSERT_EVENT = """
+INSERT INTO events (user, item, time, context, arm, model, id) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING
+"""
+POSITION = "SELECT position FROM events WHERE id = ?"
 INSERT_IMPRESSION = "INSERT INTO impressions (user, items, time, arm, model) VALUES (?, ?, ?, ?, ?)"
 
 
@@ -135,10 +140,10 @@ class SQLite:
         while self._readers:
             self._readers.pop().close()
 
-    def insert(self, events: Sequence[Event], impressions: Sequence[Impression]) -> range:
-        rows = [(e.user, e.item, e.time, _json(e), e.arm, e.model) for e in events]
+    def insert(self, events: Sequence[Event], impressions: Sequence[Impression]) -> Sequence[int]:
+        rows = [(e.user, e.item, e.time, _json(e), e.arm, e.model, e.key) for e in events]
         lists = [(i.user, json.dumps(i.items), i.time, i.arm, i.model) for i in impressions]
-        last = 0
+        positions: Sequence[int] = ()
         try:
             with self._writing, self._translated():
                 if self._writer is None:
@@ -149,14 +154,18 @@ class SQLite:
                     self._check_log()
                     self._log = self._log or self._found_log()
                     connection.executemany(INSERT_IMPRESSION, lists)
-                    connection.executemany(INSERT_EVENT, rows)
-                    if rows:
+                    new = connection.executemany(INSERT_EVENT, rows).rowcount
+                    if rows and new == len(rows):
                         (last,) = connection.execute("SELECT last_insert_rowid()").fetchone()
+                        positions = range(last - new + 1, last + 1)
+                    elif rows:  # some were stored before
+                        found = (connection.execute(POSITION, (row[-1],)) for row in rows)
+                        positions = [cursor.fetchone()[0] for cursor in found]
                 self._check_log()  # removed during the commit, it is not what others read
         except Exception:
             self._drop_writer()  # its state is unknown
             raise
-        return range(last - len(rows) + 1, last + 1)
+        return positions
 
     def _read(self, query: str, *values: Any) -> list[tuple]:
         with self._translated():
@@ -194,15 +203,16 @@ class SQLite:
                     f"{shown(self.path)} was written by a later fmpair (format {version}, this "
                     f"one reads {FORMAT}): upgrade with pip install -U fmpair"
                 )
-            if version < FORMAT and (tables or not make):
+            if version < 1 and (tables or not make):
                 raise DataError(f"{shown(self.path)} is not an event store")
             connection.execute("PRAGMA journal_mode = WAL")
             if version == FORMAT:
                 return
             with connection:
                 connection.execute("BEGIN IMMEDIATE")
-                for table in TABLES.split(";")[:-1]:
-                    connection.execute(table)
+                version, _ = connection.execute(STATE).fetchone()  # of another process, by now
+                for change in ADD_IDS if version == 1 else TABLES.split(";")[:-1]:
+                    connection.execute(change)
                 connection.execute(f"PRAGMA user_version = {FORMAT}")
         with suppress(OSError):  # not every system opens folders
             folder = os.open(self.path.parent, os.O_RDONLY)

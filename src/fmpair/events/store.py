@@ -47,7 +47,10 @@ class Database(Protocol):
         ...
 
     def insert(self, events: Sequence[Event], impressions: Sequence[Impression]) -> Sequence[int]:
-        """Commit both in one transaction; return the positions of the events."""
+        """Commit both in one transaction; return the positions of the events.
+
+        An event whose key is stored already is not stored again; its position is that of then.
+        """
         ...
 
     def read_back(self, positions: Sequence[int]) -> dict[int, tuple]:
@@ -354,4 +357,5 @@ class GroupCommit:
         end = 0
         for batch in batches:
             end += len(batch.events)
-            batch.done.set_result(positions[end - 1] if batch.events else last)
+            first = end - len(batch.events)
+            batch.done.set_result(max(positions[first:end]) if batch.events else last)

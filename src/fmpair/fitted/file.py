@@ -11,6 +11,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
+import mmap
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -35,7 +37,14 @@ from fmpair.features.field import field_from
 from fmpair.features.history_fields import HISTORY, history_field
 from fmpair.features.space import pairs_from
 from fmpair.files import write_atomically
-from fmpair.fitted.file_checks import LONGEST, LONGEST_TEXT, check_header, header_of
+from fmpair.fitted.file_checks import (
+    LONGEST,
+    LONGEST_TEXT,
+    Place,
+    check_header,
+    header_of,
+    places_of,
+)
 from fmpair.threads import check_process
 
 FORMAT = 4
@@ -113,10 +122,11 @@ def save(saved: Saved, path: str | Path) -> None:
     write_atomically(path, content.replace(BLANK.encode(), digest.encode(), 1))
 
 
-def read(path: str | Path) -> Saved:
+def read(path: str | Path, mapped: bool = False) -> Saved:
     """Return the contents of a model file; raise ModelFileError for any other file.
 
     Nothing in the file is trusted; whoever makes a model of the arrays checks them first.
+    mapped: the arrays are the file's pages, which processes share; see `catalog.load`.
     """
     check_process()
     content = _content(path)
@@ -132,13 +142,15 @@ def read(path: str | Path) -> Saved:
             f"{str(path)!r} is a model file of format {str(header['format'])[:20]}; this fmpair "
             f"reads {FORMAT}: {'upgrade with pip install -U fmpair' if later else 'fit again'}"
         )
-    if _digest(content, header["sha256"].encode()) != header["sha256"]:
+    places = places_of(content)
+    if places is None or _digest(content, header["sha256"].encode()) != header["sha256"]:
         raise ModelFileError(
-            f"{str(path)!r} is damaged: its checksum does not match. Restore it from a copy or fit "
-            "again"
+            f"{str(path)!r} is damaged: its "
+            f"{'size' if places is None else 'checksum'} does not match. Restore it from a copy or "
+            "fit again"
         )
     with understood(path):
-        tensors = safetensors.load(content)
+        tensors = {name: _tensor(content, place, mapped) for name, place in places.items()}
         check_header(header)
         kind = header["frame"] if find_spec(header["frame"]) else "polars"  # what is installed
         return Saved(
@@ -177,17 +189,34 @@ def understood(path: str | Path) -> Iterator[None]:
         raise ModelFileError(f"{str(path)!r} cannot be read as a model: {reason}") from error
 
 
-def _content(path: str | Path) -> bytes:
-    """Return the bytes of a file; a device, which may have no end, is refused."""
+def _content(path: str | Path) -> mmap.mmap | bytes:
+    """Return the bytes of a file, which are read when they are used; only of a plain file.
+
+    A pipe could block, and a device may have no end.
+    """
     try:
         mode = os.stat(path).st_mode
-        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-            raise OSError(errno.EINVAL, "it is a device, not a file")
-        return Path(path).read_bytes()
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # to open a folder raises
+            raise OSError(errno.EINVAL, "it is a device or a pipe, not a file")
+        with Path(path).open("rb") as file:
+            if not os.fstat(file.fileno()).st_size:
+                return b""
+            # Kernels take arrays that can be written. What is written would be a private copy.
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         near = _near(Path(path)) if isinstance(error, FileNotFoundError) else ""
         raise ModelFileError(f"cannot read model {str(path)!r}: {reason}{near}") from None
+
+
+def _tensor(content: mmap.mmap | bytes, place: Place, mapped: bool) -> np.ndarray:
+    """Return an array of the file, a copy unless it is mapped."""
+    kind, shape, start = place
+    size = math.prod(shape)
+    if not size:
+        return np.zeros(shape, kind)
+    array = np.frombuffer(content, kind, size, start).reshape(shape)
+    return array if mapped and array.flags.aligned else array.copy()
 
 
 def _near(path: Path) -> str:
@@ -198,7 +227,7 @@ def _near(path: Path) -> str:
     return f": there is no folder {str(path.parent)!r}"
 
 
-def _digest(content: bytes, given: bytes) -> str:
+def _digest(content: mmap.mmap | bytes, given: bytes) -> str:
     """Return the checksum of a file, with the digits of the one in it taken as zeros."""
     at, view = content.find(given), memoryview(content)
     hashed = hashlib.sha256(view[: max(at, 0)])
@@ -312,7 +341,7 @@ def ids_from(name: str, kind: list[Any], tensors: Mapping[str, np.ndarray]) -> p
         if (offsets is not None) != (kind[0] in TEXTS):
             raise ValueError(f"{kind[0]} ids and {'no ' if offsets is None else ''}offsets")
         if offsets is not None:
-            ids = _from_texts(kind, dtype, _cells(values, offsets))
+            ids = _from_texts(kind, dtype, values, offsets)
         else:
             ids = _from_numbers(kind, dtype, values)
         if ids.n_unique() < len(ids) or ids.null_count():
@@ -369,21 +398,27 @@ def _limits(kind: list[Any]) -> tuple[int, int] | None:
     return None
 
 
-def _cells(content: np.ndarray, offsets: np.ndarray) -> list[bytes]:
-    """Return the bytes of each text."""
+def _check_offsets(content: np.ndarray, offsets: np.ndarray) -> None:
+    """Raise ValueError unless the offsets divide the bytes into texts."""
     if content.dtype != np.uint8 or offsets.dtype != np.int64 or offsets.ndim != 1:
         raise ValueError("texts are uint8 bytes and int64 offsets")
     rising = len(offsets) and offsets[0] == 0 and (offsets[1:] >= offsets[:-1]).all()
     if not rising or offsets[-1] != len(content):
         raise ValueError(f"the offsets do not rise from 0 to {len(content)}")
-    data, places = content.tobytes(), offsets.tolist()
-    return [data[first:end] for first, end in pairwise(places)]
 
 
-def _from_texts(kind: list[Any], dtype: pl.DataType, cells: list[bytes]) -> pl.Series:
+def _from_texts(
+    kind: list[Any], dtype: pl.DataType, content: np.ndarray, offsets: np.ndarray
+) -> pl.Series:
+    _check_offsets(content, offsets)
+    data, places = content.tobytes(), pairwise(offsets.tolist())
     if kind[0] == "Binary":
-        return pl.Series(cells, dtype=pl.Binary)
-    texts = [cell.decode() for cell in cells]  # raises for invalid UTF-8
+        return pl.Series([data[first:end] for first, end in places], dtype=pl.Binary)
+    if data.isascii():  # twice as fast
+        whole_text = data.decode()
+        texts = [whole_text[first:end] for first, end in places]
+    else:
+        texts = [data[first:end].decode() for first, end in places]  # raises for invalid UTF-8
     if kind[0] == "String":
         return pl.Series(texts, dtype=pl.String)
     if max(map(len, texts), default=0) > MOST_DIGITS:

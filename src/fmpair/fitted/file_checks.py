@@ -7,10 +7,12 @@ gets an index that does not exist.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from mmap import mmap
 from typing import Any, ClassVar
 
 import numpy as np
@@ -205,6 +207,13 @@ MOST_NESTED = 100_000  # lists and mappings, of which a few bytes make many
 DEEPEST = 32
 LONGEST_TEXT = 1 << 16  # characters; searching longer ones for a similar name is slow
 SHA256 = 64  # digits
+STORED = {  # types of arrays, by their names in safetensors
+    **{f"F{bits}": f"f{bits // 8}" for bits in (16, 32, 64)},
+    **{f"I{bits}": f"i{bits // 8}" for bits in (8, 16, 32, 64)},
+    **{f"U{bits}": f"u{bits // 8}" for bits in (8, 16, 32, 64)},
+    "BOOL": "?",
+    "C64": "c8",
+}
 ROLES = ("user", "context", "item")
 FITTED = ("Recommender", "Ranker")
 LARGEST_NUMBER, LEAST_NUMBER = 1e39, 1e-250  # of the parameters of fields
@@ -212,7 +221,10 @@ LARGEST_SCALE = 1e30
 MOST_FACTORS = 1 << 20
 
 
-def header_of(content: bytes) -> dict[str, Any] | None:
+Place = tuple[np.dtype, tuple[int, ...], int]  # type, shape and first byte of an array in a file
+
+
+def header_of(content: mmap | bytes) -> dict[str, Any] | None:
     """Return the JSON header of a model file, None if the bytes do not begin with one."""
     length = int.from_bytes(content[:8], "little") if len(content) > 8 else 0
     if not 0 < length <= min(LONGEST, len(content) - 8):
@@ -227,6 +239,31 @@ def header_of(content: bytes) -> dict[str, Any] | None:
         digits = isinstance(header["sha256"], str) and len(header["sha256"].encode()) == SHA256
         if known and digits and _is_shallow(header):
             return header
+    return None
+
+
+def places_of(content: mmap | bytes) -> dict[str, Place] | None:
+    """Return where the arrays of a file are, None unless they fill it from the header to the end.
+
+    content: bytes that begin with a header, see `header_of`. The arrays themselves are not read.
+    """
+    length = int.from_bytes(content[:8], "little")
+    entries = json.loads(content[8 : 8 + length])
+    del entries["__metadata__"]
+    places, ends = {}, []
+    with suppress(ValueError, KeyError, TypeError):
+        for name, entry in entries.items():
+            kind, shape = np.dtype(STORED[entry["dtype"]]), entry["shape"]
+            (start, end), whole = entry["data_offsets"], all(map(_is_whole, shape))
+            if not whole or min(shape, default=0) < 0 or not (_is_whole(start) and _is_whole(end)):
+                return None
+            if end - start != math.prod(shape) * kind.itemsize:
+                return None
+            places[name] = (kind, tuple(shape), 8 + length + start)
+            ends.append((start, end))
+        ends = [(0, 0), *sorted(ends), (len(content) - 8 - length,) * 2]
+        if all(before == after for (_, before), (after, _) in pairwise(ends)):
+            return places
     return None
 
 

@@ -7,10 +7,14 @@ from dataclasses import asdict, fields, is_dataclass
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from fmpair.errors import OptionError
-from fmpair.option_names import unknown_option
+from fmpair.option_names import FOREIGN_METHODS, no_attribute, unknown_option
 
 Made = TypeVar("Made")
 NO_RESULT = ("threads", "on")  # options that do not change the result
+FITTED = (  # what only a fitted model has
+    *("recommend", "answer", "answers", "score", "explain", "similar_items", "similar_users"),
+    *("save", "item_vectors", "user_vectors"),
+)
 BY_COLUMN = ("fields", "regularization")  # options that may be given by column
 
 
@@ -74,6 +78,12 @@ class Recipe(Protocol):
             check_names(cls, given, options)
         return super().__new__(cls)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let a recipe say what is missing if it is asked before it is fitted."""
+        super().__init_subclass__(**options)
+        if Protocol not in cls.__bases__:  # a member of the protocol would bind every recipe
+            cls.__getattr__ = _missing_attribute  # type: ignore[attr-defined]
+
     def fit(self, data: Any) -> Any:
         """Fit to events, a Dataset, frame or sparse matrix; return a `Recommender` or `Ranker`."""
         ...
@@ -94,6 +104,18 @@ class Recipe(Protocol):
     def from_options(cls, options: Mapping[str, Any]) -> Self:
         """Return a recipe made of plain values; raise OptionError for unknown names."""
         return cls(**options)
+
+
+def _missing_attribute(recipe: Any, name: str) -> Any:
+    """Raise AttributeError for an attribute that a recipe lacks, or does not have yet."""
+    kind = type(recipe).__name__
+    ours = FOREIGN_METHODS.get(name, name)
+    if ours in FITTED:
+        raise AttributeError(
+            f"{kind} is not fitted yet, so it has no {name!r}: fit it first, with "
+            f"model = {kind}(...).fit(events), then use model.{ours}"
+        )
+    raise no_attribute(recipe, name)
 
 
 @runtime_checkable

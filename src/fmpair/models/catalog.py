@@ -160,12 +160,14 @@ def _default(option: Any) -> str:
 # Model files.
 
 
-def load(path: str | Path) -> Model:
+def load(path: str | Path, *, mapped: bool = False) -> Model:
     """Load a model from a file; raise ModelFileError if it is damaged, foreign, newer or forged.
 
-    Nothing in the file is trusted: a model that loads also answers.
+    Nothing in the file is trusted: a model that loads also answers. mapped: keep the tables in the
+    file, so that several processes share them. Such a file must be replaced, as `save` does, never
+    be written in place: `mv`, not `cp`.
     """
-    saved = read(path)
+    saved = read(path, mapped)
     space, arrays, kind = saved.space, saved.arrays, saved.frame_kind
     with understood(path):
         recipe = _recipe(saved)

@@ -49,9 +49,9 @@ def by_unit(units: pl.DataFrame, metrics: Sequence[str]) -> dict[str, pl.DataFra
         return {}
     kept = [name for name in metrics if name in units.columns]
     means = (
-        units.group_by("model", "fold", "unit")
+        units.group_by("model", "fold", "unit", maintain_order=True)
         .agg(pl.col("user", "item").first(), pl.col(kept).mean())
-        .sort("fold", "unit")
+        .sort("fold", "unit", maintain_order=True)
     )
     return {
         str(model): part for (model,), part in means.partition_by("model", as_dict=True).items()
@@ -122,9 +122,10 @@ class PairedScores:
 
     def difference(self, model: str, other: str) -> float | None:
         """Mean difference over the folds that both models have, seeds averaged first."""
-        by_fold = self.values.group_by("model", "fold").agg(pl.col("value").mean())
-        first, second = (by_fold.filter(pl.col("model") == name) for name in (model, other))
-        both = first.join(second, on="fold", suffix="_other")
+        by_fold = self.values.group_by("model", "fold", maintain_order=True)
+        means = by_fold.agg(pl.col("value").mean())
+        first, second = (means.filter(pl.col("model") == name) for name in (model, other))
+        both = first.join(second, on="fold", suffix="_other", maintain_order="left")
         mean = (both["value"] - both["value_other"]).mean()
         return float(mean) if isinstance(mean, float) else None
 
@@ -152,7 +153,7 @@ class PairedScores:
         value = pl.col("value") ** 2 if self.metric.startswith("rmse") else pl.col("value")
         return (
             self.values.drop_nulls("value")
-            .group_by("model", "fold")
+            .group_by("model", "fold", maintain_order=True)
             .agg(mean=value.mean(), variance=value.var(), seeds=pl.len())
         )
 

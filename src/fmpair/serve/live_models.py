@@ -20,9 +20,10 @@ from fmpair.events.event import Event
 from fmpair.events.store import EventStore, pages
 from fmpair.fitted.file import checksum_of
 from fmpair.fitted.recommender import Recommender
-from fmpair.models.catalog import Model, load
+from fmpair.models.catalog import Model
 from fmpair.serve.replacement import check_regular, check_replacement
 from fmpair.serve.settings import CANDIDATE, CURRENT, Arms, Stamp, WorkerPlace, stamp
+from fmpair.serve.shared_tables import load_shared
 from fmpair.serve.unknown_users import UnknownUsers
 
 LOG = logging.getLogger("fmpair")
@@ -228,7 +229,7 @@ class LiveModels:
         for _ in range(ATTEMPTS):
             check_regular(path)
             current, checksum = stamp(path), checksum_of(path)
-            model = load(path)
+            model = load_shared(path, checksum)
             if checksum_of(path) == checksum:
                 break
         else:

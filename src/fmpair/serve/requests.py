@@ -172,12 +172,13 @@ class Similar(Struct, forbid_unknown_fields=True):
 
 
 class NewEvent(Struct, forbid_unknown_fields=True):
-    """An interaction of a user with an item."""
+    """An interaction of a user with an item. id: of the event; sent again, it counts once."""
 
     user: Id
     item: Id
     time: Time = None
     context: Context | None = None
+    id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
 
 
 class NewEvents(Struct, forbid_unknown_fields=True):

@@ -174,7 +174,9 @@ class Service:
         for new in request.events:
             arm, _, name = self.models.of(new.user)
             time = event_time(new.time)
-            events.append(Event(new.user, new.item, time, new.context or None, arm, name))
+            events.append(
+                Event(new.user, new.item, time, new.context or None, arm, name, id=new.id)
+            )
         position = await asyncio.wrap_future(store.submit(events))
         await self.models.catch_up()
         if self.metrics is not None:

@@ -27,6 +27,7 @@ from fmpair.serve.settings import (
     read_keys,
     stamp,
 )
+from fmpair.serve.shared_tables import shared_tables
 
 BACKLOG = 2_048
 START_TIMEOUT = 120.0  # seconds for workers to load the model
@@ -46,7 +47,8 @@ def serve(settings: ServiceSettings, tell: Callable[[str], None]) -> None:
         raise ModelFileError(f"cannot read model {str(settings.model)!r}: no such file")
     listening = _listen(settings)
     counters, kept = shared_memory(settings.workers), _KeptModels(settings)
-    with _StopSignals() as stop:
+    files = (settings.model, settings.candidate) if settings.workers > 1 else ()
+    with _StopSignals() as stop, shared_tables(*files):
         start = partial(_Worker, settings, listening, counters, kept)
         workers = [start(number) for number in range(settings.workers)]
         try:

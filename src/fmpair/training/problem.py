@@ -42,6 +42,7 @@ from fmpair.training.regularisation import (
     triple_l2,
 )
 
+MOST_FACTORS = 2048  # of a kernel; compiling it takes a minute
 TRIPLE_START = 0.3  # standard deviation of the initial query vectors of triples
 # Minibatches score all items up to MOST_ITEMS; above, the events share SHARED negatives.
 MOST_ITEMS, SHARED = 1_000_000, 8192
@@ -202,11 +203,21 @@ def problem_of(
     )
 
 
+def _check_factors(options: FMPairOptions, factors: int) -> None:
+    """Refuse more factors than a compiled kernel can have; PyTorch has no such limit."""
+    if factors > MOST_FACTORS and settled(options.device) == CPU:
+        raise OptionError(
+            f"{named('factors')} can be {MOST_FACTORS:,} at most on a CPU, not {factors:,}, since "
+            "kernels are compiled for their number: most data need 32 to 256"
+        )
+
+
 def initial(options: FMPairOptions, space: FeatureSpace) -> Parameters:
     """Return initial parameters: random ids; fields as their options say, by default zero."""
     rows = len(space.users) + len(space.items) + space.query.size + space.item.size
     triples = space.pairing.factors if space.pairing else 0
     length = options.factors or FACTORS
+    _check_factors(options, length + triples)
     check_vectors(rows, length + triples)
     rng = np.random.default_rng([options.seed, 0])
 

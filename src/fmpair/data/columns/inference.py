@@ -19,6 +19,7 @@ from fmpair.data.columns.roles import (
     find_column,
     find_roles,
     leak,
+    name_list,
 )
 from fmpair.data.event_types import MOST_EVENT_TYPES, event_types
 from fmpair.data.frame import decimal_commas
@@ -115,8 +116,9 @@ class Decisions:
 
 def without(events: pl.DataFrame, ignored: Sequence[str]) -> pl.DataFrame:
     """Return the events without the columns to ignore, which must exist."""
+    ignored = name_list(ignored)
     _check_known(ignored, events)
-    return events.drop(list(ignored))
+    return events.drop(ignored)
 
 
 def decide(
@@ -131,6 +133,8 @@ def decide(
     given: columns by role. context, item_columns, leaks: as in `Dataset.from_frame`. Requested
     context that certainly identifies the item is refused, except for `leaks`.
     """
+    context = None if context is None else name_list(context)
+    item_columns, leaks = name_list(item_columns), name_list(leaks)
     _check_known((*(context or ()), *item_columns, *leaks), events)
     if context is not None:
         context = [*context, *(name for name in leaks if name not in context)]
@@ -186,12 +190,7 @@ def _roles(
     names = [name for name in events.columns if name not in taken or name in given.values()]
     wanted = given.get("session")
     session = find_column("session", names if wanted is None else events.columns, wanted)
-    try:
-        roles = find_roles(names, given)
-    except DataError:
-        if session is None or given.get("user") is not None:
-            raise
-        roles = find_roles(names, {**given, "user": session})  # each session is a user
+    roles = find_roles(names, given)
     check_types(events.select(roles["user"], roles["item"]))
     others = [name for name in names if name not in roles.values()]
 
@@ -226,8 +225,6 @@ def _why(
         return f"event types: {', '.join(event_types(events[name])[:6])}", other, False
     if role == "session":
         return f"{events[name].n_unique():,} sessions", other, False
-    if role == "user" and find_column("session", [name], None):
-        return "no user column: each session is a user", other, False
     return "its name", other, True
 
 

@@ -44,6 +44,11 @@ BY_CONTENT = ("session", "event_type")  # roles that need more than a name
 MISSING = ("drop", "error")
 
 
+def name_list(names: Sequence[str]) -> list[str]:
+    """Return names as a list; a single string, which is a sequence too, is one name."""
+    return [names] if isinstance(names, str) else list(names)
+
+
 def find_column(role: str, columns: Sequence[str], given: str | None) -> str | None:
     """Return the column of a role: the given one, else one with a recognised name, else None."""
     if given is not None:
@@ -71,6 +76,9 @@ def find_roles(columns: Sequence[str], given: Mapping[str, str | None]) -> dict[
         if role not in roles:
             guess = nearest(role, columns)
             hint = f" Is it {guess!r}? Then give {named(role, guess)}." if guess else ""
+            session = find_column("session", columns, None) if role == "user" else None
+            if session is not None and not hint:
+                hint = f" To recommend to sessions, give {named(role, session)}."
             raise DataError(
                 f"no {role} column found among {', '.join(columns)}: name it with "
                 f"{named(role, ...)}, or rename it to {role!r}.{hint}"

@@ -164,14 +164,14 @@ def check_table(path: str | Path, rows: int, columns: int, size: int) -> None:
             f"{path} has {columns:,} columns, at most {MOST_COLUMNS:,} are allowed: check the "
             "separator, and whether rows and columns are swapped"
         )
-    if CELL * rows * columns > _most_bytes(size):
+    if CELL * rows * columns > most_bytes(size):
         raise DataError(
             f"{path} would make a table of {rows:,} rows and {columns:,} columns, more than "
             f"{MOST_GROWTH} times its size: remove columns that are mostly empty or all equal"
         )
 
 
-def _most_bytes(size: int) -> int:
+def most_bytes(size: int) -> int:
     """Return how large the contents of a file of `size` bytes may be."""
     return max(FREE_GROWTH, MOST_GROWTH * size)
 
@@ -193,7 +193,7 @@ def _unpacked(path: Path, member: str | None) -> bytes:
 
 def _limited(stream: IO[bytes] | gzip.GzipFile, path: Path) -> bytes:
     """Return all bytes of a packed file; raise an error if it expands implausibly."""
-    most, size, blocks = _most_bytes(path.stat().st_size), 0, []
+    most, size, blocks = most_bytes(path.stat().st_size), 0, []
     while block := stream.read(BLOCK):
         size += len(block)
         if size > most:

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from fmpair import checks
 from fmpair.arrays import Rows
-from fmpair.capacity import check_item_pairs, check_vectors
+from fmpair.capacity import check_item_pairs, check_memory, check_vectors
 from fmpair.data import Dataset, as_dataset
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender, from_factors
@@ -72,6 +72,8 @@ def _train(recipe: ImplicitALS, data: Dataset) -> Iterator[Epoch]:
     by_user = rows._replace(value=rows.value * np.float32(recipe.alpha))
     by_item = turned(by_user, len(data.items))
     check_vectors(by_user.size + by_item.size, recipe.factors)
+    matrix = f"a matrix of {recipe.factors:,} by {recipe.factors:,} factors"
+    check_memory("training", matrix, 8 * recipe.factors**2, None, "lower factors")
     users, items = _first(recipe, by_user, 0), _first(recipe, by_item, 1)
     user_strength = _strength(recipe, by_user, by_item.size)
     item_strength = _strength(recipe, by_item, by_user.size)
