@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fmpair.engine import contract
 from fmpair.engine.cpu import optimizer, sampling, sides
 from fmpair.engine.cpu.folded_items import refold, sum_up
 from fmpair.engine.cpu.losses import MARGIN, ONE, WARP, ZERO, correct, warp_weight, weigh
@@ -21,6 +22,7 @@ from fmpair.engine.cpu.triples import keep_query_sums
 from fmpair.jit import FAST, kernel
 
 SHORTEST = np.float32(1e-12)  # added to squared lengths that cosines divide by
+STEEPEST = np.float32(contract.STEEPEST)
 
 
 class Rule(NamedTuple):
@@ -37,6 +39,7 @@ class Rule(NamedTuple):
     items: int
     shares: tuple[float, float]
     dropped: int
+
 
 
 @kernel(fastmath=FAST)
@@ -173,6 +176,9 @@ def run_lists(
                 logs += strength * weigh(loss, constant, slope, size)
                 if len(weight) > 0:
                     strength *= weight[e]
+                if dropped > 0:  # what is kept is scaled up: a full step could overshoot
+                    reach = step.item_rate * dot(scratch, 0, scratch, 0, width)
+                    strength /= ONE + STEEPEST * reach
                 lost = settle(
                     sharpness, score, slope, square, query_square, strength, coef, along, own, size
                 )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fmpair.engine.contract import Meeting, Parameters, Settings, Triples
+from fmpair.engine.contract import LISTED, STEEPEST, Meeting, Parameters, Settings, Triples
 from fmpair.engine.item_side import pair_columns
 from fmpair.engine.strata.field_regularisation import Accumulators
 
@@ -201,6 +201,19 @@ def _cosine_slope(fixed: np.ndarray, moving: np.ndarray, temperature: float) -> 
     length = np.linalg.norm(moving)
     gradient = fixed / np.linalg.norm(fixed) - _cosine(fixed, moving) * moving / length
     return gradient / (length * temperature)
+
+
+def bounded(
+    parameters: Parameters, choice: Choice, settings: Settings, rate: float,
+    triples: Triples | None = None,
+) -> Choice:  # fmt: skip
+    """Return the choice with a weight that keeps a step with dropout from overshooting."""
+    if choice.kept is None or settings.loss not in LISTED:
+        return choice
+    q = query_side(parameters, choice, triples)
+    return replace(
+        choice, weight=choice.weight / (1 + STEEPEST * rate * settings.item_rate * q @ q)
+    )
 
 
 def take_step(

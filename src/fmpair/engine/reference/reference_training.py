@@ -16,7 +16,14 @@ from fmpair.arrays import empty_rows
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
 from fmpair.engine.item_side import pair_columns
 from fmpair.engine.reference.draws import StrataCell, choice_of, choices, row
-from fmpair.engine.reference.objective import Choice, item_side, item_slopes, loss, take_step
+from fmpair.engine.reference.objective import (
+    Choice,
+    bounded,
+    item_side,
+    item_slopes,
+    loss,
+    take_step,
+)
 from fmpair.engine.strata import field_regularisation as fields
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.field_regularisation import Accumulators
@@ -153,6 +160,7 @@ class ReferenceTraining:
             losses.append(choice.warp_weight * loss(own, choice, self.settled, triples))
             if len(choice.items) == 1:  # WARP found no violation
                 continue
+            choice = bounded(own, choice, self.settled, rate, triples)
             take_step(own, choice, self.settled, rate, self.feature_rates, sums, triples)
             moved[0][choice.query[0]] += 1
             moved[1][np.unique(np.concatenate([side[0] for side in choice.sides]))] += 1
@@ -168,6 +176,7 @@ class ReferenceTraining:
             losses.append(choice.warp_weight * loss(tables, choice, settings))
             if len(choice.items) == 1:
                 continue
+            choice = bounded(tables, choice, settings, folded.rate)
             folded.note(choice)
             take_step(tables, choice, settings, folded.rate, self.feature_rates, accumulators)
             moved[0][choice.query[0]] += 1
