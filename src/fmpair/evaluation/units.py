@@ -60,7 +60,7 @@ def units_of(train: Dataset, test: Dataset, protocol: Protocol, timed: bool = Fa
     """
     events = _numbered_together(train, test)
     by_time = timed and protocol.unit == "interaction" and TIME in test.columns.columns
-    names = [*test.context, *([TIME] if by_time else [])]
+    names = list(dict.fromkeys([*test.context, *([TIME] if by_time else [])]))
     alone = protocol.unit == "user" or not names
     query = events.user if alone else _first_of_group(events.user, test.columns.select(names))
     earlier = None
