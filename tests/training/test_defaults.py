@@ -11,6 +11,9 @@ from fmpair.training import defaults as usual
 from fmpair.training.defaults import (
     L2_BY_LOSS,
     RepeatStats,
+    Setting,
+    dropout_of,
+    factors_of,
     l2_of,
     n_negatives_of,
     own_share_of,
@@ -78,17 +81,52 @@ def test_negatives_come_from_own_items_where_users_have_favourites_only():
     assert own_share_of(FMPair(impression_share=1.0), favourites) == 0, "nothing is left to share"
 
 
+PLAIN = Setting(exact=False, history=False, events_per_item=30.0)
+
+
 def test_softmax_holds_users_of_many_items_and_of_favourites_less():
-    few = l2_of(FMPair(), RepeatStats(1.0, 5.0))
+    few = l2_of(FMPair(), RepeatStats(1.0, 5.0), PLAIN)
     assert few == L2_BY_LOSS["softmax"]
-    assert l2_of(FMPair(), RepeatStats(1.0, 200.0)).user == pytest.approx(few.user / 2)
-    assert l2_of(FMPair(), RepeatStats(0.8, 5.0)) == few, "users are as even as that by chance"
-    assert l2_of(FMPair(), RepeatStats(0.375, 5.0)).item == pytest.approx(few.item / 2**2.5)
+    assert l2_of(FMPair(), RepeatStats(1.0, 200.0), PLAIN).user == pytest.approx(few.user / 2)
+    assert l2_of(FMPair(), RepeatStats(0.8, 5.0), PLAIN) == few, "as even as that by chance"
+    even = l2_of(FMPair(), RepeatStats(0.375, 5.0), PLAIN)
+    assert even.item == pytest.approx(few.item / 2**2.5)
+
+
+def test_softmax_over_all_items_holds_users_of_few_items_up_to_twice_as_much():
+    usual_l2, exact = L2_BY_LOSS["softmax"], PLAIN._replace(exact=True)
+    assert l2_of(FMPair(), RepeatStats(1.0, 40.0), exact).user == pytest.approx(
+        1.25 * usual_l2.user
+    )
+    assert l2_of(FMPair(), RepeatStats(1.0, 5.0), exact).item == pytest.approx(2 * usual_l2.item)
+    assert l2_of(FMPair(), RepeatStats(1.0, 200.0), exact).user == pytest.approx(usual_l2.user / 2)
+
+
+def test_a_history_takes_over_from_users_of_few_items_and_not_from_items():
+    usual_l2, history = L2_BY_LOSS["softmax"], PLAIN._replace(history=True)
+    few = l2_of(FMPair(), RepeatStats(1.0, 5.0), history)
+    assert (few.user, few.item) == pytest.approx((10 * usual_l2.user, usual_l2.item))
+
+
+def test_histories_drop_more_factors_the_fewer_events_an_item_has():
+    def dropped(events, exact=True, **options):
+        return dropout_of(FMPair(**options), Setting(exact, True, events))
+
+    assert [dropped(n) for n in (5, 250, 1000, 5000)] == pytest.approx([0.8, 0.5, 0, 0])
+    assert [dropped(n, exact=False) for n in (5, 90, 250)] == pytest.approx([0.6, 0.4, 0])
+    assert dropped(5, dropout=0.3) == 0.3
+    assert dropped(5, loss="bpr") == dropped(5, temperature=0.1) == 0
+    assert dropout_of(FMPair(), PLAIN) == 0
+
+
+def test_there_are_more_factors_for_many_events():
+    assert [factors_of(FMPair(), n) for n in (99_999, 100_000)] == [128, 192]
+    assert factors_of(FMPair(factors=7), 10**6) == 7
 
 
 def test_other_losses_hold_all_data_alike():
     for loss in ("bpr", "hinge", "logistic", "warp"):
-        assert l2_of(FMPair(loss=loss), RepeatStats(0.3, 500.0)) == L2_BY_LOSS[loss]
+        assert l2_of(FMPair(loss=loss), RepeatStats(0.3, 500.0), PLAIN) == L2_BY_LOSS[loss]
 
 
 def held_fields(**options):

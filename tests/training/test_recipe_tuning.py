@@ -14,7 +14,7 @@ from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.testing import shop_log, two_tastes
 from fmpair.training import tuning
 from fmpair.training.epochs import MOST_EVENTS
-from fmpair.training.tuning import held_out, plan_of
+from fmpair.training.tuning import DECIDED, held_out, plan_of
 
 FEW = {"factors": 4, "epochs": 8, "threads": 1, "loss": "bpr"}
 
@@ -55,8 +55,8 @@ def test_the_search_starts_from_what_the_recipe_does(shop):
     start = plan.space.start
     task = FMPair().train(shop).task
     assert start["regularization.user"] == task.settings.user
-    assert start["factors"] == 64 and start["history"] == task.options.history
-    assert plan.options(dict(start)) == {"history": start["history"]}
+    assert start["factors"] == 128 and start["history"] == task.options.history
+    assert plan.options(dict(start)) == {name: getattr(plan.recipe, name) for name in DECIDED}
 
 
 def test_options_that_the_recipe_sets_are_kept(shop, tuned):

@@ -44,8 +44,11 @@ METAVARS = {
     "history": "N|auto|NAME=X,...",
     "levels": "KIND,KIND,...",
     "pairs": "FIELD:FIELD,...",
+    "order": "2|3|auto",
+    "times": "true|false|auto",
 }
-TEXTS = ("history", "levels", "pairs")  # options of several types, given as one text
+# Options of several types, given as one text.
+TEXTS = ("history", "order", "times", "levels", "pairs")
 
 Target = Annotated[
     Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.")
@@ -362,6 +365,7 @@ def recipe_from(values: Mapping[str, Any]) -> FMPair:
         options["history"] = _values(options["history"].split(","), "--history")
     else:
         options["history"] = _value(options["history"])
+    options["order"], options["times"] = _value(options["order"]), _value(options["times"])
     if options["levels"] is not None:
         options["levels"] = [level.strip() for level in options["levels"].split(",")]
     if options["pairs"] is not None:

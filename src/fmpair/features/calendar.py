@@ -63,9 +63,13 @@ def default_parts(role: str, values: pl.Series) -> tuple[str, ...]:
         return ("age",)
     if role == "user":
         return ("period",)
+    return ("weekday", "month") if whole_days(values) else ("hour", "weekday")
+
+
+def whole_days(values: pl.Series) -> bool:
+    """Return whether all times are midnight: dates without an hour."""
     times = datetimes(values).drop_nulls()
-    midnight = (times.dt.hour() == 0) & (times.dt.minute() == 0)
-    return ("weekday", "month") if midnight.all() else ("hour", "weekday")
+    return bool(((times.dt.hour() == 0) & (times.dt.minute() == 0)).all())
 
 
 def check_role(role: str, name: str, parts: Sequence[str]) -> None:

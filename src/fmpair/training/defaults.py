@@ -7,22 +7,28 @@ from typing import NamedTuple
 import numpy as np
 
 from fmpair.arrays import Rows, distinct_pairs
+from fmpair.device import CPU, settled
 from fmpair.engine.contract import Problem
 from fmpair.features import FeatureSpace
 from fmpair.training.options import FACTORS, FMPairOptions
 
 # Found on validation parts of the public sets, see docs/model.md.
-HISTORY_SHARE = 1 / 75  # of the regularisation of items, that of histories
+HISTORY_SHARE = 1 / 25  # of the regularisation of items, that of histories
 # Of the regularisation of users, items and fields, that of their vectors of triples.
 USER3_SHARE, HISTORY3_SHARE, FIELD3_SHARE = 0.3, 1 / 20, 1.0
 RAMP = 8  # epochs until fields' vectors of triples are regularised in full
 
-BROAD = 50.0  # softmax regularises users of more items less, by the root of their number
+# Softmax regularises users by BROAD / items of a user: less where they have many items, by the
+# root of it; without a history at most by these factors more where they have few.
+BROAD, MOST_OF_SAMPLED, MOST_OF_EXACT = 50.0, 1.0, 2.0
+# With a history, factors are dropped if items have fewer events than MANY; LEAST_KEPT stay.
+# Sampled negatives are noise themselves: KEPT_OF_SAMPLED times as many factors stay.
+MANY, LEAST_KEPT, KEPT_OF_SAMPLED = 1000.0, 0.2, 2.0
 # Users with favourites (less even than EVEN) are regularised less, by this power of the evenness.
 EVEN, EVEN_POWER = 0.75, 2.5
 
-# More factors rank better if there are events to learn them from, at proportional cost.
-MANY_EVENTS, FACTORS_OF_MANY = 100_000, 128
+# More factors rank better, at proportional cost, which a GPU hardly notices.
+MANY_EVENTS, FACTORS_OF_MANY, FACTORS_ON_GPU = 100_000, 192, 256
 
 NEGATIVES = 32
 ITEMS_EACH, LEAST, MOST = 64, 8, 256  # softmax draws one negative per ITEMS_EACH items, bounded
@@ -107,6 +113,8 @@ def factors_of(options: FMPairOptions, events: int) -> int:
     """Return the length of the vectors for so many events."""
     if options.factors is not None:
         return options.factors
+    if settled(options.device) != CPU:
+        return FACTORS_ON_GPU
     return FACTORS_OF_MANY if events >= MANY_EVENTS else FACTORS
 
 
@@ -130,19 +138,48 @@ def own_share_of(options: FMPairOptions, repeats: RepeatStats) -> float:
     return min(share, 1 - options.impression_share)  # both are shares of the same negatives
 
 
-def l2_of(options: FMPairOptions, repeats: RepeatStats) -> L2:
-    """Return the regularisation of ids; for softmax it depends on how users repeat items.
+class Setting(NamedTuple):
+    """What regularisation depends on besides repeats. exact: softmax over all items; history:
+    whether queries have one; events_per_item: how much there is to learn a history from.
+    """
 
-    A repeated favourite says little new, but would shrink its user and itself once more.
+    exact: bool
+    history: bool
+    events_per_item: float
+
+
+def dropout_of(options: FMPairOptions, setting: Setting) -> float:
+    """Return the dropout: with few events per item, histories would fit noise.
+
+    The share of factors that are kept grows with the root of an item's events.
+    """
+    if options.dropout is not None:
+        return options.dropout
+    if not setting.history or options.loss != "softmax" or options.temperature is not None:
+        return 0.0
+    kept = max((setting.events_per_item / MANY) ** 0.5, LEAST_KEPT)
+    return max(1.0 - kept * (1.0 if setting.exact else KEPT_OF_SAMPLED), 0.0)
+
+
+def l2_of(options: FMPairOptions, repeats: RepeatStats, setting: Setting) -> L2:
+    """Return the regularisation of ids; for softmax it depends on how users choose items.
+
+    Users of few items are regularised more: by softmax over all items, whose gradients do not
+    vanish, and where a history says the rest. A repeated favourite says little new, but would
+    shrink its user and itself once more.
     """
     if options.temperature is not None:
         return L2_OF_COSINES
     default = L2_BY_LOSS[options.loss]
     if options.loss != "softmax":
         return default
-    share = min(1.0, (BROAD / max(repeats.breadth, 1.0)) ** 0.5)
-    share *= min(1.0, repeats.evenness / EVEN) ** EVEN_POWER
-    return L2(default.user * share, default.item * share, default.bias)
+    few = BROAD / max(repeats.breadth, 1.0)
+    user = max(few, few**0.5)
+    if not setting.history:
+        user = min(user, MOST_OF_EXACT if setting.exact else MOST_OF_SAMPLED)
+    item = min(user, 1.0) if setting.history else user
+    even = min(1.0, repeats.evenness / EVEN) ** EVEN_POWER
+    return L2(default.user * user * even, default.item * item * even, default.bias)
 
 
 def field_l2_of(options: FMPairOptions, n_negatives: int) -> FieldL2:

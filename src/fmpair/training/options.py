@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from fmpair.features.field import Field
 from fmpair.features.history_fields import history_field
 from fmpair.features.space import Pairing, pairs_from
 
-ORDERS = (2, 3)
-FACTORS = 64  # default for small data, see `training.defaults`
+FACTORS = 128  # the default, see `training.defaults.factors_of` for more
 WEIGHTS = ("log", "linear", "none")
 MOST_WEIGHT = 10.0  # of one event, in multiples of the mean weight
 
@@ -28,7 +27,7 @@ MOST_WEIGHT = 10.0  # of one event, in multiples of the mean weight
 class FMPairOptions:
     """The training options of FM-Pair. Recipes of the family add their own, and other defaults.
 
-    factors: length of the vectors. None: 64, or 128 from 100,000 events on.
+    factors: length of the vectors. None: 128, 192 from 100,000 events on, 256 on a GPU.
     epochs: passes over the events. learning_rate: step size; it decreases linearly.
     loss: bpr or hinge compare pairs of items, logistic classifies single items, softmax picks the
         chosen item among several, warp takes the first of several items that ranks too high.
@@ -39,10 +38,11 @@ class FMPairOptions:
     weights: how an event's weight counts: log (1 + ln w from 1 on), linear, none; relative to
         the mean weight, and at most ten times as much.
     history: the user's previous items as features of the query: how many of the latest (10, or 0
-        for none), options by name (last, fade, within, per, of; see `Field`), or auto: 10 if the
-        events have times and a trial shows that it helps.
+        for none), options by name (last, fade, within, per, of; see `Field`), or auto: the last 20
+        if the events have times and a trial shows that they help.
     order: 2 for products of query and item features; 3 also for products of three features, two of
-        them of one side, such as user, context and item. See `pairs`.
+        them of one side, such as user, context and item; auto: 3 for users in their contexts if
+        a trial shows that it helps. See `pairs`.
     damping: share of an item's popularity that is subtracted from its score when items are ranked;
         training ignores it, see `Recommender.damped`.
     threads: None uses all cores; the model does not depend on it. seed: of all random draws.
@@ -79,7 +79,8 @@ class FMPairOptions:
         chosen from the data: from 0 for a context that changes freely to 1 for attributes of users,
         and 0.5 for attributes of items.
     init_std: standard deviation of the initial user and item vectors; fields start at zero.
-    dropout: share of the query's factors left out in every step.
+    dropout: share of the query's factors left out in every step. None: 0 without a history; with
+        one and softmax, more the fewer events the items have.
 
     Scores
     ------
@@ -125,11 +126,11 @@ class FMPairOptions:
     logq_correction: bool = False
     weights: str = "log"
     item_bias: bool = True
-    order: int = 2
+    order: int | str = 2
     pairs: Sequence[Sequence[str]] | None = None
     factors3: int | None = None
     damping: float = 0.0
-    dropout: float = 0.0
+    dropout: float | None = None
     history: int | str | Mapping[str, Any] | Field | None = 0
     fields: Mapping[str, Any] = field(default_factory=dict)
     normalize: bool = False
@@ -138,6 +139,8 @@ class FMPairOptions:
     blocks: int | None = None
     device: str = CPU
     on: str | None = None
+
+    ORDERS: ClassVar[tuple[int | str, ...]] = (2, 3)
 
     def __post_init__(self) -> None:
         for name in ("factors", "n_negatives", "threads", "blocks", "factors3"):
@@ -178,18 +181,20 @@ class FMPairOptions:
 
     def _check_query(self) -> None:
         history_field(self.history)
-        checks.not_negative("dropout", self.dropout)
-        if self.dropout >= 1:
+        if self.dropout is not None:
+            checks.not_negative("dropout", self.dropout)
+        if self.dropout is not None and self.dropout >= 1:
             raise OptionError(f"{named('dropout')} must be below 1, not {self.dropout!r}")
         if self.dropout and self.temperature is not None:
             raise OptionError(f"{named('dropout')} and {named('temperature')} cannot be combined")
 
     def _check_order(self) -> None:
-        if self.order not in ORDERS:
-            raise OptionError(f"{named('order')} must be 2 or 3, not {self.order!r}")
+        if self.order not in self.ORDERS:
+            allowed = " or ".join(map(str, self.ORDERS))
+            raise OptionError(f"{named('order')} must be {allowed}, not {self.order!r}")
         pairs_from(self.pairs)
         for name in ("pairs", "factors3"):
-            if self.order == 2 and getattr(self, name) is not None:
+            if self.order != 3 and getattr(self, name) is not None:
                 raise OptionError(f"{named(name)} requires {named('order', 3)}")
 
     def _check_negatives(self) -> None:
@@ -214,7 +219,7 @@ class FMPairOptions:
     @property
     def pairing(self) -> Pairing | None:
         """The terms of order three; None for order two."""
-        if self.order == 2:
+        if self.order != 3:
             return None
         factors = self.factors3 or max((self.factors or FACTORS) // 2, 1)
         return Pairing(factors, pairs_from(self.pairs), items=self.temperature is None)

@@ -25,6 +25,8 @@ from fmpair.fitted.factor_model import triples_of
 from fmpair.fitted.history import Recent, latest, moments_after, most_recent, remembers
 from fmpair.threads import all_threads
 from fmpair.training.defaults import (
+    Setting,
+    dropout_of,
     factors_of,
     field_l2_of,
     l2_of,
@@ -256,11 +258,15 @@ def settings_of(
     """
     items = int(problem.drawn.sum())
     repeats, n_negatives = repeat_stats(problem, seen), n_negatives_of(options, items)
-    length = factors_of(options, len(problem.user))
+    events = len(problem.user) if seen is None else int(seen.value.sum())
+    length = factors_of(options, events)
     length += 2 * problem.triples.factors if problem.triples else 0
     check_negatives(n_negatives, length, all_threads())
     candidates = n_negatives if options.loss in LISTED else 1
-    of_ids, of_fields = l2_of(options, repeats), field_l2_of(options, n_negatives)
+    setting = Setting(
+        _is_exact(options, items), problem.history is not None, events / max(items, 1)
+    )
+    of_ids, of_fields = l2_of(options, repeats, setting), field_l2_of(options, n_negatives)
     settings = Settings(
         seed=options.seed,
         positives=options.positives,
@@ -277,7 +283,7 @@ def settings_of(
         own_share=own_share_of(options, repeats),
         impression_share=options.impression_share,
         logq_correction=options.logq_correction,
-        dropout=options.dropout,
+        dropout=dropout_of(options, setting),
         l2_scale=l2_scale_of(options.regularization_power, problem, seen),
         triples=triple_l2(
             options.regularization,
@@ -298,11 +304,16 @@ def _with_engine(settings: Settings, options: FMPairOptions, items: int) -> Sett
     if device == CPU:
         return settings if options.on is None else settings._replace(engine=RAY, on=options.on)
     settings = settings._replace(engine=TORCH, device=CUDA if device == CUDA else CPU)
-    if options.loss != "softmax" or options.n_negatives is not None:
-        return settings
-    if items > MOST_ITEMS:
-        return settings._replace(n_negatives=SHARED)
-    return settings._replace(all_items=True)
+    if _is_exact(options, items):
+        return settings._replace(all_items=True)
+    shared = options.loss == "softmax" and options.n_negatives is None
+    return settings._replace(n_negatives=SHARED) if shared else settings
+
+
+def _is_exact(options: FMPairOptions, items: int) -> bool:
+    """Return whether softmax is over all items, not over negatives."""
+    free = options.loss == "softmax" and options.n_negatives is None
+    return free and items <= MOST_ITEMS and settled(options.device) != CPU
 
 
 def _optimizer(given: str | None, device: str) -> str:

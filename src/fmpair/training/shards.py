@@ -64,8 +64,7 @@ def fit_parts(
     ray = connect(on)
     with one_line_errors():
         files = _read(ray, paths, columns)
-        events = int(files.counts.activity.sum())
-        options = replace(options, factors=factors_of(options, events))
+        options = replace(options, factors=factors_of(options, int(files.counts.activity.sum())))
         task, settings = _task(recipe, options, files)
         source = ShardSource(files.counts.activity, files.counts.times, files.shards)
         begin: Any = engine(RAY).begin  # takes the source too
@@ -85,7 +84,7 @@ def _ids_only(recipe: Any) -> FMPairOptions:
         "positives": recipe.positives != "permutation",
         "regularization_power": recipe.regularization_power != 1,
         "impression_share": bool(recipe.impression_share),
-        "order": recipe.order != 2,
+        "order": recipe.order == 3,
         "fields": bool(recipe.fields),
         "levels": getattr(recipe, "levels", None) is not None,
         "history": recipe.history not in (0, None, "auto"),

@@ -36,12 +36,14 @@ LEAST_USERS = 20  # to hold out an event of
 LEAST_EPOCHS = 8  # from which on settings are first tried with fewer
 
 # What is tried. Histories: a number of items, or options of the field.
-HISTORIES = (0, 1, 3, 10, {"last": 10, "fade": 0.5}, {"last": 30, "fade": 0.7}, 30)
-DROPOUTS = (0.0, 0.1, 0.3, 0.5)
+HISTORIES = (0, 1, 3, {"last": 20, "fade": 2.0}, {"last": 20, "fade": 1.0},
+             {"last": 50, "fade": 1.0}, {"last": 20, "fade": 0.5})  # fmt: skip
+DROPOUTS = (0.0, 0.2, 0.4, 0.6, 0.8)
 LOSSES = ("softmax", "warp", "bpr")
 L2_TIMES = 10.0  # the regularisation is at most so many times larger or smaller
 FACTORS_TIMES, MOST_FACTORS = (0.5, 1, 2, 4), 512
 TYPE_RATIOS = (2.0, 5.0)  # weight of an event type in multiples of that of the next weaker one
+DECIDED = ("history", "order", "pairs", "times", "fields")  # by trials, once for all fits
 EVENT_WEIGHTS = "event_weights"  # the only setting that is not an option of the recipe
 
 # By rung the share of the epochs, and the cost relative to the last rung. On the lowest one vectors
@@ -57,7 +59,7 @@ FIRST_FACTORS = 64
 class Plan:
     """What a recipe may be changed to.
 
-    recipe: as given, with its history decided. space: starts with what the recipe does by default.
+    recipe: as given, with DECIDED options. space: starts with what the recipe does by default.
     """
 
     recipe: Any
@@ -72,7 +74,9 @@ class Plan:
 
         The regularisation belongs to the loss: another loss has its own.
         """
-        start, changed = self.space.start, {"history": self.recipe.history}
+        start, changed = self.space.start, {name: getattr(self.recipe, name) for name in DECIDED}
+        if setting.get("order") == 2:
+            changed["pairs"] = None
         other_loss = setting.get("loss", self.recipe.loss) != self.recipe.loss
         for name, value in setting.items():
             own = name == EVENT_WEIGHTS or (other_loss and name.startswith("regularization."))
@@ -111,7 +115,7 @@ def plan_of(recipe: Any, data: Dataset, weighs: bool = True) -> Plan:
     run: TrainingRun = recipe.train(data)
     task, settings = run.task, run.task.settings
     run.close()
-    decided = replace(recipe, history=task.options.history)
+    decided = replace(recipe, **{name: getattr(task.options, name) for name in DECIDED})
     defaults = {option.name: option.default for option in fields(recipe)}
     free = {name for name, default in defaults.items() if getattr(recipe, name) == default}
     start: Setting = {
@@ -121,7 +125,7 @@ def plan_of(recipe: Any, data: Dataset, weighs: bool = True) -> Plan:
         "regularization.item": settings.positive,
         "factors": task.options.factors,
         "loss": recipe.loss,
-        "order": recipe.order,
+        "order": decided.order,
         "weights": recipe.weights,
     }
     ranges = {name: range for name, range in _ranges(recipe, data, start).items()

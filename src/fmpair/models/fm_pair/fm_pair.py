@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from fmpair.data import Dataset, as_dataset
-from fmpair.errors import DataError, named
+from fmpair.errors import DataError, OptionError, named
 from fmpair.features import Field
 from fmpair.features.history_fields import AUTO
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.fm_pair.feedback_levels import check_levels, levels_of, start_with_levels
 from fmpair.training import loop, tuning
 from fmpair.training.epochs import Epoch
-from fmpair.training.history_selection import with_history
 from fmpair.training.options import FMPairOptions
 from fmpair.training.trainable import Continuation, UpdatableRecipe
+from fmpair.training.trials import decided, undecided
 
 PAPER = {
     "loss": "bpr",
@@ -28,6 +28,8 @@ PAPER = {
     "positives": "user",
     "weights": "none",
     "history": 0,
+    "order": 2,
+    "times": False,
     "regularization": {"user": 0.0025, "item": 0.0025, "negative": 0.00025, "bias": 0.0},
 }
 FAST = {
@@ -44,6 +46,8 @@ BEST = {"factors": 256}
 class FMPair(FMPairOptions, UpdatableRecipe):
     """FM-Pair: learns to rank from pairs, with ids, context and attributes as features.
 
+    times: whether the hour and weekday of an event and the days since the user's last one are
+        context; auto: if the events have dates and a trial shows that they help.
     levels: event types or ratings, the weakest first, such as view, cart, buy: items of a higher
         level are ranked above the user's other items. None: all events count the same.
 
@@ -51,13 +55,18 @@ class FMPair(FMPairOptions, UpdatableRecipe):
     """
 
     history: int | str | Mapping[str, Any] | Field | None = AUTO
+    order: int | str = AUTO
+    times: bool | str = AUTO
     levels: Sequence[Any] | None = None
+
+    ORDERS: ClassVar[tuple[int | str, ...]] = (2, 3, AUTO)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not (isinstance(self.times, bool) or self.times == AUTO):
+            raise OptionError(f"{named('times')} must be true, false or auto, not {self.times!r}")
         if self.levels is not None:
-            options = replace(self, history=0, levels=None) if self.history == AUTO else self
-            check_levels(options, self.levels)
+            check_levels(undecided(replace(self, levels=None)), self.levels)
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
@@ -78,8 +87,8 @@ class FMPair(FMPairOptions, UpdatableRecipe):
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
         events = as_dataset(data)
         if self.levels is not None:
-            return loop.train(self, replace(self, history=0), events, self._begin(events))
-        return loop.train(self, with_history(self, events), events)
+            return loop.train(self, undecided(self), events, self._begin(events))
+        return loop.train(self, decided(self, events), events)
 
     tune = tuning.tune
 

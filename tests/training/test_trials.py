@@ -1,0 +1,198 @@
+"""What small fits decide: history, times and order, where they are left to the data."""
+
+import logging
+from datetime import datetime
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fmpair import Dataset
+from fmpair.cli import run
+from fmpair.errors import OptionError
+from fmpair.models import FMPair
+from fmpair.training import trials
+
+
+def events(ordered, users=400, steps=12, items=40):
+    """Users who walk from item to item, or the same events in an order that says nothing."""
+    rng = np.random.default_rng(0)
+    start = rng.integers(0, items, users)
+    rows = [(u, (start[u] + t) % items, t) for u in range(users) for t in range(steps)]
+    frame = pl.DataFrame(rows, schema=["user", "item", "timestamp"], orient="row")
+    if not ordered:
+        frame = frame.with_columns(pl.Series("timestamp", rng.permutation(len(frame))))
+    return frame
+
+
+def test_a_history_is_learned_from_where_order_matters(caplog):
+    with caplog.at_level(logging.INFO, "fmpair"):
+        model = FMPair(factors=16, epochs=15).fit(events(ordered=True))
+    assert (model.space.history.last, model.space.history.fade) in ((20, 1.0), (20, 2.0))
+    said = [record.getMessage() for record in caplog.records]
+    first, second = (line for line in said if line.startswith("history:"))  # others: of compiling
+    assert "trying whether the last 20 items help" in first
+    assert "history: using the last 20 items (ndcg@10 of 400 held-out events" in second
+
+
+def test_a_history_is_left_out_where_the_order_says_nothing(caplog):
+    with caplog.at_level(logging.INFO, "fmpair"):
+        model = FMPair(factors=16, epochs=15).fit(events(ordered=False))
+    assert model.space.history is None
+    assert "history: not using the last 20 items (ndcg@10" in caplog.text
+    assert "without); set history=20 to force it" in caplog.text
+
+
+def test_a_history_that_repeats_the_taste_of_users_is_left_out():
+    """Users choose among the items of their group in any order: earlier items say who they are,
+    which small fits learn sooner from a history, but their order says nothing."""
+    rng = np.random.default_rng(3)
+    rows = [
+        (u, u % 10 * 20 + int(i), t)
+        for u in range(300)
+        for t, i in enumerate(rng.permutation(20)[:8])
+    ]
+    frame = pl.DataFrame(rows, schema=["user", "item", "timestamp"], orient="row")
+    assert FMPair(factors=16, epochs=15).fit(frame).space.history is None
+
+
+def test_all_users_are_learned_from_in_a_trial(monkeypatch):
+    learned = []
+    run = trials.train
+    monkeypatch.setattr(trials, "train", lambda *given: learned.append(given[2]) or run(*given))
+    FMPair(factors=8, epochs=2).fit(events(ordered=True))
+    assert {len(set(data.user.tolist())) for data in learned} == {400}
+
+
+def visits(days, users=400, steps=4, items=40):
+    """Users who walk from item to item, an hour a step, and come on one of so many days."""
+    rng = np.random.default_rng(0)
+    start, day = rng.integers(0, items, users), rng.integers(0, days, users)
+    rows = [
+        (u, (start[u] + t) % items, datetime(2024, 1, 1 + int(day[u]), 8 + t))
+        for u in range(users)
+        for t in range(steps)
+    ]
+    return pl.DataFrame(rows, schema=["user", "item", "timestamp"], orient="row")
+
+
+def test_users_who_come_once_are_judged_by_their_history_alone(monkeypatch):
+    judged = []
+    of_visits = trials._Visits.values
+    monkeypatch.setattr(
+        trials._Visits, "values", lambda *given: judged.append(of_visits(*given)) or judged[-1]
+    )
+    stays = visits(days=1)
+    assert not trials.come_once(Dataset.from_frame(stays)), "the log is no longer than a visit"
+    minutes = pl.duration(minutes=pl.col("timestamp").dt.hour())
+    brief = visits(days=20).with_columns(pl.col("timestamp").dt.truncate("1d") + minutes)
+    assert trials.come_once(Dataset.from_frame(brief))
+    model = FMPair(factors=16, epochs=15, times=False).fit(brief)
+    assert model.space.history is not None
+    assert judged and all(20 < len(values) < 60 for values in judged), "a tenth of the users"
+
+
+def hours(decides, users=200, steps=15):
+    """Users who like some items in the morning and others at night, if the hour decides; else each
+    user likes one half of the items."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for u in range(users):
+        for t in range(steps):
+            late = bool(rng.integers(2))
+            half = late if decides else u % 2
+            item = int(rng.integers(15)) + 15 * half
+            rows.append((u, item, datetime(2024, 1, 1 + t, 20 if late else 8, u % 60)))
+    return pl.DataFrame(rows, schema=["user", "item", "timestamp"], orient="row")
+
+
+def test_the_hour_is_used_where_it_decides():
+    space = FMPair(factors=8, epochs=10, order=2).fit(hours(decides=True)).space
+    assert [e.name for e in space.query.encoders if e.role == "context"] == [
+        "timestamp.hour",
+        "timestamp.weekday",
+        "timestamp.since",
+    ]
+
+
+def test_the_hour_is_left_out_where_it_says_nothing_and_where_it_is_not_wanted():
+    assert not FMPair(factors=8, epochs=10).fit(hours(decides=False)).space.context
+    assert not FMPair(factors=8, epochs=10, times=False).fit(hours(decides=True)).space.context
+    assert FMPair(factors=8, epochs=2, times=True, order=2).fit(hours(decides=False)).space.context
+
+
+def moods(users=60, steps=20):
+    """Users who want one item in one mood and another in the other, each user others."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for u in range(users):
+        wants = rng.permutation(30)[:2]
+        for _ in range(steps):
+            mood = int(rng.integers(2))
+            rows.append((u, int(wants[mood]), ("calm", "loud")[mood]))
+    return Dataset.from_frame(
+        pl.DataFrame(rows, schema=["user", "item", "mood"], orient="row"), context=["mood"]
+    )
+
+
+def test_order_three_is_used_where_users_want_other_things_in_other_contexts(caplog):
+    with caplog.at_level(logging.INFO, "fmpair"):
+        model = FMPair(factors=32, epochs=10).fit(moods())
+    assert model.space.pairing is not None
+    assert "order: using three" in caplog.text
+    assert FMPair(factors=8, epochs=1, order=2).fit(moods()).space.pairing is None
+
+
+def test_times_are_true_false_or_auto():
+    with pytest.raises(OptionError, match="times must be true, false or auto, not 'hour'"):
+        FMPair(times="hour")
+    with pytest.raises(OptionError, match="order must be 2 or 3 or auto, not 4"):
+        FMPair(order=4)
+
+
+def test_without_times_there_is_no_history_and_nothing_is_said(caplog):
+    with caplog.at_level(logging.INFO, "fmpair"):
+        model = FMPair(factors=8, epochs=1).fit(events(ordered=True).drop("timestamp"))
+    assert model.space.history is None
+    assert "history" not in caplog.text
+
+
+def test_events_without_a_time_are_counted(caplog):
+    frame = events(ordered=True).with_columns(
+        pl.when(pl.col("timestamp") > 10).then(None).otherwise("timestamp").alias("timestamp")
+    )
+    with caplog.at_level(logging.INFO, "fmpair"):
+        model = FMPair(factors=8, epochs=1).fit(frame)
+    assert model.space.history is None
+    assert "400 of 4800 events have no time" in caplog.text
+
+
+def test_events_without_a_time_do_not_keep_a_model_from_being_learned():
+    frame = events(ordered=True).with_columns(
+        pl.when(pl.int_range(pl.len()) % 50 == 0)
+        .then(float("nan"))
+        .otherwise(pl.col("timestamp").cast(pl.Float64))
+        .alias("timestamp")
+    )
+    for part in (None, 0.2):
+        model = FMPair(factors=8, epochs=1).fit(frame, validation=part)
+        assert model.space.history is None
+
+
+def test_an_updated_model_keeps_what_was_settled():
+    frame = events(ordered=True)
+    model = FMPair(factors=16, epochs=15).fit(frame)
+    assert model.update(frame.head(5), epochs=1).space.history == model.space.history
+
+
+def test_the_command_line_shows_the_decision_unless_it_is_quiet(tmp_path, capsys):
+    path = tmp_path / "events.csv"
+    rng = np.random.default_rng(1)
+    frame = events(ordered=False, users=60)
+    frame.with_columns(pl.Series("item", rng.integers(0, 40, 720))).write_csv(path)
+    fit = ["fit", str(path), "-o", str(tmp_path / "model"), "--epochs", "1", "--factors", "4"]
+    assert run(fit) == 0
+    shown = capsys.readouterr().err
+    assert "history: trying whether" in shown and "set --history 20 to force it" in shown
+    assert run([*fit, "--quiet"]) == 0
+    assert "history" not in capsys.readouterr().err
