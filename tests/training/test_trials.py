@@ -89,7 +89,7 @@ def test_users_who_come_once_are_judged_by_their_history_alone(monkeypatch):
     assert trials.come_once(Dataset.from_frame(brief))
     model = FMPair(factors=16, epochs=15, times=False).fit(brief)
     assert model.space.history is not None
-    assert judged and all(20 < len(values) < 60 for values in judged), "a tenth of the users"
+    assert judged and all(60 < len(values) < 180 for values in judged), "a tenth of the steps"
 
 
 def hours(decides, users=200, steps=15):

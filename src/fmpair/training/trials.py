@@ -43,7 +43,7 @@ LEAST_EVENTS = 3  # of a user who is judged: one to predict, and at least one be
 LEAST_USERS = 30
 # Users come once if they have so few events, half of them within this share of the log's time.
 VISIT_EVENTS, VISIT_SHARE, VISITORS = 10, 0.01, 0.1  # the last: share of them that is held out
-SURE = 2.0  # standard errors by which order and times must matter
+SURE = 2.0  # standard errors by which a short history, an order or times must be better
 
 
 def undecided(options: Any) -> Any:
@@ -201,18 +201,18 @@ def come_once(data: Dataset) -> bool:
 
 @dataclass(frozen=True)
 class _Visits:
-    """Visits of unknown users: the last item of each is predicted from those before it."""
+    """Visits of unknown users: each item but the first is predicted from those before it."""
 
     before: list[list[Any]]
-    last: list[Any]
+    item: list[Any]
     threads: int | None
 
     def values(self, model: Recommender) -> np.ndarray:
-        """Return NDCG@10 of the last items; 0 for items that the model does not know."""
+        """Return NDCG@10 of the items; 0 for those that the model does not know."""
         from fmpair.ranking.top import ranks
 
         items = model.space.items
-        target = items.numbers(pl.Series(self.last, dtype=items.ids.dtype))
+        target = items.numbers(pl.Series(self.item, dtype=items.ids.dtype))
         queries = model.query_vectors(pl.DataFrame({"history": self.before}))
         known = np.flatnonzero(target >= 0)
         nothing, device = empty_rows(len(known)), ranking_device(model.recipe, len(known))
@@ -224,7 +224,7 @@ class _Visits:
         return values
 
     def mixed(self) -> _Visits:
-        """Return the visits with the items before the last in random order."""
+        """Return the visits with the items before in random order."""
         rng = np.random.default_rng(0)
         return replace(self, before=[list(rng.permutation(items)) for items in self.before])
 
@@ -232,8 +232,8 @@ class _Visits:
 def _visits(data: Dataset, threads: int | None) -> _Visits:
     frame = data.frame().select("user", "item", TIME).sort(TIME, maintain_order=True)
     visits = frame.group_by("user", maintain_order=True).agg("item")["item"].to_list()
-    visits = [items for items in visits if len(items) > 1]
-    return _Visits([items[:-1] for items in visits], [items[-1] for items in visits], threads)
+    steps = [(items[:n], items[n]) for items in visits for n in range(1, len(items))]
+    return _Visits([before for before, _ in steps], [item for _, item in steps], threads)
 
 
 def _with_history(none: _Choice, trial: _Trial) -> _Choice:
@@ -245,7 +245,7 @@ def _with_history(none: _Choice, trial: _Trial) -> _Choice:
     PROGRESS.info("history: trying whether the last %d items help ...", LAST)
     histories = [{"last": LAST, "fade": fade} for fade in FADES]
     long, short = (trial.choice(none.options, history=history) for history in histories)
-    best = short if short.better_than(long) else long
+    best = short if short.better_than(long, SURE) else long
     helps = best.better_than(none)
     helps = helps and best.better_than(trial.out_of_order(best.options), SURE)
     hint = "" if helps else Notice(f"; set {named(HISTORY, LAST)} to force it")
