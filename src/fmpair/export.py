@@ -169,7 +169,7 @@ def contexts_of(model: Recommender) -> Labelled:
     Empty where that depends on the rest of the query: terms of order three, normalized features.
     """
     space = model.space
-    if space.whole or getattr(model.recipe, "order", 2) > 2:
+    if space.whole or space.pairing is not None:
         return Labelled(_texts([]), np.zeros((0, model.item_vectors.shape[1] + 1), np.float32))
     encoders = [
         (first, encoder)

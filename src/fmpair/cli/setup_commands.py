@@ -160,17 +160,11 @@ def compile_kernels(
     """Compile the kernels of fit, recommend and evaluate ahead of time."""
     from fmpair import kernel_cache
     from fmpair.jit import require_compiler
-    from fmpair.training import trials
-    from fmpair.training.defaults import FACTORS_OF_MANY
-    from fmpair.training.options import FACTORS
+    from fmpair.training.trials import DEFAULT_FACTORS
 
     require_compiler()
     folder, start = _target(into), time.perf_counter()
-    jobs = [
-        job
-        for number in factors or (trials.FACTORS, FACTORS, FACTORS_OF_MANY)
-        for job in _fits(number)
-    ]
+    jobs = [job for number in factors or DEFAULT_FACTORS for job in _fits(number)]
     with kernel_cache.filled(folder.path), only_errors():
         for _, job in _with_progress([*jobs, *_evaluations()]):
             job()

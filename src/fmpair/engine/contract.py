@@ -19,8 +19,8 @@ NEGATIVE_SAMPLERS = ("uniform", "popularity", "batch", "adaptive")
 LOSSES = ("bpr", "hinge", "logistic", "softmax", "warp")
 OPTIMIZERS = ("sgd", "adagrad", "adam")
 LISTED = ("softmax", "warp")  # losses over several candidates per positive
-# With dropout, steps of LISTED losses are divided by 1 + STEEPEST * rate * square of the query: an
-# implicit step for the largest curvature p (1 - p) of softmax, which no rate makes diverge.
+# Steps with dropout are divided by 1 + STEEPEST * rate * square of the query: an implicit step for
+# p (1 - p), the largest curvature of a sigmoid or softmax, so that no rate makes them diverge.
 STEEPEST = 0.25
 
 

@@ -211,6 +211,8 @@ def recipe_of(model: Candidate, seed: int, threads: int | None) -> Any:
     for name, value in (("seed", seed), ("threads", threads)):
         if name in known:
             options.setdefault(name, value)
+    if "times" in known and model.context is not None:  # the model has this context and no other
+        options.setdefault("times", False)
     try:
         return kind(**options)
     except (TypeError, ValueError) as error:  # raised by user-defined classes for invalid options

@@ -140,7 +140,7 @@ class FMPairOptions:
     device: str = CPU
     on: str | None = None
 
-    ORDERS: ClassVar[tuple[int | str, ...]] = (2, 3)
+    _ORDERS: ClassVar[tuple[int | str, ...]] = (2, 3)
 
     def __post_init__(self) -> None:
         for name in ("factors", "n_negatives", "threads", "blocks", "factors3"):
@@ -189,8 +189,8 @@ class FMPairOptions:
             raise OptionError(f"{named('dropout')} and {named('temperature')} cannot be combined")
 
     def _check_order(self) -> None:
-        if self.order not in self.ORDERS:
-            allowed = " or ".join(map(str, self.ORDERS))
+        if self.order not in self._ORDERS:
+            allowed = " or ".join(map(str, self._ORDERS))
             raise OptionError(f"{named('order')} must be {allowed}, not {self.order!r}")
         pairs_from(self.pairs)
         for name in ("pairs", "factors3"):

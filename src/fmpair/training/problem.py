@@ -263,9 +263,7 @@ def settings_of(
     length += 2 * problem.triples.factors if problem.triples else 0
     check_negatives(n_negatives, length, all_threads())
     candidates = n_negatives if options.loss in LISTED else 1
-    setting = Setting(
-        _is_exact(options, items), problem.history is not None, events / max(items, 1)
-    )
+    setting = Setting(_is_exact(options, items), problem.history is not None, events / items)
     of_ids, of_fields = l2_of(options, repeats, setting), field_l2_of(options, n_negatives)
     settings = Settings(
         seed=options.seed,

@@ -17,13 +17,14 @@ from fmpair.data import Dataset
 from fmpair.data.splits import holdout, leave_last_out
 from fmpair.data.times import is_calendar, microseconds, untimed
 from fmpair.device import CPU, ranking_device, settled
-from fmpair.errors import Notice, named
+from fmpair.errors import Notice, TrainingError, named
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME, whole_days
 from fmpair.features.history_fields import AUTO, HISTORY
 from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import Metric
-from fmpair.training.defaults import n_negatives_of
+from fmpair.training import options as options_module
+from fmpair.training.defaults import FACTORS_OF_MANY, n_negatives_of
 from fmpair.training.epochs import Validation
 from fmpair.training.loop import train
 from fmpair.training.options import FMPairOptions
@@ -36,6 +37,7 @@ FADES = (1.0, 2.0)  # the latest items alike, or hardly more than the last one
 TIME_PARTS = ("hour", "weekday", "since")
 TIME_FIELDS = {TIME: {"kind": "time", "parts": TIME_PARTS}}
 FACTORS, NEGATIVES = 32, 64  # of a trial: few, so that all users and events can stay
+DEFAULT_FACTORS = (FACTORS, options_module.FACTORS, FACTORS_OF_MANY)  # that fits on a CPU may have
 STEPS = 100  # visits of a user that tell settings apart
 FEWEST, MOST = 4, 16  # epochs
 RAMPED = 16  # epochs that triples need, whose regularisation is phased in
@@ -70,12 +72,15 @@ def decided(options: Any, data: Dataset) -> FMPairOptions:
     trial = _Trial.on(data, chosen, triples=ask.order)
     if trial is None:
         return chosen
-    best = _Choice(chosen, trial.values(chosen))
-    if ask.history:
-        best = _with_history(best, trial)
-    if ask.times:
-        best = _with_times(best, trial)
-    return _with_triples(best, trial).options if ask.order else best.options
+    try:
+        best = _Choice(chosen, trial.values(chosen))
+        if ask.history:
+            best = _with_history(best, trial)
+        if ask.times:
+            best = _with_times(best, trial)
+        return _with_triples(best, trial).options if ask.order else best.options
+    except TrainingError:  # the fit itself will say so
+        return chosen
 
 
 class _Choice(NamedTuple):
@@ -139,7 +144,7 @@ class _Trial:
         events = tally(data.user, len(data.users))
         if np.count_nonzero(events >= LEAST_EVENTS) < LEAST_USERS:
             return None
-        visits = len(data) / max(np.count_nonzero(events), 1)
+        visits = len(data) / np.count_nonzero(events)
         epochs = min(max(math.ceil(STEPS / visits), RAMPED if triples else FEWEST), MOST)
         small = {
             "factors": min(options.factors or FACTORS, FACTORS),
@@ -255,7 +260,11 @@ def _with_history(none: _Choice, trial: _Trial) -> _Choice:
 
 def _with_times(without: _Choice, trial: _Trial) -> _Choice:
     """Use hour, weekday and the days since the user's last event if they surely help."""
-    parts = TIME_PARTS[1:] if whole_days(trial.train.columns[TIME]) else TIME_PARTS
+    parts = [
+        part for part in TIME_PARTS if part != "hour" or not whole_days(trial.train.columns[TIME])
+    ]
+    if trial.train.gaps:  # the last event of a user may be missing
+        parts.remove("since")
     fields = {TIME: {"kind": "time", "parts": parts}, **without.options.fields}
     timed = trial.choice(without.options, fields=fields)
     helps = timed.better_than(without, SURE)

@@ -72,6 +72,15 @@ def settle(sharpness, score, slope, square, query_square, strength, coef, along,
     return lost
 
 
+@kernel(forceinline=True)
+def step_share(weight, e, dropped, rate, scratch, width):
+    """Return the weight of event e, less with dropout, whose scaled-up steps could overshoot."""
+    share = weight[e] if len(weight) > 0 else ONE
+    if dropped > 0:
+        share /= ONE + STEEPEST * rate * dot(scratch, 0, scratch, 0, width)
+    return share
+
+
 @kernel(fastmath=FAST)
 def run_lists(
     span, walk, block, state, work, tables, query, attributes, folding, sampler, step, l2_scale,
@@ -174,11 +183,7 @@ def run_lists(
                     strength = warp_weight(all_items, tries)
                 correct(score, constant, log_chance, member, first_item, size)
                 logs += strength * weigh(loss, constant, slope, size)
-                if len(weight) > 0:
-                    strength *= weight[e]
-                if dropped > 0:  # what is kept is scaled up: a full step could overshoot
-                    reach = step.item_rate * dot(scratch, 0, scratch, 0, width)
-                    strength /= ONE + STEEPEST * reach
+                strength *= step_share(weight, e, dropped, step.item_rate, scratch, width)
                 lost = settle(
                     sharpness, score, slope, square, query_square, strength, coef, along, own, size
                 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fmpair.engine.contract import LISTED, STEEPEST, Meeting, Parameters, Settings, Triples
+from fmpair.engine.contract import STEEPEST, Meeting, Parameters, Settings, Triples
 from fmpair.engine.item_side import pair_columns
 from fmpair.engine.strata.field_regularisation import Accumulators
 
@@ -208,7 +208,7 @@ def bounded(
     triples: Triples | None = None,
 ) -> Choice:  # fmt: skip
     """Return the choice with a weight that keeps a step with dropout from overshooting."""
-    if choice.kept is None or settings.loss not in LISTED:
+    if choice.kept is None:
         return choice
     q = query_side(parameters, choice, triples)
     return replace(

@@ -59,7 +59,7 @@ class FMPair(FMPairOptions, UpdatableRecipe):
     times: bool | str = AUTO
     levels: Sequence[Any] | None = None
 
-    ORDERS: ClassVar[tuple[int | str, ...]] = (2, 3, AUTO)
+    _ORDERS: ClassVar[tuple[int | str, ...]] = (2, 3, AUTO)
 
     def __post_init__(self) -> None:
         super().__post_init__()
