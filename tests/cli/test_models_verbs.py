@@ -26,7 +26,7 @@ def test_the_options_that_most_people_need_come_first(fmpair):
     frame = table(fmpair("models", "show", "fm-pair").out).fill_null("")
     groups = list(dict.fromkeys(frame["group"]))
     assert groups == ["", "Order three", "Negatives", "Regularisation", "Scores", "Engine"]
-    assert len(frame.filter(pl.col("group") == "")) == 13
+    assert len(frame.filter(pl.col("group") == "")) == 14
     assert frame["option"][0] == "factors"
 
 

@@ -26,7 +26,7 @@ def dated():
 
 @pytest.fixture(scope="module")
 def model():
-    return FMPair(factors=8, epochs=30, threads=1, fields=FIELDS).fit(dated())
+    return FMPair(factors=8, epochs=30, threads=1, history=0, order=2, fields=FIELDS).fit(dated())
 
 
 def share_of_even(out):

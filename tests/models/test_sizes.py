@@ -16,7 +16,7 @@ WITH_FACTORS = [
 
 @pytest.mark.parametrize("kind", WITH_FACTORS)
 def test_a_billion_factors_are_refused(kind):
-    with pytest.raises(OptionError, match=r"GB for .*1,000,000,000 factors.*: lower .*factors"):
+    with pytest.raises(OptionError, match=r"1,000,000,000.* factors|factors .*not 1,000,000,000"):
         find(kind)(factors=BILLION, epochs=1).fit(day_and_night())
 
 

@@ -241,6 +241,7 @@ def _models(findings: Findings) -> list[str]:
     if not plain:
         lines += [model, "    name: FM-Pair without context", factors, "    context: []"]
     lines += [model, f"    name: FM-Pair{' with context' * (not plain)}", factors]
+    lines += ["    times: false   # compared with the model with time below"] * timed
     if not plain:
         lines += [
             "    # ablation: without   # a table of which fields help",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -140,8 +140,6 @@ class FMPairOptions:
     device: str = CPU
     on: str | None = None
 
-    _ORDERS: ClassVar[tuple[int | str, ...]] = (2, 3)
-
     def __post_init__(self) -> None:
         for name in ("factors", "n_negatives", "threads", "blocks", "factors3"):
             if getattr(self, name) is not None:
@@ -189,8 +187,8 @@ class FMPairOptions:
             raise OptionError(f"{named('dropout')} and {named('temperature')} cannot be combined")
 
     def _check_order(self) -> None:
-        if self.order not in self._ORDERS:
-            allowed = " or ".join(map(str, self._ORDERS))
+        if self.order not in self._orders():
+            allowed = " or ".join(map(str, self._orders()))
             raise OptionError(f"{named('order')} must be {allowed}, not {self.order!r}")
         pairs_from(self.pairs)
         for name in ("pairs", "factors3"):
@@ -215,6 +213,9 @@ class FMPairOptions:
                 f"{named('negative_sampler')} popularity or batch, without {named('own_share')} "
                 f"and {named('impression_share')}"
             )
+
+    def _orders(self) -> tuple[int | str, ...]:
+        return (2, 3)
 
     @property
     def pairing(self) -> Pairing | None:

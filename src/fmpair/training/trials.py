@@ -77,7 +77,7 @@ def decided(options: Any, data: Dataset) -> FMPairOptions:
         if ask.history:
             best = _with_history(best, trial)
         if ask.times:
-            best = _with_times(best, trial)
+            best = _with_times(best, trial, ask.since)
         return _with_triples(best, trial).options if ask.order else best.options
     except TrainingError:  # the fit itself will say so
         return chosen
@@ -122,6 +122,11 @@ class _Questions:
         return (
             free and self.data.order is None and is_calendar(self.data) and not untimed(self.data)
         )
+
+    @cached_property
+    def since(self) -> bool:
+        """Whether the last event of a user may count: none is missing, and none is unwanted."""
+        return not self.data.gaps and bool(self.options.history)
 
     @cached_property
     def order(self) -> bool:
@@ -258,12 +263,12 @@ def _with_history(none: _Choice, trial: _Trial) -> _Choice:
     return best if helps else none
 
 
-def _with_times(without: _Choice, trial: _Trial) -> _Choice:
+def _with_times(without: _Choice, trial: _Trial, since: bool) -> _Choice:
     """Use hour, weekday and the days since the user's last event if they surely help."""
     parts = [
         part for part in TIME_PARTS if part != "hour" or not whole_days(trial.train.columns[TIME])
     ]
-    if trial.train.gaps:  # the last event of a user may be missing
+    if not since:
         parts.remove("since")
     fields = {TIME: {"kind": "time", "parts": parts}, **without.options.fields}
     timed = trial.choice(without.options, fields=fields)

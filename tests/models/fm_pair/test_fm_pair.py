@@ -300,8 +300,8 @@ def test_options_of_a_field_nobody_knows_name_the_nearest():
 
 def test_regularization_by_mapping_reaches_the_table_it_names():
     data = day_and_night()
-    strong = FMPair(factors=4, epochs=10, regularization={"time": 5.0}).fit(data)
-    weak = FMPair(factors=4, epochs=10, regularization={"time": 0.0}).fit(data)
+    strong = FMPair(factors=4, epochs=10, order=2, regularization={"time": 5.0}).fit(data)
+    weak = FMPair(factors=4, epochs=10, order=2, regularization={"time": 0.0}).fit(data)
     assert np.abs(strong.parameters.query).max() < 0.2 * np.abs(weak.parameters.query).max()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from fmpair.data import Dataset, as_dataset
 from fmpair.errors import DataError, OptionError, named
@@ -59,14 +59,15 @@ class FMPair(FMPairOptions, UpdatableRecipe):
     times: bool | str = AUTO
     levels: Sequence[Any] | None = None
 
-    _ORDERS: ClassVar[tuple[int | str, ...]] = (2, 3, AUTO)
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (isinstance(self.times, bool) or self.times == AUTO):
             raise OptionError(f"{named('times')} must be true, false or auto, not {self.times!r}")
         if self.levels is not None:
             check_levels(undecided(replace(self, levels=None)), self.levels)
+
+    def _orders(self) -> tuple[int | str, ...]:
+        return (2, 3, AUTO)
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
