@@ -56,9 +56,7 @@ def test_without_a_history_an_arc_has_two_ends():
 def test_a_visitor_is_known_by_the_items_given_oldest_first(model):
     found = model.recommend(history=["i3", "i4"], n=1)
     assert found["item"].to_list() == ["i5"]
-    orders = (["i3", "i4"], ["i4", "i3"])
-    lists = [model.recommend(history=items, n=9, exclude_seen=False) for items in orders]
-    assert not lists[0]["score"].equals(lists[1]["score"]), "the order counts"
+    assert model.recommend(history=["i4", "i3"], n=1, exclude_seen=False)["item"][0] != "i5"
 
 
 def test_a_frame_of_visitors_is_answered_row_by_row(model):

@@ -81,7 +81,7 @@ def test_negatives_come_from_own_items_where_users_have_favourites_only():
     assert own_share_of(FMPair(impression_share=1.0), favourites) == 0, "nothing is left to share"
 
 
-PLAIN = Setting(exact=False, history=False, events_per_item=30.0)
+PLAIN = Setting(exact=False, history=False, events_per_item=30.0, factors=256)
 
 
 def test_softmax_holds_users_of_many_items_and_of_favourites_less():
@@ -109,11 +109,12 @@ def test_a_history_takes_over_from_users_of_few_items_and_not_from_items():
 
 
 def test_histories_drop_more_factors_the_fewer_events_an_item_has():
-    def dropped(events, exact=True, **options):
-        return dropout_of(FMPair(**options), Setting(exact, True, events))
+    def dropped(events, exact=True, factors=256, **options):
+        return dropout_of(FMPair(**options), Setting(exact, True, events, factors))
 
     assert [dropped(n) for n in (5, 250, 1000, 5000)] == pytest.approx([0.8, 0.5, 0, 0])
     assert [dropped(n, exact=False) for n in (5, 90, 250)] == pytest.approx([0.6, 0.4, 0])
+    assert [dropped(5, factors=k) for k in (16, 50, 100)] == pytest.approx([0, 0, 0.5])
     assert dropped(5, dropout=0.3) == 0.3
     assert dropped(5, loss="bpr") == dropped(5, temperature=0.1) == 0
     assert dropout_of(FMPair(), PLAIN) == 0

@@ -21,9 +21,9 @@ RAMP = 8  # epochs until fields' vectors of triples are regularised in full
 # Softmax regularises users by BROAD / items of a user: less where they have many items, by the
 # root of it; without a history at most by these factors more where they have few.
 BROAD, MOST_OF_SAMPLED, MOST_OF_EXACT = 50.0, 1.0, 2.0
-# With a history, factors are dropped if items have fewer events than MANY; LEAST_KEPT stay.
-# Sampled negatives are noise themselves: KEPT_OF_SAMPLED times as many factors stay.
-MANY, LEAST_KEPT, KEPT_OF_SAMPLED = 1000.0, 0.2, 2.0
+# With a history, factors are dropped if items have fewer events than MANY. A share of LEAST_KEPT
+# and LEAST_FACTORS stay; sampled negatives are noise themselves: KEPT_OF_SAMPLED times that share.
+MANY, LEAST_KEPT, LEAST_FACTORS, KEPT_OF_SAMPLED = 1000.0, 0.2, 50, 2.0
 # Users with favourites (less even than EVEN) are regularised less, by this power of the evenness.
 EVEN, EVEN_POWER = 0.75, 2.5
 
@@ -140,25 +140,29 @@ def own_share_of(options: FMPairOptions, repeats: RepeatStats) -> float:
 
 class Setting(NamedTuple):
     """What regularisation depends on besides repeats. exact: softmax over all items; history:
-    whether queries have one; events_per_item: how much there is to learn a history from.
+    whether queries have one; events_per_item: how much there is to learn a history from; factors:
+    the length of the vectors.
     """
 
     exact: bool
     history: bool
     events_per_item: float
+    factors: int
 
 
 def dropout_of(options: FMPairOptions, setting: Setting) -> float:
     """Return the dropout: with few events per item, histories would fit noise.
 
-    The share of factors that are kept grows with the root of an item's events.
+    The share of factors that are kept grows with the root of an item's events. Short vectors have
+    no factors to spare.
     """
     if options.dropout is not None:
         return options.dropout
     if not setting.history or options.loss != "softmax" or options.temperature is not None:
         return 0.0
     kept = max((setting.events_per_item / MANY) ** 0.5, LEAST_KEPT)
-    return max(1.0 - kept * (1.0 if setting.exact else KEPT_OF_SAMPLED), 0.0)
+    kept = max(kept * (1.0 if setting.exact else KEPT_OF_SAMPLED), LEAST_FACTORS / setting.factors)
+    return max(1.0 - kept, 0.0)
 
 
 def l2_of(options: FMPairOptions, repeats: RepeatStats, setting: Setting) -> L2:

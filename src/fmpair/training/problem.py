@@ -259,11 +259,11 @@ def settings_of(
     items = int(problem.drawn.sum())
     repeats, n_negatives = repeat_stats(problem, seen), n_negatives_of(options, items)
     events = len(problem.user) if seen is None else int(seen.value.sum())
-    length = factors_of(options, events)
-    length += 2 * problem.triples.factors if problem.triples else 0
+    factors, exact = factors_of(options, events), _is_exact(options, items)
+    length = factors + (2 * problem.triples.factors if problem.triples else 0)
     check_negatives(n_negatives, length, all_threads())
     candidates = n_negatives if options.loss in LISTED else 1
-    setting = Setting(_is_exact(options, items), problem.history is not None, events / items)
+    setting = Setting(exact, problem.history is not None, events / items, factors)
     of_ids, of_fields = l2_of(options, repeats, setting), field_l2_of(options, n_negatives)
     settings = Settings(
         seed=options.seed,
