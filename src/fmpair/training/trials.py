@@ -45,7 +45,7 @@ LEAST_EVENTS = 3  # of a user who is judged: one to predict, and at least one be
 LEAST_USERS = 30
 # Users come once if they have so few events, half of them within this share of the log's time.
 VISIT_EVENTS, VISIT_SHARE, VISITORS = 10, 0.01, 0.1  # the last: share of them that is held out
-SURE = 2.0  # standard errors by which a short history, an order or times must be better
+SURE = 2.0  # standard errors by which order and times must matter
 
 
 def undecided(options: Any) -> Any:
@@ -255,7 +255,7 @@ def _with_history(none: _Choice, trial: _Trial) -> _Choice:
     PROGRESS.info("history: trying whether the last %d items help ...", LAST)
     histories = [{"last": LAST, "fade": fade} for fade in FADES]
     long, short = (trial.choice(none.options, history=history) for history in histories)
-    best = short if short.better_than(long, SURE) else long
+    best = short if short.better_than(long) else long
     helps = best.better_than(none)
     helps = helps and best.better_than(trial.out_of_order(best.options), SURE)
     hint = "" if helps else Notice(f"; set {named(HISTORY, LAST)} to force it")
