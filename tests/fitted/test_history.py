@@ -10,7 +10,7 @@ from fmpair.features import Field
 from fmpair.models import FMPair
 
 ITEMS = 20
-OPTIONS = {"factors": 16, "epochs": 30, "seed": 1}
+OPTIONS = {"factors": 8, "epochs": 30, "seed": 1}
 
 
 def walks(users=120, steps=12, seed=0):

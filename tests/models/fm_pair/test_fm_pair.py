@@ -16,6 +16,9 @@ from fmpair.training.options import event_weights
 from fmpair.training.problem import PARTITION_PAIRS_EVERY, initial, problem_of, settings_of
 
 
+SMALL = {"factors": 4, "order": 2, "times": False}  # no trials: what they decide is not asked here
+
+
 def first_items(model, context):
     """The first unseen item of every user."""
     return model.recommend(n=1, context=context)["item"].to_numpy()
@@ -209,7 +212,7 @@ def test_weights_left_out_are_all_one():
 
 def test_a_divergence_names_the_epoch_and_the_learning_rate():
     with pytest.raises(TrainingError, match=r"diverged in epoch \d+: lower learning_rate \(1000\)"):
-        FMPair(learning_rate=1e3).fit(two_tastes())
+        FMPair(factors=4, learning_rate=1e3).fit(two_tastes())
 
 
 @pytest.mark.parametrize("role", ["context", "user", "item"])
@@ -225,8 +228,8 @@ def test_a_divergence_names_the_field_whose_values_are_huge(role):
     else:
         data = data.with_items({"item": data.items.ids, "income": rng.uniform(1e3, 1e5, 20)})
     with pytest.raises(TrainingError, match="scale field 'income'"):
-        FMPair(fields={"income": raw}, learning_rate=1e3).fit(data)
-    assert FMPair(fields={"income": raw}, epochs=10).fit(data)  # at a sane rate even raw values do
+        FMPair(fields={"income": raw}, learning_rate=1e3, **SMALL).fit(data)
+    assert FMPair(fields={"income": raw}, epochs=10, **SMALL).fit(data)  # raw values do, too
 
 
 def test_one_item_leaves_nothing_to_rank():
@@ -337,7 +340,8 @@ def test_presets_are_recipes_whose_options_may_be_changed():
 
 @pytest.mark.parametrize("preset", ["paper", "fast", "best"])
 def test_a_preset_learns_two_tastes(preset):
-    recipe = getattr(FMPair, preset)(seed=1)
+    few = {"factors": 8} if preset == "best" else {}  # for 20 items
+    recipe = getattr(FMPair, preset)(seed=1, **few)
     first = recipe.fit(two_tastes()).recommend(n=1)
     taste = first["user"].str.slice(1).cast(int) % 2
     assert (first["item"] % 2 == taste).mean() >= 0.9
