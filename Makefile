@@ -21,7 +21,7 @@ CORE := $(VENV)/.installed
 TEST := $(VENV)/.installed-test
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick faults coverage check format tree docs release bench bridges clean
+.PHONY: help demo test pytest quick faults coverage check format tree docs release bench bridges clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*## +/\t/' | expand -t 10
@@ -29,7 +29,10 @@ help:  ## list what can be made
 demo: $(CORE)  ## set up, run an experiment on generated data, and end with the path of its report
 	$(BIN)/fmpair demo
 
-test: check  ## set up, then run every check and every test but faults, the quick ones first
+# `make -j2 test` runs the checks, which take one core, beside the tests.
+test: check pytest  ## set up, then run every check and every test but faults, the quick ones first
+
+pytest: $(TEST)
 	$(PYTEST) -m "$(PART)"
 
 quick: check  ## what to run before a commit: every check, and the quick tests

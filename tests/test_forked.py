@@ -11,6 +11,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no for
 HEAD = """
 import os, signal, sys, tempfile
 
+PLAIN = {"history": 0, "times": False, "order": 2, "threads": 2}  # no trials
+
 def forked(work):
     "How a child does: works, told or hangs."
     child = os.fork()
@@ -34,7 +36,7 @@ def all_of_it():
     from fmpair.data import splits, synthetic
     data = synthetic.make(60, 40, 1500).data
     train, _, test = splits.holdout(data).parts(data)
-    model = FMPair(factors=4, epochs=2, threads=2).fit(train)
+    model = FMPair(factors=4, epochs=2, **PLAIN).fit(train)
     assert evaluate(model, train, test, threads=2).coverage == 1
     assert len(model.recommend(n=3)) == 180
 """
@@ -93,11 +95,11 @@ frame = data.frame()
 frame.write_csv(f"{place}/events.csv")
 made = splits.holdout(data)
 train, _, test = made.parts(data)
-model, ranker = FMPair(factors=4, epochs=2).fit(data), find("item-knn")().fit(data)
+model, ranker = FMPair(factors=4, epochs=2, **PLAIN).fit(data), find("item-knn")().fit(data)
 model.save(f"{place}/model")
 judged = evaluate(model, train, test)
 user, item = data.users.ids[0], data.items.ids[0]
-epochs = FMPair(factors=4, epochs=4, threads=2).train(data)
+epochs = FMPair(factors=4, epochs=4, **PLAIN).train(data)
 others = find("fm")(epochs=4, threads=2).train(data)
 next(epochs), next(others)
 """

@@ -1,4 +1,8 @@
-"""Every example on generated data runs as it stands and answers its question."""
+"""Every example on generated data runs and answers its question, with fewer factors and repeats.
+
+Without the trials of `FMPair()`, which docs/ and test_defaults_on_logs.py run: each number of
+factors is kernels to compile.
+"""
 
 import re
 
@@ -7,8 +11,37 @@ from example_runs import EXAMPLES, OF_PUBLIC_DATA, assert_reported, means, run_o
 
 from fmpair.report.model_comparison import comparison
 
-# Repeats that nothing is asked about.
-FEWER = {"noise": ["seeds=[0, 1]", "split.count=2"]}
+SMALL = {"factors": 8, "order": 2, "times": "false", "history": 0}
+FEW = {"factors": 8, "epochs": 4}
+
+
+def changed(*numbers, **options):
+    """Overrides: options of these models of the file."""
+    return [f"models.{n}.{name}={value}" for n in numbers for name, value in options.items()]
+
+
+def in_place_of(number):
+    """An override: a small FM-Pair in place of one that the file only names."""
+    return [f"models.{number}={{kind: fm-pair, factors: 8, order: 2, times: false, history: 0}}"]
+
+
+FEWER = {
+    "beyond_accuracy": in_place_of(3),
+    "cold_items": changed(1, 2, **SMALL),
+    "cross_domain": changed(1, 2, 3, **FEW),
+    "fields": changed(0, **SMALL),
+    "noise": [
+        "seeds=[0, 1]", "split.count=2", "models.0.epochs.grid=[2, 4]",
+        "models.0.factors.grid=[4, 8]", "run.workers=1",
+        *changed(0, order=2, times="false", history=0),
+    ],
+    "sampled": in_place_of(2),
+    "tomorrow": changed(2, **SMALL),
+    "tuning": [
+        *changed(1, 2, epochs=4), "models.1.factors.search=[4, 8]",
+        "models.2.factors.search=[4, 8]", *changed(2, order=2, times="false", history=0),
+    ],
+}  # fmt: skip
 # That of the demo takes as long as the others together, and has a file of its own.
 GENERATED = {p.stem: p for p in EXAMPLES if p not in OF_PUBLIC_DATA and p.stem != "demo"}
 
@@ -29,7 +62,7 @@ def ran(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GENERATED)
-def test_an_example_runs_as_it_stands_and_writes_its_report(name, ran):
+def test_an_example_runs_and_writes_its_report(name, ran):
     assert_reported(*ran(name))
 
 

@@ -8,7 +8,15 @@ from example_runs import OF_PUBLIC_DATA, assert_reported, run_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.realdata]
 
+# Fewer factors and folds, and no trials, which test_defaults_on_logs.py asks about.
+FEWER = {
+    "frappe": [f"models.{n}.{o}" for n in (1, 2) for o in ("factors=8", "order=2", "times=false")],
+    "movielens": ["split.count=2", *(f"models.{n}.factors=8" for n in (1, 2, 3))],
+    "sequences": [f"models.{n}.factors=8" for n in (4, 5, 6)],
+}
+
 
 @pytest.mark.parametrize("path", OF_PUBLIC_DATA, ids=lambda path: path.stem)
 def test_an_example_on_public_data_runs_and_writes_its_report(path, tmp_path):
-    assert_reported(run_of(path, tmp_path, epochs=2), tmp_path)
+    overrides = FEWER.get(path.stem, ())
+    assert_reported(run_of(path, tmp_path, overrides, epochs=2), tmp_path)

@@ -44,7 +44,9 @@ def interrupted(own, path, number, **options):
     return str(stop.value)
 
 
-@pytest.mark.parametrize("options", [{}, {"optimizer": "adagrad"}, {"loss": "bpr", "blocks": 2}])
+@pytest.mark.parametrize(
+    "options", [{}, {"optimizer": "adagrad", "order": 2}, {"loss": "bpr", "blocks": 2}]
+)
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_fit_that_goes_on_ends_with_the_same_bytes(tmp_path, device, options):
     own, path = recipe(device=device, **options), tmp_path / "kept"

@@ -15,7 +15,6 @@ from fmpair.testing.toys import left_out
 from fmpair.training.options import event_weights
 from fmpair.training.problem import PARTITION_PAIRS_EVERY, initial, problem_of, settings_of
 
-
 SMALL = {"factors": 4, "order": 2, "times": False}  # no trials: what they decide is not asked here
 
 

@@ -54,7 +54,7 @@ def test_rankings_are_those_of_the_cpu_engine_within_noise(world, loss):
     ],
 )  # fmt: skip
 def test_every_option_of_learning_is_one_of_minibatches_too(options):
-    recipe = FMPair(factors=4, epochs=4, device="torch", **options)
+    recipe = FMPair(factors=4, epochs=4, order=2, device="torch", **options)
     model = recipe.fit(day_and_night())
     assert np.isfinite(model.item_vectors).all()
     again = recipe.fit(day_and_night())
@@ -62,7 +62,7 @@ def test_every_option_of_learning_is_one_of_minibatches_too(options):
 
 
 def test_context_decides_by_minibatches_too():
-    model = FMPair(factors=4, epochs=40, device="torch").fit(day_and_night())
+    model = FMPair(factors=4, epochs=40, order=2, device="torch").fit(day_and_night())
     found = [
         model.recommend("u0", 1, context={"time": when}, exclude_seen=False)["item"].item()
         for when in ("day", "night")

@@ -9,7 +9,7 @@ from fmpair.errors import OptionError
 from fmpair.models import FMPairLevels
 from fmpair.testing import cold_items, day_and_night, two_tastes
 
-ADAGRAD = {"factors": 4, "epochs": 40, "optimizer": "adagrad"}
+ADAGRAD = {"factors": 4, "epochs": 40, "order": 2, "optimizer": "adagrad"}
 
 
 def test_context_that_decides_is_learned():
