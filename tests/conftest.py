@@ -38,10 +38,12 @@ def device(tmp_path_factory):
 # is given its next file while its last two tests still run, so what comes last must be short: else
 # one core waits for the other.
 LONG = (
-    "test_ray.py", "test_contract_of_engines.py", "test_jit.py", "test_kills.py",
-    "test_resume.py", "test_docs_site.py", "test_examples.py", "test_docs.py",
-    "test_service_kills.py", "test_full_store.py", "test_real_examples.py", "test_swaps.py",
-    "test_store_trouble.py", "test_container.py",
+    "test_contract_of_engines.py", "test_docs.py", "test_ray.py", "test_minibatches.py",
+    "test_jit.py", "test_docs_site.py", "test_kills.py", "test_demo_example.py",
+    "test_real_data.py", "test_agreement.py", "test_examples.py", "test_service_kills.py",
+    "test_significance.py", "test_damaged_files.py", "test_update.py", "test_shop_verdicts.py",
+    "test_defaults_on_logs.py", "test_resume.py", "test_full_store.py", "test_real_examples.py",
+    "test_swaps.py", "test_wraprec_samples.py", "test_store_trouble.py", "test_container.py",
     "test_forked.py", "test_full_disk.py", "test_tuning.py", "test_run_verb.py",
     "test_supervisor.py", "test_page.py", "test_torch_training.py", "test_contract.py",
 )  # fmt: skip
