@@ -236,10 +236,10 @@ def test_l2_of_every_rows_own_strength_is_that_of_the_reference(name, kind, part
     assert_alike(*learn_with_both(name, problem, settings))
 
 
-@pytest.mark.parametrize(("optimizer", "parts"), [("sgd", ""), ("adagrad", "cua")])
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
 @pytest.mark.parametrize("name", FAST)
-def test_regularisation_takes_no_more_of_a_row_than_there_is(name, optimizer, parts):
-    problem = problem_of(parts, events=60)
+def test_regularisation_takes_no_more_of_a_row_than_there_is(name, optimizer):
+    problem = problem_of("", events=60)
     scale = l2_scale_of(problem, 1e6)
     settings = settings_of(l2_scale=scale, optimizer=optimizer, **LOSS["softmax"])
     slow, fast = learn_with_both(name, problem, settings)
@@ -258,15 +258,11 @@ def pairs_of(problem, count=40):
     return Pairs(problem.user[event], problem.item[event], negative, situation, weight)
 
 
-# Without weights and context, threads make the partitions: kernels of their own.
-@pytest.mark.parametrize(
-    ("parts", "numbered"),
-    [("", False), ("ua", False), ("c", True), ("u", True), ("a", True), ("cua", True)],
-)
+@pytest.mark.parametrize("parts", ["", "c", "u", "a", "cua"])
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("name", FAST)
-def test_steps_on_given_pairs_are_those_of_the_reference(name, parts, numbered, blocks):
-    problem = problem_of(parts, weights=numbered, known=numbered)
+def test_steps_on_given_pairs_are_those_of_the_reference(name, parts, blocks):
+    problem = problem_of(parts)
     trainings = learn_with_both(name, problem, settings_of(blocks=blocks), epochs=1)
     losses = [training.learn_pairs(pairs_of(problem), RATE) for training in trainings]
     assert losses[0] == pytest.approx(losses[1], abs=1e-4)

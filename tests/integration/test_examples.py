@@ -22,9 +22,7 @@ def changed(*numbers, **options):
 
 FEWER = {
     "beyond_accuracy": changed(3, **SMALL),
-    "cold_items": changed(1, 2, **SMALL),
     "cross_domain": changed(1, 2, 3, **FEW),
-    "fields": changed(0, **SMALL),
     "noise": [
         "seeds=[0, 1]", "split.count=2", "models.0.epochs.grid=[2, 4]",
         "models.0.factors.grid=[4, 8]", "run.workers=1",

@@ -22,8 +22,6 @@ FITS, LEVEL = 21, 0.05
 PAIRS = FITS * (FITS - 1) // 2
 MOST = LEVEL + 2 * (LEVEL * (1 - LEVEL) / PAIRS) ** 0.5
 METRIC = "ndcg@10"
-# Without trials: with them two seeds need not be the same model.
-PLAIN = {"factors": 8, "threads": 1, "history": 0, "times": False, "order": 2}
 PROTOCOLS = {"event": Protocol(seen="none"), "user": Protocol(unit="user", seen="none")}
 
 
@@ -33,7 +31,7 @@ def units_of(epochs):
     train, _, test = holdout(world.data, test=0.3).parts(world.data)
     found = {name: [] for name in PROTOCOLS}
     for fit in range(FITS):
-        model = FMPair(epochs=epochs, seed=fit, **PLAIN).fit(train)
+        model = FMPair(factors=8, epochs=epochs, seed=fit, threads=1).fit(train)
         for name, protocol in PROTOCOLS.items():
             units = evaluate(model, train, test, protocol, [METRIC], threads=1).units
             found[name].append(units.with_columns(fit=pl.lit(fit), fold=pl.lit(0)))
