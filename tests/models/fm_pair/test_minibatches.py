@@ -13,7 +13,6 @@ from fmpair.evaluation import evaluate
 from fmpair.models import FPMC, SVDPlusPlus
 from fmpair.testing import ModelContract, day_and_night, two_tastes
 
-
 # What learns is another engine; the model it leaves is of the same class, whose other rules
 # tests/models/test_contract.py checks.
 OF_LEARNING = (
