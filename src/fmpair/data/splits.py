@@ -1,6 +1,6 @@
 """Splits into training, validation and test parts; seeded, every row is in exactly one part.
 
-Of all events: `holdout`, `folds`, `by_time`, `target`, `by_attribute`, `given`.
+Of all events: `holdout`, `folds`, `by_time`, `time_windows`, `target`, `by_attribute`, `given`.
 Of whole sessions: `by_session`.
 Within each user's history: `per_user`, `leave_out`, `leave_last_out`.
 Cold start: `cold_users`, `cold_items`.
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from fmpair.capacity import check_memory
-from fmpair.checks import positive
+from fmpair.checks import positive, whole
 from fmpair.data.dataset import Dataset
 from fmpair.data.parts import (
     Split,
@@ -37,7 +38,7 @@ from fmpair.threads import check_process
 __all__ = [
     "SPLITS", "Split", "by_attribute", "by_session", "by_time", "cold_items", "cold_users", "folds",
     "given", "hash_of", "holdout", "leave_last_out", "leave_out", "load", "per_user", "save",
-    "target",
+    "target", "time_windows",
 ]  # fmt: skip
 
 ORDERS = ("random", "time")
@@ -106,6 +107,34 @@ def by_time(
         first, last_time = data.columns["timestamp"].gather([order[0], order[-1]])
         raise DataError(f"one of the parts would be empty: times range from {first} to {last_time}")
     return split_of(order[:middle], order[middle:last], order[last:])
+
+
+def time_windows(
+    data: Dataset, count: int = 3, test: float = 0.1, validation: float = 0.0
+) -> list[Split]:
+    """Return a split for each of several cuts in time: train before, test the events that follow.
+
+    The latest `count` times `test` of all events are cut into windows of equal length in events,
+    each tested by a model of all events before it; events after a window are in no part.
+    validation: a share of all events, the last before each window. Events of one time stay
+    together.
+    """
+    whole("count", count, 1)
+    check_shares(count * test, validation)
+    times = moments_of_all(data)
+    order = np.argsort(times, kind="stable")
+    times, events = times[order], len(order)
+    ends = [time_boundary(times, events - round(n * test * events)) for n in range(count, 0, -1)]
+    cuts = [*ends, events]
+    splits = []
+    for first, last in pairwise(cuts):
+        middle = first
+        if validation:
+            middle = time_boundary(times[:first], first - round(validation * events))
+        if not 0 < middle <= first < last:
+            raise DataError(f"{events:,} events have too few times for {count} windows")
+        splits.append(split_of(order[:middle], order[middle:first], order[first:last]))
+    return splits
 
 
 def by_session(
@@ -425,6 +454,6 @@ def _cold(
 # By their names in experiment files.
 SPLITS: dict[str, Callable[..., Split | list[Split]]] = {
     split.__name__: split
-    for split in (holdout, folds, per_user, leave_out, leave_last_out, by_time, by_session,
-                  cold_users, cold_items, by_attribute, target, given)
+    for split in (holdout, folds, per_user, leave_out, leave_last_out, by_time, time_windows,
+                  by_session, cold_users, cold_items, by_attribute, target, given)
 }  # fmt: skip

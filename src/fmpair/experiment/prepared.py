@@ -52,7 +52,7 @@ class PreparedData:
         split = self.splits[number]
         if not self.late:
             return self.data, split
-        part = np.empty(len(self.data), np.int8)
+        part = np.full(len(self.data), -1, np.int8)
         for position, rows in enumerate((split.train, split.validation, split.test)):
             part[rows] = position
         data = self._filtered(_with_part(self.data, part))
