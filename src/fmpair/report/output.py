@@ -15,7 +15,7 @@ from fmpair.experiment.results import Results
 from fmpair.files import make_folder, write_atomically
 from fmpair.report import style
 from fmpair.report.model_comparison import ModelComparison, comparison
-from fmpair.report.result_tables import P_VALUE, field_tables, main_table
+from fmpair.report.result_tables import P_VALUE, field_tables, main_table, one_fit_note
 from fmpair.report.run_tables import times_table
 from fmpair.report.sections import sections, warnings
 from fmpair.report.table import ReportTable, Section, TableCell, unique_names
@@ -66,6 +66,7 @@ def terminal(results: Results) -> Any:
         rows = tuple(tuple(replace(cell, detail="") for cell in row) for row in table.rows)
         tables.append(rich_table(replace(table, title=f" {table.title}", rows=rows)))
     lines = [Text(headline(results, comparisons[0]))] if comparisons else []
+    lines += [Text(one_fit_note(each)) for each in comparisons[:1] if one_fit_note(each)]
     lines += [Text(f"Warning: {text}", "yellow") for text in repeat_warnings(results)]
     return Group(*tables, *lines)
 
@@ -89,10 +90,10 @@ def rich_table(table: ReportTable) -> Any:
 
 
 def _short_table(compared: ModelComparison, times: dict[str, str]) -> Any:
-    """Values, difference, p and training time; the page has the rest."""
+    """Values, difference, p, what was detectable, and training time; the page has the rest."""
     table = main_table(compared)
     tested = table.columns.index(P_VALUE)
-    kept = [*range(len(compared.metrics) + 1), tested - 1, tested]
+    kept = [*range(len(compared.metrics) + 1), tested - 1, tested, tested + 1]
     columns = (*(table.columns[n] for n in kept), "train s")
     rows = tuple(
         (*(replace(row[n], detail="") for n in kept), TableCell(times.get(known["model"], "")))
