@@ -7,7 +7,7 @@ on what results mean under repeats.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -220,6 +220,17 @@ def repeat_share(*parts: Dataset) -> float:
 def default_protocol(*parts: Dataset) -> Protocol:
     """Full ranking of every event; seen items are excluded unless users often repeat items."""
     return Protocol(seen="none" if repeat_share(*parts) > MANY_REPEATS else "train")
+
+
+def experiment_protocol(data: Dataset, test: Dataset) -> Protocol:
+    """The default protocol of an experiment: per user where each has one list of relevant items.
+
+    That is the case without context and repeats, if users have several test events.
+    """
+    usual = default_protocol(data)
+    several = len(test) > len(np.unique(test.user))
+    by_user = several and not test.context and usual.seen == "train"
+    return replace(usual, unit="user") if by_user else usual
 
 
 def default_protocol_reason(*parts: Dataset) -> str:

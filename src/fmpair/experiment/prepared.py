@@ -19,11 +19,13 @@ from fmpair.config.option_schema import function_of, options_of
 from fmpair.data import Dataset, public_sets
 from fmpair.data import splits as splitting
 from fmpair.data.describe import fingerprint
+from fmpair.data.filters import RATED, low_ratings_note
 from fmpair.data.parts import PARTS, Split
 from fmpair.data.read import read, read_contents
 from fmpair.device import CPU, settled
 from fmpair.errors import DataError, OptionError
-from fmpair.evaluation.protocol import default_protocol
+from fmpair.evaluation.protocol import experiment_protocol
+from fmpair.metrics import ERRORS, Metric
 from fmpair.models.catalog import find
 from fmpair.threads import check_process
 from fmpair.training.search import canonical
@@ -184,16 +186,25 @@ def _splits(data: Dataset, sizes: list[int] | None, step: Step) -> list[Split]:
     return splits if isinstance(splits, list) else [splits]
 
 
-def settle(experiment: Experiment, data: Dataset) -> Experiment:
+def low_ratings(experiment: Experiment, data: Dataset) -> str:
+    """Return a line if events with low ratings count as positive; empty if a filter decides."""
+    errors = any(Metric.parse(name).name in ERRORS for name in experiment.metrics)
+    if errors or any(step.kind.replace("-", "_") in RATED for step in experiment.filters):
+        return ""
+    return low_ratings_note(data)
+
+
+def settle(experiment: Experiment, prepared: PreparedData) -> Experiment:
     """Return the experiment with default protocol and device set.
 
     The data determine a missing protocol. The device is stored in the model options,
     because results depend on it; the default, the CPU, is omitted.
     """
     device = settled(experiment.run.device)
+    protocol = experiment_protocol(prepared.data, prepared.data.take(prepared.splits[0].test))
     return replace(
         experiment,
-        protocols=experiment.protocols or {DEFAULT_PROTOCOL: default_protocol(data)},
+        protocols=experiment.protocols or {DEFAULT_PROTOCOL: protocol},
         models=tuple(_on_device(model, device) for model in experiment.models),
     )
 

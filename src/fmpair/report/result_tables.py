@@ -71,7 +71,7 @@ def main_table(compared: ModelComparison) -> ReportTable:
         *(metric_title(name) for name in compared.metrics),
         *([f"{metric} corrected"] if corrected else []),
         f"{metric}, 95 % interval",
-        f"vs {_baseline(compared)}",
+        f"vs {baseline_name(compared)}",
         P_VALUE,
         DETECTABLE,
         *([] if covered else ["Coverage"]),
@@ -177,7 +177,8 @@ def model_order(results: Results) -> pl.Expr:
 
 
 def plus_minus(text: str) -> str:
-    return "" if text == NOTHING else f"± {text}"
+    """Return ± and a deviation; nothing without one, as that of a deterministic model."""
+    return "" if text in (NOTHING, figure(0.0)) else f"± {text}"
 
 
 def _model_name(row: dict[str, Any], most: int) -> str:
@@ -212,11 +213,22 @@ def _detectable_cell(row: dict[str, Any]) -> TableCell:
     return TableCell(percent(row["detectable"] / base), figure(row["detectable"]))
 
 
-def _baseline(compared: ModelComparison) -> str:
+def baseline_name(compared: ModelComparison) -> str:
     """The baseline's name, or `the best` if each metric is compared with its best model."""
     names = set(compared.rows["baseline"].drop_nulls())
     best = set(compared.rows.filter("best")["model"])
     return isolated(names.pop()) if len(names) == 1 and names != best else "the best"
+
+
+def mean_over(compared: ModelComparison) -> str:
+    """Say what the means are over: users with one list each, users in contexts, or test events."""
+    count = max(compared.rows["units"].drop_nulls(), default=0)
+    lists = {
+        "user": f"means over {count:,} users, one list each",
+        "user-context": f"means over {count:,} users in their contexts, one list each",
+    }
+    events = f"means over {count:,} test events, one list each"
+    return lists.get(compared.protocol.partition("/")[0], events)
 
 
 def _main_notes(compared: ModelComparison, corrected: bool, covered: bool) -> tuple[str, ...]:
@@ -227,7 +239,7 @@ def _main_notes(compared: ModelComparison, corrected: bool, covered: bool) -> tu
         f"{compared.level:g}. {_mark_note(compared)}".strip(),
         f"Mean ± standard deviation over {repeats} repeats (folds and seeds); 95 % "
         f"confidence interval over users (bootstrap-t). {_test_note(compared)}",
-        f"Protocol: {compared.protocol}. {coverage}",
+        f"Protocol: {compared.protocol}, {mean_over(compared)}. {coverage}",
     ]
     if corrected:
         notes.append("Corrected: the metric among all items, estimated from the sample.")
@@ -237,7 +249,7 @@ def _main_notes(compared: ModelComparison, corrected: bool, covered: bool) -> tu
 def _mark_note(compared: ModelComparison) -> str:
     """Explain the marks that occur in the table."""
     marks = set(compared.rows["mark"]) - {""}
-    base = _baseline(compared)
+    base = baseline_name(compared)
     words = {
         "+": f"+: significantly better than {base}",
         "-": f"{MINUS}: significantly worse than {base}",
@@ -252,8 +264,9 @@ def _test_note(compared: ModelComparison, effect: bool = False) -> str:
     size = ", d (Cohen's d over users)" if effect else ""
     return (
         f"Differences, p{size} and {DETECTABLE.lower()} differences are relative to "
-        f"{_baseline(compared)}. {DETECTABLE}: the smallest true difference that the test, before "
-        f'Holm correction, finds with a power of 80 %; beside a smaller one, "not significant" '
+        f"{baseline_name(compared)}. {DETECTABLE}: the smallest true difference that the test, "
+        f'before Holm correction, finds with a power of 80 %; beside a smaller one, "not '
+        f'significant" '
         f"does not mean equal. {_p_note(compared)}"
     )
 

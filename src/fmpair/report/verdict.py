@@ -191,6 +191,12 @@ def repeat_warnings(results: Results) -> list[str]:
     ]
 
 
+def rating_warnings(results: Results) -> list[str]:
+    """A line if events with low ratings count as positive."""
+    note = results.manifest.get("data", {}).get("low_ratings")
+    return [note] if note else []
+
+
 def _repeat_counts(manifest: Mapping[str, Any]) -> tuple[int, int]:
     """(test events that repeat a training pair of user and item, test events), over all folds."""
     rows = [row for fold in manifest.get("leakage", []) for row in fold["figures"]]
