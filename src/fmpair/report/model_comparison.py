@@ -50,8 +50,8 @@ class ModelComparison:
     rows: mean and sd (n - 1) over the repeats (folds and seeds); low, high: 95 % interval over
     users (bootstrap-t); difference, relative (to the baseline's mean), p (Holm) and effect
     (Cohen's d) against the row's baseline; detectable: the smallest true difference that the test,
-    before Holm, would find with a power of 80 %; with_seeds: an upper bound of what three seeds of each model
-    would find, where there is one; same: shown to be within the margin of the baseline; p_best: p
+    before Holm, would find with a power of 80 %; with_seeds: an upper bound of what three seeds of
+    each model would find, where there is one; same: shown to be within the margin of the baseline; p_best: p
     (Holm) against the best model; best; near_best: not significantly different from the best;
     mark: + significantly better than the baseline, - worse, = same, else empty. Columns of a test
     are null if it was not possible.
