@@ -25,9 +25,7 @@ UNITS = {
 
 def compared(seeds=1, unit="user"):
     units = {
-        (model, 0, seed): {
-            metric: values + 0.001 * seed * (model == "better") for metric in METRICS
-        }
+        (model, 0, seed): dict.fromkeys(METRICS, values + 0.001 * seed * (model == "better"))
         for model, values in UNITS.items()
         for seed in range(seeds)
     }

@@ -48,13 +48,13 @@ class ModelComparison:
     """Results under one protocol, one row per model and metric.
 
     rows: mean and sd (n - 1) over the repeats (folds and seeds); low, high: 95 % interval over
-    users (bootstrap-t); difference, relative (to the baseline's mean), p (Holm) and effect
-    (Cohen's d) against the row's baseline; detectable: the smallest true difference that the test,
-    before Holm, would find with a power of 80 %; with_seeds: an upper bound of what three seeds of
-    each model would find, where there is one; same: shown to be within the margin of the baseline; p_best: p
-    (Holm) against the best model; best; near_best: not significantly different from the best;
-    mark: + significantly better than the baseline, - worse, = same, else empty. Columns of a test
-    are null if it was not possible.
+    users (bootstrap-t); difference, relative (to the baseline's mean), p (Holm) and effect (Cohen's
+    d) against the row's baseline; detectable: the smallest true difference that the test, before
+    Holm, would find with a power of 80 %; with_seeds: an upper bound of what three seeds of each
+    model would find, where there is one; same: shown to be within the margin of the baseline;
+    p_best: p (Holm) against the best model; best; near_best: not significantly different from the
+    best; mark: + significantly better than the baseline, - worse, = same, else empty. Columns of a
+    test are null if it was not possible.
     margin: share of the baseline's mean. folds, seeds: their numbers.
     fields: by model with an ablation the effect of each field on `metric`, see `field_effects`.
     baselines: the models that only count: popularity, Markov chains, neighbours and EASE.
