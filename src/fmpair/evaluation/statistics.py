@@ -3,7 +3,8 @@
 Values are [units], or [seeds, units] where a model was fitted several times; the variance between
 seeds then enters. users: the user of each unit; values of one user are summed before anything is
 resampled or tested. Without users every unit counts as its own user. items: the relevant item of
-each unit; with one seed per model the variance between items replaces that between seeds.
+each unit; with one seed per model the variance between items then stands in for that between seeds,
+which is very conservative. Without items one fit of each is compared as it is.
 
 The public functions take values; the functions that take `Clusters` serve the report.
 """

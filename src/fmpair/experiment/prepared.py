@@ -201,10 +201,13 @@ def settle(experiment: Experiment, prepared: PreparedData) -> Experiment:
     because results depend on it; the default, the CPU, is omitted.
     """
     device = settled(experiment.run.device)
-    protocol = experiment_protocol(prepared.data, prepared.data.take(prepared.splits[0].test))
+    protocols = experiment.protocols
+    if not protocols:
+        test = prepared.data.take(prepared.splits[0].test)
+        protocols = {DEFAULT_PROTOCOL: experiment_protocol(prepared.data, test)}
     return replace(
         experiment,
-        protocols=experiment.protocols or {DEFAULT_PROTOCOL: protocol},
+        protocols=protocols,
         models=tuple(_on_device(model, device) for model in experiment.models),
     )
 
