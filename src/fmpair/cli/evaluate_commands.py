@@ -139,15 +139,20 @@ def evaluate(
 
         write(result.units, per_unit)
     emit(_views(result, parts, by) if by else _table(result), output)
-    units = f"{len(result.units):,} units, {result.coverage:.1%} with a list"
-    cold = ", ".join(
+    note(f"protocol {result.protocol}: {_counts(result)}")
+    note(f"corrected: {result.estimator}" if result.estimator else "")
+    note("\n".join(_remarks(parts, chosen, protocol is None and not protocol_flags["seen"])))
+
+
+def _counts(result: Evaluation) -> str:
+    """Return the numbers of units, with a list, and of users and items without training events."""
+    cold = [
         f"{count:,} of {what} without training events"
         for count, what in ((result.cold_users, "users"), (result.cold_items, "items"))
         if count
-    )
-    note(f"protocol {result.protocol}: {units}{f'; {cold}' if cold else ''}")
-    note(f"corrected: {result.estimator}" if result.estimator else "")
-    note("\n".join(_remarks(parts, chosen, protocol is None and not protocol_flags["seen"])))
+    ]
+    units = f"{len(result.units):,} units, {result.coverage:.1%} with a list"
+    return "; ".join([units, ", ".join(cold)]) if cold else units
 
 
 def command() -> Any:

@@ -44,8 +44,6 @@ __all__ = [
 ORDERS = ("random", "time")
 NO_TIME = "{!r} is not a time: write one such as '2020-01-31'"
 
-# Splits of all events.
-
 
 def holdout(data: Dataset, test: float = 0.2, validation: float = 0.0, seed: int = 0) -> Split:
     """Take a random share of all events for testing, and one for validation."""
@@ -112,27 +110,22 @@ def by_time(
 def time_windows(
     data: Dataset, count: int = 3, test: float = 0.1, validation: float = 0.0
 ) -> list[Split]:
-    """Return a split for each of several cuts in time: train before, test the events that follow.
+    """Return a split for each of several cuts in time: train on all before, test what follows.
 
-    The latest `count` times `test` of all events are cut into windows of equal length in events,
-    each tested by a model of all events before it; events after a window are in no part.
-    validation: a share of all events, the last before each window. Events of one time stay
-    together.
+    test: the share of all events in each of the latest `count` windows; events after a window are
+    in no part of its split. validation: a share of all events, the last before each window.
     """
     whole("count", count, 1)
     check_shares(count * test, validation)
     times = moments_of_all(data)
     order = np.argsort(times, kind="stable")
-    times, events = times[order], len(order)
-    ends = [time_boundary(times, events - round(n * test * events)) for n in range(count, 0, -1)]
-    cuts = [*ends, events]
-    splits = []
-    for first, last in pairwise(cuts):
-        middle = first
-        if validation:
-            middle = time_boundary(times[:first], first - round(validation * events))
+    times, size, splits = times[order], len(order), []
+    ends = [time_boundary(times, size - round(n * test * size)) for n in range(count, 0, -1)]
+    for first, last in pairwise([*ends, size]):
+        aside = first - round(validation * size)
+        middle = time_boundary(times[:first], aside) if validation else first
         if not 0 < middle <= first < last:
-            raise DataError(f"{events:,} events have too few times for {count} windows")
+            raise DataError(f"{size:,} events have too few times for {count} windows")
         splits.append(split_of(order[:middle], order[middle:first], order[first:last]))
     return splits
 
@@ -155,9 +148,9 @@ def by_session(
     ended = np.full(len(sessions), np.iinfo(np.int64).min)
     np.maximum.at(ended, number, moments_of_all(data))
     order = np.argsort(ended, kind="stable")
-    if days is None and validation_days is not None:
-        raise OptionError("validation_days requires days, the length of the test part")
     if days is None:
+        if validation_days is not None:
+            raise OptionError("validation_days requires days, the length of the test part")
         parts = cut(order, test, validation, ended[order], "sessions")
     else:
         if not is_calendar(data):
@@ -451,7 +444,6 @@ def _cold(
     return split_of(*(grouped.row[part == number] for number in range(3)))
 
 
-# By their names in experiment files.
 SPLITS: dict[str, Callable[..., Split | list[Split]]] = {
     split.__name__: split
     for split in (holdout, folds, per_user, leave_out, leave_last_out, by_time, time_windows,

@@ -161,10 +161,7 @@ def _before(
     some = until > first
     days[order[some]] = (moment[some] - moment[until[some] - 1]) / DAY
     if memory.within is not None:
-        times, rank = np.unique(moment, return_inverse=True)
-        oldest = np.searchsorted(times, moment - memory.within)
-        number = np.cumsum(opens) - 1
-        first = np.searchsorted(number * len(times) + rank, number * len(times) + oldest)
+        first = _since(np.cumsum(opens), moment, memory.within)
     kept = np.concatenate([[0], np.cumsum(told[order])])  # events of `told` before each place
     begin, end = kept[first], kept[until]
     if memory.last is not None:
@@ -180,6 +177,13 @@ def _before(
     return Earlier(Rows(start, column, np.ones(start[-1], np.float32)), days)
 
 
+def _since(owner: np.ndarray, moment: np.ndarray, within: int) -> np.ndarray:
+    """Return the first place of the owner at most so long before; both ascending, int64 [n]."""
+    times, rank = np.unique(moment, return_inverse=True)
+    oldest = np.searchsorted(times, moment - within)
+    return np.searchsorted(owner * len(times) + rank, owner * len(times) + oldest)
+
+
 def _moments(train: Dataset, test: Dataset) -> np.ndarray:
     """Return the times of training and test events together; a test file in order comes second."""
     first, second = moments_by_user(train), moments_by_user(test)
@@ -190,16 +194,17 @@ def _moments(train: Dataset, test: Dataset) -> np.ndarray:
     return np.concatenate([first, second])
 
 
-def with_histories(queries: Dataset, earlier: Earlier, since: bool, items: Vocabulary) -> Dataset:
-    """Return the queries with a column of lists of items, and of days since the last if `since`."""
+def with_histories(
+    queries: Dataset, history: Rows, days: np.ndarray | None, items: Vocabulary
+) -> Dataset:
+    """Return the queries with a column of lists of items, and of days since the last if given."""
     if COLUMN in queries.columns.columns:
         raise DataError(f"the test events have a column {COLUMN!r} already: rename it")
-    history = earlier.items
     ids = pl.DataFrame({EVENT: history.owner, COLUMN: items.take(history.column)})
     lists = ids.group_by(EVENT, maintain_order=True).agg(COLUMN)
     every = pl.DataFrame({EVENT: np.arange(history.size)})
     told = every.join(lists, on=EVENT, how="left", maintain_order="left")[COLUMN]
     columns = queries.columns.with_columns(told.fill_null([]))
-    if since:
-        columns = columns.with_columns(pl.Series(SINCE, earlier.days).fill_nan(None))
+    if days is not None:
+        columns = columns.with_columns(pl.Series(SINCE, days).fill_nan(None))
     return replace(queries, columns=columns)

@@ -15,7 +15,6 @@ from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, OptionError, listing, unknown
 from fmpair.evaluation.earlier_events import (
     ALL,
-    Earlier,
     Memory,
     Numbered,
     before_each,
@@ -81,12 +80,11 @@ def units_of(
     if protocol.unit == "user":
         queries = replace(queries, context=(), columns=queries.columns.drop(test.context))
     if session is not None:
-        told = Earlier(session.take(row[first]), np.zeros(0))
-        queries = with_histories(queries, told, False, train.items)
+        queries = with_histories(queries, session.take(row[first]), None, train.items)
     elif protocol.history == "known" and memory is not None:
         told = before_each(events, memory, row[first])
-        told = Earlier(told.items.take(row[first]), told.days[row[first]])
-        queries = with_histories(queries, told, memory.since, train.items)
+        days = told.days[row[first]] if memory.since else None
+        queries = with_histories(queries, told.items.take(row[first]), days, train.items)
     task = RankingTask(number.astype(np.int64), owner[row], hidden, relevant)
     return Units(row, events.user[row], events.users, task, queries)
 
