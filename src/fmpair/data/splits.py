@@ -171,10 +171,8 @@ def _last_days(
     length = days + (validation_days or 0)
     first, middle = np.searchsorted(ended, ended[-1:] - np.array([length, days]) * DAY, "right")
     if not first:
-        raise DataError(
-            f"all {len(order):,} sessions end in the last {length:g} days: nothing is left to "
-            "train on"
-        )
+        size = f"all {len(order):,} sessions end in the last {length:g} days"
+        raise DataError(f"{size}: nothing is left to train on")
     return split_of(order[:first], order[first:middle], order[middle:])
 
 
