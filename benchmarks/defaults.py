@@ -91,13 +91,7 @@ SETS: dict[str, Callable[[], Task]] = {
     "frappe-cfm": lambda: frappe("frappe-cfm"),
     "yoochoose-100k": lambda: sessions("yoochoose-100k"),
 }
-# Set by an expert on validation parts, on any engine, and the best published on the same split.
-BY_HAND = {
-    "amazon-sports": (0.0576, 0.0335), "amazon-beauty": (0.0934, 0.0576),
-    "ml-1m-sequences": (0.3214, 0.1884), "amazon-cds": (0.1886, 0.1256),
-    "yelp2018": (0.0742, 0.0614), "frappe-cfm": (0.8324, 0.6046),
-    "yoochoose-100k": (0.6597, 0.3299),
-}  # fmt: skip
+# The best published on the same split.
 PUBLISHED = {
     "amazon-sports": "SASRec .0569 / .0314, eSASRec .0560 / .0323",
     "amazon-beauty": "eSASRec .0928 / .0523",
@@ -139,8 +133,8 @@ def table(rows: list[dict]) -> str:
     """Return the means over seeds as a Markdown table, a row per set."""
     columns = list(dict.fromkeys((row["device"], row["tune"]) for row in rows))
     heads = [f"`FMPair()`, {d}" if t is None else f"tuned {t}, {d}" for d, t in columns]
-    lines = ["| | " + " | ".join([*heads, "by hand", "published"]) + " |"]
-    lines.append("|---" * (len(columns) + 3) + "|")
+    lines = ["| | " + " | ".join([*heads, "published"]) + " |"]
+    lines.append("|---" * (len(columns) + 2) + "|")
     for name in SETS:
         cells = []
         for device, tune in columns:
@@ -150,8 +144,7 @@ def table(rows: list[dict]) -> str:
             cells.append(
                 " / ".join(f"{v:.4f}" for v in mean) + (f" ({len(found)})" if found else "")
             )
-        hand = " / ".join(f"{v:.4f}" for v in BY_HAND[name])
-        lines.append(f"| {name} | {' | '.join(cells)} | {hand} | {PUBLISHED.get(name, '')} |")
+        lines.append(f"| {name} | {' | '.join(cells)} | {PUBLISHED.get(name, '')} |")
     return "\n".join(lines).replace(" 0.", " .")
 
 

@@ -226,5 +226,5 @@ def test_refunds_are_left_out_with_a_line():
         assert "# 107 events of 20 users" in starter("c.csv")
 
 
-def test_small_data_get_several_seeds():
+def test_several_seeds_are_proposed():
     assert started(events()).seeds == (0, 1, 2)

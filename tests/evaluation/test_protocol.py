@@ -73,6 +73,7 @@ def test_presets_are_the_protocols_people_use():
         "next-item": "interaction/all/seen=train/relevant=next/after=user",
         "next-item-in-time": "interaction/all/seen=train/relevant=next/after=all",
         "sessions": "interaction/train/seen=none/history=test",
+        "global-time": "interaction/train/seen=earlier/after=all/history=known",
     }
     assert preset("full") == Protocol()
     with pytest.raises(UnknownError, match="Did you mean 'legacy'"):

@@ -57,7 +57,8 @@ def test_the_main_table_shows_mean_mark_difference_and_p():
 def test_the_notes_name_the_test_its_users_and_its_variance():
     told = " ".join(main_table(comparison(three(), "full ranking")).notes).replace(NO_BREAK, " ")
     assert "paired randomisation test over 100 users, differences summed by user" in told
-    assert "Each model was fitted once" in told and "items replaces that between seeds" in told
+    assert "Each model was fitted once: the test compares these fitted models" in told
+    assert "3 seeds of each would show it" in told
     units = {
         (model, fold, seed): {"ndcg@10": STEADY + 0.1 * (model == "b") + 0.01 * seed}
         for model in "ab" for fold in range(2) for seed in range(3)

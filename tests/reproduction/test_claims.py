@@ -139,7 +139,7 @@ def test_users_with_few_events_are_told_beside_the_claim_and_do_not_decide_it():
         ({"start": 0.001}, "undecided"),  # an epoch of 17 ms is measured badly
     ],
 )
-def test_cost_is_linear_where_a_straight_line_fits_enough_points(options, verdict):
+def test_cost_is_linear_where_enough_points_do_not_bend(options, verdict):
     assert verdicts({"complexity-xing": by_factors(0.001, **options)})[6] == verdict
 
 
@@ -167,8 +167,11 @@ def test_a_straight_line_is_found_with_slope_start_and_a_perfect_fit():
     assert found.shortest == pytest.approx(0.082)
 
 
-def test_times_that_bend_fit_worse():
-    assert linear_fit(by_factors(0.0, bend=1e-6), factors).r2 < 0.98
+def test_times_that_bend_are_told_from_noise():
+    cubed = linear_fit(by_factors(0.0, bend=1e-6, start=0.0), factors)
+    assert cubed.bend - cubed.within > 0.25
+    straight = linear_fit(by_factors(0.002, start=0.05), factors)
+    assert straight.bend == pytest.approx(0, abs=1e-9)
 
 
 def test_the_first_epoch_of_a_fit_does_not_count():

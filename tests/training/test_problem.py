@@ -58,10 +58,25 @@ def test_sessions_and_spans_of_time_bound_what_is_looked_at(events):
         earlier = [(m, n, v) for n, (u, _, m, v) in enumerate(events) if u == user and m < moment]
         wanted = []
         for m, n, v in sorted(earlier, reverse=True):
-            if v != visit or m < moment - 2 or len(wanted) == 4:
-                break
-            wanted.append(events[n][1])
+            if v == visit and m >= moment - 2 and len(wanted) < 4:
+                wanted.append(events[n][1])
         assert items == wanted
+
+
+def test_sessions_that_interleave_keep_their_own_events():
+    visits = ["x", "y", "x", "y", "x"]
+    events = [(1, 10 + n, n, visit) for n, visit in enumerate(visits)]
+    found, kept = told(events, last=9, per="visit")
+    assert found == [[], [], [10], [11], [12, 10]]
+    assert kept == {1: [10, 12, 14]}  # those of the session of the last event
+    assert told(events[:4], last=9, per="visit")[1] == {1: [11, 13]}
+
+
+def test_a_user_without_events_has_no_last_session():
+    frame = {"user": [1, 2], "item": [10, 11], "timestamp": [1, 2], "visit": ["x", "y"]}
+    data = Dataset.from_frame(frame, context=["visit"]).take(np.array([0]))
+    space = FeatureSpace.fit(data, history=Field(kind="history", last=9, per="visit"))
+    assert recent_of(space, past_of(space, data)).start.tolist() == [0, 1, 1]
 
 
 def test_a_model_keeps_the_latest_events_of_each_user():

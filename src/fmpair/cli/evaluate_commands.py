@@ -36,7 +36,7 @@ PROTOCOL = (
     _option(
         "candidates_file", "FILE", "Rank the items of this file; per user if it has a user column."
     ),
-    _option("seen", "NAME", "Seen items to exclude: none, train, train+test or context."),
+    _option("seen", "NAME", "Seen items to exclude: none, train, train+test, context or earlier."),
     _option("relevant", "NAME", "Relevant test events: all, distinct, new or next."),
     _option("gain", "COLUMN", "The column of graded relevance of the test events."),
     _option("seed", "N", "The seed of sampled candidates."),
@@ -49,8 +49,10 @@ PROTOCOL = (
     _option(
         "history",
         "PART",
-        "What is known of a user: the training events (train), or the earlier test events (test).",
+        "What is known of a user: the training events (train), the earlier test events (test), or "
+        "all events before the one to predict (known).",
     ),
+    _option("targets", "WHICH", "Predict all test events, or each user's first or last."),
 )
 RENAMED = {"candidates_file": "items", "in_domain": "domain"}
 
@@ -79,8 +81,8 @@ Preset = Annotated[
     typer.Option(
         metavar="NAME",
         help="full, full-user, full-context, one-plus-random, legacy, next-item, "
-        "next-item-in-time or sessions; the flags of the protocol change it. By default full, "
-        "with seen items ranked if users repeat them.",
+        "next-item-in-time, sessions or global-time; the flags of the protocol change it. By "
+        "default full, with seen items ranked if users repeat them.",
     ),
 ]
 Metrics = Annotated[
@@ -137,10 +139,20 @@ def evaluate(
 
         write(result.units, per_unit)
     emit(_views(result, parts, by) if by else _table(result), output)
-    units = f"{len(result.units):,} units, {result.coverage:.1%} with a list"
-    note(f"protocol {result.protocol}: {units}")
+    note(f"protocol {result.protocol}: {_counts(result)}")
     note(f"corrected: {result.estimator}" if result.estimator else "")
     note("\n".join(_remarks(parts, chosen, protocol is None and not protocol_flags["seen"])))
+
+
+def _counts(result: Evaluation) -> str:
+    """Return the numbers of units, with a list, and of users and items without training events."""
+    cold = [
+        f"{count:,} of {what} without training events"
+        for count, what in ((result.cold_users, "users"), (result.cold_items, "items"))
+        if count
+    ]
+    units = f"{len(result.units):,} units, {result.coverage:.1%} with a list"
+    return "; ".join([units, ", ".join(cold)]) if cold else units
 
 
 def command() -> Any:

@@ -83,7 +83,22 @@ def validate(file: ExperimentFile, overrides: Overrides = None) -> None:
     for kind in dict.fromkeys(model.kind for model in experiment.models if is_foreign(model.kind)):
         note(f"the options of {kind!r} are not checked: that would run its code, which needs "
              "run --allow-code")  # fmt: skip
-    typer.echo("\n".join([*_summary(experiment), *_missing_packages()]))
+    typer.echo("\n".join([*_summary(experiment), *_low_ratings(experiment), *_missing_packages()]))
+
+
+def _low_ratings(experiment: Experiment) -> list[str]:
+    """Return a line if no filter says which ratings are positive."""
+    from fmpair.config.data_columns import header_of
+    from fmpair.data.filters import RATED
+    from fmpair.metrics import ERRORS, Metric
+
+    steps = {step.kind.replace("-", "_") for step in experiment.filters}
+    header = header_of(experiment.data, experiment.filters)
+    errors = any(Metric.parse(name).name in ERRORS for name in experiment.metrics)
+    if header is None or "rating" not in header.events or errors or steps & set(RATED):
+        return []
+    return [f"{'ratings':<10} low ones count as positive too: filter: [above_mean] keeps those "
+            "above the user's mean"]  # fmt: skip
 
 
 def schema(output: Target = Path("-")) -> None:

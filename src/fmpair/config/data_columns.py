@@ -38,6 +38,7 @@ NEEDS = {
     "dislikes": "rating",
     "by_time": "timestamp",
     "by_session": "timestamp",
+    "time_windows": "timestamp",
     "leave_last_out": "timestamp",
     "faded": "timestamp",
     "target": "domain",

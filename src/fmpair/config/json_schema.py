@@ -23,6 +23,8 @@ CHOICES = {
     "candidates": protocol.CANDIDATES,
     "seen": protocol.SEEN,
     "relevant": protocol.RELEVANT,
+    "history": protocol.HISTORIES,
+    "targets": protocol.TARGETS,
     "after": (*protocol.AFTER, None),
     "test": TESTS,
 }

@@ -36,7 +36,6 @@ TABLES = ("users", "items", "impressions")  # options that are paths, repeated t
 MANY_REPEATS = 0.2  # share of events that repeat the one before, from which on merging is offered
 FEW_ITEMS = 4_000  # up to which EASE takes seconds
 LATELY = 45 * DAY  # time range from which on recent popularity is another than overall popularity
-QUICK_EVENTS = 50_000  # up to which a fit takes seconds, so that there can be several
 TIME_PARTS = ("hour", "weekday", "since")
 
 
@@ -290,18 +289,24 @@ def _with_time(findings: Findings) -> list[str]:
 def _evaluation(findings: Findings) -> list[str]:
     known = baselines(findings)
     reference = "markov-chain" if "markov-chain" in known else list(known)[-1]
-    quick = len(findings.data) <= QUICK_EVENTS
-    seeds = ["seeds: [0, 1, 2]   # their spread counts in the tests"] if quick else ["seeds: [0]"]
+    data = findings.positive
+    usual, parted = default_protocol(data), _split(findings)[3].endswith("leave_last_out")
+    unit = "interaction" if parted or data.context or usual.seen != "train" else "user"
+    every = {
+        "interaction": "every test event ranks all items",
+        "user": "one list for each user, and means over users",
+    }
     views = ["popularity", "activity", *(f"context:{name}" for name in findings.data.context[:2])]
     return [
         "",
-        "# Full ranking: every test event ranks all items.",
-        f"# {spelled(default_protocol_reason(findings.positive), in_file)}.",
+        f"# Full ranking: {every[unit]}.",
+        f"# {spelled(default_protocol_reason(data), in_file)}.",
         "protocols:",
-        f"  full ranking: {{unit: interaction, seen: {default_protocol(findings.positive).seen}}}",
+        f"  full ranking: {{unit: {unit}, seen: {usual.seen}}}",
         "metrics: [ndcg@10, recall@10]",
         f"views: {_list(views)}",
-        *seeds,
+        "# One fit compares fitted models; whether a recipe is better, several seeds tell.",
+        "seeds: [0, 1, 2]   # [0] for a first look",
         "",
         "# Search over options given as {search: ...}; models with tune: 5m have their own budget.",
         "# tune: {trials: 20, metric: ndcg@10}",

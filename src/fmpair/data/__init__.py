@@ -37,6 +37,7 @@ from fmpair.data.splits import (
     leave_last_out,
     leave_out,
     per_user,
+    time_windows,
 )
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.data.write import write
@@ -48,5 +49,5 @@ __all__ = [
     "decide", "describe", "dislikes", "distinct", "faded", "figures", "filters", "fingerprint",
     "folds", "holdout", "leave_last_out", "leave_out", "merge_duplicates", "per_user",
     "public_sets", "read", "read_frame", "read_negatives", "read_table", "sampled", "split_leakage",
-    "splits", "synthetic", "thinned", "write",
+    "splits", "synthetic", "thinned", "time_windows", "write",
 ]  # fmt: skip

@@ -19,14 +19,15 @@ from fmpair.files import atomic_path
 from fmpair.threads import check_process
 
 PARTS = ("train", "validation", "test")
+NO_PART = "none"  # in a file of splits, the rows after a window
 MANY = 0.05  # share of removed events with later events of their user, from which on there are gaps
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Row numbers of a Dataset, int64 and ascending; every row is in exactly one part.
+    """Row numbers of a Dataset, int64 and ascending; every row is in at most one part.
 
-    validation: may be empty.
+    validation: may be empty. Only windows of time leave rows out: those after the test part.
     """
 
     train: np.ndarray
@@ -62,7 +63,7 @@ def _with_gaps(data: Dataset, rows: np.ndarray) -> Dataset:
     rest[rows] = False
     if not has_times(data) or not rest.any():
         return kept
-    time = _moments(data)
+    time = moments_by_user(data)
     latest = np.full(len(data.users), np.iinfo(np.int64).min)
     np.maximum.at(latest, data.user[~rest], time[~rest])
     before = time[rest] < latest[data.user[rest]]
@@ -126,7 +127,7 @@ def by_time_order(data: Dataset, seed: int | None = None) -> np.ndarray:
     Rows of one time keep their order, which may follow the rating or the item; with a seed it is
     random.
     """
-    times = _moments(data)
+    times = moments_by_user(data)
     if seed is None:
         return np.argsort(times, kind="stable")
     return np.lexsort((np.random.default_rng(seed).permutation(len(times)), times))
@@ -134,7 +135,7 @@ def by_time_order(data: Dataset, seed: int | None = None) -> np.ndarray:
 
 def time_lines(data: Dataset) -> Timelines:
     """Return the events of each user, oldest first; DataError without times or order."""
-    return timelines(data.user, data.item, len(data.users), _moments(data))
+    return timelines(data.user, data.item, len(data.users), moments_by_user(data))
 
 
 def moments_of_all(data: Dataset) -> np.ndarray:
@@ -144,10 +145,11 @@ def moments_of_all(data: Dataset) -> np.ndarray:
             "the data have only the order of each user's events, which cannot be compared between "
             f"users: name a column of times with {named('timestamp', ...)}"
         )
-    return _moments(data)
+    return moments_by_user(data)
 
 
-def _moments(data: Dataset) -> np.ndarray:
+def moments_by_user(data: Dataset) -> np.ndarray:
+    """int64 [events]: times that order the events of each user; DataError without times."""
     times = moments(data)
     if times is None:
         raise DataError(
@@ -170,15 +172,18 @@ def hash_of(splits: Sequence[Split]) -> str:
 def save(splits: Sequence[Split], path: str | Path) -> None:
     """Write splits as Parquet with columns row, fold (the number of the split) and part."""
     check_process()
-    frames = [
-        pl.DataFrame({"row": rows}).with_columns(
-            pl.lit(fold, pl.Int32).alias("fold"), pl.lit(name, pl.Enum(PARTS)).alias("part")
-        )
-        for fold, split in enumerate(splits)
-        for name, rows in zip(PARTS, (split.train, split.validation, split.test))
-    ]
-    if not frames:
+    if not splits:
         raise OptionError("there are no splits to save")
+    kinds = pl.Enum([*PARTS, NO_PART])
+    parts = [(split.train, split.validation, split.test) for split in splits]
+    count = 1 + max(int(rows.max(initial=-1)) for three in parts for rows in three)
+    frames = []
+    for fold, three in enumerate(parts):
+        rest = np.setdiff1d(np.arange(count), np.concatenate(three))
+        for name, rows in zip((*PARTS, NO_PART), (*three, rest)):
+            part = pl.DataFrame({"row": rows})
+            fixed = pl.lit(fold, pl.Int32).alias("fold"), pl.lit(name, kinds).alias("part")
+            frames.append(part.with_columns(*fixed))
     with atomic_path(path) as temporary:
         pl.concat(frames).write_parquet(temporary)
 
@@ -199,7 +204,7 @@ def load(path: str | Path) -> list[Split]:
         for fold, rows in sorted(frame.partition_by("fold", as_dict=True).items()):
             if not np.array_equal(np.sort(rows["row"].to_numpy()), np.arange(len(rows))):
                 raise DataError(f"{path}: fold {fold[0]} does not have every row exactly once")
-            if not rows["part"].is_in(PARTS).all():
-                raise DataError(f"{path}: a part must be one of {', '.join(PARTS)}")
+            if not rows["part"].is_in([*PARTS, NO_PART]).all():
+                raise DataError(f"{path}: a part must be one of {', '.join([*PARTS, NO_PART])}")
             splits.append(split_of(*(rows.filter(part=name)["row"].to_numpy() for name in PARTS)))
         return splits

@@ -1,6 +1,6 @@
 """Splits into training, validation and test parts; seeded, every row is in exactly one part.
 
-Of all events: `holdout`, `folds`, `by_time`, `target`, `by_attribute`, `given`.
+Of all events: `holdout`, `folds`, `by_time`, `time_windows`, `target`, `by_attribute`, `given`.
 Of whole sessions: `by_session`.
 Within each user's history: `per_user`, `leave_out`, `leave_last_out`.
 Cold start: `cold_users`, `cold_items`.
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from fmpair.capacity import check_memory
-from fmpair.checks import positive
+from fmpair.checks import positive, whole
 from fmpair.data.dataset import Dataset
 from fmpair.data.parts import (
     Split,
@@ -37,13 +38,11 @@ from fmpair.threads import check_process
 __all__ = [
     "SPLITS", "Split", "by_attribute", "by_session", "by_time", "cold_items", "cold_users", "folds",
     "given", "hash_of", "holdout", "leave_last_out", "leave_out", "load", "per_user", "save",
-    "target",
+    "target", "time_windows",
 ]  # fmt: skip
 
 ORDERS = ("random", "time")
 NO_TIME = "{!r} is not a time: write one such as '2020-01-31'"
-
-# Splits of all events.
 
 
 def holdout(data: Dataset, test: float = 0.2, validation: float = 0.0, seed: int = 0) -> Split:
@@ -108,6 +107,29 @@ def by_time(
     return split_of(order[:middle], order[middle:last], order[last:])
 
 
+def time_windows(
+    data: Dataset, count: int = 3, test: float = 0.1, validation: float = 0.0
+) -> list[Split]:
+    """Return a split for each of several cuts in time: train on all before, test what follows.
+
+    test: the share of all events in each of the latest `count` windows; events after a window are
+    in no part of its split. validation: a share of all events, the last before each window.
+    """
+    whole("count", count, 1)
+    check_shares(count * test, validation)
+    times = moments_of_all(data)
+    order = np.argsort(times, kind="stable")
+    times, size, splits = times[order], len(order), []
+    ends = [time_boundary(times, size - round(n * test * size)) for n in range(count, 0, -1)]
+    for first, last in pairwise([*ends, size]):
+        aside = first - round(validation * size)
+        middle = time_boundary(times[:first], aside) if validation else first
+        if not 0 < middle <= first < last:
+            raise DataError(f"{size:,} events have too few times for {count} windows")
+        splits.append(split_of(order[:middle], order[middle:first], order[first:last]))
+    return splits
+
+
 def by_session(
     data: Dataset,
     test: float = 0.2,
@@ -126,9 +148,9 @@ def by_session(
     ended = np.full(len(sessions), np.iinfo(np.int64).min)
     np.maximum.at(ended, number, moments_of_all(data))
     order = np.argsort(ended, kind="stable")
-    if days is None and validation_days is not None:
-        raise OptionError("validation_days requires days, the length of the test part")
     if days is None:
+        if validation_days is not None:
+            raise OptionError("validation_days requires days, the length of the test part")
         parts = cut(order, test, validation, ended[order], "sessions")
     else:
         if not is_calendar(data):
@@ -149,10 +171,8 @@ def _last_days(
     length = days + (validation_days or 0)
     first, middle = np.searchsorted(ended, ended[-1:] - np.array([length, days]) * DAY, "right")
     if not first:
-        raise DataError(
-            f"all {len(order):,} sessions end in the last {length:g} days: nothing is left to "
-            "train on"
-        )
+        size = f"all {len(order):,} sessions end in the last {length:g} days"
+        raise DataError(f"{size}: nothing is left to train on")
     return split_of(order[:first], order[first:middle], order[middle:])
 
 
@@ -422,9 +442,8 @@ def _cold(
     return split_of(*(grouped.row[part == number] for number in range(3)))
 
 
-# By their names in experiment files.
 SPLITS: dict[str, Callable[..., Split | list[Split]]] = {
     split.__name__: split
-    for split in (holdout, folds, per_user, leave_out, leave_last_out, by_time, by_session,
-                  cold_users, cold_items, by_attribute, target, given)
+    for split in (holdout, folds, per_user, leave_out, leave_last_out, by_time, time_windows,
+                  by_session, cold_users, cold_items, by_attribute, target, given)
 }  # fmt: skip

@@ -36,9 +36,8 @@ class Clusters:
     """Values of units, or differences between two models, summed by user.
 
     total: float64 [users], sum over a user's units. size: float64 [users], number of units.
-    further: variance components of the mean other than users: folds and seeds. If each model was
-    fitted once, they are replaced by the variance between items, because a seed affects an item
-    for all users.
+    further: variance components of the mean other than users: folds and seeds; or items, if each
+    model was fitted once and a caller gives them.
     """
 
     total: np.ndarray

@@ -20,9 +20,11 @@ from fmpair.data.split_leakage import comparable_times, older_events
 from fmpair.device import ranking_device
 from fmpair.errors import DataError, OptionError, named, notice
 from fmpair.evaluation.derived_metrics import ESTIMATOR, corrected, list_values
+from fmpair.evaluation.earlier_events import memory_of
 from fmpair.evaluation.protocol import Protocol, default_protocol, preset
 from fmpair.evaluation.units import Units, candidates_of, units_of
 from fmpair.features.calendar import TIME
+from fmpair.fitted.query_encoder import SINCE
 from fmpair.fitted.question import COLUMN
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recommender import Recommender
@@ -47,6 +49,7 @@ class Evaluation:
     model does not know, counts 0; its rating errors are null.
     means: of the columns; for rmse, whose column holds squared errors, the root of the mean.
     coverage: the share of units with a list. protocol: its id.
+    cold_users, cold_items: how many units have a user, or only items, without training events.
     corrected: estimates among all items from sampled candidates; estimator: how they were made.
     """
 
@@ -56,6 +59,8 @@ class Evaluation:
     protocol: str
     corrected: dict[str, float] = field(default_factory=dict)
     estimator: str = ""
+    cold_users: int = 0
+    cold_items: int = 0
 
     @property
     def metrics(self) -> list[str]:
@@ -88,7 +93,7 @@ def evaluate(
     _check_order(train, test, protocol.after)
     _warn_of_older_events(model, train, test)
     timed = isinstance(model, Recommender | Ranker) and TIME in model.space.context
-    units = units_of(train, test, protocol, timed)
+    units = units_of(train, test, protocol, timed, memory_of(model))
     candidates = candidates_of(train, test, protocol, units)
     top = min(max((m.cutoff for m in wanted if m.name in LISTS), default=0), len(train.items))
     ranks = _ranks(model, train, units, candidates, top, threads)
@@ -212,6 +217,7 @@ def _factor_arrays(
     context = [name for name in queries.columns.columns if name in model.space.context]
     if COLUMN in queries.columns.columns and COLUMN not in queries.context:
         context.append(COLUMN)  # the histories of the protocol, see `units_of`
+    context += [SINCE] * (SINCE in queries.columns.columns)
     vectors = model.query_vectors(queries.frame().select("user", *context))
     matrix = np.column_stack([model.item_vectors, model.item_constants]).astype(np.float32)
     if model.space.items is not train.items:
@@ -288,7 +294,16 @@ def _evaluation(
         protocol.id,
         estimates,
         ESTIMATOR if estimates else "",
+        *_cold(units, train),
     )
+
+
+def _cold(units: Units, train: Dataset) -> tuple[int, int]:
+    """Count the units whose user has no training events, and those whose items all have none."""
+    user = train.users.numbers(units.users.take(units.user))
+    relevant = units.task.relevant
+    learned = np.bincount(relevant.owner, np.isin(relevant.column, train.item), relevant.size)
+    return int((~np.isin(user, train.user)).sum()), int((learned == 0).sum())
 
 
 def _unit_columns(units: Units, test: Dataset) -> pl.DataFrame:

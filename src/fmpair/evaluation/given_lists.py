@@ -118,8 +118,8 @@ def scorer(lists: pl.DataFrame, train: Dataset, test: Dataset) -> Callable[[Data
     def scores(queries: Dataset) -> np.ndarray:
         if COLUMN in queries.columns.columns and COLUMN not in queries.context:
             raise OptionError(
-                f"a file has one list per user, and {named('history', 'test')} needs one per "
-                "event: evaluate a model"
+                f"a file has one list per user, and {named('history', 'test')} or known needs one "
+                "per event: evaluate a model"
             )
         if len(queries.context) < len(test.context) and context:
             units = f"{named('unit', 'interaction')} or {named('unit', 'user-context')}"

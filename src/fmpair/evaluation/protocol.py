@@ -7,7 +7,7 @@ on what results mean under repeats.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -23,10 +23,11 @@ from fmpair.metrics import ERRORS, LISTS, Metric
 
 UNITS = ("interaction", "user", "user-context")
 CANDIDATES = ("all", "train", "file", "uniform", "popularity", "first")
-SEEN = ("none", "train", "train+test", "context")
+SEEN = ("none", "train", "train+test", "context", "earlier")
 RELEVANT = ("all", "distinct", "new", "next")
 AFTER = ("user", "all")
-HISTORIES = ("train", "test")
+HISTORIES = ("train", "test", "known")
+TARGETS = ("all", "first", "last")
 SHORT = {"uniform": "uni", "popularity": "pop", "first": "first"}
 
 
@@ -39,8 +40,9 @@ class Protocol:
         events; `items`; or n training items, sampled uniformly or by popularity (number of
         events), or the first n in the order of the training events (WrapRec).
     items: for candidates 'file': ids for all users, or a frame (user, item) with ids per user.
-    seen: the user's items to exclude: none, those in training, those in training and test, or
-        those in training in the same context. Relevant items are never excluded.
+    seen: the user's items to exclude: none, those in training, those in training and test, those
+        in training in the same context, or 'earlier', those before the event, in training and
+        test. Relevant items are never excluded.
     relevant: the relevant items of a unit: those of all its test events; for the unit interaction
         also 'distinct', each pair of user and item once; 'new', only pairs that are not in
         training; or 'next', only the first new pair of each user in time.
@@ -54,7 +56,9 @@ class Protocol:
     history: what a model knows of a user: 'train', the training events; 'test', the test events
         before the one to predict, given with each query. This is the case of anonymous sessions:
         users are sessions that have no training events. A first event, and events of items without
-        training events, are not relevant.
+        training events, are not relevant. 'known': all events before the one to predict, in
+        training and test, so that a model goes on without learning; no event is left out.
+    targets: predict all relevant events, or each user's first or last of them only.
     """
 
     unit: str = "interaction"
@@ -68,6 +72,7 @@ class Protocol:
     domain: str | None = None
     after: str | None = None
     history: str = "train"
+    targets: str = "all"
 
     def __post_init__(self) -> None:
         one_of("unit", self.unit, UNITS)
@@ -77,16 +82,25 @@ class Protocol:
         if self.after is not None:
             one_of("after", self.after, AFTER)
         one_of("history", self.history, HISTORIES)
-        if self.history == "test" and self.unit != "interaction":
-            raise OptionError(
-                f"{named('history', 'test')} needs {named('unit', 'interaction')}: every event has "
-                "a history of its own"
-            )
+        one_of("targets", self.targets, TARGETS)
+        for option, usual in (("history", "train"), ("targets", "all")):
+            if getattr(self, option) != usual:
+                self._by_event(option)
+        if self.seen == "earlier":
+            self._by_event("seen")
         whole("n", self.n, 1)
         whole("seed", self.seed, 0)
         if (self.items is not None) != (self.candidates == "file"):
             raise OptionError(
                 f"items (the ids to rank) and {named('candidates', 'file')} require each other"
+            )
+
+    def _by_event(self, option: str) -> None:
+        """Refuse a value of an option that is for single events."""
+        if self.unit != "interaction":
+            raise OptionError(
+                f"{named(option, getattr(self, option))} needs {named('unit', 'interaction')}: "
+                "every event has a history of its own"
             )
 
     @property
@@ -97,7 +111,8 @@ class Protocol:
     @property
     def timed(self) -> bool:
         """Whether events need timestamps, or an order."""
-        return self.after is not None or self.relevant == "next" or self.history == "test"
+        ordered = self.relevant == "next" or self.targets != "all" or self.seen == "earlier"
+        return ordered or self.after is not None or self.history != "train"
 
     @cached_property
     def listed(self) -> pl.DataFrame:
@@ -132,6 +147,8 @@ class Protocol:
                 parts.append(f"{option}={getattr(self, option)}")
         if self.history != "train":
             parts.append(f"history={self.history}")
+        if self.targets != "all":
+            parts.append(f"targets={self.targets}")
         if self.candidates in ("uniform", "popularity"):
             parts.append(f"seed{self.seed}")
         return "/".join(parts)
@@ -157,7 +174,8 @@ class Protocol:
 
 # Full ranking by interaction, by user, or by user and context (as for Frappe in the split of CFM);
 # the protocols of the FM-Pair paper's text and of its code, WrapRec; each user's next new item, for
-# a split by user and for a split by time; every next event of new sessions, repeats included.
+# a split by user and for a split by time; every next event of new sessions, repeats included; every
+# event after one cut in time for all users, with what was known by then.
 PRESETS: dict[str, Protocol] = {
     "full": Protocol(),
     "full-user": Protocol(unit="user"),
@@ -167,11 +185,13 @@ PRESETS: dict[str, Protocol] = {
     "next-item": Protocol(relevant="next", after="user"),
     "next-item-in-time": Protocol(relevant="next", after="all"),
     "sessions": Protocol(candidates="train", seen="none", history="test"),
+    "global-time": Protocol(candidates="train", seen="earlier", after="all", history="known"),
 }
 
 
 def preset(name: str) -> Protocol:
     """Return the protocol of that name."""
+    name = name.replace("_", "-")
     if name not in PRESETS:
         raise UnknownError(unknown("protocol", name, PRESETS))
     return PRESETS[name]
@@ -200,6 +220,17 @@ def repeat_share(*parts: Dataset) -> float:
 def default_protocol(*parts: Dataset) -> Protocol:
     """Full ranking of every event; seen items are excluded unless users often repeat items."""
     return Protocol(seen="none" if repeat_share(*parts) > MANY_REPEATS else "train")
+
+
+def experiment_protocol(data: Dataset, test: Dataset) -> Protocol:
+    """The default protocol of an experiment: per user where each has one list of relevant items.
+
+    That is the case without context and repeats, if users have several test events.
+    """
+    usual = default_protocol(data)
+    several = len(test) > len(np.unique(test.user))
+    by_user = several and not test.context and usual.seen == "train"
+    return replace(usual, unit="user") if by_user else usual
 
 
 def default_protocol_reason(*parts: Dataset) -> str:
@@ -241,5 +272,5 @@ def repeat_note(repeats: int, events: int, protocol: Protocol) -> str:
 
 def repeats_inflate(repeats: int, events: int, protocol: Protocol) -> bool:
     """Whether repeated items make a result much too high."""
-    excluded = protocol.seen in ("train", "train+test") and protocol.relevant != "new"
+    excluded = protocol.seen in ("train", "train+test", "earlier") and protocol.relevant != "new"
     return excluded and repeats > MANY_REPEATS * events

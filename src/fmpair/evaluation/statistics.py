@@ -3,7 +3,8 @@
 Values are [units], or [seeds, units] where a model was fitted several times; the variance between
 seeds then enters. users: the user of each unit; values of one user are summed before anything is
 resampled or tested. Without users every unit counts as its own user. items: the relevant item of
-each unit; with one seed per model the variance between items replaces that between seeds.
+each unit; with one seed per model the variance between items then stands in for that between seeds,
+which is very conservative. Without items one fit of each is compared as it is.
 
 The public functions take values; the functions that take `Clusters` serve the report.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -28,10 +30,13 @@ from fmpair.evaluation.clusters import (
     paired,
     t_quantile,
     t_two_sided,
+    variance_between,
 )
 
 EXACT = 14  # up to this many users that differ, all 2^n sign patterns are enumerated
 DRAWS = 10_000
+INTERVAL_DRAWS = 4_000
+SEEDS = 3  # of each model that a report proposes
 PERMUTATIONS = 2_000  # of users over two groups
 MANY = 5_000  # users of each group from which Welch's t is Student's
 POWER = 0.8
@@ -62,9 +67,16 @@ def spread(values: Values) -> Spread:
 
 
 def bootstrap(
-    values: Values, level: float = 0.95, repeats: int = DRAWS, seed: int = 0, users: Groups = None
+    values: Values,
+    level: float = 0.95,
+    repeats: int = INTERVAL_DRAWS,
+    seed: int = 0,
+    users: Groups = None,
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean over units; users are drawn with replacement."""
+    """Bootstrap-t interval of the mean over units, never narrower than Student's, also for few.
+
+    Users are drawn with replacement.
+    """
     return bootstrap_interval(gathered(values, users), level, repeats, seed)
 
 
@@ -162,25 +174,42 @@ def randomisation_p(clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> fl
 
 
 def bootstrap_interval(
-    clusters: Clusters, level: float = 0.95, draws: int = DRAWS, seed: int = 0
+    clusters: Clusters, level: float = 0.95, draws: int = INTERVAL_DRAWS, seed: int = 0
 ) -> tuple[float, float]:
-    """Percentile interval of the mean over users drawn with replacement."""
-    drawn = combined(clusters, seed)
-    count, mean = len(drawn.total), clusters.mean
-    rng = np.random.default_rng(seed)
-    further = clusters.further_variance
-    of_users = VarianceComponent(clusters.variance - further, max(count - 1, 1))
-    # Merged clusters estimate the variance between users less exactly than the users themselves.
-    merged = drawn.variance - further
-    scale = math.sqrt(of_users.variance / merged) if merged > 0 else 1.0
-    means = []
+    """Interval of the mean that holds for few users too: on each side the wider of two.
+
+    The bootstrap-t draws users with replacement and follows skewed values; Student's t holds where
+    draws of few users are all alike. Values of 0 or more have a mean of 0 or more.
+    """
+    mean, count = clusters.mean, len(clusters.total)
+    if count < 2 or clusters.variance == 0:
+        return mean, mean
+    of_users = variance_between(clusters.total, clusters.size)
+    plain = t_quantile(1 - level, of_users.freedom)
+    low, high = _drawn_t(combined(clusters, seed), (1 - level) / 2, draws, seed)
+    # The variance between folds and seeds widens both, by as much as it does Student's t.
+    whole = t_quantile(1 - level, clusters.freedom) * math.sqrt(clusters.variance)
+    below = mean - max(high / plain, 1.0) * whole
+    above = mean + max(-low / plain, 1.0) * whole
+    return (max(below, 0.0) if (clusters.total >= 0).all() else below), above
+
+
+def _drawn_t(clusters: Clusters, tail: float, draws: int, seed: int) -> tuple[float, float]:
+    """Return both quantiles of t over users drawn with replacement; 0, 0 if most are undefined."""
+    total, size, mean = clusters.total, clusters.size, clusters.mean
+    each = np.column_stack([total, size, total**2, total * size, size**2])
+    rng, count = np.random.default_rng(seed), len(total)
+    found = []
     for rows in _batches(draws, count):
         chosen = rng.integers(0, count, (rows, count), np.int32)
-        ratio = drawn.total[chosen].sum(axis=1) / drawn.size[chosen].sum(axis=1)
-        factors = _random_widening(clusters, of_users, rng, rows)
-        means.append(mean + scale * (ratio - mean) * factors)
-    tail = (1 - level) / 2
-    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
+        sums = np.column_stack([column[chosen].sum(axis=1) for column in each.T])
+        means, variance = _moments(sums, count)
+        varied = variance > 1e-12 * max(mean * mean, 1e-300)
+        found.append((means[varied] - mean) / np.sqrt(variance[varied]))
+    t = np.concatenate(found)
+    if len(t) < draws / 2:
+        return 0.0, 0.0
+    low, high = np.quantile(t, [tail, 1 - tail])
     return float(low), float(high)
 
 
@@ -229,6 +258,18 @@ def detectable_difference(clusters: Clusters, level: float = 0.05, power: float 
         return 0.0
     needed = t_quantile(level, clusters.freedom) + t_quantile(2 * (1 - power), clusters.freedom)
     return needed * math.sqrt(clusters.variance)
+
+
+def detectable_with_seeds(
+    clusters: Clusters, of_items: VarianceComponent, level: float = 0.05, seeds: int = SEEDS
+) -> float:
+    """Smallest difference between two recipes that several seeds of each would show.
+
+    clusters: one fit of each. of_items: the variance between items, which is what a seed changes
+    at most, since a seed moves an item for all users.
+    """
+    between = VarianceComponent(of_items.variance / seeds, 2 * (seeds - 1))
+    return detectable_difference(replace(clusters, further=(between,)), level)
 
 
 def is_equivalent(clusters: Clusters, margin: float, level: float = 0.05) -> bool:

@@ -8,20 +8,25 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, distinct_pairs, empty_rows, starts
-from fmpair.capacity import check_memory
 from fmpair.data import Dataset
 from fmpair.data.parts import by_time_order
 from fmpair.data.splits import in_domain
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError, OptionError, listing, named, unknown
+from fmpair.errors import DataError, OptionError, listing, unknown
+from fmpair.evaluation.earlier_events import (
+    ALL,
+    Memory,
+    Numbered,
+    before_each,
+    in_session,
+    with_histories,
+)
 from fmpair.evaluation.protocol import Protocol
 from fmpair.features.calendar import TIME
-from fmpair.fitted.question import COLUMN
 from fmpair.ranking.plain import IN_ORDER, UNIFORM, WEIGHTED, Pool, RankingTask
 from fmpair.rng import stream
 
 USER, EVENT = "__user__", "__event__"  # no context column may clash with these
-HISTORY_BYTES = 48  # an entry of a history, as numbers and as an id in a list
 SAMPLING = {"uniform": UNIFORM, "popularity": WEIGHTED, "first": IN_ORDER}
 
 
@@ -40,34 +45,28 @@ class Units:
     queries: Dataset
 
 
-@dataclass(frozen=True, eq=False)
-class _Events:
-    """Training and test events under one numbering; -1 for test items without training events."""
-
-    train: Dataset
-    test: Dataset
-    users: Vocabulary
-    train_user: np.ndarray
-    user: np.ndarray
-    item: np.ndarray
-
-
-def units_of(train: Dataset, test: Dataset, protocol: Protocol, timed: bool = False) -> Units:
+def units_of(
+    train: Dataset,
+    test: Dataset,
+    protocol: Protocol,
+    timed: bool = False,
+    memory: Memory | None = ALL,
+) -> Units:
     """Return the units of the test events, ordered by query, then by event.
 
     timed: the model uses time. An interaction is ranked at its own time; a user, or a user in a
-    context, at the time of their first event.
+    context, at the time of their first event. memory: what the model takes of a history.
     """
     events = _numbered_together(train, test)
     by_time = timed and protocol.unit == "interaction" and TIME in test.columns.columns
     names = list(dict.fromkeys([*test.context, *([TIME] if by_time else [])]))
     alone = protocol.unit == "user" or not names
     query = events.user if alone else _first_of_group(events.user, test.columns.select(names))
-    earlier = None
-    if protocol.history == "test":
-        query, earlier = np.arange(len(test)), _earlier_items(events)
+    session = in_session(events) if protocol.history == "test" else None
+    if protocol.history != "train":
+        query = np.arange(len(test))
     group = np.arange(len(test)) if protocol.unit == "interaction" else query
-    kept, gain = _relevant(events, protocol, group, earlier)
+    kept, gain = _relevant(events, protocol, group, session)
     if not len(kept):
         raise DataError("no test event is relevant under this protocol")
     _, first, unit = np.unique(group[kept], return_index=True, return_inverse=True)
@@ -75,33 +74,37 @@ def units_of(train: Dataset, test: Dataset, protocol: Protocol, timed: bool = Fa
     row, unit = kept[first[order]], np.argsort(order)[unit]
     entry = np.argsort(unit, kind="stable")
     relevant = Rows(starts(np.bincount(unit)), events.item[kept[entry]], gain[entry])
-    hidden, owner = _hidden(events, protocol)
+    hidden, owner = _hidden(events, protocol, kept)
     _, first, number = np.unique(query[row], return_index=True, return_inverse=True)
     queries = test.take(row[first])
     if protocol.unit == "user":
         queries = replace(queries, context=(), columns=queries.columns.drop(test.context))
-    if earlier is not None:
-        queries = _with_histories(queries, earlier.take(row[first]), train.items)
+    if session is not None:
+        queries = with_histories(queries, session.take(row[first]), None, train.items)
+    elif protocol.history == "known" and memory is not None:
+        told = before_each(events, memory, row[first])
+        days = told.days[row[first]] if memory.since else None
+        queries = with_histories(queries, told.items.take(row[first]), days, train.items)
     task = RankingTask(number.astype(np.int64), owner[row], hidden, relevant)
     return Units(row, events.user[row], events.users, task, queries)
 
 
-def _numbered_together(train: Dataset, test: Dataset) -> _Events:
+def _numbered_together(train: Dataset, test: Dataset) -> Numbered:
     users = train.users if train.users is test.users else train.users.extend(test.users.ids)
     user = test.user if users is test.users else users.numbers(test.users.ids)[test.user]
     item = test.item
     if train.items is not test.items:
         item = train.items.numbers(test.items.ids)[test.item]
-    return _Events(train, test, users, train.user.astype(np.int64), user.astype(np.int64), item)
+    return Numbered(train, test, users, train.user.astype(np.int64), user.astype(np.int64), item)
 
 
 def _relevant(
-    events: _Events, protocol: Protocol, group: np.ndarray, earlier: Rows | None
+    events: Numbered, protocol: Protocol, group: np.ndarray, earlier: Rows | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (relevant test events int64 [kept], their gains float32 [kept]).
 
-    earlier: per test event the items of its history; a relevant event has some. An item counts once
-    per unit (group), with the gain of its first event.
+    earlier: per test event the items before it in its session; a relevant event has some. An item
+    counts once per unit (group), with the gain of its first event.
     """
     test = events.test
     gain = np.ones(len(test), np.float32)
@@ -118,62 +121,32 @@ def _relevant(
     if protocol.relevant in ("new", "next"):
         trained = _pairs(events.train_user, events.train.item)
         rows = rows[~np.isin(_pairs(events.user[rows], events.item[rows]), trained)]
-    if protocol.relevant == "next":
-        rows = np.sort(rows[_oldest(events.user[rows], test.take(rows))])
+    if protocol.relevant == "next" or protocol.targets != "all":
+        last = protocol.targets == "last" and protocol.relevant != "next"
+        rows = np.sort(rows[_one_each(events.user[rows], test.take(rows), last)])
     return rows, gain[rows]
 
 
-def _earlier_items(events: _Events) -> Rows:
-    """Return per test event the items of its user's earlier test events, oldest first.
-
-    Items are numbered as in training. Events of items without training events have no history and
-    are in none. Rows of one time keep their order.
-    """
-    shared = np.intersect1d(events.train_user, events.user)
-    if len(shared):
-        raise DataError(
-            f"{len(shared):,} of {len(np.unique(events.user)):,} test users have training events: "
-            f"{named('history', 'test')} is for sessions that only the test has; split by "
-            "by_session"
-        )
-    known = (events.item >= 0) & np.isin(events.item, events.train.item)
-    order = by_time_order(events.test)
-    order = order[known[order]]
-    order = order[np.argsort(events.user[order], kind="stable")]
-    user = events.user[order]
-    first = np.flatnonzero(np.diff(user, prepend=-1))
-    place = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
-    lengths = np.zeros(len(events.test), np.int64)
-    lengths[order] = place
-    begin = np.zeros(len(events.test), np.int64)
-    begin[order] = np.arange(len(order)) - place
-    start = starts(lengths)
-    size = f"{len(order):,} events"
-    check_memory("evaluating", size, HISTORY_BYTES * int(start[-1]), None, "test fewer sessions")
-    entries = np.repeat(begin - start[:-1], lengths) + np.arange(start[-1])
-    return Rows(start, events.item[order[entries]], np.ones(start[-1], np.float32))
-
-
-def _with_histories(queries: Dataset, history: Rows, items: Vocabulary) -> Dataset:
-    """Return the queries with a column of lists of items, which none of them lacks."""
-    if COLUMN in queries.columns.columns:
-        raise DataError(f"the test events have a column {COLUMN!r} already: rename it")
-    ids = pl.DataFrame({EVENT: history.owner, COLUMN: items.take(history.column)})
-    lists = ids.group_by(EVENT, maintain_order=True).agg(COLUMN)
-    return replace(queries, columns=queries.columns.with_columns(lists[COLUMN]))
-
-
-def _oldest(user: np.ndarray, events: Dataset) -> np.ndarray:
-    """Return the row of each user's earliest event; the first row in case of ties."""
+def _one_each(user: np.ndarray, events: Dataset, last: bool) -> np.ndarray:
+    """Return the row of each user's earliest or last event; the first or last row of ties."""
     order = by_time_order(events)
+    order = order[::-1] if last else order
     return order[np.unique(user[order], return_index=True)[1]]
 
 
-def _hidden(events: _Events, protocol: Protocol) -> tuple[Rows, np.ndarray]:
-    """Return excluded items by owner, and the owner of each test event, int64 [test]."""
+def _hidden(events: Numbered, protocol: Protocol, kept: np.ndarray) -> tuple[Rows, np.ndarray]:
+    """Return excluded items by owner, and the owner of each test event, int64 [test].
+
+    kept: the relevant events; the others need no owner.
+    """
     train, known = events.train, events.item >= 0
     if protocol.seen == "none":
         return empty_rows(1), np.zeros(len(events.test), np.int64)
+    if protocol.seen == "earlier":
+        items = before_each(events, ALL, kept).items.take(kept)
+        owner = np.zeros(len(events.test), np.int64)
+        owner[kept] = np.arange(len(kept))
+        return distinct_pairs(items.owner, items.column, len(kept)), owner
     owner, train_owner = events.user, events.train_user
     if protocol.seen == "context" and events.test.context:
         train_owner, owner = _users_in_context(events)
@@ -184,7 +157,7 @@ def _hidden(events: _Events, protocol: Protocol) -> tuple[Rows, np.ndarray]:
     return distinct_pairs(train_owner, item, count), owner
 
 
-def _users_in_context(events: _Events) -> tuple[np.ndarray, np.ndarray]:
+def _users_in_context(events: Numbered) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of the (user, context) pair of each training and each test event."""
     context = list(events.test.context)
     missing = [name for name in context if name not in events.train.columns.columns]

@@ -343,6 +343,7 @@ def _judge(
         "means": _plain(evaluation.means),
         "corrected": _plain(evaluation.corrected),
         "coverage": evaluation.coverage,
+        "cold": {"users": evaluation.cold_users, "items": evaluation.cold_items},
         "views": [row for name in names for row in _view(name, grouped, parts)],
     }
     return values, units

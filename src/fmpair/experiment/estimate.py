@@ -63,7 +63,7 @@ def estimate(experiment: Experiment) -> Estimate:
     """Estimate the time and memory of a run in an empty folder."""
     check_code(experiment)
     prepared = prepare(experiment.data, experiment.filters, experiment.split)
-    experiment = settle(experiment, prepared.data)
+    experiment = settle(experiment, prepared)
     plan.check(experiment, prepared)
     rows = [_row(experiment, prepared, model) for model in experiment.models]
     frame = pl.DataFrame(rows, SCHEMA, orient="row")

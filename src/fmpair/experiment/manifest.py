@@ -19,7 +19,7 @@ from fmpair.data.columns.context_leakage import context_leakage
 from fmpair.data.describe import figures
 from fmpair.data.parts import hash_of
 from fmpair.experiment.folder import digest
-from fmpair.experiment.prepared import PreparedData, files_of, source_files
+from fmpair.experiment.prepared import PreparedData, files_of, low_ratings, source_files
 
 PACKAGES = ("fmpair", "numpy", "polars", "numba")
 
@@ -35,6 +35,7 @@ def manifest(
             "fingerprint": prepared.fingerprint,
             "files": _digests(experiment.data),
             "statistics": figures(prepared.whole()),
+            "low_ratings": low_ratings(experiment, prepared.data),
         },
         "split": {"hash": hash_of(prepared.splits), "folds": _folds(prepared)},
         "leakage": _leakage(prepared),

@@ -19,11 +19,13 @@ from fmpair.config.option_schema import function_of, options_of
 from fmpair.data import Dataset, public_sets
 from fmpair.data import splits as splitting
 from fmpair.data.describe import fingerprint
+from fmpair.data.filters import RATED, low_ratings_note
 from fmpair.data.parts import PARTS, Split
 from fmpair.data.read import read, read_contents
 from fmpair.device import CPU, settled
 from fmpair.errors import DataError, OptionError
-from fmpair.evaluation.protocol import default_protocol
+from fmpair.evaluation.protocol import experiment_protocol
+from fmpair.metrics import ERRORS, Metric
 from fmpair.models.catalog import find
 from fmpair.threads import check_process
 from fmpair.training.search import canonical
@@ -52,7 +54,7 @@ class PreparedData:
         split = self.splits[number]
         if not self.late:
             return self.data, split
-        part = np.empty(len(self.data), np.int8)
+        part = np.full(len(self.data), -1, np.int8)
         for position, rows in enumerate((split.train, split.validation, split.test)):
             part[rows] = position
         data = self._filtered(_with_part(self.data, part))
@@ -184,16 +186,28 @@ def _splits(data: Dataset, sizes: list[int] | None, step: Step) -> list[Split]:
     return splits if isinstance(splits, list) else [splits]
 
 
-def settle(experiment: Experiment, data: Dataset) -> Experiment:
+def low_ratings(experiment: Experiment, data: Dataset) -> str:
+    """Return a line if events with low ratings count as positive; empty if a filter decides."""
+    errors = any(Metric.parse(name).name in ERRORS for name in experiment.metrics)
+    if errors or any(step.kind.replace("-", "_") in RATED for step in experiment.filters):
+        return ""
+    return low_ratings_note(data)
+
+
+def settle(experiment: Experiment, prepared: PreparedData) -> Experiment:
     """Return the experiment with default protocol and device set.
 
     The data determine a missing protocol. The device is stored in the model options,
     because results depend on it; the default, the CPU, is omitted.
     """
     device = settled(experiment.run.device)
+    protocols = experiment.protocols
+    if not protocols:
+        test = prepared.data.take(prepared.splits[0].test)
+        protocols = {DEFAULT_PROTOCOL: experiment_protocol(prepared.data, test)}
     return replace(
         experiment,
-        protocols=experiment.protocols or {DEFAULT_PROTOCOL: default_protocol(data)},
+        protocols=protocols,
         models=tuple(_on_device(model, device) for model in experiment.models),
     )
 

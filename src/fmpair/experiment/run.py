@@ -25,7 +25,7 @@ from fmpair.experiment.cell import Cell, failed
 from fmpair.experiment.folder import RunFolder, forget, opened, read_json, write_json
 from fmpair.experiment.manifest import manifest, now
 from fmpair.experiment.pool import Execute, Record, executor, threads_per_worker
-from fmpair.experiment.prepared import PreparedData, prepare, settle
+from fmpair.experiment.prepared import PreparedData, low_ratings, prepare, settle
 from fmpair.experiment.results import Results, results
 from fmpair.experiment.tuning import Winner, choose, refit, tune
 from fmpair.text import harmless
@@ -53,14 +53,18 @@ def run(experiment: Experiment, progress: Show = False, on: str | None = None) -
         prepared = prepare(experiment.data, experiment.filters, experiment.split)
         reason = ""
         if not (experiment.protocols or (folder.path / files.PLAN).exists()):
-            reason = f"protocol: {spelled(default_protocol_reason(prepared.data), in_file)}"
-        experiment = settle(experiment, prepared.data)
+            why = spelled(default_protocol_reason(prepared.data), in_file)
+            reason = f"protocol: {why}"
+        experiment = settle(experiment, prepared)
+        if reason and next(iter(experiment.protocols.values())).unit == "user":
+            reason += "; each user has one list of relevant items, so means are over users"
         plan.check(experiment, prepared)
         began = _begin(experiment, prepared, folder)
         total = plan.size(experiment, len(prepared.splits))
         with executor(experiment, on) as execute, shown(progress, total) as display:
-            if reason:
-                display.tell(reason)
+            for line in (reason, low_ratings(experiment, prepared.data)):
+                if line:
+                    display.tell(line)
             runner = Runner(folder, experiment.output.models, execute, display)
             threads = threads_per_worker(experiment) if on is None else experiment.run.threads or 1
             try:

@@ -178,7 +178,7 @@ class QueryEncoder:
         if TIME in self.space.context and TIME not in frame.columns:
             frame = frame.with_columns(pl.lit(now()).alias(TIME))
         time = None if self.recent is None else query_times(self.space, frame)
-        days = self._days_since(user, time)
+        days = None if SINCE in frame.columns else self._days_since(user, time)
         if days is not None:
             frame = frame.with_columns(pl.Series(SINCE, days).fill_nan(None))
         return frame, time

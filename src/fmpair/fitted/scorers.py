@@ -163,6 +163,7 @@ class MarkovScorer:
     popular: np.ndarray
     items: Vocabulary
     scores_unknown_users: ClassVar[bool] = False
+    follows_last: ClassVar[int] = 1  # of a history
 
     @classmethod
     def restored(cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> MarkovScorer:

@@ -30,8 +30,8 @@ FIELD_VERDICTS = {"+": "helps", "-": "hurts", "=": "no difference", "": "undecid
 FIELD_COLUMNS = ("field", "alone", "without", "difference", "relative", "p", "detectable",
                  "verdict", "gain", "p_gain", "mark")  # fmt: skip
 COLUMNS = ("model", "metric", "mean", "sd", "repeats", "units", "users", "low", "high", "baseline",
-           "difference", "relative", "p", "effect", "detectable", "same", "p_best", "best",
-           "near_best", "mark", "corrected", "coverage")  # fmt: skip
+           "difference", "relative", "p", "effect", "detectable", "with_seeds", "same", "p_best",
+           "best", "near_best", "mark", "corrected", "coverage")  # fmt: skip
 TYPES: dict[str, pl.DataType] = (
     dict.fromkeys(("field", "verdict", "mark", "model", "metric", "baseline"), pl.String())
     | dict.fromkeys(("repeats", "units", "users"), pl.Int64())
@@ -47,13 +47,14 @@ FIELD_SCHEMA, SCHEMA = (
 class ModelComparison:
     """Results under one protocol, one row per model and metric.
 
-    rows: mean and sd (n - 1) over the repeats (folds and seeds); low, high: 95 % bootstrap interval
-    over users; difference, relative (to the baseline's mean), p (Holm) and effect (Cohen's d)
-    against the row's baseline; detectable: the smallest true difference that the test, before Holm,
-    would find with a power of 80 %; same: shown to be within the margin of the baseline; p_best: p
-    (Holm) against the best model; best; near_best: not significantly different from the best;
-    mark: + significantly better than the baseline, - worse, = same, else empty. Columns of a test
-    are null if it was not possible.
+    rows: mean and sd (n - 1) over the repeats (folds and seeds); low, high: 95 % interval over
+    users (bootstrap-t); difference, relative (to the baseline's mean), p (Holm) and effect (Cohen's
+    d) against the row's baseline; detectable: the smallest true difference that the test, before
+    Holm, would find with a power of 80 %; with_seeds: an upper bound of what three seeds of each
+    model would find, where there is one; same: shown to be within the margin of the baseline;
+    p_best: p (Holm) against the best model; best; near_best: not significantly different from the
+    best; mark: + significantly better than the baseline, - worse, = same, else empty. Columns of a
+    test are null if it was not possible.
     margin: share of the baseline's mean. folds, seeds: their numbers.
     fields: by model with an ablation the effect of each field on `metric`, see `field_effects`.
     baselines: the models that only count: popularity, Markov chains, neighbours and EASE.

@@ -14,13 +14,14 @@ import polars as pl
 from fmpair.experiment.results import Results
 from fmpair.files import make_folder, write_atomically
 from fmpair.report import style
+from fmpair.report.latex_tables import paper_tables
 from fmpair.report.model_comparison import ModelComparison, comparison
-from fmpair.report.result_tables import P_VALUE, field_tables, main_table
+from fmpair.report.result_tables import P_VALUE, field_tables, main_table, one_fit_note
 from fmpair.report.run_tables import times_table
 from fmpair.report.sections import sections, warnings
-from fmpair.report.table import ReportTable, Section, TableCell, unique_names
+from fmpair.report.table import ReportTable, Section, TableCell, slug, unique_names
 from fmpair.report.table_formats import csv, latex, markdown, markdown_report, wraprec_results
-from fmpair.report.verdict import headline, repeat_warnings
+from fmpair.report.verdict import headline, rating_warnings, repeat_warnings
 from fmpair.text import harmless, isolated
 
 # Inline styles are allowed because SVG figures use style attributes; everything else is blocked.
@@ -66,7 +67,9 @@ def terminal(results: Results) -> Any:
         rows = tuple(tuple(replace(cell, detail="") for cell in row) for row in table.rows)
         tables.append(rich_table(replace(table, title=f" {table.title}", rows=rows)))
     lines = [Text(headline(results, comparisons[0]))] if comparisons else []
-    lines += [Text(f"Warning: {text}", "yellow") for text in repeat_warnings(results)]
+    lines += [Text(one_fit_note(each)) for each in comparisons[:1] if one_fit_note(each)]
+    doubts = [*repeat_warnings(results), *rating_warnings(results)]
+    lines += [Text(f"Warning: {text}", "yellow") for text in doubts]
     return Group(*tables, *lines)
 
 
@@ -89,10 +92,10 @@ def rich_table(table: ReportTable) -> Any:
 
 
 def _short_table(compared: ModelComparison, times: dict[str, str]) -> Any:
-    """Values, difference, p and training time; the page has the rest."""
+    """Values, difference, p, what was detectable, and training time; the page has the rest."""
     table = main_table(compared)
     tested = table.columns.index(P_VALUE)
-    kept = [*range(len(compared.metrics) + 1), tested - 1, tested]
+    kept = [*range(len(compared.metrics) + 1), tested - 1, tested, tested + 1]
     columns = (*(table.columns[n] for n in kept), "train s")
     rows = tuple(
         (*(replace(row[n], detail="") for n in kept), TableCell(times.get(known["model"], "")))
@@ -113,7 +116,8 @@ def _rich_cell(cell: TableCell) -> Any:
 def write(results: Results, folder: str | Path, exact: bool = False) -> Path:
     """Write the report into the folder and return the path of report.html.
 
-    Files: report.html, report.md; tables/*.csv, *.md, *.tex; figures/*.svg, *.png; results.csv and
+    Files: report.html, report.md; tables/*.csv, *.md, *.tex, and for papers
+    tables/*-column.tex and *-page.tex; figures/*.svg, *.png; results.csv and
     results.parquet (every value); wraprec.csv. Each file is written atomically, the page last;
     files of an earlier report that this one lacks are removed.
     exact: do not quote text in CSV that a spreadsheet would take for a formula.
@@ -123,7 +127,14 @@ def write(results: Results, folder: str | Path, exact: bool = False) -> Path:
     verdict = headline(results, comparisons[0]) if comparisons else ""
     parts, doubts = sections(results, comparisons), warnings(results, comparisons)
     title = results.experiment.name
+    labels = unique_names([slug(each.label) for each in comparisons])
+    papers = {
+        f"tables/{label}-{suffix}.tex": text.encode()
+        for label, each in zip(labels, comparisons)
+        for suffix, text in paper_tables(each).items()
+    }
     files = {
+        **papers,
         **{name: data for part in parts for name, data in _files(part, exact)},
         **_values(results, exact),
         "report.md": markdown_report(title, verdict, parts, warnings=doubts).encode(),

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from fmpair.evaluation.statistics import SEEDS
 from fmpair.evaluation.views import in_order
 from fmpair.experiment.results import Results
 from fmpair.report.model_comparison import ModelComparison
@@ -58,7 +59,8 @@ def main_table(compared: ModelComparison) -> ReportTable:
             *([TableCell(figure(row["corrected"]))] if corrected else []),
             TableCell(interval(row["low"], row["high"])),
             _difference_cell(row),
-            *cells(p_value(row["p"]), figure(row["detectable"])),
+            TableCell(p_value(row["p"])),
+            _detectable_cell(row),
             *([] if covered else [TableCell(percent(row["coverage"]))]),
         )
         for index, row in enumerate(main)
@@ -69,7 +71,7 @@ def main_table(compared: ModelComparison) -> ReportTable:
         *(metric_title(name) for name in compared.metrics),
         *([f"{metric} corrected"] if corrected else []),
         f"{metric}, 95 % interval",
-        f"vs {_baseline(compared)}",
+        f"vs {baseline_name(compared)}",
         P_VALUE,
         DETECTABLE,
         *([] if covered else ["Coverage"]),
@@ -175,7 +177,8 @@ def model_order(results: Results) -> pl.Expr:
 
 
 def plus_minus(text: str) -> str:
-    return "" if text == NOTHING else f"± {text}"
+    """Return ± and a deviation; nothing without one, as that of a deterministic model."""
+    return "" if text in (NOTHING, figure(0.0)) else f"± {text}"
 
 
 def _model_name(row: dict[str, Any], most: int) -> str:
@@ -200,11 +203,32 @@ def _difference_cell(row: dict[str, Any]) -> TableCell:
     return TableCell(signed_percent(row["relative"]), change)
 
 
-def _baseline(compared: ModelComparison) -> str:
+def _detectable_cell(row: dict[str, Any]) -> TableCell:
+    """What could have been found, in the unit of the difference; nothing beside a mark + or -."""
+    if row["detectable"] is None or row["mark"] in ("+", "-"):
+        return TableCell(NOTHING)
+    if not row["relative"]:
+        return TableCell(figure(row["detectable"]))
+    base = abs(row["difference"] / row["relative"])
+    return TableCell(percent(row["detectable"] / base), figure(row["detectable"]))
+
+
+def baseline_name(compared: ModelComparison) -> str:
     """The baseline's name, or `the best` if each metric is compared with its best model."""
     names = set(compared.rows["baseline"].drop_nulls())
     best = set(compared.rows.filter("best")["model"])
     return isolated(names.pop()) if len(names) == 1 and names != best else "the best"
+
+
+def mean_over(compared: ModelComparison) -> str:
+    """Say what the means are over: users with one list each, users in contexts, or test events."""
+    count = max(compared.rows["units"].drop_nulls(), default=0)
+    lists = {
+        "user": f"means over {count:,} users, one list each",
+        "user-context": f"means over {count:,} users in their contexts, one list each",
+    }
+    events = f"means over {count:,} test events, one list each"
+    return lists.get(compared.protocol.partition("/")[0], events)
 
 
 def _main_notes(compared: ModelComparison, corrected: bool, covered: bool) -> tuple[str, ...]:
@@ -213,9 +237,9 @@ def _main_notes(compared: ModelComparison, corrected: bool, covered: bool) -> tu
     notes = [
         f"Bold: the best. Underlined: not significantly different from the best at "
         f"{compared.level:g}. {_mark_note(compared)}".strip(),
-        f"Mean ± standard deviation over {repeats} repeats (folds and seeds); 95 % bootstrap "
-        f"confidence interval over users. {_test_note(compared)}",
-        f"Protocol: {compared.protocol}. {coverage}",
+        f"Mean ± standard deviation over {repeats} repeats (folds and seeds); 95 % "
+        f"confidence interval over users (bootstrap-t). {_test_note(compared)}",
+        f"Protocol: {compared.protocol}, {mean_over(compared)}. {coverage}",
     ]
     if corrected:
         notes.append("Corrected: the metric among all items, estimated from the sample.")
@@ -225,7 +249,7 @@ def _main_notes(compared: ModelComparison, corrected: bool, covered: bool) -> tu
 def _mark_note(compared: ModelComparison) -> str:
     """Explain the marks that occur in the table."""
     marks = set(compared.rows["mark"]) - {""}
-    base = _baseline(compared)
+    base = baseline_name(compared)
     words = {
         "+": f"+: significantly better than {base}",
         "-": f"{MINUS}: significantly worse than {base}",
@@ -240,8 +264,10 @@ def _test_note(compared: ModelComparison, effect: bool = False) -> str:
     size = ", d (Cohen's d over users)" if effect else ""
     return (
         f"Differences, p{size} and {DETECTABLE.lower()} differences are relative to "
-        f"{_baseline(compared)}. {DETECTABLE}: the smallest true difference that the test, before "
-        f"Holm correction, finds with a power of 80 %. {_p_note(compared)}"
+        f"{baseline_name(compared)}. {DETECTABLE}: the smallest true difference that the test, "
+        f'before Holm correction, finds with a power of 80 %; beside a smaller one, "not '
+        f'significant" '
+        f"does not mean equal. {_p_note(compared)}"
     )
 
 
@@ -261,14 +287,20 @@ def _fits_note(compared: ModelComparison) -> str:
     several = " and ".join(f"{count} {name}" for name, count in counts.items() if count > 1)
     if several:
         return f"Tests and intervals include the variance between {several}."
-    if compared.protocol.startswith("interaction/"):
-        return (
-            "Each model was fitted once: the variance between items replaces that between seeds, "
-            "which is conservative; several seeds give the test more power."
-        )
+    return one_fit_note(compared)
+
+
+def one_fit_note(compared: ModelComparison) -> str:
+    """Say what one fit of each model can show, and what several seeds would; empty with several."""
+    if compared.folds > 1 or compared.seeds > 1 or not compared.rows["p"].count():
+        return ""
+    rows = compared.rows.filter(pl.col("metric") == compared.metric)
+    shown = rows["with_seeds"].drop_nulls() if "with_seeds" in rows.columns else rows["mean"][:0]
+    more = f", differences from {figure(float(max(shown)))} on at the latest" if len(shown) else ""
     return (
-        "Each model was fitted once: the test does not include the variance between seeds, which "
-        "can be as large as the differences found."
+        f"Each model was fitted once: the test compares these fitted models, over users. Whether "
+        f"one recipe is better than another needs several seeds, since a second fit may differ by "
+        f"as much; {SEEDS} seeds of each would show it{more}."
     )
 
 

@@ -16,7 +16,7 @@ from fmpair.report import figures, result_tables, run_tables, style
 from fmpair.report.model_comparison import ModelComparison
 from fmpair.report.significance import has_a_winner
 from fmpair.report.table import Figure, ReportTable, Section, metric_title, unique_names
-from fmpair.report.verdict import context_leakage_table, repeat_warnings
+from fmpair.report.verdict import context_leakage_table, rating_warnings, repeat_warnings
 from fmpair.text import isolated
 
 LISTED = 16  # values of a list that are shown
@@ -49,7 +49,7 @@ def sections(results: Results, comparisons: list[ModelComparison]) -> list[Secti
 
 def warnings(results: Results, comparisons: list[ModelComparison]) -> list[str]:
     """What a reader must know before trusting the numbers."""
-    lines = repeat_warnings(results)
+    lines = [*repeat_warnings(results), *rating_warnings(results)]
     failed = results.cells["error"].is_not_null().sum()
     if failed:
         lines.append(f"{failed} of {len(results.cells)} repeats failed: see Failures.")

@@ -2,8 +2,8 @@
 
 `PairedScores` holds the values of all models for one metric under one protocol. Values of a unit
 are averaged over seeds and differences are summed by user, because the lists of one user are not
-independent. The variance between folds and seeds is added; if each model was fitted once, the
-variance between items is used instead (see `evaluation.clusters`).
+independent. The variance between folds and seeds is added. If each model was fitted once, the test
+is about these two fitted models: whether the recipes differ, only several seeds can tell.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from fmpair.evaluation.clusters import Clusters, VarianceComponent, variance_bet
 from fmpair.evaluation.statistics import (
     cohens_d,
     detectable_difference,
+    detectable_with_seeds,
     holm,
     is_equivalent,
     randomisation_p,
@@ -104,6 +105,13 @@ class PairedScores:
 
     def paired(self, model: str, other: str) -> Clusters | None:
         """Differences by user, over the units of the folds that both models have."""
+        both = self._differences(model, other)
+        if both.is_empty():
+            return None
+        return Clusters(*_sums(both, "user"), self._between_fits(model, other))
+
+    def _differences(self, model: str, other: str) -> pl.DataFrame:
+        """(fold, unit, user, item, value, ...) of the units that both models have."""
         first, second = self.unit_values(model), self.unit_values(other)
         if not first.select("fold", "unit").equals(second.select("fold", "unit")):
             folds = set(first["fold"]) & set(second["fold"])
@@ -112,13 +120,17 @@ class PairedScores:
         both = first.join(second, on=["fold", "unit"], suffix="_other", maintain_order="left")
         if not self.metric.startswith(ERRORS) and not len(both) == len(first) == len(second):
             raise DataError(f"{model} and {other} were not evaluated on the same units")
-        both = both.with_columns(value=pl.col("value") - pl.col("value_other")).drop_nulls("value")
-        if both.is_empty():
+        return both.with_columns(value=pl.col("value") - pl.col("value_other")).drop_nulls("value")
+
+    def with_seeds(self, model: str, other: str, level: float) -> float | None:
+        """The difference of the recipes that three seeds of each would show, at most.
+
+        None if there are several fits already, or units have several relevant items.
+        """
+        clusters, both = self.paired(model, other), self._differences(model, other)
+        if clusters is None or clusters.further or both["item"].null_count():
             return None
-        further = self._between_fits(model, other)
-        if not further and not both["item"].null_count():
-            further = (variance_between(*_sums(both, "item")),)
-        return Clusters(*_sums(both, "user"), further)
+        return detectable_with_seeds(clusters, variance_between(*_sums(both, "item")), level)
 
     def difference(self, model: str, other: str) -> float | None:
         """Mean difference over the folds that both models have, seeds averaged first."""
@@ -176,8 +188,9 @@ def tested(
 ) -> dict[str, Any]:
     """Compare a model with another: difference, relative, p, effect, detectable, same, mark.
 
-    detectable: the smallest true difference that the test would find. same: shown to be within the
-    margin, a share of the other's mean. mark: + significantly better, - worse, = same, else empty.
+    detectable: the smallest true difference that the test would find; with_seeds: that three seeds
+    of each would find, if there is one. same: shown to be within the margin, a share of the other's
+    mean. mark: + significantly better, - worse, = same, else empty.
     """
     difference, base = scores.difference(model, other), scores.mean(other)
     row: dict[str, Any] = {
@@ -186,6 +199,7 @@ def tested(
         "p": p.get(frozenset((model, other))),
         "effect": None,
         "detectable": None,
+        "with_seeds": None,
         "same": None,
         "mark": "",
     }
@@ -197,6 +211,8 @@ def tested(
     slope = 2 * base if scores.metric.startswith("rmse") else 1.0
     row["effect"] = cohens_d(clusters)
     row["detectable"] = detectable_difference(clusters, options.level) / slope if slope else None
+    seeded = scores.with_seeds(model, other, options.level)
+    row["with_seeds"] = seeded / slope if seeded is not None and slope else None
     row["same"] = is_equivalent(clusters, options.margin * base * slope, options.level)
     if difference and row["p"] < options.level:
         row["mark"] = "+" if (difference > 0) != lower_is_better(scores.metric) else "-"

@@ -51,16 +51,16 @@ ESCAPED = {
 def latex(table: ReportTable) -> str:
     """Return a table environment; it needs \\usepackage{booktabs}."""
     kinds = "l" * table.text_columns + "r" * (len(table.columns) - table.text_columns)
-    notes = r" \\ ".join(_escape_latex(note) for note in table.notes)
+    notes = r" \\ ".join(escape_latex(note) for note in table.notes)
     lines = [
         r"% needs \usepackage{booktabs}",
         r"\begin{table}",
         r"  \centering",
-        rf"  \caption{{{_escape_latex(table.title)}}}",
+        rf"  \caption{{{escape_latex(table.title)}}}",
         rf"  \label{{tab:{table.name}}}",
         rf"  \begin{{tabular}}{{{kinds}}}",
         r"    \toprule",
-        f"    {_latex_line(_escape_latex(name) for name in table.columns)}",
+        f"    {_latex_line(escape_latex(name) for name in table.columns)}",
         r"    \midrule",
         *(f"    {_latex_line(_latex_cell(cell) for cell in row)}" for row in table.rows),
         r"    \bottomrule",
@@ -72,21 +72,22 @@ def latex(table: ReportTable) -> str:
 
 
 def _latex_cell(cell: TableCell) -> str:
-    text = _escape_latex(cell.text)
+    text = escape_latex(cell.text)
     if cell.bold:
         text = rf"\textbf{{{text}}}"
     if cell.underlined:
         text = rf"\underline{{{text}}}"
     if cell.mark:
         text += "$^{-}$" if cell.mark == "−" else f"$^{{{cell.mark}}}$"
-    return text + (rf" {{\scriptsize {_escape_latex(cell.detail)}}}" if cell.detail else "")
+    return text + (rf" {{\scriptsize {escape_latex(cell.detail)}}}" if cell.detail else "")
 
 
 def _latex_line(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _escape_latex(text: str) -> str:
+def escape_latex(text: str) -> str:
+    """Return text with the characters escaped that have a meaning in LaTeX."""
     text = without_isolates(harmless(text)).replace("\n", " ")
     return "".join(ESCAPED.get(letter, letter) for letter in text)
 

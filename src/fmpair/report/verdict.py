@@ -73,15 +73,24 @@ def verdict(compared: ModelComparison) -> str:
         return f"{best} is best: {value}, {_leads(compared, first, others)}."
     end = "lowest" if lower_is_better(compared.metric) else "highest"
     sentence = f"{best} has the {end} {name}, {figure(first['mean'])}, "
-    sentence += f"but is not significantly better than {_names(near)}"
+    sentence += f"but is not significantly better than {_names(near, first['model'])}"
     behind = [row for row in others if not row["near_best"]]
     return f"{sentence}; it is {_leads(compared, first, behind)}." if behind else f"{sentence}."
 
 
-def _names(near: list[Any]) -> str:
+def _missed(row: Any, best: str) -> str:
+    """What difference would have been found, if the row was tested against the best."""
+    if row["baseline"] != best or row["detectable"] is None or not row["relative"]:
+        return ""
+    base = abs(row["difference"] / row["relative"])
+    return f"; {percent(row['detectable'] / base)} would have been found"
+
+
+def _names(near: list[Any], best: str) -> str:
     """The first models that are not significantly worse than the best, and how many more."""
     names = ", ".join(
-        f"{isolated(row['model'])} ({p_claim(row['p_best'])})" for row in near[:NAMED]
+        f"{isolated(row['model'])} ({p_claim(row['p_best'])}{_missed(row, best)})"
+        for row in near[:NAMED]
     )
     return f"{names} and {len(near) - NAMED} more" if len(near) > NAMED else names
 
@@ -108,7 +117,9 @@ def _against_baselines(compared: ModelComparison, ranked: list[Any]) -> str:
     sentence += f", {p_claim(base['p_best'])}, Holm)" if base["p_best"] is not None else ")"
     near = [row for row in models[1:] if row["near_best"]]
     behind = [row for row in models[1:] if not row["near_best"]]
-    sentence += f"; it is not significantly better than {_names(near)}" if near else ""
+    sentence += (
+        f"; it is not significantly better than {_names(near, model['model'])}" if near else ""
+    )
     sentence += f"; it is {_leads(compared, model, behind[:1])}" if behind else ""
     return f"{sentence}."
 
@@ -178,6 +189,12 @@ def repeat_warnings(results: Results) -> list[str]:
         for label, protocol in results.experiment.protocols.items()
         if repeats_inflate(repeats, events, protocol)
     ]
+
+
+def rating_warnings(results: Results) -> list[str]:
+    """A line if events with low ratings count as positive."""
+    note = results.manifest.get("data", {}).get("low_ratings")
+    return [note] if note else []
 
 
 def _repeat_counts(manifest: Mapping[str, Any]) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.config.experiment import Candidate, Experiment
+from fmpair.evaluation.clusters import t_quantile
 from fmpair.experiment.results import Results
 from fmpair.report.model_comparison import ModelComparison, comparison
 from fmpair.report.table import figure, p_claim, percent, signed_percent
@@ -69,12 +71,19 @@ def summary(results: Results) -> Summary:
 
 @dataclass(frozen=True, eq=False)
 class LinearFit:
-    """Seconds of an epoch: points (x, mean, sd over repeats) and the line through them."""
+    """Seconds of an epoch: points (x, mean, sd over repeats) and the line through them.
+
+    bend: how far a parabola through the points hangs below its chord in the middle, as a share of
+    the time at its end; above 0 if the time grows faster than x, 1/4 for x squared. within: half
+    the width of the bend's 95 % interval, NaN for fewer than four points.
+    """
 
     points: pl.DataFrame
     slope: float
     intercept: float
     r2: float
+    bend: float
+    within: float
 
     @property
     def shortest(self) -> float:
@@ -103,7 +112,22 @@ def linear_fit(run: Summary, x_of: Callable[[Candidate], int]) -> LinearFit:
     slope, intercept = np.polyfit(x, y, 1)
     residual = float(((y - intercept - slope * x) ** 2).sum())
     total = float(((y - y.mean()) ** 2).sum())
-    return LinearFit(points, float(slope), float(intercept), 1 - residual / total if total else 1.0)
+    r2 = 1 - residual / total if total else 1.0
+    return LinearFit(points, float(slope), float(intercept), r2, *_bend(x, y))
+
+
+def _bend(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Return the bend of a parabola through the points, and half the width of its interval."""
+    if len(x) < 4:
+        return math.nan, math.nan
+    across = (x - x.min()) / np.ptp(x)  # from 0 to 1, where the chord is curve / 4 above the middle
+    design = np.column_stack([across**2, across, np.ones(len(x))])
+    inverse = np.linalg.inv(design.T @ design)
+    curve, rise, start = inverse @ design.T @ y
+    left = float(((y - design @ np.array([curve, rise, start])) ** 2).sum()) / (len(x) - 3)
+    reach = t_quantile(0.05, len(x) - 3) * math.sqrt(left * inverse[0, 0])
+    end = max(float(curve + rise + start), 1e-12)
+    return float(curve) / 4 / end, reach / 4 / end
 
 
 @dataclass(frozen=True)

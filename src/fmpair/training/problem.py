@@ -59,12 +59,15 @@ PARTITION_EVERY, PARTITION_PAIRS_EVERY = 1, 5
 class Past(NamedTuple):
     """Time lines of the events and of `older` known ones, which are numbered first.
 
-    session: int64 [places], or empty if histories do not end with sessions.
+    told: the same events as histories tell them, each user's grouped by session if histories end
+    with sessions, the session of the user's last event last. begin: int64 [places of told], where
+    the session of each event begins; empty without sessions.
     """
 
     lines: Timelines
     older: int
-    session: np.ndarray
+    told: Timelines
+    begin: np.ndarray
 
 
 def past_of(space: FeatureSpace, data: Dataset, recent: Recent | None = None) -> Past | None:
@@ -82,7 +85,7 @@ def past_of(space: FeatureSpace, data: Dataset, recent: Recent | None = None) ->
         item = np.concatenate([recent.item, data.item])
         moment = np.concatenate([recent.moment, moments_after(recent, data)])
         lines = timelines(user, item, len(data.users), moment)
-    return Past(lines, older, _sessions(space.history, data, lines, older))
+    return Past(lines, older, *_by_session(space.history, data, lines, older))
 
 
 def history_of(
@@ -92,8 +95,10 @@ def history_of(
     field = space.history
     if field is None or past is None:
         return None
-    lines = past.lines
+    lines = past.told
     until = strictly_before(lines)
+    if len(past.begin):  # the session before may end at the same time
+        until = np.maximum(until, past.begin).astype(np.int32)
     since = _since(field, past, until)
     mine = lines.place[past.older :]
 
@@ -118,42 +123,47 @@ def recent_of(space: FeatureSpace, past: Past | None) -> Recent | None:
     if past is None:
         return None
     last = most_recent(space)
-    if not len(past.session):
+    if not len(past.begin):
         return latest(past.lines, last)
-    start, session = past.lines.start, past.session
-    final = np.repeat(session[np.maximum(start[1:] - 1, 0)], np.diff(start))
-    other = np.where(session != final, np.arange(1, len(session) + 1), 0)
-    behind = np.zeros(len(start) - 1, np.int64)
-    np.maximum.at(behind, np.repeat(np.arange(len(behind)), np.diff(start)), other)
-    return latest(past.lines, last, np.maximum(behind, start[:-1]))
+    start = past.told.start
+    return latest(past.told, last, np.maximum(past.begin[np.maximum(start[1:] - 1, 0)], start[:-1]))
 
 
 def _since(field: Field, past: Past, until: np.ndarray) -> np.ndarray:
     """Return the first place in the history of each event: int32 [places]; empty if not limited."""
-    if field.within is None and not len(past.session):
-        return np.zeros(0, np.int32)
-    lines, place = past.lines, np.arange(len(until))
-    first = np.repeat(lines.start[:-1], np.diff(lines.start))
+    if field.within is None:
+        return past.begin.astype(np.int32)
+    lines, first = past.told, past.begin
+    if not len(first):
+        first = np.repeat(lines.start[:-1], np.diff(lines.start))
     since, going = until.astype(np.int64), np.ones(len(until), bool)
     for back in range(1, field.last + 1):  # histories are not longer
         at = np.maximum(until - back, 0)
         going &= until - back >= first
-        if field.within is not None:
-            going &= lines.moment[at] >= lines.moment - duration(field.within)
-        if len(past.session):
-            going &= past.session[at] == past.session[place]
+        going &= lines.moment[at] >= lines.moment - duration(field.within)
         since = np.where(going, until - back, since)
     return since.astype(np.int32)
 
 
-def _sessions(field: Field | None, data: Dataset, lines: Timelines, older: int) -> np.ndarray:
-    """Return the session of each event: int64 [places]; older events have session -1."""
+def _by_session(
+    field: Field | None, data: Dataset, lines: Timelines, older: int
+) -> tuple[Timelines, np.ndarray]:
+    """Return `told` and `begin` of `Past`; older events are a session of their own."""
     if field is None or field.per is None:
-        return np.zeros(0, np.int64)
+        return lines, np.zeros(0, np.int64)
     if field.per not in data.columns.columns:
         raise DataError(unknown("column for sessions", field.per, data.columns.columns))
     number = data.columns[field.per].cast(pl.String).fill_null("").rank("dense").to_numpy()
-    return np.concatenate([np.full(older, -1), number.astype(np.int64)])[lines.event]
+    session = np.concatenate([np.zeros(older), number]).astype(np.int64)[lines.event]
+    user = np.repeat(np.arange(lines.users), np.diff(lines.start))
+    place = np.arange(len(user))
+    same = np.unique(user << 32 | session, return_inverse=True)[1]
+    end = np.zeros(len(user), np.int64)
+    np.maximum.at(end, same, place)  # the last place of each session of a user
+    order = np.lexsort((place, end[same]))
+    opens = np.diff(end[same][order], prepend=-1) != 0
+    parts = (lines.item[order], lines.moment[order], lines.event[order])
+    return Timelines(lines.start, *parts), np.maximum.accumulate(np.where(opens, place, 0))
 
 
 # The problem.
