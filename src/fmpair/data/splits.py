@@ -406,9 +406,8 @@ def cold_items(
     split = _cold(data, data.item, "items", (test, validation), seed, given)
     if not warm:
         return split
-    most = 0.5 if validation else 1.0
-    if not 0 < warm < most:
-        raise OptionError(f"warm must be from 0 to below {most:g}, not {warm}")
+    if not 0 < warm < 0.5:
+        raise OptionError(f"warm must be from 0 to below 0.5, not {warm}")
     cold = data.item[np.append(split.test, split.validation)]
     rest = split.train[~np.isin(data.item[split.train], cold)]
     drawn = np.random.default_rng((seed, 1)).permutation(rest)

@@ -46,11 +46,11 @@ _OTHERS = {
     "load": "fmpair.models.catalog",
 }
 __all__ = [
-    "BPRMF", "EASE", "FM", "FPMC", "GPFM", "PRFM", "VSKNN", "ContentKNN", "ContentProfile", "FMMap", "FMPair", "FMPairAll",
-    "FMPairCD", "FMPairLevels", "FMPairOptions", "FMPairSelected", "FMPairTarget", "FMPairWeighted",
-    "FactorisedNeighbours", "ImplicitALS", "ItemKNN", "ListwiseFM", "MarkovChain", "MostRecent",
-    "PopularLately", "Popularity", "PureSVD", "Random", "Recipe", "SVDPlusPlus", "TrainableRecipe",
-    "UserKNN", "catalog", "load",
+    "BPRMF", "EASE", "FM", "FPMC", "GPFM", "PRFM", "VSKNN", "ContentKNN", "ContentProfile", "FMMap",
+    "FMPair", "FMPairAll", "FMPairCD", "FMPairLevels", "FMPairOptions", "FMPairSelected",
+    "FMPairTarget", "FMPairWeighted", "FactorisedNeighbours", "ImplicitALS", "ItemKNN",
+    "ListwiseFM", "MarkovChain", "MostRecent", "PopularLately", "Popularity", "PureSVD", "Random",
+    "Recipe", "SVDPlusPlus", "TrainableRecipe", "UserKNN", "catalog", "load",
 ]  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def _numbered(path: str | Path, name: str, columns: tuple[str, str]) -> pl.DataF
     right = (right & ~numbers.list.eval(pl.element().is_null()).list.any()).fill_null(False)
     if not right.all():
         raise DataError(
-            f"{name}, line {first_line(~right)}: must be a count and as many numbers, such as '2 7 9'"
+            f"{name}, line {first_line(~right)}: must be a count and as many numbers, as in '2 7 9'"
         )
     number = pl.int_range(len(numbers), dtype=pl.Int64, eager=True)
     return pl.DataFrame([number.alias(columns[0]), numbers.list.slice(1).alias(columns[1])])
