@@ -147,7 +147,7 @@ a.yaml:24: metrics.0: unknown metric 'ndgc'. Did you mean 'ndcg'? Known: {metric
 a.yaml:24: metrics.1: metric 'recall' needs a cut-off, such as recall@10
 a.yaml:24: metrics.2: metric 'rmse@3' takes no cut-off: write rmse
 a.yaml:25: views.0: unknown view 'popularty'. Did you mean 'popularity'? Known: popularity, \
-activity, warmth, context:COLUMN
+activity, warmth, events, context:COLUMN
 a.yaml:26: seeds.1: a seed must be a whole number of at least 0, not 1.5
 a.yaml:27: tune.trials: trials must be a whole number of at least 1, not 0
 a.yaml:29: compare.baseline: unknown model 'popularit'. Did you mean 'popularity'? Known: \

@@ -175,6 +175,21 @@ def test_baselines_fit_the_data():
     assert kinds(started(many)) == ["popularity", "item-knn"]
 
 
+def test_content_is_proposed_where_new_items_have_attributes():
+    # every day has three items of its own
+    frame = events(users=20, each=6, day=lambda n: n // 20)
+    frame = frame.with_columns(
+        item=pl.format("i{}", pl.col("day") * 3 + pl.int_range(pl.len()) % 3)
+    )
+    table = pl.DataFrame({"item": frame["item"].unique(maintain_order=True)})
+    table.with_columns(kind=pl.Series(["calm", "loud"] * 9)).write_csv("items.csv")
+    found = started(frame.rename({"day": "timestamp"}), items="items.csv")
+    assert kinds(found) == ["popularity", "markov-chain", "content-profile", "content-knn", "ease"]
+    assert found.protocols["new items"].id == "user/cold/seen=train/relevant=cold"
+    assert found.views[-1] == "events" and found.compare.baseline == "markov-chain"
+    assert "100% of the test events are of new items" in Path("a.yaml").read_text()
+
+
 @pytest.mark.parametrize(
     ("columns", "name", "parts"),
     [

@@ -26,6 +26,7 @@ COUNTS = {
     "ml-1m-sequences": (6040, 3416, 999_611),
     "amazon-beauty": (22_363, 12_101, 198_502),
     "depaul-movie": (97, 79, 5043),
+    "citeulike-a": (5551, 16_980, 204_986),
 }
 
 

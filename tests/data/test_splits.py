@@ -229,6 +229,18 @@ def test_cold_items_have_no_training_event():
     assert len(np.unique(WORLD.item[split.test])) == 8
 
 
+def test_beside_cold_items_a_share_of_the_other_events_can_be_tested():
+    alone = cold_items(WORLD, test=0.2, validation=0.1)
+    both = cold_items(WORLD, test=0.2, validation=0.1, warm=0.25)
+    rows = np.concatenate([both.train, both.validation, both.test])
+    assert np.array_equal(np.sort(rows), np.arange(len(WORLD)))
+    for part, before in ((both.test, alone.test), (both.validation, alone.validation)):
+        assert np.isin(before, part).all()
+        assert len(part) - len(before) == round(0.25 * len(alone.train))
+    cold = np.unique(WORLD.item[alone.test])
+    assert not np.isin(WORLD.item[both.train], cold).any()
+
+
 def test_only_events_of_the_target_domain_are_tested():
     domain = WORLD.columns["domain"].to_numpy()
     found = target(WORLD, "music", 4, validation=0.2)
@@ -325,6 +337,7 @@ def test_every_split_has_the_name_of_its_function():
         (lambda: per_user(TIMED, order="size"), "order must be one of random, time"),
         (lambda: per_user(TIMED, test=0.01), "no user has enough events"),
         (lambda: cold_users(TIMED, given=-1), "given must be 0 or more"),
+        (lambda: cold_items(TIMED, 0.4, warm=0.5), "warm must be from 0 to below 0.5, not 0.5"),
         (lambda: cold_users(TIMED, 0.5, 0.4), "3 users with more than 0 events are too few"),
         (lambda: by_session(TIMED, 0.9), "3 sessions are too few for a test share of 0.9"),
         (lambda: by_session(VISITS, days=0), "days must be a number above 0"),

@@ -14,7 +14,7 @@ from fmpair.data.parts import split_of
 from fmpair.data.public_sets import load_parts
 from fmpair.data.splits import by_time, holdout, leave_last_out
 from fmpair.errors import DataError, Notice, OptionError
-from fmpair.evaluation import Protocol, evaluate
+from fmpair.evaluation import Protocol, evaluate, warm_and_cold
 from fmpair.evaluation.protocol import preset
 from fmpair.testing import day_and_night
 
@@ -47,6 +47,33 @@ def world():
     train, _, test = holdout(data, test=0.3).parts(data)
     model = FMPair(factors=4, epochs=3, threads=1).fit(train)
     return model, train, test
+
+
+# Items 1 to 5 have events, 6 to 9 have none; 9 has no test event either.
+CATALOGUE = TRAIN.with_items({"item": list(range(1, 10))})
+BOTH = events([("a", 3), ("a", 6), ("b", 1), ("b", 7), ("c", 8), ("c", 7)])
+BY_NUMBER = fixed([9, 8, 7, 6, 5, 4, 3, 2, 1])
+
+
+def test_cold_items_are_ranked_among_themselves():
+    found = evaluate(BY_NUMBER, CATALOGUE, BOTH, "cold", ["recall@1", "mrr@9"])
+    assert found.units["user"].to_list() == ["a", "b", "c"]
+    # 6, 7 and 8 are ranked: of a's the first, of b's the second, of c's the second and third.
+    assert found.units["mrr@9[cold]"].to_list() == [1, 1 / 2, 1 / 2]
+    assert found.means["recall@1[cold]"] == pytest.approx(1 / 3)
+    warm = evaluate(BY_NUMBER, CATALOGUE, BOTH, "warm", ["mrr@9"])
+    assert warm.units["mrr@9"].to_list() == [1, 1]  # 3 without 1 and 2, which a has; 1
+
+
+def test_warm_cold_and_both_stand_in_one_table():
+    table = warm_and_cold(BY_NUMBER, CATALOGUE, BOTH, ["recall@3"])
+    assert table["items"].to_list() == ["warm", "cold", "both"]
+    assert table["units"].to_list() == [2, 3, 3]
+    # among all: a has 3, then 4, 5, 6; b has 1, then 5, 6, 7; c has 1, 2, 3 before 7 and 8
+    assert table["recall@3"].to_list() == pytest.approx([1, 1, (1 / 2 + 1 / 2 + 0) / 3])
+    assert warm_and_cold(BY_NUMBER, CATALOGUE, TRAIN)["items"].to_list() == ["warm", "both"]
+    with pytest.raises(DataError, match="every item of the test events has training events"):
+        evaluate(BY_NUMBER, CATALOGUE, TRAIN, "cold")
 
 
 def test_an_interaction_is_ranked_without_what_the_user_has_seen():

@@ -72,6 +72,8 @@ def test_presets_are_the_protocols_people_use():
         "legacy": "interaction/first1000/seen=train+test/relevant=distinct",
         "next-item": "interaction/all/seen=train/relevant=next/after=user",
         "next-item-in-time": "interaction/all/seen=train/relevant=next/after=all",
+        "warm": "user/train/seen=train/relevant=warm",
+        "cold": "user/cold/seen=train/relevant=cold",
         "sessions": "interaction/train/seen=none/history=test",
         "global-time": "interaction/train/seen=earlier/after=all/history=known",
     }

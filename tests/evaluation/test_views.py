@@ -17,6 +17,7 @@ from fmpair.evaluation.views import (
     context,
     groups,
     in_order,
+    item_events,
     item_popularity,
     user_activity,
     view,
@@ -83,11 +84,23 @@ def test_items_users_and_warmth_are_told_apart():
     assert warmth(found, TRAIN).to_list() == ["warm user, warm item"] * 4 + ["cold user, warm item"]
 
 
+def test_items_are_grouped_by_how_many_training_events_they_have():
+    counts = {"a": 0, "b": 1, "c": 3, "d": 4, "e": 11, "f": 101}
+    items = [item for item, times in counts.items() for _ in range(times)]
+    train = dataset(["u"] * len(items), items).with_items({"item": list(counts)})
+    test = dataset("vvvvvvv", "abcdefz")  # z is in no table
+    found = evaluate(lambda rows: np.ones((len(rows), 6), np.float32), train, test)
+    wanted = ["0", "1 to 3", "1 to 3", "4 to 10", "11 to 100", "above 100", "0"]
+    assert item_events(found, train).to_list() == wanted
+    assert in_order(set(wanted)) == ["0", "1 to 3", "4 to 10", "11 to 100", "above 100"]
+
+
 def test_views_have_names():
     found = judged("mrr@9")
     assert groups("popularity", found, TRAIN, TEST).equals(item_popularity(found, TRAIN))
     assert groups("activity", found, TRAIN, TEST).equals(user_activity(found, TRAIN))
     assert groups("warmth", found, TRAIN, TEST).equals(warmth(found, TRAIN))
+    assert groups("events", found, TRAIN, TEST).equals(item_events(found, TRAIN))
     assert groups("context:time", found, TRAIN, TEST).equals(context(found, TEST, "time"))
     with pytest.raises(UnknownError, match="Did you mean 'popularity'"):
         groups("popularty", found, TRAIN, TEST)

@@ -246,6 +246,8 @@ SAMPLES = {
                        reads("a.txt", format="lightgcn")),
     "sequences": Sample({"a.txt": lines("0 1 2 3", "1 3", "2 0 1", "3")},
                         reads("a.txt", format="sequences")),
+    "citeulike": Sample({"users.dat": lines("2 0 2", "0", "1 1"), "tags.dat": lines("maps", "fish"),
+                         "item-tag.dat": lines("2 1 0", "0", "1 1")}, reads("")),
     "libfm": Sample(LIBFM, reads("a.libfm", names=("user", "item", "daytime"))),
     "atomic": Sample(ATOMIC, reads("")),
     "wraprec": Sample({"a.csv": CSV}, reads(

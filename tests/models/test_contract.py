@@ -9,12 +9,13 @@ from fmpair import Dataset, Popularity
 from fmpair.data.splits import leave_last_out
 from fmpair.evaluation import evaluate
 from fmpair.models import catalog
-from fmpair.testing import RULES, ModelContract, day_and_night
+from fmpair.testing import RULES, ModelContract, cold_items, day_and_night
 
 FOREIGN = catalog.FAMILIES["other library"]  # held to it in tests/bridges, with options that suit
 OURS = [kind for kind in catalog.MODELS if kind not in FOREIGN]
 IMPERSONAL = ("random", "popularity", "popular-lately", "most-recent", "markov-chain")
 TIMED = ("popular-lately", "most-recent", "markov-chain", "fpmc", "v-sknn")
+DESCRIBED = ("content-profile", "content-knn")  # need attributes of items
 # Options that make a model quick on tiny data, by the names that models give them.
 QUICK = {"factors": 8, "epochs": 30, "k": 15, "threads": 1}
 
@@ -29,12 +30,14 @@ def recipe(kind):
 @pytest.mark.parametrize("kind", OURS)
 def test_every_model_keeps(kind, rule):
     personal, timed = kind not in IMPERSONAL, kind in TIMED
-    ModelContract(lambda: recipe(kind), personal=personal, timed=timed).check(rule)
+    contract = ModelContract(lambda: recipe(kind), personal, timed=timed,
+                             attributes=kind in DESCRIBED)  # fmt: skip
+    contract.check(rule)
 
 
 @pytest.mark.parametrize("kind", OURS)
 def test_every_model_can_be_judged(kind):
-    data = day_and_night()
+    data = cold_items() if kind in DESCRIBED else day_and_night()
     if kind in TIMED:
         data = Dataset.from_frame(data.frame(), order="rows")
         train, _, test = leave_last_out(data, count=2).parts(data)

@@ -17,7 +17,7 @@ from fmpair.report.run_tables import (
     times_table,
     tuning_table,
 )
-from fmpair.report.sections import warnings
+from fmpair.report.sections import sections, warnings
 from fmpair.report.table import (
     NO_BREAK,
     ReportTable,
@@ -104,6 +104,24 @@ def test_a_view_weighs_folds_by_their_units():
     table = view_table(results, comparison(results, "full ranking"), "popularity")
     assert table.columns == ("Model", "head (4)")
     assert table.rows == ((TableCell("base"), TableCell("0.5000", bold=True)),)
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_quality_by_events_of_the_item_is_shown_where_some_have_few(few):
+    groups = ["above 100", "11 to 100", "0"] if few else ["above 100", "11 to 100", "4 to 10"]
+    views = pl.DataFrame({
+        "model": "base", "fold": 0, "seed": 0, "protocol": "full ranking", "view": "events",
+        "group": groups, "units": [5, 4, 3], "metric": "ndcg@10", "value": [0.3, 0.2, 0.1],
+    })  # fmt: skip
+    results = replace(three(), views=views)
+    parts = sections(results, [comparison(results, "full ranking")])
+    shown = [part for part in parts if part.title.startswith("By group")]
+    if not few:
+        assert not any(part.tables for part in shown)
+        return
+    table, drawn = shown[0].tables[0], shown[0].figures[0]
+    assert table.columns == ("Model", "0 (3)", "11 to 100 (4)", "above 100 (5)")
+    assert drawn.title == table.title == "NDCG@10 by number of training events of the item"
 
 
 def test_times_are_means_of_the_repeats_that_went_well():

@@ -31,13 +31,13 @@ def _option(name: str, metavar: str, help: str) -> Flag:
 # Options of Protocol of the same name, except two: --items and --domain say how events are read.
 PROTOCOL = (
     _option("unit", "NAME", "One list per interaction, user or user-context."),
-    _option("candidates", "NAME", "Candidates: all, train, uniform, popularity or first."),
+    _option("candidates", "NAME", "Candidates: all, train, cold, uniform, popularity or first."),
     _option("n", "N", "Number of candidates of uniform, popularity and first."),
     _option(
         "candidates_file", "FILE", "Rank the items of this file; per user if it has a user column."
     ),
     _option("seen", "NAME", "Seen items to exclude: none, train, train+test, context or earlier."),
-    _option("relevant", "NAME", "Relevant test events: all, distinct, new or next."),
+    _option("relevant", "NAME", "Relevant test events: all, distinct, new, next, warm or cold."),
     _option("gain", "COLUMN", "The column of graded relevance of the test events."),
     _option("seed", "N", "The seed of sampled candidates."),
     _option("in_domain", "NAME", "Evaluate in this domain only."),
@@ -81,8 +81,8 @@ Preset = Annotated[
     typer.Option(
         metavar="NAME",
         help="full, full-user, full-context, one-plus-random, legacy, next-item, "
-        "next-item-in-time, sessions or global-time; the flags of the protocol change it. By "
-        "default full, with seen items ranked if users repeat them.",
+        "next-item-in-time, sessions, global-time, warm or cold; the flags of the protocol change "
+        "it. By default full, with seen items ranked if users repeat them.",
     ),
 ]
 Metrics = Annotated[
@@ -93,7 +93,7 @@ By = Annotated[
     list[str] | None,
     typer.Option(
         metavar="VIEW",
-        help="Break down by popularity, activity, warmth or context:COLUMN (repeat).",
+        help="Break down by popularity, activity, warmth, events or context:COLUMN (repeat).",
     ),
 ]
 PerUnit = Annotated[

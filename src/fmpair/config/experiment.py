@@ -165,7 +165,7 @@ class Experiment:
     filters: tuple[Step, ...] = ()
     protocols: Mapping[str, Protocol] = field(default_factory=lambda: {"full ranking": Protocol()})
     metrics: tuple[str, ...] = ("recall@10", "ndcg@10")
-    views: tuple[str, ...] = ("popularity", "activity", "warmth")
+    views: tuple[str, ...] = ("popularity", "activity", "warmth", "events")
     seeds: tuple[int, ...] = (0,)
     tune: Tuning = Tuning()
     compare: Comparison = Comparison()

@@ -229,7 +229,7 @@ def read_metrics(node: Node) -> tuple[str, ...]:
 
 
 def read_views(node: Node) -> tuple[str, ...]:
-    """Read `views`: popularity, activity, warmth, context:COLUMN."""
+    """Read `views`: popularity, activity, warmth, events, context:COLUMN."""
     for entry in node.items():
         if entry.is_a(str) and not entry.value.startswith(CONTEXT):
             entry.is_in("view", VIEWS)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fmpair.data import Dataset, filters
+from fmpair.data import Dataset, filters, splits
 from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, LEFT_OUT, Decisions
 from fmpair.data.columns.roles import STANDARD, find_roles
 from fmpair.data.event_types import event_types, ordered_event_types
@@ -36,6 +36,8 @@ TABLES = ("users", "items", "impressions")  # options that are paths, repeated t
 MANY_REPEATS = 0.2  # share of events that repeat the one before, from which on merging is offered
 FEW_ITEMS = 4_000  # up to which EASE takes seconds
 LATELY = 45 * DAY  # time range from which on recent popularity is another than overall popularity
+MANY_NEW = 0.05  # share of test events of items without training events: content models are tried
+FEW_EVENTS = 20  # below which a split says little
 TIME_PARTS = ("hour", "weekday", "since")
 
 
@@ -89,10 +91,32 @@ class Findings:
             f"{MINUTES:g} minutes (view, cart, buy): merge_repeats: {MINUTES:g} merges them"
         )
 
-    @property
+    @cached_property
     def positive(self) -> Dataset:
         """The events that pass the filters of the file."""
         return filters.above_mean(self.data) if self.rated else self.data
+
+    @cached_property
+    def split(self) -> str:
+        """The split of the file: leave_last_out, by_time, or holdout without times."""
+        data, columns = self.positive, self.data.columns
+        if "timestamp" not in columns.columns or data.columns["timestamp"].null_count():
+            return "holdout"
+        counts = np.bincount(data.user, minlength=len(data.users))
+        return "leave_last_out" if np.median(counts[counts > 0]) >= 3 else "by_time"
+
+    @cached_property
+    def new_items(self) -> float:
+        """The share of test events of items with attributes, but without training events."""
+        data = self.positive
+        if not data.item_table.width or len(data) < FEW_EVENTS:
+            return 0.0
+        try:
+            split = splits.SPLITS[self.split](data)
+        except DataError:  # too few events or times, which `fmpair run` says
+            return 0.0
+        assert isinstance(split, splits.Split)
+        return float((~np.isin(data.item[split.test], data.item[split.train])).mean())
 
 
 def starter(
@@ -212,14 +236,11 @@ def _event_weights(findings: Findings) -> list[str]:
 
 
 def _split(findings: Findings) -> list[str]:
-    data = findings.positive
-    times = data.columns["timestamp"] if "timestamp" in findings.data.columns.columns else None
-    counts = np.bincount(data.user, minlength=len(data.users))
     validation = "  # validation: {}   # a validation set, for stop and search"
-    if times is not None and not times.null_count() and np.median(counts[counts > 0]) >= 3:
+    if findings.split == "leave_last_out":
         text = "Leave-one-out: the test set is each user's last event."
         lines = ["  kind: leave_last_out", "  count: 1", validation.format(1)]
-    elif times is not None and not times.null_count():
+    elif findings.split == "by_time":
         text = "The test set is the latest fifth of all events."
         lines = ["  kind: by_time", "  test: 0.2", validation.format(0.1)]
     else:
@@ -265,6 +286,10 @@ def baselines(findings: Findings) -> dict[str, str]:
         chosen["popular-lately"] = "popularity of the last 30 days"
     if has_times(data):
         chosen["markov-chain"] = "what followed the user's last item"
+    if findings.new_items >= MANY_NEW:
+        new = f"{findings.new_items:.0%} of the test events are of new items"
+        chosen["content-profile"] = f"attributes of the user's items; {new}"
+        chosen["content-knn"] = "items with attributes like those of the user's items"
     if len(data.items) <= FEW_ITEMS:
         chosen["ease"] = "linear; hard to beat with few items"
     else:
@@ -297,12 +322,15 @@ def _evaluation(findings: Findings) -> list[str]:
         "user": "one list for each user, and means over users",
     }
     views = ["popularity", "activity", *(f"context:{name}" for name in findings.data.context[:2])]
+    new = findings.new_items >= MANY_NEW
+    views += ["events"] * new
     return [
         "",
         f"# Full ranking: {every[unit]}.",
         f"# {spelled(default_protocol_reason(data), in_file)}.",
         "protocols:",
         f"  full ranking: {{unit: {unit}, seen: {usual.seen}}}",
+        *(["  new items: cold   # those without training events, among themselves"] * new),
         "metrics: [ndcg@10, recall@10]",
         f"views: {_list(views)}",
         "# One fit compares fitted models; whether a recipe is better, several seeds tell.",

@@ -15,6 +15,7 @@ import polars as pl
 from fmpair.data.columns.roles import find_column
 from fmpair.data.dataset import Dataset
 from fmpair.data.formats.atomic import read_atomic
+from fmpair.data.formats.citeulike import read_citeulike
 from fmpair.data.formats.delimited import read_delimited
 from fmpair.data.formats.frappe import read_cfm, read_frappe
 from fmpair.data.formats.json_lines import read_json
@@ -122,6 +123,7 @@ FORMATS: dict[str, Callable[..., Contents | pl.DataFrame]] = {
     "atomic": read_atomic,
     "wraprec": read_wraprec,
     "ncf": read_ncf,
+    "citeulike": read_citeulike,
 }
 
 
@@ -132,6 +134,8 @@ def guess_format(path: str | Path) -> str:
         return "jsonl" if start.startswith((b"{", b"[")) else "delimited"
     if locate(path, "u.data") or locate(path, "ratings.dat"):
         return "movielens"
+    if locate(path, "item-tag.dat"):
+        return "citeulike"
     if Path(path).is_dir():
         return "frappe" if locate(path, "frappe.csv") else "atomic"
     return SUFFIXES.get(suffix_of(path), "delimited")

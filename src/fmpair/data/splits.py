@@ -411,10 +411,30 @@ def cold_users(
 
 
 def cold_items(
-    data: Dataset, test: float = 0.2, validation: float = 0.0, seed: int = 0, given: int = 0
+    data: Dataset,
+    test: float = 0.2,
+    validation: float = 0.0,
+    seed: int = 0,
+    given: int = 0,
+    warm: float = 0.0,
 ) -> Split:
-    """Do the same for items: test items have their first `given` events in training, or none."""
-    return _cold(data, data.item, "items", (test, validation), seed, given)
+    """Do the same for items: test items have their first `given` events in training, or none.
+
+    warm: a share of the events of all other items to test too, and to validate if items are, so
+    that warm and cold items can be compared.
+    """
+    split = _cold(data, data.item, "items", (test, validation), seed, given)
+    if not warm:
+        return split
+    if not 0 < warm < 0.5:
+        raise OptionError(f"warm must be from 0 to below 0.5, not {warm}")
+    cold = data.item[np.append(split.test, split.validation)]
+    rest = split.train[~np.isin(data.item[split.train], cold)]
+    drawn = np.random.default_rng((seed, 1)).permutation(rest)
+    tested, validated = (round(warm * len(rest) * (share > 0)) for share in (test, validation))
+    new_test, new_validation, _ = np.split(drawn, [tested, tested + validated])
+    taken = np.append(split.test, new_test), np.append(split.validation, new_validation)
+    return split_of(np.setdiff1d(split.train, drawn[: tested + validated]), taken[1], taken[0])
 
 
 def _cold(

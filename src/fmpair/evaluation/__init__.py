@@ -15,16 +15,20 @@ _NAMES = {
         "bootstrap", "detectable", "effect_size", "holm", "is_level", "randomisation_test",
         "spread", "t_test", "wilcoxon",
     ),
-    "tables": ("compare", "summary"),
-    "views": ("VIEWS", "context", "groups", "item_popularity", "user_activity", "view", "warmth"),
+    "tables": ("compare", "summary", "warm_and_cold"),
+    "views": (
+        "VIEWS", "context", "groups", "item_events", "item_popularity", "user_activity", "view",
+        "warmth",
+    ),
 }  # fmt: skip
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "PRESETS", "VIEWS", "Evaluation", "Protocol", "bootstrap", "compare", "context",
     "default_protocol", "detectable", "effect_size", "evaluate", "groups", "holm", "is_level",
-    "item_popularity", "judge", "overlap", "preset", "randomisation_test", "read_lists", "spread",
-    "summary", "t_test", "user_activity", "view", "warmth", "wilcoxon",
+    "item_events", "item_popularity", "judge", "overlap", "preset", "randomisation_test",
+    "read_lists", "spread", "summary", "t_test", "user_activity", "view", "warm_and_cold", "warmth",
+    "wilcoxon",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -42,11 +46,12 @@ if TYPE_CHECKING:
         t_test,
         wilcoxon,
     )
-    from fmpair.evaluation.tables import compare, summary
+    from fmpair.evaluation.tables import compare, summary, warm_and_cold
     from fmpair.evaluation.views import (
         VIEWS,
         context,
         groups,
+        item_events,
         item_popularity,
         user_activity,
         view,

@@ -22,9 +22,9 @@ from fmpair.errors import OptionError, UnknownError, named, unknown
 from fmpair.metrics import ERRORS, LISTS, Metric
 
 UNITS = ("interaction", "user", "user-context")
-CANDIDATES = ("all", "train", "file", "uniform", "popularity", "first")
+CANDIDATES = ("all", "train", "cold", "file", "uniform", "popularity", "first")
 SEEN = ("none", "train", "train+test", "context", "earlier")
-RELEVANT = ("all", "distinct", "new", "next")
+RELEVANT = ("all", "distinct", "new", "next", "warm", "cold")
 AFTER = ("user", "all")
 HISTORIES = ("train", "test", "known")
 TARGETS = ("all", "first", "last")
@@ -37,15 +37,17 @@ class Protocol:
 
     unit: one list per test interaction, per user, or per user and context.
     candidates: what is ranked besides the relevant items: all items; the items of the training
-        events; `items`; or n training items, sampled uniformly or by popularity (number of
-        events), or the first n in the order of the training events (WrapRec).
+        events; the cold items, those of the test events that have no training events; `items`; or
+        n training items, sampled uniformly or by popularity (number of events), or the first n in
+        the order of the training events (WrapRec).
     items: for candidates 'file': ids for all users, or a frame (user, item) with ids per user.
     seen: the user's items to exclude: none, those in training, those in training and test, those
         in training in the same context, or 'earlier', those before the event, in training and
         test. Relevant items are never excluded.
     relevant: the relevant items of a unit: those of all its test events; for the unit interaction
         also 'distinct', each pair of user and item once; 'new', only pairs that are not in
-        training; or 'next', only the first new pair of each user in time.
+        training; or 'next', only the first new pair of each user in time. 'warm' and 'cold': only
+        items with training events, or without.
     after: require that every test event comes after the training events of its user ('user') or
         of all users ('all'). None: no check.
     gain: the column of the test events that grades relevance, null: 1; events graded 0 or less
@@ -175,7 +177,8 @@ class Protocol:
 # Full ranking by interaction, by user, or by user and context (as for Frappe in the split of CFM);
 # the protocols of the FM-Pair paper's text and of its code, WrapRec; each user's next new item, for
 # a split by user and for a split by time; every next event of new sessions, repeats included; every
-# event after one cut in time for all users, with what was known by then.
+# event after one cut in time for all users, with what was known by then; items with training
+# events, or without, each ranked among themselves.
 PRESETS: dict[str, Protocol] = {
     "full": Protocol(),
     "full-user": Protocol(unit="user"),
@@ -186,6 +189,8 @@ PRESETS: dict[str, Protocol] = {
     "next-item-in-time": Protocol(relevant="next", after="all"),
     "sessions": Protocol(candidates="train", seen="none", history="test"),
     "global-time": Protocol(candidates="train", seen="earlier", after="all", history="known"),
+    "warm": Protocol(unit="user", candidates="train", relevant="warm"),
+    "cold": Protocol(unit="user", candidates="cold", relevant="cold"),
 }
 
 

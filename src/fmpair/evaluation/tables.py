@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from fmpair.data import Dataset
+from fmpair.data import Dataset, as_dataset, columns_of
 from fmpair.data.splits import Split
 from fmpair.data.synthetic import World
 from fmpair.errors import OptionError
@@ -63,6 +64,28 @@ def compare(evaluations: Mapping[str, Evaluation]) -> pl.DataFrame:
         {"model": name, **evaluation.means, "coverage": evaluation.coverage}
         for name, evaluation in evaluations.items()
     ]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def warm_and_cold(
+    model: Any, train: Any, test: Any, metrics: Sequence[str] = ("recall@10", "ndcg@10")
+) -> pl.DataFrame:
+    """Return (items, units, one column per metric): a row for warm and cold items, and for both.
+
+    Warm items, which have training events, and cold ones are ranked among themselves (the presets
+    warm and cold), both among all items (full-user). Kinds of items without test events are left
+    out.
+    """
+    train = as_dataset(train)
+    test = as_dataset(test, columns_of(train))
+    known = train.items.numbers(test.items.ids)[test.item]
+    kinds = np.where(np.isin(known, train.item), "warm", "cold")
+    rows = []
+    for name, protocol in (("warm", "warm"), ("cold", "cold"), ("both", "full-user")):
+        if name == "both" or name in kinds:
+            found = evaluate(model, train, test, protocol, metrics)
+            means = {metric.partition("[")[0]: value for metric, value in found.means.items()}
+            rows.append({"items": name, "units": len(found.units), **means})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 

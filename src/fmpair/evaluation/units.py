@@ -68,7 +68,7 @@ def units_of(
     group = np.arange(len(test)) if protocol.unit == "interaction" else query
     kept, gain = _relevant(events, protocol, group, session)
     if not len(kept):
-        raise DataError("no test event is relevant under this protocol")
+        raise DataError(_nothing_relevant(protocol))
     _, first, unit = np.unique(group[kept], return_index=True, return_inverse=True)
     order = np.lexsort((first, query[kept[first]]))
     row, unit = kept[first[order]], np.argsort(order)[unit]
@@ -116,7 +116,10 @@ def _relevant(
     told = True if earlier is None else np.diff(earlier.start) > 0
     rows = np.flatnonzero((gain > 0) & inside & told)
     rows = rows[_firsts(group[rows], test.item[rows])]
-    if protocol.relevant != "all" and protocol.unit == "interaction":
+    if protocol.relevant in ("warm", "cold"):
+        warm = np.isin(events.item[rows], events.train.item)
+        rows = rows[warm if protocol.relevant == "warm" else ~warm]
+    elif protocol.relevant != "all" and protocol.unit == "interaction":
         rows = rows[_firsts(events.user[rows], test.item[rows])]
     if protocol.relevant in ("new", "next"):
         trained = _pairs(events.train_user, events.train.item)
@@ -125,6 +128,12 @@ def _relevant(
         last = protocol.targets == "last" and protocol.relevant != "next"
         rows = np.sort(rows[_one_each(events.user[rows], test.take(rows), last)])
     return rows, gain[rows]
+
+
+def _nothing_relevant(protocol: Protocol) -> str:
+    if protocol.relevant == "cold":
+        return "every item of the test events has training events: split by cold_items or by_time"
+    return "no test event is relevant under this protocol"
 
 
 def _one_each(user: np.ndarray, events: Dataset, last: bool) -> np.ndarray:
@@ -213,6 +222,9 @@ def _candidates(
     times = np.bincount(train.item, minlength=len(train.items))
     if protocol.candidates == "train":
         return (times > 0) & allowed
+    if protocol.candidates == "cold":
+        tested = train.items.numbers(test.items.ids)[test.item]
+        return (times == 0) & np.isin(np.arange(len(times)), tested) & allowed
     # Items in order of first appearance, which 'first' needs.
     order = train.item[np.sort(np.unique(train.item, return_index=True)[1])]
     order = order[allowed[order]]

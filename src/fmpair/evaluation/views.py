@@ -1,4 +1,4 @@
-"""Results by group: popularity of the item, activity of the user, warmth, context.
+"""Results by group: popularity and events of the item, activity of the user, warmth, context.
 
 A context column with many values becomes few groups: ranges of numbers and times, or its most
 frequent values and the others.
@@ -103,7 +103,10 @@ def _sort_key(group: str) -> tuple[int, float, str]:
 
 THIRDS = ("head", "mid", "tail")
 CONTEXT = "context:"
-VIEWS = ("popularity", "activity", "warmth", f"{CONTEXT}COLUMN")
+BY_ITEM = ("popularity", "events")  # views of units with one relevant item
+VIEWS = ("popularity", "activity", "warmth", "events", f"{CONTEXT}COLUMN")
+FEW = (0, 3, 10, 100)  # most training events of the groups of `item_events`
+SPARSE = ("0", "1 to 3")  # its groups of items that models know little of
 
 
 def view(evaluation: Evaluation, groups: pl.Series) -> pl.DataFrame:
@@ -139,7 +142,12 @@ def groups(
         parts = [train, test] if every is None else [every]
         seen = [part.columns[column] for part in parts if column in part.columns.columns]
         return binned(values, pl.concat([part.cast(values.dtype) for part in seen]))
-    views = {"popularity": item_popularity, "activity": user_activity, "warmth": warmth}
+    views = {
+        "popularity": item_popularity,
+        "activity": user_activity,
+        "warmth": warmth,
+        "events": item_events,
+    }
     if name not in views:
         raise UnknownError(unknown("view", name, VIEWS))
     return views[name](evaluation, train)
@@ -152,6 +160,15 @@ def item_popularity(evaluation: Evaluation, train: Dataset) -> pl.Series:
     """
     number = train.items.numbers(_items(evaluation))
     return _thirds(np.bincount(train.item, minlength=len(train.items)), number, "unseen")
+
+
+def item_events(evaluation: Evaluation, train: Dataset) -> pl.Series:
+    """Return the range of the item's number of training events: 0, 1 to 3, 4 to 10 and so on."""
+    times = np.append(np.bincount(train.item, minlength=len(train.items)), 0)
+    number = train.items.numbers(_items(evaluation))  # -1 selects the 0 at the end
+    ranges = (f"{low + 1} to {high}" for low, high in pairwise(FEW))
+    labels = np.array([f"{FEW[0]}", *ranges, f"above {FEW[-1]}"])
+    return pl.Series(labels[np.searchsorted(FEW, times[number])])
 
 
 def user_activity(evaluation: Evaluation, train: Dataset) -> pl.Series:

@@ -336,7 +336,7 @@ def _judge(
     evaluation = evaluate(model, parts.known, parts.judged, protocol, metrics, threads)
     units, names, grouped = evaluation.units, cell.views, evaluation
     if protocol.unit != "interaction":  # other units may have several relevant items
-        names = tuple(name for name in names if name != "popularity")
+        names = tuple(name for name in names if name not in views.BY_ITEM)
         no_item = units.with_columns(item=pl.lit(None, units["item"].dtype))
         grouped = replace(evaluation, units=no_item)
     values = {

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fmpair.fitted.recipe import Recipe
     from fmpair.models import catalog
     from fmpair.models.catalog import load
+    from fmpair.models.classic.content import ContentKNN, ContentProfile
     from fmpair.models.classic.markov import MarkovChain
     from fmpair.models.classic.matrix_factorization import ImplicitALS, PureSVD
     from fmpair.models.classic.neighbours import EASE, ItemKNN, UserKNN
@@ -45,11 +46,11 @@ _OTHERS = {
     "load": "fmpair.models.catalog",
 }
 __all__ = [
-    "BPRMF", "EASE", "FM", "FPMC", "GPFM", "PRFM", "VSKNN", "FMMap", "FMPair", "FMPairAll",
-    "FMPairCD", "FMPairLevels", "FMPairOptions", "FMPairSelected", "FMPairTarget", "FMPairWeighted",
-    "FactorisedNeighbours", "ImplicitALS", "ItemKNN", "ListwiseFM", "MarkovChain", "MostRecent",
-    "PopularLately", "Popularity", "PureSVD", "Random", "Recipe", "SVDPlusPlus", "TrainableRecipe",
-    "UserKNN", "catalog", "load",
+    "BPRMF", "EASE", "FM", "FPMC", "GPFM", "PRFM", "VSKNN", "ContentKNN", "ContentProfile", "FMMap",
+    "FMPair", "FMPairAll", "FMPairCD", "FMPairLevels", "FMPairOptions", "FMPairSelected",
+    "FMPairTarget", "FMPairWeighted", "FactorisedNeighbours", "ImplicitALS", "ItemKNN",
+    "ListwiseFM", "MarkovChain", "MostRecent", "PopularLately", "Popularity", "PureSVD", "Random",
+    "Recipe", "SVDPlusPlus", "TrainableRecipe", "UserKNN", "catalog", "load",
 ]  # fmt: skip
 
 

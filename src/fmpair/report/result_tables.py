@@ -38,7 +38,11 @@ TEST_NAMES = {
     "t": "paired t-test",
     "wilcoxon": "Wilcoxon signed-rank test",
 }
-VIEW_TITLES = {"popularity": "popularity of the item", "activity": "activity of the user"}
+VIEW_TITLES = {
+    "popularity": "popularity of the item",
+    "activity": "activity of the user",
+    "events": "number of training events of the item",
+}
 GROUPS = (
     "head", "mid", "tail", "unseen", "warm user, warm item", "warm user, cold item",
     "cold user, warm item", "cold user, cold item", "warm user", "cold user",
@@ -152,7 +156,8 @@ def view_means(results: Results, compared: ModelComparison, view: str) -> pl.Dat
     ).with_columns(pl.col("group").cast(pl.String).fill_null("unknown"))
     part = part.filter(pl.col("value").is_not_null() & pl.col("value").is_not_nan())
     weighted = (pl.col("value") ** power * pl.col("units")).sum() / pl.col("units").sum()
-    groups = in_order(part["group"].unique()) if view.startswith("context:") else GROUPS
+    ranged = view == "events" or view.startswith("context:")
+    groups = in_order(part["group"].unique()) if ranged else GROUPS
     order = pl.col("group").replace_strict(groups, range(len(groups)), default=len(groups))
     return (
         part.group_by("model", "group", maintain_order=True)

@@ -11,6 +11,7 @@ import polars as pl
 
 from fmpair.config.experiment import as_plain
 from fmpair.errors import listing
+from fmpair.evaluation.views import SPARSE
 from fmpair.experiment.results import Results
 from fmpair.report import figures, result_tables, run_tables, style
 from fmpair.report.model_comparison import ModelComparison
@@ -152,7 +153,10 @@ def _views(results: Results, compared: ModelComparison) -> Section:
     drawn: list[Figure] = []
     tables: list[ReportTable] = []
     part = results.views.filter(pl.col("protocol") == compared.label)
+    sparse = part.filter(pl.col("view") == "events")["group"].is_in(SPARSE).any()
     for view in part["view"].unique(maintain_order=True):
+        if view == "events" and not sparse:
+            continue  # no cold or sparse items: popularity says as much
         table = result_tables.view_table(results, compared, view)
         if table is not None:
             tables.append(table)

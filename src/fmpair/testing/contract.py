@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fmpair.data import Dataset
+from fmpair.data import Dataset, as_dataset
 from fmpair.errors import OptionError, UnknownError
 from fmpair.fitted import recipe as option
 from fmpair.fitted.recommender import Recommender
@@ -31,6 +31,7 @@ class ModelContract:
     exact: whether a seed gives the same scores each time.
     tables: whether the model fits data with items without events.
     timed: whether the model fits only events with times.
+    attributes: whether the model fits only items with attributes.
 
         @pytest.mark.parametrize("rule", RULES)
         def test_my_model_keeps(rule):
@@ -42,6 +43,7 @@ class ModelContract:
     exact: bool = True
     tables: bool = True
     timed: bool = False
+    attributes: bool = False
 
     def check(self, *rules: str) -> None:
         """Test these rules, all by default; AssertionError at the first that is broken."""
@@ -61,6 +63,8 @@ class ModelContract:
         _require(data.frame().equals(before), "fit must not change the events")
 
     def a_frame_fits_as_a_dataset_does(self) -> None:
+        if self.attributes:
+            return  # a frame of events has none
         data = self._tastes()
         ours, theirs = (_scores(self.make().fit(d)) for d in (data, data.frame()))
         _require(ours.shape == theirs.shape, "a frame and a Dataset give different shapes")
@@ -144,7 +148,7 @@ class ModelContract:
         data = self._tastes()
         ids = pl.Series([f"a, {n} ü" for n in range(len(data.items))])
         frame = pl.DataFrame({"user": data.user * 10**9, "item": ids.gather(data.item)})
-        out = self.make().fit(self._events(frame)).recommend(10**9, 2)
+        out = self.make().fit(self._described(self._events(frame))).recommend(10**9, 2)
         _require(out["user"].to_list() == [10**9] * 2, "users must keep their own ids")
         _require(bool(out["item"].is_in(ids.to_list()).all()), "items must keep their own ids")
 
@@ -153,6 +157,7 @@ class ModelContract:
             return
         events = two_tastes().frame().vstack(pl.DataFrame({"user": ["single"], "item": [4]}))
         data = Dataset.from_frame(self._events(events), items={"item": [*range(20), 77]})
+        data = self._described(data)
         data = data.with_users({"user": [*data.users.ids, "silent"]})
         model = self.make().fit(data)
         for user in ("single", "silent"):
@@ -180,9 +185,19 @@ class ModelContract:
             _require(same, "fold_in must not change the scores of other users")
 
     def _tastes(self) -> Dataset:
-        """Return `two_tastes`, with times if the model needs them."""
+        """Return `two_tastes`, with times or attributes if the model needs them."""
         data = two_tastes()
-        return Dataset.from_frame(self._events(data.frame())) if self.timed else data
+        timed = Dataset.from_frame(self._events(data.frame())) if self.timed else data
+        return self._described(timed)
+
+    def _described(self, data: Any) -> Any:
+        """Return the events with the taste that items belong to, if the model needs attributes."""
+        if not self.attributes:
+            return data
+        made = as_dataset(data)
+        number = made.items.ids.cast(pl.String).str.extract(r"(\d+)").cast(pl.Int64)
+        taste = pl.Series(["even", "odd"]).gather(number % 2)
+        return made.with_items({"item": made.items.ids, "taste": taste})
 
     def _events(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return the events, one second apart if the model needs times."""

@@ -111,9 +111,9 @@ def read_text(path: str | Path, encoding: str = "utf-8", member: str | None = No
         raise DataError(f"unknown encoding {encoding!r}: try 'utf-8' or 'latin-1'") from error
 
 
-def read_lines(path: str | Path) -> pl.Series:
+def read_lines(path: str | Path, member: str | None = None) -> pl.Series:
     """Return the lines of a text file."""
-    return pl.Series("line", read_text(path).splitlines(), pl.String)
+    return pl.Series("line", read_text(path, member=member).splitlines(), pl.String)
 
 
 def first_line(wrong: pl.Series) -> int:
