@@ -37,20 +37,22 @@ Best = tuple[np.ndarray, np.ndarray, np.ndarray]
 class Packed(NamedTuple):
     """Item vectors as int8, arranged in cells; a single one holds the items in their own order.
 
-    codes: int8 [items, width]; facts: float32 [4, items]: scale, length of the rest, length of the
-    vector, constant; order: int32 [items], the item of each row; largest: of the constants, [1].
-    start: int64 [cells + 1], rows; centre: float32 [cells, factors]; radius: float32 [cells], the
-    largest distance from the centre; most: float32 [cells], the largest constant.
+    codes: int8 [items, width]; facts: float32 [3, items]: scale, length of the rest, length of the
+    vector; order: int32 [items], the item of each row; start: int64 [cells + 1], rows; centre:
+    float32 [cells, factors]; radius: float32 [cells], the largest distance from the centre.
+    constant: float32 [items], of each row; most: float32 [cells], the largest constant; size: of
+    the largest finite one.
     """
 
     codes: np.ndarray
     facts: np.ndarray
     order: np.ndarray
-    largest: np.ndarray
     start: np.ndarray
     centre: np.ndarray
     radius: np.ndarray
+    constant: np.ndarray
     most: np.ndarray
+    size: float
 
 
 class Asked(NamedTuple):
@@ -86,7 +88,7 @@ def pack(
     order = np.arange(items, dtype=np.int32) if order is None else order.astype(np.int32)
     start = np.array([0, items]) if start is None else start
     codes = np.zeros((items, padded(factors)), np.int8)
-    facts = np.zeros((4, items), np.float32)
+    facts = np.zeros((3, items), np.float32)
     cells = len(start) - 1
     centre, radius = np.zeros((cells, factors), np.float32), np.zeros(cells, np.float32)
 
@@ -100,20 +102,20 @@ def pack(
             _enclose(vectors, order, start, cell, centre, radius)
 
         side_by_side(enclose, range(cells), None)
-    packed = Packed(codes, facts, order, np.zeros(1), start, centre, radius, radius.copy())
+    nothing = np.zeros(0, np.float32)
+    packed = Packed(codes, facts, order, start, centre, radius, nothing, nothing, 0.0)
     return with_constants(packed, constants)
 
 
 def with_constants(packed: Packed, constants: np.ndarray) -> Packed:
     """Return the items with other constants, float32 [items]."""
     own = constants[packed.order].astype(np.float32)
-    facts = np.concatenate([packed.facts[:3], own[None]])
-    most = np.full(len(packed.most), -np.inf, np.float32)
+    most = np.full(len(packed.radius), -np.inf, np.float32)
     filled = np.flatnonzero(np.diff(packed.start))
     if len(filled):
         most[filled] = np.maximum.reduceat(own, packed.start[:-1][filled])
-    largest = np.array([np.abs(own).max(initial=0)], np.float64)
-    return packed._replace(facts=facts, most=most, largest=largest)
+    size = float(np.abs(own[np.isfinite(own)]).max(initial=0))
+    return packed._replace(constant=own, most=most, size=size)
 
 
 def top(
@@ -193,7 +195,7 @@ def asked(queries: np.ndarray, packed: Packed, hidden: Rows) -> Asked:
     codes[:, : vector.shape[1]] = code
     length, rest = (np.linalg.norm(part, axis=1) for part in (exact, exact - code * whole))
     rough = np.linalg.norm(code * whole, axis=1) * (1 + 1e-6)
-    term = np.full(len(vector), 2.0**-20 * packed.largest[0] + TINY)
+    term = np.full(len(vector), 2.0**-20 * packed.size + TINY)
     facts = np.column_stack([scale, rough, rest * (1 + 1e-6) + ROUNDING * length, term])
     column = _sorted_rows(hidden)
     return Asked(codes, vector, facts.astype(np.float32), hidden.start, column)
@@ -314,7 +316,7 @@ def _bound_all(first, count, packed, asking, q, rows, bound):
         rows[row] = dot(codes, first + row, asking.codes, q, width)
     last = first + count
     scales, rest = packed.facts[0, first:last], packed.facts[1, first:last]
-    length, constant = packed.facts[2, first:last], packed.facts[3, first:last]
+    length, constant = packed.facts[2, first:last], packed.constant[first:last]
     for row in range(count):
         rough = scales[row] * scale * np.float32(rows[row]) + constant[row]
         bound[row] = rough + (by_rest * rest[row] + by_length * length[row] + term)
@@ -333,7 +335,7 @@ def _bound_some(first, count, packed, asking, q, mask, rows, bound):
     for place in range(kept):
         row = first + rows[place]
         product = np.float32(dot(codes, row, asking.codes, q, width))
-        rough = packed.facts[0, row] * scale * product + packed.facts[3, row]
+        rough = packed.facts[0, row] * scale * product + packed.constant[row]
         error = by_rest * packed.facts[1, row] + by_length * packed.facts[2, row] + term
         bound[place] = rough + error
     return kept
@@ -360,7 +362,7 @@ def _scan(first, last, packed, asking, q, vectors, mask, sparse, lists, rows, bo
         number = packed.order[row]
         if (len(mask) and not mask[number]) or _is_in(number, hidden):
             continue
-        constant = np.float64(packed.facts[3, row])
+        constant = np.float64(packed.constant[row])
         value = np.float32(_product(asking.vector[q], vectors, number) + constant)
         size = _offer(score, item, size, value, number)
         worst = score[0] if size == len(score) else np.float32(-np.inf)
