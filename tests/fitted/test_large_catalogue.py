@@ -13,7 +13,7 @@ from fmpair.fitted import large_catalogue as large
 from fmpair.fitted.file import checksum_of
 from fmpair.fitted.question import Question
 from fmpair.fitted.recommender import from_factors
-from fmpair.models.classic.popularity import PopularLately
+from fmpair.models.classic.neighbours import ItemKNN
 from fmpair.serve.live_models import LiveModels
 from fmpair.serve.service import is_quick, model_card
 
@@ -144,7 +144,7 @@ def test_only_large_models_of_vectors_have_an_index(model, monkeypatch):
         large.build_index(model, recall=1.5)
     events = pl.DataFrame({"user": [1, 2], "item": [1, 2], "timestamp": [1, 2]})
     with pytest.raises(OptionError, match="needs a model of vectors"):
-        large.build_index(PopularLately().fit(events))
+        large.build_index(ItemKNN().fit(events))
 
 
 def test_a_service_answers_by_the_index_and_its_card_says_so(saved, caplog):
