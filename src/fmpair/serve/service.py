@@ -89,10 +89,12 @@ def is_quick(model: Any, question: Question) -> bool:
     if parameters is None or (question.explain and question.n > QUICK_EXPLAINED):
         return False
     factors = parameters.items.shape[1]
-    if question.candidates is not None:
-        return len(question.candidates) * factors <= QUICK
-    searched = model.item_side.index is not None and question.n <= QUICK_SEARCHED
-    return searched or len(model.space.items) * factors <= QUICK
+    items = model.space.items if question.candidates is None else question.candidates
+    if len(items) * factors <= QUICK:
+        return True
+    side = getattr(model, "item_side", None)
+    indexed = side is not None and side.index is not None
+    return indexed and question.candidates is None and question.n <= QUICK_SEARCHED
 
 
 def _each_answered(model: Any, questions: Sequence[Question]) -> list[Answer | Exception]:
