@@ -208,7 +208,7 @@ def load_index(path: str | Path, model: Any, checksum: str) -> ItemIndex:
         if (np.bincount(found["order"], minlength=items) != 1).any():
             raise ModelFileError("it does not hold every item once")
         nothing = np.zeros(0, np.float32)
-        packed = Packed(codes, *(found[name] for name in STORED[1:]), nothing, nothing, 0.0)
+        packed = Packed(codes, **found, constant=nothing, most=nothing, size=0.0)
         return ItemIndex(with_constants(packed, side.constants), **about)
 
 
