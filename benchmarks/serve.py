@@ -162,11 +162,13 @@ def bodies(path: Path, name: str) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def fmpair_service(path: Path, workers: int) -> Iterator[str]:
-    """The address of a service of our own."""
+def fmpair_service(
+    path: Path, workers: int, *more: str, program: tuple[str, ...] = ("-m", "fmpair")
+) -> Iterator[str]:
+    """The address of a service of our own; more: flags."""
     with tempfile.TemporaryDirectory() as folder:
         flags = ["--port", "0", "--workers", str(workers), "--events", f"sqlite:{folder}/events.db"]
-        command = [sys.executable, "-m", "fmpair", "serve", str(path), *flags]
+        command = [sys.executable, *program, "serve", str(path), *flags, *more]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         try:
             assert process.stderr is not None

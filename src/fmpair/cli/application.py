@@ -23,7 +23,7 @@ from fmpair.cli import (
 VERBS = (  # in the order of --help
     *("demo", "init", "validate", "schema", "migrate", "run", "estimate", "report", "compare"),
     *("reproduce", "fit", "update", "fold-in", "evaluate", "recommend", "similar", "explain"),
-    *("export", "serve", "events", "data", "models", "compile", "doctor"),
+    *("export", "index", "serve", "events", "data", "models", "compile", "doctor"),
 )
 
 
@@ -68,7 +68,7 @@ def command() -> Any:
         *(report_commands.report, report_commands.compare, report_commands.reproduce),
         *(fit_commands.fit, fit_commands.update_command(), evaluate_commands.command()),
         *(model_commands.recommend_command(), model_commands.similar, model_commands.explain),
-        *(model_commands.export, service_commands.serve),
+        *(model_commands.export, service_commands.index, service_commands.serve),
     )
     for function in commands:
         app.command()(function)

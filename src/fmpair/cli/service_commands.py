@@ -1,4 +1,4 @@
-"""Commands for services: serve, events export, events compare."""
+"""Commands for services: serve, index, events export, events compare."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fmpair.cli.input import Model, model_file
-from fmpair.cli.output import Output, OutputFormat, emit, note
+from fmpair.cli.input import Model, load_model, model_file
+from fmpair.cli.output import Output, OutputFormat, emit, note, size_of
 
 Host = Annotated[
     str,
@@ -53,6 +53,9 @@ Proxy = Annotated[
         "--proxy", help="Clients on this machine are a proxy: apply --rate to its X-Forwarded-For."
     ),
 ]
+Index = Annotated[
+    bool, typer.Option("--index", help="Answer by the index that `fmpair index` has made.")
+]
 
 
 def serve(
@@ -67,6 +70,7 @@ def serve(
     candidate: Candidate = None,
     share: Share = None,
     proxy: Proxy = False,
+    index: Index = False,
 ) -> None:
     """Serve a model over HTTP, with a web page to try it."""
     from fmpair.serve.settings import ServiceSettings
@@ -74,9 +78,30 @@ def serve(
 
     file = Path(model_file(model))
     settings = ServiceSettings(
-        file, host, port, workers, events, api_key_file, rate, watch, candidate, share, proxy
+        file, host, port, workers, events, api_key_file, rate, watch, candidate, share, proxy, index
     )
     run_service(settings, note)
+
+
+Recall = Annotated[
+    float,
+    typer.Option(metavar="SHARE", help="The share of exact lists to find; 1: lists stay exact."),
+]
+
+
+def index(model: Model, recall: Recall = 0.99) -> None:
+    """Build an index beside a model, for lists of a large catalogue (`serve --index`)."""
+    from fmpair.fitted.file import checksum_of
+    from fmpair.fitted.large_catalogue import build_index, index_path, save_index
+
+    file = model_file(model)
+    built = build_index(load_model(model), recall, checksum_of(file))
+    path = index_path(file)
+    save_index(built, path)
+    note(
+        f"wrote {path} ({size_of(path)}): {built.cells:,} cells; it finds {built.recall:.2%} of "
+        f"the exact lists of {built.asked:,} users, 10 items each"
+    )
 
 
 Store = Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -20,11 +20,15 @@ from fmpair.features.history_fields import history_weights
 from fmpair.features.space import ITEM, USER, meeting_fields
 from fmpair.fitted.history import LiveState, PastItems, Recent
 from fmpair.fitted.id_lookup import IdLookup
+from fmpair.fitted.large_catalogue import ItemIndex, best_of_many, is_large
 from fmpair.fitted.model import FittedModel
 from fmpair.fitted.query_encoder import QueryEncoder, known_rows
 from fmpair.fitted.question import Queries
 from fmpair.fitted.top_items import Best, cosines
 from fmpair.fitted.visitor import Visitors, history_moves, mean_user, visitors
+
+if TYPE_CHECKING:
+    from fmpair.ranking.compressed import Packed
 
 QUERIES_AT_ONCE = 100_000  # bounds the memory of lists for all users
 
@@ -50,6 +54,8 @@ class ItemSide:
 
     def __init__(self, space: FeatureSpace, parameters: Parameters, item_rows: Rows):
         self.space, self.parameters, self.item_rows = space, parameters, item_rows
+        self.index: ItemIndex | None = None  # for approximate lists, if one is in use
+        self.threads: int | None = None  # of the answer to a question, None for all cores
 
     def fits(self, space: FeatureSpace, parameters: Parameters, item_rows: Rows) -> bool:
         """Return whether these are the parts it was made of."""
@@ -82,6 +88,18 @@ class ItemSide:
         from fmpair.ranking.top import item_matrix
 
         return item_matrix(self.vectors, self.constants)
+
+    @cached_property
+    def packed(self) -> Packed:
+        """Vectors and constants for lists of a large catalogue."""
+        from fmpair.ranking.compressed import pack
+
+        return pack(self.scored, self.constants) if self.index is None else self.index.packed
+
+    @cached_property
+    def scored(self) -> np.ndarray:
+        """float32 [items, length], row by row: the vectors that exact scores are made of."""
+        return np.ascontiguousarray(self.vectors, np.float32)
 
     @cached_property
     def past(self) -> PastItems | None:
@@ -177,6 +195,14 @@ class FactorModel(FittedModel):
 
         return item_matrix(self.item_vectors, self.item_constants)
 
+    @cached_property
+    def packed(self) -> Packed:
+        """Vectors and constants for lists of a large catalogue, see `large_catalogue`."""
+        from fmpair.ranking.compressed import with_constants
+
+        packed = self.item_side.packed
+        return with_constants(packed, self.item_constants) if self.damping else packed
+
     # Queries
 
     @cached_property
@@ -267,10 +293,13 @@ class FactorModel(FittedModel):
     ) -> Best:
         from fmpair.ranking.top import LEAST_ROWS, top
 
+        device = ranking_device(self.recipe, len(queries.user))
+        if device is None and is_large(self.item_vectors, len(queries.user)):
+            threads = self.item_side.threads if interactive else None
+            return best_of_many(self, self.vectors(queries), chosen, hidden, n, threads)
         items = self.item_matrix
         if chosen is not None:
             items = np.take(items, chosen, axis=1)
-        device = ranking_device(self.recipe, len(queries.user))
         # one thread for one product: the BLAS has threads of its own
         threads = 1 if interactive and len(queries.user) <= LEAST_ROWS else None
         return top(self.vectors(queries), items, hidden, n, threads, device)

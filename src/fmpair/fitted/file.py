@@ -110,6 +110,11 @@ def save(saved: Saved, path: str | Path) -> None:
         "pairing": None if space.pairing is None else asdict(space.pairing),
         "event_weights": space.event_weights and list(space.event_weights),
     }
+    write(path, tensors, header)
+
+
+def write(path: str | Path, tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> None:
+    """Write arrays and a header with "format" and a blank "sha256", which is filled in."""
     text = json.dumps(header, sort_keys=True, default=np.generic.item)
     arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     content = safetensors.save(arrays, metadata={"fmpair": text})
@@ -128,6 +133,23 @@ def read(path: str | Path, mapped: bool = False) -> Saved:
     Nothing in the file is trusted; whoever makes a model of the arrays checks them first.
     mapped: the arrays are the file's pages, which processes share; see `catalog.load`.
     """
+    header, tensors = contents(path, mapped)
+    with understood(path):
+        check_header(header)
+        kind = header["frame"] if find_spec(header["frame"]) else "polars"  # what is installed
+        return Saved(
+            header["fitted"],
+            header["recipe"],
+            header["options"],
+            _space(tensors, header),
+            {name: array for name, array in tensors.items() if not name.startswith(IDS)},
+            kind,
+            header["damping"],
+        )
+
+
+def contents(path: str | Path, mapped: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the header and the arrays of a file; nothing but format and checksum is checked."""
     check_process()
     content = _content(path)
     header = header_of(content)
@@ -151,17 +173,7 @@ def read(path: str | Path, mapped: bool = False) -> Saved:
         )
     with understood(path):
         tensors = {name: _tensor(content, place, mapped) for name, place in places.items()}
-        check_header(header)
-        kind = header["frame"] if find_spec(header["frame"]) else "polars"  # what is installed
-        return Saved(
-            header["fitted"],
-            header["recipe"],
-            header["options"],
-            _space(tensors, header),
-            {name: array for name, array in tensors.items() if not name.startswith(IDS)},
-            kind,
-            header["damping"],
-        )
+    return header, tensors
 
 
 def checksum_of(path: str | Path) -> str:

@@ -120,33 +120,40 @@ def select(scores, first, start, column, n, best, score, filled):
             value = row[item]
             if value > worst:
                 if size < n:
-                    _push(heap, held, size, value, item)
+                    push_item(heap, held, size, value, item)
                     size += 1
                     if size == n:
                         worst = heap[0]
                 else:
-                    _replace(heap, held, size, value, item)
+                    replace_worst(heap, held, size, value, item)
                     worst = heap[0]
-        for end in range(size - 1, 0, -1):
-            value, item = heap[end], held[end]
-            top_value, top_item = heap[0], held[0]
-            _replace(heap, held, end, value, item)
-            heap[end], held[end] = top_value, top_item
+        sort_items(heap, held, size)
         filled[query] = size
 
 
 @inline
-def _worse(value, item, other, other_item):
+def ranks_below(value, item, other, other_item):
     """Return whether (value, item) ranks below (other, other_item)."""
     return value < other or (value == other and item > other_item)
 
 
 @kernel
-def _push(heap, held, size, value, item):
+def sort_items(heap, held, size):
+    """Turn a heap whose root is the worst into a list, best first."""
+    for end in range(size - 1, 0, -1):
+        value, item = heap[end], held[end]
+        top_value, top_item = heap[0], held[0]
+        replace_worst(heap, held, end, value, item)
+        heap[end], held[end] = top_value, top_item
+
+
+@kernel
+def push_item(heap, held, size, value, item):
+    """Add (value, item)."""
     node = size
     while node > 0:
         parent = (node - 1) >> 1
-        if not _worse(value, item, heap[parent], held[parent]):
+        if not ranks_below(value, item, heap[parent], held[parent]):
             break
         heap[node], held[node] = heap[parent], held[parent]
         node = parent
@@ -154,16 +161,18 @@ def _push(heap, held, size, value, item):
 
 
 @kernel
-def _replace(heap, held, size, value, item):
+def replace_worst(heap, held, size, value, item):
     """Replace the worst by (value, item)."""
     node = 0
     while True:
         child = 2 * node + 1
         if child >= size:
             break
-        if child + 1 < size and _worse(heap[child + 1], held[child + 1], heap[child], held[child]):
+        if child + 1 < size and ranks_below(
+            heap[child + 1], held[child + 1], heap[child], held[child]
+        ):
             child += 1
-        if not _worse(heap[child], held[child], value, item):
+        if not ranks_below(heap[child], held[child], value, item):
             break
         heap[node], held[node] = heap[child], held[child]
         node = child

@@ -19,6 +19,7 @@ from fmpair.errors import FmpairError, MachineError, ModelFileError
 from fmpair.events.event import Event
 from fmpair.events.store import EventStore, pages
 from fmpair.fitted.file import checksum_of
+from fmpair.fitted.large_catalogue import index_path, load_index, use_index
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.catalog import Model
 from fmpair.serve.replacement import check_regular, check_replacement
@@ -71,8 +72,9 @@ class LiveModels:
     store: the events, all of which the models know; its failures never delay a list. place: of the
     worker; one that was restarted begins with the models that the others serve, and without events
     if the store fails, which it takes in once it answers. accepted: called with a new model's arm
-    and file. All methods are thread-safe; a request that started with one model finishes with it,
-    even if it is replaced meanwhile.
+    and file. indexed: whether to answer by the index beside a model; a new model without one is
+    served without. threads: of an answer over a large catalogue. All methods are thread-safe; a
+    request that started with one model finishes with it, even if it is replaced meanwhile.
     """
 
     def __init__(
@@ -83,6 +85,8 @@ class LiveModels:
         share: float = 0.0,
         place: WorkerPlace = FIRST,
         accepted: Callable[[str, Stamp], object] = lambda arm, stamp: None,
+        indexed: bool = False,
+        threads: int | None = None,
     ):
         self.arms = Arms(share if candidate is not None else 0.0)
         self.store = store
@@ -101,6 +105,7 @@ class LiveModels:
         if candidate is not None:
             self.paths[CANDIDATE] = Path(candidate)
         self._accepted, self._kept = accepted, place.files()
+        self._indexed, self._need_index, self._threads = indexed, not place.again, threads
         try:
             loaded = [self._load(arm, store, self._kept.get(arm)) for arm in self.paths]
         except MachineError as error:
@@ -112,7 +117,7 @@ class LiveModels:
         self._start(loaded)
 
     def _start(self, loaded: Sequence[tuple[ServedModel, int]]) -> None:
-        self._serving = {served.arm: served for served, _ in loaded}
+        self._serving, self._need_index = {served.arm: served for served, _ in loaded}, False
         self.position = min(position for _, position in loaded)  # of the last event known to all
 
     def of(self, user: Any) -> tuple[str, Model, str]:
@@ -234,11 +239,24 @@ class LiveModels:
                 break
         else:
             raise ModelFileError(f"{str(path)!r} keeps being replaced while it is read")
+        if self._indexed:
+            self._use_index(model, arm, checksum)
+        if isinstance(model, Recommender):
+            model.item_side.threads = self._threads
         after = 0 if store is None else store.learned(checksum)
         live, position = replayed(model, store, self._unknown_users, after)
         warm_up(live)
         name, file = checksum[:ID_LENGTH], self.paths[arm]
         return ServedModel(arm, file, name, checksum, live, current, time.time()), position
+
+    def _use_index(self, model: Model, arm: str, checksum: str) -> None:
+        """Let a model answer by its index; raise if it has none when the service starts."""
+        try:
+            use_index(model, load_index(index_path(self.paths[arm]), model, checksum))
+        except FmpairError as error:
+            if self._need_index:
+                raise
+            LOG.warning("the %s model answers without an index: %s", arm, error)
 
     def _reject(self, arm: str, error: Exception) -> None:
         why = str(error) or type(error).__name__

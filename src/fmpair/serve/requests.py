@@ -303,6 +303,18 @@ class Refused(Struct):
     when: str
 
 
+class IndexCard(Struct):
+    """The index that answers. recall: the share of exact lists of 10 that it found when built.
+
+    asked: users whose lists were compared; exact: whether it finds every list whole.
+    """
+
+    recall: float
+    asked: int
+    cells: int
+    exact: bool
+
+
 class ModelCard(Struct):
     """Properties of a model in service. refused: the last new file that was rejected."""
 
@@ -324,6 +336,7 @@ class ModelCard(Struct):
     id_columns: list[str]
     explains: bool
     refused: Refused | None = None
+    index: IndexCard | None = None
 
 
 class Cards(Struct):

@@ -21,6 +21,7 @@ from fmpair.errors import FmpairError, OptionError
 from fmpair.events.event import Event, Impression, event_time, now
 from fmpair.events.store import EventStore
 from fmpair.fitted import recipe
+from fmpair.fitted.large_catalogue import ItemIndex
 from fmpair.fitted.question import Answer, Question, knows_time
 from fmpair.fitted.recipe import name_of
 from fmpair.serve import requests as wire
@@ -32,6 +33,7 @@ from fmpair.serve.settings import Stamp, stamp
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 QUICK = 1_500_000  # numbers of item vectors, multiplied in a third of a millisecond
 QUICK_EXPLAINED = 20  # items that are explained quickly
+QUICK_SEARCHED = 100  # items that an index finds quickly
 MAX_BATCH = 16  # questions
 
 Waiting = tuple[Any, Question, "asyncio.Future[Answer]"]
@@ -88,7 +90,11 @@ def is_quick(model: Any, question: Question) -> bool:
         return False
     factors = parameters.items.shape[1]
     items = model.space.items if question.candidates is None else question.candidates
-    return len(items) * factors <= QUICK
+    if len(items) * factors <= QUICK:
+        return True
+    side = getattr(model, "item_side", None)
+    indexed = side is not None and side.index is not None
+    return indexed and question.candidates is None and question.n <= QUICK_SEARCHED
 
 
 def _each_answered(model: Any, questions: Sequence[Question]) -> list[Answer | Exception]:
@@ -296,8 +302,15 @@ def model_card(served: ServedModel, rejected: Rejection | None = None) -> ModelC
         loaded=utc(served.loaded),
         id_columns=list(space.id_columns),
         explains=parameters is not None,
+        index=None if parameters is None else _index_card(model.item_side.index),
         refused=None if rejected is None else Refused(rejected.why, utc(rejected.when)),
     )
+
+
+def _index_card(index: ItemIndex | None) -> wire.IndexCard | None:
+    if index is None:
+        return None
+    return wire.IndexCard(round(index.recall, 4), index.asked, index.cells, index.reach == 1)
 
 
 @lru_cache(8)

@@ -45,8 +45,16 @@ def work(
     _log_to_stderr(place.number)
     store = open_store(settings.events or beside(settings.model), later=place.again)
     share = settings.users_share
+    threads = max(all_threads() // settings.workers, 1)
     models = LiveModels(
-        settings.model, store, settings.candidate, share, place, lambda *new: send(new)
+        settings.model,
+        store,
+        settings.candidate,
+        share,
+        place,
+        lambda *new: send(new),
+        settings.index,
+        threads,
     )
     store.watch()
     metrics = Metrics(paths(), counters, place.number)
@@ -62,7 +70,7 @@ def work(
     send(None)
     watch = FileWatch(models) if settings.watch else None
     try:
-        with blas_on(_blas_threads(models, settings.workers)):
+        with blas_on(_blas_threads(models, threads)):
             server.run(sockets=[listening])
     finally:
         if watch is not None:
@@ -115,13 +123,13 @@ def _log_to_stderr(number: int) -> None:
     log.propagate = False
 
 
-def _blas_threads(models: LiveModels, workers: int) -> int:
+def _blas_threads(models: LiveModels, share: int) -> int:
     """Return 1 for small catalogs, where more threads do not help; else this worker's share.
 
     Set it once per process: a limit set in another thread has no effect.
     """
     quick = all(is_quick(served.model, Question()) for served in models.serving())
-    return 1 if quick else max(all_threads() // workers, 1)
+    return 1 if quick else share
 
 
 def _end_with_parent() -> None:

@@ -1,0 +1,240 @@
+"""Lists of large catalogues: exact by a pass over int8 vectors, or approximate by an index.
+
+A catalogue is large where the product of one query with all items is bound by memory. An
+`ItemIndex` holds the items in cells; it is built once, kept beside the model file and mapped, so
+that the workers of a service share it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fmpair.arrays import Rows
+from fmpair.errors import ModelFileError, OptionError, named
+from fmpair.fitted import file
+from fmpair.fitted.file_checks import FLOAT32, Numbers, Places, Starts, Table, check
+from fmpair.fitted.question import query_frame
+from fmpair.fitted.top_items import Best
+
+if TYPE_CHECKING:
+    from fmpair.fitted.factor_model import FactorModel
+    from fmpair.ranking.compressed import Packed
+
+LARGE = 5_000_000  # numbers of item vectors: 20 MB as float32
+FEW_QUERIES = 64  # more are multiplied as matrices, which is bound by arithmetic
+SMALL_SHARE = 64  # one chosen item in so many, or fewer, are all scored
+SUFFIX = ".index"  # of an index, after the name of its model
+ASKED = 400  # users whose lists tell how far to search, and as many whose lists measure it
+LENGTH = 10  # of these lists
+SAFETY = 0.7  # of the share of items that may be missed, for the users not asked
+HALVINGS = 10
+RECALL = 0.99  # by default
+STORED = ("codes", "facts", "order", "start", "centre", "radius")
+
+
+@dataclass(frozen=True)
+class ItemIndex:
+    """The items of a model in cells.
+
+    packed: see `ranking.compressed`; its constants are those of the undamped model. reach: how far
+    a search goes, 1 for exact lists. recall: the share of the exact lists of `asked` sampled users
+    that it finds, 10 items each. model: the checksum of the model's file.
+    """
+
+    packed: Packed
+    reach: float
+    recall: float
+    asked: int
+    model: str
+
+    @property
+    def cells(self) -> int:
+        return len(self.packed.radius)
+
+
+def is_large(vectors: np.ndarray, queries: int) -> bool:
+    """Return whether to rank items [items, factors] by compressed vectors."""
+    from fmpair.jit import MISSING
+
+    return not MISSING and vectors.size >= LARGE and queries <= FEW_QUERIES
+
+
+def best_of_many(
+    model: FactorModel,
+    queries: np.ndarray,
+    chosen: np.ndarray | None,
+    hidden: Rows,
+    n: int,
+    threads: int | None = None,
+) -> Best:
+    """Return what `FittedModel.best` does; queries: float32 [queries, factors]."""
+    from fmpair.ranking.compressed import top, top_given
+
+    side = model.item_side
+    vectors, reach = side.scored, None if side.index is None else side.index.reach
+    if chosen is None:
+        return top(queries, vectors, model.packed, hidden, n, None, threads, reach)
+    if len(chosen) * SMALL_SHARE <= len(vectors):
+        return top_given(queries, vectors, model.item_constants, chosen, hidden, n)
+    mask = np.zeros(len(vectors), bool)
+    mask[chosen] = True
+    hidden = hidden._replace(column=chosen[hidden.column].astype(np.int32))
+    n = min(n, len(chosen))
+    item, score, size = top(queries, vectors, model.packed, hidden, n, mask, threads, reach)
+    places = np.searchsorted(chosen, item).astype(np.int32)
+    return np.where(item < 0, np.int32(-1), places), score, size
+
+
+# Indexes
+
+
+def build_index(model: Any, recall: float = RECALL, checksum: str = "", seed: int = 0) -> ItemIndex:
+    """Arrange the items of a model in cells, and measure how much of exact lists a search finds.
+
+    recall: what is wanted, from 0.5 to 1; 1 makes every list exact. checksum: of the model's file.
+    """
+    from fmpair.ranking.cells import cells
+    from fmpair.ranking.compressed import pack
+
+    _check_vectors(model)
+    if isinstance(recall, bool) or not 0.5 <= recall <= 1:
+        raise OptionError(f"{named('recall')} must be from 0.5 to 1, not {recall!r}")
+    items, factors = model.item_vectors.shape
+    if items * factors < LARGE:
+        raise OptionError(
+            f"{items:,} items of {factors:,} numbers are ranked as fast without an index, which is "
+            f"for {LARGE:,} numbers or more"
+        )
+    side = model.item_side
+    order, start = cells(side.scored, side.constants, math.isqrt(items), seed)
+    packed = pack(side.scored, side.constants, order, start)
+    tune, test = _samples(model, seed)
+    found = _Recall(model, packed, tune)
+    reach = 1.0 if recall == 1 else _least_reach(found, 1 - SAFETY * (1 - recall))
+    measured = _Recall(model, packed, test)
+    return ItemIndex(packed, reach, measured(reach), len(test), checksum)
+
+
+def _check_vectors(model: Any) -> None:
+    if not hasattr(model, "item_side"):
+        raise OptionError("an index needs a model of vectors, such as fm-pair")
+
+
+class _Recall:
+    """The share of the exact lists of users that a search finds, by reach."""
+
+    def __init__(self, model: Any, packed: Packed, users: list[Any]):
+        from fmpair.ranking.compressed import with_constants
+
+        queries = model.queries(query_frame(model.space, users, None), "features")
+        self.packed = with_constants(packed, model.item_constants)
+        self.vectors, self.hidden = model.vectors(queries), model.seen_by(queries.user)
+        self.scored = model.item_side.scored
+        self.exact = self._lists(1.0)
+
+    def _lists(self, reach: float) -> list[set[int]]:
+        from fmpair.ranking.compressed import top
+
+        item, _, size = top(
+            self.vectors, self.scored, self.packed, self.hidden, LENGTH, reach=reach
+        )
+        return [set(row[:count].tolist()) for row, count in zip(item, size)]
+
+    def __call__(self, reach: float) -> float:
+        hits = sum(len(a & b) for a, b in zip(self.exact, self._lists(reach)))
+        return hits / max(sum(map(len, self.exact)), 1)
+
+
+def _samples(model: Any, seed: int) -> tuple[list[Any], list[Any]]:
+    """Return two lists of users, the same one if there are few."""
+    ids = model.space.users.ids
+    drawn = np.random.default_rng(seed).permutation(len(ids))[: 2 * ASKED]
+    users = ids.gather(drawn).to_list()
+    return (users[:ASKED], users[ASKED:]) if len(users) == 2 * ASKED else (users, users)
+
+
+def _least_reach(recall: _Recall, wanted: float) -> float:
+    """Return the least reach, to a thousandth, that finds the wanted share."""
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if recall(middle) >= wanted else (middle, high)
+    return high
+
+
+def index_path(model: str | Path) -> Path:
+    """Return the path of the index of a model file."""
+    return Path(f"{model}{SUFFIX}")
+
+
+def save_index(index: ItemIndex, path: str | Path) -> None:
+    """Write an index to a file, all or nothing."""
+    about = {name: getattr(index, name) for name in ("reach", "recall", "asked", "model")}
+    header = {"format": file.FORMAT, "sha256": file.BLANK, "index": about}
+    file.write(path, {name: getattr(index.packed, name) for name in STORED}, header)
+
+
+def load_index(path: str | Path, model: Any, checksum: str) -> ItemIndex:
+    """Map the index of a model; raise ModelFileError if it is damaged or another model's.
+
+    checksum: of the model's file. Such a file must be replaced, never be written in place.
+    """
+    from fmpair.ranking.compressed import Packed, with_constants
+    from fmpair.ranking.int8_dots import padded
+
+    _check_vectors(model)
+    if not Path(path).is_file():
+        name = str(path).removesuffix(SUFFIX)
+        raise ModelFileError(f"there is no index {str(path)!r}: run `fmpair index {name}`")
+    header, arrays = file.contents(path, mapped=True)
+    with file.understood(path):
+        about = _checked(header)
+        if about["model"] != checksum:
+            raise ModelFileError("it is the index of another model: run `fmpair index` again")
+        side = model.item_side
+        items, factors = side.vectors.shape
+        codes = arrays.pop("codes", np.zeros(0))
+        if codes.dtype != np.int8 or codes.shape != (items, padded(factors)):
+            raise ModelFileError("its codes do not fit the items of the model")
+        found = check(arrays, _table(items, factors))
+        if len(found["start"]) != len(found["radius"]) + 1:
+            raise ModelFileError("its cells do not fit each other")
+        if (np.bincount(found["order"], minlength=items) != 1).any():
+            raise ModelFileError("it does not hold every item once")
+        nothing = np.zeros(0, np.float32)
+        packed = Packed(codes, **found, constant=nothing, most=nothing, size=0.0)
+        return ItemIndex(with_constants(packed, side.constants), **about)
+
+
+def _checked(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the header says about an index."""
+    about = header.get("index")
+    if not isinstance(about, dict) or set(about) != {"reach", "recall", "asked", "model"}:
+        raise ModelFileError("it is not an index, which `fmpair index` writes")
+    shares = [about["reach"], about["recall"]]
+    if not all(isinstance(x, int | float) and 0 <= x <= 1 for x in shares):
+        raise ModelFileError("its reach and recall must be from 0 to 1")
+    return about
+
+
+def _table(items: int, factors: int) -> Table:
+    return {
+        "facts": Numbers((3, items), FLOAT32),
+        "order": Places(("rows",), items),
+        "start": Starts(("starts",), "rows"),
+        "centre": Numbers(("cells", factors), FLOAT32),
+        "radius": Numbers(("cells",), FLOAT32),
+    }
+
+
+def use_index(model: Any, index: ItemIndex) -> None:
+    """Let a model answer by an index from now on; it has not answered before."""
+    side = model.item_side
+    side.index = index
+    side.__dict__.pop("packed", None)

@@ -1,0 +1,170 @@
+"""Lists of the pass over int8 vectors are those of scoring every item, to the bit."""
+
+import numpy as np
+import pytest
+
+from fmpair.arrays import Rows, empty_rows, group_rows
+from fmpair.ranking.compressed import pack, top, top_given, with_constants
+from fmpair.ranking.top import item_matrix
+from fmpair.ranking.top import top as full_product
+
+ITEMS, FACTORS, QUERIES = 3_001, 37, 5
+
+
+def gaussian(draw):
+    return draw.standard_normal((ITEMS, FACTORS)), draw.standard_normal(ITEMS)
+
+
+def ties(draw):
+    return draw.integers(-1, 2, (ITEMS, FACTORS)), np.zeros(ITEMS)
+
+
+def equal(draw):
+    return np.tile(draw.standard_normal(FACTORS), (ITEMS, 1)), np.zeros(ITEMS)
+
+
+def zeros(draw):
+    return np.zeros((ITEMS, FACTORS)), draw.integers(0, 3, ITEMS)
+
+
+def huge_and_tiny(draw):
+    length = 10.0 ** draw.integers(-30, 16, (ITEMS, 1))
+    return length * draw.standard_normal((ITEMS, FACTORS)), draw.standard_normal(ITEMS)
+
+
+def near_ties(draw):
+    """Apart by less than the codes can tell."""
+    one = draw.standard_normal(FACTORS)
+    return one + 1e-6 * draw.standard_normal((ITEMS, FACTORS)), np.full(ITEMS, 3.0)
+
+
+def subnormal(draw):
+    return 1e-41 * draw.standard_normal((ITEMS, FACTORS)), np.zeros(ITEMS)
+
+
+def one_outlier(draw):
+    vectors = draw.standard_normal((ITEMS, FACTORS))
+    vectors[:, 3] *= 1e4
+    return vectors, 1e6 * draw.standard_normal(ITEMS)
+
+
+KINDS = [gaussian, ties, equal, zeros, huge_and_tiny, near_ties, subnormal, one_outlier]
+
+
+def case(kind, seed=0):
+    draw = np.random.default_rng(seed)
+    vectors, constants = (part.astype(np.float32) for part in kind(draw))
+    queries = draw.standard_normal((QUERIES, FACTORS)).astype(np.float32)
+    queries[1] = 0
+    if kind is ties:
+        queries = draw.integers(-2, 3, queries.shape).astype(np.float32)
+    owner, item = np.repeat(np.arange(QUERIES), 40), draw.integers(0, ITEMS, QUERIES * 40)
+    return queries, vectors, constants, group_rows(owner, item, QUERIES)
+
+
+def eight_sums(query, vectors):
+    """The products as the module adds them, in NumPy's float64."""
+    products = query.astype(np.float64) * vectors.astype(np.float64)
+    whole = FACTORS // 8 * 8
+    sums = np.zeros((len(vectors), 8))
+    for first in range(0, whole, 8):
+        sums += products[:, first : first + 8]
+    for rest in range(whole, FACTORS):
+        sums[:, 0] += products[:, rest]
+    a, b, c, d, e, f, g, h = sums.T
+    return ((a + b) + (c + d)) + ((e + f) + (g + h))
+
+
+def every_score(queries, vectors, constants, hidden, mask, n):
+    """The lists of scoring every item: ties go to the lower number."""
+    lists = []
+    for q, query in enumerate(queries):
+        score = (eight_sums(query, vectors) + constants.astype(np.float64)).astype(np.float32)
+        allowed = mask.copy()
+        allowed[hidden.row(q)] = False
+        item = np.flatnonzero(allowed)
+        item = item[np.argsort(-score[item], kind="stable")][:n]
+        lists.append((item.tolist(), score[item].tobytes()))
+    return lists
+
+
+def as_lists(best):
+    item, score, size = best
+    return [(i[:k].tolist(), s[:k].tobytes()) for i, s, k in zip(item, score, size)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lists_are_those_of_scoring_every_item(kind):
+    queries, vectors, constants, hidden = case(kind)
+    packed, draw = pack(vectors, constants), np.random.default_rng(7)
+    for share, n in ((1.0, 10), (0.5, 60), (0.05, 10), (0.002, 10), (0.0, 3)):
+        mask = draw.random(ITEMS) < share
+        wanted = every_score(queries, vectors, constants, hidden, mask, n)
+        for threads in (1, 2, 3):
+            found = top(queries, vectors, packed, hidden, n, mask, threads)
+            assert as_lists(found) == wanted
+        alone = [top(q[None], vectors, packed, _row(hidden, r), n, mask, 1)
+                 for r, q in enumerate(queries)]  # fmt: skip
+        assert [one for best in alone for one in as_lists(best)] == wanted
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cells_at_full_reach_miss_nothing(kind):
+    queries, vectors, constants, hidden = case(kind)
+    cell = np.random.default_rng(3).integers(0, 20, ITEMS)
+    cell[cell == 7] = 8  # an empty cell
+    order, start = np.argsort(cell, kind="stable"), np.searchsorted(np.sort(cell), np.arange(21))
+    packed = pack(vectors, constants, order, start)
+    for share in (1.0, 0.05):
+        mask = np.random.default_rng(7).random(ITEMS) < share
+        wanted = every_score(queries, vectors, constants, hidden, mask, 10)
+        for threads in (1, 2):
+            found = top(queries, vectors, packed, hidden, 10, mask, threads, reach=1.0)
+            assert as_lists(found) == wanted
+
+
+def test_a_few_given_items_have_the_same_scores():
+    queries, vectors, constants, _ = case(gaussian)
+    chosen = np.arange(0, ITEMS, 100)
+    places = Rows(np.arange(QUERIES + 1), np.full(QUERIES, 2, np.int32), np.ones(QUERIES))
+    mask = np.isin(np.arange(ITEMS), chosen)
+    hidden = places._replace(column=chosen[places.column].astype(np.int32))
+    item, score, size = top_given(queries, vectors, constants, chosen, places, 5)
+    found = top(queries, vectors, pack(vectors, constants), hidden, 5, mask)
+    assert as_lists((chosen[item], score, size)) == as_lists(found)
+
+
+def test_whole_numbers_are_ranked_as_by_the_product_of_matrices():
+    queries, vectors, constants, hidden = case(ties)
+    wanted = full_product(queries, item_matrix(vectors, constants), hidden, 10)
+    assert as_lists(top(queries, vectors, pack(vectors, constants), hidden, 10)) == as_lists(wanted)
+
+
+def test_other_constants_replace_the_first():
+    queries, vectors, constants, hidden = case(gaussian)
+    packed = with_constants(pack(vectors, constants * 0), constants)
+    wanted = top(queries, vectors, pack(vectors, constants), hidden, 10)
+    assert as_lists(top(queries, vectors, packed, hidden, 10)) == as_lists(wanted)
+
+
+def test_an_item_without_a_score_is_not_listed():
+    vectors, query = np.eye(4, dtype=np.float32), np.ones((1, 4), np.float32)
+    constants = np.array([0, -np.inf, np.nan, 1], np.float32)
+    item, _, size = top(query, vectors, pack(vectors, constants), empty_rows(1), 4)
+    assert item[0, : size[0]].tolist() == [3, 0]
+
+
+def test_items_far_below_the_best_are_not_scored():
+    """What the pass is for: the codes alone rule out nearly all items."""
+    queries, vectors, constants, _ = case(gaussian)
+    order = np.argsort(-(vectors @ queries[0] + constants))
+    packed, nothing = pack(vectors, constants, order, np.array([0, ITEMS])), empty_rows(1)
+    wanted = top(queries[:1], vectors, packed, nothing, 10, threads=1)
+    vectors[order[100:]] = 1e6 * queries[0]  # would be the best if they were looked at
+    found = top(queries[:1], vectors, packed, nothing, 10, threads=1)
+    assert as_lists(found) == as_lists(wanted)
+
+
+def _row(rows, number):
+    column = rows.row(number)
+    return Rows(np.array([0, len(column)]), column, np.ones(len(column), np.float32))
