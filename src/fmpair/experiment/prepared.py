@@ -21,6 +21,7 @@ from fmpair.data import splits as splitting
 from fmpair.data.describe import fingerprint
 from fmpair.data.parts import PARTS, Split
 from fmpair.data.read import read, read_contents
+from fmpair.data.vectors import files_of as vector_files
 from fmpair.device import CPU, settled
 from fmpair.errors import DataError, OptionError
 from fmpair.evaluation.protocol import default_protocol
@@ -106,6 +107,7 @@ def source_files(source: Source) -> list[str]:
     """Return the files or folders the events and attribute tables are read from."""
     options = (source.options.get(name) for name in TABLES)
     tables = [table.get("path") if isinstance(table, dict) else table for table in options]
+    tables += vector_files(source.options.get("vectors"))
     paths = [source.path, source.train, source.validation, source.test, *tables]
     files = [str(path) for path in paths if isinstance(path, str | Path)]
     return [*files, str(public_sets.fetch(source.set))] if source.set else files
