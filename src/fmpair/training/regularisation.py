@@ -84,7 +84,7 @@ def vector_owners(owners: np.ndarray, side: Side, count: int, *parts: Rows) -> n
     """
     out = owners.astype(np.float64)
     for first, encoder in zip(side.offsets, side.encoders):
-        if not encoder.is_vector or encoder.role == HISTORY:
+        if not encoder.is_vector or not encoder.size or encoder.role == HISTORY:
             continue
         inside = slice(first, first + encoder.size)
         matrix = np.vstack([_vectors(rows, inside) for rows in parts])
