@@ -25,6 +25,8 @@ MOMENT = dt.datetime(2024, 5, 1, 20, 15)
         (pl.Series(range(100)), "numeric"),
         (pl.Series([["a"], []]), "multi"),
         (pl.Series([[1, 2]], dtype=pl.Array(pl.Int64, 2)), "multi"),
+        (pl.Series([[0.5, 1.0], None]), "vector"),
+        (pl.Series([[0.5, 1.0]], dtype=pl.Array(pl.Float32, 2)), "vector"),
         (pl.Series([{"rock": 0.7, "pop": 0.3}]), "weighted"),
         (pl.Series([[{"name": "rock", "weight": 0.7}]]), "weighted"),
     ],
