@@ -80,7 +80,7 @@ def test_a_kind_that_the_type_cannot_have_is_refused(values, kind):
         ({"bins": 2.5}, "bins must be a whole number"),
         ({"separator": ""}, "separator must be text such as '|', not ''"),
         ({"normalize": "no"}, "normalize and standardize .* true or false"),
-        ({"standardize": None}, "normalize and standardize .* true or false"),
+        ({"standardize": "yes"}, "normalize and standardize .* true or false"),
         ({"scale": -1}, "scale of a field must be 0 or more, not -1"),
         ({"scale": "big"}, "scale of a field must be 0 or more, not 'big'"),
         ({"scale": None}, "scale of a field must be 0 or more, not None"),
