@@ -69,6 +69,7 @@ def write_npz(model: Recommender, path: str | Path) -> None:
             context_labels=contexts.labels,
             context_vectors=contexts.vectors,
             usual_user=unknown_user(model),
+            **vector_maps(model),
         )
 
 
@@ -180,6 +181,30 @@ def contexts_of(model: Recommender) -> Labelled:
     rows = [np.arange(first, first + encoder.size) for first, encoder in encoders]
     number = np.concatenate([np.empty(0, np.int64), *rows])
     return Labelled(_texts(labels), widened(model.parameters.query[number], 0.0))
+
+
+def vector_maps(model: Recommender) -> dict[str, np.ndarray]:
+    """Return what places a new item by its vectors, by name; empty where more than a sum does.
+
+    For each field of kind `vector`: vector.NAME.matrix [dimensions, factors + 1], .squares, .mean
+    and .spread [dimensions]. A vector x, centred, divided by the spread and of length one, adds
+    x @ matrix to the item. With p the first factors of the sum over all fields, the constant gains
+    (p . p - x^2 . squares) / 2, the pairs within the item.
+    """
+    space, p = model.space, model.parameters
+    out: dict[str, np.ndarray] = {}
+    if space.whole or space.pairing is not None:
+        return out
+    for first, encoder in space.item.of_role("item"):
+        if encoder.is_vector:
+            inside, name = slice(first, first + encoder.size), f"vector.{encoder.name}"
+            scale = np.float32(encoder.field.scale)
+            table = p.features[inside] * scale
+            out[f"{name}.matrix"] = widened(table, p.feature_bias[inside] * scale)
+            out[f"{name}.squares"] = (table**2).sum(axis=1)
+            out[f"{name}.mean"] = np.array(encoder.means, np.float32)
+            out[f"{name}.spread"] = np.array(encoder.spreads, np.float32)
+    return out
 
 
 def unknown_user(model: Recommender) -> np.ndarray:

@@ -2,10 +2,12 @@
 
 import re
 
+import numpy as np
 import polars as pl
 import pytest
 
 from fmpair import load
+from fmpair.config.data_columns import header_of
 from fmpair.config.read import validate
 from fmpair.testing import shop_log
 
@@ -168,3 +170,16 @@ def test_fit_leaves_refunds_out_with_one_line(fmpair, shop):
     assert "read 893 events" in result.err
     kept = fmpair("fit", shop, "-o", "m.fmpair", "--refunds", "keep", *QUICK)
     assert "refunds" not in kept.err and "read 900 events" in kept.err
+
+
+def test_files_of_vectors_are_read_at_the_shell_and_in_experiment_files(fmpair, shop, tmp_path):
+    items = pl.read_csv(shop)["product_id"].unique(maintain_order=True)
+    np.save("titles.npy", np.eye(len(items))[:, :5])
+    (tmp_path / "titles.ids.txt").write_text("\n".join(map(str, items)))
+    assert fmpair("fit", shop, "--vectors", "titles.npy", "--dry-run").code == 0
+    wrong = fmpair("fit", shop, "--vectors", "title.npy", "--dry-run")
+    assert "cannot read vectors from title.npy: No such file" in wrong.err
+    assert fmpair("init", shop, "-o", "e.yaml", "--vectors", "titles.npy").code == 0
+    source = validate("e.yaml").data
+    assert source.options["vectors"] == [str(tmp_path / "titles.npy")]
+    assert "titles" in header_of(source).items

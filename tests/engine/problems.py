@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fmpair.arrays import Rows, empty_rows, group_rows
+from fmpair.arrays import Rows, empty_rows, group_rows, join_rows, renumbered
 from fmpair.data.times import strictly_before, timelines
 from fmpair.engine import reference
 from fmpair.engine.contract import (
@@ -30,7 +30,11 @@ def random_rows(rng, count, columns, most, spread=True):
 
 
 def problem_of(parts, users=12, items=15, events=90, seed=0, weights=False, known=False):
-    """A small random problem; parts: any of c (context), u, a (attributes), s (impressions)."""
+    """A small random problem.
+
+    parts: any of c (context), u, a (attributes), v (a vector of items, which most of them have, in
+    place of the second field of attributes), s (impressions).
+    """
     rng = np.random.default_rng(seed)
     contexts = random_rows(rng, 6, 5, 3) if "c" in parts else empty_rows(1)
     situation = rng.integers(0, contexts.size, events).astype(np.int32)
@@ -38,6 +42,7 @@ def problem_of(parts, users=12, items=15, events=90, seed=0, weights=False, know
     if "u" in parts:
         profiles = Rows(profiles.start, profiles.column + np.int32(5), profiles.value)
     attributes = random_rows(rng, items, 6, 4) if "a" in parts else empty_rows(items)
+    attributes = with_vectors(attributes) if "v" in parts else attributes
     ones = np.ones(events, np.float32)
     return Problem(
         user=rng.integers(0, users, events).astype(np.int32),
@@ -65,6 +70,17 @@ def problem_of(parts, users=12, items=15, events=90, seed=0, weights=False, know
         ),
         impressions=random_rows(rng, users, items, items // 2) if "s" in parts else None,
     )
+
+
+def with_vectors(attributes, seed=9):
+    """Rows whose features 3 to 5 are a vector of length one, which one row in five lacks."""
+    vectors = np.random.default_rng(seed).standard_normal((attributes.size, 3)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    has = np.arange(attributes.size) % 5 != 2
+    start = np.append(0, np.cumsum(3 * has))
+    column = np.tile(np.arange(3, 6, dtype=np.int32), has.sum())
+    others = renumbered(attributes, np.array([0, 1, 2, -1, -1, -1], np.int32))
+    return join_rows([others, Rows(start, column, vectors[has].reshape(-1))])
 
 
 def with_histories(problem, last=3, since=False, shared=False, seed=7):

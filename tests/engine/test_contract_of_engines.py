@@ -111,7 +111,8 @@ WHOLE = [kind for kind in KINDS if not kind.startswith("batch")]
 @pytest.mark.parametrize(
     ("kind", "blocks", "parts"),
     [*((kind, 3, "s") for kind in BARE), *((kind, 1 + 2 * (n % 2), "cuas") for n, kind in
-     enumerate(WHOLE)), *((kind, 1, "s") for kind in (*LOSS, "adaptive", "batch"))],
+     enumerate(WHOLE)), *((kind, 1, "s") for kind in (*LOSS, "adaptive", "batch")),
+     *((kind, 1 + 2 * (n % 2), "cuavs") for n, kind in enumerate(WHOLE))],
 )  # fmt: skip
 @pytest.mark.parametrize("name", FAST)
 def test_an_engine_learns_what_the_reference_learns(name, kind, blocks, parts):
@@ -282,6 +283,7 @@ MINIBATCHES = ONCE if "torch" in HERE else []
     ("name", "kind", "parts"),
     [(name, kind, "") for name in FAST for kind in BARE]
     + [(name, kind, "cua") for name in FAST for kind in WHOLE]
+    + [(name, "softmax", "cuav") for name in FAST]
     + [("torch", kind, ("", "cua")[n % 2]) for n, kind in enumerate(MINIBATCHES)],
 )  # fmt: skip
 def test_any_number_of_threads_gives_the_same_bits(name, kind, parts, monkeypatch):

@@ -23,7 +23,7 @@ from engine.problems import (
 from fmpair.engine.contract import Pairs
 from fmpair.engine.reference.draws import choice_of, row, with_history
 from fmpair.engine.reference.objective import ascent, loss
-from fmpair.engine.torch import begin, cuda, torch_training
+from fmpair.engine.torch import begin, cuda, sides, torch_training
 from fmpair.engine.torch.events import Minibatch
 from fmpair.engine.torch.optimizer import Decay, UserGradients, optimizer_of, user_gradients
 from fmpair.engine.torch.softmax import Chosen
@@ -82,8 +82,9 @@ def assert_slopes_alike(given, wanted):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.5])
-@pytest.mark.parametrize("parts", ["", "c", "u", "a", "h", "cuah"])
-def test_softmax_over_all_items_has_the_slopes_of_the_definition(parts, temperature):
+@pytest.mark.parametrize("parts", ["", "c", "u", "a", "h", "cuah", "v", "cuahv"])
+def test_softmax_over_all_items_has_the_slopes_of_the_definition(parts, temperature, monkeypatch):
+    monkeypatch.setattr(sides, "MULTIPLIED_ON", ("cpu",))
     problem = problem_with(parts, events=60)
     settings = settings_for(parts, temperature=temperature, **EXACT)
     parameters = parameters_of(problem)

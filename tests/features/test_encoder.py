@@ -109,7 +109,7 @@ def test_members_of_a_list_share_one_equally(values):
 
 def test_empty_lists_and_missing_members_have_no_features():
     assert fitted([[], ["a", None], None, [None]]) == [{}, {"c=a": 1}, {}, {}]
-    assert fitted([[NAN, 2.0], [NAN]]) == [{"c=2.0": 1}, {}]
+    assert fitted([[NAN, 2.0], [NAN]], kind="multi") == [{"c=2.0": 1}, {}]
 
 
 def test_lists_of_categories_and_arrays_are_lists():

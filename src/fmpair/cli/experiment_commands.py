@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 INIT_FLAGS = (
     *("user", "item", "rating", "weight", "timestamp", "domain", "session", "event_type"),
     *("event_weights", "context", "leaks", "ignore", "item_columns", "order", "missing"),
-    *("users", "items", "impressions", "refunds", "merge_repeats"),
+    *("users", "items", "vectors", "impressions", "refunds", "merge_repeats"),
     *("format", "separator", "encoding", "header", "columns", "ragged", "nulls"),
 )
 DEFAULT_PROTOCOL = "full ranking, seen items by how often users repeat them"

@@ -72,6 +72,12 @@ READING = (
     _repeated("item_columns", "COLUMN", "A column that describes items (repeat).", "--item-column"),
     _option("users", "TABLE", "A file of user attributes with a user id column."),
     _option("items", "TABLE", "A file of item attributes with an item id column."),
+    _repeated(
+        "vectors",
+        "FILE",
+        "Vectors of items (repeat): titles.npy with ids in titles.ids.txt or in the order of "
+        "--items, an .npz or .safetensors file.",
+    ),
     _option(
         "impressions",
         "TABLE",

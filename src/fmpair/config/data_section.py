@@ -90,6 +90,8 @@ def _options(node: Node, format: str | None, skip: tuple[str, ...]) -> dict[str,
         hint = known.known[key].hint
         if key in TABLES:
             valid[key] = _table(node.at(key))
+        elif key == "vectors":
+            valid[key] = _vectors(node.at(key))
         elif (
             Path in (get_args(hint) if schema.is_union(hint) else (hint,))
             and valid[key] is not None
@@ -106,6 +108,15 @@ def _table(node: Node) -> Any:
         node.wrong("a table needs a path")
         return None
     return {**node.value, "path": _existing(node.at("path"))}
+
+
+def _vectors(node: Node) -> Any:
+    """Read a file of vectors, several, or files by the name of their column."""
+    if isinstance(node.value, dict):
+        return {name: _existing(node.at(name)) for name in node.value}
+    if isinstance(node.value, list):
+        return [_existing(node.at(number)) for number in range(len(node.value))]
+    return _existing(node)
 
 
 def _existing(node: Node) -> str | None:

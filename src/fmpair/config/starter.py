@@ -22,6 +22,7 @@ from fmpair.data.formats.source import parse_errors
 from fmpair.data.read import read_contents
 from fmpair.data.repeats import MINUTES, first_of_run
 from fmpair.data.times import DAY, has_times, is_calendar, moments
+from fmpair.data.vectors import moved
 from fmpair.errors import DataError, in_file, one_line, spelled
 from fmpair.evaluation.protocol import default_protocol, default_protocol_reason
 
@@ -144,7 +145,9 @@ def findings(path: str | Path, **options: Any) -> Findings:
         contents = replace(contents, roles={**contents.roles, "ignore": ignored})
         decisions = contents.decisions()
         data = contents.dataset(**decisions.options)
-        reading = {name: options[name] for name in (*REPEATED, *TABLES) if name in options}
+        reading = {
+            name: options[name] for name in (*REPEATED, *TABLES, "vectors") if name in options
+        }
         return Findings(decisions, gaps, data, _has_ratings(data), reading)
 
 
@@ -174,6 +177,8 @@ def written(findings: Findings, path: str | Path, beside: str | Path = ".") -> s
         return Path(os.path.relpath(path, beside)).as_posix()
 
     reading = {k: relative(v) if k in TABLES else v for k, v in findings.reading.items()}
+    if "vectors" in reading:
+        reading["vectors"] = moved(reading["vectors"], relative)
     data = _data(findings, reading, relative(path), Path(path).stem)
     sections = (data, _split(findings), _models(findings))
     lines = [line for section in (*sections, _evaluation(findings)) for line in section]
@@ -206,10 +211,10 @@ def _data(findings: Findings, reading: dict[str, Any], path: str, name: str) -> 
             gaps = f", missing in {missing:,} events" if missing else ""
             lines.append(f"  # context {one_line(decision.column)}: {decision.reason}{gaps}")
     lines.append(f"  context: {_list(data.context)}")
-    moved = [d for d in findings.decisions.columns if d.role == ATTRIBUTE]
-    lines += [f"  # item attribute {one_line(d.column)}: {d.reason}" for d in moved]
-    if moved:
-        lines.append(f"  item_columns: {_list([d.column for d in moved])}")
+    of_items = [d for d in findings.decisions.columns if d.role == ATTRIBUTE]
+    lines += [f"  # item attribute {one_line(d.column)}: {d.reason}" for d in of_items]
+    if of_items:
+        lines.append(f"  item_columns: {_list([d.column for d in of_items])}")
     lines += [f"  # left out {one_line(column)}: {reason}" for column, reason in ignored.items()]
     if ignored:
         lines.append(f"  ignore: {_list(list(ignored))}")

@@ -27,6 +27,7 @@ from fmpair.data.event_types import EventWeights, add_impressions, weights_by_ty
 from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.repeats import first_of_run, merged, without_refunds
 from fmpair.data.times import is_calendar, moments, read_times
+from fmpair.data.vectors import with_vectors
 from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
 from fmpair.errors import DataError, Notice, listing, named
 from fmpair.option_names import known_options_only, no_attribute
@@ -88,6 +89,7 @@ class Dataset:
         ignore: Sequence[str] = (),
         users: Any = None,
         items: Any = None,
+        vectors: Any = None,
         item_columns: Sequence[str] = (),
         leaks: Sequence[str] = (),
         impressions: Any = None,
@@ -106,6 +108,7 @@ class Dataset:
         context: context columns; by default all that neither describe the item nor are ids.
         ignore: columns to leave out.
         users, items: attribute tables, keyed by the same id columns.
+        vectors: files of vectors of items (.npy, .npz, .safetensors), each a column of the table.
         item_columns: event columns that describe the item; they move to the item table.
         leaks: columns to keep as context although they identify the item.
         impressions: a table of items that users were shown or disliked, see `with_impressions`.
@@ -129,6 +132,7 @@ class Dataset:
         data = _with_order(cls._numbered(events, decisions), roles, order)
         data = _without_repeats(_weighted(data, roles, event_weights), merge_repeats)
         data = data if users is None else data.with_users(users, key=user)
+        items = items if vectors is None else with_vectors(items, vectors, events[roles["item"]])
         table = _item_table(events, decisions, items, name_list(leaks))
         data = data if table is None else data.with_items(table, key=roles["item"])
         if impressions is not None:

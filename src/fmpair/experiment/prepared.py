@@ -22,6 +22,7 @@ from fmpair.data.describe import fingerprint
 from fmpair.data.filters import RATED, low_ratings_note
 from fmpair.data.parts import PARTS, Split
 from fmpair.data.read import read, read_contents
+from fmpair.data.vectors import files_of as vector_files
 from fmpair.device import CPU, settled
 from fmpair.errors import DataError, OptionError
 from fmpair.evaluation.protocol import experiment_protocol
@@ -108,6 +109,7 @@ def source_files(source: Source) -> list[str]:
     """Return the files or folders the events and attribute tables are read from."""
     options = (source.options.get(name) for name in TABLES)
     tables = [table.get("path") if isinstance(table, dict) else table for table in options]
+    tables += vector_files(source.options.get("vectors"))
     paths = [source.path, source.train, source.validation, source.test, *tables]
     files = [str(path) for path in paths if isinstance(path, str | Path)]
     return [*files, str(public_sets.fetch(source.set))] if source.set else files

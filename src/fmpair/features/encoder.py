@@ -14,10 +14,10 @@ from fmpair.arrays import Rows, add_repeats, group_rows
 from fmpair.data.vocabulary import Vocabulary, as_plain
 from fmpair.errors import DataError
 from fmpair.features.calendar import CODING, DATED, SINCE_EDGES, part_of
-from fmpair.features.field import Field, kind_of
+from fmpair.features.field import FAR, Field, kind_of
+from fmpair.features.vectors import keys_of, matrix_of, moments_of, rows_of
 
-NUMBERS = ("boolean", "numeric", "binned")
-FAR = 5.0  # standardised values are clipped here, so that outliers cannot make training diverge
+NUMBERS = ("boolean", "numeric", "binned", "vector")  # kinds without a list of values
 LARGEST = float(np.finfo(np.float32).max)  # larger numbers are missing, as infinity is
 
 Entries = tuple[np.ndarray, pl.Series, np.ndarray]
@@ -29,6 +29,7 @@ class Encoder:
 
     vocabulary: the values of categorical, multi, weighted fields.
     centre, spread: of numeric fields. edges: inner bin edges of binned fields.
+    means, spreads: of each dimension of vectors.
     A part of a time is a field of its own, named `column.part`, and categorical or binned.
     """
 
@@ -39,6 +40,8 @@ class Encoder:
     centre: float = 0.0
     spread: float = 1.0
     edges: tuple[float, ...] = ()
+    means: tuple[float, ...] = ()
+    spreads: tuple[float, ...] = ()
 
     @classmethod
     def fit(cls, role: str, values: pl.Series, field: Field) -> Encoder:
@@ -57,15 +60,23 @@ class Encoder:
         """Return the encoder with its vocabulary, bin edges, or centre and spread."""
         if self.field.kind not in NUMBERS:
             return replace(self, vocabulary=Vocabulary.of(self._members(values)))
+        if self.is_vector:
+            means, spreads = moments_of(matrix_of(values, self.field)[1], self.field)
+            return replace(self, means=means, spreads=spreads)
         numbers = self._numbers(values)
         known = numbers[~np.isnan(numbers)]
         if self.field.kind == "binned":
             return replace(self, edges=_edges(known, self.field))
-        if self.field.kind == "boolean" or not self.field.standardize or not len(known):
+        if self.field.kind == "boolean" or self.field.standardize is False or not len(known):
             return self
         if known.min() == known.max():  # rounding gives a constant a tiny spread
             return replace(self, centre=float(known[0]))
         return replace(self, centre=float(known.mean()), spread=float(known.std()) or 1.0)
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether the features are the dimensions of one vector."""
+        return self.field.kind == "vector"
 
     @property
     def part(self) -> str:
@@ -91,7 +102,14 @@ class Encoder:
         """The number of features."""
         if self.field.kind == "binned":
             return len(self.edges) + 1
+        if self.is_vector:
+            return len(self.means)
         return 1 if self.vocabulary is None else len(self.vocabulary)
+
+    @property
+    def reach(self) -> float:
+        """An upper bound of the sum of absolute values of a row, if standardised."""
+        return FAR * self.field.scale * (self.size if self.is_vector else 1)
 
     def label(self, feature: int) -> str:
         """Return the name of one feature, without building all of them."""
@@ -109,11 +127,17 @@ class Encoder:
                 inner = [str(date(1970, 1, 1) + timedelta(days=edge)) for edge in self.edges]
             bounds = ["-inf", *inner, "inf"]
             return [f"{self.name} in ({a}, {b}]" for a, b in pairwise(bounds)]
+        if self.is_vector:
+            return [f"{self.name}[{dimension}]" for dimension in range(self.size)]
         return [self.name]
 
     def encode(self, values: pl.Series) -> tuple[Rows, int]:
         """Return the features of each row, numbered within the field, and the unseen values."""
         unseen = 0
+        if self.is_vector:
+            row, matrix = matrix_of(values, self.field, self.size)
+            moments = (self.means, self.spreads)
+            return rows_of(row, matrix, len(values), self.field, moments), 0
         if self.vocabulary is None:
             owner, index, value = self._encode_numbers(values)
         else:
@@ -128,6 +152,12 @@ class Encoder:
         normalize = several if self.field.normalize is None else self.field.normalize
         return scaled(sum_to_one(rows) if normalize else rows, self.field.scale), unseen
 
+    def keys(self, values: pl.Series) -> pl.Series:
+        """Return values that are equal where the features are, or nearly so."""
+        if self.is_vector:
+            return keys_of(values, self.field, self.size)
+        return self.bins_of(values) if self.part and self.field.kind == "binned" else values
+
     def _encode_numbers(self, values: pl.Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (row, feature, value) of each number; zeros are left out."""
         numbers = self._numbers(values)
@@ -137,7 +167,7 @@ class Encoder:
             return owner, self._bins(value), np.ones(len(owner))
         if self.field.kind == "boolean":
             value = (value != 0).astype(np.float64)
-        elif self.field.standardize:
+        elif self.field.standardize is not False:
             value = np.clip((value - self.centre) / self.spread, -FAR, FAR)
         present = value != 0
         return owner[present], np.zeros(int(present.sum()), np.int32), value[present]

@@ -15,11 +15,13 @@ from fmpair.errors import DataError, OptionError, named, unknown
 from fmpair.features.calendar import check_parts
 
 KINDS = ("auto", "categorical", "multi", "boolean", "numeric", "binned", "weighted", "time",
-         "history")  # fmt: skip
+         "vector", "history")  # fmt: skip
 OF_TIME = ("time", "categorical", "binned")  # kinds of a time and of its parts
 BINNINGS = ("quantile", "uniform")
 MOST_BINS = 10_000
 MOST_LAST = 1_000  # items of a history
+MOST_DIMENSIONS = 16_384  # of a vector
+FAR = 5.0  # standardised values are clipped here, so that outliers cannot make training diverge
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 NO_ENCODING = (pl.Object, pl.Binary)
 
@@ -34,10 +36,12 @@ class Field:
 
     kind: one of KINDS; `auto` decides by the type of the column.
     scale: factor of every value.
-    normalize: whether the values of one row sum to one (None: only if a row has several).
-    standardize: whether numeric values get mean 0 and standard deviation 1.
+    normalize: whether the values of one row sum to one (None: only if a row has several); of kind
+        `vector`, whether vectors get length 1 (None: yes).
+    standardize: whether numbers get mean 0 and standard deviation 1 (None: yes); of kind `vector`,
+        each dimension (None: mean 0 only).
     bins, binning: number and kind of bins of kind `binned`.
-    separator: splits text of kind `multi` and `weighted` (`rock:0.7|pop:0.3`).
+    separator: splits text of kind `multi`, `weighted` (`rock:0.7|pop:0.3`) and `vector`.
     parts: of kind `time`, a field each: hour, daypart, weekday, weekend, month, period (bins of
         the whole time range), since (days since the user's last event), age (of items); by
         default a few of them.
@@ -53,7 +57,7 @@ class Field:
     kind: str = "auto"
     scale: float = 1.0
     normalize: bool | None = None
-    standardize: bool = True
+    standardize: bool | None = None
     bins: int = 10
     binning: str = "quantile"
     separator: str = "|"
@@ -77,7 +81,7 @@ class Field:
             )
         if not (isinstance(self.separator, str) and self.separator):
             raise OptionError(f"separator must be text such as '|', not {self.separator!r}")
-        if not isinstance(self.normalize, bool | None) or not isinstance(self.standardize, bool):
+        if not all(isinstance(x, bool | None) for x in (self.normalize, self.standardize)):
             raise OptionError("normalize and standardize of a field must be true or false")
         object.__setattr__(self, "parts", check_parts(self.parts, self.zone))
         if self.parts and self.kind not in ("auto", *OF_TIME):
@@ -136,7 +140,8 @@ def kind_of(values: pl.Series, field: Field) -> str:
     kind = kind_by_type(name, values) if field.kind == "auto" else field.kind
     kind = "time" if field.parts else kind
     inner = getattr(dtype, "inner", dtype if isinstance(dtype, pl.Struct) else None)
-    fits = inner is None or kind == "weighted" or (kind == "multi" and not inner.is_nested())
+    several = kind in ("multi", "vector")
+    fits = inner is None or kind == "weighted" or (several and not inner.is_nested())
     if not fits or dtype in NO_ENCODING:
         raise DataError(f"column {name!r} holds {dtype}, which cannot be {kind}")
     return kind
@@ -150,7 +155,8 @@ def kind_by_type(name: str, values: pl.Series) -> str:
     if isinstance(dtype, pl.String | pl.Categorical | pl.Enum | pl.Null):
         return "categorical"
     if isinstance(dtype, pl.List | pl.Array):
-        return "weighted" if isinstance(dtype.inner, pl.Struct) else "multi"
+        many = "vector" if dtype.inner.is_float() else "multi"
+        return "weighted" if isinstance(dtype.inner, pl.Struct) else many
     if isinstance(dtype, pl.Struct):
         return "weighted"
     if dtype.is_integer():

@@ -181,9 +181,7 @@ class FeatureSpace:
         for encoder in self.query.encoders:
             values = encoder.values(frame) if encoder.role == "context" else None
             if values is not None:
-                binned = encoder.part and encoder.field.kind == "binned"
-                key = encoder.bins_of(values) if binned else values
-                columns.append(key.alias(encoder.name))
+                columns.append(encoder.keys(values).alias(encoder.name))
         return pl.DataFrame(columns)
 
     def encoder(self, role: str, name: str) -> Encoder:

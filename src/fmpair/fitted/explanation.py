@@ -10,18 +10,33 @@ import numpy as np
 
 from fmpair.engine.contract import Meeting, Triples
 from fmpair.engine.item_side import pair_columns
+from fmpair.features import Side
+from fmpair.features.encoder import Encoder
 from fmpair.fitted.factor_model import FactorModel
 from fmpair.fitted.question import Queries, Term
 
 NONE = np.zeros(0, np.int32)
+MOST_COMPARED = 1_000  # items of a user that an item is compared with
+NAMED, LEAST_ALIKE = 2, 0.2  # similar items that are named, and the least cosine of their vectors
 
 
 class Part(NamedTuple):
-    """Features of a query or of an item: labels, scaled vectors, and feature numbers."""
+    """Features of a query or of an item: labels, scaled vectors, and feature numbers.
+
+    The dimensions of a vector are one entry of `names`; place: the entry of each feature, None if
+    each has its own.
+    """
 
     names: list[str]
     vectors: np.ndarray
     column: np.ndarray
+    place: np.ndarray | None = None
+
+    def added(self, numbers: np.ndarray) -> np.ndarray:
+        """Return numbers by feature [features, ...] as sums by name [names, ...]."""
+        if self.place is None:
+            return numbers
+        return np.add.reduceat(numbers, np.flatnonzero(np.diff(self.place, prepend=-1)))
 
 
 def terms_of(
@@ -29,25 +44,30 @@ def terms_of(
 ) -> list[list[Term]]:
     """Return the terms of each item's score for one query, largest first."""
     query, history = _query_parts(model, queries, row), _history_parts(model, queries, row)
-    return [_terms(model, query, history, item) for item in items]
+    known = _known_items(model, queries, row)
+    return [_terms(model, query, history, item, known) for item in items]
 
 
-def _terms(model: FactorModel, query: Part, history: Part, item: int) -> list[Term]:
-    """Return the terms of one item; history: the vectors that past items add to the query."""
-    features, biases = _item_parts(model, item)
+def _terms(
+    model: FactorModel, query: Part, history: Part, item: int, known: np.ndarray
+) -> list[Term]:
+    """Return the terms of one item; history: the vectors that past items add to the query.
+
+    known: items of the user, of which the most similar ones are named with a vector of the item.
+    """
+    features, biases = _item_parts(model, item, known)
     pairs = pair_columns(query.vectors.shape[1], model.triples)
     query_vectors, item_vectors = query.vectors[:, :pairs], features.vectors[:, :pairs]
     terms = [
         (q, i, float(value))
-        for q, row in zip(query.names, query_vectors @ item_vectors.T)
+        for q, row in zip(query.names, query.added(query_vectors) @ features.added(item_vectors).T)
         for i, value in zip(features.names, row)
     ]
+    biases = features.added(biases)
     terms += [("", name, float(bias)) for name, bias in zip(features.names, biases)]
-    inner = item_vectors @ item_vectors.T
-    terms += [
-        ("", f"{features.names[a]} x {features.names[b]}", float(inner[a, b]))
-        for a, b in combinations(range(len(features.names)), 2)
-    ]
+    every = np.ones((len(features.names),) * 2, bool)
+    inner = _products(features, item_vectors, every)
+    terms += [("", name, float(product.sum())) for name, product in inner]
     if model.triples is not None:
         terms += _triple_terms(model.triples, query, features, pairs)
     moves = history.vectors @ model.item_vectors[item].astype(np.float64)
@@ -64,22 +84,39 @@ def _triple_terms(triples: Triples, query: Part, item: Part, first: int) -> list
     terms = [
         (couple, name, float(product @ vector))
         for couple, product in _couples(triples.query, query, query_vectors)
-        for name, vector in zip(item.names, item_vectors)
+        for name, vector in zip(item.names, item.added(item_vectors))
     ]
     return terms + [
         (name, couple, float(product @ vector))
         for couple, product in _couples(triples.item, item, item_vectors)
-        for name, vector in zip(query.names, query_vectors)
+        for name, vector in zip(query.names, query.added(query_vectors))
     ]
 
 
 def _couples(meeting: Meeting, part: Part, vectors: np.ndarray) -> list[tuple[str, np.ndarray]]:
     """Return label and product of each feature pair of a side that takes part in triples."""
-    group = np.append(meeting.own, meeting.group[part.column])
-    return [
-        (f"{part.names[a]} x {part.names[b]}", vectors[a] * vectors[b])
-        for a, b in combinations(range(len(part.names)), 2)
-        if meeting.meets[group[a], group[b]]
+    first = np.append(0, part.added(np.ones(len(vectors))).cumsum()[:-1]).astype(int)
+    group = np.append(meeting.own, meeting.group[part.column])[first]
+    return _products(part, vectors, meeting.meets[np.ix_(group, group)] > 0)
+
+
+def _products(part: Part, vectors: np.ndarray, meets: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """Return label and product of each pair of names; meets: bool [names, names].
+
+    The dimensions of a vector form pairs with each other too: half the square of their sum, less
+    the squares.
+    """
+    sums, squares = part.added(vectors), part.added(vectors**2)
+    pairs = [
+        (f"{part.names[a]} x {part.names[b]}", sums[a] * sums[b])
+        for a, b in combinations(range(len(sums)), 2)
+        if meets[a, b]
+    ]
+    own = part.added(np.ones(len(vectors))) > 1
+    return pairs + [
+        (f"{name} x itself", (sums[a] ** 2 - squares[a]) / 2)
+        for a, name in enumerate(part.names)
+        if own[a] and meets[a, a]
     ]
 
 
@@ -99,21 +136,66 @@ def _query_parts(model: FactorModel, queries: Queries, row: int) -> Part:
     here = slice(*queries.rows.start[row : row + 2])
     columns = queries.rows.column[here]
     known = number >= 0
-    names = [f"user={model.space.users.ids[number]}" if known else "a usual user"]
+    name = f"user={model.space.users.ids[number]}" if known else "a usual user"
     user = model.parameters.users[number] if known else model.mean_user
-    vectors = [user.astype(np.float64)]
-    for column, value in zip(columns, queries.rows.value[here]):
-        names.append(model.space.query.label(column))
-        vectors.append(float(value) * model.parameters.query[column].astype(np.float64))
-    factors = model.parameters.users.shape[1]
-    return Part(names, np.array(vectors).reshape(len(names), factors), columns)
+    scaled = queries.rows.value[here, None] * model.parameters.query[columns].astype(np.float64)
+    names, place = _names(model.space.query, name, columns)
+    return Part(names, np.vstack([user.astype(np.float64)[None], scaled]), columns, place)
 
 
-def _item_parts(model: FactorModel, item: int) -> tuple[Part, np.ndarray]:
+def _item_parts(model: FactorModel, item: int, known: np.ndarray) -> tuple[Part, np.ndarray]:
     """Return the item and its attributes, and their biases."""
     p, rows = model.parameters, model.item_rows.take(np.array([item]))
-    names = [f"item={model.space.items.ids[item]}", *map(model.space.item.label, rows.column)]
+    names, place = _names(model.space.item, f"item={model.space.items.ids[item]}", rows.column)
+    if place is not None:
+        alike = {e.name: _alike(model, first, e.size, item, known) for first, e in _vectors(model)}
+        names = [f"{name} (like {alike[name]})" if alike.get(name) else name for name in names]
     vector = p.items[item].astype(np.float64)[None]
     vectors = np.vstack([vector, rows.value[:, None] * p.features[rows.column].astype(np.float64)])
     biases = np.append(p.item_bias[item], rows.value * p.feature_bias[rows.column])
-    return Part(names, vectors, rows.column), biases
+    return Part(names, vectors, rows.column, place), biases
+
+
+# Fields of kind `vector`: one name for all their features.
+
+
+def _names(side: Side, own: str, columns: np.ndarray) -> tuple[list[str], np.ndarray | None]:
+    """Return the names of an id and its features, and the `place` of a Part."""
+    field = np.searchsorted(side.offsets, columns, side="right") - 1
+    vector = np.array([e.is_vector for e in side.encoders], bool)
+    if not vector.any() or not vector[field].any():
+        return [own, *map(side.label, columns)], None
+    begins = ~vector[field] | (np.diff(field, prepend=-1) != 0)
+    names = [
+        side.encoders[f].name if vector[f] else side.label(column)
+        for f, column in zip(field[begins], columns[begins])
+    ]
+    return [own, *names], np.append(0, np.cumsum(begins))
+
+
+def _vectors(model: FactorModel) -> list[tuple[int, Encoder]]:
+    return [(first, e) for first, e in model.space.item.of_role("item") if e.is_vector]
+
+
+def _known_items(model: FactorModel, queries: Queries, row: int) -> np.ndarray:
+    """Return items of the query's user, if vectors of items can be compared with theirs."""
+    number = int(queries.user[row])
+    if not _vectors(model) or number < 0:
+        return NONE
+    return model.seen.row(number)[:MOST_COMPARED]
+
+
+def _alike(model: FactorModel, first: int, size: int, item: int, known: np.ndarray) -> str:
+    """Return the ids of the known items whose vectors are most similar, perhaps none."""
+    others = known[known != item]
+    rows = model.item_rows.take(np.append(item, others))
+    inside = (rows.column >= first) & (rows.column < first + size)
+    owner = rows.owner[inside][::size]
+    vectors = rows.value[inside].reshape(-1, size)
+    if not len(owner) or owner[0] != 0:
+        return ""
+    lengths = np.linalg.norm(vectors, axis=1)
+    cosine = vectors[1:] @ vectors[0] / (lengths[1:] * lengths[0])
+    best = np.argsort(-cosine, kind="stable")[:NAMED]
+    near = others[owner[1:][best[cosine[best] > LEAST_ALIKE]] - 1]
+    return ", ".join(str(model.space.items.ids[int(i)]) for i in near)

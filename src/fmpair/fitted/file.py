@@ -290,6 +290,8 @@ def _described(encoder: Encoder) -> dict[str, Any]:
         "centre": encoder.centre,
         "spread": encoder.spread,
         "edges": list(encoder.edges),
+        "means": list(encoder.means),
+        "spreads": list(encoder.spreads),
     }
 
 
@@ -303,7 +305,7 @@ def _encoder(text: dict[str, Any], values: pl.Series | None) -> Encoder:
         None if values is None else Vocabulary(values),
         text["centre"],
         text["spread"],
-        tuple(text["edges"]),
+        *(tuple(text.get(name) or ()) for name in ("edges", "means", "spreads")),
     )
 
 

@@ -297,6 +297,9 @@ def _check_field(text: Mapping[str, Any], has_ids: bool) -> None:
         raise ModelFileError(f"{what} is {kind} and has {'a' if has_ids else 'no'} list of values")
     if (edges and kind != "binned") or any(a >= b for a, b in pairwise(edges)):
         raise ModelFileError(f"{what}: edges must belong to bins and rise")
+    means, spreads = (text.get(name) or [] for name in ("means", "spreads"))
+    if len(means) != len(spreads) or (means and kind != "vector"):
+        raise ModelFileError(f"{what}: means and spreads must belong to the numbers of a vector")
 
 
 def _is_shallow(header: Any) -> bool:
@@ -398,5 +401,16 @@ FIELD: Entries = {
     "edges": (
         lambda value: isinstance(value, list) and all(map(_is_number, value)),
         "a list of numbers",
+    ),
+    "means": (
+        lambda value: value is None or (isinstance(value, list) and all(map(_is_number, value))),
+        "a list of numbers",
+    ),
+    "spreads": (
+        lambda value: (
+            value is None
+            or (isinstance(value, list) and all(_is_number(x) and x >= LEAST_NUMBER for x in value))
+        ),
+        "a list of numbers above 0",
     ),
 }

@@ -16,7 +16,6 @@ from fmpair.data.frame import from_polars
 from fmpair.engine.contract import Parameters
 from fmpair.errors import ModelFileError, UnknownError
 from fmpair.features import FeatureSpace
-from fmpair.features.encoder import FAR
 from fmpair.features.history_fields import history_weights
 from fmpair.fitted.explanation import terms_of
 from fmpair.fitted.factor_model import FactorModel
@@ -200,8 +199,7 @@ def _extremes(
     space: FeatureSpace, p: Parameters, user_rows: Rows, item_rows: Rows, damping: float
 ) -> tuple[float, ...]:
     """Return upper bounds of the values that any query can produce."""
-    scales = [encoder.field.scale for encoder in space.query.encoders]
-    context = FAR * sum(scales) * largest(p.query)
+    context = sum(encoder.reach for encoder in space.query.encoders) * largest(p.query)
     query = largest(p.users) + reach(user_rows, p.query) + context
     if space.history is not None:
         past = longest(space.earlier_items(item_rows)) * largest(p.query)

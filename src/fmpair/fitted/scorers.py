@@ -14,7 +14,6 @@ from fmpair.arrays import Rows, add_repeats, group_rows, join_rows, stack_rows, 
 from fmpair.data.times import Timelines, strictly_before
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.features import FeatureSpace
-from fmpair.features.encoder import FAR
 from fmpair.fitted.file_checks import (
     Numbers,
     arrays_of,
@@ -335,13 +334,13 @@ def restored(arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> MachineSc
 def _extremes(scorer: MachineScorer) -> tuple[float, ...]:
     """Return upper bounds of the terms of a score."""
     machine, space = scorer.machine, scorer.layout.space
-    first, scales = int(scorer.layout.edges[2]), [e.field.scale for e in space.query.encoders]
+    first, far = int(scorer.layout.edges[2]), sum(e.reach for e in space.query.encoders)
 
     def most(table: np.ndarray) -> float:
         """Return an upper bound of the sum of a row's vectors, in any factor."""
         query, item = table[first : first + space.query.size], table[first + space.query.size :]
         attributes = reach(scorer.user_rows, query) + reach(scorer.item_rows, item)
-        return (2 + FAR * sum(scales)) * largest(table) + attributes
+        return (2 + far) * largest(table) + attributes
 
     pair, triple = most(machine.pairs), most(machine.triples)
     pairs, triples = machine.pairs.shape[1] * pair * pair, triple * triple * triple

@@ -16,7 +16,6 @@ from fmpair.capacity import check_vectors
 from fmpair.data import Dataset
 from fmpair.errors import ModelFileError, OptionError, named
 from fmpair.features import FeatureSpace, situations
-from fmpair.features.encoder import FAR
 from fmpair.fitted import file_checks
 from fmpair.fitted.file_checks import (
     FLOAT64,
@@ -137,7 +136,7 @@ def _refuse_extremes(scorer: GaussianProcessScorer) -> None:
         raise ModelFileError("a user has more pairs than can be scored")
     if largest(scales) > LARGEST_SCALE:
         raise ModelFileError("the array 'scales' has numbers that no kernel can have")
-    far = FAR * sum(encoder.field.scale for encoder in scorer.space.query.encoders)
+    far = sum(encoder.reach for encoder in scorer.space.query.encoders)
     point = (1 + far) * largest(vectors) + file_checks.reach(scorer.layout.situations, vectors)
     shortest = math.exp(2 * float(scales[:, 0].min(initial=0)))
     highest = math.exp(2 * float(scales[:, 1].max(initial=0)))

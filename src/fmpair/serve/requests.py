@@ -73,6 +73,7 @@ MOST_N = 1_000
 MOST_QUESTIONS = 256  # per batch
 MOST_ITEMS = 10_000  # to rank, exclude or score
 MOST_HISTORY = 1_000
+MOST_NUMBERS = 16_384  # of a list as context, such as a vector
 MOST_EVENTS = 1_000
 MOST_VALUES = 200  # listed per context column of a model card
 LONGEST = 1_024  # characters of an id or a value
@@ -85,7 +86,7 @@ Value = (
     | Whole
     | float
     | bool
-    | Annotated[list[Text | Whole | float], Meta(max_length=MOST_HISTORY)]
+    | Annotated[list[Text | Whole | float], Meta(max_length=MOST_NUMBERS)]
     | Annotated[dict[Text, float], Meta(max_length=MOST_HISTORY)]
     | None
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fmpair.arrays import Rows, distinct_pairs, tally
+from fmpair.arrays import Rows, distinct_pairs, starts, tally
 from fmpair.engine.contract import Groups, L2Scale, Problem, TripleL2
 from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace, Side
@@ -16,6 +16,7 @@ from fmpair.features.history_fields import HISTORY
 from fmpair.training.defaults import L2, RAMP, FieldL2
 
 ONE_HOT = ("categorical", "binned")
+VECTORS = 500  # vectors enough to tell how much they have in common
 SAMPLE = 200_000  # events enough to tell whether a value belongs to few users or to many
 ITEM_SHARING = 0.5  # with 0 attributes dominate item vectors, with 1 new items are learned too late
 
@@ -50,14 +51,15 @@ def query_groups(
     share a part that every query has, a second popularity that no item bias regularises, and a
     query without the field would not mean an unknown value.
     """
-    times = _times(profiles, user, side.size) + _times(contexts, situation, side.size)
+    times = _times(profiles, user, side) + _times(contexts, situation, side)
     before = np.array([e.role == HISTORY for e in side.encoders], bool)
     one_hot = np.array([e.field.kind in ONE_HOT for e in side.encoders], bool) & ~before
-    values = _values_by_user(contexts, situation, user, profiles.size)
+    values = _values_by_user(without_vectors(contexts, side), situation, user, profiles.size)
     owners = np.bincount(profiles.column, minlength=side.size)
     owners = owners + np.bincount(values.column, minlength=side.size)
+    owners = vector_owners(owners, side, profiles.size, profiles, contexts)
     powers = loyalty(values, side.field_numbers(), len(side.encoders))
-    powers[np.unique(side.field_numbers()[profiles.column])] = 1.0  # attributes never change
+    powers[[e.role == "user" for e in side.encoders]] = 1.0  # attributes never change
     if sharing is not None:
         powers = np.full(len(powers), sharing)
     # histories identify users too, but they are the users' own actions and learned in full
@@ -67,9 +69,51 @@ def query_groups(
 def item_groups(side: Side, rows: Rows, item: np.ndarray, sharing: float | None = None) -> Groups:
     """Return the groups of the item side; none is centred, since what all items share cancels."""
     owners = np.bincount(rows.column, minlength=side.size)
+    owners = vector_owners(owners, side, rows.size, rows)
     none = np.zeros(len(side.encoders), bool)
     powers = np.full(len(none), ITEM_SHARING if sharing is None else sharing)
-    return _groups(side, _times(rows, item, side.size), owners, none, powers)
+    return _groups(side, _times(rows, item, side), owners, none, powers)
+
+
+def vector_owners(owners: np.ndarray, side: Side, count: int, *parts: Rows) -> np.ndarray:
+    """Return the owners of features with those of vectors, which all rows share to some degree.
+
+    A step for one row moves the score of another by the square of the product of their vectors,
+    and by 1 if both have the same category. So the mean of these squares over pairs of rows is the
+    share of the `count` users or items that a vector belongs to. Pairs are sampled.
+    """
+    out = owners.astype(np.float64)
+    for first, encoder in zip(side.offsets, side.encoders):
+        if not encoder.is_vector or not encoder.size or encoder.role == HISTORY:
+            continue
+        inside = slice(first, first + encoder.size)
+        matrix = np.vstack([_vectors(rows, inside) for rows in parts])
+        products = np.einsum("ad,bd->ab", matrix, matrix) ** 2  # not by BLAS: same bits anywhere
+        alone = np.trace(products)
+        pairs, squares = len(matrix) * (len(matrix) - 1), np.einsum("ad,ad->", matrix, matrix)
+        usual = (squares / max(len(matrix), 1)) ** 2
+        share = (products.sum() - alone) / max(pairs * usual, 1e-30)
+        out[inside] = 1 + (count - 1) * share
+    return out
+
+
+def without_vectors(rows: Rows, side: Side) -> Rows:
+    """Return rows without the features of vectors."""
+    vector = np.repeat([e.is_vector for e in side.encoders], [e.size for e in side.encoders])
+    if not vector.any():
+        return rows
+    kept = ~vector[rows.column]
+    lengths = np.bincount(rows.owner[kept], minlength=rows.size)
+    return Rows(starts(lengths), rows.column[kept], rows.value[kept])
+
+
+def _vectors(rows: Rows, inside: slice) -> np.ndarray:
+    """Return a sample of the vectors of a field: float64 [rows, features]."""
+    width = inside.stop - inside.start
+    long = np.flatnonzero(np.diff(rows.start) >= width)
+    some = rows.take(long[np.linspace(0, len(long) - 1, min(len(long), VECTORS)).astype(int)])
+    here = (some.column >= inside.start) & (some.column < inside.stop)
+    return some.value[here].astype(np.float64).reshape(-1, width)
 
 
 def loyalty(values: Rows, field: np.ndarray, fields: int) -> np.ndarray:
@@ -113,10 +157,16 @@ def _values_by_user(contexts: Rows, situation: np.ndarray, user: np.ndarray, use
     return distinct_pairs(user[every][rows.owner], rows.column, users)
 
 
-def _times(rows: Rows, number: np.ndarray, size: int) -> np.ndarray:
-    """Count the events of each feature, given each event's row number: float64 [size]."""
-    events = tally(number, rows.size)
-    return np.bincount(rows.column, weights=events[rows.owner], minlength=size)
+def _times(rows: Rows, number: np.ndarray, side: Side) -> np.ndarray:
+    """Count the events of each feature, given each event's row number: float64 [features].
+
+    A dimension of a vector counts by its square, its share of the vector's length.
+    """
+    weight = tally(number, rows.size)[rows.owner].astype(np.float64)
+    vector = np.repeat([e.is_vector for e in side.encoders], [e.size for e in side.encoders])
+    if vector.any():
+        weight *= np.where(vector[rows.column], rows.value.astype(np.float64) ** 2, 1)
+    return np.bincount(rows.column, weights=weight, minlength=side.size)
 
 
 # Penalties.

@@ -15,13 +15,14 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset, as_dataset
+from fmpair.data.vectors import moved
 from fmpair.files import write_atomically
 from fmpair.fitted.recommender import Recommender
 from fmpair.training.search import Job, Search
 from fmpair.training.trial_file import FitResult
 
 METRIC = "ndcg@10"
-FILES = ("path", "users", "items", "impressions", "groups")  # of the section data
+FILES = ("path", "users", "items", "vectors", "impressions", "groups")  # of the section data
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +63,12 @@ class Tuned:
         data: the file of events, or the options of the section `data` of an experiment file.
         """
         source: dict[str, Any] = dict(data) if isinstance(data, Mapping) else {"path": str(data)}
+        beside = Path(path).absolute().parent
         for name in FILES:
-            if isinstance(source.get(name), str):
-                relative = os.path.relpath(source[name], Path(path).absolute().parent)
-                source[name] = Path(relative).as_posix()
+            if isinstance(source.get(name), str | list):
+                source[name] = moved(
+                    source[name], lambda file: Path(os.path.relpath(file, beside)).as_posix()
+                )
         if self.event_weights is not None:
             source["event_weights"] = dict(self.event_weights)
         write_atomically(path, self._experiment(source).encode())

@@ -35,7 +35,7 @@ def first_choice(training, parts):
     return next(c for c in steps if len(c.items) > 1 and ("a" not in parts or len(c.sides[0][0])))
 
 
-@pytest.mark.parametrize("parts", ["", "c", "u", "a", "cua"])
+@pytest.mark.parametrize("parts", ["", "c", "u", "a", "cua", "av"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_of_every_row_agrees_with_finite_differences(kind, parts):
     problem, settings = problem_of(parts), settings_of(**KINDS[kind])

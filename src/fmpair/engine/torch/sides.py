@@ -9,13 +9,17 @@ import torch
 from torch.nn.functional import embedding_bag, normalize
 
 from fmpair.arrays import Rows
-from fmpair.engine.contract import History, Meeting, Problem, Triples
+from fmpair.engine.contract import Groups, History, Meeting, Problem, Triples
+from fmpair.engine.dense_features import dense_fields, split
 from fmpair.engine.item_side import pair_columns
 from fmpair.engine.strata.field_regularisation import shared_item_rows
 
 # Rows are padded to the longest one if it has at most NARROW entries, or UNEVEN times the mean.
 NARROW, UNEVEN = 32, 4
+# Where dense fields are matrix products: on a CPU these depend on the number of threads.
+MULTIPLIED_ON = ("cuda",)
 Tables = Any  # `Parameters` of tensors
+Dense = tuple[tuple[slice, torch.Tensor], ...]
 
 
 # Sparse rows on a device, and weighted sums of table rows with deterministic gradients.
@@ -25,7 +29,8 @@ class DeviceRows(NamedTuple):
     """`Rows` on a device. longest: entries of the longest row; width: the same, or 0 if rows differ
     too much in length to be padded.
 
-    start, column: int64 [rows + 1], [entries]; value: float32 [entries].
+    start, column: int64 [rows + 1], [entries]; value: float32 [entries]. dense: the fields of which
+    a row has all features, see `dense_features`; the entries are those of the others.
     """
 
     start: torch.Tensor
@@ -33,22 +38,32 @@ class DeviceRows(NamedTuple):
     value: torch.Tensor
     width: int
     longest: int
+    dense: Dense = ()
 
     @property
     def filled(self) -> bool:
-        return len(self.column) > 0
+        return len(self.column) > 0 or len(self.dense) > 0
 
 
 class Bags(NamedTuple):
-    """The table rows to sum for each bag: [bags, width], or flat with the start of each bag."""
+    """The table rows to sum for each bag: [bags, width], or flat with the start of each bag.
+
+    dense: further rows of the table, and their values [bags, rows].
+    """
 
     column: torch.Tensor
     value: torch.Tensor
     start: torch.Tensor | None = None
+    dense: Dense = ()
 
 
-def on_device(rows: Rows, device: torch.device) -> DeviceRows:
-    """Copy rows to a device."""
+def on_device(rows: Rows, device: torch.device, groups: Groups | None = None) -> DeviceRows:
+    """Copy rows to a device; groups: of the features, to multiply dense fields as matrices."""
+    together = (
+        [] if groups is None or device.type not in MULTIPLIED_ON else dense_fields(groups, rows)
+    )
+    rows, fields = split(rows, together) if together else (rows, [])
+    dense = tuple((field, torch.from_numpy(matrix).to(device)) for field, matrix in fields)
     lengths = np.diff(rows.start)
     longest = int(lengths.max(initial=0))
     even = longest <= max(NARROW, UNEVEN * float(lengths.mean() if len(lengths) else 0))
@@ -56,26 +71,30 @@ def on_device(rows: Rows, device: torch.device) -> DeviceRows:
     start, column, value = (
         torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays
     )
-    return DeviceRows(start, column, value, longest if even else 0, longest)
+    return DeviceRows(start, column, value, longest if even else 0, longest, dense)
 
 
 def whole(rows: DeviceRows) -> Bags:
     """Return one bag per row."""
-    return Bags(rows.column, rows.value, rows.start)
+    return Bags(rows.column, rows.value, rows.start, rows.dense)
 
 
 def taken(rows: DeviceRows, which: torch.Tensor) -> Bags:
     """Return the bags of some rows; which: int64 [bags]."""
+    dense = tuple((field, matrix[which]) for field, matrix in rows.dense)
+    if not len(rows.column):
+        return Bags(rows.column, rows.value, dense=dense)
     first = rows.start[which]
     length = rows.start[which + 1] - first
     if rows.width:  # shapes are known in advance, so nothing waits for the device
         step = torch.arange(rows.width, device=which.device)
         entry = (first[:, None] + step).clamp(max=len(rows.column) - 1)
-        return Bags(rows.column[entry], rows.value[entry] * (step < length[:, None]))
+        value = rows.value[entry] * (step < length[:, None])
+        return Bags(rows.column[entry], value, dense=dense)
     start = torch.cat([length.new_zeros(1), length.cumsum(0)])
     entry = torch.repeat_interleave(first - start[:-1], length)
     entry = entry + torch.arange(len(entry), device=which.device)
-    return Bags(rows.column[entry], rows.value[entry], start)
+    return Bags(rows.column[entry], rows.value[entry], start, dense)
 
 
 def merged(bags: Bags) -> Bags:
@@ -96,19 +115,26 @@ def sums(table: torch.Tensor, bags: Bags) -> torch.Tensor:
 
     Gradients are summed in sorted order, so that they are deterministic.
     """
-    return embedding_bag(
-        bags.column,
-        table,
-        bags.start,
-        mode="sum",
-        per_sample_weights=bags.value,
-        include_last_offset=bags.start is not None,
-    )
+    if bags.column.numel() or not bags.dense:
+        total = embedding_bag(
+            bags.column,
+            table,
+            bags.start,
+            mode="sum",
+            per_sample_weights=bags.value,
+            include_last_offset=bags.start is not None,
+        )
+    else:
+        total = table.new_zeros((len(bags.dense[0][1]), table.shape[1]))
+    for field, matrix in bags.dense:
+        total = total + matrix @ table[field]
+    return total
 
 
 def sums_of_squares(table: torch.Tensor, bags: Bags) -> torch.Tensor:
     """Return the sum of (value * table[column])^2 for every bag."""
-    return sums(table.square(), bags._replace(value=bags.value.square()))
+    dense = tuple((field, matrix.square()) for field, matrix in bags.dense)
+    return sums(table.square(), bags._replace(value=bags.value.square(), dense=dense))
 
 
 # Histories.
@@ -253,10 +279,12 @@ def sides_of(problem: Problem, columns: int, device: torch.device) -> Sides:
 
     triples, history = problem.triples, problem.history
     mirrored = triples is not None and triples.mirrored
+    of_query, of_items = problem.query_groups, problem.item_groups
+    groups = (None, None) if triples else (of_query, of_items)  # triples need single features
     return Sides(
-        filled(on_device(problem.user_rows, device)),
-        filled(on_device(problem.contexts, device)),
-        filled(on_device(problem.item_rows, device)),
+        filled(on_device(problem.user_rows, device, groups[0])),
+        filled(on_device(problem.contexts, device, groups[0])),
+        filled(on_device(problem.item_rows, device, groups[1])),
         None if history is None else history_of(history, problem.items, device),
         pair_columns(columns, triples),
         meeting_of(triples.query, device) if triples else None,

@@ -298,7 +298,10 @@ def _size(learned: int, run: int) -> int:
 
 def _even(sides: Sides) -> bool:
     """Return whether all shapes of a step are known in advance."""
-    return all(rows is None or rows.width for rows in (sides.user_rows, sides.contexts))
+    return all(
+        rows is None or rows.width or not len(rows.column)
+        for rows in (sides.user_rows, sides.contexts)
+    )
 
 
 def _speeds(settings: Settings, of_users: float) -> dict[str, float]:

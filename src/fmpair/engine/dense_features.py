@@ -1,0 +1,47 @@
+"""Fields whose features all occur together, as the dimensions of a vector do.
+
+Sparse rows describe them like any other field, and define what is learned. Engines use this to
+multiply matrices instead.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fmpair.arrays import Rows, starts
+from fmpair.engine.contract import Groups
+
+Dense = list[tuple[slice, np.ndarray]]  # features of a field, and values [rows, features]
+
+
+def dense_fields(groups: Groups, rows: Rows) -> list[slice]:
+    """Return the features of each field of which a row has all, in order, or none."""
+    fields, first = np.unique(groups.field, return_index=True)
+    edges = np.append(first, len(groups.field)).tolist()
+    counts, lengths = np.bincount(rows.column, minlength=edges[-1]), np.diff(rows.start)
+    found = []
+    for start, end in zip(edges[:-1], edges[1:]):
+        times, size = int(counts[start]), end - start
+        if size < 2 or not times or (counts[start:end] != times).any() or lengths.max() < size:
+            continue
+        inside = np.flatnonzero((rows.column >= start) & (rows.column < end))
+        column = rows.column[inside].reshape(times, size)
+        together = (np.diff(inside.reshape(times, size), axis=1) == 1).all()
+        if together and (column == np.arange(start, end)).all():
+            found.append(slice(start, end))
+    return found
+
+
+def split(rows: Rows, fields: list[slice]) -> tuple[Rows, Dense]:
+    """Return the rows without the dense fields, and these as matrices, zeros where missing."""
+    dense: Dense = []
+    kept = np.ones(len(rows.column), bool)
+    for field in fields:
+        inside = (rows.column >= field.start) & (rows.column < field.stop)
+        size = field.stop - field.start
+        matrix = np.zeros((rows.size, size), np.float32)
+        matrix[rows.owner[inside][::size]] = rows.value[inside].reshape(-1, size)
+        dense.append((field, matrix))
+        kept &= ~inside
+    lengths = np.bincount(rows.owner[kept], minlength=rows.size)
+    return Rows(starts(lengths), rows.column[kept], rows.value[kept]), dense

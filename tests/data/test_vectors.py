@@ -1,0 +1,82 @@
+"""Files of vectors: their ids, their order, and messages."""
+
+import numpy as np
+import polars as pl
+import pytest
+from safetensors.numpy import save_file
+
+from fmpair import Dataset, read
+from fmpair.data.vectors import columns_of, files_of, moved
+from fmpair.errors import DataError
+
+EVENTS = {"user": [1, 2, 3, 1], "item": ["a", "b", "a", "c"]}
+X = np.arange(12, dtype=np.float32).reshape(3, 4) + 1
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("titles.npy", X)
+    return tmp_path
+
+
+def title_of(data, item, column="titles"):
+    return data.item_table[column][int(data.items.number(item))]
+
+
+def test_ids_beside_the_file_name_its_rows(folder):
+    (folder / "titles.ids.txt").write_text("c\nz\na\n")
+    data = Dataset.from_frame(EVENTS, vectors="titles.npy")
+    assert title_of(data, "a").to_list() == X[2].tolist()
+    assert title_of(data, "z").to_list() == X[1].tolist()
+    assert title_of(data, "b") is None
+    assert files_of("titles.npy") == ["titles.npy", "titles.ids.txt"]
+
+
+def test_without_ids_rows_are_in_the_order_of_the_items():
+    items = {"item_id": ["c", "a", "b"], "year": [1, 2, 3]}
+    data = Dataset.from_frame(EVENTS, items=items, vectors={"text": "titles.npy"})
+    assert title_of(data, "c", "text").to_list() == X[0].tolist()
+    assert title_of(data, "b", "year") == 3
+
+
+def test_a_file_may_have_several_vectors_and_their_ids():
+    np.savez("both.npz", ids=np.array(["a", "b", "c"]), title=X, image=X[:, :2])
+    data = Dataset.from_frame(EVENTS, vectors=["both.npz"])
+    assert title_of(data, "c", "image").to_list() == X[2, :2].tolist()
+    assert columns_of("both.npz") == ["title", "image"]
+
+
+def test_numbers_as_ids_meet_texts_and_numbers_of_events(folder):
+    save_file({"title": X, "ids": np.array([3, 1, 2])}, "t.safetensors")
+    for ids in ([1, 2, 3, 1], ["1", "2", "3", "1"]):
+        data = Dataset.from_frame({**EVENTS, "item": ids}, vectors="t.safetensors")
+        assert title_of(data, ids[2], "title").to_list() == X[0].tolist()
+
+
+def test_reading_a_file_of_events_takes_files_of_vectors(folder):
+    (folder / "titles.ids.txt").write_text("a\nb\nc\n")
+    pl.DataFrame(EVENTS).write_csv("clicks.csv")
+    assert read("clicks.csv", vectors="titles.npy").item_table.columns == ["titles"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"vectors": "titles.npy"}, "write the ids of the items to titles.ids.txt"),
+        ({"vectors": "titles.npy", "items": {"item": ["a"]}}, "but there are 1 rows of items"),
+        ({"vectors": "nothing.npy"}, "cannot read vectors from nothing.npy: No such file"),
+        ({"vectors": "titles.csv"}, "files ending in .npy, .npz, .safetensors, not titles.csv"),
+        ({"vectors": X}, "must be files such as titles.npy, not ndarray"),
+    ],
+)
+def test_what_is_wrong_is_one_line(options, message):
+    with pytest.raises(DataError, match=message) as error:
+        Dataset.from_frame(EVENTS, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_paths_move_with_an_experiment_file():
+    assert moved("a.npy", lambda path: f"../{path}") == "../a.npy"
+    assert moved({"t": "a.npy"}, str.upper) == {"t": "A.NPY"}
+    assert moved(["a.npy"], str.upper) == ["A.NPY"]

@@ -1,0 +1,170 @@
+"""Fields of kind `vector`: what a column of vectors becomes, and what a model does with it."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from fmpair import Dataset, Field, FMPair, load
+from fmpair.errors import DataError
+from fmpair.export import export
+from fmpair.features import FeatureSpace
+from fmpair.features.encoder import Encoder
+from fmpair.training.regularisation import item_groups, vector_owners
+
+RNG = np.random.default_rng(0)
+VECTORS = RNG.normal(1, 1, (40, 4)).astype(np.float32)
+QUICK = {"factors": 6, "epochs": 3, "times": False, "order": 2, "threads": 1, "blocks": 1}
+
+
+def matrix(values, **options):
+    """The rows that have a vector, and the features of each: [rows, dimensions]."""
+    column = values if isinstance(values, pl.Series) else pl.Series("v", values)
+    encoder = Encoder.fit("item", column, Field(**options))
+    rows, unseen = encoder.encode(column)
+    assert unseen == 0
+    return np.flatnonzero(np.diff(rows.start)), rows.value.reshape(-1, encoder.size)
+
+
+def test_vectors_are_centred_and_have_length_one():
+    row, found = matrix(VECTORS)
+    wanted = VECTORS - VECTORS.mean(axis=0)
+    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert len(row) == 40
+
+
+def test_vectors_may_be_standardised_or_left_as_they_are():
+    _, standard = matrix(VECTORS, standardize=True, normalize=False)
+    np.testing.assert_allclose(standard.std(axis=0), 0.5, rtol=1e-3)  # the usual length is 1
+    _, plain = matrix(VECTORS, standardize=False, normalize=False)
+    np.testing.assert_allclose(plain / plain[0, 0], VECTORS / VECTORS[0, 0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("missing", [None, [], [0.0, 0.0]])
+def test_a_missing_vector_has_no_features(missing):
+    row, found = matrix(
+        pl.Series("v", [[1.0, 2.0], missing, [3.0, 1.0]], dtype=pl.List(pl.Float64))
+    )
+    assert row.tolist() == [0, 2]
+    assert found.shape == (2, 2)
+
+
+def test_text_and_whole_numbers_are_vectors_where_asked_for():
+    wanted = matrix([[1.0, 2.0], [3.0, 1.0]])[1]
+    for values in (["[1, 2]", "[3, 1]"], [[1, 2], [3, 1]]):
+        np.testing.assert_array_equal(matrix(values, kind="vector", separator=",")[1], wanted)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([[1.0, 2.0], [1.0]], "holds vectors of 2 numbers, but row 1 has 1"),
+        ([[1.0, 2.0], [1.0, float("nan")]], "the vector of row 1 has NaN"),
+        ([[1.0, 2.0], [1.0, None]], "the vector of row 1 has NaN"),
+    ],
+)
+def test_wrong_vectors_are_refused(values, message):
+    with pytest.raises(DataError, match=message):
+        matrix(values)
+
+
+def test_a_query_with_a_vector_of_another_length_is_refused():
+    encoder = Encoder.fit("context", pl.Series("v", VECTORS), Field())
+    with pytest.raises(DataError, match="holds vectors of 4 numbers, but row 0 has 2"):
+        encoder.encode(pl.Series("v", [[1.0, 2.0]]))
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pa.table, pl.DataFrame, dict])
+def test_every_frame_may_have_vectors(kind):
+    lists = VECTORS.tolist() if kind is not pl.DataFrame else VECTORS
+    items = kind({"item": np.arange(40), "title": lists})
+    data = Dataset.from_frame({"user": [1, 2], "item": [3, 4]}, items=items)
+    assert Encoder.fit("item", data.item_table["title"], Field()).size == 4
+
+
+def test_owners_of_a_one_hot_vector_are_those_of_the_category():
+    kind = RNG.integers(0, 5, 400)
+    data = Dataset.from_frame(
+        {"user": [0, 1], "item": [0, 1]}, items={"item": np.arange(400), "kind": np.eye(5)[kind]}
+    )
+    plain = {"kind": Field(standardize=False)}
+    space = FeatureSpace.fit(data, plain)
+    rows = space.item_rows(data.item_table, 400)
+    share = np.bincount(kind) / 400
+    owners = vector_owners(np.zeros(5), space.item, 400, rows)
+    np.testing.assert_allclose(owners, 400 * (share**2).sum(), rtol=0.02)
+    groups = item_groups(space.item, rows, np.arange(400))
+    np.testing.assert_allclose(groups.share, share, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A model of items, users and contexts with a vector each; items 30 to 39 have no events."""
+    rng = np.random.default_rng(1)
+    user = rng.integers(0, 30, 400)
+    events = pl.DataFrame(
+        {"user": user, "item": rng.integers(0, 30, 400), "mood": rng.normal(0, 1, (400, 3))}
+    )
+    data = Dataset.from_frame(
+        events,
+        context=["mood"],
+        users={"user": np.arange(30), "taste": rng.normal(0, 1, (30, 2))},
+        items={"item": np.arange(40), "title": VECTORS, "kind": (np.arange(40) % 3).astype(str)},
+    )
+    return FMPair(**QUICK, history=0).fit(data)
+
+
+def test_the_terms_of_a_score_have_one_for_each_vector(model):
+    mood = {"mood": [0.1, -0.3, 0.5]}
+    terms = model.explain(3, 35, context=mood)
+    score = model.score({"user": [3], "item": [35], "mood": [mood["mood"]]})["score"][0]
+    assert terms["value"].sum() == pytest.approx(score, abs=1e-5)
+    names = set(terms.filter(pl.col("item") == "item=35")["query"])
+    assert names == {"user=3", "taste", "mood", ""}
+    titles = terms.filter(pl.col("item").str.starts_with("title"), pl.col("query") == "user=3")
+    assert len(titles) == 1
+    known = set(model.space.items.ids.gather(model.seen.row(model.user_number(3))))
+    like = titles["item"][0].removeprefix("title (like ").removesuffix(")").split(", ")
+    assert {int(item) for item in like} <= known
+
+
+def test_a_model_with_vectors_is_saved_and_loaded(model, tmp_path):
+    model.save(tmp_path / "m.fmpair")
+    again = load(tmp_path / "m.fmpair")
+    question = {"user": 3, "context": {"mood": [0.1, -0.3, 0.5]}, "n": 5}
+    assert again.answer(**question) == model.answer(**question)
+    assert again.space.item.encoders[0] == model.space.item.encoders[0]
+
+
+def test_an_update_takes_in_new_items_by_their_vectors(model):
+    new = Dataset.from_frame(
+        {"user": [3, 99], "item": [41, 2], "mood": [[0.0, 1.0, 2.0]] * 2},
+        context=["mood"],
+        items={"item": [41, 2], "title": VECTORS[:2], "kind": ["1", "2"]},
+    )
+    grown = model.update(new, epochs=1)
+    assert len(grown.item_rows.row(grown.item_number(41))) == 5
+    folded = model.fold_in({"user": [99], "item": [2], "mood": [[0.0, 1.0, 2.0]]}, epochs=1)
+    assert np.array_equal(folded.parameters.features, model.parameters.features)
+
+
+def test_other_programs_can_place_an_item_by_what_is_exported(tmp_path):
+    data = Dataset.from_frame(
+        {"user": RNG.integers(0, 20, 200), "item": RNG.integers(0, 40, 200)},
+        items={"item": np.arange(40), "title": VECTORS},
+    )
+    model = FMPair(**QUICK, history=0).fit(data)
+    export(model, tmp_path / "v.npz")
+    number = model.item_number(7)
+    with np.load(tmp_path / "v.npz") as file:
+        x = (VECTORS[7] - file["vector.title.mean"]) / file["vector.title.spread"]
+        x /= np.linalg.norm(x)
+        placed = x @ file["vector.title.matrix"]
+        placed[-1] += (placed[:-1] @ placed[:-1] - x**2 @ file["vector.title.squares"]) / 2
+        own = model.parameters.items[number]
+        p = own + placed[:-1]
+        np.testing.assert_allclose(p, file["item_vectors"][number, :-1], atol=1e-6)
+        constant = placed[-1] + own @ placed[:-1] + model.parameters.item_bias[number]
+        assert constant == pytest.approx(file["item_vectors"][number, -1], abs=1e-6)
