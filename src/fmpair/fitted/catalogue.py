@@ -67,7 +67,7 @@ class Catalogue:
         """
         frame = to_polars(changes)
         check_types(frame)
-        ids = id_column(frame, self.items.ids.dtype, "item", self.key)
+        ids = id_column(frame, self.items.ids.dtype, "item", self.key, distinct=False)
         frame = frame.with_columns(ids).unique(ids.name, keep="last", maintain_order=True)
         given = frame.drop(ids.name)
         items, table = changed(self.items, self.table, frame[ids.name], given, clear)
