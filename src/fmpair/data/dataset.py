@@ -31,7 +31,7 @@ from fmpair.data.columns.roles import (
 )
 from fmpair.data.event_types import EventWeights, add_impressions, weights_by_type
 from fmpair.data.frame import kind_of, to_polars
-from fmpair.data.item_columns import aligned, in_order, joined
+from fmpair.data.item_columns import aligned, in_order, joined, plain_columns
 from fmpair.data.repeats import first_of_run, merged, without_refunds
 from fmpair.data.times import is_calendar, moments, read_times
 from fmpair.data.vocabulary import Vocabulary, as_plain
@@ -307,11 +307,11 @@ class Dataset:
     def all_item_columns(self) -> pl.DataFrame:
         """One row per item of `items`: the columns of the catalogue and of the item table."""
         if not self.catalogue.width:
-            return self.item_table
+            return plain_columns(self.item_table)
         ids, *columns = self.catalogue.get_columns()
         told = in_order(pl.DataFrame(columns), Vocabulary(ids).numbers(self.items.ids))
         others = [name for name in self.item_table.columns if name not in told.columns]
-        return told.hstack(self.item_table.select(others)) if others else told
+        return plain_columns(told.hstack(self.item_table.select(others)) if others else told)
 
     def frame(self) -> pl.DataFrame:
         """Return the events as a frame: user and item ids, then all other columns."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import polars as pl
 
@@ -53,6 +55,28 @@ def aligned(
     grown = vocabulary.extend(ids)
     attributes = table.drop(ids.name)
     return grown, in_order(attributes, Vocabulary(ids).numbers(grown.ids))
+
+
+def plain_columns(table: pl.DataFrame) -> pl.DataFrame:
+    """Return a table of plain values and lists of them: categories and anything else as text."""
+    return table.with_columns(_plain(values) for values in table.iter_columns())
+
+
+def _plain(values: pl.Series) -> pl.Series:
+    values = as_plain(values)
+    dtype = values.dtype
+    if dtype == pl.Null:
+        return values.cast(pl.String)
+    if isinstance(dtype, pl.List | pl.Array):
+        inner = getattr(dtype, "inner", None)
+        if isinstance(inner, pl.Categorical | pl.Enum | pl.Null):
+            inner = pl.String()
+        if inner is not None and not inner.is_nested():
+            return values.cast(pl.List(inner)).list.drop_nulls()
+    if dtype.is_nested():
+        texts = [None if v is None else json.dumps(v, default=str) for v in values.to_list()]
+        return pl.Series(values.name, texts, dtype=pl.String)
+    return values
 
 
 def in_order(table: pl.DataFrame, rows: np.ndarray) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import polars as pl
 
 from fmpair.data.columns.roles import check_types
 from fmpair.data.frame import to_polars
-from fmpair.data.item_columns import changed, id_column
+from fmpair.data.item_columns import changed, id_column, plain_columns
 from fmpair.data.vocabulary import Vocabulary
 
 MOST_KEPT = 256  # results that `kept` holds at a time
@@ -69,7 +69,7 @@ class Catalogue:
         check_types(frame)
         ids = id_column(frame, self.items.ids.dtype, "item", self.key, distinct=False)
         frame = frame.with_columns(ids).unique(ids.name, keep="last", maintain_order=True)
-        given = frame.drop(ids.name)
+        given = plain_columns(frame.drop(ids.name))
         items, table = changed(self.items, self.table, frame[ids.name], given, clear)
         return replace(self, items=items, table=table)
 
