@@ -183,14 +183,10 @@ def _data(findings: Findings, reading: dict[str, Any], path: str, name: str) -> 
             gaps = f", missing in {missing:,} events" if missing else ""
             lines.append(f"  # context {one_line(decision.column)}: {decision.reason}{gaps}")
     lines.append(f"  context: {_list(data.context)}")
-    moved = [d for d in findings.decisions.columns if d.role == ATTRIBUTE]
-    lines += [f"  # item attribute {one_line(d.column)}: {d.reason}" for d in moved]
-    if moved:
-        lines.append(f"  item_columns: {_list([d.column for d in moved])}")
-    shown = [d for d in findings.decisions.columns if d.role == DISPLAY]
-    lines += [f"  # kept of the item {one_line(d.column)}: {d.reason}" for d in shown]
-    if shown:
-        lines.append(f"  display: {_list([d.column for d in shown])}")
+    for role, option in ((ATTRIBUTE, "item_columns"), (DISPLAY, "display")):
+        moved = [d for d in findings.decisions.columns if d.role == role]
+        lines += [f"  # {role} {one_line(d.column)}: {d.reason}" for d in moved]
+        lines += [f"  {option}: {_list([d.column for d in moved])}"] if moved else []
     lines += [f"  # left out {one_line(column)}: {reason}" for column, reason in ignored.items()]
     if ignored:
         lines.append(f"  ignore: {_list(list(ignored))}")

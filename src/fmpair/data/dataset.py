@@ -133,9 +133,9 @@ class Dataset:
         """
         events = without(everything := to_polars(frame), ignore)
         columns = (user, item, rating, weight, timestamp, domain, session, event_type)
-        table = None if items is None else to_polars(items)
-        given, known = dict(zip(ROLES, columns)), () if table is None else table.columns
-        decisions = decide(events, given, context, item_columns, leaks, display, known)
+        table = pl.DataFrame() if items is None else to_polars(items)
+        given = dict(zip(ROLES, columns))
+        decisions = decide(events, given, context, item_columns, leaks, display, table.columns)
         if context is None and decisions.surprises:
             LOG.warning("%s", Notice(decisions.surprises))  # the log handler spells option names
         roles = decisions.roles
@@ -144,7 +144,7 @@ class Dataset:
         data = _without_repeats(_weighted(data, roles, event_weights), merge_repeats)
         data = data if users is None else data.with_users(users, key=user)
         table = _item_table(events, decisions, table, name_list(leaks))
-        if table is not None:
+        if table.width:
             shown = [*name_list(display), *decisions.named(DISPLAY)]
             data = data.with_items(table, roles["item"], learn=item_columns, display=shown)
         if impressions is not None:
@@ -415,15 +415,14 @@ def _without_repeats(data: Dataset, minutes: float | None) -> Dataset:
 
 
 def _item_table(
-    events: pl.DataFrame, decisions: Decisions, table: pl.DataFrame | None, leaks: Sequence[str]
-) -> pl.DataFrame | None:
+    events: pl.DataFrame, decisions: Decisions, table: pl.DataFrame, leaks: Sequence[str]
+) -> pl.DataFrame:
     """Return the item table with the event columns that describe the item.
 
     Each item gets its most frequent value; ties go to the smallest value.
     """
     key, moved = decisions.roles["item"], decisions.named(ATTRIBUTE) + decisions.named(DISPLAY)
-    if table is not None:
-        check_no_leak(decisions.named(CONTEXT), table, leaks)
+    check_no_leak(decisions.named(CONTEXT), table, leaks)
     if not moved:
         return table
     known = {name: pl.col(name).drop_nulls() for name in moved}
@@ -432,7 +431,7 @@ def _item_table(
         for name, values in known.items()
     )
     attributes = attributes.with_columns(as_plain(attributes[key]))
-    if table is None:
+    if not table.width:
         return attributes
     both, shared = joined(attributes, table, key)
     if shared:

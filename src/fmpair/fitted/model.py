@@ -219,17 +219,15 @@ class FittedModel(ABC):
         for first in range(0, max(len(frame), 1), self.at_once):
             queries = self.queries(frame[first : first + self.at_once], unknown, user_features)
             hidden = empty_rows(len(queries.user))
+            places = chosen if ruling is None else None  # under rules, item numbers are ranked
             if exclude_seen:
-                seen, among = self.seen_by(queries.user), chosen if ruling is None else None
-                hidden = hidden_places(seen, queries.history, among, len(items))
+                seen = self.seen_by(queries.user)
+                hidden = hidden_places(seen, queries.history, places, len(items))
             if ruling is None:
-                best, places = self.best(queries, chosen, hidden, n), chosen
+                best = self.best(queries, chosen, hidden, n)
             else:
-                best, places = ruled(self, queries, chosen, hidden, n, ruling, len(items)), None
-                empty = int((best[2] == 0).sum())
-                if empty:
-                    why = ruling.why_empty(chosen, len(items))
-                    notice(f"{empty:,} of {len(queries.user):,} lists are empty: {why}")
+                best = ruled(self, queries, chosen, hidden, n, ruling, len(items))
+                ruling.tell_empty(best[2], chosen, len(items))
             lists.append(
                 list_frame(queries.shown, name_of(self.space, "item"), items, places, best)
             )

@@ -9,7 +9,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, join_rows
 from fmpair.fitted.question import Queries, stacked_places
-from fmpair.fitted.rules import BoundRules, Groups
+from fmpair.fitted.rules import BoundRules, LimitGroups
 from fmpair.fitted.top_items import Best
 from fmpair.threads import side_by_side
 
@@ -149,7 +149,7 @@ def _picked(
     return np.array(picked, np.int64)
 
 
-def _allowed(item: int, groups: tuple[Groups, ...], counts: list[dict[int, int]]) -> bool:
+def _allowed(item: int, groups: tuple[LimitGroups, ...], counts: list[dict[int, int]]) -> bool:
     """Return whether the limits allow an item, and count it if they do."""
     own = [group.code[group.start[item] : group.start[item + 1]].tolist() for group in groups]
     for group, codes, count in zip(groups, own, counts):

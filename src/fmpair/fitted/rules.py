@@ -20,7 +20,7 @@ import polars as pl
 from fmpair.arrays import starts
 from fmpair.checks import number, whole
 from fmpair.data.vocabulary import Vocabulary, comparable
-from fmpair.errors import OptionError, named, unknown
+from fmpair.errors import OptionError, named, notice, unknown
 from fmpair.fitted.catalogue import Catalogue
 
 CONDITION = re.compile(r"\s*(not\s+)?(.+?)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*", re.DOTALL)
@@ -278,7 +278,7 @@ def _number(text: str) -> int | float | None:
 # Rules as arrays over the items of a model
 
 
-class Groups(NamedTuple):
+class LimitGroups(NamedTuple):
     """The values of a limited column. code: int32, those of item i at start[i] to start[i + 1]."""
 
     start: np.ndarray
@@ -297,7 +297,7 @@ class BoundRules(NamedTuple):
     catalogue: Catalogue | None
     offset: np.ndarray | None
     shown: np.ndarray
-    groups: tuple[Groups, ...]
+    groups: tuple[LimitGroups, ...]
 
     @classmethod
     def of(
@@ -328,10 +328,17 @@ class BoundRules(NamedTuple):
             return "no item is left by exclude_shown"
         return "all items that the rules allow are excluded or were seen before"
 
+    def tell_empty(self, filled: np.ndarray, chosen: np.ndarray | None, items: int) -> None:
+        """Give notice of empty lists; filled: [lists], the length of each."""
+        empty = int((filled == 0).sum())
+        if empty:
+            why = self.why_empty(chosen, items)
+            notice(f"{empty:,} of {len(filled):,} lists are empty: {why}")
+
 
 def _arrays(
     rules: Rules, catalogue: Catalogue, items: int
-) -> tuple[np.ndarray | None, tuple[Groups, ...]]:
+) -> tuple[np.ndarray | None, tuple[LimitGroups, ...]]:
     """Return offset and groups of rules."""
     rules.check(catalogue)
     offset = None
@@ -342,7 +349,7 @@ def _arrays(
         for text in rules.where:
             offset[~matching(catalogue, condition(text))[:items]] = -np.inf
     groups = tuple(
-        Groups(*_codes(catalogue.table[column][:items]), most) for column, most in rules.limit
+        LimitGroups(*_codes(catalogue.table[column][:items]), most) for column, most in rules.limit
     )
     return offset, groups
 

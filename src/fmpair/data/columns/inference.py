@@ -144,21 +144,17 @@ def decide(
     that certainly identifies the item is refused, except for `leaks`.
     """
     context = None if context is None else name_list(context)
-    item_columns, leaks, display = (name_list(names) for names in (item_columns, leaks, display))
+    leaks, of_items = name_list(leaks), [*name_list(item_columns), *name_list(display)]
     _check_known((*(context or ()), *leaks), events)
-    _check_known([name for name in (*item_columns, *display) if name not in table], events)
-    item_columns, display = (
-        [name for name in names if name in events.columns] for names in (item_columns, display)
-    )
+    _check_known([name for name in of_items if name not in table], events)
+    item_columns, display = (_among(names, events) for names in (item_columns, display))
     if context is not None:
         context = [*context, *(name for name in leaks if name not in context)]
     taken = {*(context or ()), *item_columns, *leaks, *display}
     decisions = {d.column: d for d in _roles(events, given, taken)}
     rest = [name for name in events.columns if name not in decisions]
-    for name in item_columns:
-        decisions[name] = Decision(name, ATTRIBUTE, "as asked", expected=True)
-    for name in display:
-        decisions[name] = Decision(name, DISPLAY, "as asked", expected=True)
+    asked = [(name, ATTRIBUTE) for name in item_columns] + [(name, DISPLAY) for name in display]
+    decisions |= {name: Decision(name, role, "as asked", expected=True) for name, role in asked}
     if context is None:
         for name in (name for name in rest if name in table and name not in leaks):
             why = "in the item table too"
@@ -190,6 +186,10 @@ def _check_known(names: Sequence[str], events: pl.DataFrame) -> None:
     for name in names:
         if name not in events.columns:
             raise DataError(unknown("column", name, events.columns))
+
+
+def _among(names: Sequence[str], events: pl.DataFrame) -> list[str]:
+    return [name for name in name_list(names) if name in events.columns]
 
 
 def _check_number(names: Sequence[str]) -> None:
