@@ -53,6 +53,10 @@ Proxy = Annotated[
         "--proxy", help="Clients on this machine are a proxy: apply --rate to its X-Forwarded-For."
     ),
 ]
+NamedRules = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="A YAML file of named rules, which requests may name."),
+]
 
 
 def serve(
@@ -67,6 +71,7 @@ def serve(
     candidate: Candidate = None,
     share: Share = None,
     proxy: Proxy = False,
+    rules: NamedRules = None,
 ) -> None:
     """Serve a model over HTTP, with a web page to try it."""
     from fmpair.serve.settings import ServiceSettings
@@ -74,7 +79,7 @@ def serve(
 
     file = Path(model_file(model))
     settings = ServiceSettings(
-        file, host, port, workers, events, api_key_file, rate, watch, candidate, share, proxy
+        file, host, port, workers, events, api_key_file, rate, watch, candidate, share, proxy, rules
     )
     run_service(settings, note)
 
