@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from fmpair.arrays import Rows, join_rows
-from fmpair.fitted.question import Queries, stacked_places
+from fmpair.arrays import Rows
+from fmpair.fitted.question import Queries
 from fmpair.fitted.rules import BoundRules, LimitGroups
 from fmpair.fitted.top_items import Best
 from fmpair.threads import side_by_side
@@ -47,9 +47,7 @@ def ruled(
     from fmpair.ranking.top import rows_at_once, select
 
     count, n = len(queries.user), min(n, items)
-    offset = _offset(rules.offset, chosen, items)
-    if len(rules.shown):
-        hidden = join_rows([hidden, stacked_places([rules.shown] * count)])
+    offset = _offset(rules, chosen, items)
     reranked = bool(rules.groups or rules.rules.diversity)
     depth = min(max(DEEP * n, LEAST_DEEP), items) if reranked else n
     best, score, filled = _empty(count, depth)
@@ -72,12 +70,17 @@ def ruled(
     return best[:, :n], score[:, :n], filled
 
 
-def _offset(offset: np.ndarray | None, chosen: np.ndarray | None, items: int) -> np.ndarray | None:
-    """Return what is added to the scores; -inf for all but the candidates."""
-    if chosen is None:
+def _offset(rules: BoundRules, chosen: np.ndarray | None, items: int) -> np.ndarray | None:
+    """Return what is added to the scores; -inf for all but the candidates, and what was shown."""
+    offset = rules.offset
+    if chosen is None and not len(rules.shown):
         return offset
-    only = np.full(items, -np.inf, np.float32)
-    only[chosen] = 0.0 if offset is None else offset[chosen]
+    if chosen is None:
+        only = np.zeros(items, np.float32) if offset is None else offset.copy()
+    else:
+        only = np.full(items, -np.inf, np.float32)
+        only[chosen] = 0.0 if offset is None else offset[chosen]
+    only[rules.shown] = -np.inf
     return only
 
 

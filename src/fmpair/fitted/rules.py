@@ -230,7 +230,10 @@ def _matching(values: pl.Series, one: Condition) -> np.ndarray:
             for value in wanted:
                 found = found | values.list.contains(value).fill_null(False)
         else:
-            found = values.is_in([_value(text, dtype, one) for text in one.values])
+            wanted = [_value(text, dtype, one) for text in one.values]
+            if dtype.is_numeric():  # 5 equals 5.0
+                values, wanted = values.cast(pl.Float64), [float(value) for value in wanted]
+            found = values.is_in(wanted)
     else:
         if not (dtype.is_numeric() or dtype.is_temporal()):
             raise OptionError(
