@@ -133,8 +133,7 @@ class Dataset:
         """
         events = without(everything := to_polars(frame), ignore)
         columns = (user, item, rating, weight, timestamp, domain, session, event_type)
-        table = pl.DataFrame() if items is None else to_polars(items)
-        given = dict(zip(ROLES, columns))
+        given, table = dict(zip(ROLES, columns)), to_polars({} if items is None else items)
         decisions = decide(events, given, context, item_columns, leaks, display, table.columns)
         if context is None and decisions.surprises:
             LOG.warning("%s", Notice(decisions.surprises))  # the log handler spells option names
@@ -144,8 +143,8 @@ class Dataset:
         data = _without_repeats(_weighted(data, roles, event_weights), merge_repeats)
         data = data if users is None else data.with_users(users, key=user)
         table = _item_table(events, decisions, table, name_list(leaks))
+        shown = [*name_list(display), *decisions.named(DISPLAY)]
         if table.width:
-            shown = [*name_list(display), *decisions.named(DISPLAY)]
             data = data.with_items(table, roles["item"], learn=item_columns, display=shown)
         if impressions is not None:
             data = data.with_impressions(impressions, user, item, timestamp)

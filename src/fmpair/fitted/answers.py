@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import numpy as np
 
@@ -75,8 +75,14 @@ def answers(model: Answering, questions: Sequence[Question]) -> list[Answer]:
     return [found[place] for place in range(len(requests))]
 
 
-def bound(model: Answering, rules: Rules) -> BoundRules:
+@overload
+def bound(model: Answering, rules: Rules) -> BoundRules: ...
+@overload
+def bound(model: Answering, rules: Rules | None) -> BoundRules | None: ...
+def bound(model: Answering, rules: Rules | None) -> BoundRules | None:
     """Return rules as arrays over the items of a model; items shown that it lacks do not matter."""
+    if rules is None:
+        return None
     shown = known_items(model.id_lookup.items, rules.shown, strict=False)[0]
     return BoundRules.of(rules, model.catalogue, len(model.space.items), shown)
 
@@ -125,9 +131,9 @@ def _answered(
 
 
 def _ruled_answer(model: Answering, question: Question, request: Request, rules: Rules) -> Answer:
-    ruling, items = bound(model, rules), len(model.space.items)
+    ruling = bound(model, rules)
     hidden, query = stacked_places([request.hidden]), request.query
-    best, score, filled = ruled(model, query, request.chosen, hidden, question.n, ruling, items, 1)
+    best, score, filled = ruled(model, query, request.chosen, hidden, question.n, ruling, 1)
     count = int(filled[0])
     numbers, terms = best[0, :count], None
     if question.explain:
@@ -136,7 +142,7 @@ def _ruled_answer(model: Answering, question: Question, request: Request, rules:
             own += rules.boost_terms(model.catalogue, item)
             own.sort(key=lambda term: -abs(term[2]))
     answer = _answer(model, question, request, numbers, score[0, :count], terms)
-    return answer if count else answer._replace(empty=ruling.why_empty(request.chosen, items))
+    return answer if count else answer._replace(empty=ruling.why_empty(request.chosen))
 
 
 def _answer(

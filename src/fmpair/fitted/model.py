@@ -213,8 +213,7 @@ class FittedModel(ABC):
         whole("n", n, 1)
         chosen = chosen_items(self.id_lookup.items, candidates, exclude, unknown == "error")
         items = self.space.items
-        asked = rules_of(where, limit, boost, diversity, exclude_shown, rules)
-        ruling = None if asked is None else bound(self, asked)
+        ruling = bound(self, rules_of(where, limit, boost, diversity, exclude_shown, rules))
         lists = []
         for first in range(0, max(len(frame), 1), self.at_once):
             queries = self.queries(frame[first : first + self.at_once], unknown, user_features)
@@ -226,11 +225,10 @@ class FittedModel(ABC):
             if ruling is None:
                 best = self.best(queries, chosen, hidden, n)
             else:
-                best = ruled(self, queries, chosen, hidden, n, ruling, len(items))
-                ruling.tell_empty(best[2], chosen, len(items))
-            lists.append(
-                list_frame(queries.shown, name_of(self.space, "item"), items, places, best)
-            )
+                best = ruled(self, queries, chosen, hidden, n, ruling)
+                ruling.tell_empty(best[2], chosen)
+            name = name_of(self.space, "item")
+            lists.append(list_frame(queries.shown, name, items, places, best))
         return given_back(pl.concat(lists), users, self.frame_kind)
 
     def recommend_in_parts(

@@ -36,18 +36,16 @@ def ruled(
     hidden: Rows,
     n: int,
     rules: BoundRules,
-    items: int,
     threads: int | None = None,
 ) -> Best:
     """Return the n best items of each query under rules, as item numbers.
 
-    chosen: the candidates, None for all; hidden: per query the items to leave out; items: how
-    many the model has.
+    chosen: the candidates, None for all; hidden: per query the items to leave out.
     """
     from fmpair.ranking.top import rows_at_once, select
 
-    count, n = len(queries.user), min(n, items)
-    offset = _offset(rules, chosen, items)
+    items = rules.items
+    count, n, offset = len(queries.user), min(n, items), _offset(rules, chosen)
     reranked = bool(rules.groups or rules.rules.diversity)
     depth = min(max(DEEP * n, LEAST_DEEP), items) if reranked else n
     best, score, filled = _empty(count, depth)
@@ -70,9 +68,9 @@ def ruled(
     return best[:, :n], score[:, :n], filled
 
 
-def _offset(rules: BoundRules, chosen: np.ndarray | None, items: int) -> np.ndarray | None:
+def _offset(rules: BoundRules, chosen: np.ndarray | None) -> np.ndarray | None:
     """Return what is added to the scores; -inf for all but the candidates, and what was shown."""
-    offset = rules.offset
+    offset, items = rules.offset, rules.items
     if chosen is None and not len(rules.shown):
         return offset
     if chosen is None:

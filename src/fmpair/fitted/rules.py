@@ -136,7 +136,7 @@ def rules_of(
     """
     if rules is not None and not isinstance(rules, Rules):
         raise OptionError(
-            f"{named('rules')} must be Rules, as fmpair.config.rules_file.read_rules returns them "
+            f"{named('rules')} must be Rules, as fmpair.config.read_rules returns them "
             f"by name, not {rules!r}"
         )
     given = Rules(
@@ -290,7 +290,7 @@ class LimitGroups(NamedTuple):
 
 
 class BoundRules(NamedTuple):
-    """Rules as arrays over a model's items.
+    """Rules as arrays over a model's items, of which there are `items`.
 
     offset: float32 [items], what is added to every score, -inf for items that must not be listed;
     None for zeros. shown: int32, further items to leave out of this list. groups: of the limits.
@@ -298,6 +298,7 @@ class BoundRules(NamedTuple):
 
     rules: Rules
     catalogue: Catalogue | None
+    items: int
     offset: np.ndarray | None
     shown: np.ndarray
     groups: tuple[LimitGroups, ...]
@@ -312,13 +313,14 @@ class BoundRules(NamedTuple):
         """
         if catalogue is None:
             rules.check(None)
-            return cls(rules, None, None, shown, ())
+            return cls(rules, None, items, None, shown, ())
         key = replace(rules, shown=(), diversity=0.0)
         offset, groups = catalogue.kept(key, lambda: _arrays(key, catalogue, items))
-        return cls(rules, catalogue, offset, shown, groups)
+        return cls(rules, catalogue, items, offset, shown, groups)
 
-    def why_empty(self, chosen: np.ndarray | None, items: int) -> str:
+    def why_empty(self, chosen: np.ndarray | None) -> str:
         """Return which rule left no item; chosen: the candidates, None for all."""
+        items = self.items
         left = np.zeros(items, bool)
         left[slice(None) if chosen is None else chosen] = True
         for text in self.rules.where:
@@ -331,11 +333,11 @@ class BoundRules(NamedTuple):
             return "no item is left by exclude_shown"
         return "all items that the rules allow are excluded or were seen before"
 
-    def tell_empty(self, filled: np.ndarray, chosen: np.ndarray | None, items: int) -> None:
+    def tell_empty(self, filled: np.ndarray, chosen: np.ndarray | None) -> None:
         """Give notice of empty lists; filled: [lists], the length of each."""
         empty = int((filled == 0).sum())
         if empty:
-            why = self.why_empty(chosen, items)
+            why = self.why_empty(chosen)
             notice(f"{empty:,} of {len(filled):,} lists are empty: {why}")
 
 
