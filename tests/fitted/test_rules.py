@@ -23,11 +23,12 @@ ITEMS = {
     "tags": [["x"], ["x", "y"], ["y"], [], None, ["z"], ["x"], ["y"], ["z"], ["x"]],
     "since": [dt.date(2020 + n, 1, 1) for n in range(10)],
 }
-DATA = Dataset.from_frame({"user": ["u", "v"], "item": [9, 0]}, items=ITEMS)
+CLICKS = {"user": ["u", "v", *["w"] * 10], "item": [9, 0, *range(10)]}
+DATA = Dataset.from_frame(CLICKS, items=ITEMS)
 
 
 def model_of(vectors):
-    users = np.zeros((2, vectors.shape[1]), np.float32)
+    users = np.zeros((3, vectors.shape[1]), np.float32)
     order = DATA.items.ids.to_numpy()
     bias = (10 - order).astype(np.float32)
     return from_factors(Popularity(), DATA, users, vectors[order].astype(np.float32), bias)
@@ -79,7 +80,7 @@ def test_a_limit_takes_the_best_of_each_value_and_goes_on_down_the_list():
 def test_a_limit_looks_deeper_than_the_first_candidates():
     count = 2000
     table = {"item": range(count), "shop": ["big"] * (count - 2) + ["one", "two"]}
-    data = Dataset.from_frame({"user": [1], "item": [0]}, items=table)
+    data = Dataset.from_frame({"user": [1] * count, "item": range(count)}, items=table)
     bias = (count - data.items.ids.to_numpy()).astype(np.float32)
     empty = np.zeros((count, 0), np.float32)
     model = from_factors(Popularity(), data, empty[:1], empty, bias)
@@ -190,7 +191,7 @@ def test_rules_are_added_up_and_come_back_as_options():
     }
     assert rules_of(**both.options()) == both
     assert rules_of() is None and rules_of(diversity=0) is None
-    assert listed(where="stock=true", rules=first) == [0]
+    assert listed(where="stock=true", rules=rules_of(where="brand=a", limit={"brand": 1})) == [0]
 
 
 def test_rules_need_columns_of_items():
