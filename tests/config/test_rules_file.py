@@ -31,7 +31,7 @@ def test_rules_are_read_by_name(tmp_path):
         diversity=0.3,
     )
     assert not rules["plain"]
-    with pytest.raises(OptionError, match="unknown rules 'frontpage'. Did you mean 'front_page'"):
+    with pytest.raises(OptionError, match=r"unknown rules 'frontpage'. Did you mean 'front_page'"):
         named_rules(rules, "frontpage")
 
 
@@ -52,5 +52,5 @@ def test_mistakes_are_named_with_their_rules(tmp_path, text, reason):
 
 
 def test_a_missing_file_is_one_line(tmp_path):
-    with pytest.raises(ConfigError, match="cannot read the rules .*No such file"):
+    with pytest.raises(ConfigError, match=r"cannot read the rules .*No such file"):
         read_rules(tmp_path / "none.yaml")
