@@ -68,10 +68,10 @@ def diversity(folder: str) -> None:
     frame = fmpair.read(folder).frame().select("user", "item", "timestamp").sort("timestamp")
     rank = pl.int_range(pl.len()).over("user") / pl.len().over("user")
     train, test = frame.filter(rank < 0.8), frame.filter(rank >= 0.8)
-    recipe = FMPair(factors=32, epochs=8, history=0, order=2, times=False, seed=1)
+    recipe = FMPair(factors=32, epochs=4, history=0, order=2, times=False, seed=1)
     model = recipe.fit(train.select("user", "item"))
     relevant = dict(test.group_by("user").agg("item").iter_rows())
-    users = [user for user in model.user_ids.tolist() if user in relevant][:3000]
+    users = [user for user in model.user_ids.tolist() if user in relevant][:1500]
     items = fmpair.read(folder).all_item_columns["genres"].to_list()
     genres = dict(zip(fmpair.read(folder).items.ids, map(set, items)))
     print("diversity    NDCG@10   by vectors   by genres")
