@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from fmpair.cli.flags import On, pairs, with_flags
 from fmpair.cli.input import FILES, Model, load_model, read_plain
 from fmpair.cli.output import Output, OutputFormat, emit, note, show, size_of, table, with_bar
+from fmpair.cli.rule_flags import RULE_FLAGS, rule_options
 from fmpair.cluster import check_on
 from fmpair.errors import DataError, OptionError
 
@@ -102,6 +103,7 @@ def recommend(
     output_format: OutputFormat = None,
     on: On = None,
     files: Any = None,
+    ruling: Any = None,
 ) -> None:
     """Recommend items to one user, several, a visitor, or all."""
     _check_exclusive({"--user": user, "--all": everyone, "--users-file": users_file}, history)
@@ -116,6 +118,7 @@ def recommend(
         "exclude": exclude or None,
         "user_features": read_plain(user_features, files, "user") if user_features else None,
         "unknown": unknown,
+        **rule_options(ruling),
     }
     users: Any = _users(users_file, files) if users_file else user or None
     if on is not None or (everyone and output_format is None and _is_folder(output)):
@@ -128,7 +131,7 @@ def recommend(
 
 def recommend_command() -> Any:
     """Return the command with all its flags."""
-    return with_flags(recommend, files=FILES)
+    return with_flags(recommend, ruling=RULE_FLAGS, files=FILES)
 
 
 def _ids(text: str | None) -> list[str] | None:

@@ -56,6 +56,10 @@ Proxy = Annotated[
 Index = Annotated[
     bool, typer.Option("--index", help="Answer by the index that `fmpair index` has made.")
 ]
+NamedRules = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="A YAML file of named rules, which requests may name."),
+]
 
 
 def serve(
@@ -71,6 +75,7 @@ def serve(
     share: Share = None,
     proxy: Proxy = False,
     index: Index = False,
+    rules: NamedRules = None,
 ) -> None:
     """Serve a model over HTTP, with a web page to try it."""
     from fmpair.serve.settings import ServiceSettings
@@ -78,7 +83,19 @@ def serve(
 
     file = Path(model_file(model))
     settings = ServiceSettings(
-        file, host, port, workers, events, api_key_file, rate, watch, candidate, share, proxy, index
+        file,
+        host,
+        port,
+        workers,
+        events,
+        api_key_file,
+        rate,
+        watch,
+        candidate,
+        share,
+        proxy,
+        index,
+        rules,
     )
     run_service(settings, note)
 

@@ -10,6 +10,7 @@ from fmpair.config.experiment import Experiment
 from fmpair.config.json_schema import json_schema
 from fmpair.config.migration import migrate
 from fmpair.config.read import read, validate
+from fmpair.config.rules_file import read_rules
 from fmpair.config.starter import starter
 
-__all__ = ["Experiment", "json_schema", "migrate", "read", "starter", "validate"]
+__all__ = ["Experiment", "json_schema", "migrate", "read", "read_rules", "starter", "validate"]

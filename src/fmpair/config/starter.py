@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset, filters, splits
-from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, LEFT_OUT, Decisions
+from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, DISPLAY, LEFT_OUT, Decisions
 from fmpair.data.columns.roles import STANDARD, find_roles
 from fmpair.data.event_types import event_types, ordered_event_types
 from fmpair.data.formats.source import parse_errors
@@ -211,10 +211,10 @@ def _data(findings: Findings, reading: dict[str, Any], path: str, name: str) -> 
             gaps = f", missing in {missing:,} events" if missing else ""
             lines.append(f"  # context {one_line(decision.column)}: {decision.reason}{gaps}")
     lines.append(f"  context: {_list(data.context)}")
-    of_items = [d for d in findings.decisions.columns if d.role == ATTRIBUTE]
-    lines += [f"  # item attribute {one_line(d.column)}: {d.reason}" for d in of_items]
-    if of_items:
-        lines.append(f"  item_columns: {_list([d.column for d in of_items])}")
+    for role, option in ((ATTRIBUTE, "item_columns"), (DISPLAY, "display")):
+        moved = [d for d in findings.decisions.columns if d.role == role]
+        lines += [f"  # {role} {one_line(d.column)}: {d.reason}" for d in moved]
+        lines += [f"  {option}: {_list([d.column for d in moved])}"] if moved else []
     lines += [f"  # left out {one_line(column)}: {reason}" for column, reason in ignored.items()]
     if ignored:
         lines.append(f"  ignore: {_list(list(ignored))}")

@@ -13,23 +13,30 @@ import polars as pl
 
 from fmpair.arrays import Rows, distinct_pairs
 from fmpair.checks import one_of
-from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, Decisions, decide, without
+from fmpair.data.columns.inference import (
+    ATTRIBUTE,
+    CONTEXT,
+    DISPLAY,
+    Decisions,
+    decide,
+    why_display,
+    without,
+)
 from fmpair.data.columns.roles import (
     STANDARD,
     check_events,
     check_no_leak,
-    check_types,
-    find_column,
     name_list,
     with_ids,
 )
 from fmpair.data.event_types import EventWeights, add_impressions, weights_by_type
 from fmpair.data.frame import kind_of, to_polars
+from fmpair.data.item_columns import aligned, in_order, joined, plain_columns
 from fmpair.data.repeats import first_of_run, merged, without_refunds
 from fmpair.data.times import is_calendar, moments, read_times
 from fmpair.data.vectors import with_vectors
-from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
-from fmpair.errors import DataError, Notice, listing, named
+from fmpair.data.vocabulary import Vocabulary, as_plain
+from fmpair.errors import DataError, Notice, named
 from fmpair.option_names import known_options_only, no_attribute
 from fmpair.threads import check_process
 
@@ -54,6 +61,7 @@ class Dataset:
     of all events ('rows') or of each user's events only ('per-user').
     id_columns: names of the user and item columns in the source.
     event_weights: weights by event type, already applied to `weight`; None if not used.
+    catalogue: every column known of items, learned from or not, with the ids in the first one.
     """
 
     users: Vocabulary
@@ -70,6 +78,7 @@ class Dataset:
     gaps: bool = False
     id_columns: tuple[str, str] = ("user", "item")
     event_weights: EventWeights | None = None
+    catalogue: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @classmethod
     @known_options_only
@@ -91,6 +100,7 @@ class Dataset:
         items: Any = None,
         vectors: Any = None,
         item_columns: Sequence[str] = (),
+        display: Sequence[str] = (),
         leaks: Sequence[str] = (),
         impressions: Any = None,
         order: str | None = None,
@@ -109,7 +119,9 @@ class Dataset:
         ignore: columns to leave out.
         users, items: attribute tables, keyed by the same id columns.
         vectors: files of vectors of items (.npy, .npz, .safetensors), each a column of the table.
-        item_columns: event columns that describe the item; they move to the item table.
+        item_columns: columns that describe the item, to learn from; those of the events move to
+        the item table. display: columns to keep of the item for rules and display only. By default
+        that is text which differs from item to item, such as a title.
         leaks: columns to keep as context although they identify the item.
         impressions: a table of items that users were shown or disliked, see `with_impressions`.
         order: without times, 'rows' or 'per-user' declares that all rows, or the rows of each
@@ -124,7 +136,8 @@ class Dataset:
         """
         events = without(everything := to_polars(frame), ignore)
         columns = (user, item, rating, weight, timestamp, domain, session, event_type)
-        decisions = decide(events, dict(zip(ROLES, columns)), context, item_columns, leaks)
+        given, table = dict(zip(ROLES, columns)), to_polars({} if items is None else items)
+        decisions = decide(events, given, context, item_columns, leaks, display, table.columns)
         if context is None and decisions.surprises:
             LOG.warning("%s", Notice(decisions.surprises))  # the log handler spells option names
         roles = decisions.roles
@@ -132,9 +145,12 @@ class Dataset:
         data = _with_order(cls._numbered(events, decisions), roles, order)
         data = _without_repeats(_weighted(data, roles, event_weights), merge_repeats)
         data = data if users is None else data.with_users(users, key=user)
-        items = items if vectors is None else with_vectors(items, vectors, events[roles["item"]])
-        table = _item_table(events, decisions, items, name_list(leaks))
-        data = data if table is None else data.with_items(table, key=roles["item"])
+        if vectors is not None:
+            table = with_vectors(items, vectors, events[roles["item"]])
+        table = _item_table(events, decisions, table, name_list(leaks))
+        shown = [*name_list(display), *decisions.named(DISPLAY)]
+        if table.width:
+            data = data.with_items(table, roles["item"], learn=item_columns, display=shown)
         if impressions is not None:
             data = data.with_impressions(impressions, user, item, timestamp)
         return replace(data, frame_kind=kind_of(frame))
@@ -200,14 +216,40 @@ class Dataset:
 
     def with_users(self, table: Any, key: str | None = None) -> Dataset:
         """Return the data with a table of user attributes; its new ids join the vocabulary."""
-        vocabulary, aligned = _align(self.users, to_polars(table), "user", key)
-        return replace(self, users=vocabulary, user_table=aligned)
+        vocabulary, attributes = aligned(self.users, to_polars(table), "user", key)
+        return replace(self, users=vocabulary, user_table=attributes)
 
-    def with_items(self, table: Any, key: str | None = None) -> Dataset:
-        """Return the data with a table of item attributes; its new ids join the catalogue."""
-        vocabulary, aligned = _align(self.items, to_polars(table), "item", key)
-        check_no_leak(sorted(set(aligned.columns) & set(self.context)), aligned, ())
-        return replace(self, items=vocabulary, item_table=aligned)
+    def with_items(
+        self,
+        table: Any,
+        key: str | None = None,
+        *,
+        learn: Sequence[str] = (),
+        display: Sequence[str] = (),
+    ) -> Dataset:
+        """Return the data with a table of item attributes; its new ids join the catalogue.
+
+        learn, display: columns to learn from, and to keep without learning from them, whatever
+        they hold; by default text that differs from item to item is not learned from.
+        """
+        vocabulary, attributes = aligned(self.items, to_polars(table), "item", key)
+        check_no_leak(sorted(set(attributes.columns) & set(self.context)), attributes, ())
+        if not attributes.width:
+            return replace(self, items=vocabulary, item_table=attributes)
+        asked = {name: "as asked" for name in name_list(display) if name in attributes.columns}
+        free = [name for name in attributes.columns if name not in {*asked, *name_list(learn)}]
+        why = {name: reason for name in free if (reason := why_display(attributes[name]))}
+        if why:
+            texts = "; ".join(f"{name!r} ({reason})" for name, reason in why.items())
+            option = named("item_columns", list(why))
+            line = f"kept for rules and display, not learned from: {texts}. To learn, give {option}"
+            LOG.warning("%s", Notice(line))
+        return replace(
+            self,
+            items=vocabulary,
+            item_table=attributes.drop(*asked, *why),
+            catalogue=vocabulary.ids.rename("").to_frame().hstack(attributes),
+        )
 
     def with_impressions(
         self,
@@ -264,6 +306,16 @@ class Dataset:
     def seen(self) -> Rows:
         """The distinct items of each user, sorted; values are the numbers of events."""
         return distinct_pairs(self.user, self.item, len(self.users))
+
+    @property
+    def all_item_columns(self) -> pl.DataFrame:
+        """One row per item of `items`: the columns of the catalogue and of the item table."""
+        if not self.catalogue.width:
+            return plain_columns(self.item_table)
+        ids, *columns = self.catalogue.get_columns()
+        told = in_order(pl.DataFrame(columns), Vocabulary(ids).numbers(self.items.ids))
+        others = [name for name in self.item_table.columns if name not in told.columns]
+        return plain_columns(told.hstack(self.item_table.select(others)) if others else told)
 
     def frame(self) -> pl.DataFrame:
         """Return the events as a frame: user and item ids, then all other columns."""
@@ -366,64 +418,15 @@ def _without_repeats(data: Dataset, minutes: float | None) -> Dataset:
     return replace(data, user=data.user[rows], item=data.item[rows], columns=columns)
 
 
-# Attribute tables, keyed by id and aligned with a vocabulary.
-
-
-def _align(
-    vocabulary: Vocabulary, table: pl.DataFrame, role: str, key: str | None
-) -> tuple[Vocabulary, pl.DataFrame]:
-    """Return the vocabulary with the table's new ids, and the attributes in its order."""
-    check_types(table)
-    ids = _ids_of(table, vocabulary.ids.dtype, role, key)
-    column = ids.name
-    if ids.null_count():
-        count = ids.null_count()
-        raise DataError(
-            f"the {role} table has {count:,} row{'s' * (count > 1)} without an id in {column!r}: "
-            "leave out such rows"
-        )
-    if ids.n_unique() < len(ids):
-        twice = ids.filter(ids.is_duplicated())[0]
-        raise DataError(
-            f"the {role} table has more than one row for {column} {twice!r}: give one row per id, "
-            "with lists for several values"
-        )
-    grown = vocabulary.extend(ids)
-    attributes = table.drop(column)
-    if not attributes.width:
-        return grown, pl.DataFrame()
-    rows = pl.Series("row", Vocabulary(ids).numbers(grown.ids)).cast(pl.Int64).replace({-1: None})
-    return grown, attributes.select(pl.all().gather(rows))
-
-
-def _ids_of(table: pl.DataFrame, dtype: pl.DataType, role: str, key: str | None) -> pl.Series:
-    """Return the id column of a table, in the type of the ids of the events."""
-    column = key if key in table.columns else find_column(role, table.columns, None)
-    if column is None:
-        raise DataError(
-            f"the {role} table has no id column among {listing(table.columns)}: rename it to "
-            f"{role!r}"
-        )
-    ids = comparable(as_plain(table[column]), dtype)
-    if ids is None:
-        raise DataError(
-            f"{column!r} of the {role} table holds {table[column].dtype}, but the {role} ids "
-            f"of the events are {dtype}: give both the same type"
-        )
-    return ids
-
-
 def _item_table(
-    events: pl.DataFrame, decisions: Decisions, items: Any, leaks: Sequence[str]
-) -> pl.DataFrame | None:
+    events: pl.DataFrame, decisions: Decisions, table: pl.DataFrame, leaks: Sequence[str]
+) -> pl.DataFrame:
     """Return the item table with the event columns that describe the item.
 
     Each item gets its most frequent value; ties go to the smallest value.
     """
-    key, moved = decisions.roles["item"], decisions.named(ATTRIBUTE)
-    table = None if items is None else to_polars(items)
-    if table is not None:
-        check_no_leak(decisions.named(CONTEXT), table, leaks)
+    key, moved = decisions.roles["item"], decisions.named(ATTRIBUTE) + decisions.named(DISPLAY)
+    check_no_leak(decisions.named(CONTEXT), table, leaks)
     if not moved:
         return table
     known = {name: pl.col(name).drop_nulls() for name in moved}
@@ -432,8 +435,10 @@ def _item_table(
         for name, values in known.items()
     )
     attributes = attributes.with_columns(as_plain(attributes[key]))
-    if table is None:
+    if not table.width:
         return attributes
-    ids = _ids_of(table, attributes[key].dtype, "item", key)
-    table = table.with_columns(ids).rename({ids.name: key})
-    return attributes.join(table, on=key, how="full", coalesce=True)
+    both, shared = joined(attributes, table, key)
+    if shared:
+        names = ", ".join(map(repr, shared))
+        LOG.warning("merged with the item table, whose values count first: %s", names)
+    return both

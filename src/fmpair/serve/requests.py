@@ -75,6 +75,8 @@ MOST_ITEMS = 10_000  # to rank, exclude or score
 MOST_HISTORY = 1_000
 MOST_NUMBERS = 16_384  # of a list as context, such as a vector
 MOST_EVENTS = 1_000
+MOST_RULES = 50  # conditions, limits or boosts of a request
+NO_RULES = (None,) * 6
 MOST_VALUES = 200  # listed per context column of a model card
 LONGEST = 1_024  # characters of an id or a value
 
@@ -90,6 +92,7 @@ Value = (
     | Annotated[dict[Text, float], Meta(max_length=MOST_HISTORY)]
     | None
 )
+Boosts = Annotated[dict[Text, float], Meta(max_length=MOST_HISTORY)]
 Context = Annotated[
     dict[Text, Value],
     Meta(
@@ -144,6 +147,35 @@ class Recommend(BaseRequest):
         bool, Meta(description="Exclude items that the user has seen, and the history.")
     ] = True
     explain: Annotated[bool, Meta(description="Return the terms of each score.")] = False
+    where: Annotated[
+        Text | Annotated[list[Text], Meta(max_length=MOST_RULES)] | None,
+        Meta(
+            description="Conditions on columns of items, which all must hold: category=shoes,bags, "
+            "price<=50, not brand=ACME."
+        ),
+    ] = None
+    limit: Annotated[
+        Annotated[dict[Text, Whole], Meta(max_length=MOST_RULES)] | None,
+        Meta(description="At most so many items per value of a column."),
+    ] = None
+    boost: Annotated[
+        Annotated[dict[Text, Boosts], Meta(max_length=MOST_RULES)] | None,
+        Meta(description="What a value of a column adds to the score."),
+    ] = None
+    diversity: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        Meta(description="How much less alike the items of a list are, from 0 to 1."),
+    ] = None
+    exclude_shown: Annotated[
+        Text | Items | None, Meta(description="Items shown before, or a time such as 7d.")
+    ] = None
+    rules: Annotated[Text | None, Meta(description="The name of rules of the service.")] = None
+
+    @property
+    def has_no_rules(self) -> bool:
+        """Whether no rule is given."""
+        own = (self.where, self.limit, self.boost, self.diversity, self.exclude_shown, self.rules)
+        return own == NO_RULES
 
 
 class RecommendBatch(Struct, forbid_unknown_fields=True):
@@ -209,11 +241,15 @@ class Ranked(Struct, omit_defaults=True):
 
 
 class Recommended(Struct, omit_defaults=True):
-    """A list, best first. model: the id of the model that answered; arm: current or candidate."""
+    """A list, best first. model: the id of the model that answered; arm: current or candidate.
+
+    empty: which rule left no item, if rules left none.
+    """
 
     items: list[Ranked]
     model: str
     arm: str = ""
+    empty: str = ""
 
 
 class RecommendedBatch(Struct):

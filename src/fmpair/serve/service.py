@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,9 +24,11 @@ from fmpair.fitted import recipe
 from fmpair.fitted.large_catalogue import ItemIndex
 from fmpair.fitted.question import Answer, Question, knows_time
 from fmpair.fitted.recipe import name_of
+from fmpair.fitted.rules import Rules
 from fmpair.serve import requests as wire
 from fmpair.serve.live_models import LiveModels, Rejection, ServedModel
 from fmpair.serve.metrics import Metrics
+from fmpair.serve.request_rules import request_rules
 from fmpair.serve.requests import MOST_VALUES, ContextColumn, ModelCard, ProblemError, Refused
 from fmpair.serve.settings import Stamp, stamp
 
@@ -111,13 +113,14 @@ def _each_answered(model: Any, questions: Sequence[Question]) -> list[Answer | E
 class Service:
     """The models, and the event store (None: events are not stored).
 
-    recording: whether to store impressions, for a comparison of two models.
+    recording: whether to store impressions, for a comparison of two models. rules: by name.
     """
 
     models: LiveModels
     store: EventStore | None = None
     recording: bool = False
     metrics: Metrics | None = None
+    rules: Mapping[str, Rules] = field(default_factory=dict)
     batcher: RequestBatcher = field(default_factory=RequestBatcher)
     # Threads of their own: while a database is silent, others must be left for models.
     readers: ThreadPoolExecutor = field(
@@ -223,6 +226,7 @@ class Service:
                 "exclude": request.exclude,
                 "explain": request.explain,
                 "exclude_seen": request.exclude_seen,
+                "rules": request_rules(self.rules, request),
             }
         history = request.history
         if history is None and request.user is not None:
@@ -255,7 +259,7 @@ def _recommended(answer: Answer, model: str, arm: str) -> wire.Recommended:
     terms = [None] * len(answer.items) if answer.terms is None else map(_terms, answer.terms)
     rows = zip(answer.items, answer.scores, terms)
     items = [wire.Ranked(item, score, rank, why) for rank, (item, score, why) in enumerate(rows, 1)]
-    return wire.Recommended(items, model, arm)
+    return wire.Recommended(items, model, arm, answer.empty)
 
 
 def _terms(terms: Sequence[tuple[str, str, float]]) -> list[wire.Term]:

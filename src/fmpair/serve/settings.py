@@ -36,6 +36,7 @@ class ServiceSettings:
     put new files at `model` or `candidate` into service while running. candidate: a second model,
     for the `share` of the users. proxy: clients on this machine are a proxy, which names its own
     clients in X-Forwarded-For. index: answer by the index beside each model (`fmpair index`).
+    rules: a YAML file of rules, which requests may name.
     """
 
     model: Path
@@ -50,6 +51,7 @@ class ServiceSettings:
     share: float | None = None
     proxy: bool = False
     index: bool = False
+    rules: Path | None = None
 
     def __post_init__(self) -> None:
         whole("workers", self.workers, 1)

@@ -21,6 +21,7 @@ from fmpair.serve.application import Application, paths, read_pages
 from fmpair.serve.connections import make_server
 from fmpair.serve.live_models import LiveModels
 from fmpair.serve.metrics import Metrics
+from fmpair.serve.request_rules import rules_in_service
 from fmpair.serve.service import Service, is_quick
 from fmpair.serve.settings import ServiceSettings, Stamp, WorkerPlace, is_loopback, read_keys, stamp
 from fmpair.threads import all_threads, blas_on
@@ -58,7 +59,8 @@ def work(
     )
     store.watch()
     metrics = Metrics(paths(), counters, place.number)
-    service = Service(models, store, settings.candidate is not None, metrics)
+    rules = rules_in_service(settings.rules, models)
+    service = Service(models, store, settings.candidate is not None, metrics, rules)
     # Each worker gets a share of a client's requests, so it allows that share of the rate.
     rate = RateLimit(settings.rate / settings.workers) if settings.rate else None
     keys = read_keys(settings.api_key_file)
