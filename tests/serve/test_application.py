@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from importlib.resources import files
 
 import pytest
@@ -116,6 +117,8 @@ def test_models_of_other_kinds_are_served_too(served_model):
     found = ask(other, "/v1/recommend", {"user": ANN, "n": 2, "explain": True})
     assert found.status == 200 and len(found.json["items"]) == 2 and found.json["items"][0]["terms"]
     assert ask(other, "/v1/recommend", {"n": 2}).status == 200
+    stranger = ask(other, "/v1/recommend", {"user": "bob", "n": 2}).json
+    assert len(stranger["items"]) == 2 and stranger["unknown"] == ["user"]
     assert ask(other, "/v1/model").json["models"][0]["recipe"] == "ItemKNN"
 
 
@@ -135,10 +138,8 @@ def test_ids_are_found_by_how_they_begin(service):
 @pytest.mark.parametrize(
     ("path", "body", "status", "said"),
     [
-        ("/v1/recommend", {"user": "bob"}, 404, "unknown user 'bob'"),
-        ("/v1/recommend", {"context": {"daytime": "dya"}}, 404, "Did you mean 'day'?"),
+        ("/v1/recommend", {"user": "bob", "unknown": "error"}, 404, "unknown user 'bob'"),
         ("/v1/recommend", {"context": {"warmth": "hot"}}, 422, "'hot' is not a number"),
-        ("/v1/recommend", {"time": 1_700_000_000}, 422, "does not use the time"),
         ("/v1/recommend", {"n": 0}, 422, "`int` >= 1 - at `$.n`"),
         ("/v1/recommend", {"n": 10**6}, 422, "`int` <= 1000"),
         ("/v1/recommend", {"users": "bob"}, 422, "unknown field `users`"),
@@ -162,6 +163,45 @@ def test_what_is_wrong_is_told_in_one_line(service, path, body, status, said):
     assert found.status == status and found.headers["content-type"] == "application/problem+json"
     assert said in found.json["detail"] and "\n" not in found.json["detail"]
     assert found.json["status"] == status and found.json["title"] and found.json["type"]
+
+
+@pytest.mark.parametrize(
+    ("body", "unknown", "same_as", "refused"),
+    [
+        ({"user": "bob"}, ["user"], {}, "unknown user 'bob'"),
+        (
+            {"user": "bob", "context": {"daytime": "day"}},
+            ["user"], {"context": {"daytime": "day"}}, "unknown user 'bob'",
+        ),
+        ({"user": "bob", "history": [3, 99]}, ["user", "history"], {"history": [3]}, "item 99"),
+        ({"history": [98, 99]}, ["history"], {"history": []}, "unknown item 98"),
+        (
+            {"user": ANN, "context": {"daytime": "dya"}},
+            ["context.daytime"], {"user": ANN}, "Did you mean 'day'?",
+        ),
+        (
+            {"user": ANN, "context": {"daytme": "day"}},
+            ["context.daytme"], {"user": ANN}, "Did you mean 'daytime'?",
+        ),
+        ({"user": ANN, "time": 1_700_000_000}, ["time"], {"user": ANN}, "does not use the time"),
+        ({"user": ANN, "exclude": [99]}, ["exclude"], {"user": ANN}, "unknown item 99"),
+    ],
+)  # fmt: skip
+def test_nobody_is_refused_unless_the_service_is_strict(service, body, unknown, same_as, refused):
+    found = ask(service, "/v1/recommend", body)
+    assert found.status == 200 and found.json["unknown"] == unknown
+    known = ask(service, "/v1/recommend", same_as).json
+    assert found.json["items"] == known["items"] and "unknown" not in known
+    batch = ask(service, "/v1/recommend/batch", {"questions": [body, same_as]}).json["answers"]
+    assert [one["items"] for one in batch] == [known["items"]] * 2
+    assert batch[0]["unknown"] == unknown
+    strict = Application(replace(service.service, strict=True))
+    assert refused in ask(strict, "/v1/recommend", body).json["detail"]
+
+
+def test_the_scores_of_unknown_items_are_left_out(service):
+    found = ask(service, "/v1/score", {"user": "bob", "items": [77, 3, 78]}).json
+    assert [one["item"] for one in found["items"]] == [3] and found["unknown"] == ["user", "items"]
 
 
 def test_an_error_that_nobody_foresaw_tells_nothing_of_the_inside(service, monkeypatch, caplog):

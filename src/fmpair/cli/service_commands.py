@@ -53,6 +53,14 @@ Proxy = Annotated[
         "--proxy", help="Clients on this machine are a proxy: apply --rate to its X-Forwarded-For."
     ),
 ]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Refuse unknown users, items and context values; by default they are "
+        "answered by what is known.",
+    ),
+]
 
 
 def serve(
@@ -67,6 +75,7 @@ def serve(
     candidate: Candidate = None,
     share: Share = None,
     proxy: Proxy = False,
+    strict: Strict = False,
 ) -> None:
     """Serve a model over HTTP, with a web page to try it."""
     from fmpair.serve.settings import ServiceSettings
@@ -74,7 +83,18 @@ def serve(
 
     file = Path(model_file(model))
     settings = ServiceSettings(
-        file, host, port, workers, events, api_key_file, rate, watch, candidate, share, proxy
+        file,
+        host,
+        port,
+        workers,
+        events,
+        api_key_file,
+        rate,
+        watch,
+        candidate,
+        share,
+        proxy,
+        strict,
     )
     run_service(settings, note)
 

@@ -117,7 +117,8 @@ Unknown = Annotated[
     Literal["error", "ignore", "features", "popular"],
     Meta(
         description="How to treat unknown ids and values. error: reject them; ignore: skip items, "
-        "reject users and values; features: use what is known; popular: answer as for anyone."
+        "reject users and values; features: use what is known; popular: answer as for anyone. By "
+        "default (null) features, and unknown context columns are left out."
     ),
 ]
 User = Annotated[Id | None, Meta(description="The user id; null for an anonymous visitor.")]
@@ -130,7 +131,7 @@ class BaseRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     context: Context = {}
     history: History | None = None
     time: Time = None
-    unknown: Unknown = "error"
+    unknown: Unknown | None = None
 
 
 class Recommend(BaseRequest):
@@ -208,11 +209,15 @@ class Ranked(Struct, omit_defaults=True):
 
 
 class Recommended(Struct, omit_defaults=True):
-    """A list, best first. model: the id of the model that answered; arm: current or candidate."""
+    """A list, best first. model: the id of the model that answered; arm: current or candidate.
+
+    unknown: parts of the request that the model does not know, such as user or context.daytime.
+    """
 
     items: list[Ranked]
     model: str
     arm: str = ""
+    unknown: list[str] = []
 
 
 class RecommendedBatch(Struct):
@@ -234,6 +239,7 @@ class Scores(Struct, omit_defaults=True):
     items: list[ScoredItem]
     model: str
     arm: str = ""
+    unknown: list[str] = []
 
 
 class Explanation(Struct, omit_defaults=True):
@@ -244,6 +250,7 @@ class Explanation(Struct, omit_defaults=True):
     terms: list[Term]
     model: str
     arm: str = ""
+    unknown: list[str] = []
 
 
 class Neighbour(Struct):

@@ -28,6 +28,7 @@ from fmpair.serve.live_models import LiveModels, Rejection, ServedModel
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.requests import MOST_VALUES, ContextColumn, ModelCard, ProblemError, Refused
 from fmpair.serve.settings import Stamp, stamp
+from fmpair.serve.unknown_parts import answerable, unknown_parts
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 QUICK = 1_500_000  # numbers of item vectors, multiplied in a third of a millisecond
@@ -105,13 +106,15 @@ def _each_answered(model: Any, questions: Sequence[Question]) -> list[Answer | E
 class Service:
     """The models, and the event store (None: events are not stored).
 
-    recording: whether to store impressions, for a comparison of two models.
+    recording: whether to store impressions, for a comparison of two models. strict: refuse
+    unknown ids and values.
     """
 
     models: LiveModels
     store: EventStore | None = None
     recording: bool = False
     metrics: Metrics | None = None
+    strict: bool = False
     batcher: RequestBatcher = field(default_factory=RequestBatcher)
     # Threads of their own: while a database is silent, others must be left for models.
     readers: ThreadPoolExecutor = field(
@@ -122,7 +125,7 @@ class Service:
         arm, model, name = await self._model_for(request.user)
         answer = await self.batcher.answer(model, self._question(request, model))
         self._record(request.user, answer, arm, name)
-        return _recommended(answer, name, arm)
+        return _recommended(answer, name, arm, self._unknown(request, model, answer))
 
     async def batch(self, request: wire.RecommendBatch) -> wire.RecommendedBatch:
         requests = request.questions
@@ -138,7 +141,8 @@ class Service:
             questions = [self._question(requests[row], model) for row in rows]
             for row, answer in zip(rows, await asyncio.to_thread(model.answers, questions)):
                 self._record(requests[row].user, answer, arm, name)
-                answered[row] = _recommended(answer, name, arm)
+                unknown = self._unknown(requests[row], model, answer)
+                answered[row] = _recommended(answer, name, arm, unknown)
         return wire.RecommendedBatch([answered[row] for row in range(len(requests))])
 
     async def score(self, request: wire.Score) -> wire.Scores:
@@ -148,7 +152,8 @@ class Service:
         number = model.id_lookup.items.number
         scores = {number(item): (item, score) for item, score in zip(answer.items, answer.scores)}
         known = [scores[index] for index in map(number, request.items) if index in scores]
-        return wire.Scores([wire.ScoredItem(*pair) for pair in known], name, arm)
+        unknown = self._unknown(request, model, answer)
+        return wire.Scores([wire.ScoredItem(*pair) for pair in known], name, arm, unknown)
 
     async def explain(self, request: wire.Explain) -> wire.Explanation:
         arm, model, name = await self._model_for(request.user)
@@ -157,7 +162,8 @@ class Service:
         if not answer.items:
             raise ProblemError(404, f"unknown item {request.item!r}")
         terms = _terms((answer.terms or [[]])[0])
-        return wire.Explanation(answer.items[0], answer.scores[0], terms, name, arm)
+        unknown = self._unknown(request, model, answer)
+        return wire.Explanation(answer.items[0], answer.scores[0], terms, name, arm, unknown)
 
     async def similar(self, request: wire.Similar) -> wire.Neighbours:
         if (request.item is None) == (request.user is None):
@@ -221,20 +227,21 @@ class Service:
         history = request.history
         if history is None and request.user is not None:
             history = self.models.history_of(request.user, model)
-        return Question(
-            user=request.user,
-            context=request.context,
-            history=history,
-            time=request.time,
-            unknown=request.unknown,
-            **options,
-        )
+        options |= answerable(request, model, self.strict)
+        return Question(user=request.user, history=history, **options)
 
-    def _record(self, user: Any, answer: Answer, arm: str, model: str) -> None:
-        """Count unknown ids and store the impression; a failing store does not fail the answer."""
-        if self.metrics is not None and (answer.passed_over or answer.stranger):
+    def _unknown(self, request: wire.BaseRequest, model: Any, answer: Answer) -> list[str]:
+        """Return and count the parts of a request that the model does not know."""
+        parts = unknown_parts(request, model, answer)
+        if parts and self.metrics is not None:
             self.metrics.count("unknown_items", answer.passed_over)
             self.metrics.count("unknown_users", answer.stranger)
+            values = sum(part.startswith("context.") for part in parts)
+            self.metrics.count("unknown_values", values)
+        return parts
+
+    def _record(self, user: Any, answer: Answer, arm: str, model: str) -> None:
+        """Store the impression; a failing store does not fail the answer."""
         if self.recording and self.store is not None and user is not None:
             with suppress(FmpairError):
                 self.store.record([Impression(user, tuple(answer.items), now(), arm, model)])
@@ -245,11 +252,11 @@ class Service:
         return self.store
 
 
-def _recommended(answer: Answer, model: str, arm: str) -> wire.Recommended:
+def _recommended(answer: Answer, model: str, arm: str, unknown: list[str]) -> wire.Recommended:
     terms = [None] * len(answer.items) if answer.terms is None else map(_terms, answer.terms)
     rows = zip(answer.items, answer.scores, terms)
     items = [wire.Ranked(item, score, rank, why) for rank, (item, score, why) in enumerate(rows, 1)]
-    return wire.Recommended(items, model, arm)
+    return wire.Recommended(items, model, arm, unknown)
 
 
 def _terms(terms: Sequence[tuple[str, str, float]]) -> list[wire.Term]:

@@ -35,7 +35,8 @@ class ServiceSettings:
     requests per second of one client, 0 for no limit; clients on this machine have none. watch:
     put new files at `model` or `candidate` into service while running. candidate: a second model,
     for the `share` of the users. proxy: clients on this machine are a proxy, which names its own
-    clients in X-Forwarded-For.
+    clients in X-Forwarded-For. strict: refuse unknown users, items and context values, instead of
+    answering by what is known.
     """
 
     model: Path
@@ -49,6 +50,7 @@ class ServiceSettings:
     candidate: Path | None = None
     share: float | None = None
     proxy: bool = False
+    strict: bool = False
 
     def __post_init__(self) -> None:
         whole("workers", self.workers, 1)

@@ -50,7 +50,9 @@ def work(
     )
     store.watch()
     metrics = Metrics(paths(), counters, place.number)
-    service = Service(models, store, settings.candidate is not None, metrics)
+    service = Service(
+        models, store, settings.candidate is not None, metrics, strict=settings.strict
+    )
     # Each worker gets a share of a client's requests, so it allows that share of the rate.
     rate = RateLimit(settings.rate / settings.workers) if settings.rate else None
     keys = read_keys(settings.api_key_file)

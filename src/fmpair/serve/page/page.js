@@ -85,14 +85,15 @@ async function ask() {
   }
 }
 
-function showAnswer({ items, arm, model }) {
+function showAnswer({ items, arm, model, unknown }) {
   if (!inService.includes(model)) api.model().then(showModel, () => {}); // the model was replaced
   const person = question.kind === "visitor" ? "a visitor" : shown(question.user);
   const same = answered === person;
   answered = person;
   list.show(items, contexts, colourOf, same);
   showLegend(items);
-  const told = [`${items.length} items for ${person}`, situation(question), inService.length > 1 && `by ${arm}`];
+  const told = [`${items.length} items for ${person}`, situation(question), inService.length > 1 && `by ${arm}`,
+    unknown && `not known to the model: ${unknown.join(", ")}`];
   byId("summary").textContent = items.length ? told.filter(Boolean).join(" · ") : `Nothing to recommend to ${person}.`;
 }
 
