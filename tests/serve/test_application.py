@@ -10,6 +10,7 @@ from asking import ask, send
 from clicked import clicks
 from static_model import StaticModel
 
+from fmpair.errors import MachineError
 from fmpair.events.store import open_store
 from fmpair.models import ItemKNN
 from fmpair.serve import application as http
@@ -105,10 +106,47 @@ def test_an_event_that_is_sent_again_counts_once(service):
     assert [one["user"] for one in kept].count("resender") == 1
 
 
+def test_events_have_types_and_values(service):
+    given = {"user": "buyer", "item": 1, "time": 1_700_000_000, "event": "buy", "value": 19.9}
+    position = ask(service, "/v1/events", {"events": [given]}).json["position"]
+    (kept,) = ask(service, f"/v1/events?after={position - 1}").json["events"]
+    assert (kept["event"], kept["value"]) == ("buy", 19.9)
+
+
+def test_a_list_that_was_logged_can_be_kept_out_of_the_next_ones(service):
+    asked = {"user": "ann/7 <é🎈>", "exclude_seen": False}
+
+    def items(**more):
+        found = ask(service, "/v1/recommend", {**asked, **more}).json["items"]
+        return [one["item"] for one in found]
+
+    first = items(n=3)
+    assert items(n=3, exclude_shown="7d") == first == items(n=3, log=True)
+    following = items(n=5, exclude_shown="7d", log=True)
+    assert following == items(n=8)[3:]
+    questions = [{**asked, "n": 20, "exclude_shown": "1h"}, {**asked, "n": 20}]
+    fewer, all_ = ask(service, "/v1/recommend/batch", {"questions": questions}).json["answers"]
+    assert (len(fewer["items"]), len(all_["items"])) == (12, 20)
+    assert items(n=3, exclude_shown="0.000001s") == first
+    nobody = {"n": 3, "exclude_shown": "7d", "log": True}
+    assert ask(service, "/v1/recommend", nobody).status == 200
+
+
+def test_a_failing_store_is_not_waited_for_where_lists_exclude_what_was_shown(service, monkeypatch):
+    def fails(user, time):
+        raise MachineError("gone")
+
+    monkeypatch.setattr(service.service.store, "shown_since", fails)
+    body = {"user": ANN, "exclude_shown": "7d"}
+    assert ask(service, "/v1/recommend", body).status == 200
+
+
 def test_a_service_without_a_store_keeps_no_events(served_model):
     alone = Application(Service(StaticModel(served_model, "m")))
     found = ask(alone, "/v1/events", {"events": [{"user": ANN, "item": 1}]})
     assert found.status == 501 and "--events" in found.json["detail"]
+    for option in ({"log": True}, {"exclude_shown": "7d"}):
+        assert ask(alone, "/v1/recommend", {"user": ANN, **option}).status == 501
 
 
 def test_models_of_other_kinds_are_served_too(served_model):
@@ -152,6 +190,10 @@ def test_ids_are_found_by_how_they_begin(service):
         ("/v1/explain", {"item": 99}, 404, "unknown item 99"),
         ("/v1/events", {"events": [{"user": "", "item": 1}]}, 422, "invalid user id"),
         ("/v1/events", {"events": [{"user": 1, "item": 1, "time": "noon"}]}, 422, "invalid time"),
+        ("/v1/events", {"events": [{"user": 1, "item": 1, "event": ""}]}, 422, "length >= 1"),
+        ("/v1/events", {"events": [{"user": 1, "item": 1, "event": "a\n"}]}, 422, "event type"),
+        ("/v1/events", {"events": [{"user": 1, "item": 1, "value": "9"}]}, 422, "$.events"),
+        ("/v1/recommend", {"exclude_shown": "soon"}, 422, "exclude_shown must be a time such as"),
         ("/v1/items?n=0", None, 422, "n must be a whole number from 1"),
         ("/v1/items?n=²", None, 422, "n must be a whole number from 1"),
         ("/nothing", None, 404, "no such path '/nothing'"),

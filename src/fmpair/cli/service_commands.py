@@ -113,7 +113,7 @@ def export(
     ] = 0,
     format: OutputFormat = None,
 ) -> None:
-    """Export events: user, item, timestamp, context, arm, model, position."""
+    """Export events: user, item, timestamp, context, event_type, value, arm, model, position."""
     from fmpair.events.frame import frame_of
 
     with open_existing(store) as events:
@@ -128,6 +128,13 @@ def compare(
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only lists since this time, such as a date.")
     ] = None,
+    outcome: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT",
+            help="What counts: clicks (all events), purchases, or revenue (their values).",
+        ),
+    ] = "clicks",
     output: Output = None,
     format: OutputFormat = None,
 ) -> None:
@@ -142,7 +149,7 @@ def compare(
 
     with open_existing(store) as events:
         start = None if since is None else event_time(since)
-        frame = compared(events, duration(within), start)
+        frame = compared(events, duration(within), start, outcome)
     emit(frame, output, format)
     clear = frame.filter((frame["low"] > 0) | (frame["high"] < 0))["measure"].to_list()
     note(

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from fmpair.errors import MachineError, UnknownError
-from fmpair.events.event import Event, Impression, context_json
+from fmpair.events.event import Event, Id, Impression, context_json
 
 try:
     import psycopg
@@ -26,6 +26,7 @@ Result = TypeVar("Result")
 CHANNEL = "fmpair_events"
 LOCK = 0x666D70616972  # one writer at a time, so that positions become visible in order
 TIMEOUT = 5  # seconds to connect, and for any answer
+UPGRADE_TIMEOUT = 300  # seconds to extend the tables of an earlier version
 PING_TIMEOUT = 2  # seconds for a connection to show that it is alive
 RETRY_EVERY = 1.0  # seconds between attempts to listen for new events again
 
@@ -33,15 +34,23 @@ TABLES = """
 CREATE TABLE IF NOT EXISTS fmpair_events (
   position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, user_id jsonb NOT NULL,
   item_id jsonb NOT NULL, time bigint NOT NULL, context jsonb, arm text, model text);
-ALTER TABLE fmpair_events ADD COLUMN IF NOT EXISTS id text;
+ALTER TABLE fmpair_events ADD COLUMN IF NOT EXISTS id text,
+  ADD COLUMN IF NOT EXISTS event text, ADD COLUMN IF NOT EXISTS value double precision;
 CREATE UNIQUE INDEX IF NOT EXISTS fmpair_events_id ON fmpair_events (id);
 CREATE TABLE IF NOT EXISTS fmpair_impressions (
   position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, user_id jsonb NOT NULL,
   items jsonb NOT NULL, time bigint NOT NULL, arm text, model text);
+CREATE INDEX IF NOT EXISTS fmpair_impressions_user ON fmpair_impressions USING hash (user_id);
 CREATE TABLE IF NOT EXISTS fmpair_learned (model text PRIMARY KEY, position bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS fmpair_items (
+  key text PRIMARY KEY, item jsonb NOT NULL, columns text NOT NULL, change bigint NOT NULL UNIQUE);
+"""
+OUTDATED = """
+SELECT 1 WHERE to_regclass('fmpair_events') IS NOT NULL AND to_regclass('fmpair_items') IS NULL
 """
 EVENTS = """
-SELECT user_id, item_id, time, context::text, arm, model, position FROM fmpair_events
+SELECT user_id, item_id, time, context::text, arm, model, position, event, value
+FROM fmpair_events
 WHERE position > %s ORDER BY position LIMIT %s
 """
 IMPRESSIONS = """
@@ -52,10 +61,14 @@ READ_BACK = """
 SELECT position, user_id, item_id, time FROM fmpair_events WHERE position = ANY(%s::bigint[])
 """
 INSERT_EVENTS = """
-INSERT INTO fmpair_events (user_id, item_id, time, context, arm, model, id)
-SELECT u, i, t, c, a, m, d FROM unnest(%s::jsonb[], %s::jsonb[], %s::bigint[], %s::jsonb[],
-  %s::text[], %s::text[], %s::text[]) WITH ORDINALITY AS row (u, i, t, c, a, m, d, place)
+INSERT INTO fmpair_events (user_id, item_id, time, context, arm, model, id, event, value)
+SELECT u, i, t, c, a, m, d, e, v FROM unnest(%s::jsonb[], %s::jsonb[], %s::bigint[], %s::jsonb[],
+  %s::text[], %s::text[], %s::text[], %s::text[], %s::double precision[])
+  WITH ORDINALITY AS row (u, i, t, c, a, m, d, e, v, place)
 ORDER BY place ON CONFLICT (id) DO NOTHING RETURNING position
+"""
+SHOWN = """
+SELECT items::text FROM fmpair_impressions WHERE user_id = ANY(%s::jsonb[]) AND time >= %s
 """
 POSITIONS = "SELECT id, position FROM fmpair_events WHERE id = ANY(%s)"
 INSERT_IMPRESSIONS = """
@@ -99,7 +112,7 @@ class Connection(psycopg.Connection):
 
 
 class Postgres:
-    """Three tables of a database; see `Database`.
+    """Four tables of a database; see `Database`.
 
     What another machine stores is known here a moment later, by a notification of the database.
     """
@@ -114,8 +127,10 @@ class Postgres:
         self._listener: Connection | None = None  # receives notifications
         self._tried_at, self._position = 0.0, 0
         with self._translated(), self._connect() as connection:
-            if make:
+            if make or connection.execute(OUTDATED).fetchone():
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+                connection.patience = UPGRADE_TIMEOUT
+                connection.execute(f"SET LOCAL statement_timeout = {UPGRADE_TIMEOUT * 1000}")
                 connection.execute(TABLES)
                 connection.commit()
             self._listen()
@@ -125,6 +140,9 @@ class Postgres:
 
     def impressions(self, after: int, limit: int) -> list[tuple]:
         return self._read(IMPRESSIONS, after, limit)
+
+    def shown(self, users: Sequence[Id], since: int) -> list[tuple]:
+        return self._read(SHOWN, [Jsonb(user) for user in users], since)
 
     def position(self) -> int:
         with self._listening:
@@ -276,7 +294,8 @@ class Postgres:
 
 def _event_row(e: Event) -> tuple[Any, ...]:
     context = None if e.context is None else context_json(e.context)
-    return Jsonb(e.user), Jsonb(e.item), e.time, context, e.arm, e.model, e.key
+    row = (Jsonb(e.user), Jsonb(e.item), e.time, context, e.arm, e.model, e.key)
+    return *row, e.event, None if e.value is None else float(e.value)
 
 
 def _impression_row(i: Impression) -> tuple[Any, ...]:

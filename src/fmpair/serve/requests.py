@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from fmpair.errors import FmpairError, MachineError, ProcessError, UnknownError, in_file, one_line
+from fmpair.events.event import MAX_TYPE_LENGTH, MAX_VALUE
 
 PROBLEM_TYPE = b"application/problem+json"
 TITLES = {
@@ -144,6 +145,20 @@ class Recommend(BaseRequest):
         bool, Meta(description="Exclude items that the user has seen, and the history.")
     ] = True
     explain: Annotated[bool, Meta(description="Return the terms of each score.")] = False
+    log: Annotated[
+        bool, Meta(description="Store the list as shown to the user, with the events.")
+    ] = False
+    exclude_shown: (
+        Annotated[
+            str,
+            Meta(
+                description="Exclude items of lists that were stored for the user within this "
+                "time, such as 7d or 12h.",
+                max_length=20,
+            ),
+        ]
+        | None
+    ) = None
 
 
 class RecommendBatch(Struct, forbid_unknown_fields=True):
@@ -173,13 +188,18 @@ class Similar(Struct, forbid_unknown_fields=True):
 
 
 class NewEvent(Struct, forbid_unknown_fields=True):
-    """An interaction of a user with an item. id: of the event; sent again, it counts once."""
+    """An interaction of a user with an item. id: of the event; sent again, it counts once.
+
+    event: its type, such as view, cart or buy; value: what it is worth, such as the revenue.
+    """
 
     user: Id
     item: Id
     time: Time = None
     context: Context | None = None
     id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    event: Annotated[str, Meta(min_length=1, max_length=MAX_TYPE_LENGTH)] | None = None
+    value: Annotated[float, Meta(ge=-MAX_VALUE, le=MAX_VALUE)] | None = None
 
 
 class NewEvents(Struct, forbid_unknown_fields=True):
@@ -285,6 +305,8 @@ class KeptEvent(Struct):
     context: dict[str, Any] | None = None
     arm: str = ""
     model: str = ""
+    event: str | None = None
+    value: float | None = None
 
 
 class KeptEvents(Struct):

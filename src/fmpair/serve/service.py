@@ -20,11 +20,12 @@ from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import FmpairError, OptionError
 from fmpair.events.event import Event, Impression, event_time, now
 from fmpair.events.store import EventStore
+from fmpair.features.field import duration
 from fmpair.fitted import recipe
 from fmpair.fitted.question import Answer, Question, knows_time
 from fmpair.fitted.recipe import name_of
 from fmpair.serve import requests as wire
-from fmpair.serve.live_models import LiveModels, Rejection, ServedModel
+from fmpair.serve.live_models import PATIENCE, LiveModels, Rejection, ServedModel
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.requests import MOST_VALUES, ContextColumn, ModelCard, ProblemError, Refused
 from fmpair.serve.settings import Stamp, stamp
@@ -123,8 +124,9 @@ class Service:
 
     async def recommend(self, request: wire.Recommend) -> wire.Recommended:
         arm, model, name = await self._model_for(request.user)
-        answer = await self.batcher.answer(model, self._question(request, model))
-        self._record(request.user, answer, arm, name)
+        question = self._question(request, model, await self._shown(request, model))
+        answer = await self.batcher.answer(model, question)
+        self._record(request, answer, arm, name)
         return _recommended(answer, name, arm, self._unknown(request, model, answer))
 
     async def batch(self, request: wire.RecommendBatch) -> wire.RecommendedBatch:
@@ -138,9 +140,10 @@ class Service:
             id(model): (arm, model, name) for arm, model, name in chosen
         }.values():
             rows = [row for row, one in enumerate(chosen) if one[1] is model]
-            questions = [self._question(requests[row], model) for row in rows]
+            shown = await asyncio.gather(*(self._shown(requests[row], model) for row in rows))
+            questions = [self._question(requests[row], model, own) for row, own in zip(rows, shown)]
             for row, answer in zip(rows, await asyncio.to_thread(model.answers, questions)):
-                self._record(requests[row].user, answer, arm, name)
+                self._record(requests[row], answer, arm, name)
                 unknown = self._unknown(requests[row], model, answer)
                 answered[row] = _recommended(answer, name, arm, unknown)
         return wire.RecommendedBatch([answered[row] for row in range(len(requests))])
@@ -181,7 +184,17 @@ class Service:
             arm, _, name = self.models.of(new.user)
             time = event_time(new.time)
             events.append(
-                Event(new.user, new.item, time, new.context or None, arm, name, id=new.id)
+                Event(
+                    new.user,
+                    new.item,
+                    time,
+                    new.context or None,
+                    arm,
+                    name,
+                    id=new.id,
+                    event=new.event,
+                    value=new.value,
+                )
             )
         position = await asyncio.wrap_future(store.submit(events))
         await self.models.catch_up()
@@ -214,13 +227,45 @@ class Service:
         await self.models.catch_up()
         return self.models.of(user)
 
-    def _question(self, request: wire.BaseRequest, model: Any, **options: Any) -> Question:
-        """Return the question of a request; options: those that its type does not have."""
+    async def _shown(self, request: wire.Recommend, model: Any) -> Sequence[Any]:
+        """Return the known items that the user was shown lately, if the request excludes them.
+
+        A store that does not answer for a moment is not waited for.
+        """
+        if request.exclude_shown is None:
+            return ()
+        store, since = (
+            self._store(),
+            max(now() - duration(request.exclude_shown, "exclude_shown"), 0),
+        )
+        if request.user is None:
+            return ()
+        read = asyncio.get_running_loop().run_in_executor(
+            self.readers, store.shown_since, request.user, since
+        )
+        try:
+            items = list(await asyncio.wait_for(read, PATIENCE))
+        except (FmpairError, TimeoutError):
+            return ()
+        known = model.id_lookup.items.numbers(items) >= 0
+        return [item for item, is_known in zip(items, known) if is_known]
+
+    def _question(
+        self,
+        request: wire.BaseRequest,
+        model: Any,
+        shown: Sequence[Any] = (),
+        **options: Any,
+    ) -> Question:
+        """Return the question of a request.
+
+        shown: items to exclude because they were shown; options: those that its type does not have.
+        """
         if isinstance(request, wire.Recommend):
             options = {
                 "n": request.n,
                 "candidates": request.candidates,
-                "exclude": request.exclude,
+                "exclude": [*request.exclude, *shown],
                 "explain": request.explain,
                 "exclude_seen": request.exclude_seen,
             }
@@ -240,11 +285,15 @@ class Service:
             self.metrics.count("unknown_values", values)
         return parts
 
-    def _record(self, user: Any, answer: Answer, arm: str, model: str) -> None:
+    def _record(self, request: wire.Recommend, answer: Answer, arm: str, model: str) -> None:
         """Store the impression; a failing store does not fail the answer."""
-        if self.recording and self.store is not None and user is not None:
+        user, wanted = request.user, request.log
+        if wanted:
+            self._store()
+        if (wanted or self.recording) and self.store is not None and user is not None:
             with suppress(FmpairError):
-                self.store.record([Impression(user, tuple(answer.items), now(), arm, model)])
+                shown = Impression(user, tuple(answer.items), now(), arm, model)
+                self.store.record([shown], at_once=wanted)
 
     def _store(self) -> EventStore:
         if self.store is None:
@@ -267,7 +316,15 @@ def _kept(event: Event) -> wire.KeptEvent:
     time = (EPOCH + timedelta(microseconds=event.time)).isoformat()
     context = None if event.context is None else dict(event.context)
     return wire.KeptEvent(
-        event.position, event.user, event.item, time, context, event.arm, event.model
+        event.position,
+        event.user,
+        event.item,
+        time,
+        context,
+        event.arm,
+        event.model,
+        event.event,
+        event.value,
     )
 
 
