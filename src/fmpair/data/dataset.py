@@ -18,17 +18,16 @@ from fmpair.data.columns.roles import (
     STANDARD,
     check_events,
     check_no_leak,
-    check_types,
-    find_column,
     name_list,
     with_ids,
 )
 from fmpair.data.event_types import EventWeights, add_impressions, weights_by_type
 from fmpair.data.frame import kind_of, to_polars
+from fmpair.data.item_columns import aligned, id_column, in_order
 from fmpair.data.repeats import first_of_run, merged, without_refunds
 from fmpair.data.times import is_calendar, moments, read_times
-from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
-from fmpair.errors import DataError, Notice, listing, named
+from fmpair.data.vocabulary import Vocabulary, as_plain
+from fmpair.errors import DataError, Notice, named
 from fmpair.option_names import known_options_only, no_attribute
 from fmpair.threads import check_process
 
@@ -53,6 +52,7 @@ class Dataset:
     of all events ('rows') or of each user's events only ('per-user').
     id_columns: names of the user and item columns in the source.
     event_weights: weights by event type, already applied to `weight`; None if not used.
+    catalogue: every column known of items, learned from or not, with the ids in the first one.
     """
 
     users: Vocabulary
@@ -69,6 +69,7 @@ class Dataset:
     gaps: bool = False
     id_columns: tuple[str, str] = ("user", "item")
     event_weights: EventWeights | None = None
+    catalogue: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @classmethod
     @known_options_only
@@ -196,14 +197,14 @@ class Dataset:
 
     def with_users(self, table: Any, key: str | None = None) -> Dataset:
         """Return the data with a table of user attributes; its new ids join the vocabulary."""
-        vocabulary, aligned = _align(self.users, to_polars(table), "user", key)
-        return replace(self, users=vocabulary, user_table=aligned)
+        vocabulary, attributes = aligned(self.users, to_polars(table), "user", key)
+        return replace(self, users=vocabulary, user_table=attributes)
 
     def with_items(self, table: Any, key: str | None = None) -> Dataset:
         """Return the data with a table of item attributes; its new ids join the catalogue."""
-        vocabulary, aligned = _align(self.items, to_polars(table), "item", key)
-        check_no_leak(sorted(set(aligned.columns) & set(self.context)), aligned, ())
-        return replace(self, items=vocabulary, item_table=aligned)
+        vocabulary, attributes = aligned(self.items, to_polars(table), "item", key)
+        check_no_leak(sorted(set(attributes.columns) & set(self.context)), attributes, ())
+        return replace(self, items=vocabulary, item_table=attributes)
 
     def with_impressions(
         self,
@@ -260,6 +261,16 @@ class Dataset:
     def seen(self) -> Rows:
         """The distinct items of each user, sorted; values are the numbers of events."""
         return distinct_pairs(self.user, self.item, len(self.users))
+
+    @property
+    def all_item_columns(self) -> pl.DataFrame:
+        """One row per item of `items`: the columns of the catalogue and of the item table."""
+        if not self.catalogue.width:
+            return self.item_table
+        ids, *columns = self.catalogue.get_columns()
+        told = in_order(pl.DataFrame(columns), Vocabulary(ids).numbers(self.items.ids))
+        others = [name for name in self.item_table.columns if name not in told.columns]
+        return told.hstack(self.item_table.select(others)) if others else told
 
     def frame(self) -> pl.DataFrame:
         """Return the events as a frame: user and item ids, then all other columns."""
@@ -362,53 +373,6 @@ def _without_repeats(data: Dataset, minutes: float | None) -> Dataset:
     return replace(data, user=data.user[rows], item=data.item[rows], columns=columns)
 
 
-# Attribute tables, keyed by id and aligned with a vocabulary.
-
-
-def _align(
-    vocabulary: Vocabulary, table: pl.DataFrame, role: str, key: str | None
-) -> tuple[Vocabulary, pl.DataFrame]:
-    """Return the vocabulary with the table's new ids, and the attributes in its order."""
-    check_types(table)
-    ids = _ids_of(table, vocabulary.ids.dtype, role, key)
-    column = ids.name
-    if ids.null_count():
-        count = ids.null_count()
-        raise DataError(
-            f"the {role} table has {count:,} row{'s' * (count > 1)} without an id in {column!r}: "
-            "leave out such rows"
-        )
-    if ids.n_unique() < len(ids):
-        twice = ids.filter(ids.is_duplicated())[0]
-        raise DataError(
-            f"the {role} table has more than one row for {column} {twice!r}: give one row per id, "
-            "with lists for several values"
-        )
-    grown = vocabulary.extend(ids)
-    attributes = table.drop(column)
-    if not attributes.width:
-        return grown, pl.DataFrame()
-    rows = pl.Series("row", Vocabulary(ids).numbers(grown.ids)).cast(pl.Int64).replace({-1: None})
-    return grown, attributes.select(pl.all().gather(rows))
-
-
-def _ids_of(table: pl.DataFrame, dtype: pl.DataType, role: str, key: str | None) -> pl.Series:
-    """Return the id column of a table, in the type of the ids of the events."""
-    column = key if key in table.columns else find_column(role, table.columns, None)
-    if column is None:
-        raise DataError(
-            f"the {role} table has no id column among {listing(table.columns)}: rename it to "
-            f"{role!r}"
-        )
-    ids = comparable(as_plain(table[column]), dtype)
-    if ids is None:
-        raise DataError(
-            f"{column!r} of the {role} table holds {table[column].dtype}, but the {role} ids "
-            f"of the events are {dtype}: give both the same type"
-        )
-    return ids
-
-
 def _item_table(
     events: pl.DataFrame, decisions: Decisions, items: Any, leaks: Sequence[str]
 ) -> pl.DataFrame | None:
@@ -430,6 +394,6 @@ def _item_table(
     attributes = attributes.with_columns(as_plain(attributes[key]))
     if table is None:
         return attributes
-    ids = _ids_of(table, attributes[key].dtype, "item", key)
+    ids = id_column(table, attributes[key].dtype, "item", key)
     table = table.with_columns(ids).rename({ids.name: key})
     return attributes.join(table, on=key, how="full", coalesce=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import polars as pl
 from fmpair.arrays import Rows, empty_rows, join_rows, starts
 from fmpair.data import Dataset
 from fmpair.data.event_types import EventWeights
+from fmpair.data.item_columns import changed
 from fmpair.data.times import is_calendar
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import OptionError, named, unknown
@@ -92,6 +93,7 @@ class FeatureSpace:
     history: options of the history fields, which come last on the query side.
     pairing: which fields interact in terms of order three; None for a machine of order two.
     event_weights: weights by event type, which also apply to further events.
+    catalogue: one row per item with all that is known of it, whether or not it is a feature.
     """
 
     users: Vocabulary
@@ -103,6 +105,7 @@ class FeatureSpace:
     history: Field | None = None
     pairing: Pairing | None = None
     event_weights: EventWeights | None = None
+    catalogue: pl.DataFrame = field(default_factory=pl.DataFrame, repr=False, compare=False)
 
     @classmethod
     def fit(
@@ -130,7 +133,7 @@ class FeatureSpace:
         query = Side(tuple(e for e in encoders if e.role != "item"))
         item = Side(tuple(e for e in encoders if e.role == "item"))
         space = cls(data.users, data.items, query, item, whole, data.id_columns)
-        space = replace(space, event_weights=data.event_weights)
+        space = replace(space, event_weights=data.event_weights, catalogue=data.all_item_columns)
         return space.with_history(history)
 
     def with_history(self, history: Field | None) -> FeatureSpace:
@@ -205,10 +208,13 @@ class FeatureSpace:
 
     def extend(self, data: Dataset) -> FeatureSpace:
         """Return the space with the new ids and values of data; known ones keep their numbers."""
+        told = data.all_item_columns
+        items, catalogue = changed(self.items, self.catalogue, data.items.ids, told)
         extended = replace(
             self,
             users=self.users.extend(data.users.ids),
-            items=self.items.extend(data.items.ids),
+            items=items,
+            catalogue=catalogue,
             query=self.query.extend({"user": data.user_table, "context": data.columns}),
             item=self.item.extend({"item": data.item_table}),
         )

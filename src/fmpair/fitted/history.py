@@ -21,6 +21,7 @@ from fmpair.errors import OptionError, UnknownError, named, notice
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME
 from fmpair.features.history_fields import history_rows
+from fmpair.fitted.catalogue import Catalogue
 from fmpair.fitted.id_lookup import number_of
 from fmpair.fitted.question import check_columns, column_of
 
@@ -257,13 +258,15 @@ class LiveState:
 
     seen: user -> all items seen, sorted; recent: user -> (item, moment), oldest first, both only
     for users with new events. latest: the time of the latest event of all. scorer: in a `Ranker`
-    whose scores follow the last events, the scorer that knows the new ones.
+    whose scores follow the last events, the scorer that knows the new ones. catalogue: with the
+    changes since the model was put in service; None if there are none.
     """
 
     seen: dict[int, np.ndarray] = field(default_factory=dict)
     recent: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     latest: int = 0
     scorer: Any = None
+    catalogue: Catalogue | None = None
 
     def seen_rows(self, rows: Rows, users: np.ndarray) -> Rows | None:
         """Return the items seen by users, None if none of them has new events."""

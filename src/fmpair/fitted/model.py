@@ -18,6 +18,7 @@ from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.errors import OptionError, named, notice
 from fmpair.features import FeatureSpace
 from fmpair.fitted import file
+from fmpair.fitted.catalogue import Catalogue
 from fmpair.fitted.history import (
     LiveState,
     check_weights,
@@ -418,6 +419,19 @@ class FittedModel(ABC):
             self.damping,
         )
         file.save(saved, path)
+
+    @property
+    def catalogue(self) -> Catalogue | None:
+        """What is known of the items, for rules and display; None without item columns."""
+        changed = None if self.live is None else self.live.catalogue
+        return self._catalogue if changed is None else changed
+
+    @cached_property
+    def _catalogue(self) -> Catalogue | None:
+        space = self.space
+        if not space.catalogue.width:
+            return None
+        return Catalogue(space.items, space.catalogue, name_of(space, "item"))
 
     @property
     def user_ids(self) -> np.ndarray:

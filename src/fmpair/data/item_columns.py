@@ -1,0 +1,119 @@
+"""Columns that tell of items: tables aligned with ids, merged, and changed row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from fmpair.data.columns.roles import check_types, find_column
+from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
+from fmpair.errors import DataError, listing
+
+
+def id_column(table: pl.DataFrame, dtype: pl.DataType, role: str, key: str | None) -> pl.Series:
+    """Return the id column of a table, in the type of the known ids."""
+    column = key if key in table.columns else find_column(role, table.columns, None)
+    if column is None:
+        raise DataError(
+            f"the {role} table has no id column among {listing(table.columns)}: rename it to "
+            f"{role!r}"
+        )
+    ids = comparable(as_plain(table[column]), dtype)
+    if ids is None:
+        raise DataError(
+            f"{column!r} of the {role} table holds {table[column].dtype}, but the {role} ids "
+            f"of the events are {dtype}: give both the same type"
+        )
+    if ids.null_count():
+        count = ids.null_count()
+        raise DataError(
+            f"the {role} table has {count:,} row{'s' * (count > 1)} without an id in {column!r}: "
+            "leave out such rows"
+        )
+    return ids
+
+
+def aligned(
+    vocabulary: Vocabulary, table: pl.DataFrame, role: str, key: str | None
+) -> tuple[Vocabulary, pl.DataFrame]:
+    """Return the vocabulary with the table's new ids, and the attributes in its order."""
+    check_types(table)
+    ids = id_column(table, vocabulary.ids.dtype, role, key)
+    if ids.n_unique() < len(ids):
+        twice = ids.filter(ids.is_duplicated())[0]
+        raise DataError(
+            f"the {role} table has more than one row for {ids.name} {twice!r}: give one row per "
+            "id, with lists for several values"
+        )
+    grown = vocabulary.extend(ids)
+    attributes = table.drop(ids.name)
+    return grown, in_order(attributes, Vocabulary(ids).numbers(grown.ids))
+
+
+def in_order(table: pl.DataFrame, rows: np.ndarray) -> pl.DataFrame:
+    """Return the rows of a table at these numbers; nulls for -1."""
+    if not table.width:
+        return pl.DataFrame()
+    places = pl.Series("row", rows).cast(pl.Int64).replace({-1: None})
+    return table.select(pl.all().gather(places))
+
+
+def merged(table: pl.DataFrame, more: pl.DataFrame, renew: bool = False) -> pl.DataFrame:
+    """Return two tables of the same rows as one, in the types of the first.
+
+    Where both have a value the first's counts; renew: the second's.
+    """
+    columns = {name: table[name] for name in table.columns}
+    for name in more.columns:
+        values = more[name]
+        if name in columns:
+            first, second = _alike(columns[name], values)
+            first, second = (second, first) if renew else (first, second)
+            values = first.zip_with(first.is_not_null(), second)
+        columns[name] = values.alias(name)
+    return pl.DataFrame(columns)
+
+
+def changed(
+    items: Vocabulary, table: pl.DataFrame, ids: pl.Series, given: pl.DataFrame, clear: bool = False
+) -> tuple[Vocabulary, pl.DataFrame]:
+    """Return the ids and their table with rows added or changed.
+
+    ids: distinct, one for each row of `given`. A column that is not given keeps its values, and a
+    null leaves a value as it is; clear: a null erases it.
+    """
+    grown = items.extend(ids)
+    rows = np.full(len(grown), -1, np.int64)
+    rows[grown.numbers(ids)] = np.arange(len(ids))
+    if len(grown) > len(items):
+        table = in_order(
+            table, np.append(np.arange(len(items)), np.full(len(grown) - len(items), -1))
+        )
+    given = in_order(given, rows)
+    if clear:
+        told, both = pl.Series(rows < 0), set(table.columns) & set(given.columns)
+        table = table.with_columns(pl.when(told).then(pl.col(name)) for name in both)
+    return grown, merged(table, given, renew=True)
+
+
+def _alike(known: pl.Series, given: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Return two columns in one type; raise DataError if there is none that holds both."""
+    if known.dtype == given.dtype or given.dtype == pl.Null:
+        return known, given.cast(known.dtype)
+    if known.dtype == pl.Null:
+        return known.cast(given.dtype), given
+    if known.dtype.is_numeric() and given.dtype.is_numeric():
+        ends = [values.alias("").head(0).to_frame() for values in (known, given)]
+        both = pl.concat(ends, how="vertical_relaxed").dtypes[0]
+        return known.cast(both), given.cast(both)
+    try:
+        if known.dtype == pl.Boolean and given.dtype == pl.String:
+            words = given.str.to_lowercase()
+            return known, words.replace_strict({"true": True, "false": False})
+        return known, given.cast(known.dtype)
+    except pl.exceptions.PolarsError:
+        example = given.drop_nulls()[0]
+        raise DataError(
+            f"column {known.name!r} holds {known.dtype}, but {example!r} was given, which is "
+            f"{given.dtype}: give both the same type"
+        ) from None

@@ -1,0 +1,86 @@
+"""`Catalogue`: what is known of each item, for rules and display, learned from or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import polars as pl
+
+from fmpair.data.columns.roles import check_types
+from fmpair.data.frame import to_polars
+from fmpair.data.item_columns import changed, id_column
+from fmpair.data.vocabulary import Vocabulary
+
+MOST_KEPT = 256  # results that `kept` holds at a time
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """One row per item, with any columns. Immutable: a change makes a new one.
+
+    items: the ids. Those of the model come first, in the model's order, so that the rows
+    [:len(model.space.items)] belong to its item arrays; items that the model does not know follow.
+    table: one row per id of `items`, null where nothing is known; the ids are not among its
+    columns. key: the name of the item column in frames.
+    """
+
+    items: Vocabulary
+    table: pl.DataFrame
+    key: str = "item"
+    _kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Catalogue, (self.items, self.table, self.key)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, without the item column."""
+        return self.table.columns
+
+    def frame(self) -> pl.DataFrame:
+        """Return the ids and all columns as one frame."""
+        ids = self.items.ids.rename(self.key).to_frame()
+        return ids.hstack(self.table.drop(self.key, strict=False))
+
+    def row(self, item: Any) -> dict[str, Any]:
+        """Return what is known of one item by column, without nulls; empty for an unknown item."""
+        number = self.items.number(item)
+        if number < 0 or not self.table.width:
+            return {}
+        row = self.table.row(number, named=True)
+        return {name: value for name, value in row.items() if value is not None}
+
+    def changed(self, changes: Any, *, clear: bool = False) -> Catalogue:
+        """Return the catalogue with rows added or changed; this one stays as it is.
+
+        changes: a frame with an item column and any others. An item that has a row keeps the values
+        of columns that are not given; an unknown item gets a row, an unknown column is added. Of
+        several rows of one item the last counts. clear: whether a null erases the value; by
+        default it leaves the value as it is.
+        """
+        frame = to_polars(changes)
+        check_types(frame)
+        ids = id_column(frame, self.items.ids.dtype, "item", self.key)
+        frame = frame.with_columns(ids).unique(ids.name, keep="last", maintain_order=True)
+        given = frame.drop(ids.name)
+        items, table = changed(self.items, self.table, frame[ids.name], given, clear)
+        return replace(self, items=items, table=table)
+
+    def kept(self, key: Any, make: Callable[[], Made]) -> Made:
+        """Return what `make` gave for a key of this catalogue before; ask it the first time.
+
+        Rules keep the arrays of their conditions here, so that a condition is computed once.
+        """
+        found = self._kept.get(key)
+        if found is None:
+            while len(self._kept) >= MOST_KEPT:
+                self._kept.pop(next(iter(self._kept)), None)
+            found = self._kept[key] = make()
+        return found
