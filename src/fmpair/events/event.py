@@ -146,14 +146,14 @@ def spellings(user: Id) -> list[Id]:
     return [user, int(user)] if plain and str(int(user)) == user else [user]
 
 
-def context_json(context: Mapping[str, Any]) -> str:
-    """Return a context as JSON text."""
+def context_json(context: Mapping[str, Any], what: str = "context of an event") -> str:
+    """Return a context, or other values by name, as JSON text; what: for error messages."""
     try:
         text = json.dumps(dict(context), allow_nan=False, ensure_ascii=False, sort_keys=True)
     except (TypeError, ValueError) as error:
-        raise DataError(f"the context of an event cannot be stored: {error}") from error
+        raise DataError(f"the {what} cannot be stored: {error}") from error
     if "\\u0000" in text or not _is_utf8(text):
-        raise DataError("the context of an event has characters that cannot be stored")
+        raise DataError(f"the {what} has characters that cannot be stored")
     return text
 
 

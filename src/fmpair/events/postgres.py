@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from fmpair.errors import MachineError, UnknownError
 from fmpair.events.event import Event, Id, Impression, context_json
+from fmpair.events.items import ItemChange, merged_changes
 
 try:
     import psycopg
@@ -23,7 +24,7 @@ except ImportError as missing:
 
 Result = TypeVar("Result")
 
-CHANNEL = "fmpair_events"
+CHANNEL, ITEMS_CHANNEL = "fmpair_events", "fmpair_items"
 LOCK = 0x666D70616972  # one writer at a time, so that positions become visible in order
 TIMEOUT = 5  # seconds to connect, and for any answer
 UPGRADE_TIMEOUT = 300  # seconds to extend the tables of an earlier version
@@ -52,6 +53,16 @@ EVENTS = """
 SELECT user_id, item_id, time, context::text, arm, model, position, event, value
 FROM fmpair_events
 WHERE position > %s ORDER BY position LIMIT %s
+"""
+ITEMS = """
+SELECT item, columns, change FROM fmpair_items WHERE change > %s ORDER BY change LIMIT %s
+"""
+KNOWN_ITEMS = "SELECT key, columns FROM fmpair_items WHERE key = ANY(%s::text[])"
+LAST_CHANGE = "SELECT coalesce(max(change), 0) FROM fmpair_items"
+INSERT_ITEMS = """
+INSERT INTO fmpair_items (key, item, columns, change)
+SELECT * FROM unnest(%s::text[], %s::jsonb[], %s::text[], %s::bigint[]) ON CONFLICT (key)
+DO UPDATE SET item = excluded.item, columns = excluded.columns, change = excluded.change
 """
 IMPRESSIONS = """
 SELECT user_id, items::text, time, arm, model, position FROM fmpair_impressions
@@ -125,7 +136,7 @@ class Postgres:
         self._reader: Connection | None = None
         self._writer: Connection | None = None
         self._listener: Connection | None = None  # receives notifications
-        self._tried_at, self._position = 0.0, 0
+        self._tried_at, self._last = 0.0, {CHANNEL: 0, ITEMS_CHANNEL: 0}
         with self._translated(), self._connect() as connection:
             if make or connection.execute(OUTDATED).fetchone():
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
@@ -145,19 +156,47 @@ class Postgres:
         return self._read(SHOWN, [Jsonb(user) for user in users], since)
 
     def position(self) -> int:
+        return self._told(CHANNEL)
+
+    def last_change(self) -> int:
+        return self._told(ITEMS_CHANNEL)
+
+    def _told(self, channel: str) -> int:
+        """Return the last position that was notified on a channel."""
         with self._listening:
             if self._listener is None:
                 self._listen_soon()
-                return self._position
+                return self._last[channel]
             try:
                 connection = self._listener.pgconn
                 connection.consume_input()  # what has arrived, without a round trip
                 while (message := connection.notifies()) is not None:
-                    self._position = max(self._position, int(message.extra))
+                    self._advance(message.relname.decode(), int(message.extra))
             except psycopg.Error:
                 _close(self._listener)
                 self._listener = None
-            return self._position
+            return self._last[channel]
+
+    def _advance(self, channel: str, position: int) -> None:
+        self._last[channel] = max(self._last[channel], position)
+
+    def items(self, after: int, limit: int) -> list[tuple]:
+        return self._read(ITEMS, after, limit)
+
+    def put_items(self, changes: Sequence[ItemChange]) -> int:
+        with self._translated(), self._connect() as connection:
+            connection.execute(DURABLE)
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            keys = [change.key for change in changes]
+            known: dict[str, str] = dict(connection.execute(KNOWN_ITEMS, (keys,)).fetchall())
+            (last,) = connection.execute(LAST_CHANGE).fetchone() or (0,)
+            merged = merged_changes(changes, known, last)
+            connection.execute(INSERT_ITEMS, _columns(map(_item_row, merged)))
+            last += len(merged)
+            connection.execute("SELECT pg_notify(%s, %s)", (ITEMS_CHANNEL, str(last)))
+            connection.commit()
+        self._advance(ITEMS_CHANNEL, last)
+        return last
 
     def read_back(self, positions: Sequence[int]) -> dict[int, tuple]:
         rows = self._read(READ_BACK, list(positions))
@@ -203,7 +242,7 @@ class Postgres:
 
         with self._translated():
             self._writer, positions = self._with(self._writer, run)
-        self._position = max([self._position, *positions])
+        self._advance(CHANNEL, max(positions, default=0))
         return positions
 
     def _read(self, query: str, *values: Any) -> list[tuple]:
@@ -264,9 +303,13 @@ class Postgres:
         """Subscribe to notifications, then read the current position."""
         listener = self._connect()
         listener.autocommit = True
-        listener.execute(f"LISTEN {CHANNEL}")
-        (last,) = listener.execute("SELECT max(position) FROM fmpair_events").fetchone() or (0,)
-        self._position = max(self._position, last or 0)
+        for channel, last in (
+            (CHANNEL, "SELECT coalesce(max(position), 0) FROM fmpair_events"),
+            (ITEMS_CHANNEL, LAST_CHANGE),
+        ):
+            listener.execute(f"LISTEN {channel}")
+            (position,) = listener.execute(last).fetchone() or (0,)
+            self._advance(channel, position)
         self._listener = listener
 
     def _listen_soon(self) -> None:
@@ -300,6 +343,10 @@ def _event_row(e: Event) -> tuple[Any, ...]:
 
 def _impression_row(i: Impression) -> tuple[Any, ...]:
     return Jsonb(i.user), Jsonb(i.items), i.time, i.arm, i.model
+
+
+def _item_row(c: ItemChange) -> tuple[Any, ...]:
+    return c.key, Jsonb(c.item), context_json(c.columns), c.position
 
 
 def _columns(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:

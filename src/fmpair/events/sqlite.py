@@ -14,6 +14,7 @@ from typing import Any
 
 from fmpair.errors import DataError, FmpairError, MachineError
 from fmpair.events.event import Event, Id, Impression, context_json
+from fmpair.events.items import ItemChange, merged_changes
 from fmpair.files import lock, shown
 
 WAIT = 10.0  # seconds for another process that writes
@@ -63,6 +64,10 @@ SHOWN = """
 SELECT items FROM impressions
 WHERE user IN (SELECT value FROM json_each(?)) AND time >= ?
 """
+ITEMS = "SELECT item, columns, change FROM items WHERE change > ? ORDER BY change LIMIT ?"
+KNOWN_ITEMS = "SELECT key, columns FROM items WHERE key IN (SELECT value FROM json_each(?))"
+LAST_CHANGE = "SELECT coalesce(max(change), 0) FROM items"
+INSERT_ITEM = "INSERT OR REPLACE INTO items (key, item, columns, change) VALUES (?, ?, ?, ?)"
 POSITION = "SELECT position FROM events WHERE id = ?"
 INSERT_IMPRESSION = "INSERT INTO impressions (user, items, time, arm, model) VALUES (?, ?, ?, ?, ?)"
 
@@ -104,14 +109,35 @@ class SQLite:
         return self._read(SHOWN, json.dumps(users), since)
 
     def position(self) -> int:
+        return self._last()[0]
+
+    def last_change(self) -> int:
+        return self._last()[1]
+
+    def _last(self) -> tuple[int, int]:
+        """Return the last position of an event and of a change of items."""
         with self._translated():
             reader = self._reader()
             # The number changes when another connection writes; otherwise no table is read.
             (version,) = reader.execute("PRAGMA data_version").fetchone()
             if version != self._local.version:
-                row = reader.execute("SELECT max(position) FROM events").fetchone()
-                self._local.version, self._local.position = version, row[0] or 0
-        return self._local.position
+                (last,) = reader.execute("SELECT max(position) FROM events").fetchone()
+                (change,) = reader.execute(LAST_CHANGE).fetchone()
+                self._local.version, self._local.last = version, (last or 0, change)
+        return self._local.last
+
+    def items(self, after: int, limit: int) -> list[tuple]:
+        return self._read(ITEMS, after, limit)
+
+    def put_items(self, changes: Sequence[ItemChange]) -> int:
+        with self._transaction() as connection:
+            keys = json.dumps([change.key for change in changes])
+            known = dict(connection.execute(KNOWN_ITEMS, (keys,)).fetchall())
+            (last,) = connection.execute(LAST_CHANGE).fetchone()
+            merged = merged_changes(changes, known, last)
+            rows = [(c.key, c.item, context_json(c.columns), c.position) for c in merged]
+            connection.executemany(INSERT_ITEM, rows)
+        return last + len(rows)
 
     def read_back(self, positions: Sequence[int]) -> dict[int, tuple]:
         with self._writing:
@@ -161,6 +187,20 @@ class SQLite:
         ]
         lists = [(i.user, json.dumps(i.items), i.time, i.arm, i.model) for i in impressions]
         positions: Sequence[int] = ()
+        with self._transaction() as connection:
+            connection.executemany(INSERT_IMPRESSION, lists)
+            new = connection.executemany(INSERT_EVENT, rows).rowcount
+            if rows and new == len(rows):
+                (last,) = connection.execute("SELECT last_insert_rowid()").fetchone()
+                positions = range(last - new + 1, last + 1)
+            elif rows:  # some were stored before
+                found = (connection.execute(POSITION, (row[-1],)) for row in rows)
+                positions = [cursor.fetchone()[0] for cursor in found]
+        return positions
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit what a block writes, or nothing of it."""
         try:
             with self._writing, self._translated():
                 if self._writer is None:
@@ -170,19 +210,11 @@ class SQLite:
                     connection.execute("BEGIN IMMEDIATE")
                     self._check_log()
                     self._log = self._log or self._found_log()
-                    connection.executemany(INSERT_IMPRESSION, lists)
-                    new = connection.executemany(INSERT_EVENT, rows).rowcount
-                    if rows and new == len(rows):
-                        (last,) = connection.execute("SELECT last_insert_rowid()").fetchone()
-                        positions = range(last - new + 1, last + 1)
-                    elif rows:  # some were stored before
-                        found = (connection.execute(POSITION, (row[-1],)) for row in rows)
-                        positions = [cursor.fetchone()[0] for cursor in found]
+                    yield connection
                 self._check_log()  # removed during the commit, it is not what others read
         except Exception:
             self._drop_writer()  # its state is unknown
             raise
-        return positions
 
     def _read(self, query: str, *values: Any) -> list[tuple]:
         with self._translated():

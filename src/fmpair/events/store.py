@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from fmpair.errors import FmpairError, MachineError, OptionError, named
 from fmpair.events.event import Event, Id, Impression, check_events, check_id, spellings
+from fmpair.events.items import ItemChange, check_changes
 from fmpair.events.sqlite import SQLite
 from fmpair.events.verification import Verification
 
@@ -30,7 +31,7 @@ SHORT_CONTEXT = 500  # characters of a context that is worth remembering
 RETRY_EVERY = 1.0  # seconds between attempts to open a database
 RECORD_EVERY = 1.0  # seconds that impressions may wait
 
-Kept = TypeVar("Kept", Event, Impression)
+Kept = TypeVar("Kept", Event, Impression, ItemChange)
 
 
 class Database(Protocol):
@@ -64,7 +65,16 @@ class Database(Protocol):
         """
         ...
 
+    def items(self, after: int, limit: int) -> list[tuple]:
+        """Return (item, columns as JSON, change) of items changed after a change, in order."""
+        ...
+
+    def put_items(self, changes: Sequence[ItemChange]) -> int:
+        """Commit changes, merged with what is known of their items; return the last number."""
+        ...
+
     def position(self) -> int: ...
+    def last_change(self) -> int: ...
     def learned(self, model: str) -> int: ...
     def remember(self, model: str, position: int) -> None: ...
     def trouble(self) -> str | None: ...
@@ -147,6 +157,26 @@ class EventStore:
         """
         return self._database.position()
 
+    def put_items(self, changes: Sequence[ItemChange]) -> int:
+        """Store changes of items, all or none; return the number of the last.
+
+        They would survive a power cut once this returns.
+        """
+        check_changes(changes)
+        self._verification.require()
+        return self._database.put_items(changes)
+
+    def items(self, position: int, limit: int) -> list[ItemChange]:
+        """Return at most `limit` items changed after a change, each with all that was told."""
+        return [
+            ItemChange(item, json.loads(columns), change)
+            for item, columns, change in self._database.items(position, limit)
+        ]
+
+    def last_change(self) -> int:
+        """Return the number of the last change of items by any process, as cheap as `position`."""
+        return self._database.last_change()
+
     def learned(self, model: str) -> int:
         """Return the position up to which a model has learned, 0 if unknown."""
         return self._database.learned(model)
@@ -228,6 +258,9 @@ class UnopenedDatabase:
     def position(self) -> int:
         return 0 if self._opened is None else self._opened.position()
 
+    def last_change(self) -> int:
+        return 0 if self._opened is None else self._opened.last_change()
+
     def trouble(self) -> str | None:
         return str(self._error) if self._opened is None else self._opened.trouble()
 
@@ -267,7 +300,7 @@ def beside(model: str | Path) -> str:
 
 
 def pages(read: Callable[[int, int], list[Kept]], position: int = 0) -> Iterator[list[Kept]]:
-    """Yield all rows after a position in pages; read: `EventStore.after` or `impressions`."""
+    """Yield all rows after a position in pages; read: a method of `EventStore`, such as `after`."""
     while rows := read(position, PAGE_SIZE):
         yield rows
         position = rows[-1].position

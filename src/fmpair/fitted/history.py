@@ -259,7 +259,8 @@ class LiveState:
     seen: user -> all items seen, sorted; recent: user -> (item, moment), oldest first, both only
     for users with new events. latest: the time of the latest event of all. scorer: in a `Ranker`
     whose scores follow the last events, the scorer that knows the new ones. catalogue: with the
-    changes since the model was put in service; None if there are none.
+    changes since the model was put in service; None if there are none. removed: int32, the items
+    that are in no answer.
     """
 
     seen: dict[int, np.ndarray] = field(default_factory=dict)
@@ -267,6 +268,7 @@ class LiveState:
     latest: int = 0
     scorer: Any = None
     catalogue: Catalogue | None = None
+    removed: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
 
     def seen_rows(self, rows: Rows, users: np.ndarray) -> Rows | None:
         """Return the items seen by users, None if none of them has new events."""

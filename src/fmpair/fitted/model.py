@@ -289,7 +289,7 @@ class FittedModel(ABC):
         items, strict = self.id_lookup.items, question.unknown == "error"
         chosen, more = known_items(items, question.candidates, strict)
         excluded, others = known_items(items, question.exclude, strict)
-        parts = [excluded]
+        parts = [excluded] if self.live is None else [excluded, self.live.removed]
         if question.exclude_seen:
             if query.history is not None:
                 parts.append(query.history.column)

@@ -16,8 +16,9 @@ import msgspec
 from fmpair.serve import metrics
 from fmpair.serve.access_control import AccessControl
 from fmpair.serve.endpoints import ENDPOINTS, Endpoint, Parameter, document
+from fmpair.serve.model_card import utc
 from fmpair.serve.requests import PROBLEM_TYPE, ProblemError, problem_json, problem_of
-from fmpair.serve.service import Service, utc
+from fmpair.serve.service import Service
 from fmpair.serve.settings import METRICS
 
 LOG = logging.getLogger("fmpair.serve")

@@ -28,6 +28,7 @@ COUNTERS = {
     ),
     "refused": ("fmpair_refused_unknown_total", "Requests rejected for an unknown id or value."),
     "events": ("fmpair_events_taken_total", "Events stored."),
+    "items": ("fmpair_items_changed_total", "Changes of items stored."),
     "swaps": ("fmpair_model_swaps_total", "Model files put into service while running."),
     "refusals": ("fmpair_model_refusals_total", "Model files rejected."),
 }

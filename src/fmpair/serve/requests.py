@@ -75,6 +75,7 @@ MOST_QUESTIONS = 256  # per batch
 MOST_ITEMS = 10_000  # to rank, exclude or score
 MOST_HISTORY = 1_000
 MOST_EVENTS = 1_000
+MOST_COLUMNS = 200  # of an item
 MOST_VALUES = 200  # listed per context column of a model card
 LONGEST = 1_024  # characters of an id or a value
 
@@ -208,6 +209,18 @@ class NewEvents(Struct, forbid_unknown_fields=True):
     events: Annotated[list[NewEvent], Meta(min_length=1, max_length=MOST_EVENTS)]
 
 
+class ItemChanges(Struct, forbid_unknown_fields=True):
+    """Changes of items. Each names its item as `item`; its other columns are set, null erases one.
+
+    Columns that are not named stay as they are. `removed`: whether the item is in no answer.
+    """
+
+    items: Annotated[
+        list[Annotated[dict[Text, Value], Meta(min_length=1, max_length=MOST_COLUMNS)]],
+        Meta(min_length=1, max_length=MOST_ITEMS),
+    ]
+
+
 class Term(Struct):
     """What a pair of a query and an item feature adds to a score.
 
@@ -293,6 +306,18 @@ class Taken(Struct):
 
     taken: int
     position: int
+
+
+class ItemsTaken(Struct):
+    """The number of changes stored. new: items that the model does not know from training.
+
+    unranked: new items that are in no list before the next `update`, since the model has learned
+    no attributes of items.
+    """
+
+    taken: int
+    new: int
+    unranked: int
 
 
 class KeptEvent(Struct):

@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from fmpair import __version__
@@ -19,22 +18,23 @@ from fmpair.data.frame import to_polars
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import FmpairError, OptionError
 from fmpair.events.event import Event, Impression, event_time, now
+from fmpair.events.items import ITEM, ItemChange, check_changes
 from fmpair.events.store import EventStore
 from fmpair.features.field import duration
-from fmpair.fitted import recipe
-from fmpair.fitted.question import Answer, Question, knows_time
-from fmpair.fitted.recipe import name_of
+from fmpair.fitted.question import Answer, Question
 from fmpair.serve import requests as wire
-from fmpair.serve.live_models import PATIENCE, LiveModels, Rejection, ServedModel
+from fmpair.serve.live_catalogue import Changes, check_types, ranks_new_items
+from fmpair.serve.live_models import PATIENCE, LiveModels
 from fmpair.serve.metrics import Metrics
-from fmpair.serve.requests import MOST_VALUES, ContextColumn, ModelCard, ProblemError, Refused
-from fmpair.serve.settings import Stamp, stamp
+from fmpair.serve.model_card import model_card
+from fmpair.serve.requests import ProblemError
 from fmpair.serve.unknown_parts import answerable, unknown_parts
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 QUICK = 1_500_000  # numbers of item vectors, multiplied in a third of a millisecond
 QUICK_EXPLAINED = 20  # items that are explained quickly
 MAX_BATCH = 16  # questions
+NO_ITEMS = np.zeros(0, np.int32)
 
 Waiting = tuple[Any, Question, "asyncio.Future[Answer]"]
 
@@ -172,10 +172,11 @@ class Service:
         if (request.item is None) == (request.user is None):
             raise OptionError("give either an item or a user")
         _, model, name = self.models.of(request.user)
-        find = model.similar_users if request.item is None else model.similar_items
-        key = request.user if request.item is None else request.item
-        frame = to_polars(await asyncio.to_thread(find, key, request.n))
-        return wire.Neighbours([wire.Neighbour(*row) for row in frame.rows()], name)
+        if request.item is None:
+            frame = await asyncio.to_thread(model.similar_users, request.user, request.n)
+        else:
+            frame = await asyncio.to_thread(_similar_items, model, request.item, request.n)
+        return wire.Neighbours([wire.Neighbour(*row) for row in to_polars(frame).rows()], name)
 
     async def take(self, request: wire.NewEvents) -> wire.Taken:
         store = self._store()
@@ -211,6 +212,30 @@ class Service:
         last = events[-1].position if events else after
         return wire.KeptEvents([_kept(event) for event in events], last)
 
+    async def put_items(self, request: wire.ItemChanges) -> wire.ItemsTaken:
+        store, changes = self._store(), []
+        for number, columns in enumerate(request.items):
+            others = {name: value for name, value in columns.items() if name != ITEM}
+            if len(others) == len(columns):
+                raise ProblemError(422, f"no item is named - at `$.items[{number}]`")
+            changes.append(ItemChange(columns[ITEM], others))
+        check_changes(changes)
+        model = await asyncio.to_thread(self._refuse_ill_typed, changes)
+        new = int((model.id_lookup.items.numbers([one.item for one in changes]) < 0).sum())
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self.readers, store.put_items, changes)
+        await self.models.catch_up()
+        if self.metrics is not None:
+            self.metrics.count("items", len(changes))
+        return wire.ItemsTaken(len(changes), new, 0 if ranks_new_items(model) else new)
+
+    def _refuse_ill_typed(self, changes: Sequence[ItemChange]) -> Any:
+        """Refuse changes that do not fit all models, before they are stored; return the first."""
+        table = Changes.of(changes).table
+        for served in self.models.serving():
+            check_types(served.model, table)
+        return self.models.serving()[0].model
+
     async def cards(self) -> wire.Cards:
         rejected = self.models.rejected
         cards = [model_card(served, rejected.get(served.arm)) for served in self.models.serving()]
@@ -220,7 +245,9 @@ class Service:
         return await asyncio.to_thread(_with_prefix, self.models.of(None)[1].space.users, prefix, n)
 
     async def items(self, prefix: str, n: int) -> wire.IdList:
-        return await asyncio.to_thread(_with_prefix, self.models.of(None)[1].space.items, prefix, n)
+        await self.models.catch_up()
+        model = self.models.of(None)[1]
+        return await asyncio.to_thread(_with_prefix, model.space.items, prefix, n, removed(model))
 
     async def _model_for(self, user: Any) -> tuple[str, Any, str]:
         """Return (arm, model, id of the model) for a user, with new events taken in."""
@@ -328,75 +355,34 @@ def _kept(event: Event) -> wire.KeptEvent:
     )
 
 
-def _with_prefix(known: Vocabulary, prefix: str, n: int) -> wire.IdList:
-    """Return the ids that start with a prefix, in the order of the model."""
+def removed(model: Any) -> np.ndarray:
+    """Return the numbers of the items that are in no answer."""
+    return NO_ITEMS if model.live is None else model.live.removed
+
+
+def _similar_items(model: Any, item: Any, n: int) -> pl.DataFrame:
+    """Return the n most similar items that are not removed: a frame (item, similarity, rank)."""
+    hidden = removed(model)
+    frame = to_polars(model.similar_items(item, n + len(hidden)))
+    if not len(hidden):
+        return frame
+    ids = model.space.items.take(hidden)
+    frame = frame.filter(~frame.to_series(0).is_in(ids.implode())).head(n)
+    return frame.with_columns(rank=pl.int_range(1, len(frame) + 1))
+
+
+def _with_prefix(
+    known: Vocabulary, prefix: str, n: int, hidden: np.ndarray = NO_ITEMS
+) -> wire.IdList:
+    """Return the ids that start with a prefix, in the order of the model.
+
+    hidden: numbers of ids to leave out.
+    """
     ids = known.ids
+    if len(hidden):
+        shown = np.ones(len(ids), bool)
+        shown[hidden] = False
+        ids = ids.filter(pl.Series(shown))
     if prefix:
         ids = ids.filter(ids.cast(pl.String).str.to_lowercase().str.starts_with(prefix.lower()))
     return wire.IdList(ids.head(n).to_list(), len(ids))
-
-
-def model_card(served: ServedModel, rejected: Rejection | None = None) -> ModelCard:
-    """Return the card of a model in service; rejected: the last new file, if rejected."""
-    model: Any = served.model
-    space = model.space
-    parameters = getattr(model, "parameters", None)
-    run = run_record(served.path, served.stamp)
-    return ModelCard(
-        model=served.id,
-        arm=served.arm,
-        recipe=name_of(type(model.recipe)),
-        options=_plain(recipe.plain(model.recipe)),
-        users=len(space.users),
-        items=len(space.items),
-        factors=None if parameters is None else int(parameters.users.shape[1]),
-        context=[_context_column(space, column) for column in space.context],
-        knows_time=knows_time(space),
-        goes_by_history=space.history is not None,
-        checksum=served.checksum,
-        data={"events": int(model.seen.value.sum())} | run["data"],
-        metrics=run["metrics"],
-        saved=utc(served.stamp[0] / 1e9),
-        loaded=utc(served.loaded),
-        id_columns=list(space.id_columns),
-        explains=parameters is not None,
-        refused=None if rejected is None else Refused(rejected.why, utc(rejected.when)),
-    )
-
-
-@lru_cache(8)
-def run_record(path: Path, loaded: Stamp) -> dict[str, Any]:
-    """Return the data fingerprint of the run that wrote a model, and the metric that selected it.
-
-    Empty if the file is not the model of a run, or is no longer the one that was loaded.
-    """
-    from fmpair.experiment.folder import WINNER, digest, read_json  # rarely needed
-
-    record = read_json(path.parent / WINNER) or {}
-    if "sha256" not in record or stamp(path) != loaded or digest(path) != record["sha256"]:
-        return {"data": {}, "metrics": None}
-    data = {"fingerprint": record["data"]}
-    return {"data": data, "metrics": {record["metric"]: float(record["value"])}}
-
-
-def utc(seconds: float) -> str:
-    """Return seconds since 1970 as text."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
-def _context_column(space: Any, name: str) -> ContextColumn:
-    encoders = (e for e in space.query.encoders if e.role == "context" and e.source == name)
-    first = next(encoders)
-    if first.part or first.vocabulary is None:
-        return ContextColumn(name, "time" if first.part else first.field.kind, [], 0)
-    ids = first.vocabulary.ids
-    return ContextColumn(name, first.field.kind, ids.head(MOST_VALUES).to_list(), len(ids))
-
-
-def _plain(value: Any) -> Any:
-    """Return a value with anything that JSON cannot represent as text."""
-    if isinstance(value, dict):
-        return {str(name): _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
