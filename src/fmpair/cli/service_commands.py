@@ -1,4 +1,4 @@
-"""Commands for services: serve, events export, events compare."""
+"""Commands for services: serve, events export, events compare, items push."""
 
 from __future__ import annotations
 
@@ -159,6 +159,38 @@ def compare(
     )
 
 
+def push(
+    table: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A table with an item column and any others.")
+    ],
+    url: Annotated[
+        str, typer.Option(metavar="URL", help="The address of the service.")
+    ] = "http://127.0.0.1:8000",
+    api_key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="API keys; the first one for send is used.")
+    ] = None,
+) -> None:
+    """Change items of a running service: stock, price and other columns; new and removed items.
+
+    The next answers of all its workers know the changes. An empty cell leaves a value as it is; a
+    column `removed` (true, false) takes items out of all answers. New items are ranked by the
+    attributes that the model has learned.
+    """
+    from fmpair.data.read import read_table
+    from fmpair.serve.item_push import push as push_items
+    from fmpair.serve.settings import SEND, read_keys
+
+    keys = [key for key, purposes in read_keys(api_key_file).items() if SEND in purposes]
+    counts = push_items(read_table(table, "item"), url, keys[0].decode() if keys else None)
+    new = f", {counts['new']:,} of them new" if counts.get("new") else ""
+    note(f"changed {counts.get('taken', 0):,} items{new}")
+    if counts.get("unranked"):
+        note(
+            f"{counts['unranked']:,} new items are in no list before the next `fmpair update`: the "
+            "model has learned no attributes of items"
+        )
+
+
 def open_existing(url: str) -> Any:
     """Open the event store of a URL, which must exist, for a `with` block."""
     from contextlib import closing
@@ -173,4 +205,12 @@ def app() -> typer.Typer:
     group = typer.Typer(help="Events of a service: export them, compare two models.")
     group.command()(export)
     group.command()(compare)
+    return group
+
+
+def items_app() -> typer.Typer:
+    """Return the group `items`."""
+    group = typer.Typer(help="Items of a running service: change its catalogue.")
+    group.callback()(lambda: None)  # a group, even with one command
+    group.command()(push)
     return group
