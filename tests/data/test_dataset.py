@@ -151,7 +151,33 @@ def test_columns_of_python_objects_are_refused_by_name_wherever_they_are_used():
 def test_a_context_that_is_in_the_item_table_is_refused():
     items = pl.DataFrame({"item": [7, 8], "time": ["day", "night"]})
     with pytest.raises(DataError, match=r"'time' describes the item.* in the item table too"):
-        Dataset.from_frame(CLICKS, items=items)
+        Dataset.from_frame(CLICKS, items=items, context=["time"], leaks=[])
+
+
+def test_a_column_in_both_files_is_merged_with_the_tables_value_first(caplog):
+    events = pl.DataFrame({"user": [1, 1, 2], "item": [7, 8, 9], "kind": ["a", "b", "c"]})
+    items = pl.DataFrame({"item": [7, 8, 5], "kind": ["A", None, "D"], "size": [1, 2, 3]})
+    data = Dataset.from_frame(events, items=items)
+    assert data.items.ids.to_list() == [7, 8, 9, 5] and data.context == ()
+    assert data.item_table.rows() == [("A", 1), ("b", 2), ("c", None), ("D", 3)]
+    assert "merged with the item table, whose values count first: 'kind'" in caplog.text
+
+
+def test_titles_and_texts_that_differ_are_kept_but_not_learned_from(caplog):
+    rng = range(30)
+    events = pl.DataFrame({"user": [n % 4 for n in rng], "item": list(rng)})
+    items = pl.DataFrame({"item": list(rng), "title": ["T"] * 30, "code": [f"c{n}" for n in rng],
+                          "tags": [f"a|{n}" for n in rng], "colour": ["red", "blue"] * 15,
+                          "price": [n / 7 for n in rng]})  # fmt: skip
+    data = Dataset.from_frame(events, items=items)
+    assert data.item_table.columns == ["tags", "colour", "price"]
+    assert data.all_item_columns.columns == items.columns[1:]
+    assert "'title' (its name); 'code' (30 different texts of 30 items)" in caplog.text
+    asked = Dataset.from_frame(events, items=items, item_columns=["code"], display=["price"])
+    assert asked.item_table.columns == ["code", "tags", "colour"]
+    assert data.compact().take(data.user == 1).all_item_columns["code"].to_list() == [
+        f"c{n}" for n in rng
+    ]
 
 
 def test_a_real_context_is_no_leak():

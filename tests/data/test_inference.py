@@ -60,11 +60,16 @@ def test_a_context_that_decides_stays_context():
         ("constant", ["x"] * EVENTS),
         ("born", [dt.date(1970 + u, 1, 1) for u in USER]),
         ("quantity", RNG.integers(1, 4, EVENTS)),
-        ("ean", [f"{4006381 + i}" for i in ITEM]),
     ],
 )
 def test_ids_text_constants_and_what_comes_after_are_left_out(name, values):
     assert role(values, name) == "left out"
+
+
+def test_another_name_of_the_item_is_kept_of_it():
+    assert role([f"{4006381 + i}" for i in ITEM], "ean") == "kept of the item"
+    texts = [f"number {i} in our long list of things" for i in ITEM]
+    assert role(texts, "headline") == "kept of the item"
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_movielens_100k_comes_with_its_tables(tmp_path):
     data = read(movielens_100k(tmp_path), titles=True)
     assert data.frame().rows() == [(1, 10, 5, 100), (2, 20, 3, 200)]
     assert data.user_table.rows() == [(24, "M", "writer", "01234"), (30, "F", "artist", "99999")]
-    assert data.item_table.rows() == [("Café (1995)", 1995, ["Action", "Comedy"]),
+    assert data.all_item_columns.rows() == [("Café (1995)", 1995, ["Action", "Comedy"]),
                                       ("unknown", None, [])]  # fmt: skip
     assert read(tmp_path).item_table.columns == ["year", "genres"]
 
@@ -283,7 +283,7 @@ def test_movielens_titles_of_digits_are_titles(tmp_path):
     saved(tmp_path, "ratings.dat", "1::1::5::9\n1::2::5::9\n")
     saved(tmp_path, "users.dat", "1::M::25::4::00123\n")
     saved(tmp_path, "movies.dat", "1::1984::1\n2::300::2\n")
-    table = read(tmp_path, titles=True).item_table
+    table = read(tmp_path, titles=True).all_item_columns
     assert table["title"].to_list() == ["1984", "300"]
     assert table["genres"].to_list() == [["1"], ["2"]]
 

@@ -28,7 +28,7 @@ from fmpair.bridges.adapter import ScoreTable
 from fmpair.data.frame import to_polars
 from fmpair.errors import ModelFileError, OptionError
 from fmpair.experiment.cell import peak_mb, reset_peak
-from fmpair.fitted.file import ids_arrays, ids_type
+from fmpair.fitted.file_columns import ids_arrays, ids_type
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recommender import Recommender
 from fmpair.models import catalog

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
+
+import numpy as np
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
+from fmpair import Dataset, load
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError
+from fmpair.errors import DataError, ModelFileError
 from fmpair.fitted.catalogue import Catalogue
+from fmpair.fitted.file_columns import columns_from, table_arrays
+from fmpair.models import Popularity
 
 TABLE = {"price": [1, 2, None], "in_stock": [True, None, False], "tags": [["x"], None, ["y"]]}
 
@@ -66,3 +74,54 @@ def test_what_was_made_for_a_catalogue_is_made_once(catalogue):
         catalogue.kept("key", lambda: made.append(1) or "made")
     assert made == [1]
     assert catalogue.changed({"item": ["a"]}).kept("key", lambda: "anew") == "anew"
+
+
+EVENTS = pl.DataFrame({"user": [1, 1, 2], "item": ["a", "b", "c"]})
+ITEMS = {
+    "item": ["a", "b", "c", "d"],
+    "title": ["Ä", None, "", "A"],
+    "price": [1.5, None, float("nan"), 0.0],
+    "in_stock": [True, None, False, True],
+    "tags": [["x", "y"], [], None, ["z"]],
+    "sizes": [[1, 2], None, [], [3]],
+    "kind": pl.Series(["p", "q", None, "p"], dtype=pl.Categorical),
+    "since": [dt.date(2024, 1, 1), None, dt.date(2023, 5, 5), dt.date(2020, 2, 2)],
+    "cost": [Decimal("1.25"), None, Decimal("2.50"), Decimal("3.00")],
+    "shares": [{"rock": 0.5}, None, {"rock": 1.0}, {"rock": 0.0}],
+    "nothing": [None] * 4,
+}
+
+
+def test_every_column_of_the_items_is_in_the_file(tmp_path):
+    data = Dataset.from_frame(EVENTS, items=ITEMS, display=list(ITEMS)[1:])
+    model = Popularity().fit(data)
+    model.save(tmp_path / "m")
+    again = load(tmp_path / "m").catalogue
+    assert again.columns == list(ITEMS)[1:]
+    assert_frame_equal(again.frame(), model.catalogue.frame())
+    assert again.row("a")["title"] == "Ä" and again.row("c")["sizes"] == []
+    assert again.row("b") == {"tags": [], "kind": "q"}
+
+
+def test_a_model_without_item_columns_has_no_catalogue():
+    assert Popularity().fit(EVENTS).catalogue is None
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "reason"),
+    [
+        ("catalogue.0", np.arange(2.0), "it has 2 rows, not 3|no mask"),
+        ("catalogue.0.known", np.ones(3), "no mask"),
+        ("catalogue.1.starts", np.array([0, 2, 1, 3]), "do not rise"),
+        ("catalogue.1.offsets", np.array([0, 9, 1]), "do not rise"),
+        ("catalogue.7", np.arange(3), "belongs to no column"),
+    ],
+)
+def test_a_damaged_column_is_refused(name, array, reason):
+    columns, tensors = table_arrays(pl.DataFrame({"a": [1.0, None, 2.0], "b": [["x"], [], ["y"]]}))
+    assert_frame_equal(
+        columns_from(columns, tensors, 3),
+        pl.DataFrame({"a": [1.0, None, 2.0], "b": [["x"], [], ["y"]]}),
+    )
+    with pytest.raises(ModelFileError, match=reason):
+        columns_from(columns, {**tensors, name: array}, 3)

@@ -187,11 +187,18 @@ def rewritten(saved, **changes):
 
 def test_another_format_is_refused_with_the_way_out(saved, tmp_path):
     refused(
-        rewritten(saved, format=5), tmp_path / "m", "of format 5; this fmpair reads 4: upgrade with"
+        rewritten(saved, format=6), tmp_path / "m", "of format 6; this fmpair reads 5: upgrade with"
     )
     for older in (1, 2, 3):
-        reason = f"model file of format {older}; this fmpair reads 4: fit again"
+        reason = f"model file of format {older}; this fmpair reads 5: fit again"
         refused(rewritten(saved, format=older), tmp_path / "m", reason)
+
+
+def test_a_file_from_before_the_catalogue_loads(tmp_path):
+    Popularity().fit(day_and_night()).save(tmp_path / "m")
+    content = rewritten(tmp_path / "m", format=4, catalogue=())
+    (tmp_path / "old").write_bytes(content)
+    assert load(tmp_path / "old").catalogue is None
 
 
 def test_a_recipe_or_option_of_another_version_is_named(saved, tmp_path):

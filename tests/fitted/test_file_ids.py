@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmpair.errors import ModelFileError
-from fmpair.fitted.file import ids_arrays, ids_from, ids_type
+from fmpair.fitted.file_columns import ids_arrays, ids_from, ids_type
 
 NUMBERS = pl.Series([1, 2, 3])
 TYPES = (

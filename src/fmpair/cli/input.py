@@ -70,6 +70,7 @@ READING = (
     _switch("no_context", False, "Use no context column.", "--no-context"),
     _repeated("ignore", "COLUMN", "Ignore this column (repeat)."),
     _repeated("item_columns", "COLUMN", "A column that describes items (repeat).", "--item-column"),
+    _repeated("display", "COLUMN", "Keep this column of items without learning from it (repeat)."),
     _option("users", "TABLE", "A file of user attributes with a user id column."),
     _option("items", "TABLE", "A file of item attributes with an item id column."),
     _option(

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset, filters
-from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, LEFT_OUT, Decisions
+from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, DISPLAY, LEFT_OUT, Decisions
 from fmpair.data.columns.roles import STANDARD, find_roles
 from fmpair.data.event_types import event_types, ordered_event_types
 from fmpair.data.formats.source import parse_errors
@@ -187,6 +187,10 @@ def _data(findings: Findings, reading: dict[str, Any], path: str, name: str) -> 
     lines += [f"  # item attribute {one_line(d.column)}: {d.reason}" for d in moved]
     if moved:
         lines.append(f"  item_columns: {_list([d.column for d in moved])}")
+    shown = [d for d in findings.decisions.columns if d.role == DISPLAY]
+    lines += [f"  # kept of the item {one_line(d.column)}: {d.reason}" for d in shown]
+    if shown:
+        lines.append(f"  display: {_list([d.column for d in shown])}")
     lines += [f"  # left out {one_line(column)}: {reason}" for column, reason in ignored.items()]
     if ignored:
         lines.append(f"  ignore: {_list(list(ignored))}")

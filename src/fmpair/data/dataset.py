@@ -13,7 +13,15 @@ import polars as pl
 
 from fmpair.arrays import Rows, distinct_pairs
 from fmpair.checks import one_of
-from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, Decisions, decide, without
+from fmpair.data.columns.inference import (
+    ATTRIBUTE,
+    CONTEXT,
+    DISPLAY,
+    Decisions,
+    decide,
+    why_display,
+    without,
+)
 from fmpair.data.columns.roles import (
     STANDARD,
     check_events,
@@ -23,7 +31,7 @@ from fmpair.data.columns.roles import (
 )
 from fmpair.data.event_types import EventWeights, add_impressions, weights_by_type
 from fmpair.data.frame import kind_of, to_polars
-from fmpair.data.item_columns import aligned, id_column, in_order
+from fmpair.data.item_columns import aligned, in_order, joined, plain_columns
 from fmpair.data.repeats import first_of_run, merged, without_refunds
 from fmpair.data.times import is_calendar, moments, read_times
 from fmpair.data.vocabulary import Vocabulary, as_plain
@@ -90,6 +98,7 @@ class Dataset:
         users: Any = None,
         items: Any = None,
         item_columns: Sequence[str] = (),
+        display: Sequence[str] = (),
         leaks: Sequence[str] = (),
         impressions: Any = None,
         order: str | None = None,
@@ -107,7 +116,9 @@ class Dataset:
         context: context columns; by default all that neither describe the item nor are ids.
         ignore: columns to leave out.
         users, items: attribute tables, keyed by the same id columns.
-        item_columns: event columns that describe the item; they move to the item table.
+        item_columns: columns that describe the item, to learn from; those of the events move to
+        the item table. display: columns to keep of the item for rules and display only. By default
+        that is text which differs from item to item, such as a title.
         leaks: columns to keep as context although they identify the item.
         impressions: a table of items that users were shown or disliked, see `with_impressions`.
         order: without times, 'rows' or 'per-user' declares that all rows, or the rows of each
@@ -122,7 +133,9 @@ class Dataset:
         """
         events = without(everything := to_polars(frame), ignore)
         columns = (user, item, rating, weight, timestamp, domain, session, event_type)
-        decisions = decide(events, dict(zip(ROLES, columns)), context, item_columns, leaks)
+        table = None if items is None else to_polars(items)
+        given, known = dict(zip(ROLES, columns)), () if table is None else table.columns
+        decisions = decide(events, given, context, item_columns, leaks, display, known)
         if context is None and decisions.surprises:
             LOG.warning("%s", Notice(decisions.surprises))  # the log handler spells option names
         roles = decisions.roles
@@ -130,8 +143,10 @@ class Dataset:
         data = _with_order(cls._numbered(events, decisions), roles, order)
         data = _without_repeats(_weighted(data, roles, event_weights), merge_repeats)
         data = data if users is None else data.with_users(users, key=user)
-        table = _item_table(events, decisions, items, name_list(leaks))
-        data = data if table is None else data.with_items(table, key=roles["item"])
+        table = _item_table(events, decisions, table, name_list(leaks))
+        if table is not None:
+            shown = [*name_list(display), *decisions.named(DISPLAY)]
+            data = data.with_items(table, roles["item"], learn=item_columns, display=shown)
         if impressions is not None:
             data = data.with_impressions(impressions, user, item, timestamp)
         return replace(data, frame_kind=kind_of(frame))
@@ -200,11 +215,37 @@ class Dataset:
         vocabulary, attributes = aligned(self.users, to_polars(table), "user", key)
         return replace(self, users=vocabulary, user_table=attributes)
 
-    def with_items(self, table: Any, key: str | None = None) -> Dataset:
-        """Return the data with a table of item attributes; its new ids join the catalogue."""
+    def with_items(
+        self,
+        table: Any,
+        key: str | None = None,
+        *,
+        learn: Sequence[str] = (),
+        display: Sequence[str] = (),
+    ) -> Dataset:
+        """Return the data with a table of item attributes; its new ids join the catalogue.
+
+        learn, display: columns to learn from, and to keep without learning from them, whatever
+        they hold; by default text that differs from item to item is not learned from.
+        """
         vocabulary, attributes = aligned(self.items, to_polars(table), "item", key)
         check_no_leak(sorted(set(attributes.columns) & set(self.context)), attributes, ())
-        return replace(self, items=vocabulary, item_table=attributes)
+        if not attributes.width:
+            return replace(self, items=vocabulary, item_table=attributes)
+        asked = {name: "as asked" for name in name_list(display) if name in attributes.columns}
+        free = [name for name in attributes.columns if name not in {*asked, *name_list(learn)}]
+        why = {name: reason for name in free if (reason := why_display(attributes[name]))}
+        if why:
+            texts = "; ".join(f"{name!r} ({reason})" for name, reason in why.items())
+            option = named("item_columns", list(why))
+            line = f"kept for rules and display, not learned from: {texts}. To learn, give {option}"
+            LOG.warning("%s", Notice(line))
+        return replace(
+            self,
+            items=vocabulary,
+            item_table=attributes.drop(*asked, *why),
+            catalogue=vocabulary.ids.rename("").to_frame().hstack(attributes),
+        )
 
     def with_impressions(
         self,
@@ -266,11 +307,11 @@ class Dataset:
     def all_item_columns(self) -> pl.DataFrame:
         """One row per item of `items`: the columns of the catalogue and of the item table."""
         if not self.catalogue.width:
-            return self.item_table
+            return plain_columns(self.item_table)
         ids, *columns = self.catalogue.get_columns()
         told = in_order(pl.DataFrame(columns), Vocabulary(ids).numbers(self.items.ids))
         others = [name for name in self.item_table.columns if name not in told.columns]
-        return told.hstack(self.item_table.select(others)) if others else told
+        return plain_columns(told.hstack(self.item_table.select(others)) if others else told)
 
     def frame(self) -> pl.DataFrame:
         """Return the events as a frame: user and item ids, then all other columns."""
@@ -374,14 +415,13 @@ def _without_repeats(data: Dataset, minutes: float | None) -> Dataset:
 
 
 def _item_table(
-    events: pl.DataFrame, decisions: Decisions, items: Any, leaks: Sequence[str]
+    events: pl.DataFrame, decisions: Decisions, table: pl.DataFrame | None, leaks: Sequence[str]
 ) -> pl.DataFrame | None:
     """Return the item table with the event columns that describe the item.
 
     Each item gets its most frequent value; ties go to the smallest value.
     """
-    key, moved = decisions.roles["item"], decisions.named(ATTRIBUTE)
-    table = None if items is None else to_polars(items)
+    key, moved = decisions.roles["item"], decisions.named(ATTRIBUTE) + decisions.named(DISPLAY)
     if table is not None:
         check_no_leak(decisions.named(CONTEXT), table, leaks)
     if not moved:
@@ -394,6 +434,8 @@ def _item_table(
     attributes = attributes.with_columns(as_plain(attributes[key]))
     if table is None:
         return attributes
-    ids = id_column(table, attributes[key].dtype, "item", key)
-    table = table.with_columns(ids).rename({ids.name: key})
-    return attributes.join(table, on=key, how="full", coalesce=True)
+    both, shared = joined(attributes, table, key)
+    if shared:
+        names = ", ".join(map(repr, shared))
+        LOG.warning("merged with the item table, whose values count first: %s", names)
+    return both

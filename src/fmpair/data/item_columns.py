@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import polars as pl
 
@@ -10,8 +12,13 @@ from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
 from fmpair.errors import DataError, listing
 
 
-def id_column(table: pl.DataFrame, dtype: pl.DataType, role: str, key: str | None) -> pl.Series:
-    """Return the id column of a table, in the type of the known ids."""
+def id_column(
+    table: pl.DataFrame, dtype: pl.DataType, role: str, key: str | None, distinct: bool = True
+) -> pl.Series:
+    """Return the id column of a table, in the type of the known ids.
+
+    distinct: raise DataError if an id has several rows.
+    """
     column = key if key in table.columns else find_column(role, table.columns, None)
     if column is None:
         raise DataError(
@@ -30,6 +37,12 @@ def id_column(table: pl.DataFrame, dtype: pl.DataType, role: str, key: str | Non
             f"the {role} table has {count:,} row{'s' * (count > 1)} without an id in {column!r}: "
             "leave out such rows"
         )
+    if distinct and ids.n_unique() < len(ids):
+        twice = ids.filter(ids.is_duplicated())[0]
+        raise DataError(
+            f"the {role} table has more than one row for {column} {twice!r}: give one row per id, "
+            "with lists for several values"
+        )
     return ids
 
 
@@ -39,15 +52,31 @@ def aligned(
     """Return the vocabulary with the table's new ids, and the attributes in its order."""
     check_types(table)
     ids = id_column(table, vocabulary.ids.dtype, role, key)
-    if ids.n_unique() < len(ids):
-        twice = ids.filter(ids.is_duplicated())[0]
-        raise DataError(
-            f"the {role} table has more than one row for {ids.name} {twice!r}: give one row per "
-            "id, with lists for several values"
-        )
     grown = vocabulary.extend(ids)
     attributes = table.drop(ids.name)
     return grown, in_order(attributes, Vocabulary(ids).numbers(grown.ids))
+
+
+def plain_columns(table: pl.DataFrame) -> pl.DataFrame:
+    """Return a table of plain values and lists of them: categories and anything else as text."""
+    return table.with_columns(_plain(values) for values in table.iter_columns())
+
+
+def _plain(values: pl.Series) -> pl.Series:
+    values = as_plain(values)
+    dtype = values.dtype
+    if dtype == pl.Null:
+        return values.cast(pl.String)
+    if isinstance(dtype, pl.List | pl.Array):
+        inner = getattr(dtype, "inner", None)
+        if isinstance(inner, pl.Categorical | pl.Enum | pl.Null):
+            inner = pl.String()
+        if inner is not None and not inner.is_nested():
+            return values.cast(pl.List(inner)).list.drop_nulls()
+    if dtype.is_nested():
+        texts = [None if v is None else json.dumps(v, default=str) for v in values.to_list()]
+        return pl.Series(values.name, texts, dtype=pl.String)
+    return values
 
 
 def in_order(table: pl.DataFrame, rows: np.ndarray) -> pl.DataFrame:
@@ -72,6 +101,22 @@ def merged(table: pl.DataFrame, more: pl.DataFrame, renew: bool = False) -> pl.D
             values = first.zip_with(first.is_not_null(), second)
         columns[name] = values.alias(name)
     return pl.DataFrame(columns)
+
+
+def joined(told: pl.DataFrame, table: pl.DataFrame, key: str) -> tuple[pl.DataFrame, list[str]]:
+    """Return what the events tell of items with an item table, and the columns of both.
+
+    told: with the ids in `key`. Where both have a value of a column the table's counts.
+    """
+    mine = Vocabulary(told[key])
+    ids = id_column(table, mine.ids.dtype, "item", key)
+    every, told, table = mine.extend(ids), told.drop(key), table.drop(ids.name)
+    told = in_order(told, mine.numbers(every.ids))
+    table = in_order(table, Vocabulary(ids).numbers(every.ids))
+    both = [name for name in told.columns if name in table.columns]
+    order = [*told.columns, *(name for name in table.columns if name not in both)]
+    columns = merged(table, told).select(order)
+    return every.ids.rename(key).to_frame().hstack(columns), both
 
 
 def changed(

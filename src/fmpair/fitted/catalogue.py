@@ -10,10 +10,11 @@ import polars as pl
 
 from fmpair.data.columns.roles import check_types
 from fmpair.data.frame import to_polars
-from fmpair.data.item_columns import changed, id_column
+from fmpair.data.item_columns import changed, id_column, plain_columns
 from fmpair.data.vocabulary import Vocabulary
 
-MOST_KEPT = 256  # results that `kept` holds at a time
+LEAST_KEPT, MOST_KEPT = 8, 256  # results that `kept` holds at a time
+CELLS_KEPT = 12_000_000  # of all of them together, beyond the least number
 
 Made = TypeVar("Made")
 
@@ -67,9 +68,9 @@ class Catalogue:
         """
         frame = to_polars(changes)
         check_types(frame)
-        ids = id_column(frame, self.items.ids.dtype, "item", self.key)
+        ids = id_column(frame, self.items.ids.dtype, "item", self.key, distinct=False)
         frame = frame.with_columns(ids).unique(ids.name, keep="last", maintain_order=True)
-        given = frame.drop(ids.name)
+        given = plain_columns(frame.drop(ids.name))
         items, table = changed(self.items, self.table, frame[ids.name], given, clear)
         return replace(self, items=items, table=table)
 
@@ -80,7 +81,8 @@ class Catalogue:
         """
         found = self._kept.get(key)
         if found is None:
-            while len(self._kept) >= MOST_KEPT:
+            most = max(min(MOST_KEPT, CELLS_KEPT // max(len(self), 1)), LEAST_KEPT)
+            while len(self._kept) >= most:
                 self._kept.pop(next(iter(self._kept)), None)
             found = self._kept[key] = make()
         return found

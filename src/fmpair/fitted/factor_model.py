@@ -23,6 +23,7 @@ from fmpair.fitted.id_lookup import IdLookup
 from fmpair.fitted.model import FittedModel
 from fmpair.fitted.query_encoder import QueryEncoder, known_rows
 from fmpair.fitted.question import Queries
+from fmpair.fitted.ruled_lists import ScoreRows
 from fmpair.fitted.top_items import Best, cosines
 from fmpair.fitted.visitor import Visitors, history_moves, mean_user, visitors
 
@@ -274,6 +275,22 @@ class FactorModel(FittedModel):
         # one thread for one product: the BLAS has threads of its own
         threads = 1 if interactive and len(queries.user) <= LEAST_ROWS else None
         return top(self.vectors(queries), items, hidden, n, threads, device)
+
+    def score_rows(self, queries: Queries) -> ScoreRows:
+        vectors, items = self.vectors(queries), self.item_matrix
+
+        def rows(part: slice) -> np.ndarray:
+            full = np.ones((len(vectors[part]), vectors.shape[1] + 1), np.float32)
+            full[:, :-1] = vectors[part]
+            return full @ items
+
+        return rows
+
+    def nearness(self, item: int, items: np.ndarray) -> np.ndarray:
+        """Return the cosines of an item's vector with others: float32 [items]."""
+        _check_vectors(self.item_vectors)
+        vectors, norms = self.item_vectors, self.item_side.norms
+        return vectors[items] @ vectors[item] / np.maximum(norms[items] * norms[item], 1e-12)
 
     def pair_scores(self, queries: Queries, items: np.ndarray) -> np.ndarray:
         score = (self.vectors(queries) * self.item_vectors[items]).sum(axis=1)

@@ -1,9 +1,8 @@
 """A model as one file: safetensors with the schema inside, a checksum, no pickle.
 
-The tensors are the arrays of the fitted model and its ids. Ids are numbers as they are, or texts as
-UTF-8 bytes with their offsets. Everything else is one JSON text in the header: the types of the
-ids, the fitted type, and the recipe that can read the arrays. The checksum covers the whole file,
-with its own 64 digits taken as zeros.
+The tensors are the arrays of the fitted model, its ids and its catalogue. Everything else is one
+JSON text in the header: the types of ids and columns, the fitted type, and the recipe that can read
+the arrays. The checksum covers the whole file, with its own 64 digits taken as zeros.
 """
 
 from __future__ import annotations
@@ -18,9 +17,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from decimal import Decimal
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,26 +42,21 @@ from fmpair.fitted.file_checks import (
     header_of,
     places_of,
 )
+from fmpair.fitted.file_columns import (
+    CATALOGUE,
+    IDS,
+    OFFSETS,
+    columns_from,
+    ids_arrays,
+    ids_from,
+    ids_type,
+    table_arrays,
+)
 from fmpair.threads import check_process
 
-FORMAT = 4
+FORMAT, OLDEST = 5, 4  # 4 had no catalogue
 BLANK = "0" * 64
 NO_VALUES = (pl.Boolean, pl.Binary)  # types that the values of a field never have
-
-IDS, OFFSETS = "ids.", ".offsets"  # names of tensors: ids.users, ids.users.offsets
-DAY = 24 * 60 * 60
-YEARS = (-62_135_596_800 + DAY, 253_402_300_799 - DAY)  # 1 to 9999 in seconds, in every time zone
-DAYS = (-999_999_998 * DAY, 999_999_998 * DAY)  # the limits of Python's timedelta
-UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
-NUMBERS: dict[str, Any] = {
-    "Int8": np.int8, "Int16": np.int16, "Int32": np.int32, "Int64": np.int64,
-    "UInt8": np.uint8, "UInt16": np.uint16, "UInt32": np.uint32, "UInt64": np.uint64,
-    "Float32": np.float32, "Float64": np.float64,
-    "Boolean": np.bool_, "Date": np.int32, "Time": np.int64, "Datetime": np.int64,
-    "Duration": np.int64, "Null": np.int8,
-}  # fmt: skip
-TEXTS = ("String", "Binary", "Int128", "UInt128", "Decimal")
-MOST_DIGITS = 40  # of a number that is kept as text
 
 
 class Saved(NamedTuple):
@@ -94,6 +86,8 @@ def save(saved: Saved, path: str | Path) -> None:
     tensors = dict(saved.arrays)
     for name, vocabulary in vocabularies.items():
         tensors |= ids_arrays(name, vocabulary.ids)
+    columns, catalogue = table_arrays(space.catalogue)
+    tensors |= catalogue
     header = {
         "format": FORMAT,
         "sha256": BLANK,
@@ -106,6 +100,7 @@ def save(saved: Saved, path: str | Path) -> None:
         "id_columns": list(space.id_columns),
         "ids": {name: ids_type(ids.ids.dtype) for name, ids in vocabularies.items()},
         "fields": [_described(encoder) for encoder in encoders],
+        "catalogue": columns,
         "history": None if space.history is None else asdict(space.history),
         "pairing": None if space.pairing is None else asdict(space.pairing),
         "event_weights": space.event_weights and list(space.event_weights),
@@ -136,7 +131,7 @@ def read(path: str | Path, mapped: bool = False) -> Saved:
         raise ModelFileError(
             f"{str(path)!r} is {kind}: a model file is what `save` or `fmpair fit` writes"
         )
-    if header["format"] != FORMAT:
+    if not OLDEST <= header["format"] <= FORMAT:
         later = header["format"] > FORMAT
         raise ModelFileError(
             f"{str(path)!r} is a model file of format {str(header['format'])[:20]}; this fmpair "
@@ -149,6 +144,8 @@ def read(path: str | Path, mapped: bool = False) -> Saved:
             f"{'size' if places is None else 'checksum'} does not match. Restore it from a copy or "
             "fit again"
         )
+    if header["format"] == OLDEST:
+        header["catalogue"] = []
     with understood(path):
         tensors = {name: _tensor(content, place, mapped) for name, place in places.items()}
         check_header(header)
@@ -158,7 +155,7 @@ def read(path: str | Path, mapped: bool = False) -> Saved:
             header["recipe"],
             header["options"],
             _space(tensors, header),
-            {name: array for name, array in tensors.items() if not name.startswith(IDS)},
+            {n: array for n, array in tensors.items() if not n.startswith((IDS, CATALOGUE))},
             kind,
             header["damping"],
         )
@@ -260,6 +257,7 @@ def _space(tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> Feat
         Side(tuple(e for e in encoders if e.role == "item")),
         header["whole"],
         tuple(header["id_columns"]),
+        catalogue=columns_from(header["catalogue"], tensors, len(items)),
         event_weights=weights
         and EventWeights(weights[0], tuple((kind, float(weight)) for kind, weight in weights[1])),
     )
@@ -293,148 +291,3 @@ def _encoder(text: dict[str, Any], values: pl.Series | None) -> Encoder:
         text["spread"],
         tuple(text["edges"]),
     )
-
-
-# Ids as tensors
-
-
-def ids_type(dtype: pl.DataType) -> list[Any]:
-    """Return a type of ids as plain values: its name and its parameters."""
-    name = str(dtype.base_type())
-    if isinstance(dtype, pl.Datetime):
-        return [name, dtype.time_unit, dtype.time_zone]
-    if isinstance(dtype, pl.Duration):
-        return [name, dtype.time_unit]
-    if isinstance(dtype, pl.Decimal):
-        return [name, dtype.precision, dtype.scale]
-    if name not in NUMBERS and name not in TEXTS:
-        raise ModelFileError(f"the model cannot be saved: ids of type {dtype}")
-    return [name]
-
-
-def ids_arrays(name: str, ids: pl.Series) -> dict[str, np.ndarray]:
-    """Return the tensors of ids, by name."""
-    kind = ids_type(ids.dtype)[0]
-    if kind not in TEXTS:
-        values = np.zeros(0, np.int8) if kind == "Null" else ids.to_physical().to_numpy()
-        return {IDS + name: values.astype(NUMBERS[kind])}
-    cells = ids.to_list()
-    if kind != "Binary":
-        cells = [str(value).encode() for value in cells]
-    offsets = np.zeros(len(cells) + 1, np.int64)
-    np.cumsum([len(cell) for cell in cells], out=offsets[1:])
-    content = np.frombuffer(b"".join(cells), np.uint8)
-    return {IDS + name: content, IDS + name + OFFSETS: offsets}
-
-
-def ids_from(name: str, kind: list[Any], tensors: Mapping[str, np.ndarray]) -> pl.Series:
-    """Return the ids of a file; raise ModelFileError unless they are distinct and valid.
-
-    kind: as `ids_type` gives it, not checked yet.
-    """
-    try:
-        dtype = _dtype(*kind)
-        values = tensors.get(IDS + name)
-        if values is None or values.ndim != 1:
-            raise ValueError("there is no list of them")
-        offsets = tensors.get(IDS + name + OFFSETS)
-        if (offsets is not None) != (kind[0] in TEXTS):
-            raise ValueError(f"{kind[0]} ids and {'no ' if offsets is None else ''}offsets")
-        if offsets is not None:
-            ids = _from_texts(kind, dtype, values, offsets)
-        else:
-            ids = _from_numbers(kind, dtype, values)
-        if ids.n_unique() < len(ids) or ids.null_count():
-            raise ValueError("an id occurs twice, or is missing")
-    except Exception as error:
-        raise ModelFileError(f"the ids of {name} cannot be read: {error}") from error
-    return ids
-
-
-def _dtype(name: Any, *parameters: Any) -> pl.DataType:
-    """Return the type that `ids_type` describes; raise ValueError for any other."""
-    match name, parameters:
-        case "Datetime", (str() as unit, None | str() as zone) if unit in UNITS:
-            dtype = pl.Datetime(unit, zone)  # type: ignore[arg-type]  # one of UNITS
-            pl.Series([0], dtype=dtype).dt.hour()  # raises for an unknown time zone
-            return dtype
-        case "Duration", (str() as unit,) if unit in UNITS:
-            return pl.Duration(unit)  # type: ignore[arg-type]
-        case "Decimal", (int() as precision, int() as scale) if 0 <= scale <= precision <= 38:
-            return pl.Decimal(precision, scale)
-        case str(), () if name in (*NUMBERS, *TEXTS):
-            if name not in ("Datetime", "Duration", "Decimal"):
-                return getattr(pl, name)()
-    raise ValueError("no type that ids can have")
-
-
-def _from_numbers(kind: list[Any], dtype: pl.DataType, values: np.ndarray) -> pl.Series:
-    name = kind[0]
-    if values.dtype != NUMBERS[name]:
-        raise ValueError(f"{name} ids are {values.dtype}, not {np.dtype(NUMBERS[name])}")
-    if name == "Null":
-        if len(values):
-            raise ValueError("an id is missing")
-        return pl.Series([], dtype=pl.Null)
-    if values.dtype.kind == "f" and np.isnan(values).any():
-        raise ValueError("an id is missing")
-    limits = _limits(kind)
-    if limits and len(values) and not limits[0] <= values.min() <= values.max() <= limits[1]:
-        raise ValueError(f"{dtype} out of range")
-    return pl.Series(values).cast(dtype)
-
-
-def _limits(kind: list[Any]) -> tuple[int, int] | None:
-    """Return the least and the largest number of a type of times, None for other types."""
-    match kind:
-        case "Date", *_:
-            return YEARS[0] // DAY, YEARS[1] // DAY
-        case "Time", *_:
-            return 0, DAY * 10**9 - 1
-        case "Datetime", unit, _:
-            return YEARS[0] * UNITS[unit], YEARS[1] * UNITS[unit]
-        case "Duration", unit:
-            return DAYS[0] * UNITS[unit], DAYS[1] * UNITS[unit]
-    return None
-
-
-def _check_offsets(content: np.ndarray, offsets: np.ndarray) -> None:
-    """Raise ValueError unless the offsets divide the bytes into texts."""
-    if content.dtype != np.uint8 or offsets.dtype != np.int64 or offsets.ndim != 1:
-        raise ValueError("texts are uint8 bytes and int64 offsets")
-    rising = len(offsets) and offsets[0] == 0 and (offsets[1:] >= offsets[:-1]).all()
-    if not rising or offsets[-1] != len(content):
-        raise ValueError(f"the offsets do not rise from 0 to {len(content)}")
-
-
-def _from_texts(
-    kind: list[Any], dtype: pl.DataType, content: np.ndarray, offsets: np.ndarray
-) -> pl.Series:
-    _check_offsets(content, offsets)
-    data, places = content.tobytes(), pairwise(offsets.tolist())
-    if kind[0] == "Binary":
-        return pl.Series([data[first:end] for first, end in places], dtype=pl.Binary)
-    if data.isascii():  # twice as fast
-        whole_text = data.decode()
-        texts = [whole_text[first:end] for first, end in places]
-    else:
-        texts = [data[first:end].decode() for first, end in places]  # raises for invalid UTF-8
-    if kind[0] == "String":
-        return pl.Series(texts, dtype=pl.String)
-    if max(map(len, texts), default=0) > MOST_DIGITS:
-        raise ValueError("numbers of too many digits")
-    if kind[0] != "Decimal":
-        whole = [int(text) for text in texts]
-        least = 0 if kind[0] == "UInt128" else -(2**127)
-        if whole and not least <= min(whole) <= max(whole) < least + 2**128:
-            raise ValueError("numbers of too many digits")
-        return pl.Series(whole, dtype=dtype)
-    numbers = [Decimal(text) for text in texts]
-    precision, scale = kind[1:]
-    for number in numbers:
-        exponent = number.as_tuple().exponent  # text for what is not finite
-        if not isinstance(exponent, int) or not -scale <= exponent <= precision:
-            raise ValueError("numbers with too many decimals")
-        if number.copy_abs() >= 10 ** (precision - scale):  # abs would round
-            raise ValueError("numbers of too many digits")
-    return pl.Series(numbers, dtype=dtype)

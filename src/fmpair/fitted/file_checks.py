@@ -384,6 +384,10 @@ ENTRIES: Entries = {
         lambda value: isinstance(value, dict) and all(isinstance(v, list) for v in value.values()),
         "types by name",
     ),
+    "catalogue": (
+        lambda value: isinstance(value, list) and all(isinstance(v, list) for v in value),
+        "a list of columns",
+    ),
     "fields": (
         lambda value: isinstance(value, list) and all(isinstance(v, dict) for v in value),
         "a list of fields",

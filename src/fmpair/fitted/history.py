@@ -258,9 +258,8 @@ class LiveState:
 
     seen: user -> all items seen, sorted; recent: user -> (item, moment), oldest first, both only
     for users with new events. latest: the time of the latest event of all. scorer: in a `Ranker`
-    whose scores follow the last events, the scorer that knows the new ones. catalogue: with the
-    changes since the model was put in service; None if there are none. removed: int32, the items
-    that are in no answer.
+    whose scores follow the last events, the scorer that knows them. catalogue: with changes if any.
+    removed: int32, the items that are in no answer.
     """
 
     seen: dict[int, np.ndarray] = field(default_factory=dict)

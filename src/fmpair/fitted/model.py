@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.errors import OptionError, named, notice
 from fmpair.features import FeatureSpace
 from fmpair.fitted import file
+from fmpair.fitted.answers import answers, bound
 from fmpair.fitted.catalogue import Catalogue
 from fmpair.fitted.history import (
     LiveState,
@@ -28,23 +29,22 @@ from fmpair.fitted.history import (
 )
 from fmpair.fitted.id_lookup import IdLookup, number_of
 from fmpair.fitted.notebook import model_html
-from fmpair.fitted.query_encoder import QueryEncoder, known_items, known_rows
+from fmpair.fitted.query_encoder import QueryEncoder, known_rows
 from fmpair.fitted.question import (
     Answer,
     AnyFrame,
     ListOptions,
     Queries,
     Question,
-    Request,
     Term,
     item_column,
     name_of,
     query_frame,
-    stacked_places,
-    stacked_queries,
 )
 from fmpair.fitted.recipe import can_go_on, plain
 from fmpair.fitted.recipe import name_of as recipe_name
+from fmpair.fitted.ruled_lists import ScoreRows, ruled
+from fmpair.fitted.rules import Rules, rules_of
 from fmpair.fitted.top_items import (
     Best,
     chosen_items,
@@ -53,7 +53,6 @@ from fmpair.fitted.top_items import (
     similar_frame,
 )
 from fmpair.option_names import known_options_only, no_attribute
-from fmpair.threads import check_process
 
 USERS_AT_ONCE = 20_000  # whose lists are in memory at a time where all are written
 
@@ -102,6 +101,14 @@ class FittedModel(ABC):
 
         interactive: whether somebody waits for the answers to these few queries.
         """
+
+    @abstractmethod
+    def score_rows(self, queries: Queries) -> ScoreRows:
+        """Return a function that scores all items for a slice of the queries."""
+
+    @abstractmethod
+    def nearness(self, item: int, items: np.ndarray) -> np.ndarray:
+        """Return the similarity of an item to others, at most 1: float32 [items]."""
 
     @abstractmethod
     def pair_scores(self, queries: Queries, items: np.ndarray) -> np.ndarray:
@@ -172,6 +179,12 @@ class FittedModel(ABC):
         exclude: Sequence[Any] | None = None,
         user_features: Any = None,
         unknown: str = "ignore",
+        where: str | Sequence[str] | None = None,
+        limit: Mapping[str, int] | None = None,
+        boost: Mapping[str, Mapping[Any, float]] | None = None,
+        diversity: float | None = None,
+        exclude_shown: Collection[Any] | None = None,
+        rules: Rules | None = None,
     ) -> Any:
         """Return the n best items for one user, several, all (None), or a frame of users.
 
@@ -186,6 +199,12 @@ class FittedModel(ABC):
         candidates, exclude and history and count them, but refuse unknown users and values; error:
         refuse them all; features: use what is known, for an average user; popular: an average user,
         whatever is known.
+        where: conditions on columns of the catalogue, which all must hold: 'category=shoes,bags',
+        'price<=50', 'not brand=ACME'; an item whose value is missing fulfils none.
+        limit: at most so many items per value of a column; boost: a number per value of a column,
+        which is added to the score; diversity: from 0 to 1, how much less alike the items of a list
+        are, at the cost of their scores; exclude_shown: items that were shown before.
+        rules: Rules of a file, to which these are added.
         Returns a frame (user, context, item, score, rank) of the kind the model was fitted with,
         or of the kind of `users`; columns are named as in the events, and other columns of a frame
         of users are repeated.
@@ -194,16 +213,25 @@ class FittedModel(ABC):
         whole("n", n, 1)
         chosen = chosen_items(self.id_lookup.items, candidates, exclude, unknown == "error")
         items = self.space.items
+        asked = rules_of(where, limit, boost, diversity, exclude_shown, rules)
+        ruling = None if asked is None else bound(self, asked)
         lists = []
         for first in range(0, max(len(frame), 1), self.at_once):
             queries = self.queries(frame[first : first + self.at_once], unknown, user_features)
             hidden = empty_rows(len(queries.user))
             if exclude_seen:
-                seen = self.seen_by(queries.user)
-                hidden = hidden_places(seen, queries.history, chosen, len(items))
-            best = self.best(queries, chosen, hidden, n)
+                seen, among = self.seen_by(queries.user), chosen if ruling is None else None
+                hidden = hidden_places(seen, queries.history, among, len(items))
+            if ruling is None:
+                best, places = self.best(queries, chosen, hidden, n), chosen
+            else:
+                best, places = ruled(self, queries, chosen, hidden, n, ruling, len(items)), None
+                empty = int((best[2] == 0).sum())
+                if empty:
+                    why = ruling.why_empty(chosen, len(items))
+                    notice(f"{empty:,} of {len(queries.user):,} lists are empty: {why}")
             lists.append(
-                list_frame(queries.shown, name_of(self.space, "item"), items, chosen, best)
+                list_frame(queries.shown, name_of(self.space, "item"), items, places, best)
             )
         return given_back(pl.concat(lists), users, self.frame_kind)
 
@@ -250,15 +278,25 @@ class FittedModel(ABC):
         unknown: str = "error",
         time: Any = None,
         exclude_seen: bool = True,
+        where: str | Sequence[str] | None = None,
+        limit: Mapping[str, int] | None = None,
+        boost: Mapping[str, Mapping[Any, float]] | None = None,
+        diversity: float | None = None,
+        exclude_shown: Collection[Any] | None = None,
+        rules: Rules | None = None,
     ) -> Answer:
         """Return the n best items of one user or visitor (None) as lists, faster than a frame.
 
         The options are those of `recommend`. explain: add the terms of each item's score.
         """
+        rules_given = rules_of(where, limit, boost, diversity, exclude_shown, rules)
         question = Question(
-            user, n, context, history, candidates, exclude, explain, unknown, time, exclude_seen
-        )
+            user, n, context, history, candidates, exclude, explain, unknown, time, exclude_seen,
+            rules_given,
+        )  # fmt: skip
         answer = self.answers([question])[0]
+        if answer.empty:
+            notice(f"the list is empty: {answer.empty}")
         if answer.passed_over:
             notice(
                 f"{answer.passed_over:,} items of the question are unknown and ignored; "
@@ -268,59 +306,7 @@ class FittedModel(ABC):
 
     def answers(self, questions: Sequence[Question]) -> list[Answer]:
         """Answer several questions, faster than one by one."""
-        check_process()
-        requests = [self._request(question) for question in questions]
-        if len(requests) == 1:
-            return self._answered(questions, requests)
-        groups: dict[int, list[int]] = {}  # those over all items are ranked together
-        for place, request in enumerate(requests):
-            alone = request.chosen is not None or request.query.situation.width
-            groups.setdefault(place if alone else -1, []).append(place)
-        answers: dict[int, Answer] = {}
-        for places in groups.values():
-            answered = self._answered(
-                [questions[place] for place in places], [requests[place] for place in places]
-            )
-            answers |= zip(places, answered)
-        return [answers[place] for place in range(len(requests))]
-
-    def _request(self, question: Question) -> Request:
-        query, missing = self.encoder.of_request(question)
-        items, strict = self.id_lookup.items, question.unknown == "error"
-        chosen, more = known_items(items, question.candidates, strict)
-        excluded, others = known_items(items, question.exclude, strict)
-        parts = [excluded] if self.live is None else [excluded, self.live.removed]
-        if question.exclude_seen:
-            if query.history is not None:
-                parts.append(query.history.column)
-            user = int(query.user[0])
-            if user >= 0:
-                live = self.live
-                parts.append(
-                    self.seen.row(user) if live is None else live.seen_row(self.seen, user)
-                )
-        hidden, ignored = np.concatenate(parts), missing + more + others
-        if question.candidates is None:
-            return Request(query, None, hidden, ignored)
-        chosen = np.unique(chosen)
-        places = np.flatnonzero(np.isin(chosen, hidden)).astype(np.int32)
-        return Request(query, chosen, places, ignored)
-
-    def _answered(self, questions: Sequence[Question], requests: Sequence[Request]) -> list[Answer]:
-        """Answer questions about all items, or one question."""
-        queries = stacked_queries([request.query for request in requests])
-        hidden = stacked_places([request.hidden for request in requests])
-        chosen, most = requests[0].chosen, max(question.n for question in questions)
-        best, score, filled = self.best(queries, chosen, hidden, most, interactive=True)
-        answers = []
-        for row, (question, request) in enumerate(zip(questions, requests)):
-            count = min(int(filled[row]), question.n)
-            numbers = best[row, :count] if chosen is None else chosen[best[row, :count]]
-            terms = self.terms(queries, row, numbers.tolist()) if question.explain else None
-            ids, scores = self.id_lookup.items.take(numbers), score[row, :count].tolist()
-            stranger = question.user is not None and bool(request.query.user[0] < 0)
-            answers.append(Answer(ids, scores, terms, request.passed_over, stranger))
-        return answers
+        return answers(self, questions)
 
     # Scores, their terms, similar ids
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypedDict, TypeVar
 
@@ -21,6 +21,7 @@ from fmpair.features.calendar import TIME, datetimes
 from fmpair.features.encoder import entries_of
 from fmpair.fitted.id_lookup import MOST_GUESSED, Ids, ids_of, item_numbers
 from fmpair.fitted.notebook import answer_html
+from fmpair.fitted.rules import Rules
 from fmpair.threads import check_process
 
 COLUMN = "history"  # of a frame of queries
@@ -39,6 +40,7 @@ class Answer(NamedTuple):
 
     terms: for each item the terms that add up to its score, largest first, if `explain` was set.
     passed_over: how many items of the question are unknown; stranger: whether its user is.
+    empty: which rule left no item, if rules left none.
     """
 
     items: list[Any]
@@ -46,6 +48,7 @@ class Answer(NamedTuple):
     terms: list[list[Term]] | None = None
     passed_over: int = 0
     stranger: bool = False
+    empty: str = ""
 
     def _repr_html_(self) -> str:
         return answer_html(self)
@@ -65,6 +68,7 @@ class Question:
     unknown: str = "error"
     time: Any = None
     exclude_seen: bool = True
+    rules: Rules | None = None
 
     def __post_init__(self) -> None:
         whole("n", self.n, 1)
@@ -171,6 +175,12 @@ class ListOptions(TypedDict, total=False):
     exclude: Sequence[Any] | None
     user_features: Any
     unknown: str
+    where: str | Sequence[str] | None
+    limit: Mapping[str, int] | None
+    boost: Mapping[str, Mapping[Any, float]] | None
+    diversity: float | None
+    exclude_shown: Collection[Any] | None
+    rules: Rules | None
 
 
 def query_frame(

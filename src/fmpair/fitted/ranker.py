@@ -21,6 +21,7 @@ from fmpair.fitted.id_lookup import IdLookup
 from fmpair.fitted.model import FittedModel
 from fmpair.fitted.query_encoder import QueryEncoder
 from fmpair.fitted.question import COLUMN, Queries, Term, histories_of
+from fmpair.fitted.ruled_lists import ScoreRows
 from fmpair.fitted.top_items import Best
 
 SCORER = "scorer."  # prefix of the scorer's arrays in a file
@@ -238,6 +239,16 @@ class Ranker(FittedModel):
         filled = np.zeros(len(scores), np.int64)
         select(scores, 0, hidden.start, hidden.column, n, best, score, filled)
         return best, score, filled
+
+    def score_rows(self, queries: Queries) -> ScoreRows:
+        scores = self._scores(queries.user, queries.context, queries.history)
+        return lambda part: np.ascontiguousarray(scores[part])
+
+    def nearness(self, item: int, items: np.ndarray) -> np.ndarray:
+        """Return the similarities of an item, the largest to another at most 1: float32 [items]."""
+        near = np.array(self.item_similarity(item), np.float32)
+        near[item] = 1.0
+        return near[items] / max(float(np.abs(near).max()), 1.0)
 
     def pair_scores(self, queries: Queries, items: np.ndarray) -> np.ndarray:
         scores = self._scores(queries.user, queries.context, queries.history)

@@ -224,7 +224,7 @@ class Service:
         new = int((model.id_lookup.items.numbers([one.item for one in changes]) < 0).sum())
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self.readers, store.put_items, changes)
-        await self.models.catch_up()
+        await loop.run_in_executor(self.readers, self.models.follow)
         if self.metrics is not None:
             self.metrics.count("items", len(changes))
         return wire.ItemsTaken(len(changes), new, 0 if ranks_new_items(model) else new)

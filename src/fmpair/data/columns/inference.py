@@ -30,6 +30,7 @@ from fmpair.errors import DataError, named, unknown
 LOG = logging.getLogger("fmpair")
 
 CONTEXT, ATTRIBUTE, LEFT_OUT = "context", "item attribute", "left out"
+DISPLAY = "kept of the item"  # for rules and display, not learned from
 MOST_CONTEXTS = 1_000  # columns of context
 FEW_EVENTS, FEW_ITEMS = 100, 5  # more events, and this many repeated items, to judge a price
 MOST_ROWS = 200_000  # more events are sampled, with all events of an item or none
@@ -41,6 +42,10 @@ COMMAS = "text: numbers with a decimal comma"
 WORDS = 4  # on average, from which on text is free text
 
 ID_NAME = re.compile(r"(^|_)(id|ids|uuid|guid|hash|key|token|ip|index|row|nr|no|number)$|Id$|ID$")
+TITLE_NAME = re.compile(
+    r"(^|_)(title|headline|description|url|link|image|picture|photo|thumbnail)$"
+    r"|^(item_|product_|article_)?name$"
+)
 PRICE_NAME = re.compile(r"(^|_)(price|cost|msrp|prices|costs)($|_)")
 AFTERWARDS = re.compile(
     r"(^|_)(quantity|qty|revenue|dwell|playtime|watchtime|(dwell|watch|play|listen|read)_?"
@@ -52,7 +57,7 @@ AFTERWARDS = re.compile(
 class Decision:
     """The role of one column, and why.
 
-    role: user, item, a standard column, context, item attribute or left out.
+    role: user, item, a standard column, context, item attribute, kept of the item or left out.
     change: the option that changes the decision, written by `named`.
     expected: whether the caller or the column's name asked for this role.
     """
@@ -76,7 +81,7 @@ class Decisions:
         return {d.role: d.column for d in self.columns if d.role in ("user", "item", *STANDARD)}
 
     def named(self, role: str) -> list[str]:
-        """Return the columns that are context, item attributes, or left out."""
+        """Return the columns that are context, item attributes, kept of the item, or left out."""
         return [decision.column for decision in self.columns if decision.role == role]
 
     @property
@@ -91,17 +96,19 @@ class Decisions:
             **{role: column for role, column in self.roles.items() if column not in kept},
             "context": kept,
             "item_columns": [name for name in self.named(ATTRIBUTE) if name not in kept],
+            "display": [name for name in self.named(DISPLAY) if name not in kept],
             "leaks": kept,
         }
 
     @property
     def lossless(self) -> dict[str, Any]:
-        """The same options with all unexpected item attributes and left-out columns as context."""
+        """The same options with all unexpected item columns and left-out columns as context."""
         moved = [d.column for d in self.columns if d.role == ATTRIBUTE and d.expected]
         out = [d.column for d in self.columns if d.role == LEFT_OUT and d.expected]
         placed = [*self.roles.values(), *moved, *out]
         kept = [d.column for d in self.columns if d.column not in placed]
-        return {**self.options, "context": kept, "leaks": kept, "item_columns": moved}
+        unused = {"item_columns": moved, "display": []}
+        return {**self.options, "context": kept, "leaks": kept, **unused}
 
     @property
     def surprises(self) -> str:
@@ -127,25 +134,38 @@ def decide(
     context: Sequence[str] | None = None,
     item_columns: Sequence[str] = (),
     leaks: Sequence[str] = (),
+    display: Sequence[str] = (),
+    table: Sequence[str] = (),
 ) -> Decisions:
     """Decide what each column is: as the caller says, else by name, type and contents.
 
-    given: columns by role. context, item_columns, leaks: as in `Dataset.from_frame`. Requested
-    context that certainly identifies the item is refused, except for `leaks`.
+    given: columns by role. context, item_columns, leaks, display: as in `Dataset.from_frame`.
+    table: the columns of the item table, which tell of items in the events too. Requested context
+    that certainly identifies the item is refused, except for `leaks`.
     """
     context = None if context is None else name_list(context)
-    item_columns, leaks = name_list(item_columns), name_list(leaks)
-    _check_known((*(context or ()), *item_columns, *leaks), events)
+    item_columns, leaks, display = (name_list(names) for names in (item_columns, leaks, display))
+    _check_known((*(context or ()), *leaks), events)
+    _check_known([name for name in (*item_columns, *display) if name not in table], events)
+    item_columns, display = (
+        [name for name in names if name in events.columns] for names in (item_columns, display)
+    )
     if context is not None:
         context = [*context, *(name for name in leaks if name not in context)]
-    taken = {*(context or ()), *item_columns, *leaks}
+    taken = {*(context or ()), *item_columns, *leaks, *display}
     decisions = {d.column: d for d in _roles(events, given, taken)}
     rest = [name for name in events.columns if name not in decisions]
     for name in item_columns:
         decisions[name] = Decision(name, ATTRIBUTE, "as asked", expected=True)
+    for name in display:
+        decisions[name] = Decision(name, DISPLAY, "as asked", expected=True)
+    if context is None:
+        for name in (name for name in rest if name in table and name not in leaks):
+            why = "in the item table too"
+            decisions.setdefault(name, Decision(name, ATTRIBUTE, why, expected=True))
     roles = {decision.role: column for column, decision in decisions.items()}
     if context is None:
-        free = [name for name in rest if name not in item_columns]
+        free = [name for name in rest if name not in decisions]
         _check_number(free)
         decisions |= {d.column: d for d in _by_contents(events, roles, free, leaks)}
     else:
@@ -270,7 +290,10 @@ def _by_contents(
             decisions.append(Decision(name, CONTEXT, "as asked", expected=True))
             continue
         why = why_left_out(events[name], user, timed="timestamp" in roles)
-        if why is not None:
+        if why is not None and _is_text_of_items(events[name], events[roles["item"]]):
+            moved = named("item_columns", [name])
+            decisions.append(Decision(name, DISPLAY, "a text of each item", moved))
+        elif why is not None:
             timed = time_form(events[name]) is not None
             other = named("timestamp", name) if timed else named("leaks", [name])
             decisions.append(Decision(name, LEFT_OUT, why, other))
@@ -293,8 +316,9 @@ def _of_item_or_context(values: pl.Series, leakage: ContextLeakage | None) -> De
         return Decision(values.name, CONTEXT, f"{described(values)}{figure}", ignored)
     if values.dtype == pl.String and min(leakage.of_item, leakage.of_column) >= 0.9:
         moved = named("item_columns", [values.name])
-        why = COMMAS if described(values) == COMMAS else "another name of the item"
-        return Decision(values.name, LEFT_OUT, why, moved)
+        if described(values) == COMMAS:
+            return Decision(values.name, LEFT_OUT, COMMAS, moved)
+        return Decision(values.name, DISPLAY, "another name of the item", moved)
     return Decision(values.name, ATTRIBUTE, leakage.line, ignored)
 
 
@@ -339,6 +363,32 @@ def why_left_out(values: pl.Series, user: pl.Series, timed: bool) -> str | None:
     if more and has_one_each(values, user):
         return "each value belongs to one user, like a session"
     return None
+
+
+def _is_text_of_items(values: pl.Series, item: pl.Series) -> bool:
+    """Return whether a column holds one text for each item, and most items another one."""
+    if values.dtype != pl.String or len(values) <= FEW_ROWS:
+        return False
+    return values.n_unique() > NEARLY_ALL * item.n_unique() and has_one_each(item, values)
+
+
+def why_display(values: pl.Series) -> str | None:
+    """Return why a column of the item table is for display only; None if it is learned from.
+
+    Text is for display if its name says so, if more than half of its values differ, or if it is
+    whole sentences. Text with bars between several values is not one text.
+    """
+    if values.dtype != pl.String:
+        return None
+    if TITLE_NAME.search(values.name.lower()):
+        return "its name"
+    known = values.drop_nulls()
+    if len(known) <= FEW_ROWS or 2 * int(known.str.contains("|", literal=True).sum()) > len(known):
+        return None
+    distinct = known.n_unique()
+    if distinct > NEARLY_ALL * len(known):
+        return f"{distinct:,} different texts of {len(known):,} items"
+    return "free text" if _is_free_text(known) else None
 
 
 def _is_free_text(values: pl.Series) -> bool:

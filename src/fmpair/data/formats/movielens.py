@@ -29,7 +29,7 @@ YEAR = r"\(([0-9]{4})\)\s*$"  # a title ends with the year: Toy Story (1995)
 def read_movielens(path: str | Path, *, titles: bool = False) -> Contents:
     """Read ratings with age, gender, occupation, zip of users and genres, year of movies.
 
-    titles: keep the movie's title too; it identifies the item, so no model can learn from it.
+    titles: keep the movie's title too, for display; no model learns from it.
     In the 1M set an age is the youngest of its bracket (18 stands for 18-24).
     """
     if locate(path, "u.data"):

@@ -19,6 +19,7 @@ from polars.exceptions import PanicException
 
 from fmpair.data.columns.inference import Decisions, decide, without
 from fmpair.data.dataset import ROLES, Dataset
+from fmpair.data.frame import to_polars
 from fmpair.errors import DataError, FmpairError, Notice, named, nearest, unknown
 
 STANDARD_INPUT = "-"
@@ -46,12 +47,15 @@ class Contents:
 
     def decisions(self) -> Decisions:
         """Return the inferred role of each column, as in `dataset`."""
+        table = self.roles.get("items", self.items)
         return decide(
             without(self.events, self.roles.get("ignore") or ()),
             {role: self.roles.get(role) for role in ROLES},
             self.roles.get("context"),
             self.roles.get("item_columns") or (),
             self.roles.get("leaks") or (),
+            self.roles.get("display") or (),
+            () if table is None else to_polars(table).columns,
         )
 
 

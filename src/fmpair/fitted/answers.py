@@ -1,0 +1,152 @@
+"""Answers to single requests: questions as arrays, ranked together where they can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from fmpair.arrays import Rows
+from fmpair.features import FeatureSpace
+from fmpair.fitted.catalogue import Catalogue
+from fmpair.fitted.history import LiveState
+from fmpair.fitted.id_lookup import IdLookup
+from fmpair.fitted.query_encoder import QueryEncoder, known_items
+from fmpair.fitted.question import (
+    Answer,
+    Queries,
+    Question,
+    Request,
+    Term,
+    stacked_places,
+    stacked_queries,
+)
+from fmpair.fitted.ruled_lists import ScoresItems, ruled
+from fmpair.fitted.rules import BoundRules, Rules
+from fmpair.fitted.top_items import Best
+from fmpair.threads import check_process
+
+
+class Answering(ScoresItems, Protocol):
+    """What an answer needs of a model; `FittedModel` says what each does."""
+
+    @property
+    def catalogue(self) -> Catalogue | None: ...
+    @property
+    def encoder(self) -> QueryEncoder: ...
+    @property
+    def id_lookup(self) -> IdLookup: ...
+    @property
+    def live(self) -> LiveState | None: ...
+    @property
+    def seen(self) -> Rows: ...
+    @property
+    def space(self) -> FeatureSpace: ...
+
+    def best(
+        self,
+        queries: Queries,
+        chosen: np.ndarray | None,
+        hidden: Rows,
+        n: int,
+        interactive: bool = False,
+    ) -> Best: ...
+
+    def terms(self, queries: Queries, row: int, items: Sequence[int]) -> list[list[Term]]: ...
+
+
+def answers(model: Answering, questions: Sequence[Question]) -> list[Answer]:
+    """Answer questions; those over all items, without rules, are ranked together."""
+    check_process()
+    requests = [_request(model, question) for question in questions]
+    if len(requests) == 1:
+        return _answered(model, questions, requests)
+    groups: dict[int, list[int]] = {}
+    for place, (question, request) in enumerate(zip(questions, requests)):
+        alone = request.chosen is not None or request.query.situation.width or question.rules
+        groups.setdefault(place if alone else -1, []).append(place)
+    found: dict[int, Answer] = {}
+    for places in groups.values():
+        answered = _answered(
+            model, [questions[place] for place in places], [requests[place] for place in places]
+        )
+        found |= zip(places, answered)
+    return [found[place] for place in range(len(requests))]
+
+
+def bound(model: Answering, rules: Rules) -> BoundRules:
+    """Return rules as arrays over the items of a model; items shown that it lacks do not matter."""
+    shown = known_items(model.id_lookup.items, rules.shown, strict=False)[0]
+    return BoundRules.of(rules, model.catalogue, len(model.space.items), shown)
+
+
+def _request(model: Answering, question: Question) -> Request:
+    query, missing = model.encoder.of_request(question)
+    items, strict = model.id_lookup.items, question.unknown == "error"
+    chosen, more = known_items(items, question.candidates, strict)
+    excluded, others = known_items(items, question.exclude, strict)
+    parts = [excluded] if model.live is None else [excluded, model.live.removed]
+    if question.exclude_seen:
+        if query.history is not None:
+            parts.append(query.history.column)
+        user = int(query.user[0])
+        if user >= 0:
+            live = model.live
+            parts.append(model.seen.row(user) if live is None else live.seen_row(model.seen, user))
+    hidden, ignored = np.concatenate(parts), missing + more + others
+    if question.candidates is None:
+        return Request(query, None, hidden, ignored)
+    chosen = np.unique(chosen)
+    if question.rules:
+        return Request(query, chosen, hidden, ignored)
+    places = np.flatnonzero(np.isin(chosen, hidden)).astype(np.int32)
+    return Request(query, chosen, places, ignored)
+
+
+def _answered(
+    model: Answering, questions: Sequence[Question], requests: Sequence[Request]
+) -> list[Answer]:
+    """Answer questions about all items without rules, or one question."""
+    rules = questions[0].rules
+    if rules:
+        return [_ruled_answer(model, questions[0], requests[0], rules)]
+    queries = stacked_queries([request.query for request in requests])
+    hidden = stacked_places([request.hidden for request in requests])
+    chosen, most = requests[0].chosen, max(question.n for question in questions)
+    best, score, filled = model.best(queries, chosen, hidden, most, interactive=True)
+    found = []
+    for row, (question, request) in enumerate(zip(questions, requests)):
+        count = min(int(filled[row]), question.n)
+        numbers = best[row, :count] if chosen is None else chosen[best[row, :count]]
+        terms = model.terms(queries, row, numbers.tolist()) if question.explain else None
+        found.append(_answer(model, question, request, numbers, score[row, :count], terms))
+    return found
+
+
+def _ruled_answer(model: Answering, question: Question, request: Request, rules: Rules) -> Answer:
+    ruling, items = bound(model, rules), len(model.space.items)
+    hidden, query = stacked_places([request.hidden]), request.query
+    best, score, filled = ruled(model, query, request.chosen, hidden, question.n, ruling, items, 1)
+    count = int(filled[0])
+    numbers, terms = best[0, :count], None
+    if question.explain:
+        terms = model.terms(query, 0, numbers.tolist())
+        for item, own in zip(numbers.tolist(), terms):
+            own += rules.boost_terms(model.catalogue, item)
+            own.sort(key=lambda term: -abs(term[2]))
+    answer = _answer(model, question, request, numbers, score[0, :count], terms)
+    return answer if count else answer._replace(empty=ruling.why_empty(request.chosen, items))
+
+
+def _answer(
+    model: Answering,
+    question: Question,
+    request: Request,
+    numbers: np.ndarray,
+    score: np.ndarray,
+    terms: Any,
+) -> Answer:
+    ids, stranger = model.id_lookup.items.take(numbers), bool(request.query.user[0] < 0)
+    stranger = question.user is not None and stranger
+    return Answer(ids, score.tolist(), terms, request.passed_over, stranger)

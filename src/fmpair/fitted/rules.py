@@ -1,0 +1,357 @@
+"""Rules of a list: which items may be in it, how many of a kind, and what moves them up.
+
+`Rules` parses and checks what was asked for, once. `BoundRules.of` turns it into arrays over the
+items of a catalogue, which keeps them, so that a condition is computed once per catalogue.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from fmpair.arrays import starts
+from fmpair.checks import number, whole
+from fmpair.data.vocabulary import Vocabulary, comparable
+from fmpair.errors import OptionError, named, unknown
+from fmpair.fitted.catalogue import Catalogue
+
+CONDITION = re.compile(r"\s*(not\s+)?(.+?)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*", re.DOTALL)
+EXAMPLES = "'category=shoes,bags', 'price<=50' or 'not brand=ACME'"
+TRUTH = {"true": True, "false": False}
+
+
+class Condition(NamedTuple):
+    """A parsed condition: column, sign (=, <, <=, >, >=), values, and whether it must not hold."""
+
+    text: str
+    column: str
+    sign: str
+    values: tuple[str, ...]
+    negated: bool = False
+
+
+@lru_cache(1024)
+def condition(text: str) -> Condition:
+    """Parse a condition; raise OptionError if it is none."""
+    match = CONDITION.fullmatch(text)
+    values: Sequence[str] = ()
+    if match:
+        values = next(csv.reader([match[4]], skipinitialspace=True), [])
+        values = [value.strip() for value in values]
+    if not match or not values or "" in values:
+        raise OptionError(f"{named('where')} {text!r} is no condition: write {EXAMPLES}")
+    column, sign = match[2], match[3]
+    if sign[0] in "<>" and len(values) > 1:
+        raise OptionError(f"{named('where')} {text!r}: {sign} takes one value, not {len(values)}")
+    negated = bool(match[1]) != (sign == "!=")
+    return Condition(text, column, "=" if sign in ("!=", "==") else sign, tuple(values), negated)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a list must obey. Immutable, and checked when it is made; see `rules_of`.
+
+    where: conditions, which all must hold; limit: (column, at most so many per value); boost:
+    (column, value, what it adds to the score); diversity: from 0 to 1; shown: items to leave out.
+    """
+
+    where: tuple[str, ...] = ()
+    limit: tuple[tuple[str, int], ...] = ()
+    boost: tuple[tuple[str, str, float], ...] = ()
+    diversity: float = 0.0
+    shown: tuple[Any, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self != Rules()
+
+    def __add__(self, other: Rules) -> Rules:
+        """Return both: all conditions, and the other's limits and boosts where both have one."""
+        boost = {entry[:2]: entry for entry in (*self.boost, *other.boost)}
+        return Rules(
+            tuple(dict.fromkeys((*self.where, *other.where))),
+            tuple((dict(self.limit) | dict(other.limit)).items()),
+            tuple(boost.values()),
+            other.diversity or self.diversity,
+            (*self.shown, *other.shown),
+        )
+
+    def options(self) -> dict[str, Any]:
+        """Return the rules as options of `recommend`, without those that are not set."""
+        boost: dict[str, dict[str, float]] = {}
+        for column, value, amount in self.boost:
+            boost.setdefault(column, {})[value] = amount
+        values = {"where": list(self.where), "limit": dict(self.limit), "boost": boost}
+        more = {"diversity": self.diversity, "exclude_shown": list(self.shown)}
+        return {name: value for name, value in (values | more).items() if value}
+
+    def check(self, catalogue: Catalogue | None) -> None:
+        """Raise OptionError if the rules do not fit the columns of a catalogue."""
+        columns = [("where", condition(text).column) for text in self.where]
+        columns += [("limit", column) for column, _ in self.limit]
+        columns += [("boost", column) for column, *_ in self.boost]
+        for option, column in columns:
+            if catalogue is None:
+                raise OptionError(
+                    f"{named(option)}: the model knows no columns of items: fit it with "
+                    f"{named('items', ...)}"
+                )
+            if column not in catalogue.columns:
+                known = unknown("item column", column, catalogue.columns)
+                raise OptionError(f"{named(option)}: {known}")
+        if catalogue is not None:
+            for one in (*map(condition, self.where), *self._boosted()):
+                matching(catalogue, one)
+
+    def _boosted(self) -> list[Condition]:
+        return [_equals("boost", column, value) for column, value, _ in self.boost]
+
+    def boost_terms(self, catalogue: Catalogue | None, item: int) -> list[tuple[str, str, float]]:
+        """Return the terms that boosts add to the score of an item."""
+        return [
+            ("", f"boost {column}={value}", amount)
+            for one, (column, value, amount) in zip(self._boosted(), self.boost)
+            if catalogue is not None and matching(catalogue, one)[item]
+        ]
+
+
+def rules_of(
+    where: Any = None,
+    limit: Any = None,
+    boost: Any = None,
+    diversity: Any = None,
+    exclude_shown: Any = None,
+    rules: Rules | None = None,
+) -> Rules | None:
+    """Return options of `recommend` as rules, None if there are none; raise OptionError.
+
+    rules: to which the options are added.
+    """
+    if rules is not None and not isinstance(rules, Rules):
+        raise OptionError(
+            f"{named('rules')} must be Rules, as fmpair.config.rules_file.read_rules returns them "
+            f"by name, not {rules!r}"
+        )
+    given = Rules(
+        _conditions(where),
+        tuple(_limits(limit)),
+        tuple(_boosts(boost)),
+        _diversity(diversity),
+        _shown(exclude_shown),
+    )
+    both = given if rules is None else rules + given
+    return both or None
+
+
+RULES = ("where", "limit", "boost", "diversity", "exclude_shown")
+
+
+def _conditions(where: Any) -> tuple[str, ...]:
+    texts = [where] if isinstance(where, str) else list(where or ())
+    for text in texts:
+        if not isinstance(text, str):
+            raise OptionError(f"{named('where')} takes texts such as {EXAMPLES}, not {text!r}")
+        condition(text)
+    return tuple(texts)
+
+
+def _limits(limit: Any) -> list[tuple[str, int]]:
+    if not isinstance(limit, Mapping | None):
+        raise OptionError(f"{named('limit')} takes columns such as {{'brand': 2}}, not {limit!r}")
+    for most in (limit or {}).values():
+        whole("limit", most, 1)
+    return [(str(column), int(most)) for column, most in (limit or {}).items()]
+
+
+def _boosts(boost: Any) -> list[tuple[str, str, float]]:
+    entries = []
+    for column, values in _mapping(boost, boost).items():
+        for value, amount in _mapping(values, boost).items():
+            number("boost", amount)
+            if not math.isfinite(amount):
+                raise OptionError(f"{named('boost')} must be a finite number, not {amount!r}")
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            entries.append((str(column), text, float(amount)))
+    return entries
+
+
+def _mapping(value: Any, given: Any) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping | None):
+        example = "{'brand': {'ACME': 0.3}}"
+        raise OptionError(f"{named('boost')} takes values such as {example}, not {given!r}")
+    return value or {}
+
+
+def _diversity(diversity: Any) -> float:
+    if diversity is None:
+        return 0.0
+    number("diversity", diversity)
+    if not 0 <= diversity <= 1:
+        raise OptionError(f"{named('diversity')} must be from 0 to 1, not {diversity!r}")
+    return float(diversity)
+
+
+def _shown(items: Any) -> tuple[Any, ...]:
+    if items is None:
+        return ()
+    if isinstance(items, str) or not hasattr(items, "__iter__"):
+        raise OptionError(
+            f"{named('exclude_shown')} takes items, not {items!r}: only a service, which knows "
+            "what it showed, takes a time such as 7d"
+        )
+    return tuple(items)
+
+
+# Conditions as arrays
+
+
+def _equals(option: str, column: str, value: str) -> Condition:
+    return Condition(f"{option} {column}={value}", column, "=", (value,))
+
+
+def matching(catalogue: Catalogue, one: Condition) -> np.ndarray:
+    """Return whether a condition holds: bool [rows of the catalogue]; False for missing values."""
+    return catalogue.kept(one, lambda: _matching(catalogue.table[one.column], one))
+
+
+def _matching(values: pl.Series, one: Condition) -> np.ndarray:
+    dtype = values.dtype
+    if one.sign == "=":
+        if isinstance(dtype, pl.List):
+            wanted = [_value(text, dtype.inner, one) for text in one.values]  # type: ignore[arg-type]
+            found = pl.Series(np.zeros(len(values), bool))
+            for value in wanted:
+                found = found | values.list.contains(value).fill_null(False)
+        else:
+            found = values.is_in([_value(text, dtype, one) for text in one.values])
+    else:
+        if not (dtype.is_numeric() or dtype.is_temporal()):
+            raise OptionError(
+                f"{named('where')} {one.text!r}: {one.column!r} holds "
+                f"{'lists' if dtype.is_nested() else 'text'}, and {one.sign} compares numbers and "
+                f"times; write '{one.column}={one.values[0]}'"
+            )
+        value = _value(one.values[0], dtype, one)
+        signs = {"<": values < value, "<=": values <= value}
+        found = signs[one.sign] if one.sign in signs else ~signs["<=" if one.sign == ">" else "<"]
+    holds = (~found if one.negated else found) & values.is_not_null()
+    return holds.fill_null(False).to_numpy()
+
+
+def _value(text: str, dtype: pl.DataType, one: Condition) -> Any:
+    """Return a value of a condition in the type of its column; raise OptionError."""
+    if dtype == pl.String:
+        return text
+    if dtype == pl.Boolean:
+        value, wanted = TRUTH.get(text.lower()), "true or false"
+    elif dtype.is_numeric():
+        value, wanted = _number(text), "a number"
+    else:
+        full = f"{text}T00:00:00" if len(text) == 10 and isinstance(dtype, pl.Datetime) else text
+        read = comparable(pl.Series([full]), dtype)
+        value = None if read is None else read[0]
+        wanted = "a time such as 2024-01-31"
+    if value is None:
+        option = "where" if not one.text.startswith("boost ") else "boost"
+        told = "" if option == "boost" else f" {one.text!r}"
+        raise OptionError(f"{named(option)}{told}: {one.column!r} takes {wanted}, not {text!r}")
+    return value
+
+
+def _number(text: str) -> int | float | None:
+    for kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        return value if math.isfinite(value) else None
+    return None
+
+
+# Rules as arrays over the items of a model
+
+
+class Groups(NamedTuple):
+    """The values of a limited column. code: int32, those of item i at start[i] to start[i + 1]."""
+
+    start: np.ndarray
+    code: np.ndarray
+    most: int
+
+
+class BoundRules(NamedTuple):
+    """Rules as arrays over a model's items.
+
+    offset: float32 [items], what is added to every score, -inf for items that must not be listed;
+    None for zeros. shown: int32, further items to leave out of this list. groups: of the limits.
+    """
+
+    rules: Rules
+    catalogue: Catalogue | None
+    offset: np.ndarray | None
+    shown: np.ndarray
+    groups: tuple[Groups, ...]
+
+    @classmethod
+    def of(
+        cls, rules: Rules, catalogue: Catalogue | None, items: int, shown: np.ndarray
+    ) -> BoundRules:
+        """Return the arrays of rules; raise OptionError if they do not fit the catalogue.
+
+        items: of the model, the first of the catalogue; shown: the numbers of `rules.shown`.
+        """
+        if catalogue is None:
+            rules.check(None)
+            return cls(rules, None, None, shown, ())
+        key = replace(rules, shown=(), diversity=0.0)
+        offset, groups = catalogue.kept(key, lambda: _arrays(key, catalogue, items))
+        return cls(rules, catalogue, offset, shown, groups)
+
+    def why_empty(self, chosen: np.ndarray | None, items: int) -> str:
+        """Return which rule left no item; chosen: the candidates, None for all."""
+        left = np.zeros(items, bool)
+        left[slice(None) if chosen is None else chosen] = True
+        for text in self.rules.where:
+            assert self.catalogue is not None
+            left &= matching(self.catalogue, condition(text))[:items]
+            if not left.any():
+                return f"no item is left by where {text!r}"
+        left[self.shown] = False
+        if not left.any():
+            return "no item is left by exclude_shown"
+        return "all items that the rules allow are excluded or were seen before"
+
+
+def _arrays(
+    rules: Rules, catalogue: Catalogue, items: int
+) -> tuple[np.ndarray | None, tuple[Groups, ...]]:
+    """Return offset and groups of rules."""
+    rules.check(catalogue)
+    offset = None
+    if rules.where or rules.boost:
+        offset = np.zeros(items, np.float32)
+        for one, (*_, amount) in zip(rules._boosted(), rules.boost):
+            offset[matching(catalogue, one)[:items]] += np.float32(amount)
+        for text in rules.where:
+            offset[~matching(catalogue, condition(text))[:items]] = -np.inf
+    groups = tuple(
+        Groups(*_codes(catalogue.table[column][:items]), most) for column, most in rules.limit
+    )
+    return offset, groups
+
+
+def _codes(values: pl.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Return the starts of each row's values and a number for each; none for a missing value."""
+    if isinstance(values.dtype, pl.List):
+        lengths = values.list.len().fill_null(0).to_numpy()
+        members = values.explode(empty_as_null=False, keep_nulls=False)
+    else:
+        lengths, members = values.is_not_null().to_numpy(), values.drop_nulls()
+    return starts(lengths.astype(np.int64)), Vocabulary.of(members).numbers(members)
