@@ -372,6 +372,9 @@ def test_every_file_is_sent_with_its_type_and_a_policy_that_forbids_all_else(app
     assert reply.headers["content-type"].startswith(kind[name.rpartition(".")[2]])
     policy = reply.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'") and "unsafe" not in policy
+    assert "img-src 'self';" in policy
+    loads = dict(read_pages(images=True)[address(name)].headers)[b"content-security-policy"]
+    assert b"img-src 'self' https: http:;" in loads
     again = ask(application, address(name), headers={"if-none-match": reply.headers["etag"]})
     assert (again.status, again.body) == (304, b"")
 

@@ -166,6 +166,32 @@ def test_all_is_known_after_a_new_start_and_to_a_new_model(files, store, tmp_pat
     assert soon(lambda: listed(first) == listed(again) == left)
 
 
+def test_columns_are_shown_with_the_items_that_have_them(service):
+    put(service, {"item": "i2", "title": "Second", "price": 5}, {"item": "i0", "title": "First"})
+    asked = {"user": "u0", "candidates": ["i0", "i2", "i4"], "exclude_seen": False}
+    found = ask(service, "/v1/recommend", {**asked, "show": ["title", "price", "none"]}).json
+    told = {one["item"]: one.get("columns") for one in found["items"]}
+    assert told == {"i0": {"title": "First"}, "i2": {"title": "Second", "price": 5}, "i4": {}}
+    near = ask(service, "/v1/similar", {"item": "i4", "n": 30, "show": ["title"]}).json["similar"]
+    assert {"title": "First"} in [one.get("columns") for one in near]
+    listed = ask(service, "/v1/items?prefix=second").json
+    assert (listed["ids"], listed["titles"], listed["count"]) == (["i2"], ["Second"], 1)
+    assert ask(service, "/v1/model").json["models"][0]["title"] == "title"
+
+
+def test_a_request_may_choose_the_arm_and_is_then_not_stored(files, store):
+    models = LiveModels(files / "kinds.fmpair", store, files / "plain.fmpair", 0.5)
+    both = Application(Service(models, store, recording=True))
+    for arm in ("current", "candidate"):
+        found = ask(both, "/v1/recommend", {"user": "u0", "arm": arm, "log": True}).json
+        assert found["arm"] == arm
+    store.append([])
+    assert store.impressions(0, 9) == []
+    alone = Application(Service(LiveModels(files / "kinds.fmpair", store), store))
+    wrong = ask(alone, "/v1/recommend", {"arm": "candidate"})
+    assert wrong.status == 404 and "no candidate model is in service" in wrong.json["detail"]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -61,6 +61,13 @@ Strict = Annotated[
         "answered by what is known.",
     ),
 ]
+Images = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="A column of the catalogue with addresses of images, which the web page then loads.",
+    ),
+]
 
 
 def serve(
@@ -76,6 +83,7 @@ def serve(
     share: Share = None,
     proxy: Proxy = False,
     strict: Strict = False,
+    images: Images = None,
 ) -> None:
     """Serve a model over HTTP, with a web page to try it."""
     from fmpair.serve.settings import ServiceSettings
@@ -95,6 +103,7 @@ def serve(
         share,
         proxy,
         strict,
+        images,
     )
     run_service(settings, note)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ from fmpair.training.growth import with_items
 
 LOG = logging.getLogger("fmpair")
 
+TITLE = re.compile(r"(^|_)(title|headline)$|^(item_|product_|article_)?name$")
 ILL_TYPED = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError)
 
 
@@ -102,6 +104,25 @@ def catalogue_of(model: Any) -> Catalogue:
     if model.catalogue is not None:
         return model.catalogue
     return Catalogue(model.space.items, model.space.catalogue, name_of(model.space, ITEM))
+
+
+def title_column(model: Any) -> str | None:
+    """Return the column with titles of items, None if there is none."""
+    catalogue = model.catalogue
+    if catalogue is None:
+        return None
+    named = (name for name in catalogue.columns if TITLE.search(name.lower()))
+    return next((name for name in named if catalogue.table[name].dtype == pl.String), None)
+
+
+def told_of(model: Any, items: Sequence[Any], names: Sequence[str]) -> list[dict[str, Any] | None]:
+    """Return what the catalogue knows of items that the model knows, by these columns."""
+    catalogue = model.catalogue
+    known = [] if catalogue is None else [name for name in names if name in catalogue.columns]
+    if not known or not items:
+        return [None] * len(items)
+    rows = catalogue.table.select(known)[model.id_lookup.items.numbers(items)].rows(named=True)
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
 def with_new_items(model: Any, changes: Changes) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmpair.errors import FmpairError, MachineError, ModelFileError
+from fmpair.errors import FmpairError, MachineError, ModelFileError, UnknownError
 from fmpair.events.event import Event
 from fmpair.events.store import EventStore, pages
 from fmpair.fitted.file import checksum_of
@@ -124,9 +124,11 @@ class LiveModels:
         self.position = min(known.event for _, known in loaded)  # of the last event known to all
         self.change = min(known.change for _, known in loaded)  # of items, likewise
 
-    def of(self, user: Any) -> tuple[str, Model, str]:
-        """Return (arm, model, id of the model) that answers a user."""
-        served = self._serving[self.arms.of(user)]
+    def of(self, user: Any, arm: str | None = None) -> tuple[str, Model, str]:
+        """Return (arm, model, id of the model) that answers a user, or of the arm given."""
+        served = self._serving.get(arm or self.arms.of(user))
+        if served is None:
+            raise UnknownError(f"no {arm} model is in service: start it with --candidate")
         if user is not None:
             self._recent.append(user)
         return served.arm, served.model, served.id

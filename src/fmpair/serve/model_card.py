@@ -10,13 +10,19 @@ from typing import Any
 from fmpair.fitted import recipe
 from fmpair.fitted.question import knows_time
 from fmpair.fitted.recipe import name_of
+from fmpair.serve.live_catalogue import title_column
 from fmpair.serve.live_models import Rejection, ServedModel
 from fmpair.serve.requests import MOST_VALUES, ContextColumn, ModelCard, Refused
 from fmpair.serve.settings import Stamp, stamp
 
 
-def model_card(served: ServedModel, rejected: Rejection | None = None) -> ModelCard:
-    """Return the card of a model in service; rejected: the last new file, if rejected."""
+def model_card(
+    served: ServedModel, rejected: Rejection | None = None, images: str | None = None
+) -> ModelCard:
+    """Return the card of a model in service; rejected: the last new file, if rejected.
+
+    images: the column with addresses of images.
+    """
     model: Any = served.model
     space = model.space
     parameters = getattr(model, "parameters", None)
@@ -40,6 +46,8 @@ def model_card(served: ServedModel, rejected: Rejection | None = None) -> ModelC
         id_columns=list(space.id_columns),
         explains=parameters is not None,
         refused=None if rejected is None else Refused(rejected.why, utc(rejected.when)),
+        title=title_column(model),
+        images=images,
     )
 
 

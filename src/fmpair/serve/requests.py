@@ -126,6 +126,15 @@ Unknown = Annotated[
 User = Annotated[Id | None, Meta(description="The user id; null for an anonymous visitor.")]
 
 
+Show = Annotated[
+    list[Text],
+    Meta(
+        description="Columns of the catalogue to return with each item, such as title.",
+        max_length=50,
+    ),
+]
+
+
 class BaseRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """The user and the context of a request."""
 
@@ -161,6 +170,12 @@ class Recommend(BaseRequest):
         | None
     ) = None
 
+    show: Show = []
+    arm: Annotated[
+        Literal["current", "candidate"] | None,
+        Meta(description="Ask this model, whoever the user is; the list is then not stored."),
+    ] = None
+
 
 class RecommendBatch(Struct, forbid_unknown_fields=True):
     """Several recommendation requests at once."""
@@ -186,6 +201,7 @@ class Similar(Struct, forbid_unknown_fields=True):
     item: Id | None = None
     user: Id | None = None
     n: Count = 10
+    show: Show = []
 
 
 class NewEvent(Struct, forbid_unknown_fields=True):
@@ -233,12 +249,16 @@ class Term(Struct):
 
 
 class Ranked(Struct, omit_defaults=True):
-    """An item of a list. terms: the summands of its score, largest first."""
+    """An item of a list. terms: the summands of its score, largest first.
+
+    columns: those that were asked for with `show`, as far as known.
+    """
 
     item: Any
     score: float
     rank: int
     terms: list[Term] | None = None
+    columns: dict[str, Any] | None = None
 
 
 class Recommended(Struct, omit_defaults=True):
@@ -286,12 +306,13 @@ class Explanation(Struct, omit_defaults=True):
     unknown: list[str] = []
 
 
-class Neighbour(Struct):
-    """A similar item or user."""
+class Neighbour(Struct, omit_defaults=True):
+    """A similar item or user; columns: those of an item that were asked for."""
 
     id: Any
     similarity: float
     rank: int
+    columns: dict[str, Any] | None = None
 
 
 class Neighbours(Struct):
@@ -358,7 +379,10 @@ class Refused(Struct):
 
 
 class ModelCard(Struct):
-    """Properties of a model in service. refused: the last new file that was rejected."""
+    """Properties of a model in service. refused: the last new file that was rejected.
+
+    title, images: the columns of the catalogue with titles and with addresses of images.
+    """
 
     model: str
     arm: str
@@ -378,6 +402,8 @@ class ModelCard(Struct):
     id_columns: list[str]
     explains: bool
     refused: Refused | None = None
+    title: str | None = None
+    images: str | None = None
 
 
 class Cards(Struct):
@@ -388,8 +414,9 @@ class Cards(Struct):
     events: bool
 
 
-class IdList(Struct):
-    """Ids with a prefix; count: the number of all."""
+class IdList(Struct, omit_defaults=True):
+    """Ids with a prefix; count: the number of all; titles: of the items, if they have any."""
 
     ids: list[Any]
     count: int
+    titles: list[str | None] | None = None

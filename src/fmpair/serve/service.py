@@ -23,7 +23,13 @@ from fmpair.events.store import EventStore
 from fmpair.features.field import duration
 from fmpair.fitted.question import Answer, Question
 from fmpair.serve import requests as wire
-from fmpair.serve.live_catalogue import Changes, check_types, ranks_new_items
+from fmpair.serve.live_catalogue import (
+    Changes,
+    check_types,
+    ranks_new_items,
+    title_column,
+    told_of,
+)
 from fmpair.serve.live_models import PATIENCE, LiveModels
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.model_card import model_card
@@ -108,7 +114,7 @@ class Service:
     """The models, and the event store (None: events are not stored).
 
     recording: whether to store impressions, for a comparison of two models. strict: refuse
-    unknown ids and values.
+    unknown ids and values. images: the column with addresses of images, for the web page.
     """
 
     models: LiveModels
@@ -116,6 +122,7 @@ class Service:
     recording: bool = False
     metrics: Metrics | None = None
     strict: bool = False
+    images: str | None = None
     batcher: RequestBatcher = field(default_factory=RequestBatcher)
     # Threads of their own: while a database is silent, others must be left for models.
     readers: ThreadPoolExecutor = field(
@@ -123,18 +130,19 @@ class Service:
     )
 
     async def recommend(self, request: wire.Recommend) -> wire.Recommended:
-        arm, model, name = await self._model_for(request.user)
+        arm, model, name = await self._model_for(request.user, request.arm)
         question = self._question(request, model, await self._shown(request, model))
         answer = await self.batcher.answer(model, question)
         self._record(request, answer, arm, name)
-        return _recommended(answer, name, arm, self._unknown(request, model, answer))
+        found = _recommended(answer, name, arm, self._unknown(request, model, answer))
+        return _with_columns(found, model, request.show)
 
     async def batch(self, request: wire.RecommendBatch) -> wire.RecommendedBatch:
         requests = request.questions
         explained = sum(one.n for one in requests if one.explain)
         if explained > wire.MOST_N:
             raise OptionError(f"at most {wire.MOST_N:,} items can be explained, not {explained:,}")
-        chosen = [await self._model_for(one.user) for one in requests]
+        chosen = [await self._model_for(one.user, one.arm) for one in requests]
         answered: dict[int, wire.Recommended] = {}
         for arm, model, name in {
             id(model): (arm, model, name) for arm, model, name in chosen
@@ -145,7 +153,8 @@ class Service:
             for row, answer in zip(rows, await asyncio.to_thread(model.answers, questions)):
                 self._record(requests[row], answer, arm, name)
                 unknown = self._unknown(requests[row], model, answer)
-                answered[row] = _recommended(answer, name, arm, unknown)
+                found = _recommended(answer, name, arm, unknown)
+                answered[row] = _with_columns(found, model, requests[row].show)
         return wire.RecommendedBatch([answered[row] for row in range(len(requests))])
 
     async def score(self, request: wire.Score) -> wire.Scores:
@@ -176,7 +185,11 @@ class Service:
             frame = await asyncio.to_thread(model.similar_users, request.user, request.n)
         else:
             frame = await asyncio.to_thread(_similar_items, model, request.item, request.n)
-        return wire.Neighbours([wire.Neighbour(*row) for row in to_polars(frame).rows()], name)
+        rows = to_polars(frame).rows()
+        told: list[dict[str, Any] | None] = [None] * len(rows)
+        if request.item is not None:
+            told = told_of(model, [row[0] for row in rows], request.show)
+        return wire.Neighbours([wire.Neighbour(*row, own) for row, own in zip(rows, told)], name)
 
     async def take(self, request: wire.NewEvents) -> wire.Taken:
         store = self._store()
@@ -238,7 +251,8 @@ class Service:
 
     async def cards(self) -> wire.Cards:
         rejected = self.models.rejected
-        cards = [model_card(served, rejected.get(served.arm)) for served in self.models.serving()]
+        serving = self.models.serving()
+        cards = [model_card(one, rejected.get(one.arm), self.images) for one in serving]
         return wire.Cards(cards, __version__, self.store is not None)
 
     async def users(self, prefix: str, n: int) -> wire.IdList:
@@ -246,13 +260,15 @@ class Service:
 
     async def items(self, prefix: str, n: int) -> wire.IdList:
         await self.models.catch_up()
-        model = self.models.of(None)[1]
-        return await asyncio.to_thread(_with_prefix, model.space.items, prefix, n, removed(model))
+        return await asyncio.to_thread(_items_with_prefix, self.models.of(None)[1], prefix, n)
 
-    async def _model_for(self, user: Any) -> tuple[str, Any, str]:
-        """Return (arm, model, id of the model) for a user, with new events taken in."""
+    async def _model_for(self, user: Any, arm: str | None = None) -> tuple[str, Any, str]:
+        """Return (arm, model, id of the model) for a user, with new events taken in.
+
+        arm: the one to ask, whoever the user is.
+        """
         await self.models.catch_up()
-        return self.models.of(user)
+        return self.models.of(user) if arm is None else self.models.of(user, arm)
 
     async def _shown(self, request: wire.Recommend, model: Any) -> Sequence[Any]:
         """Return the known items that the user was shown lately, if the request excludes them.
@@ -317,6 +333,8 @@ class Service:
         user, wanted = request.user, request.log
         if wanted:
             self._store()
+        if request.arm is not None:  # not what this user would have been shown
+            return
         if (wanted or self.recording) and self.store is not None and user is not None:
             with suppress(FmpairError):
                 shown = Impression(user, tuple(answer.items), now(), arm, model)
@@ -333,6 +351,15 @@ def _recommended(answer: Answer, model: str, arm: str, unknown: list[str]) -> wi
     rows = zip(answer.items, answer.scores, terms)
     items = [wire.Ranked(item, score, rank, why) for rank, (item, score, why) in enumerate(rows, 1)]
     return wire.Recommended(items, model, arm, unknown)
+
+
+def _with_columns(found: wire.Recommended, model: Any, names: Sequence[str]) -> wire.Recommended:
+    """Return an answer with columns of the catalogue for each item."""
+    if names:
+        told = told_of(model, [one.item for one in found.items], names)
+        for one, columns in zip(found.items, told):
+            one.columns = columns
+    return found
 
 
 def _terms(terms: Sequence[tuple[str, str, float]]) -> list[wire.Term]:
@@ -371,18 +398,28 @@ def _similar_items(model: Any, item: Any, n: int) -> pl.DataFrame:
     return frame.with_columns(rank=pl.int_range(1, len(frame) + 1))
 
 
-def _with_prefix(
-    known: Vocabulary, prefix: str, n: int, hidden: np.ndarray = NO_ITEMS
-) -> wire.IdList:
-    """Return the ids that start with a prefix, in the order of the model.
-
-    hidden: numbers of ids to leave out.
-    """
+def _with_prefix(known: Vocabulary, prefix: str, n: int) -> wire.IdList:
+    """Return the ids that start with a prefix, in the order of the model."""
     ids = known.ids
-    if len(hidden):
-        shown = np.ones(len(ids), bool)
-        shown[hidden] = False
-        ids = ids.filter(pl.Series(shown))
     if prefix:
-        ids = ids.filter(ids.cast(pl.String).str.to_lowercase().str.starts_with(prefix.lower()))
+        ids = ids.filter(_begins(ids, prefix))
     return wire.IdList(ids.head(n).to_list(), len(ids))
+
+
+def _items_with_prefix(model: Any, prefix: str, n: int) -> wire.IdList:
+    """Return the items whose id starts with a prefix, or whose title contains it."""
+    ids, title = model.space.items.ids, title_column(model)
+    titles = None if title is None else model.catalogue.table[title].head(len(ids))
+    wanted = pl.Series(np.ones(len(ids), bool))
+    if prefix:
+        wanted = _begins(ids, prefix)
+        if titles is not None:
+            lower = titles.str.to_lowercase()
+            wanted = wanted | lower.str.contains(prefix.lower(), literal=True).fill_null(False)
+    wanted = wanted & ~pl.Series(np.isin(np.arange(len(ids)), removed(model)))
+    shown = None if titles is None else titles.filter(wanted).head(n).to_list()
+    return wire.IdList(ids.filter(wanted).head(n).to_list(), int(wanted.sum()), shown)
+
+
+def _begins(ids: pl.Series, prefix: str) -> pl.Series:
+    return ids.cast(pl.String).str.to_lowercase().str.starts_with(prefix.lower())

@@ -36,7 +36,8 @@ class ServiceSettings:
     put new files at `model` or `candidate` into service while running. candidate: a second model,
     for the `share` of the users. proxy: clients on this machine are a proxy, which names its own
     clients in X-Forwarded-For. strict: refuse unknown users, items and context values, instead of
-    answering by what is known.
+    answering by what is known. images: a column of the catalogue with addresses of images, which
+    the web page then loads from wherever they are.
     """
 
     model: Path
@@ -51,6 +52,7 @@ class ServiceSettings:
     share: float | None = None
     proxy: bool = False
     strict: bool = False
+    images: str | None = None
 
     def __post_init__(self) -> None:
         whole("workers", self.workers, 1)
