@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -315,15 +316,11 @@ def _with_line(
     """Return a user's (item, moment) with more events in order of time, each event once."""
     times, items = [*line[1].tolist(), *moment.tolist()], [*line[0].tolist(), *item.tolist()]
     # events of one time stay in the order they came in
-    kept = sorted(dict.fromkeys(zip(times, items)), key=_time)[-last:]
+    kept = sorted(dict.fromkeys(zip(times, items)), key=itemgetter(0))[-last:]
     return (
         np.array([number for _, number in kept], np.int32),
         np.array([time for time, _ in kept], np.int64),
     )
-
-
-def _time(event: tuple[int, int]) -> int:
-    return event[0]
 
 
 def past_items(
