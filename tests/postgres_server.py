@@ -88,5 +88,6 @@ def emptied(server):
     import psycopg
 
     with psycopg.connect(server.url, autocommit=True) as own:
-        own.execute("DROP TABLE IF EXISTS fmpair_events, fmpair_impressions, fmpair_learned")
+        tables = (f"fmpair_{name}" for name in ("events", "impressions", "learned", "items"))
+        own.execute(f"DROP TABLE IF EXISTS {', '.join(tables)}")
     return server.url

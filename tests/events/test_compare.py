@@ -61,6 +61,38 @@ def test_counts_of_a_user_are_those_of_events_that_follow_lists(store):
     assert compared(store)["current_users", "candidate_users"].rows()[0] == (1, 2)
 
 
+def test_purchases_and_revenue_are_compared_without_the_clicks(store):
+    store.record([shown("a", "current", "x", "y"), shown("a", "current", "x", at=1)])
+    store.record([shown("b", "candidate", "x"), shown("c", "candidate", "x")])
+    with pytest.raises(DataError, match=r"is a purchase \(types: none\): send purchases with"):
+        compared(store, outcome="purchases")
+
+    def did(user, item, at, event, value=None):
+        return Event(user, item, T + at * HOUR, event=event, value=value)
+
+    store.append([did("a", "x", 2, "view"), did("a", "x", 3, "Buy"), did("c", "x", 1, "cart", 90)])
+    with pytest.raises(DataError, match="no purchase of the store has a value"):
+        compared(store, outcome="revenue")
+    store.append([did("b", "x", 1, "purchase", 30), did("b", "z", 2, "purchase", 12.5)])
+    store.append([did("b", "x", 3, "purchase", -10)])  # a refund
+    rows = {
+        outcome: compared(store, outcome=outcome).select("measure", "current", "candidate").rows()
+        for outcome in ("purchases", "revenue")
+    }
+    assert rows["purchases"] == [
+        ("lists per user", 2.0, 1.0),
+        ("users who buy from lists", 1.0, 0.5),
+        ("purchases from lists per user", 1.0, 1.0),
+        ("purchases per user", 1.0, 1.5),
+        ("lists with a purchase", 1.0, 0.5),
+        ("purchases per list", 0.5, 1.0),
+    ]
+    assert rows["revenue"][2:4] == [
+        ("revenue from lists per user", 0.0, 10.0), ("revenue per user", 0.0, 16.25)
+    ]  # fmt: skip
+    assert rows["revenue"][5] == ("revenue per list", 0.0, 10.0)
+
+
 def test_only_what_happened_while_both_were_in_service_counts(store):
     store.record([shown("a", "current", "x", at=hour) for hour in range(-10, 3)])
     store.record([shown("b", "candidate", "x", at=0), shown("e", "current", "x", at=-5)])
@@ -110,7 +142,7 @@ def significant(times, **options):
     """The share of comparisons that find a difference, by measure."""
     rng = np.random.default_rng(7)
     p = np.array([measured(world(rng, **options))["p"].to_numpy() for _ in range(times)])
-    return dict(zip(MEASURES, (p < 0.05).mean(axis=0)))
+    return dict(zip(MEASURES["clicks"], (p < 0.05).mean(axis=0)))
 
 
 @pytest.mark.slow
@@ -182,7 +214,7 @@ def test_one_user_in_an_arm_has_no_interval(store):
     users = by_user(
         pl.DataFrame({"user": ["a", "b"], "arm": ["current", "candidate"], "time": [T, T],
                       "items": [["x"], ["x"]]}),
-        pl.DataFrame({"user": ["b"], "item": ["x"], "time": [T + 1]}),
+        pl.DataFrame({"user": ["b"], "item": ["x"], "time": [T + 1], "amount": [1.0]}),
         HOUR,
     )  # fmt: skip
     found = measured(users)

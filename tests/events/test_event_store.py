@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
+from postgres_server import emptied
 
 from fmpair.errors import DataError, MachineError, OptionError
 from fmpair.events.event import Event, Impression
@@ -22,6 +23,16 @@ CREATE TABLE impressions (
   position INTEGER PRIMARY KEY AUTOINCREMENT,
   user NOT NULL, items TEXT NOT NULL, time INTEGER NOT NULL, arm TEXT, model TEXT);
 CREATE TABLE learned (model TEXT PRIMARY KEY, position INTEGER NOT NULL)
+"""
+
+POSTGRES_TABLES_OF_FORMAT_1 = """
+CREATE TABLE fmpair_events (
+  position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, user_id jsonb NOT NULL,
+  item_id jsonb NOT NULL, time bigint NOT NULL, context jsonb, arm text, model text);
+CREATE TABLE fmpair_impressions (
+  position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, user_id jsonb NOT NULL,
+  items jsonb NOT NULL, time bigint NOT NULL, arm text, model text);
+CREATE TABLE fmpair_learned (model text PRIMARY KEY, position bigint NOT NULL);
 """
 
 
@@ -54,7 +65,7 @@ def test_events_come_back_as_they_were_with_their_positions(store):
         Event("ann", "maps", T, {"daytime": "evening", "age": 3, "tags": ["a"]}, "current", "m1"),
         Event(7, 8, T, None, "candidate", "m2"),
         Event("7", 2.5, -1, {}),
-        Event('Zoë "x"\\', "雨", T),
+        Event('Zoë "x"\\', "雨", T, event="buy", value=9.5),
     ]
     assert store.append(given) == 4
     found = store.after(0, 10)
@@ -64,6 +75,7 @@ def test_events_come_back_as_they_were_with_their_positions(store):
         assert type(one.user) is type(other.user) and type(one.item) is type(other.item)
         assert (one.context or None) == (other.context or None)
         assert (one.arm, one.model) == (other.arm, other.model)
+        assert (one.event, one.value) == (other.event, other.value)
 
 
 def test_an_event_that_is_sent_again_is_stored_once(store):
@@ -86,17 +98,72 @@ def test_an_id_says_which_events_are_the_same(store):
             store.append([replace(one, id=wrong)])
 
 
-def test_a_store_without_ids_is_taken_over(tmp_path):
+def test_events_of_one_time_and_of_different_types_are_different(store):
+    one = Event("ann", "maps", T)
+    store.append([one, replace(one, event="view"), replace(one, event="buy", value=3)])
+    store.append([replace(one, event="buy", value=4)])  # the same again
+    found = [(event.event, event.value) for event in store.after(0, 10)]
+    assert found == [(None, None), ("view", None), ("buy", 3.0)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_store_of_an_earlier_version_is_taken_over(tmp_path, version):
     path = tmp_path / "events.db"
     with closing(sqlite3.connect(path)) as old, old:
         for table in TABLES_OF_FORMAT_1.split(";"):
             old.execute(table)
+        if version == 2:
+            old.execute("ALTER TABLE events ADD COLUMN id TEXT")
+            old.execute("CREATE UNIQUE INDEX events_id ON events (id)")
         old.execute("INSERT INTO events (user, item, time) VALUES ('ann', 'maps', 5)")
-        old.execute("PRAGMA user_version = 1")
+        old.execute("INSERT INTO impressions (user, items, time) VALUES ('ann', '[3]', 5)")
+        old.execute(f"PRAGMA user_version = {version}")
     for _ in range(2):
         with closing(open_store(path)) as store:
-            store.append(clicks("a"))
-            assert [event.item for event in store.after(0, 10)] == ["maps", "a"]
+            store.append([replace(clicks("a")[0], event="buy", value=2.5)])
+            assert [e.item for e in store.after(0, 10)] == ["maps", "a"]
+            assert [e.value for e in store.after(0, 10)] == [None, 2.5]
+            assert store.shown_since("ann", 0) == {3}
+
+
+def test_tables_of_an_earlier_version_are_taken_over(postgres):
+    import psycopg
+
+    url = emptied(postgres)
+    with psycopg.connect(url, autocommit=True) as own:
+        own.execute(POSTGRES_TABLES_OF_FORMAT_1)
+        own.execute("""INSERT INTO fmpair_events (user_id, item_id, time) VALUES ('7', '"a"', 5)""")
+    for make in (False, True):
+        with closing(open_store(url, make)) as store:
+            store.append([replace(clicks("b")[0], event="buy", value=2.5)])
+            assert [(e.item, e.value) for e in store.after(0, 10)] == [("a", None), ("b", 2.5)]
+            assert store.shown_since("ann", 0) == set()
+
+
+def test_what_a_user_was_shown_is_known_at_once_and_by_all(url, store):
+    store.record([Impression("ann", ("a", 7), T), Impression("ann", ("b",), T - 5)])
+    store.record([Impression(8, ("c",), T), Impression("8", ("d",), T)])
+    for when in ("waiting", "stored"):
+        assert store.shown_since("ann", T) == {"a", 7}, when
+        assert store.shown_since("ann", T - 5) == {"a", 7, "b"}
+        assert store.shown_since(8, T) == store.shown_since("8", T) == {"c", "d"}
+        assert store.shown_since("bob", 0) == store.shown_since("ann", T + 1) == set()
+        store.append([])
+    store.record([Impression("zoe", ("a",), T)], at_once=True)
+    with closing(open_store(url)) as other:
+        assert soon(lambda: other.shown_since("zoe", 0) == {"a"})
+
+
+def test_lists_wait_for_a_database_that_fails(tmp_path):
+    path = tmp_path / "events.db"
+    with closing(open_store(path)) as store:
+        store.append(clicks("a"))
+        path.rename(tmp_path / "away.db")
+        store.record([Impression("zoe", ("a",), T)], at_once=True)
+        with pytest.raises(MachineError, match="removed or replaced"):
+            store.append(clicks("b"))
+        (tmp_path / "away.db").rename(path)
+        assert soon(lambda: len(store.impressions(0, 9)) == 1)
 
 
 def test_events_are_read_on_from_any_position(store):
@@ -220,6 +287,11 @@ def test_a_store_remembers_how_far_a_model_has_learned(store):
         (Event("ann", "a", 1.5), "microseconds since 1970"),
         (Event("ann", "a", T, {"x": float("inf")}), "context of an event cannot be stored"),
         (Event("ann", "a", T, {"x": "\0"}), "characters that cannot be stored"),
+        (Event("ann", "a", T, event=""), "invalid event type ''"),
+        (Event("ann", "a", T, event="buy\n"), "invalid event type"),
+        (Event("ann", "a", T, event="x" * 65), "of 1 to 64 characters"),
+        (Event("ann", "a", T, value=float("nan")), "invalid value 'nan' of an event"),
+        (Event("ann", "a", T, value=True), "invalid value 'True'"),
         (Event("ann", "a", T, {"x": object()}), "context of an event cannot be stored"),
     ],
 )

@@ -11,6 +11,8 @@ from fmpair.events.event import Event
 from fmpair.events.frame import column, events_for, frame_of
 from fmpair.events.store import open_store
 from fmpair.features import FeatureSpace
+from fmpair.fitted.history import new_events
+from fmpair.models import FMPair, FMPairLevels
 
 T = 1_700_000_000_000_000
 
@@ -79,3 +81,37 @@ def test_a_model_gets_its_own_columns_and_types():
         frame = events_for(space, kept)
     assert frame.columns == ["user_id", "product_id", "timestamp", "device"]
     assert frame.drop("timestamp").rows() == [(7, "a", "phone"), (8, "new", None)]
+
+
+def typed(*types):
+    return [Event(f"u{n}", f"i{n % 3}", T + n, event=kind) for n, kind in enumerate(types)]
+
+
+def test_event_types_and_values_are_columns_where_there_are_any(store):
+    store.append([*typed("view", None), Event("ann", "a", T, {"value": "x"}, value=3, event="buy")])
+    frame = frame_of(store)
+    assert frame["event_type"].to_list() == ["view", None, "buy"]
+    assert frame["fmpair_value"].to_list() == [None, None, 3.0]
+    assert frame["value"].to_list() == [None, None, "x"]
+
+
+def test_a_model_with_event_weights_learns_from_stored_types():
+    log = pl.DataFrame(
+        {"user": ["u1", "u2", "u3"], "item": ["i0", "i1", "i2"], "action": ["view", "buy", "view"]}
+    )
+    weights = {"view": 1.0, "buy": 5.0}
+    data = as_dataset(log, event_type="action", event_weights=weights)
+    space = FeatureSpace.fit(data)
+    with pytest.warns(Notice, match=r"2 of 4 events have no type, .* count as 'view'"):
+        frame = events_for(space, typed("buy", "view", None, "wish"))
+    assert frame["action"].to_list() == ["buy", "view", "view", "view"]
+    assert new_events(space, None, frame).columns["weight"].to_list() == [5.0, 1.0, 1.0, 1.0]
+    assert "action" not in events_for(space, typed(None)).columns
+
+
+def test_a_model_with_levels_learns_from_stored_types():
+    space = FeatureSpace.fit(as_dataset(pl.DataFrame({"user": ["u1"], "item": ["i0"]})))
+    for recipe in (FMPair(levels=["view", "buy"]), FMPairLevels(levels=["view", "buy"])):
+        frame = events_for(space, typed("buy", "view", "buy"), recipe)
+        data = new_events(space, recipe, frame)
+        assert data.columns["event_type"].to_list() == ["buy", "view", "buy"]

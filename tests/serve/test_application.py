@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from importlib.resources import files
 
 import pytest
@@ -9,6 +10,7 @@ from asking import ask, send
 from clicked import clicks
 from static_model import StaticModel
 
+from fmpair.errors import MachineError
 from fmpair.events.store import open_store
 from fmpair.models import ItemKNN
 from fmpair.serve import application as http
@@ -104,10 +106,47 @@ def test_an_event_that_is_sent_again_counts_once(service):
     assert [one["user"] for one in kept].count("resender") == 1
 
 
+def test_events_have_types_and_values(service):
+    given = {"user": "buyer", "item": 1, "time": 1_700_000_000, "event": "buy", "value": 19.9}
+    position = ask(service, "/v1/events", {"events": [given]}).json["position"]
+    (kept,) = ask(service, f"/v1/events?after={position - 1}").json["events"]
+    assert (kept["event"], kept["value"]) == ("buy", 19.9)
+
+
+def test_a_list_that_was_logged_can_be_kept_out_of_the_next_ones(service):
+    asked = {"user": "ann/7 <é🎈>", "exclude_seen": False}
+
+    def items(**more):
+        found = ask(service, "/v1/recommend", {**asked, **more}).json["items"]
+        return [one["item"] for one in found]
+
+    first = items(n=3)
+    assert items(n=3, exclude_shown="7d") == first == items(n=3, log=True)
+    following = items(n=5, exclude_shown="7d", log=True)
+    assert following == items(n=8)[3:]
+    questions = [{**asked, "n": 20, "exclude_shown": "1h"}, {**asked, "n": 20}]
+    fewer, all_ = ask(service, "/v1/recommend/batch", {"questions": questions}).json["answers"]
+    assert (len(fewer["items"]), len(all_["items"])) == (12, 20)
+    assert items(n=3, exclude_shown="0.000001s") == first
+    nobody = {"n": 3, "exclude_shown": "7d", "log": True}
+    assert ask(service, "/v1/recommend", nobody).status == 200
+
+
+def test_a_failing_store_is_not_waited_for_where_lists_exclude_what_was_shown(service, monkeypatch):
+    def fails(user, time):
+        raise MachineError("gone")
+
+    monkeypatch.setattr(service.service.store, "shown_since", fails)
+    body = {"user": ANN, "exclude_shown": "7d"}
+    assert ask(service, "/v1/recommend", body).status == 200
+
+
 def test_a_service_without_a_store_keeps_no_events(served_model):
     alone = Application(Service(StaticModel(served_model, "m")))
     found = ask(alone, "/v1/events", {"events": [{"user": ANN, "item": 1}]})
     assert found.status == 501 and "--events" in found.json["detail"]
+    for option in ({"log": True}, {"exclude_shown": "7d"}):
+        assert ask(alone, "/v1/recommend", {"user": ANN, **option}).status == 501
 
 
 def test_models_of_other_kinds_are_served_too(served_model):
@@ -116,6 +155,8 @@ def test_models_of_other_kinds_are_served_too(served_model):
     found = ask(other, "/v1/recommend", {"user": ANN, "n": 2, "explain": True})
     assert found.status == 200 and len(found.json["items"]) == 2 and found.json["items"][0]["terms"]
     assert ask(other, "/v1/recommend", {"n": 2}).status == 200
+    stranger = ask(other, "/v1/recommend", {"user": "bob", "n": 2}).json
+    assert len(stranger["items"]) == 2 and stranger["unknown"] == ["user"]
     assert ask(other, "/v1/model").json["models"][0]["recipe"] == "ItemKNN"
 
 
@@ -135,10 +176,8 @@ def test_ids_are_found_by_how_they_begin(service):
 @pytest.mark.parametrize(
     ("path", "body", "status", "said"),
     [
-        ("/v1/recommend", {"user": "bob"}, 404, "unknown user 'bob'"),
-        ("/v1/recommend", {"context": {"daytime": "dya"}}, 404, "Did you mean 'day'?"),
+        ("/v1/recommend", {"user": "bob", "unknown": "error"}, 404, "unknown user 'bob'"),
         ("/v1/recommend", {"context": {"warmth": "hot"}}, 422, "'hot' is not a number"),
-        ("/v1/recommend", {"time": 1_700_000_000}, 422, "does not use the time"),
         ("/v1/recommend", {"n": 0}, 422, "`int` >= 1 - at `$.n`"),
         ("/v1/recommend", {"n": 10**6}, 422, "`int` <= 1000"),
         ("/v1/recommend", {"users": "bob"}, 422, "unknown field `users`"),
@@ -151,6 +190,10 @@ def test_ids_are_found_by_how_they_begin(service):
         ("/v1/explain", {"item": 99}, 404, "unknown item 99"),
         ("/v1/events", {"events": [{"user": "", "item": 1}]}, 422, "invalid user id"),
         ("/v1/events", {"events": [{"user": 1, "item": 1, "time": "noon"}]}, 422, "invalid time"),
+        ("/v1/events", {"events": [{"user": 1, "item": 1, "event": ""}]}, 422, "length >= 1"),
+        ("/v1/events", {"events": [{"user": 1, "item": 1, "event": "a\n"}]}, 422, "event type"),
+        ("/v1/events", {"events": [{"user": 1, "item": 1, "value": "9"}]}, 422, "$.events"),
+        ("/v1/recommend", {"exclude_shown": "soon"}, 422, "exclude_shown must be a time such as"),
         ("/v1/items?n=0", None, 422, "n must be a whole number from 1"),
         ("/v1/items?n=²", None, 422, "n must be a whole number from 1"),
         ("/nothing", None, 404, "no such path '/nothing'"),
@@ -162,6 +205,45 @@ def test_what_is_wrong_is_told_in_one_line(service, path, body, status, said):
     assert found.status == status and found.headers["content-type"] == "application/problem+json"
     assert said in found.json["detail"] and "\n" not in found.json["detail"]
     assert found.json["status"] == status and found.json["title"] and found.json["type"]
+
+
+@pytest.mark.parametrize(
+    ("body", "unknown", "same_as", "refused"),
+    [
+        ({"user": "bob"}, ["user"], {}, "unknown user 'bob'"),
+        (
+            {"user": "bob", "context": {"daytime": "day"}},
+            ["user"], {"context": {"daytime": "day"}}, "unknown user 'bob'",
+        ),
+        ({"user": "bob", "history": [3, 99]}, ["user", "history"], {"history": [3]}, "item 99"),
+        ({"history": [98, 99]}, ["history"], {"history": []}, "unknown item 98"),
+        (
+            {"user": ANN, "context": {"daytime": "dya"}},
+            ["context.daytime"], {"user": ANN}, "Did you mean 'day'?",
+        ),
+        (
+            {"user": ANN, "context": {"daytme": "day"}},
+            ["context.daytme"], {"user": ANN}, "Did you mean 'daytime'?",
+        ),
+        ({"user": ANN, "time": 1_700_000_000}, ["time"], {"user": ANN}, "does not use the time"),
+        ({"user": ANN, "exclude": [99]}, ["exclude"], {"user": ANN}, "unknown item 99"),
+    ],
+)  # fmt: skip
+def test_nobody_is_refused_unless_the_service_is_strict(service, body, unknown, same_as, refused):
+    found = ask(service, "/v1/recommend", body)
+    assert found.status == 200 and found.json["unknown"] == unknown
+    known = ask(service, "/v1/recommend", same_as).json
+    assert found.json["items"] == known["items"] and "unknown" not in known
+    batch = ask(service, "/v1/recommend/batch", {"questions": [body, same_as]}).json["answers"]
+    assert [one["items"] for one in batch] == [known["items"]] * 2
+    assert batch[0]["unknown"] == unknown
+    strict = Application(replace(service.service, strict=True))
+    assert refused in ask(strict, "/v1/recommend", body).json["detail"]
+
+
+def test_the_scores_of_unknown_items_are_left_out(service):
+    found = ask(service, "/v1/score", {"user": "bob", "items": [77, 3, 78]}).json
+    assert [one["item"] for one in found["items"]] == [3] and found["unknown"] == ["user", "items"]
 
 
 def test_an_error_that_nobody_foresaw_tells_nothing_of_the_inside(service, monkeypatch, caplog):
@@ -290,6 +372,9 @@ def test_every_file_is_sent_with_its_type_and_a_policy_that_forbids_all_else(app
     assert reply.headers["content-type"].startswith(kind[name.rpartition(".")[2]])
     policy = reply.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'") and "unsafe" not in policy
+    assert "img-src 'self';" in policy
+    loads = dict(read_pages(images=True)[address(name)].headers)[b"content-security-policy"]
+    assert b"img-src 'self' https: http:;" in loads
     again = ask(application, address(name), headers={"if-none-match": reply.headers["etag"]})
     assert (again.status, again.body) == (304, b"")
 

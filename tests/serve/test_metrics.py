@@ -42,13 +42,14 @@ def test_requests_are_counted_by_address_and_status(service):
 
 
 def test_unknown_ids_are_counted(service):
+    ask(service, "/v1/recommend", {"user": "who", "unknown": "error"})
     ask(service, "/v1/recommend", {"user": "who"})
-    ask(service, "/v1/recommend", {"user": "who", "unknown": "features"})
-    ask(service, "/v1/recommend", {"exclude": [77, 78, 3], "unknown": "ignore"})
+    ask(service, "/v1/score", {"items": [77, 78, 3], "context": {"daytime": "noon", "x": 1}})
     found = numbers(ask(service, "/metrics").body.decode())
     assert found["fmpair_refused_unknown_total"] == 1
     assert found["fmpair_unknown_users_total"] == 1
     assert found["fmpair_unknown_items_total"] == 2
+    assert found["fmpair_unknown_values_total"] == 2
 
 
 def test_the_age_of_the_model_is_told(service):

@@ -23,7 +23,7 @@ from fmpair.cli import (
 VERBS = (  # in the order of --help
     *("demo", "init", "validate", "schema", "migrate", "run", "estimate", "report", "compare"),
     *("reproduce", "fit", "update", "fold-in", "evaluate", "recommend", "similar", "explain"),
-    *("export", "index", "serve", "events", "data", "models", "compile", "doctor"),
+    *("export", "index", "serve", "events", "items", "data", "models", "compile", "doctor"),
 )
 
 
@@ -75,6 +75,7 @@ def command() -> Any:
     app.command("fold-in")(fit_commands.fold_in_command())
     app.command("compile")(setup_commands.compile_kernels)
     app.add_typer(service_commands.app(), name="events")
+    app.add_typer(service_commands.items_app(), name="items")
     app.add_typer(data_commands.app(), name="data")
     app.add_typer(model_commands.app(), name="models")
     return typer.main.get_command(app)

@@ -260,7 +260,7 @@ def _update_from_store(
     fitted = load_model(model)
     check_target(output)
     with open_existing(url) as store:
-        new = unlearned_events(store, model_file(model), fitted.space, after)
+        new = unlearned_events(store, model_file(model), fitted, after)
         quiet = learn["quiet"]
         note("" if quiet else f"read {len(new.events):,} events after position {new.after:,}")
         _save(fitted, _updated(fitted, new.events, **learn), output, quiet)

@@ -1,4 +1,4 @@
-"""Commands for services: serve, index, events export, events compare."""
+"""Commands for services: serve, index, events export, events compare, items push."""
 
 from __future__ import annotations
 
@@ -60,6 +60,21 @@ NamedRules = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="A YAML file of named rules, which requests may name."),
 ]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Refuse unknown users, items and context values; by default they are "
+        "answered by what is known.",
+    ),
+]
+Images = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="A column of the catalogue with addresses of images, which the web page then loads.",
+    ),
+]
 
 
 def serve(
@@ -76,6 +91,8 @@ def serve(
     proxy: Proxy = False,
     index: Index = False,
     rules: NamedRules = None,
+    strict: Strict = False,
+    images: Images = None,
 ) -> None:
     """Serve a model over HTTP, with a web page to try it."""
     from fmpair.serve.settings import ServiceSettings
@@ -96,6 +113,8 @@ def serve(
         proxy,
         index,
         rules,
+        strict,
+        images,
     )
     run_service(settings, note)
 
@@ -135,7 +154,7 @@ def export(
     ] = 0,
     format: OutputFormat = None,
 ) -> None:
-    """Export events: user, item, timestamp, context, arm, model, position."""
+    """Export events: user, item, timestamp, context, event_type, value, arm, model, position."""
     from fmpair.events.frame import frame_of
 
     with open_existing(store) as events:
@@ -150,6 +169,13 @@ def compare(
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only lists since this time, such as a date.")
     ] = None,
+    outcome: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT",
+            help="What counts: clicks (all events), purchases, or revenue (their values).",
+        ),
+    ] = "clicks",
     output: Output = None,
     format: OutputFormat = None,
 ) -> None:
@@ -164,7 +190,7 @@ def compare(
 
     with open_existing(store) as events:
         start = None if since is None else event_time(since)
-        frame = compared(events, duration(within), start)
+        frame = compared(events, duration(within), start, outcome)
     emit(frame, output, format)
     clear = frame.filter((frame["low"] > 0) | (frame["high"] < 0))["measure"].to_list()
     note(
@@ -172,6 +198,38 @@ def compare(
         if clear
         else "no significant difference: every interval contains 0"
     )
+
+
+def push(
+    table: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A table with an item column and any others.")
+    ],
+    url: Annotated[
+        str, typer.Option(metavar="URL", help="The address of the service.")
+    ] = "http://127.0.0.1:8000",
+    api_key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="API keys; the first one for send is used.")
+    ] = None,
+) -> None:
+    """Change items of a running service: stock, price and other columns; new and removed items.
+
+    The next answers of all its workers know the changes. An empty cell leaves a value as it is; a
+    column `removed` (true, false) takes items out of all answers. New items are ranked by the
+    attributes that the model has learned.
+    """
+    from fmpair.data.read import read_table
+    from fmpair.serve.item_push import push as push_items
+    from fmpair.serve.settings import SEND, read_keys
+
+    keys = [key for key, purposes in read_keys(api_key_file).items() if SEND in purposes]
+    counts = push_items(read_table(table, "item"), url, keys[0].decode() if keys else None)
+    new = f", {counts['new']:,} of them new" if counts.get("new") else ""
+    note(f"changed {counts.get('taken', 0):,} items{new}")
+    if counts.get("unranked"):
+        note(
+            f"{counts['unranked']:,} new items are in no list before the next `fmpair update`: the "
+            "model has learned no attributes of items"
+        )
 
 
 def open_existing(url: str) -> Any:
@@ -188,4 +246,12 @@ def app() -> typer.Typer:
     group = typer.Typer(help="Events of a service: export them, compare two models.")
     group.command()(export)
     group.command()(compare)
+    return group
+
+
+def items_app() -> typer.Typer:
+    """Return the group `items`."""
+    group = typer.Typer(help="Items of a running service: change its catalogue.")
+    group.callback()(lambda: None)  # a group, even with one command
+    group.command()(push)
     return group

@@ -19,6 +19,8 @@ Id = str | int | float
 
 MAX_INTEGER = 1 << 63  # databases store integers in 64 bits
 MAX_ID_LENGTH = 1024  # characters
+MAX_TYPE_LENGTH = 64  # characters of an event type
+MAX_VALUE = 1e15
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class Event:
     time: microseconds since 1970 (UTC). arm, model: which of the served models answers this user,
     and the id of its file. position: number in the store, from 1, assigned by the store. id: of the
     event, given by the sender: an event that is sent again is stored once. Without one, events of
-    the same user, item and time are the same event.
+    the same user, item, time and type are the same event. event: its type, such as view, cart or
+    buy. value: what it is worth, such as the revenue of a purchase.
     """
 
     user: Id
@@ -39,13 +42,16 @@ class Event:
     model: str = ""
     position: int = 0
     id: str | None = None
+    event: str | None = None
+    value: float | None = None
 
     @property
     def key(self) -> str:
-        """What identifies the event in a store: its id, else a hash of user, item and time."""
+        """What identifies the event in a store: its id, else a hash of what, who and when."""
         if self.id is not None:
             return self.id
-        text = json.dumps([self.user, self.item, self.time])
+        parts = [self.user, self.item, self.time]
+        text = json.dumps(parts if self.event is None else [*parts, self.event])
         return f"#{blake2b(text.encode(), digest_size=16).hexdigest()}"
 
 
@@ -101,6 +107,22 @@ def check_events(events: Sequence[Event]) -> None:
             )
         if event.context is not None:
             context_json(event.context)
+        _check_type(event)
+
+
+def _check_type(event: Event) -> None:
+    kind, value = event.event, event.value
+    if kind is not None and not (
+        isinstance(kind, str) and 0 < len(kind) <= MAX_TYPE_LENGTH and kind.isprintable()
+    ):
+        raise DataError(
+            f"invalid event type {str(kind)[:40]!r}: use text such as view, cart or buy, of 1 to "
+            f"{MAX_TYPE_LENGTH} characters"
+        )
+    if value is not None and (
+        isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_VALUE
+    ):
+        raise DataError(f"invalid value {str(value)[:40]!r} of an event: use a number")
 
 
 def check_id(what: str, value: Any) -> None:
@@ -116,14 +138,22 @@ def check_id(what: str, value: Any) -> None:
         raise DataError(f"invalid {what} id {value!r}: numbers have at most 63 bits")
 
 
-def context_json(context: Mapping[str, Any]) -> str:
-    """Return a context as JSON text."""
+def spellings(user: Id) -> list[Id]:
+    """Return the ids that are the same user: 7 and "7" are one, as in models."""
+    if isinstance(user, int):
+        return [user, str(user)]
+    plain = isinstance(user, str) and user.isascii() and user.isdigit() and len(user) < 19
+    return [user, int(user)] if plain and str(int(user)) == user else [user]
+
+
+def context_json(context: Mapping[str, Any], what: str = "context of an event") -> str:
+    """Return a context, or other values by name, as JSON text; what: for error messages."""
     try:
         text = json.dumps(dict(context), allow_nan=False, ensure_ascii=False, sort_keys=True)
     except (TypeError, ValueError) as error:
-        raise DataError(f"the context of an event cannot be stored: {error}") from error
+        raise DataError(f"the {what} cannot be stored: {error}") from error
     if "\\u0000" in text or not _is_utf8(text):
-        raise DataError("the context of an event has characters that cannot be stored")
+        raise DataError(f"the {what} has characters that cannot be stored")
     return text
 
 

@@ -1,4 +1,4 @@
-"""Stored events as a frame: to export them, or to learn from them."""
+"""Stored events and changes of items as frames: to export them, or to learn from them."""
 
 from __future__ import annotations
 
@@ -9,26 +9,36 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from fmpair.errors import DataError, notice
-from fmpair.events.event import Event, context_json
+from fmpair.events.event import Event, Id, context_json
+from fmpair.events.items import ITEM, ItemChange
 from fmpair.events.store import EventStore, pages
 from fmpair.fitted.file import checksum_of
 
 TIMESTAMP = "timestamp"
 SERVICE_COLUMNS = ("arm", "model", "position")
+EVENT_TYPE = "event_type"
 PREFIX = "fmpair_"  # for service columns whose name is also a context column
 
 
 def frame_of(store: EventStore, after: int = 0) -> pl.DataFrame:
-    """Return (user, item, timestamp, context columns, arm, model, position) of all events."""
+    """Return (user, item, timestamp, context columns, arm, model, position) of all events.
+
+    If any event has them, the columns event_type and value precede arm.
+    """
     events: list[Event] = [event for page in pages(store.after, after) for event in page]
     names = sorted({name for event in events for name in event.context or ()})
     columns = _basic_columns(events, ("user", "item"))
     for name in names:
         taken = name in ("user", "item", TIMESTAMP)
         columns.append(_context_column(events, name, f"context.{name}" if taken else name))
-    for name in SERVICE_COLUMNS:
-        shown = f"{PREFIX}{name}" if name in names else name
-        columns.append(pl.Series(shown, [getattr(event, name) for event in events]))
+    values = {
+        EVENT_TYPE: [event.event for event in events],
+        "value": [event.value for event in events],
+    }
+    values = {name: own for name, own in values.items() if any(one is not None for one in own)}
+    values |= {name: [getattr(event, name) for event in events] for name in SERVICE_COLUMNS}
+    for name, own in values.items():
+        columns.append(column(f"{PREFIX}{name}" if name in names else name, own))
     return pl.DataFrame(columns)
 
 
@@ -41,17 +51,18 @@ class UnlearnedEvents(NamedTuple):
 
 
 def unlearned_events(
-    store: EventStore, file: str | Path, space: Any, after: int | None = None
+    store: EventStore, file: str | Path, model: Any, after: int | None = None
 ) -> UnlearnedEvents:
     """Return the events that the model of a file has not learned.
 
-    space: feature space of the model. after: overrides the stored position to start after.
+    model: the fitted model. after: overrides the stored position to start after.
     """
     start = store.learned(checksum_of(file)) if after is None else after
     events = [event for page in pages(store.after, start) for event in page]
     if not events:
         raise DataError(f"no events after position {start:,}: nothing new to learn")
-    return UnlearnedEvents(events_for(space, events), start, events[-1].position)
+    frame = events_for(model.space, events, model.recipe)
+    return UnlearnedEvents(frame, start, events[-1].position)
 
 
 def mark_learned(store: EventStore, file: str | Path, new: UnlearnedEvents) -> None:
@@ -59,16 +70,20 @@ def mark_learned(store: EventStore, file: str | Path, new: UnlearnedEvents) -> N
     store.remember(checksum_of(file), new.last)
 
 
-def events_for(space: Any, events: Sequence[Event]) -> pl.DataFrame:
+def events_for(space: Any, events: Sequence[Event], recipe: Any = None) -> pl.DataFrame:
     """Return events with the id and context columns of a model's `space`, and their times.
 
-    Events whose ids do not fit the model's id types are dropped with a notice.
+    Models with event weights or levels (of the recipe) also get the event types. Events whose ids
+    do not fit the model's id types are dropped with a notice.
     """
     frame = pl.DataFrame(_basic_columns(events, space.id_columns))
     for name, known in zip(space.id_columns, (space.users, space.items)):
         frame = frame.with_columns(frame[name].cast(known.ids.dtype, strict=False))
     names = {name for event in events for name in event.context or ()}
     frame = frame.hstack([_context_column(events, name) for name in space.context if name in names])
+    types = _types_for(space, recipe)
+    if types is not None and any(event.event is not None for event in events):
+        frame = frame.with_columns(_type_column(events, *types))
     usable = frame.drop_nulls(space.id_columns)
     if len(usable) < len(frame):
         notice(
@@ -76,6 +91,34 @@ def events_for(space: Any, events: Sequence[Event]) -> pl.DataFrame:
             "another type than the model's"
         )
     return usable
+
+
+def _types_for(space: Any, recipe: Any) -> tuple[str, list[str]] | None:
+    """Return the column of event types and the types that a model knows, the weakest first."""
+    if space.event_weights is not None:
+        name, weights = space.event_weights
+        return name, [kind for kind, weight in sorted(weights, key=_weight) if weight > 0]
+    levels = getattr(recipe, "levels", None)
+    if levels is None:
+        return None
+    return getattr(recipe, "level", None) or EVENT_TYPE, [str(level) for level in levels]
+
+
+def _weight(pair: tuple[str, float]) -> float:
+    return pair[1]
+
+
+def _type_column(events: Sequence[Event], name: str, known: list[str]) -> pl.Series:
+    """Return the types of events; others than the known ones count as the weakest of these."""
+    wanted = set(known)
+    other = sum(event.event not in wanted for event in events)
+    if other:
+        notice(
+            f"{other:,} of {len(events):,} events have no type, or one that the model was not "
+            f"fitted with: they count as {known[0]!r}"
+        )
+    types = [event.event if event.event in wanted else known[0] for event in events]
+    return pl.Series(name, types, pl.String)
 
 
 def column(name: str, values: Sequence[Any]) -> pl.Series:
@@ -91,6 +134,22 @@ def column(name: str, values: Sequence[Any]) -> pl.Series:
         texts = [None if v is None else [_text(part) for part in v] for v in values]
         return pl.Series(name, texts, pl.List(pl.String))
     return pl.Series(name, [None if v is None else _text(v) for v in values], pl.String)
+
+
+def changes_table(changes: Sequence[ItemChange]) -> tuple[pl.DataFrame, dict[str, list[Id]]]:
+    """Return changes as a table (item, columns), and by column the items whose value is erased.
+
+    A null in the table says nothing about a value.
+    """
+    names = dict.fromkeys(name for change in changes for name in change.columns)
+    columns = [column(ITEM, [change.item for change in changes])]
+    erased: dict[str, list[Id]] = {}
+    for name in names:
+        columns.append(column(name, [change.columns.get(name) for change in changes]))
+        gone = [c.item for c in changes if name in c.columns and c.columns[name] is None]
+        if gone:
+            erased[name] = gone
+    return pl.DataFrame(columns), erased
 
 
 def _basic_columns(events: Sequence[Event], id_columns: Sequence[str]) -> list[pl.Series]:

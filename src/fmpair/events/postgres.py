@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from fmpair.errors import MachineError, UnknownError
-from fmpair.events.event import Event, Impression, context_json
+from fmpair.events.event import Event, Id, Impression, context_json
+from fmpair.events.items import ItemChange, merged_changes
 
 try:
     import psycopg
@@ -23,9 +24,10 @@ except ImportError as missing:
 
 Result = TypeVar("Result")
 
-CHANNEL = "fmpair_events"
+CHANNEL, ITEMS_CHANNEL = "fmpair_events", "fmpair_items"
 LOCK = 0x666D70616972  # one writer at a time, so that positions become visible in order
 TIMEOUT = 5  # seconds to connect, and for any answer
+UPGRADE_TIMEOUT = 300  # seconds to extend the tables of an earlier version
 PING_TIMEOUT = 2  # seconds for a connection to show that it is alive
 RETRY_EVERY = 1.0  # seconds between attempts to listen for new events again
 
@@ -33,16 +35,34 @@ TABLES = """
 CREATE TABLE IF NOT EXISTS fmpair_events (
   position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, user_id jsonb NOT NULL,
   item_id jsonb NOT NULL, time bigint NOT NULL, context jsonb, arm text, model text);
-ALTER TABLE fmpair_events ADD COLUMN IF NOT EXISTS id text;
+ALTER TABLE fmpair_events ADD COLUMN IF NOT EXISTS id text,
+  ADD COLUMN IF NOT EXISTS event text, ADD COLUMN IF NOT EXISTS value double precision;
 CREATE UNIQUE INDEX IF NOT EXISTS fmpair_events_id ON fmpair_events (id);
 CREATE TABLE IF NOT EXISTS fmpair_impressions (
   position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, user_id jsonb NOT NULL,
   items jsonb NOT NULL, time bigint NOT NULL, arm text, model text);
+CREATE INDEX IF NOT EXISTS fmpair_impressions_user ON fmpair_impressions USING hash (user_id);
 CREATE TABLE IF NOT EXISTS fmpair_learned (model text PRIMARY KEY, position bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS fmpair_items (
+  key text PRIMARY KEY, item jsonb NOT NULL, columns text NOT NULL, change bigint NOT NULL UNIQUE);
+"""
+OUTDATED = """
+SELECT 1 WHERE to_regclass('fmpair_events') IS NOT NULL AND to_regclass('fmpair_items') IS NULL
 """
 EVENTS = """
-SELECT user_id, item_id, time, context::text, arm, model, position FROM fmpair_events
+SELECT user_id, item_id, time, context::text, arm, model, position, event, value
+FROM fmpair_events
 WHERE position > %s ORDER BY position LIMIT %s
+"""
+ITEMS = """
+SELECT item, columns, change FROM fmpair_items WHERE change > %s ORDER BY change LIMIT %s
+"""
+KNOWN_ITEMS = "SELECT key, columns FROM fmpair_items WHERE key = ANY(%s::text[])"
+LAST_CHANGE = "SELECT coalesce(max(change), 0) FROM fmpair_items"
+INSERT_ITEMS = """
+INSERT INTO fmpair_items (key, item, columns, change)
+SELECT * FROM unnest(%s::text[], %s::jsonb[], %s::text[], %s::bigint[]) ON CONFLICT (key)
+DO UPDATE SET item = excluded.item, columns = excluded.columns, change = excluded.change
 """
 IMPRESSIONS = """
 SELECT user_id, items::text, time, arm, model, position FROM fmpair_impressions
@@ -52,10 +72,14 @@ READ_BACK = """
 SELECT position, user_id, item_id, time FROM fmpair_events WHERE position = ANY(%s::bigint[])
 """
 INSERT_EVENTS = """
-INSERT INTO fmpair_events (user_id, item_id, time, context, arm, model, id)
-SELECT u, i, t, c, a, m, d FROM unnest(%s::jsonb[], %s::jsonb[], %s::bigint[], %s::jsonb[],
-  %s::text[], %s::text[], %s::text[]) WITH ORDINALITY AS row (u, i, t, c, a, m, d, place)
+INSERT INTO fmpair_events (user_id, item_id, time, context, arm, model, id, event, value)
+SELECT u, i, t, c, a, m, d, e, v FROM unnest(%s::jsonb[], %s::jsonb[], %s::bigint[], %s::jsonb[],
+  %s::text[], %s::text[], %s::text[], %s::text[], %s::double precision[])
+  WITH ORDINALITY AS row (u, i, t, c, a, m, d, e, v, place)
 ORDER BY place ON CONFLICT (id) DO NOTHING RETURNING position
+"""
+SHOWN = """
+SELECT items::text FROM fmpair_impressions WHERE user_id = ANY(%s::jsonb[]) AND time >= %s
 """
 POSITIONS = "SELECT id, position FROM fmpair_events WHERE id = ANY(%s)"
 INSERT_IMPRESSIONS = """
@@ -99,7 +123,7 @@ class Connection(psycopg.Connection):
 
 
 class Postgres:
-    """Three tables of a database; see `Database`.
+    """Four tables of a database; see `Database`.
 
     What another machine stores is known here a moment later, by a notification of the database.
     """
@@ -112,10 +136,12 @@ class Postgres:
         self._reader: Connection | None = None
         self._writer: Connection | None = None
         self._listener: Connection | None = None  # receives notifications
-        self._tried_at, self._position = 0.0, 0
+        self._tried_at, self._last = 0.0, {CHANNEL: 0, ITEMS_CHANNEL: 0}
         with self._translated(), self._connect() as connection:
-            if make:
+            if make or connection.execute(OUTDATED).fetchone():
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+                connection.patience = UPGRADE_TIMEOUT
+                connection.execute(f"SET LOCAL statement_timeout = {UPGRADE_TIMEOUT * 1000}")
                 connection.execute(TABLES)
                 connection.commit()
             self._listen()
@@ -126,20 +152,51 @@ class Postgres:
     def impressions(self, after: int, limit: int) -> list[tuple]:
         return self._read(IMPRESSIONS, after, limit)
 
+    def shown(self, users: Sequence[Id], since: int) -> list[tuple]:
+        return self._read(SHOWN, [Jsonb(user) for user in users], since)
+
     def position(self) -> int:
+        return self._told(CHANNEL)
+
+    def last_change(self) -> int:
+        return self._told(ITEMS_CHANNEL)
+
+    def _told(self, channel: str) -> int:
+        """Return the last position that was notified on a channel."""
         with self._listening:
             if self._listener is None:
                 self._listen_soon()
-                return self._position
+                return self._last[channel]
             try:
                 connection = self._listener.pgconn
                 connection.consume_input()  # what has arrived, without a round trip
                 while (message := connection.notifies()) is not None:
-                    self._position = max(self._position, int(message.extra))
+                    self._advance(message.relname.decode(), int(message.extra))
             except psycopg.Error:
                 _close(self._listener)
                 self._listener = None
-            return self._position
+            return self._last[channel]
+
+    def _advance(self, channel: str, position: int) -> None:
+        self._last[channel] = max(self._last[channel], position)
+
+    def items(self, after: int, limit: int) -> list[tuple]:
+        return self._read(ITEMS, after, limit)
+
+    def put_items(self, changes: Sequence[ItemChange]) -> int:
+        with self._translated(), self._connect() as connection:
+            connection.execute(DURABLE)
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            keys = [change.key for change in changes]
+            known: dict[str, str] = dict(connection.execute(KNOWN_ITEMS, (keys,)).fetchall())
+            (last,) = connection.execute(LAST_CHANGE).fetchone() or (0,)
+            merged = merged_changes(changes, known, last)
+            connection.execute(INSERT_ITEMS, _columns(map(_item_row, merged)))
+            last += len(merged)
+            connection.execute("SELECT pg_notify(%s, %s)", (ITEMS_CHANNEL, str(last)))
+            connection.commit()
+        self._advance(ITEMS_CHANNEL, last)
+        return last
 
     def read_back(self, positions: Sequence[int]) -> dict[int, tuple]:
         rows = self._read(READ_BACK, list(positions))
@@ -185,7 +242,7 @@ class Postgres:
 
         with self._translated():
             self._writer, positions = self._with(self._writer, run)
-        self._position = max([self._position, *positions])
+        self._advance(CHANNEL, max(positions, default=0))
         return positions
 
     def _read(self, query: str, *values: Any) -> list[tuple]:
@@ -246,9 +303,13 @@ class Postgres:
         """Subscribe to notifications, then read the current position."""
         listener = self._connect()
         listener.autocommit = True
-        listener.execute(f"LISTEN {CHANNEL}")
-        (last,) = listener.execute("SELECT max(position) FROM fmpair_events").fetchone() or (0,)
-        self._position = max(self._position, last or 0)
+        for channel, last in (
+            (CHANNEL, "SELECT coalesce(max(position), 0) FROM fmpair_events"),
+            (ITEMS_CHANNEL, LAST_CHANGE),
+        ):
+            listener.execute(f"LISTEN {channel}")
+            (position,) = listener.execute(last).fetchone() or (0,)
+            self._advance(channel, position)
         self._listener = listener
 
     def _listen_soon(self) -> None:
@@ -276,11 +337,16 @@ class Postgres:
 
 def _event_row(e: Event) -> tuple[Any, ...]:
     context = None if e.context is None else context_json(e.context)
-    return Jsonb(e.user), Jsonb(e.item), e.time, context, e.arm, e.model, e.key
+    row = (Jsonb(e.user), Jsonb(e.item), e.time, context, e.arm, e.model, e.key)
+    return *row, e.event, None if e.value is None else float(e.value)
 
 
 def _impression_row(i: Impression) -> tuple[Any, ...]:
     return Jsonb(i.user), Jsonb(i.items), i.time, i.arm, i.model
+
+
+def _item_row(c: ItemChange) -> tuple[Any, ...]:
+    return c.key, Jsonb(c.item), context_json(c.columns), c.position
 
 
 def _columns(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:

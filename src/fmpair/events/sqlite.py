@@ -13,32 +13,40 @@ from pathlib import Path
 from typing import Any
 
 from fmpair.errors import DataError, FmpairError, MachineError
-from fmpair.events.event import Event, Impression, context_json
+from fmpair.events.event import Event, Id, Impression, context_json
+from fmpair.events.items import ItemChange, merged_changes
 from fmpair.files import lock, shown
 
 WAIT = 10.0  # seconds for another process that writes
 READ_WAIT = 0.5  # seconds for one that keeps readers out
 CHECK_EVERY = 60.0  # seconds between two checks of the whole file
 MAX_CHECKED = 64 << 20  # bytes of a file that is checked whole
-FORMAT = 2  # PRAGMA user_version; 1 had no ids of events
+FORMAT = 3  # PRAGMA user_version; 1 had no ids of events, 2 no types of events and no items
 
 # Id columns have no type: text and numbers come back as they were.
 TABLES = """
 CREATE TABLE IF NOT EXISTS events (
   position INTEGER PRIMARY KEY AUTOINCREMENT,
   user NOT NULL, item NOT NULL, time INTEGER NOT NULL, context TEXT, arm TEXT, model TEXT,
-  id TEXT);
+  id TEXT, event TEXT, value REAL);
 CREATE UNIQUE INDEX IF NOT EXISTS events_id ON events (id);
 CREATE TABLE IF NOT EXISTS impressions (
   position INTEGER PRIMARY KEY AUTOINCREMENT,
   user NOT NULL, items TEXT NOT NULL, time INTEGER NOT NULL, arm TEXT, model TEXT);
+CREATE INDEX IF NOT EXISTS impressions_user ON impressions (user, time);
 CREATE TABLE IF NOT EXISTS learned (model TEXT PRIMARY KEY, position INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS items (
+  key TEXT PRIMARY KEY, item NOT NULL, columns TEXT NOT NULL, change INTEGER NOT NULL);
+CREATE UNIQUE INDEX IF NOT EXISTS items_change ON items (change);
 """
-ADD_IDS = ("ALTER TABLE events ADD COLUMN id TEXT", "CREATE UNIQUE INDEX events_id ON events (id)")
+NEW_COLUMNS = {  # since a format
+    2: ("id TEXT",),
+    3: ("event TEXT", "value REAL"),
+}
 # One statement, since another process may be creating the tables.
 STATE = "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
 EVENTS = """
-SELECT user, item, time, context, arm, model, position FROM events
+SELECT user, item, time, context, arm, model, position, event, value FROM events
 WHERE position > ? ORDER BY position LIMIT ?
 """
 READ_BACK = """
@@ -49,9 +57,17 @@ SELECT user, items, time, arm, model, position FROM impressions
 WHERE position > ? ORDER BY position LIMIT ?
 """
 INSERT_EVENT = """
-INSERT INTO events (user, item, time, context, arm, model, id) VALUES (?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO NOTHING
+INSERT INTO events (user, item, time, context, arm, model, event, value, id)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
 """
+SHOWN = """
+SELECT items FROM impressions
+WHERE user IN (SELECT value FROM json_each(?)) AND time >= ?
+"""
+ITEMS = "SELECT item, columns, change FROM items WHERE change > ? ORDER BY change LIMIT ?"
+KNOWN_ITEMS = "SELECT key, columns FROM items WHERE key IN (SELECT value FROM json_each(?))"
+LAST_CHANGE = "SELECT coalesce(max(change), 0) FROM items"
+INSERT_ITEM = "INSERT OR REPLACE INTO items (key, item, columns, change) VALUES (?, ?, ?, ?)"
 POSITION = "SELECT position FROM events WHERE id = ?"
 INSERT_IMPRESSION = "INSERT INTO impressions (user, items, time, arm, model) VALUES (?, ?, ?, ?, ?)"
 
@@ -89,15 +105,39 @@ class SQLite:
     def impressions(self, after: int, limit: int) -> list[tuple]:
         return self._read(IMPRESSIONS, after, limit)
 
+    def shown(self, users: Sequence[Id], since: int) -> list[tuple]:
+        return self._read(SHOWN, json.dumps(users), since)
+
     def position(self) -> int:
+        return self._last()[0]
+
+    def last_change(self) -> int:
+        return self._last()[1]
+
+    def _last(self) -> tuple[int, int]:
+        """Return the last position of an event and of a change of items."""
         with self._translated():
             reader = self._reader()
             # The number changes when another connection writes; otherwise no table is read.
             (version,) = reader.execute("PRAGMA data_version").fetchone()
             if version != self._local.version:
-                row = reader.execute("SELECT max(position) FROM events").fetchone()
-                self._local.version, self._local.position = version, row[0] or 0
-        return self._local.position
+                (last,) = reader.execute("SELECT max(position) FROM events").fetchone()
+                (change,) = reader.execute(LAST_CHANGE).fetchone()
+                self._local.version, self._local.last = version, (last or 0, change)
+        return self._local.last
+
+    def items(self, after: int, limit: int) -> list[tuple]:
+        return self._read(ITEMS, after, limit)
+
+    def put_items(self, changes: Sequence[ItemChange]) -> int:
+        with self._transaction() as connection:
+            keys = json.dumps([change.key for change in changes])
+            known = dict(connection.execute(KNOWN_ITEMS, (keys,)).fetchall())
+            (last,) = connection.execute(LAST_CHANGE).fetchone()
+            merged = merged_changes(changes, known, last)
+            rows = [(c.key, c.item, context_json(c.columns), c.position) for c in merged]
+            connection.executemany(INSERT_ITEM, rows)
+        return last + len(rows)
 
     def read_back(self, positions: Sequence[int]) -> dict[int, tuple]:
         with self._writing:
@@ -141,9 +181,26 @@ class SQLite:
             self._readers.pop().close()
 
     def insert(self, events: Sequence[Event], impressions: Sequence[Impression]) -> Sequence[int]:
-        rows = [(e.user, e.item, e.time, _json(e), e.arm, e.model, e.key) for e in events]
+        rows = [
+            (e.user, e.item, e.time, _json(e), e.arm, e.model, e.event, e.value, e.key)
+            for e in events
+        ]
         lists = [(i.user, json.dumps(i.items), i.time, i.arm, i.model) for i in impressions]
         positions: Sequence[int] = ()
+        with self._transaction() as connection:
+            connection.executemany(INSERT_IMPRESSION, lists)
+            new = connection.executemany(INSERT_EVENT, rows).rowcount
+            if rows and new == len(rows):
+                (last,) = connection.execute("SELECT last_insert_rowid()").fetchone()
+                positions = range(last - new + 1, last + 1)
+            elif rows:  # some were stored before
+                found = (connection.execute(POSITION, (row[-1],)) for row in rows)
+                positions = [cursor.fetchone()[0] for cursor in found]
+        return positions
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit what a block writes, or nothing of it."""
         try:
             with self._writing, self._translated():
                 if self._writer is None:
@@ -153,19 +210,11 @@ class SQLite:
                     connection.execute("BEGIN IMMEDIATE")
                     self._check_log()
                     self._log = self._log or self._found_log()
-                    connection.executemany(INSERT_IMPRESSION, lists)
-                    new = connection.executemany(INSERT_EVENT, rows).rowcount
-                    if rows and new == len(rows):
-                        (last,) = connection.execute("SELECT last_insert_rowid()").fetchone()
-                        positions = range(last - new + 1, last + 1)
-                    elif rows:  # some were stored before
-                        found = (connection.execute(POSITION, (row[-1],)) for row in rows)
-                        positions = [cursor.fetchone()[0] for cursor in found]
+                    yield connection
                 self._check_log()  # removed during the commit, it is not what others read
         except Exception:
             self._drop_writer()  # its state is unknown
             raise
-        return positions
 
     def _read(self, query: str, *values: Any) -> list[tuple]:
         with self._translated():
@@ -211,7 +260,10 @@ class SQLite:
             with connection:
                 connection.execute("BEGIN IMMEDIATE")
                 version, _ = connection.execute(STATE).fetchone()  # of another process, by now
-                for change in ADD_IDS if version == 1 else TABLES.split(";")[:-1]:
+                for since, columns in NEW_COLUMNS.items():
+                    for column in columns if 0 < version < since else ():
+                        connection.execute(f"ALTER TABLE events ADD COLUMN {column}")
+                for change in TABLES.split(";")[:-1]:
                     connection.execute(change)
                 connection.execute(f"PRAGMA user_version = {FORMAT}")
         with suppress(OSError):  # not every system opens folders

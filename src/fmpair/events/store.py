@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from fmpair.errors import FmpairError, MachineError, OptionError, named
-from fmpair.events.event import Event, Impression, check_events, check_id
+from fmpair.events.event import Event, Id, Impression, check_events, check_id, spellings
+from fmpair.events.items import ItemChange, check_changes
 from fmpair.events.sqlite import SQLite
 from fmpair.events.verification import Verification
 
@@ -30,7 +31,7 @@ SHORT_CONTEXT = 500  # characters of a context that is worth remembering
 RETRY_EVERY = 1.0  # seconds between attempts to open a database
 RECORD_EVERY = 1.0  # seconds that impressions may wait
 
-Kept = TypeVar("Kept", Event, Impression)
+Kept = TypeVar("Kept", Event, Impression, ItemChange)
 
 
 class Database(Protocol):
@@ -39,7 +40,7 @@ class Database(Protocol):
     name: str  # for error messages
 
     def events(self, after: int, limit: int) -> list[tuple]:
-        """Return (user, item, time, context as JSON, arm, model, position) in order."""
+        """Return (user, item, time, context as JSON, arm, model, position, event, value)."""
         ...
 
     def impressions(self, after: int, limit: int) -> list[tuple]:
@@ -53,6 +54,10 @@ class Database(Protocol):
         """
         ...
 
+    def shown(self, users: Sequence[Id], since: int) -> list[tuple]:
+        """Return (items as JSON) of each list that any of the users was shown since a time."""
+        ...
+
     def read_back(self, positions: Sequence[int]) -> dict[int, tuple]:
         """Return stored events by position, read by a connection that writes nothing.
 
@@ -60,7 +65,16 @@ class Database(Protocol):
         """
         ...
 
+    def items(self, after: int, limit: int) -> list[tuple]:
+        """Return (item, columns as JSON, change) of items changed after a change, in order."""
+        ...
+
+    def put_items(self, changes: Sequence[ItemChange]) -> int:
+        """Commit changes, merged with what is known of their items; return the last number."""
+        ...
+
     def position(self) -> int: ...
+    def last_change(self) -> int: ...
     def learned(self, model: str) -> int: ...
     def remember(self, model: str, position: int) -> None: ...
     def trouble(self) -> str | None: ...
@@ -93,17 +107,40 @@ class EventStore:
         """Store events, wait, and return the last position."""
         return self.submit(events).result()
 
-    def record(self, impressions: Sequence[Impression]) -> None:
-        """Store impressions within about a second; a kill before that loses them."""
+    def record(self, impressions: Sequence[Impression], at_once: bool = False) -> None:
+        """Store impressions within about a second, or with the next transaction (at_once).
+
+        Nobody waits for them. While the database fails they wait, and a kill loses them.
+        """
         for impression in impressions:
             check_id("user", impression.user)
-        self._group.record(impressions)
+        self._group.record(impressions, at_once)
+
+    def shown_since(self, user: Id, time: int) -> set[Id]:
+        """Return the items of the lists that a user was shown since a time (microseconds)."""
+        users = spellings(user)
+        waiting = self._group.pending(users, time)  # before the database, where they go
+        rows = self._database.shown(users, time)
+        return waiting.union(*(json.loads(items) for (items,) in rows))
 
     def after(self, position: int, limit: int) -> list[Event]:
         """Return at most `limit` events after a position."""
         return [
-            Event(user, item, when, None if context is None else _context(context), *rest)
-            for user, item, when, context, *rest in self._database.events(position, limit)
+            Event(
+                user,
+                item,
+                when,
+                None if context is None else _context(context),
+                arm,
+                model,
+                place,
+                None,
+                kind,
+                value,
+            )
+            for user, item, when, context, arm, model, place, kind, value in (
+                self._database.events(position, limit)
+            )
         ]
 
     def impressions(self, position: int, limit: int) -> list[Impression]:
@@ -119,6 +156,26 @@ class EventStore:
         Cheap enough to be called per request. If the database is gone, the last known position.
         """
         return self._database.position()
+
+    def put_items(self, changes: Sequence[ItemChange]) -> int:
+        """Store changes of items, all or none; return the number of the last.
+
+        They would survive a power cut once this returns.
+        """
+        check_changes(changes)
+        self._verification.require()
+        return self._database.put_items(changes)
+
+    def items(self, position: int, limit: int) -> list[ItemChange]:
+        """Return at most `limit` items changed after a change, each with all that was told."""
+        return [
+            ItemChange(item, json.loads(columns), change)
+            for item, columns, change in self._database.items(position, limit)
+        ]
+
+    def last_change(self) -> int:
+        """Return the number of the last change of items by any process, as cheap as `position`."""
+        return self._database.last_change()
 
     def learned(self, model: str) -> int:
         """Return the position up to which a model has learned, 0 if unknown."""
@@ -201,6 +258,9 @@ class UnopenedDatabase:
     def position(self) -> int:
         return 0 if self._opened is None else self._opened.position()
 
+    def last_change(self) -> int:
+        return 0 if self._opened is None else self._opened.last_change()
+
     def trouble(self) -> str | None:
         return str(self._error) if self._opened is None else self._opened.trouble()
 
@@ -240,7 +300,7 @@ def beside(model: str | Path) -> str:
 
 
 def pages(read: Callable[[int, int], list[Kept]], position: int = 0) -> Iterator[list[Kept]]:
-    """Yield all rows after a position in pages; read: `EventStore.after` or `impressions`."""
+    """Yield all rows after a position in pages; read: a method of `EventStore`, such as `after`."""
     while rows := read(position, PAGE_SIZE):
         yield rows
         position = rows[-1].position
@@ -265,6 +325,7 @@ class GroupCommit:
         self._batches: list[Submission] = []
         self._waiting = 0  # events of the batches
         self._impressions: list[Impression] = []
+        self._writing: list[Impression] = []  # of the transaction under way
         self._recorded_at = 0.0  # of the oldest impression
         self._closed = False
         self.dropped = 0  # impressions
@@ -286,17 +347,25 @@ class GroupCommit:
             self._changed.notify()
         return done
 
-    def record(self, impressions: Sequence[Impression]) -> None:
+    def record(self, impressions: Sequence[Impression], at_once: bool = False) -> None:
         """Queue impressions."""
         with self._changed:
             self._check_open()
             if len(self._impressions) + len(impressions) > MAX_PENDING:
                 self.dropped += len(impressions)
                 return
-            if not self._impressions:
-                self._recorded_at = time.monotonic()
+            due = time.monotonic() - (RECORD_EVERY if at_once else 0)
+            if not self._impressions or due < self._recorded_at:
+                self._recorded_at = due
                 self._changed.notify()
             self._impressions.extend(impressions)
+
+    def pending(self, users: Sequence[Id], since: int) -> set[Id]:
+        """Return the items of queued impressions of any of the users since a time."""
+        with self._changed:
+            waiting = [*self._writing, *self._impressions]
+        own = (one for one in waiting if one.user in users and one.time >= since)
+        return {item for one in own for item in one.items}
 
     def close(self) -> None:
         """Write everything queued, then stop."""
@@ -334,8 +403,8 @@ class GroupCommit:
                 count += 1
             batches, self._batches = self._batches[:count], self._batches[count:]
             self._waiting = sum(len(batch.events) for batch in self._batches)
-            impressions, self._impressions = self._impressions, []
-            return batches, impressions
+            self._writing, self._impressions = self._impressions, []
+            return batches, self._writing
 
     def _commit(self, batches: list[Submission], impressions: list[Impression]) -> None:
         try:
@@ -348,14 +417,23 @@ class GroupCommit:
             if str(error) != self.trouble:  # log it once, not once per request
                 LOG.error("%s", error)
             self.trouble = str(error)
-            self.dropped += len(impressions)
+            self._keep(impressions)
             for batch in batches:
                 batch.done.set_exception(error)
             return
         self.trouble = None
+        self._writing = []
         self._verification.note(positions)
         end = 0
         for batch in batches:
             end += len(batch.events)
             first = end - len(batch.events)
             batch.done.set_result(max(positions[first:end]) if batch.events else last)
+
+    def _keep(self, impressions: list[Impression]) -> None:
+        """Queue impressions again that could not be written, as far as there is room."""
+        with self._changed:
+            room = 0 if self._closed else max(MAX_PENDING - len(self._impressions), 0)
+            self.dropped += max(len(impressions) - room, 0)
+            self._impressions = [*impressions[:room], *self._impressions]
+            self._recorded_at, self._writing = time.monotonic(), []

@@ -111,11 +111,11 @@ class Field:
             raise OptionError("shared must be true or false, and cannot be combined with of")
 
 
-def duration(text: Any) -> int:
+def duration(text: Any, option: str = "within") -> int:
     """Return the microseconds of a text such as 30d, 12h, 45m or 10s."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", text) if isinstance(text, str) else None
     if not match or not float(match[1]):
-        raise OptionError(f"{named('within')} must be a time such as '30d' or '12h', not {text!r}")
+        raise OptionError(f"{named(option)} must be a time such as '30d' or '12h', not {text!r}")
     return int(float(match[1]) * SECONDS[match[2]] * 1_000_000)
 
 

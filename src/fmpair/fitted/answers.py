@@ -92,7 +92,7 @@ def _request(model: Answering, question: Question) -> Request:
     items, strict = model.id_lookup.items, question.unknown == "error"
     chosen, more = known_items(items, question.candidates, strict)
     excluded, others = known_items(items, question.exclude, strict)
-    parts = [excluded]
+    parts = [excluded] if model.live is None else [excluded, model.live.removed]
     if question.exclude_seen:
         if query.history is not None:
             parts.append(query.history.column)

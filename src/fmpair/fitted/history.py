@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -259,6 +260,7 @@ class LiveState:
     seen: user -> all items seen, sorted; recent: user -> (item, moment), oldest first, both only
     for users with new events. latest: the time of the latest event of all. scorer: in a `Ranker`
     whose scores follow the last events, the scorer that knows them. catalogue: with changes if any.
+    removed: int32, the items that are in no answer.
     """
 
     seen: dict[int, np.ndarray] = field(default_factory=dict)
@@ -266,6 +268,7 @@ class LiveState:
     latest: int = 0
     scorer: Any = None
     catalogue: Catalogue | None = None
+    removed: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
 
     def seen_rows(self, rows: Rows, users: np.ndarray) -> Rows | None:
         """Return the items seen by users, None if none of them has new events."""
@@ -313,15 +316,11 @@ def _with_line(
     """Return a user's (item, moment) with more events in order of time, each event once."""
     times, items = [*line[1].tolist(), *moment.tolist()], [*line[0].tolist(), *item.tolist()]
     # events of one time stay in the order they came in
-    kept = sorted(dict.fromkeys(zip(times, items)), key=_time)[-last:]
+    kept = sorted(dict.fromkeys(zip(times, items)), key=itemgetter(0))[-last:]
     return (
         np.array([number for _, number in kept], np.int32),
         np.array([time for time, _ in kept], np.int64),
     )
-
-
-def _time(event: tuple[int, int]) -> int:
-    return event[0]
 
 
 def past_items(

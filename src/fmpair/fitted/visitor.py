@@ -33,14 +33,24 @@ def settle_cold(parameters: Parameters, seen: Rows) -> Parameters:
     Otherwise an item nobody chose could rank above known ones by chance. Changes the tables.
     """
     times = tally(seen.column, len(parameters.items), seen.value)
-    cold, warm = times == 0, times > 0
+    cold = times == 0
     absent = np.diff(seen.start) == 0
     parameters.users[absent] = mean_user(parameters.users, seen)
-    if cold.any() and warm.any():
-        rare = warm & (times <= np.quantile(times[warm], RARE))
+    if cold.any() and not cold.all():
         parameters.items[cold] = 0
-        parameters.item_bias[cold] = parameters.item_bias[rare].mean()
+        parameters.item_bias[cold] = rare_bias(parameters.item_bias, times)
     return parameters
+
+
+def rare_bias(item_bias: np.ndarray, times: np.ndarray) -> float:
+    """Return the mean bias of rare items, for items that nobody chose yet; 0 without events.
+
+    item_bias, times: [items]; times: how often each was chosen.
+    """
+    warm = times > 0
+    if not warm.any():
+        return 0.0
+    return float(item_bias[warm & (times <= np.quantile(times[warm], RARE))].mean())
 
 
 class Visitors(NamedTuple):

@@ -16,8 +16,9 @@ import msgspec
 from fmpair.serve import metrics
 from fmpair.serve.access_control import AccessControl
 from fmpair.serve.endpoints import ENDPOINTS, Endpoint, Parameter, document
+from fmpair.serve.model_card import utc
 from fmpair.serve.requests import PROBLEM_TYPE, ProblemError, problem_json, problem_of
-from fmpair.serve.service import Service, utc
+from fmpair.serve.service import Service
 from fmpair.serve.settings import METRICS
 
 LOG = logging.getLogger("fmpair.serve")
@@ -48,6 +49,7 @@ PAGE_POLICY = (
     b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     b"require-trusted-types-for 'script'"
 )
+ANY_IMAGES = (b"img-src 'self'", b"img-src 'self' https: http:")
 ENCODE = msgspec.json.Encoder(decimal_format="string").encode
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -138,20 +140,24 @@ class Application:
         return _data(problem_json(problem), PROBLEM_TYPE, problem.status, headers)
 
 
-def read_pages() -> dict[str, Response]:
-    """Return the files of the web page by path: `/` and those below `/page/`."""
+def read_pages(images: bool = False) -> dict[str, Response]:
+    """Return the files of the web page by path: `/` and those below `/page/`.
+
+    images: whether the page may load images from other sites.
+    """
     folder = files("fmpair.serve").joinpath("page")
     contents = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
     return {
-        "/" if name == "index.html" else f"/page/{name}": _page(name, content)
+        "/" if name == "index.html" else f"/page/{name}": _page(name, content, images)
         for name, content in sorted(contents.items())
     }
 
 
-def _page(name: str, content: bytes) -> Response:
+def _page(name: str, content: bytes, images: bool) -> Response:
+    policy = PAGE_POLICY.replace(*ANY_IMAGES) if images else PAGE_POLICY
     headers = [
         (b"content-type", PAGE_TYPES[name.rpartition(".")[2]]),
-        (b"content-security-policy", PAGE_POLICY),
+        (b"content-security-policy", policy),
         (b"cache-control", b"no-cache"),  # revalidated each time, sent only if changed
         (b"etag", f'"{sha256(content).hexdigest()[:16]}"'.encode()),
     ]

@@ -92,6 +92,12 @@ ENDPOINTS = (
         "GET", "/v1/items", "Ids of items", wire.IdList, Service.items, parameters=(PREFIX, FEW)
     ),
     Endpoint(
+        "PUT", "/v1/items", "Change items; the next answers of all workers take it into account",
+        wire.ItemsTaken, Service.put_items, wire.ItemChanges, purpose=SEND,
+        example={"items": [{"item": "maps", "price": 4.5, "in_stock": True},
+                           {"item": "mail", "removed": True}]},
+    ),
+    Endpoint(
         "GET", "/v1/users", "Ids of users", wire.IdList, Service.users, parameters=(PREFIX, FEW),
         purpose=READ,
     ),

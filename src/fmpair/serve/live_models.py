@@ -9,19 +9,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmpair.errors import FmpairError, MachineError, ModelFileError
+from fmpair.errors import FmpairError, MachineError, ModelFileError, UnknownError
 from fmpair.events.event import Event
 from fmpair.events.store import EventStore, pages
 from fmpair.fitted.file import checksum_of
 from fmpair.fitted.large_catalogue import index_path, load_index, use_index
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.catalog import Model
+from fmpair.serve.live_catalogue import Changes, note_changes, with_new_items
 from fmpair.serve.replacement import check_regular, check_replacement
 from fmpair.serve.settings import CANDIDATE, CURRENT, Arms, Stamp, WorkerPlace, stamp
 from fmpair.serve.shared_tables import load_shared
@@ -64,6 +65,13 @@ class Rejection:
     why: str
     when: float
     temporary: bool
+
+
+class Known(NamedTuple):
+    """The positions of the last event and of the last change of items that a model knows."""
+
+    event: int
+    change: int
 
 
 class LiveModels:
@@ -116,13 +124,16 @@ class LiveModels:
             loaded = [self._load(arm, None, self._kept.get(arm)) for arm in self.paths]
         self._start(loaded)
 
-    def _start(self, loaded: Sequence[tuple[ServedModel, int]]) -> None:
+    def _start(self, loaded: Sequence[tuple[ServedModel, Known]]) -> None:
         self._serving, self._need_index = {served.arm: served for served, _ in loaded}, False
-        self.position = min(position for _, position in loaded)  # of the last event known to all
+        self.position = min(known.event for _, known in loaded)  # of the last event known to all
+        self.change = min(known.change for _, known in loaded)  # of items, likewise
 
-    def of(self, user: Any) -> tuple[str, Model, str]:
-        """Return (arm, model, id of the model) that answers a user."""
-        served = self._serving[self.arms.of(user)]
+    def of(self, user: Any, arm: str | None = None) -> tuple[str, Model, str]:
+        """Return (arm, model, id of the model) that answers a user, or of the arm given."""
+        served = self._serving.get(arm or self.arms.of(user))
+        if served is None:
+            raise UnknownError(f"no {arm} model is in service: start it with --candidate")
         if user is not None:
             self._recent.append(user)
         return served.arm, served.model, served.id
@@ -156,7 +167,7 @@ class LiveModels:
         if self.store is None or time.monotonic() < self._retry_at:
             return False
         try:
-            more = self.store.position() > self.position
+            more = self.store.position() > self.position or self.store.last_change() > self.change
             return more or self._without_events or self._read_error is not None
         except FmpairError as error:
             self._note_read_error(error)
@@ -188,6 +199,7 @@ class LiveModels:
                 kept = self._kept
                 self._start([self._load(arm, self.store, kept.get(arm)) for arm in self.paths])
                 self._without_events = False
+            self._follow_items()
             for events in pages(self.store.after, self.position):
                 for served in self._serving.values():
                     self._take_in(served.model, events)
@@ -198,16 +210,25 @@ class LiveModels:
         finally:
             self._changing.release()
 
+    def _follow_items(self) -> None:
+        """Take in all new changes of items; a model with new items replaces the one without."""
+        if self.store is None or self.store.last_change() <= self.change:
+            return
+        changes = Changes.stored(self.store, self.change)
+        changed = {arm: _with_changes(one, changes) for arm, one in self._serving.items()}
+        self._serving, self.change = changed, max(self.change, changes.position)
+
     def reload(self, arm: str = CURRENT) -> bool:
         """Replace a model by its current file; return False if the file is rejected.
 
         The new model is loaded, checked, updated with all events and queried once before the swap.
         """
         try:
-            new, position = self._load(arm, self.store)
+            new, known = self._load(arm, self.store)
             check_replacement(self._serving[arm].model, new.model, list(self._recent))
             with self._changing:
-                for events in () if self.store is None else pages(self.store.after, position):
+                new = _with_changes(new, Changes.stored(self.store, known.change))
+                for events in () if self.store is None else pages(self.store.after, known.event):
                     self._take_in(new.model, events)  # events that arrived during loading
                 self._serving = {**self._serving, arm: new}
         except Exception as error:  # keep serving the old model after any error
@@ -225,8 +246,8 @@ class LiveModels:
 
     def _load(
         self, arm: str, store: EventStore | None, kept: Path | None = None
-    ) -> tuple[ServedModel, int]:
-        """Return (the model of an arm's file with all events taken in, the last position).
+    ) -> tuple[ServedModel, Known]:
+        """Return (the model of an arm's file with all events taken in, the last positions).
 
         kept: a file to read in its place.
         """
@@ -241,13 +262,17 @@ class LiveModels:
             raise ModelFileError(f"{str(path)!r} keeps being replaced while it is read")
         if self._indexed:
             self._use_index(model, arm, checksum)
-        if isinstance(model, Recommender):
-            model.item_side.threads = self._threads
+        changes = Changes.stored(store)
+        fitting = changes.fitting(model)
         after = 0 if store is None else store.learned(checksum)
-        live, position = replayed(model, store, self._unknown_users, after)
+        live, position = replayed(with_new_items(model, fitting), store, self._unknown_users, after)
+        note_changes(live, fitting)
+        if isinstance(live, Recommender):
+            live.item_side.threads = self._threads
         warm_up(live)
         name, file = checksum[:ID_LENGTH], self.paths[arm]
-        return ServedModel(arm, file, name, checksum, live, current, time.time()), position
+        served = ServedModel(arm, file, name, checksum, live, current, time.time())
+        return served, Known(position, changes.position)
 
     def _use_index(self, model: Model, arm: str, checksum: str) -> None:
         """Let a model answer by its index; raise if it has none when the service starts."""
@@ -273,6 +298,19 @@ class LiveModels:
         if self._read_error != why:
             LOG.error("event store unreadable; serving without new events: %s", why)
         self._read_error, self._retry_at = why, time.monotonic() + PAUSE
+
+
+def _with_changes(served: ServedModel, changes: Changes) -> ServedModel:
+    """Return a model in service with the changes of items that fit it."""
+    if not len(changes.table):
+        return served
+    fitting = changes.fitting(served.model)
+    model = with_new_items(served.model, fitting)
+    if model is not served.model:
+        warm_up(model)
+        served = replace(served, model=model)
+    note_changes(model, fitting)
+    return served
 
 
 def replayed(

@@ -22,8 +22,13 @@ OTHER = "other"  # paths and statuses that are not listed
 COUNTERS = {
     "unknown_users": ("fmpair_unknown_users_total", "Answers for unknown users."),
     "unknown_items": ("fmpair_unknown_items_total", "Unknown items in requests that were ignored."),
+    "unknown_values": (
+        "fmpair_unknown_values_total",
+        "Unknown context columns and values that were ignored.",
+    ),
     "refused": ("fmpair_refused_unknown_total", "Requests rejected for an unknown id or value."),
     "events": ("fmpair_events_taken_total", "Events stored."),
+    "items": ("fmpair_items_changed_total", "Changes of items stored."),
     "swaps": ("fmpair_model_swaps_total", "Model files put into service while running."),
     "refusals": ("fmpair_model_refusals_total", "Model files rejected."),
 }

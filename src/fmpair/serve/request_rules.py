@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from fmpair.config.rules_file import named_rules, read_rules
 from fmpair.fitted.rules import Rules, rules_of
 from fmpair.serve.live_models import LiveModels
-from fmpair.serve.requests import ProblemError, Recommend
-
-Shown = Callable[[Any, str], Sequence[Any]]  # (user, time such as 7d) -> items shown since
+from fmpair.serve.requests import Recommend
 
 
-def nothing_shown(user: Any, within: str) -> Sequence[Any]:
-    """Refuse a question for what was shown: this service does not know it."""
-    raise ProblemError(501, "this service does not know what it showed: list the items instead")
+def request_rules(known: Mapping[str, Rules], request: Recommend) -> Rules | None:
+    """Return the rules of a request, None if it has none; known: those that it may name.
 
-
-def request_rules(
-    known: Mapping[str, Rules], request: Recommend, shown: Shown = nothing_shown
-) -> Rules | None:
-    """Return the rules of a request, None if it has none; known: those that it may name."""
+    A time as `exclude_shown` is for the event store, not for the rules.
+    """
     if request.has_no_rules:
         return None
     base = named_rules(known, request.rules) if request.rules else None
-    items = request.exclude_shown
-    if isinstance(items, str):
-        items = list(shown(request.user, items))
+    items = None if isinstance(request.exclude_shown, str) else request.exclude_shown
     return rules_of(request.where, request.limit, request.boost, request.diversity, items, base)
 
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from fmpair.errors import FmpairError, MachineError, ProcessError, UnknownError, in_file, one_line
+from fmpair.events.event import MAX_TYPE_LENGTH, MAX_VALUE
 
 PROBLEM_TYPE = b"application/problem+json"
 TITLES = {
@@ -77,6 +78,7 @@ MOST_NUMBERS = 16_384  # of a list as context, such as a vector
 MOST_EVENTS = 1_000
 MOST_RULES = 50  # conditions, limits or boosts of a request
 NO_RULES = (None,) * 6
+MOST_COLUMNS = 200  # of an item
 MOST_VALUES = 200  # listed per context column of a model card
 LONGEST = 1_024  # characters of an id or a value
 
@@ -121,10 +123,20 @@ Unknown = Annotated[
     Literal["error", "ignore", "features", "popular"],
     Meta(
         description="How to treat unknown ids and values. error: reject them; ignore: skip items, "
-        "reject users and values; features: use what is known; popular: answer as for anyone."
+        "reject users and values; features: use what is known; popular: answer as for anyone. By "
+        "default (null) features, and unknown context columns are left out."
     ),
 ]
 User = Annotated[Id | None, Meta(description="The user id; null for an anonymous visitor.")]
+
+
+Show = Annotated[
+    list[Text],
+    Meta(
+        description="Columns of the catalogue to return with each item, such as title.",
+        max_length=50,
+    ),
+]
 
 
 class BaseRequest(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -134,7 +146,7 @@ class BaseRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     context: Context = {}
     history: History | None = None
     time: Time = None
-    unknown: Unknown = "error"
+    unknown: Unknown | None = None
 
 
 class Recommend(BaseRequest):
@@ -171,6 +183,15 @@ class Recommend(BaseRequest):
     ] = None
     rules: Annotated[Text | None, Meta(description="The name of rules of the service.")] = None
 
+    log: Annotated[
+        bool, Meta(description="Store the list as shown to the user, with the events.")
+    ] = False
+    show: Show = []
+    arm: Annotated[
+        Literal["current", "candidate"] | None,
+        Meta(description="Ask this model, whoever the user is; the list is then not stored."),
+    ] = None
+
     @property
     def has_no_rules(self) -> bool:
         """Whether no rule is given."""
@@ -202,22 +223,40 @@ class Similar(Struct, forbid_unknown_fields=True):
     item: Id | None = None
     user: Id | None = None
     n: Count = 10
+    show: Show = []
 
 
 class NewEvent(Struct, forbid_unknown_fields=True):
-    """An interaction of a user with an item. id: of the event; sent again, it counts once."""
+    """An interaction of a user with an item. id: of the event; sent again, it counts once.
+
+    event: its type, such as view, cart or buy; value: what it is worth, such as the revenue.
+    """
 
     user: Id
     item: Id
     time: Time = None
     context: Context | None = None
     id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    event: Annotated[str, Meta(min_length=1, max_length=MAX_TYPE_LENGTH)] | None = None
+    value: Annotated[float, Meta(ge=-MAX_VALUE, le=MAX_VALUE)] | None = None
 
 
 class NewEvents(Struct, forbid_unknown_fields=True):
     """Events to store; the next answers take them into account."""
 
     events: Annotated[list[NewEvent], Meta(min_length=1, max_length=MOST_EVENTS)]
+
+
+class ItemChanges(Struct, forbid_unknown_fields=True):
+    """Changes of items. Each names its item as `item`; its other columns are set, null erases one.
+
+    Columns that are not named stay as they are. `removed`: whether the item is in no answer.
+    """
+
+    items: Annotated[
+        list[Annotated[dict[Text, Value], Meta(min_length=1, max_length=MOST_COLUMNS)]],
+        Meta(min_length=1, max_length=MOST_ITEMS),
+    ]
 
 
 class Term(Struct):
@@ -232,24 +271,30 @@ class Term(Struct):
 
 
 class Ranked(Struct, omit_defaults=True):
-    """An item of a list. terms: the summands of its score, largest first."""
+    """An item of a list. terms: the summands of its score, largest first.
+
+    columns: those that were asked for with `show`, as far as known.
+    """
 
     item: Any
     score: float
     rank: int
     terms: list[Term] | None = None
+    columns: dict[str, Any] | None = None
 
 
 class Recommended(Struct, omit_defaults=True):
     """A list, best first. model: the id of the model that answered; arm: current or candidate.
 
-    empty: which rule left no item, if rules left none.
+    empty: which rule left no item, if rules left none. unknown: parts of the request that the model
+    does not know, such as user or context.daytime.
     """
 
     items: list[Ranked]
     model: str
     arm: str = ""
     empty: str = ""
+    unknown: list[str] = []
 
 
 class RecommendedBatch(Struct):
@@ -271,6 +316,7 @@ class Scores(Struct, omit_defaults=True):
     items: list[ScoredItem]
     model: str
     arm: str = ""
+    unknown: list[str] = []
 
 
 class Explanation(Struct, omit_defaults=True):
@@ -281,14 +327,16 @@ class Explanation(Struct, omit_defaults=True):
     terms: list[Term]
     model: str
     arm: str = ""
+    unknown: list[str] = []
 
 
-class Neighbour(Struct):
-    """A similar item or user."""
+class Neighbour(Struct, omit_defaults=True):
+    """A similar item or user; columns: those of an item that were asked for."""
 
     id: Any
     similarity: float
     rank: int
+    columns: dict[str, Any] | None = None
 
 
 class Neighbours(Struct):
@@ -305,6 +353,18 @@ class Taken(Struct):
     position: int
 
 
+class ItemsTaken(Struct):
+    """The number of changes stored. new: items that the model does not know from training.
+
+    unranked: new items that are in no list before the next `update`, since the model has learned
+    no attributes of items.
+    """
+
+    taken: int
+    new: int
+    unranked: int
+
+
 class KeptEvent(Struct):
     """A stored event."""
 
@@ -315,6 +375,8 @@ class KeptEvent(Struct):
     context: dict[str, Any] | None = None
     arm: str = ""
     model: str = ""
+    event: str | None = None
+    value: float | None = None
 
 
 class KeptEvents(Struct):
@@ -353,7 +415,10 @@ class IndexCard(Struct):
 
 
 class ModelCard(Struct):
-    """Properties of a model in service. refused: the last new file that was rejected."""
+    """Properties of a model in service. refused: the last new file that was rejected.
+
+    title, images: the columns of the catalogue with titles and with addresses of images.
+    """
 
     model: str
     arm: str
@@ -374,6 +439,8 @@ class ModelCard(Struct):
     explains: bool
     refused: Refused | None = None
     index: IndexCard | None = None
+    title: str | None = None
+    images: str | None = None
 
 
 class Cards(Struct):
@@ -384,8 +451,9 @@ class Cards(Struct):
     events: bool
 
 
-class IdList(Struct):
-    """Ids with a prefix; count: the number of all."""
+class IdList(Struct, omit_defaults=True):
+    """Ids with a prefix; count: the number of all; titles: of the items, if they have any."""
 
     ids: list[Any]
     count: int
+    titles: list[str | None] | None = None

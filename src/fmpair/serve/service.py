@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from fmpair import __version__
@@ -19,24 +18,32 @@ from fmpair.data.frame import to_polars
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import FmpairError, OptionError
 from fmpair.events.event import Event, Impression, event_time, now
+from fmpair.events.items import ITEM, ItemChange, check_changes
 from fmpair.events.store import EventStore
-from fmpair.fitted import recipe
-from fmpair.fitted.large_catalogue import ItemIndex
-from fmpair.fitted.question import Answer, Question, knows_time
-from fmpair.fitted.recipe import name_of
+from fmpair.features.field import duration
+from fmpair.fitted.question import Answer, Question
 from fmpair.fitted.rules import Rules
 from fmpair.serve import requests as wire
-from fmpair.serve.live_models import LiveModels, Rejection, ServedModel
+from fmpair.serve.live_catalogue import (
+    Changes,
+    check_types,
+    ranks_new_items,
+    title_column,
+    told_of,
+)
+from fmpair.serve.live_models import PATIENCE, LiveModels
 from fmpair.serve.metrics import Metrics
+from fmpair.serve.model_card import model_card
 from fmpair.serve.request_rules import request_rules
-from fmpair.serve.requests import MOST_VALUES, ContextColumn, ModelCard, ProblemError, Refused
-from fmpair.serve.settings import Stamp, stamp
+from fmpair.serve.requests import ProblemError
+from fmpair.serve.unknown_parts import answerable, unknown_parts
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 QUICK = 1_500_000  # numbers of item vectors, multiplied in a third of a millisecond
 QUICK_EXPLAINED = 20  # items that are explained quickly
 QUICK_SEARCHED = 100  # items that an index finds quickly
 MAX_BATCH = 16  # questions
+NO_ITEMS = np.zeros(0, np.int32)
 
 Waiting = tuple[Any, Question, "asyncio.Future[Answer]"]
 
@@ -113,7 +120,8 @@ def _each_answered(model: Any, questions: Sequence[Question]) -> list[Answer | E
 class Service:
     """The models, and the event store (None: events are not stored).
 
-    recording: whether to store impressions, for a comparison of two models. rules: by name.
+    recording: whether to store impressions, for a comparison of two models. rules: by name. strict:
+    refuse unknown ids and values. images: the column with addresses of images, for the web page.
     """
 
     models: LiveModels
@@ -121,6 +129,8 @@ class Service:
     recording: bool = False
     metrics: Metrics | None = None
     rules: Mapping[str, Rules] = field(default_factory=dict)
+    strict: bool = False
+    images: str | None = None
     batcher: RequestBatcher = field(default_factory=RequestBatcher)
     # Threads of their own: while a database is silent, others must be left for models.
     readers: ThreadPoolExecutor = field(
@@ -128,26 +138,31 @@ class Service:
     )
 
     async def recommend(self, request: wire.Recommend) -> wire.Recommended:
-        arm, model, name = await self._model_for(request.user)
-        answer = await self.batcher.answer(model, self._question(request, model))
-        self._record(request.user, answer, arm, name)
-        return _recommended(answer, name, arm)
+        arm, model, name = await self._model_for(request.user, request.arm)
+        question = self._question(request, model, await self._shown(request, model))
+        answer = await self.batcher.answer(model, question)
+        self._record(request, answer, arm, name)
+        found = _recommended(answer, name, arm, self._unknown(request, model, answer))
+        return _with_columns(found, model, request.show)
 
     async def batch(self, request: wire.RecommendBatch) -> wire.RecommendedBatch:
         requests = request.questions
         explained = sum(one.n for one in requests if one.explain)
         if explained > wire.MOST_N:
             raise OptionError(f"at most {wire.MOST_N:,} items can be explained, not {explained:,}")
-        chosen = [await self._model_for(one.user) for one in requests]
+        chosen = [await self._model_for(one.user, one.arm) for one in requests]
         answered: dict[int, wire.Recommended] = {}
         for arm, model, name in {
             id(model): (arm, model, name) for arm, model, name in chosen
         }.values():
             rows = [row for row, one in enumerate(chosen) if one[1] is model]
-            questions = [self._question(requests[row], model) for row in rows]
+            shown = await asyncio.gather(*(self._shown(requests[row], model) for row in rows))
+            questions = [self._question(requests[row], model, own) for row, own in zip(rows, shown)]
             for row, answer in zip(rows, await asyncio.to_thread(model.answers, questions)):
-                self._record(requests[row].user, answer, arm, name)
-                answered[row] = _recommended(answer, name, arm)
+                self._record(requests[row], answer, arm, name)
+                unknown = self._unknown(requests[row], model, answer)
+                found = _recommended(answer, name, arm, unknown)
+                answered[row] = _with_columns(found, model, requests[row].show)
         return wire.RecommendedBatch([answered[row] for row in range(len(requests))])
 
     async def score(self, request: wire.Score) -> wire.Scores:
@@ -157,7 +172,8 @@ class Service:
         number = model.id_lookup.items.number
         scores = {number(item): (item, score) for item, score in zip(answer.items, answer.scores)}
         known = [scores[index] for index in map(number, request.items) if index in scores]
-        return wire.Scores([wire.ScoredItem(*pair) for pair in known], name, arm)
+        unknown = self._unknown(request, model, answer)
+        return wire.Scores([wire.ScoredItem(*pair) for pair in known], name, arm, unknown)
 
     async def explain(self, request: wire.Explain) -> wire.Explanation:
         arm, model, name = await self._model_for(request.user)
@@ -166,16 +182,22 @@ class Service:
         if not answer.items:
             raise ProblemError(404, f"unknown item {request.item!r}")
         terms = _terms((answer.terms or [[]])[0])
-        return wire.Explanation(answer.items[0], answer.scores[0], terms, name, arm)
+        unknown = self._unknown(request, model, answer)
+        return wire.Explanation(answer.items[0], answer.scores[0], terms, name, arm, unknown)
 
     async def similar(self, request: wire.Similar) -> wire.Neighbours:
         if (request.item is None) == (request.user is None):
             raise OptionError("give either an item or a user")
         _, model, name = self.models.of(request.user)
-        find = model.similar_users if request.item is None else model.similar_items
-        key = request.user if request.item is None else request.item
-        frame = to_polars(await asyncio.to_thread(find, key, request.n))
-        return wire.Neighbours([wire.Neighbour(*row) for row in frame.rows()], name)
+        if request.item is None:
+            frame = await asyncio.to_thread(model.similar_users, request.user, request.n)
+        else:
+            frame = await asyncio.to_thread(_similar_items, model, request.item, request.n)
+        rows = to_polars(frame).rows()
+        told: list[dict[str, Any] | None] = [None] * len(rows)
+        if request.item is not None:
+            told = told_of(model, [row[0] for row in rows], request.show)
+        return wire.Neighbours([wire.Neighbour(*row, own) for row, own in zip(rows, told)], name)
 
     async def take(self, request: wire.NewEvents) -> wire.Taken:
         store = self._store()
@@ -184,7 +206,17 @@ class Service:
             arm, _, name = self.models.of(new.user)
             time = event_time(new.time)
             events.append(
-                Event(new.user, new.item, time, new.context or None, arm, name, id=new.id)
+                Event(
+                    new.user,
+                    new.item,
+                    time,
+                    new.context or None,
+                    arm,
+                    name,
+                    id=new.id,
+                    event=new.event,
+                    value=new.value,
+                )
             )
         position = await asyncio.wrap_future(store.submit(events))
         await self.models.catch_up()
@@ -201,29 +233,90 @@ class Service:
         last = events[-1].position if events else after
         return wire.KeptEvents([_kept(event) for event in events], last)
 
+    async def put_items(self, request: wire.ItemChanges) -> wire.ItemsTaken:
+        store, changes = self._store(), []
+        for number, columns in enumerate(request.items):
+            others = {name: value for name, value in columns.items() if name != ITEM}
+            if len(others) == len(columns):
+                raise ProblemError(422, f"no item is named - at `$.items[{number}]`")
+            changes.append(ItemChange(columns[ITEM], others))
+        check_changes(changes)
+        model = await asyncio.to_thread(self._refuse_ill_typed, changes)
+        new = int((model.id_lookup.items.numbers([one.item for one in changes]) < 0).sum())
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self.readers, store.put_items, changes)
+        await loop.run_in_executor(self.readers, self.models.follow)
+        if self.metrics is not None:
+            self.metrics.count("items", len(changes))
+        return wire.ItemsTaken(len(changes), new, 0 if ranks_new_items(model) else new)
+
+    def _refuse_ill_typed(self, changes: Sequence[ItemChange]) -> Any:
+        """Refuse changes that do not fit all models, before they are stored; return the first."""
+        table = Changes.of(changes).table
+        for served in self.models.serving():
+            check_types(served.model, table)
+        return self.models.serving()[0].model
+
     async def cards(self) -> wire.Cards:
         rejected = self.models.rejected
-        cards = [model_card(served, rejected.get(served.arm)) for served in self.models.serving()]
+        serving = self.models.serving()
+        cards = [model_card(one, rejected.get(one.arm), self.images) for one in serving]
         return wire.Cards(cards, __version__, self.store is not None)
 
     async def users(self, prefix: str, n: int) -> wire.IdList:
         return await asyncio.to_thread(_with_prefix, self.models.of(None)[1].space.users, prefix, n)
 
     async def items(self, prefix: str, n: int) -> wire.IdList:
-        return await asyncio.to_thread(_with_prefix, self.models.of(None)[1].space.items, prefix, n)
-
-    async def _model_for(self, user: Any) -> tuple[str, Any, str]:
-        """Return (arm, model, id of the model) for a user, with new events taken in."""
         await self.models.catch_up()
-        return self.models.of(user)
+        return await asyncio.to_thread(_items_with_prefix, self.models.of(None)[1], prefix, n)
 
-    def _question(self, request: wire.BaseRequest, model: Any, **options: Any) -> Question:
-        """Return the question of a request; options: those that its type does not have."""
+    async def _model_for(self, user: Any, arm: str | None = None) -> tuple[str, Any, str]:
+        """Return (arm, model, id of the model) for a user, with new events taken in.
+
+        arm: the one to ask, whoever the user is.
+        """
+        await self.models.catch_up()
+        return self.models.of(user) if arm is None else self.models.of(user, arm)
+
+    async def _shown(self, request: wire.Recommend, model: Any) -> Sequence[Any]:
+        """Return the known items that the user was shown lately, if the request excludes them.
+
+        A store that does not answer for a moment is not waited for.
+        """
+        if not isinstance(request.exclude_shown, str):
+            return ()
+        store, since = (
+            self._store(),
+            max(now() - duration(request.exclude_shown, "exclude_shown"), 0),
+        )
+        if request.user is None:
+            return ()
+        read = asyncio.get_running_loop().run_in_executor(
+            self.readers, store.shown_since, request.user, since
+        )
+        try:
+            items = list(await asyncio.wait_for(read, PATIENCE))
+        except (FmpairError, TimeoutError):
+            return ()
+        known = model.id_lookup.items.numbers(items) >= 0
+        return [item for item, is_known in zip(items, known) if is_known]
+
+    def _question(
+        self,
+        request: wire.BaseRequest,
+        model: Any,
+        shown: Sequence[Any] = (),
+        **options: Any,
+    ) -> Question:
+        """Return the question of a request.
+
+        shown: items to exclude because they were shown; options: those that its type does not have.
+        """
         if isinstance(request, wire.Recommend):
             options = {
                 "n": request.n,
                 "candidates": request.candidates,
-                "exclude": request.exclude,
+                "exclude": [*request.exclude, *shown],
                 "explain": request.explain,
                 "exclude_seen": request.exclude_seen,
                 "rules": request_rules(self.rules, request),
@@ -231,23 +324,30 @@ class Service:
         history = request.history
         if history is None and request.user is not None:
             history = self.models.history_of(request.user, model)
-        return Question(
-            user=request.user,
-            context=request.context,
-            history=history,
-            time=request.time,
-            unknown=request.unknown,
-            **options,
-        )
+        options |= answerable(request, model, self.strict)
+        return Question(user=request.user, history=history, **options)
 
-    def _record(self, user: Any, answer: Answer, arm: str, model: str) -> None:
-        """Count unknown ids and store the impression; a failing store does not fail the answer."""
-        if self.metrics is not None and (answer.passed_over or answer.stranger):
+    def _unknown(self, request: wire.BaseRequest, model: Any, answer: Answer) -> list[str]:
+        """Return and count the parts of a request that the model does not know."""
+        parts = unknown_parts(request, model, answer)
+        if parts and self.metrics is not None:
             self.metrics.count("unknown_items", answer.passed_over)
             self.metrics.count("unknown_users", answer.stranger)
-        if self.recording and self.store is not None and user is not None:
+            values = sum(part.startswith("context.") for part in parts)
+            self.metrics.count("unknown_values", values)
+        return parts
+
+    def _record(self, request: wire.Recommend, answer: Answer, arm: str, model: str) -> None:
+        """Store the impression; a failing store does not fail the answer."""
+        user, wanted = request.user, request.log
+        if wanted:
+            self._store()
+        if request.arm is not None:  # not what this user would have been shown
+            return
+        if (wanted or self.recording) and self.store is not None and user is not None:
             with suppress(FmpairError):
-                self.store.record([Impression(user, tuple(answer.items), now(), arm, model)])
+                shown = Impression(user, tuple(answer.items), now(), arm, model)
+                self.store.record([shown], at_once=wanted)
 
     def _store(self) -> EventStore:
         if self.store is None:
@@ -255,11 +355,20 @@ class Service:
         return self.store
 
 
-def _recommended(answer: Answer, model: str, arm: str) -> wire.Recommended:
+def _recommended(answer: Answer, model: str, arm: str, unknown: list[str]) -> wire.Recommended:
     terms = [None] * len(answer.items) if answer.terms is None else map(_terms, answer.terms)
     rows = zip(answer.items, answer.scores, terms)
     items = [wire.Ranked(item, score, rank, why) for rank, (item, score, why) in enumerate(rows, 1)]
-    return wire.Recommended(items, model, arm, answer.empty)
+    return wire.Recommended(items, model, arm, answer.empty, unknown)
+
+
+def _with_columns(found: wire.Recommended, model: Any, names: Sequence[str]) -> wire.Recommended:
+    """Return an answer with columns of the catalogue for each item."""
+    if names:
+        told = told_of(model, [one.item for one in found.items], names)
+        for one, columns in zip(found.items, told):
+            one.columns = columns
+    return found
 
 
 def _terms(terms: Sequence[tuple[str, str, float]]) -> list[wire.Term]:
@@ -270,86 +379,56 @@ def _kept(event: Event) -> wire.KeptEvent:
     time = (EPOCH + timedelta(microseconds=event.time)).isoformat()
     context = None if event.context is None else dict(event.context)
     return wire.KeptEvent(
-        event.position, event.user, event.item, time, context, event.arm, event.model
+        event.position,
+        event.user,
+        event.item,
+        time,
+        context,
+        event.arm,
+        event.model,
+        event.event,
+        event.value,
     )
+
+
+def removed(model: Any) -> np.ndarray:
+    """Return the numbers of the items that are in no answer."""
+    return NO_ITEMS if model.live is None else model.live.removed
+
+
+def _similar_items(model: Any, item: Any, n: int) -> pl.DataFrame:
+    """Return the n most similar items that are not removed: a frame (item, similarity, rank)."""
+    hidden = removed(model)
+    frame = to_polars(model.similar_items(item, n + len(hidden)))
+    if not len(hidden):
+        return frame
+    ids = model.space.items.take(hidden)
+    frame = frame.filter(~frame.to_series(0).is_in(ids.implode())).head(n)
+    return frame.with_columns(rank=pl.int_range(1, len(frame) + 1))
 
 
 def _with_prefix(known: Vocabulary, prefix: str, n: int) -> wire.IdList:
     """Return the ids that start with a prefix, in the order of the model."""
     ids = known.ids
     if prefix:
-        ids = ids.filter(ids.cast(pl.String).str.to_lowercase().str.starts_with(prefix.lower()))
+        ids = ids.filter(_begins(ids, prefix))
     return wire.IdList(ids.head(n).to_list(), len(ids))
 
 
-def model_card(served: ServedModel, rejected: Rejection | None = None) -> ModelCard:
-    """Return the card of a model in service; rejected: the last new file, if rejected."""
-    model: Any = served.model
-    space = model.space
-    parameters = getattr(model, "parameters", None)
-    run = run_record(served.path, served.stamp)
-    return ModelCard(
-        model=served.id,
-        arm=served.arm,
-        recipe=name_of(type(model.recipe)),
-        options=_plain(recipe.plain(model.recipe)),
-        users=len(space.users),
-        items=len(space.items),
-        factors=None if parameters is None else int(parameters.users.shape[1]),
-        context=[_context_column(space, column) for column in space.context],
-        knows_time=knows_time(space),
-        goes_by_history=space.history is not None,
-        checksum=served.checksum,
-        data={"events": int(model.seen.value.sum())} | run["data"],
-        metrics=run["metrics"],
-        saved=utc(served.stamp[0] / 1e9),
-        loaded=utc(served.loaded),
-        id_columns=list(space.id_columns),
-        explains=parameters is not None,
-        index=None if parameters is None else _index_card(model.item_side.index),
-        refused=None if rejected is None else Refused(rejected.why, utc(rejected.when)),
-    )
+def _items_with_prefix(model: Any, prefix: str, n: int) -> wire.IdList:
+    """Return the items whose id starts with a prefix, or whose title contains it."""
+    ids, title = model.space.items.ids, title_column(model)
+    titles = None if title is None else model.catalogue.table[title].head(len(ids))
+    wanted = pl.Series(np.ones(len(ids), bool))
+    if prefix:
+        wanted = _begins(ids, prefix)
+        if titles is not None:
+            lower = titles.str.to_lowercase()
+            wanted = wanted | lower.str.contains(prefix.lower(), literal=True).fill_null(False)
+    wanted = wanted & ~pl.Series(np.isin(np.arange(len(ids)), removed(model)))
+    shown = None if titles is None else titles.filter(wanted).head(n).to_list()
+    return wire.IdList(ids.filter(wanted).head(n).to_list(), int(wanted.sum()), shown)
 
 
-def _index_card(index: ItemIndex | None) -> wire.IndexCard | None:
-    if index is None:
-        return None
-    return wire.IndexCard(round(index.recall, 4), index.asked, index.cells, index.reach == 1)
-
-
-@lru_cache(8)
-def run_record(path: Path, loaded: Stamp) -> dict[str, Any]:
-    """Return the data fingerprint of the run that wrote a model, and the metric that selected it.
-
-    Empty if the file is not the model of a run, or is no longer the one that was loaded.
-    """
-    from fmpair.experiment.folder import WINNER, digest, read_json  # rarely needed
-
-    record = read_json(path.parent / WINNER) or {}
-    if "sha256" not in record or stamp(path) != loaded or digest(path) != record["sha256"]:
-        return {"data": {}, "metrics": None}
-    data = {"fingerprint": record["data"]}
-    return {"data": data, "metrics": {record["metric"]: float(record["value"])}}
-
-
-def utc(seconds: float) -> str:
-    """Return seconds since 1970 as text."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
-def _context_column(space: Any, name: str) -> ContextColumn:
-    encoders = (e for e in space.query.encoders if e.role == "context" and e.source == name)
-    first = next(encoders)
-    if first.part or first.vocabulary is None:
-        return ContextColumn(name, "time" if first.part else first.field.kind, [], 0)
-    ids = first.vocabulary.ids
-    return ContextColumn(name, first.field.kind, ids.head(MOST_VALUES).to_list(), len(ids))
-
-
-def _plain(value: Any) -> Any:
-    """Return a value with anything that JSON cannot represent as text."""
-    if isinstance(value, dict):
-        return {str(name): _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+def _begins(ids: pl.Series, prefix: str) -> pl.Series:
+    return ids.cast(pl.String).str.to_lowercase().str.starts_with(prefix.lower())

@@ -37,6 +37,9 @@ class ServiceSettings:
     for the `share` of the users. proxy: clients on this machine are a proxy, which names its own
     clients in X-Forwarded-For. index: answer by the index beside each model (`fmpair index`).
     rules: a YAML file of rules, which requests may name.
+    strict: refuse unknown users, items and context values, instead of
+    answering by what is known. images: a column of the catalogue with addresses of images, which
+    the web page then loads from wherever they are.
     """
 
     model: Path
@@ -52,6 +55,8 @@ class ServiceSettings:
     proxy: bool = False
     index: bool = False
     rules: Path | None = None
+    strict: bool = False
+    images: str | None = None
 
     def __post_init__(self) -> None:
         whole("workers", self.workers, 1)

@@ -60,12 +60,14 @@ def work(
     store.watch()
     metrics = Metrics(paths(), counters, place.number)
     rules = rules_in_service(settings.rules, models)
-    service = Service(models, store, settings.candidate is not None, metrics, rules)
+    comparing = settings.candidate is not None
+    service = Service(models, store, comparing, metrics, rules, settings.strict, settings.images)
     # Each worker gets a share of a client's requests, so it allows that share of the rate.
     rate = RateLimit(settings.rate / settings.workers) if settings.rate else None
     keys = read_keys(settings.api_key_file)
     access = AccessControl(keys, rate, is_loopback(settings.host), settings.proxy)
-    server = make_server(Application(service, access, read_pages(), metrics), settings.proxy)
+    pages = read_pages(settings.images is not None)
+    server = make_server(Application(service, access, pages, metrics), settings.proxy)
     _end_with_parent()
     gc.collect()
     gc.freeze()  # models and modules stay: scanning them again and again would delay answers

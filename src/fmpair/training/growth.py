@@ -10,12 +10,14 @@ import polars as pl
 
 from fmpair.arrays import Rows, add_repeats, empty_rows, group_rows, stack_rows
 from fmpair.data import Dataset
+from fmpair.data.item_columns import changed
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.engine.contract import Parameters
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import sum_to_one
 from fmpair.fitted.history import Recent, stacked
 from fmpair.fitted.recommender import Recommender
+from fmpair.fitted.visitor import rare_bias
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import initial
 
@@ -55,6 +57,36 @@ def grown(model: Recommender, options: FMPairOptions, space: FeatureSpace, data:
     if recent is not None and recent.users < users:
         recent = recent.take(np.append(np.arange(recent.users), np.full(users - recent.users, -1)))
     return Grown(first, user_rows, item_rows, _seen(model, data), recent)
+
+
+def with_items(model: Recommender, ids: pl.Series, told: pl.DataFrame) -> Recommender:
+    """Return the model with new items, and with other attributes of known ones; nothing is learned.
+
+    ids: distinct; told: their attributes, where a null or a missing column leaves what is known. A
+    new item is ranked by its attributes and by the bias of rare items; values that training did
+    not see have no effect. Events that the model has taken in are kept.
+    """
+    old, parameters = model.space, model.parameters
+    items, catalogue = changed(old.items, old.catalogue, ids, told)
+    new = len(items) - len(old.items)
+    rows = renewed(
+        model.item_rows, old.item_rows(_aligned(told, items.numbers(ids), len(items)), len(items)),
+        old.item.field_numbers(), old.whole,
+    )  # fmt: skip
+    if not new:
+        same = all(map(np.array_equal, rows, model.item_rows))
+        return model if same else model.replaced(item_rows=rows)
+    space = replace(old, items=items, catalogue=catalogue).with_history(old.history)
+    bias = rare_bias(parameters.item_bias, model.item_counts)
+    query = np.zeros((space.query.size, parameters.query.shape[1]), np.float32)
+    query[_moved(old.query, space.query)] = parameters.query
+    grown = parameters._replace(
+        items=np.pad(parameters.items, ((0, new), (0, 0))),
+        item_bias=np.pad(parameters.item_bias, (0, new), constant_values=np.float32(bias)),
+        query=query,
+    )
+    user_rows = _with_columns(model.user_rows, _moved(old.query, space.query))
+    return model.replaced(space=space, parameters=grown, item_rows=rows, user_rows=user_rows)
 
 
 def renumbered(data: Dataset, space: FeatureSpace) -> Dataset:

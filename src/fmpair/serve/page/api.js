@@ -57,7 +57,7 @@ export async function recommend(question, signal) {
   }
 }
 
-export const similar = (item, n, signal) => call("v1/similar", { body: { item, n }, signal });
+export const similar = (item, n, show) => call("v1/similar", { body: { item, n, show } });
 export const ids = (kind, prefix, n, signal) =>
   call(`v1/${kind}?${new URLSearchParams({ prefix, n })}`, { signal });
 export const eventsAfter = (position, n) =>

@@ -27,15 +27,17 @@ const empty = (value) => value === null || value === undefined || value === "" |
 const given = ([, value]) => !empty(value);
 const rows = (pairs) => make("dl", { class: "card" }, ...pairs.filter(given).map(entry));
 
-/** A model with its facts, and its options folded; the arm is shown if there are several. */
+/** A model with its facts; its options, and the checksums that identify it, are folded. */
 export function card(about, _, all) {
-  const { model, recipe, users, items, factors, data, metrics, checksum, saved, loaded, options } = about;
+  const { model, recipe, users, items, factors, metrics, checksum, saved, loaded, options } = about;
+  const { fingerprint, ...data } = about.data ?? {};
   const facts = [
-    ["arm", all.length > 1 ? about.arm : null], ["model", model], ["recipe", recipe], ["users", users], ["items", items], ["factors", factors],
-    ...Object.entries(data ?? {}), ...Object.entries(metrics ?? {}),
-    ["saved", saved && when(saved)], ["loaded", loaded && when(loaded)], ["checksum", checksum],
+    ["arm", all.length > 1 ? about.arm : null], ["recipe", recipe], ["users", users], ["items", items], ["factors", factors],
+    ...Object.entries(data), ...Object.entries(metrics ?? {}),
+    ["saved", saved && when(saved)], ["loaded", loaded && when(loaded)],
   ];
-  const chosen = Object.entries(options ?? {}).filter(given);
-  const more = make("details", { class: "options" }, make("summary", {}, "Options"), rows(chosen));
-  return make("div", { class: "model-card" }, rows(facts), chosen.length ? more : null);
+  const more = (title, pairs) => pairs.some(given) && make("details", { class: "options" }, make("summary", {}, title), rows(pairs));
+  const identity = [["model", model], ["checksum", checksum], ["data", fingerprint]];
+  return make("div", { class: "model-card" }, rows(facts),
+    ...[more("Options", Object.entries(options ?? {})), more("File", identity)].filter(Boolean));
 }

@@ -6,9 +6,9 @@ const WAIT = 80; // ms after a keystroke
 
 /**
  * search(text, signal): a promise of ids; choose(id): called with the chosen one; keep: whether it
- * stays in the field. Returns {show(id)}.
+ * stays in the field; label(id): its text. Returns {show(id)}.
  */
-export function combobox(input, listbox, { search, choose, keep }) {
+export function combobox(input, listbox, { search, choose, keep, label = shown }) {
   let found = [];
   let active = -1;
   let chosen = null;
@@ -44,7 +44,7 @@ export function combobox(input, listbox, { search, choose, keep }) {
     found = ids;
     listbox.replaceChildren(
       ...ids.map((id, number) =>
-        make("li", { id: `${listbox.id}-${number}`, role: "option", "aria-selected": "false", title: shown(id) }, shown(id))));
+        make("li", { id: `${listbox.id}-${number}`, role: "option", "aria-selected": "false", title: shown(id) }, label(id))));
     if (!ids.length) listbox.append(make("li", { class: "none" }, waiting ? "…" : "No matches"));
     listbox.hidden = false;
     input.setAttribute("aria-expanded", "true");
@@ -67,7 +67,8 @@ export function combobox(input, listbox, { search, choose, keep }) {
   /** Remove what no longer matches at once, so that it cannot be chosen meanwhile. */
   function narrow() {
     const text = input.value.toLowerCase();
-    if (!listbox.hidden) open(found.filter((id) => shown(id).toLowerCase().startsWith(text)), true);
+    const matches = (id) => shown(id).toLowerCase().startsWith(text) || (label !== shown && label(id).toLowerCase().includes(text));
+    if (!listbox.hidden) open(found.filter(matches), true);
   }
 
   function soon() {
@@ -80,7 +81,7 @@ export function combobox(input, listbox, { search, choose, keep }) {
     const text = input.value.trim();
     if (active >= 0) return take(found[active]);
     if (text === "" || (keep && text === shown(chosen))) return close();
-    const same = found.find((id) => shown(id) === text);
+    const same = found.find((id) => shown(id) === text || label(id) === text);
     return take(same === undefined ? text : same); // the service reports unknown ids
   }
 

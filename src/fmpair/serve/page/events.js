@@ -2,6 +2,7 @@
 
 import { eventsAfter } from "./api.js";
 import { make, shown } from "./element.js";
+import { inFull, nameOf } from "./names.js";
 
 const EVERY = 2000; // ms
 const AT_ONCE = 100;
@@ -14,10 +15,10 @@ function clock(time) {
 }
 
 function entry(event) {
-  const context = Object.values(event.context ?? {}).map(shown).join(", ");
+  const context = [event.event, ...Object.values(event.context ?? {}).map(shown)].filter(Boolean).join(", ");
   return make("li", {},
     make("span", { class: "who" }, shown(event.user)), " ",
-    make("span", { class: "what" }, shown(event.item)),
+    make("span", { class: "what", title: inFull(event.item) }, nameOf(event.item)),
     make("span", { class: "when" }, [clock(event.time), context].filter(Boolean).join(" · ")));
 }
 

@@ -1,7 +1,8 @@
 // The list. Rows keep their elements between answers, so that they can move.
 
 import { sharedScale, summaryBar, termTable } from "./bars.js";
-import { make, plain, shown } from "./element.js";
+import { make, plain } from "./element.js";
+import { inFull, learn, nameOf, picture } from "./names.js";
 import { similarItems } from "./similar.js";
 
 const MOVE = { duration: 260, easing: "cubic-bezier(.2, .7, .2, 1)" };
@@ -36,7 +37,7 @@ export function itemList(list, actions) {
       detail: make("div", { class: "detail", id, hidden: true }),
     };
     parts.head = make("button", { type: "button", class: "head", "aria-expanded": "false", "aria-controls": id },
-      parts.rank, make("span", { class: "name", title: shown(item.item) }, shown(item.item)),
+      parts.rank, make("span", { class: "name", title: inFull(item.item) }, picture(item.item), nameOf(item.item)),
       parts.move, parts.bar, parts.score, parts.moved);
     parts.whole = make("li", { class: "row" }, parts.head, parts.detail);
     parts.head.addEventListener("click", () => toggle(parts));
@@ -88,10 +89,14 @@ export function itemList(list, actions) {
     }
   }
 
-  /** Show the items of an answer; same: whether the previous one was for the same user. */
-  function show(items, contexts, colourOf, same) {
+  /**
+   * Show the items of an answer; same: whether the previous one was for the same user; beside: the
+   * items of a list next to it, which shares its scale.
+   */
+  function show(items, contexts, colourOf, same, beside = []) {
+    items.forEach((item) => learn(item.item, item.columns));
     const places = new Map([...list.children].map((element) => [element, element.getBoundingClientRect().top]));
-    const scene = { contexts, colourOf, at: sharedScale(items, contexts), before: same ? ranks : null };
+    const scene = { contexts, colourOf, at: sharedScale([...items, ...beside], contexts), before: same ? ranks : null };
     const kept = items.map((item) => {
       const key = keyOf(item.item);
       const parts = rows.get(key) ?? row(item);

@@ -7,11 +7,14 @@ import { contextFields } from "./context.js";
 import { byId, make, shown } from "./element.js";
 import { liveEvents } from "./events.js";
 import { itemList } from "./list.js";
-import { asked, complete, fromAddress, situation, START, toAddress } from "./question.js";
+import { inFull, learn, learnTitles, nameOf, useColumns, wanted } from "./names.js";
+import { asked, fromAddress, person, situation, START, toAddress } from "./question.js";
 import { grouped, groupsOf } from "./terms.js";
 
 const GOOD = "in service";
 const SUGGESTED = 12;
+const EXAMPLES = 4; // users
+const ARMS = ["current", "candidate"];
 const TIME = "timestamp"; // the context column that a request calls `time`
 const COLOURS = 10;
 const VISIBLE = 0.01; // of the largest part of a score
@@ -20,11 +23,12 @@ const SLOW = 150; // ms until a list is shown as loading
 let question = fromAddress(location.hash);
 let contexts = [];
 let inService = []; // ids of the models
+let arms = []; // two if they are compared
 let showContext = () => {};
 let running = null;
 let answered = null; // whom the list is for
 
-const list = itemList(byId("list"), actions);
+const lists = [itemList(byId("list"), actions), itemList(byId("other-list"), actions)];
 const who = combobox(byId("user"), byId("user-options"), {
   keep: true,
   search: (text, signal) => api.ids("users", text, SUGGESTED, signal).then((found) => found.ids),
@@ -32,7 +36,11 @@ const who = combobox(byId("user"), byId("user-options"), {
 });
 combobox(byId("history"), byId("history-options"), {
   keep: false,
-  search: (text, signal) => api.ids("items", text, SUGGESTED, signal).then((found) => found.ids),
+  label: nameOf,
+  search: (text, signal) => api.ids("items", text, SUGGESTED, signal).then(({ ids, titles }) => {
+    learnTitles(ids, titles);
+    return ids;
+  }),
   choose: (item) => change({ history: [...question.history, item] }),
 });
 
@@ -52,6 +60,7 @@ function showQuestion() {
   who.show(question.user);
   byId("chips").replaceChildren(...question.history.map(chip));
   byId("n").value = String(question.n);
+  byId("examples").hidden = visitor || question.user !== null || !byId("examples").children.length;
   showContext((name) => (name === TIME ? question.time : question.context[name]) ?? null);
 }
 
@@ -60,40 +69,56 @@ function chip(item, number) {
     change({ history: question.history.filter((_, other) => other !== number) });
     byId("history").focus();
   };
-  return make("li", {}, make("span", {}, shown(item)),
-    make("button", { type: "button", "aria-label": `Remove ${shown(item)}`, onclick: remove }, "×"));
+  return make("li", {}, make("span", { title: inFull(item) }, nameOf(item)),
+    make("button", { type: "button", "aria-label": `Remove ${nameOf(item)}`, onclick: remove }, "×"));
 }
 
 async function ask() {
   running?.abort();
-  if (!complete(question)) {
-    fail(null);
-    clear("Choose a user, or describe a visitor.");
-    return;
-  }
   running = new AbortController();
   const { signal } = running;
-  const slow = setTimeout(() => byId("list").classList.add("waiting"), SLOW);
+  const slow = setTimeout(() => byId("lists").classList.add("waiting"), SLOW);
+  const body = { ...asked(question), show: wanted() };
   try {
-    showAnswer(await api.recommend(asked(question), signal));
+    const bodies = arms.length > 1 ? arms.map((arm) => ({ ...body, arm })) : [body];
+    showAnswers(await Promise.all(bodies.map((one) => api.recommend(one, signal))));
     fail(null);
   } catch (problem) {
     if (problem.name !== "AbortError") fail(problem);
   } finally {
     clearTimeout(slow);
-    if (!signal.aborted) byId("list").classList.remove("waiting");
+    if (!signal.aborted) byId("lists").classList.remove("waiting");
   }
 }
 
-function showAnswer({ items, arm, model }) {
-  if (!inService.includes(model)) api.model().then(showModel, () => {}); // the model was replaced
-  const person = question.kind === "visitor" ? "a visitor" : shown(question.user);
-  const same = answered === person;
-  answered = person;
-  list.show(items, contexts, colourOf, same);
+/** Show the list of the model, or those of both arms side by side. */
+function showAnswers(answers) {
+  if (answers.some(({ model }) => !inService.includes(model))) api.model().then(showModel, () => {}); // replaced
+  const who = person(question);
+  const same = answered === who;
+  answered = who;
+  const items = answers.flatMap((one) => one.items);
+  items.forEach((item) => learn(item.item, item.columns));
+  byId("lists").classList.toggle("two", answers.length > 1);
+  byId("other").hidden = answers.length < 2;
+  byId("arm").hidden = answers.length < 2;
+  answers.forEach((one, number) => {
+    byId(number ? "other-arm" : "arm").textContent = one.arm;
+    lists[number].show(one.items, contexts, colourOf, same, items);
+  });
   showLegend(items);
-  const told = [`${items.length} items for ${person}`, situation(question), inService.length > 1 && `by ${arm}`];
-  byId("summary").textContent = items.length ? told.filter(Boolean).join(" · ") : `Nothing to recommend to ${person}.`;
+  const { unknown } = answers[0];
+  const told = [`${answers[0].items.length} items for ${who}`, situation(question),
+    unknown && `not known to the model: ${unknown.join(", ")}`];
+  byId("summary").textContent = items.length ? told.filter(Boolean).join(" · ") : `Nothing to recommend to ${who}.`;
+}
+
+/** A few users to begin with; a key may not be allowed to read them. */
+async function showExamples() {
+  const { ids } = await api.ids("users", "", EXAMPLES).catch(() => ({ ids: [] }));
+  const example = (user) => make("button", { type: "button", class: "quiet", onclick: () => change({ user }) }, shown(user));
+  byId("examples").replaceChildren(...(ids.length ? ["For example ", ...ids.map(example)] : []));
+  showQuestion();
 }
 
 /** Show the groups that are visible in some bar. */
@@ -122,7 +147,7 @@ function fail(problem) {
 }
 
 function clear(text) {
-  list.clear();
+  lists.forEach((list) => list.clear());
   byId("legend").replaceChildren();
   byId("summary").textContent = text;
 }
@@ -131,6 +156,7 @@ function actions(item) {
   if (question.kind === "visitor") {
     return [{ text: "Add to history", act: () => change({ history: [...question.history, item] }) }];
   }
+  if (question.user === null) return [];
   return [{ text: `Send event: ${shown(question.user)} chose this`, act: () => tell(item) }];
 }
 
@@ -164,6 +190,7 @@ async function start() {
     return;
   }
   showState(GOOD);
+  showExamples();
   const own = (events) => events.some((event) => question.kind === "user" && event.user === question.user);
   lookForEvents = liveEvents(byId("events"), byId("events-state"),
     (events) => own(events) && ask(), (reached) => showState(reached ? GOOD : "unreachable"));
@@ -171,10 +198,13 @@ async function start() {
 }
 
 function showModel({ models }) {
-  const [{ context, model }] = models; // the current model
+  const [first] = models; // the current model
+  const { context, recipe, items } = first;
   contexts = context.map((field) => field.name);
   inService = models.map((one) => one.model);
-  byId("model-name").textContent = shown(model);
+  arms = ARMS.filter((arm) => models.some((one) => one.arm === arm));
+  useColumns(first);
+  byId("model-name").textContent = `${recipe} · ${items.toLocaleString("en")} items`;
   byId("cards").replaceChildren(...models.map(card));
   byId("context").hidden = !context.length;
   byId("context-fields").replaceChildren();

@@ -14,7 +14,7 @@ export const START = Object.freeze({
 /** The body of the request. */
 export function asked(question) {
   const { kind, user, history, context, time, n } = question;
-  const who = kind === "user" ? { user } : { history };
+  const who = kind === "visitor" ? { history } : user === null ? {} : { user }; // null: anyone
   return { ...who, context, time, n, explain: true };
 }
 
@@ -22,8 +22,11 @@ export function asked(question) {
 export const situation = ({ context }) =>
   Object.entries(context).map(([name, value]) => (typeof value === "string" ? value : `${name} ${shown(value)}`)).join(", ");
 
-/** Whether the form is complete. */
-export const complete = ({ kind, user }) => kind === "visitor" || user !== null;
+/** Whom the list is for. */
+export function person({ kind, user }) {
+  if (kind === "visitor") return "a visitor";
+  return user === null ? "anyone" : shown(user);
+}
 
 /** Ids and values as text in the URL; as JSON where text would be ambiguous. */
 function written(id) {

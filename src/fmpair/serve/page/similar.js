@@ -1,7 +1,8 @@
 // Similar items; each leads to items similar to itself.
 
 import { similar } from "./api.js";
-import { make, plain, shown } from "./element.js";
+import { make, plain } from "./element.js";
+import { inFull, learn, nameOf, wanted } from "./names.js";
 
 const MOST = 6;
 
@@ -13,10 +14,11 @@ export function similarItems(first) {
   const section = make("section", { class: "alike" }, make("div", { class: "heading" }, title, back), list);
 
   async function walk(item, focus) {
-    title.replaceChildren("Similar to ", make("strong", {}, shown(item)));
+    title.replaceChildren("Similar to ", make("strong", {}, nameOf(item)));
     back.hidden = item === first;
     try {
-      const found = await similar(item, MOST);
+      const found = await similar(item, MOST, wanted());
+      found.similar.forEach(({ id, columns }) => learn(id, columns));
       list.replaceChildren(...found.similar.map(entry));
       if (!found.similar.length) list.replaceChildren(make("li", { class: "muted" }, "None"));
       if (focus) list.querySelector("button")?.focus({ preventScroll: true });
@@ -30,7 +32,7 @@ export function similarItems(first) {
     share.style.width = `${100 * Math.max(0, Math.min(1, similarity))}%`;
     return make("li", {},
       make("button", { type: "button", class: "alike-item", onclick: () => walk(id, true) },
-        make("span", { class: "name" }, shown(id)), make("span", { class: "value" }, plain(similarity, 2)), share));
+        make("span", { class: "name", title: inFull(id) }, nameOf(id)), make("span", { class: "value" }, plain(similarity, 2)), share));
   }
 
   walk(first, false);

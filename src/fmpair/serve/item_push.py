@@ -1,0 +1,95 @@
+"""A table of items sent to a running service, which changes its catalogue at once."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+import polars as pl
+
+from fmpair.data.columns.roles import find_column
+from fmpair.errors import DataError, MachineError, OptionError, listing, named, one_line
+from fmpair.events.items import ITEM
+
+MOST_ITEMS = 10_000  # per request
+MOST_BYTES = 3 << 20  # per request; the service takes 4 MB
+PATIENCE = 60.0  # seconds for an answer
+
+
+def push(table: pl.DataFrame, url: str, key: str | None = None) -> dict[str, int]:
+    """Send the rows of a table to the service at a URL; return its counts, added up.
+
+    table: an item column and any others; a null leaves a value as it is. key: the API key. Rows
+    are sent in requests of 10,000: each is taken in whole, or not at all.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise OptionError(f"{named('url', url)} must begin with http:// or https://")
+    total: dict[str, int] = {}
+    for body in bodies(table):
+        for name, count in _sent(f"{url.rstrip('/')}/v1/items", body, key).items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def bodies(table: pl.DataFrame) -> Iterator[bytes]:
+    """Yield a table as the bodies of requests."""
+    column = ITEM if ITEM in table.columns else find_column(ITEM, table.columns, None)
+    if column is None:
+        raise DataError(
+            f"the table has no item column among {listing(table.columns)}: rename it to {ITEM!r}"
+        )
+    rows: list[str] = []
+    size = 0
+    for row in table.rename({column: ITEM}).iter_rows(named=True):
+        told = {name: value for name, value in row.items() if not _is_missing(value)}
+        text = json.dumps(told, default=_plain)
+        if rows and (len(rows) >= MOST_ITEMS or size + len(text) > MOST_BYTES):
+            yield _body(rows)
+            rows, size = [], 0
+        rows.append(text)
+        size += len(text) + 1
+    if rows:
+        yield _body(rows)
+
+
+def _body(rows: list[str]) -> bytes:
+    return f'{{"items":[{",".join(rows)}]}}'.encode()
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return float(value)
+    return value.isoformat() if isinstance(value, date | datetime) else str(value)
+
+
+def _sent(address: str, body: bytes, key: str | None) -> dict[str, int]:
+    headers = {"Content-Type": "application/json"}
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key}"
+    request = Request(address, body, headers, method="PUT")  # http only, see push
+    try:
+        with urlopen(request, timeout=PATIENCE) as answer:
+            return dict(json.load(answer))
+    except HTTPError as error:
+        raise DataError(f"{address} refused the items: {_detail(error)}") from None
+    except (URLError, OSError, ValueError) as error:
+        reason = one_line(str(getattr(error, "reason", error)))
+        raise MachineError(f"cannot reach {address}: {reason}; is the service running?") from None
+
+
+def _detail(error: HTTPError) -> str:
+    """Return what the service says is wrong."""
+    try:
+        return one_line(str(json.load(error)["detail"]))
+    except (ValueError, KeyError, TypeError, OSError):
+        return f"status {error.code}"

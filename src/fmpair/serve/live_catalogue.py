@@ -1,0 +1,156 @@
+"""The catalogue of models in service: changes of items take effect without a new model."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fmpair.data.vocabulary import Vocabulary
+from fmpair.errors import DataError, listing
+from fmpair.events.frame import changes_table
+from fmpair.events.items import ITEM, REMOVED, ItemChange
+from fmpair.events.store import EventStore, pages
+from fmpair.fitted.catalogue import Catalogue
+from fmpair.fitted.question import name_of
+from fmpair.fitted.recommender import Recommender
+from fmpair.training.growth import with_items
+
+LOG = logging.getLogger("fmpair")
+
+TITLE = re.compile(r"(^|_)(title|headline)$|^(item_|product_|article_)?name$")
+ILL_TYPED = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes of items.
+
+    table: (item, columns), where a null says nothing; erased: by column the items that have no
+    value from now on; position: of the last change.
+    """
+
+    table: pl.DataFrame = field(default_factory=lambda: pl.DataFrame({ITEM: []}))
+    erased: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    position: int = 0
+
+    @classmethod
+    def of(cls, changes: Sequence[ItemChange]) -> Changes:
+        """Return changes as tables."""
+        return cls(*changes_table(changes), max((one.position for one in changes), default=0))
+
+    @classmethod
+    def stored(cls, store: EventStore | None, after: int = 0) -> Changes:
+        """Return what a store was told of items after a change."""
+        read: Iterable[list[ItemChange]] = () if store is None else pages(store.items, after)
+        found = [change for page in read for change in page]
+        return cls.of(found) if found else cls(position=after)
+
+    def fitting(self, model: Any) -> Changes:
+        """Return the changes whose ids and types fit the model; the log names the others."""
+        if not len(self.table):
+            return self
+        try:
+            return self._checked(model)
+        except DataError:
+            pass  # a model file may be replaced by one of other types
+        ids = self.table[ITEM].cast(model.space.items.ids.dtype, strict=False)
+        table = self.table.with_columns(ids).filter(ids.is_not_null())
+        wrong = [] if len(table) == len(self.table) else ["some ids"]
+        for name in table.columns[1:]:
+            try:
+                Changes(table.select(ITEM, name))._checked(model)
+            except DataError:
+                wrong.append(name)
+        LOG.warning("changes of items do not fit the model and are ignored: %s", listing(wrong))
+        erased = {name: items for name, items in self.erased.items() if name not in wrong}
+        return Changes(table.drop(wrong, strict=False), erased, self.position)
+
+    def _checked(self, model: Any) -> Changes:
+        check_types(model, self.table)
+        ids = self.table[ITEM].cast(model.space.items.ids.dtype)
+        table = self.table.with_columns(ids).unique(ITEM, keep="last", maintain_order=True)
+        return Changes(table, self.erased, self.position)
+
+
+def check_types(model: Any, table: pl.DataFrame) -> None:
+    """Raise a DataError for ids and values of another type than the model knows."""
+    known = catalogue_of(model)
+    if known.key != ITEM and known.key in table.columns:
+        raise DataError(f"column {known.key!r} has the ids of items: send them as {ITEM!r}")
+    # one row has the types of all
+    part = Catalogue(Vocabulary(known.items.ids.head(1)), known.table.head(1), known.key)
+    part.changed(table.rename({ITEM: known.key}))
+    if not ranks_new_items(model):
+        return
+    try:
+        model.space.item_rows(table, len(table))
+    except ILL_TYPED as error:
+        raise DataError(f"the columns of the items do not fit the model: {error}") from error
+
+
+def ranks_new_items(model: Any) -> bool:
+    """Return whether a model has learned attributes of items, by which it ranks new ones."""
+    return isinstance(model, Recommender) and bool(model.space.item.encoders)
+
+
+def catalogue_of(model: Any) -> Catalogue:
+    """Return the catalogue of a model, without columns if it has none."""
+    if model.catalogue is not None:
+        return model.catalogue
+    return Catalogue(model.space.items, model.space.catalogue, name_of(model.space, ITEM))
+
+
+def title_column(model: Any) -> str | None:
+    """Return the column with titles of items, None if there is none."""
+    catalogue = model.catalogue
+    if catalogue is None:
+        return None
+    named = (name for name in catalogue.columns if TITLE.search(name.lower()))
+    return next((name for name in named if catalogue.table[name].dtype == pl.String), None)
+
+
+def told_of(model: Any, items: Sequence[Any], names: Sequence[str]) -> list[dict[str, Any] | None]:
+    """Return what the catalogue knows of items that the model knows, by these columns."""
+    catalogue = model.catalogue
+    known = [] if catalogue is None else [name for name in names if name in catalogue.columns]
+    if not known or not items:
+        return [None] * len(items)
+    rows = catalogue.table.select(known)[model.id_lookup.items.numbers(items)].rows(named=True)
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
+
+
+def with_new_items(model: Any, changes: Changes) -> Any:
+    """Return the model with new items and other attributes, if it has learned attributes.
+
+    changes: those that fit the model.
+    """
+    if not len(changes.table) or not ranks_new_items(model):
+        return model
+    learned = {encoder.source for encoder in model.space.item.encoders}
+    told = changes.table.select(name for name in changes.table.columns[1:] if name in learned)
+    return with_items(model, changes.table[ITEM], told)
+
+
+def note_changes(model: Any, changes: Changes) -> None:
+    """Give a model in service the changed catalogue, and hide removed items from now on.
+
+    changes: those that fit the model.
+    """
+    if not len(changes.table):
+        return
+    catalogue = catalogue_of(model)
+    catalogue = catalogue.changed(changes.table.rename({ITEM: catalogue.key}))
+    for name, items in changes.erased.items():
+        gone = pl.DataFrame({catalogue.key: items, name: [None] * len(items)}, strict=False)
+        catalogue = catalogue.changed(gone, clear=True)
+    hidden = np.zeros(0, np.int32)
+    if REMOVED in catalogue.columns:
+        flags = catalogue.table[REMOVED].head(len(model.space.items)).cast(pl.Boolean, strict=False)
+        hidden = np.flatnonzero(flags.fill_null(False).to_numpy()).astype(np.int32)
+    model.live.catalogue, model.live.removed = catalogue, hidden
