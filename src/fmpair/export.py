@@ -69,7 +69,7 @@ def write_npz(model: Recommender, path: str | Path) -> None:
             context_labels=contexts.labels,
             context_vectors=contexts.vectors,
             usual_user=unknown_user(model),
-            **vector_maps(model),
+            **vector_maps(model),  # type: ignore[arg-type]  # the stub takes it for allow_pickle
         )
 
 

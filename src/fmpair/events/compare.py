@@ -75,7 +75,7 @@ def compared(
     microseconds since 1970. outcome: clicks (all events), purchases, or revenue (the values of
     purchases). Notices say if users are too few, or lists not equally many.
     """
-    one_of("outcome", outcome, MEASURES)
+    one_of("outcome", outcome, tuple(MEASURES))
     lists = pl.DataFrame(
         [
             (str(shown.user), shown.arm, shown.time, [str(item) for item in shown.items])
@@ -111,8 +111,8 @@ def _events_of(store: EventStore, outcome: str) -> pl.DataFrame:
         (str(e.user), str(e.item), e.time, (e.value or 0.0) if outcome == REVENUE else 1.0)
         for e in found
     ]
-    types = {"user": pl.String, "item": pl.String, "time": pl.Int64, "amount": pl.Float64}
-    return pl.DataFrame(rows, types, orient="row")
+    names = {"user": pl.String, "item": pl.String, "time": pl.Int64, "amount": pl.Float64}
+    return pl.DataFrame(rows, names, orient="row")
 
 
 def _in_common(

@@ -31,7 +31,7 @@ def frame_of(store: EventStore, after: int = 0) -> pl.DataFrame:
     for name in names:
         taken = name in ("user", "item", TIMESTAMP)
         columns.append(_context_column(events, name, f"context.{name}" if taken else name))
-    values = {
+    values: dict[str, list[Any]] = {
         EVENT_TYPE: [event.event for event in events],
         "value": [event.value for event in events],
     }

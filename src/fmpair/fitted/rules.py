@@ -250,6 +250,7 @@ def _matching(values: pl.Series, one: Condition) -> np.ndarray:
 
 def _value(text: str, dtype: pl.DataType, one: Condition) -> Any:
     """Return a value of a condition in the type of its column; raise OptionError."""
+    value: Any
     if dtype == pl.String:
         return text
     if dtype == pl.Boolean:

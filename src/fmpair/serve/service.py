@@ -167,7 +167,7 @@ class Service:
 
     async def score(self, request: wire.Score) -> wire.Scores:
         arm, model, name = await self._model_for(request.user)
-        options = {"candidates": request.items, "n": len(request.items), "exclude_seen": False}
+        options: dict[str, Any] = {"candidates": request.items, "n": len(request.items), "exclude_seen": False}
         answer = await self.batcher.answer(model, self._question(request, model, **options))
         number = model.id_lookup.items.number
         scores = {number(item): (item, score) for item, score in zip(answer.items, answer.scores)}
@@ -177,7 +177,8 @@ class Service:
 
     async def explain(self, request: wire.Explain) -> wire.Explanation:
         arm, model, name = await self._model_for(request.user)
-        options = {"candidates": [request.item], "n": 1, "exclude_seen": False, "explain": True}
+        options: dict[str, Any] = {"candidates": [request.item], "n": 1, "exclude_seen": False}
+        options["explain"] = True
         answer = await self.batcher.answer(model, self._question(request, model, **options))
         if not answer.items:
             raise ProblemError(404, f"unknown item {request.item!r}")
@@ -197,7 +198,7 @@ class Service:
         told: list[dict[str, Any] | None] = [None] * len(rows)
         if request.item is not None:
             told = told_of(model, [row[0] for row in rows], request.show)
-        return wire.Neighbours([wire.Neighbour(*row, own) for row, own in zip(rows, told)], name)
+        return wire.Neighbours([wire.Neighbour(*row[:3], own) for row, own in zip(rows, told)], name)
 
     async def take(self, request: wire.NewEvents) -> wire.Taken:
         store = self._store()
@@ -236,10 +237,11 @@ class Service:
     async def put_items(self, request: wire.ItemChanges) -> wire.ItemsTaken:
         store, changes = self._store(), []
         for number, columns in enumerate(request.items):
+            item: Any = columns.get(ITEM)
             others = {name: value for name, value in columns.items() if name != ITEM}
             if len(others) == len(columns):
                 raise ProblemError(422, f"no item is named - at `$.items[{number}]`")
-            changes.append(ItemChange(columns[ITEM], others))
+            changes.append(ItemChange(item, others))
         check_changes(changes)
         model = await asyncio.to_thread(self._refuse_ill_typed, changes)
         new = int((model.id_lookup.items.numbers([one.item for one in changes]) < 0).sum())
