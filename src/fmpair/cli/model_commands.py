@@ -120,7 +120,7 @@ def recommend(
         "unknown": unknown,
         **rule_options(ruling),
     }
-    users: Any = _users(users_file, files) if users_file else user or None
+    users = _users(users_file, files) if users_file else user or None
     if on is not None or (everyone and output_format is None and _is_folder(output)):
         _write_folder(fitted, str(output), on, n, options)
     elif output in (None, "-") or history is not None or (user and not users_file):

@@ -135,17 +135,19 @@ class Dataset:
         columns = (user, item, rating, weight, timestamp, domain, session, event_type)
         given, table = dict(zip(ROLES, columns)), to_polars({} if items is None else items)
         decisions = decide(events, given, context, item_columns, leaks, display, table.columns)
-        if context is None and decisions.surprises:
-            LOG.warning("%s", Notice(decisions.surprises))  # the log handler spells option names
+        _tell(decisions.surprises if context is None else "")
         roles = decisions.roles
         events = with_ids(without_refunds(events, everything, roles, refunds), roles, missing)
         data = _with_order(cls._numbered(events, decisions), roles, order)
         data = _without_repeats(_weighted(data, roles, event_weights), merge_repeats)
         data = data if users is None else data.with_users(users, key=user)
         table = _item_table(events, decisions, table, name_list(leaks))
-        shown = [*name_list(display), *decisions.named(DISPLAY)]
         if table.width:
-            data = data.with_items(table, roles["item"], learn=item_columns, display=shown)
+            shown = {
+                "learn": item_columns,
+                "display": [*name_list(display), *decisions.named(DISPLAY)],
+            }
+            data = data.with_items(table, roles["item"], **shown)
         if impressions is not None:
             data = data.with_impressions(impressions, user, item, timestamp)
         return replace(data, frame_kind=kind_of(frame))
@@ -238,7 +240,7 @@ class Dataset:
             texts = "; ".join(f"{name!r} ({reason})" for name, reason in why.items())
             option = named("item_columns", list(why))
             line = f"kept for rules and display, not learned from: {texts}. To learn, give {option}"
-            LOG.warning("%s", Notice(line))
+            _tell(line)
         return replace(
             self,
             items=vocabulary,
@@ -332,6 +334,11 @@ class Dataset:
             user_table=self.user_table[user_numbers] if self.user_table.width else self.user_table,
             item_table=self.item_table[item_numbers] if self.item_table.width else self.item_table,
         )
+
+
+def _tell(line: str) -> None:
+    if line:
+        LOG.warning("%s", Notice(line))  # the log handler spells option names
 
 
 class Columns(NamedTuple):
