@@ -142,12 +142,7 @@ class Dataset:
         data = _without_repeats(_weighted(data, roles, event_weights), merge_repeats)
         data = data if users is None else data.with_users(users, key=user)
         table = _item_table(events, decisions, table, name_list(leaks))
-        if table.width:
-            shown = {
-                "learn": item_columns,
-                "display": [*name_list(display), *decisions.named(DISPLAY)],
-            }
-            data = data.with_items(table, roles["item"], **shown)
+        data = _described(data, decisions, table, item_columns, display)
         if impressions is not None:
             data = data.with_impressions(impressions, user, item, timestamp)
         return replace(data, frame_kind=kind_of(frame))
@@ -418,6 +413,19 @@ def _without_repeats(data: Dataset, minutes: float | None) -> Dataset:
     rows = np.unique(first)
     columns = merged(data.columns, first)
     return replace(data, user=data.user[rows], item=data.item[rows], columns=columns)
+
+
+def _described(
+    data: Dataset,
+    decisions: Decisions,
+    table: pl.DataFrame,
+    learn: Sequence[str],
+    display: Sequence[str],
+) -> Dataset:
+    """Return the data with the item table, if there is one."""
+    shown = [*name_list(display), *decisions.named(DISPLAY)]
+    key = decisions.roles["item"]
+    return data.with_items(table, key, learn=learn, display=shown) if table.width else data
 
 
 def _item_table(
