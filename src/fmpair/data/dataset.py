@@ -416,11 +416,7 @@ def _without_repeats(data: Dataset, minutes: float | None) -> Dataset:
 
 
 def _described(
-    data: Dataset,
-    decisions: Decisions,
-    table: pl.DataFrame,
-    learn: Sequence[str],
-    display: Sequence[str],
+    data: Dataset, decisions: Decisions, table: Any, learn: Any, display: Any
 ) -> Dataset:
     """Return the data with the item table, if there is one."""
     shown = [*name_list(display), *decisions.named(DISPLAY)]
