@@ -118,9 +118,8 @@ def recommend(
         "exclude": exclude or None,
         "user_features": read_plain(user_features, files, "user") if user_features else None,
         "unknown": unknown,
-        **rule_options(ruling),
-    }
-    users: Any = _users(users_file, files) if users_file else user or None
+    } | rule_options(ruling)
+    users = _users(users_file, files) if users_file else user or None
     if on is not None or (everyone and output_format is None and _is_folder(output)):
         _write_folder(fitted, str(output), on, n, options)
     elif output in (None, "-") or history is not None or (user and not users_file):

@@ -138,8 +138,7 @@ class Dataset:
         columns = (user, item, rating, weight, timestamp, domain, session, event_type)
         given, table = dict(zip(ROLES, columns)), to_polars({} if items is None else items)
         decisions = decide(events, given, context, item_columns, leaks, display, table.columns)
-        if context is None and decisions.surprises:
-            LOG.warning("%s", Notice(decisions.surprises))  # the log handler spells option names
+        _tell(decisions.surprises if context is None else "")
         roles = decisions.roles
         events = with_ids(without_refunds(events, everything, roles, refunds), roles, missing)
         data = _with_order(cls._numbered(events, decisions), roles, order)
@@ -148,9 +147,7 @@ class Dataset:
         if vectors is not None:
             table = with_vectors(items, vectors, events[roles["item"]])
         table = _item_table(events, decisions, table, name_list(leaks))
-        shown = [*name_list(display), *decisions.named(DISPLAY)]
-        if table.width:
-            data = data.with_items(table, roles["item"], learn=item_columns, display=shown)
+        data = _described(data, decisions, table, item_columns, display)
         if impressions is not None:
             data = data.with_impressions(impressions, user, item, timestamp)
         return replace(data, frame_kind=kind_of(frame))
@@ -243,7 +240,7 @@ class Dataset:
             texts = "; ".join(f"{name!r} ({reason})" for name, reason in why.items())
             option = named("item_columns", list(why))
             line = f"kept for rules and display, not learned from: {texts}. To learn, give {option}"
-            LOG.warning("%s", Notice(line))
+            _tell(line)
         return replace(
             self,
             items=vocabulary,
@@ -339,6 +336,11 @@ class Dataset:
         )
 
 
+def _tell(line: str) -> None:
+    if line:
+        LOG.warning("%s", Notice(line))  # the log handler spells option names
+
+
 class Columns(NamedTuple):
     """Names of the context columns and of the item attributes."""
 
@@ -416,6 +418,15 @@ def _without_repeats(data: Dataset, minutes: float | None) -> Dataset:
     rows = np.unique(first)
     columns = merged(data.columns, first)
     return replace(data, user=data.user[rows], item=data.item[rows], columns=columns)
+
+
+def _described(
+    data: Dataset, decisions: Decisions, table: Any, learn: Any, display: Any
+) -> Dataset:
+    """Return the data with the item table, if there is one."""
+    shown = [*name_list(display), *decisions.named(DISPLAY)]
+    key = decisions.roles["item"]
+    return data.with_items(table, key, learn=learn, display=shown) if table.width else data
 
 
 def _item_table(

@@ -220,15 +220,14 @@ class FittedModel(ABC):
             hidden = empty_rows(len(queries.user))
             places = chosen if ruling is None else None  # under rules, item numbers are ranked
             if exclude_seen:
-                seen = self.seen_by(queries.user)
-                hidden = hidden_places(seen, queries.history, places, len(items))
+                own = self.seen_by(queries.user), queries.history
+                hidden = hidden_places(*own, places, len(items))
             if ruling is None:
                 best = self.best(queries, chosen, hidden, n)
             else:
                 best = ruled(self, queries, chosen, hidden, n, ruling)
                 ruling.tell_empty(best[2], chosen)
-            name = name_of(self.space, "item")
-            lists.append(list_frame(queries.shown, name, items, places, best))
+            lists.append(list_frame(queries.shown, self._item_name, items, places, best))
         return given_back(pl.concat(lists), users, self.frame_kind)
 
     def recommend_in_parts(
@@ -245,6 +244,10 @@ class FittedModel(ABC):
         for first in range(0, max(len(frame), 1), size):
             part = self.recommend(frame[first : first + size], n, **options)
             yield given_back(part, users, self.frame_kind)
+
+    @property
+    def _item_name(self) -> str:
+        return name_of(self.space, "item")
 
     def queries(self, frame: pl.DataFrame, unknown: str, user_features: Any = None) -> Queries:
         """Encode a frame of questions; the options are those of `recommend`."""
