@@ -161,16 +161,14 @@ def contents(path: str | Path, mapped: bool) -> tuple[dict[str, Any], dict[str, 
         )
     places = places_of(content)
     if places is None or _digest(content, header["sha256"].encode()) != header["sha256"]:
+        wrong = f"its {'size' if places is None else 'checksum'} does not match"
         raise ModelFileError(
-            f"{str(path)!r} is damaged: its "
-            f"{'size' if places is None else 'checksum'} does not match. Restore it from a copy or "
-            "fit again"
+            f"{str(path)!r} is damaged: {wrong}. Restore it from a copy or fit again"
         )
     if header["format"] == OLDEST:
         header["catalogue"] = []
     with understood(path):
-        tensors = {name: _tensor(content, place, mapped) for name, place in places.items()}
-    return header, tensors
+        return header, {name: _tensor(content, at, mapped) for name, at in places.items()}
 
 
 def checksum_of(path: str | Path) -> str:

@@ -23,7 +23,6 @@ from fmpair.fitted.question import query_frame
 from fmpair.fitted.top_items import Best
 
 if TYPE_CHECKING:
-    from fmpair.fitted.factor_model import FactorModel
     from fmpair.ranking.compressed import Packed
 
 LARGE = 5_000_000  # numbers of item vectors: 20 MB as float32
@@ -66,14 +65,14 @@ def is_large(vectors: np.ndarray, queries: int) -> bool:
 
 
 def best_of_many(
-    model: FactorModel,
+    model: Any,
     queries: np.ndarray,
     chosen: np.ndarray | None,
     hidden: Rows,
     n: int,
     threads: int | None = None,
 ) -> Best:
-    """Return what `FittedModel.best` does; queries: float32 [queries, factors]."""
+    """Return what `FactorModel.best` does; queries: float32 [queries, factors]."""
     from fmpair.ranking.compressed import top, top_given
 
     side = model.item_side

@@ -45,17 +45,14 @@ def work(
     """
     _log_to_stderr(place.number)
     store = open_store(settings.events or beside(settings.model), later=place.again)
-    share = settings.users_share
+    share, index = settings.users_share, settings.index
     threads = max(all_threads() // settings.workers, 1)
+
+    def accepted(*new: Any) -> None:
+        send(new)
+
     models = LiveModels(
-        settings.model,
-        store,
-        settings.candidate,
-        share,
-        place,
-        lambda *new: send(new),
-        settings.index,
-        threads,
+        settings.model, store, settings.candidate, share, place, accepted, index, threads
     )
     store.watch()
     metrics = Metrics(paths(), counters, place.number)
