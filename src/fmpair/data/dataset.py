@@ -144,13 +144,10 @@ class Dataset:
         data = _with_order(cls._numbered(events, decisions), roles, order)
         data = _without_repeats(_weighted(data, roles, event_weights), merge_repeats)
         data = data if users is None else data.with_users(users, key=user)
-        if vectors is not None:
-            table = with_vectors(items, vectors, events[roles["item"]])
-        table = _item_table(events, decisions, table, name_list(leaks))
+        table = _item_table(events, decisions, table, name_list(leaks), vectors)
         data = _described(data, decisions, table, item_columns, display)
-        if impressions is not None:
-            data = data.with_impressions(impressions, user, item, timestamp)
-        return replace(data, frame_kind=kind_of(frame))
+        shown = None if impressions is None else (impressions, user, item, timestamp)
+        return replace(data.with_impressions(*shown) if shown else data, frame_kind=kind_of(frame))
 
     @classmethod
     def _numbered(cls, events: pl.DataFrame, decisions: Decisions) -> Dataset:
@@ -430,13 +427,19 @@ def _described(
 
 
 def _item_table(
-    events: pl.DataFrame, decisions: Decisions, table: pl.DataFrame, leaks: Sequence[str]
+    events: pl.DataFrame,
+    decisions: Decisions,
+    table: pl.DataFrame,
+    leaks: Sequence[str],
+    vectors: Any,
 ) -> pl.DataFrame:
     """Return the item table with the event columns that describe the item.
 
     Each item gets its most frequent value; ties go to the smallest value.
     """
     key, moved = decisions.roles["item"], decisions.named(ATTRIBUTE) + decisions.named(DISPLAY)
+    if vectors is not None:
+        table = with_vectors(table if table.width else None, vectors, events[key])
     check_no_leak(decisions.named(CONTEXT), table, leaks)
     if not moved:
         return table

@@ -167,7 +167,11 @@ class Service:
 
     async def score(self, request: wire.Score) -> wire.Scores:
         arm, model, name = await self._model_for(request.user)
-        options: dict[str, Any] = {"candidates": request.items, "n": len(request.items), "exclude_seen": False}
+        options: dict[str, Any] = {
+            "candidates": request.items,
+            "n": len(request.items),
+            "exclude_seen": False,
+        }
         answer = await self.batcher.answer(model, self._question(request, model, **options))
         number = model.id_lookup.items.number
         scores = {number(item): (item, score) for item, score in zip(answer.items, answer.scores)}
@@ -198,7 +202,9 @@ class Service:
         told: list[dict[str, Any] | None] = [None] * len(rows)
         if request.item is not None:
             told = told_of(model, [row[0] for row in rows], request.show)
-        return wire.Neighbours([wire.Neighbour(*row[:3], own) for row, own in zip(rows, told)], name)
+        return wire.Neighbours(
+            [wire.Neighbour(*row[:3], own) for row, own in zip(rows, told)], name
+        )
 
     async def take(self, request: wire.NewEvents) -> wire.Taken:
         store = self._store()
