@@ -326,6 +326,20 @@ def _optimizer(given: str | None, device: str) -> str:
     return given
 
 
+def _folded_blocks(problem: Problem, items: int, candidates: int) -> int:
+    """Return the most blocks with which folding long rows of items hardly costs more than steps.
+
+    Each cell folds its items at least once. A power of two.
+    """
+    from fmpair.engine.strata.partition import MOST_BLOCKS  # compiles kernels
+    from fmpair.engine.strata.sampling_tables import TIMES, lists_between
+
+    attributes = len(problem.item_rows.column) // max(problem.items, 1)
+    between = lists_between(attributes, len(problem.item_groups.field))
+    lists = len(problem.user) * (candidates + 1) // max(items, 1)  # of an item in an epoch
+    return MOST_BLOCKS if between == TIMES else 1 << max(lists // between, 1).bit_length() - 1
+
+
 def _blocks(options: FMPairOptions, problem: Problem, items: int, candidates: int) -> int:
     """Return B of the strata plan. items: that may be drawn; candidates: of a step."""
     from fmpair.engine.strata.partition import choose_blocks  # compiles kernels
@@ -334,6 +348,8 @@ def _blocks(options: FMPairOptions, problem: Problem, items: int, candidates: in
     features = problem.has_query_features or len(problem.item_rows.column) > 0
     shared = "histories" if problem.history is not None else "features" if features else ""
     blocks = options.blocks or choose_blocks(users, items, len(problem.user), candidates, shared)
+    if options.blocks is None and candidates > 1 and problem.triples is None:
+        blocks = min(blocks, _folded_blocks(problem, items, candidates))
     if blocks > max(items // 2, 1):
         raise OptionError(
             f"{named('blocks')} must be at most {items // 2} for {items} items, not {blocks}"

@@ -73,12 +73,14 @@ FOLDED = {"by sgd": {}, "by adagrad": {"optimizer": "adagrad"}}
 NOT_FOLDED = {"of frozen items": {"item_rate": 0.0}}
 
 
+@pytest.mark.parametrize("parts", ["cua", "cuav"])
 @pytest.mark.parametrize("kind", [*FOLDED, *NOT_FOLDED])
-def test_attributes_in_lists_are_learned_as_the_reference_learns_them(kind):
-    problem = problem_of("cua", events=300, weights=True)
+def test_attributes_in_lists_are_learned_as_the_reference_learns_them(kind, parts):
+    problem = problem_of(parts, events=300, weights=True)
     settings = settings_of(**SOFTMAX, **{**FOLDED, **NOT_FOLDED}[kind])
     assert folds(problem, settings) == (kind in FOLDED)
-    assert steps_between(problem.items, settings.n_negatives) < 300 / 4  # many times in a cell
+    between = steps_between(problem.items, settings.n_negatives, 3, 6)
+    assert between < 300 / 4  # many times in a cell
     slow, fast = (e.begin(problem, parameters_of(problem), settings) for e in (reference, cpu))
     for number in (1, 2):
         assert slow.epoch(number, 0.05) == pytest.approx(fast.epoch(number, 0.05), rel=1e-4)

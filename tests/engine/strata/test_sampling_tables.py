@@ -13,6 +13,7 @@ from fmpair.engine.strata.sampling_tables import (
     TIMES,
     alias_table,
     folds,
+    lists_between,
     ordering,
     pieces,
     steps_between,
@@ -97,5 +98,11 @@ def test_terms_of_order_three_are_not_folded():
 
 
 def test_between_two_folds_every_item_is_in_as_many_lists_on_average():
-    assert steps_between(1000, 99) == 10 * TIMES
-    assert steps_between(1, 99) == 1
+    assert steps_between(1000, 99, 3, 6) == 10 * TIMES
+    assert steps_between(1, 99, 3, 6) == 1
+
+
+def test_items_with_many_attributes_are_folded_more_rarely():
+    assert lists_between(384, 384) == 192
+    assert lists_between(14, 46_391) == 56
+    assert lists_between(12, 40) == TIMES

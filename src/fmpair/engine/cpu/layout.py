@@ -68,6 +68,7 @@ class State(NamedTuple):
     pieces: with histories, each block's part of the query table in the current round. factors:
     columns of the tables; length: of query and item vectors. triple_shrink: kept shares of triple
     vectors by query feature and by item feature. repartition: set where threads make partitions.
+    joint: see `dense_features.joint_steepness`.
     """
 
     problem: Problem
@@ -82,6 +83,7 @@ class State(NamedTuple):
     pieces: list[Any]
     triple_shrink: tuple[np.ndarray, np.ndarray]
     repartition: Repartition | None = None
+    joint: np.ndarray = np.zeros(0, np.float32)
 
 
 def needs_numbers(problem: Problem, settings: Settings) -> bool:

@@ -25,6 +25,9 @@ PER_DRAW = 8  # factors that one draw of 64 bits decides on, from its lowest byt
 # The mean number of lists of an item between two foldings. 12 and 24 rank alike; twelve attributes
 # per item cost 1.2 to 1.5 and 0.7 times as much as ids alone: docs/LOG.md.
 TIMES = 20
+# Items with long rows are folded more rarely, or folding would take longer than the lists. Vectors
+# of up to FEW features stay in the caches, half a list per attribute; others come from memory.
+FEW, TIMES_OF_MANY = 4096, 4
 
 
 class Sampler(NamedTuple):
@@ -142,6 +145,15 @@ def folds(problem: Problem, settings: Settings) -> bool:
 
 
 @inline
-def steps_between(items, candidates):
-    """Return the steps between two foldings of a block."""
-    return max(TIMES * items // (candidates + 1), 1)
+def lists_between(attributes, features):
+    """Return the mean number of lists of an item between two foldings.
+
+    attributes: of an item, on average; features: that items can have.
+    """
+    return max(TIMES, attributes // 2 if features <= FEW else TIMES_OF_MANY * attributes)
+
+
+@inline
+def steps_between(items, candidates, attributes, features):
+    """Return the steps between two foldings of a block; the last two as in `lists_between`."""
+    return max(lists_between(attributes, features) * items // (candidates + 1), 1)
