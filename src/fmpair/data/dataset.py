@@ -132,12 +132,10 @@ class Dataset:
         data = _with_order(cls._numbered(events, decisions), roles, order)
         data = _without_repeats(_weighted(data, roles, event_weights), merge_repeats)
         data = data if users is None else data.with_users(users, key=user)
-        items = items if vectors is None else with_vectors(items, vectors, events[roles["item"]])
-        table = _item_table(events, decisions, items, name_list(leaks))
+        table = _item_table(events, decisions, items, name_list(leaks), vectors)
         data = data if table is None else data.with_items(table, key=roles["item"])
-        if impressions is not None:
-            data = data.with_impressions(impressions, user, item, timestamp)
-        return replace(data, frame_kind=kind_of(frame))
+        shown = None if impressions is None else (impressions, user, item, timestamp)
+        return replace(data.with_impressions(*shown) if shown else data, frame_kind=kind_of(frame))
 
     @classmethod
     def _numbered(cls, events: pl.DataFrame, decisions: Decisions) -> Dataset:
@@ -414,13 +412,14 @@ def _ids_of(table: pl.DataFrame, dtype: pl.DataType, role: str, key: str | None)
 
 
 def _item_table(
-    events: pl.DataFrame, decisions: Decisions, items: Any, leaks: Sequence[str]
+    events: pl.DataFrame, decisions: Decisions, items: Any, leaks: Sequence[str], vectors: Any
 ) -> pl.DataFrame | None:
     """Return the item table with the event columns that describe the item.
 
     Each item gets its most frequent value; ties go to the smallest value.
     """
     key, moved = decisions.roles["item"], decisions.named(ATTRIBUTE)
+    items = items if vectors is None else with_vectors(items, vectors, events[key])
     table = None if items is None else to_polars(items)
     if table is not None:
         check_no_leak(decisions.named(CONTEXT), table, leaks)
