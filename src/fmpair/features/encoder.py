@@ -18,6 +18,7 @@ from fmpair.features.field import FAR, Field, kind_of
 from fmpair.features.vectors import keys_of, matrix_of, moments_of, rows_of
 
 NUMBERS = ("boolean", "numeric", "binned", "vector")  # kinds without a list of values
+NEW_OWNERS = 2  # of a value that a fitted model meets later: more items will have it
 LARGEST = float(np.finfo(np.float32).max)  # larger numbers are missing, as infinity is
 
 Entries = tuple[np.ndarray, pl.Series, np.ndarray]
@@ -29,7 +30,8 @@ class Encoder:
 
     vocabulary: the values of categorical, multi, weighted fields.
     centre, spread: of numeric fields. edges: inner bin edges of binned fields.
-    means, spreads: of each dimension of vectors.
+    means, spreads: of each dimension of vectors. owners: of an item's lists, the items with each
+    value; described: the items with a list.
     A part of a time is a field of its own, named `column.part`, and categorical or binned.
     """
 
@@ -42,6 +44,8 @@ class Encoder:
     edges: tuple[float, ...] = ()
     means: tuple[float, ...] = ()
     spreads: tuple[float, ...] = ()
+    owners: tuple[int, ...] = ()
+    described: int = 0
 
     @classmethod
     def fit(cls, role: str, values: pl.Series, field: Field) -> Encoder:
@@ -59,7 +63,7 @@ class Encoder:
     def _fitted(self, values: pl.Series) -> Encoder:
         """Return the encoder with its vocabulary, bin edges, or centre and spread."""
         if self.field.kind not in NUMBERS:
-            return replace(self, vocabulary=Vocabulary.of(self._members(values)))
+            return replace(self, vocabulary=Vocabulary.of(self._members(values)))._counted(values)
         if self.is_vector:
             means, spreads = moments_of(matrix_of(values, self.field)[1], self.field)
             return replace(self, means=means, spreads=spreads)
@@ -72,6 +76,28 @@ class Encoder:
         if known.min() == known.max():  # rounding gives a constant a tiny spread
             return replace(self, centre=float(known[0]))
         return replace(self, centre=float(known.mean()), spread=float(known.std()) or 1.0)
+
+    def _counted(self, values: pl.Series) -> Encoder:
+        """Return the encoder of an item's lists with the items of each value, for its weight."""
+        if self.role != "item" or self.field.kind != "multi" or self.field.normalize is not None:
+            return self
+        rows, _ = self.encode(values)
+        owners = np.bincount(rows.column, minlength=self.size)
+        described = int(np.count_nonzero(np.diff(rows.start)))
+        return replace(self, owners=tuple(owners.tolist()), described=described)
+
+    def _weighted(self, rows: Rows) -> Rows:
+        """Return an item's lists as TF-IDF vectors of length one, less what no other item has.
+
+        A value of few items tells more than one of many, and weighs log(items / its items). One of
+        a single item says nothing about others and would only repeat the item's own vector, so a
+        value of n items counts by the share of the other ones, (n - 1) / n of its square.
+        """
+        owners = np.maximum(np.array(self.owners), 1)[rows.column]
+        weight = rows.value * np.log((1 + self.described) / (1 + owners))
+        squares = np.bincount(rows.owner, weight**2, rows.size)
+        length = np.sqrt(np.where(squares > 0, squares, 1.0))[rows.owner]
+        return rows._replace(value=(weight / length * np.sqrt(1 - 1 / owners)).astype(np.float32))
 
     @property
     def is_vector(self) -> bool:
@@ -148,6 +174,8 @@ class Encoder:
             if not known.all():
                 owner, index, value = owner[known], index[known], value[known]
         rows = add_repeats(group_rows(owner, index, len(values), value))
+        if self.owners:
+            return scaled(self._weighted(rows), self.field.scale), unseen
         several = self.field.kind in ("multi", "weighted")
         normalize = several if self.field.normalize is None else self.field.normalize
         return scaled(sum_to_one(rows) if normalize else rows, self.field.scale), unseen
@@ -209,7 +237,10 @@ class Encoder:
         if not len(self.vocabulary):  # the type of an empty column means nothing
             return replace(self, vocabulary=Vocabulary.of(members))
         try:
-            return replace(self, vocabulary=self.vocabulary.extend(members))
+            extended = self.vocabulary.extend(members)
+            new = len(extended) - len(self.vocabulary)
+            owners = self.owners and self.owners + (NEW_OWNERS,) * new
+            return replace(self, vocabulary=extended, owners=owners)
         except DataError:
             raise DataError(
                 f"column {self.name!r} holds {values.dtype}, but the model knows its values as "

@@ -36,8 +36,9 @@ class Field:
 
     kind: one of KINDS; `auto` decides by the type of the column.
     scale: factor of every value.
-    normalize: whether the values of one row sum to one (None: only if a row has several); of kind
-        `vector`, whether vectors get length 1 (None: yes).
+    normalize: whether the values of one row sum to one (None: only if a row has several, but lists
+        of an item's attributes are weighted by TF-IDF); of kind `vector`, whether vectors get
+        length 1 (None: yes).
     standardize: whether numbers get mean 0 and standard deviation 1 (None: yes); of kind `vector`,
         each dimension (None: mean 0 only).
     bins, binning: number and kind of bins of kind `binned`.

@@ -288,12 +288,17 @@ def _described(encoder: Encoder) -> dict[str, Any]:
         "edges": list(encoder.edges),
         "means": list(encoder.means),
         "spreads": list(encoder.spreads),
+        "owners": list(encoder.owners),
+        "described": encoder.described,
     }
 
 
 def _encoder(text: dict[str, Any], values: pl.Series | None) -> Encoder:
     if values is not None and values.dtype in NO_VALUES:
         raise ModelFileError(f"the field {text['name']!r} has values of {values.dtype}")
+    owners = text.get("owners") or []
+    if owners and (values is None or len(owners) != len(values)):
+        raise ModelFileError(f"the field {text['name']!r} has owners of {len(owners)} values")
     return Encoder(
         text["role"],
         text["name"],
@@ -301,5 +306,6 @@ def _encoder(text: dict[str, Any], values: pl.Series | None) -> Encoder:
         None if values is None else Vocabulary(values),
         text["centre"],
         text["spread"],
-        *(tuple(text.get(name) or ()) for name in ("edges", "means", "spreads")),
+        *(tuple(text.get(name) or ()) for name in ("edges", "means", "spreads", "owners")),
+        text.get("described") or 0,
     )

@@ -23,6 +23,7 @@ ITEM_SHARING = 0.5  # with 0 attributes dominate item vectors, with 1 new items 
 # A field's regularisation follows its strength, see `engine.strata.field_regularisation`. A value
 # of few users (items) repeats their own vectors, so its field needs a larger gradient to count.
 FEW = 25.0
+LISTS = "lists of items"  # their values tell items apart as ids do, and are held as these are
 
 # What a recipe's regularization may name besides fields.
 GROUPS = (
@@ -72,6 +73,8 @@ def item_groups(side: Side, rows: Rows, item: np.ndarray, sharing: float | None 
     owners = vector_owners(owners, side, rows.size, rows)
     none = np.zeros(len(side.encoders), bool)
     powers = np.full(len(none), ITEM_SHARING if sharing is None else sharing)
+    if sharing is None:  # most values of a list are rare, and would hardly be learned
+        powers[[bool(e.owners) for e in side.encoders]] = 0.0
     return _groups(side, _times(rows, item, side), owners, none, powers)
 
 
@@ -193,7 +196,7 @@ def penalties(
         if name not in GROUPS and name not in fields:
             raise OptionError(unknown("regularization", name, [*GROUPS, *fields]))
     item = named.get("item", usual.item)
-    named = {HISTORY: usual.history, **named}
+    named = {HISTORY: usual.history, LISTS: item, **named}
     query, query_threshold = _by_feature(space.query, problem.query_groups, named, of_fields)
     features, feature_threshold = _by_feature(space.item, problem.item_groups, named, of_fields)
     return {
@@ -276,4 +279,5 @@ def _given(encoder: Encoder, named: Mapping[str, float]) -> float | None:
     """Return the penalty given by the field's options, its name or its role, else None."""
     if encoder.field.regularization is not None:
         return encoder.field.regularization
-    return named.get(encoder.name, named.get(ROLES[encoder.role]))
+    by_role = named.get(ROLES[encoder.role], named.get(LISTS) if encoder.owners else None)
+    return named.get(encoder.name, by_role)

@@ -24,6 +24,7 @@ from fmpair.engine.cpu.pairs import run_cell
 from fmpair.engine.cpu.rounds import merge, merge_pieces
 from fmpair.engine.cpu.simd import aligned, taken
 from fmpair.engine.cpu.worker import workers
+from fmpair.engine.dense_features import joint_steepness
 from fmpair.engine.item_side import pair_columns, vector_length
 from fmpair.engine.strata import field_regularisation as fields
 from fmpair.engine.strata import partition as strata
@@ -65,6 +66,7 @@ class CPUTraining:
             fields.query_rates(problem.query_groups, problem.contexts, problem.user_rows),
             fields.item_rates(problem.item_groups, problem.item_rows),
         )
+        self.joint = joint_steepness(problem.item_groups, problem.item_rows)
         self.tables = parameters._replace(
             users=aligned(parameters.users, self.length),
             items=aligned(parameters.items, self.length),
@@ -197,7 +199,7 @@ class CPUTraining:
         return State(
             self.problem, self.settings, self.layout, self.factors, self.length, tables, self.query,
             self.features, self.accumulators, self.pieces, self.triple_shrink,
-            self.repartitioner.repartition if self.repartitioner else None,
+            self.repartitioner.repartition if self.repartitioner else None, self.joint,
         )
 
     def _centre(self) -> None:

@@ -33,7 +33,7 @@ class FoldedItems(NamedTuple):
     slopes, of their sizes times squared lengths of d score / d side, how often the item was chosen,
     and its share of the regularisation of candidates; when folded, its bias, constant and
     accumulator. grads: float32 [attributes, columns], sums: [attributes, 8], touched: int32
-    [attributes]: what is passed on, zeros in between.
+    [attributes]: what is passed on, zeros in between. joint: see `dense_features.joint_steepness`.
     """
 
     attributes: Attributes | None
@@ -44,14 +44,17 @@ class FoldedItems(NamedTuple):
     grads: np.ndarray
     sums: np.ndarray
     touched: np.ndarray
+    joint: np.ndarray
 
 
-def folding_for(copies: Copies, step: StepSizes, items: int) -> FoldedItems:
+def folding_for(
+    copies: Copies, step: StepSizes, items: int, joint: np.ndarray
+) -> FoldedItems:
     """Return the arrays of a thread for blocks of at most `items` items."""
     _, features, columns = copies.table.shape
     shapes = ((items, columns), (items, columns), (items, 8), (features, columns), (features, 8))
     rows = (aligned(np.zeros(shape, np.float32)) for shape in shapes)
-    return FoldedItems(None, step, *rows, np.zeros(features, np.int32))
+    return FoldedItems(None, step, *rows, np.zeros(features, np.int32), joint)
 
 
 def without_item_l2(step: StepSizes) -> StepSizes:
@@ -129,7 +132,7 @@ def _unfold(folding, scratch, items, item_bias, item_sums, item_scale, block, tw
     twice: 1 where the features of an item form pairs, else 0. Returns the number of attributes
     touched.
     """
-    attributes, step, own, start, tally, grads, sums, touched = folding
+    attributes, step, own, start, tally, grads, sums, touched, joint = folding
     shared, item_at, rows, _ = attributes
     a_start, column, value = rows
     lost_chosen, lost_other, lost_bias = (
@@ -159,8 +162,8 @@ def _unfold(folding, scratch, items, item_bias, item_sums, item_scale, block, tw
                         count += 1
                     blend(grads, f, ONE, scratch, grad, x, width)
                     add_four(
-                        sums, f, twice * x * x * slope, x * slope, x * x * tally[j, STEEP],
-                        chosen + others, EIGHT
+                        sums, f, twice * x * x * slope, x * slope,
+                        max(x * x, joint[f]) * tally[j, STEEP], chosen + others, EIGHT
                     )
                     if item_sums is not None:
                         sums[f, SQUARE] += x * x * square
@@ -176,7 +179,7 @@ def _unfold(folding, scratch, items, item_bias, item_sums, item_scale, block, tw
 @kernel(fastmath=FAST, forceinline=True)
 def _move(folding, count, a_sums, steps, width):
     """Move every touched attribute once."""
-    attributes, _, _, _, _, grads, sums, touched = folding
+    attributes, _, _, _, _, grads, sums, touched, _ = folding
     (table, bias, _, rates, shrink), _, _, bias_share = attributes
     for n in range(count):
         f, own_rate = np.int64(touched[n]), ONE

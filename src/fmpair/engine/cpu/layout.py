@@ -68,6 +68,7 @@ class State(NamedTuple):
     pieces: with histories, each block's part of the query table in the current round. factors:
     columns of the tables; length: of query and item vectors. triple_shrink: kept shares of triple
     vectors by query feature and by item feature. repartition: set where threads make partitions.
+    joint: see `dense_features.joint_steepness`.
     """
 
     problem: Problem
@@ -82,6 +83,7 @@ class State(NamedTuple):
     pieces: list[Any]
     triple_shrink: tuple[np.ndarray, np.ndarray]
     repartition: Repartition | None = None
+    joint: np.ndarray = np.zeros(0, np.float32)
 
 
 def needs_numbers(problem: Problem, settings: Settings) -> bool:
@@ -102,7 +104,7 @@ def laid_out(
     weight = np.zeros(0, np.float32)
     if not all_are(problem.weight, 1):
         weight = problem.weight[partition.event]
-    once = np.zeros(0, np.uint16)
+    once = np.zeros(0, np.uint32)  # as `visits`: another type would compile every kernel anew
     work = Work(partition.run_user, partition.run_start, partition.item, once, weight)
     l2_scale = NO_L2_SCALE
     if settings.l2_scale:

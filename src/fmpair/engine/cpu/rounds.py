@@ -250,8 +250,8 @@ def _folding(folding, attributes):
     """Return the folded items of a cell with these attributes, or None."""
     if folding is None:
         return None
-    _, step, own, start, tally, ways, sums, touched = folding
-    return FoldedItems(attributes, step, own, start, tally, ways, sums, touched)
+    _, step, own, start, tally, ways, sums, touched, joint = folding
+    return FoldedItems(attributes, step, own, start, tally, ways, sums, touched, joint)
 
 
 @kernel

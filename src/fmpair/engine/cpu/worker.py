@@ -100,7 +100,7 @@ def list_steps(state: State, rate: float, items: int) -> tuple[StepSizes, Folded
     step = step_sizes(state.settings, rate)
     if state.features is None or not folds(state.problem, state.settings):
         return step, None
-    return without_item_l2(step), folding_for(state.features, step, items)
+    return without_item_l2(step), folding_for(state.features, step, items, state.joint)
 
 
 def _pairs(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:

@@ -14,6 +14,7 @@ from fmpair.engine.cpu.operands import NO_ACCUMULATORS, Copies, Shared, Tables
 from fmpair.engine.cpu.rounds import ThreadShare
 from fmpair.engine.cpu.simd import blank
 from fmpair.engine.cpu.worker import Result, cells
+from fmpair.engine.dense_features import joint_steepness
 from fmpair.engine.ray.exchange import (
     ChangedRows,
     EpochStart,
@@ -41,6 +42,8 @@ class Worker:
         """Receive user blocks and the events of their users; users: the number of all users."""
         self.part = None  # free the old events first
         self.part = read(writable(plan), sources, users)
+        problem = self.part.problem
+        self.joint = joint_steepness(problem.item_groups, problem.item_rows)
 
     def place(self, users: TableBlock, items: dict[int, TableBlock]) -> None:
         """Receive the rows of its users and the item blocks of the next round."""
@@ -64,6 +67,7 @@ class Worker:
             problem, plan.settings, layout.visited(visits), start.factors, start.length,
             self.tables, self._copies(start.query, of_query), self._copies(start.features, blocks),
             self._accumulators(start.sums, of_query), [None] * blocks, start.triple_shrink,
+            joint=self.joint,
         )  # fmt: skip
         rounds = compiled_part if in_compiled_rounds(self.state) else _cell_by_cell
         self.run = rounds(self.state, start.number, start.rate, ThreadShare(*plan.place))

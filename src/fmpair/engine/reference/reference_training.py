@@ -14,6 +14,7 @@ import numpy as np
 
 from fmpair.arrays import empty_rows
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
+from fmpair.engine.dense_features import joint_steepness
 from fmpair.engine.item_side import pair_columns
 from fmpair.engine.reference.draws import StrataCell, choice_of, choices, row
 from fmpair.engine.reference.objective import (
@@ -225,6 +226,7 @@ class FoldedCell:
         problem, self.items = cell.problem, cell.items
         self.own, self.full, self.accumulators = own, settings, accumulators
         self.rate, self.shares, self.rows = *rates, problem.item_rows
+        self.joint = joint_steepness(problem.item_groups, problem.item_rows)
         self.cell = replace(cell, problem=problem._replace(item_rows=empty_rows(problem.items)))
         self.tables = own._replace(items=own.items.copy(), item_bias=own.item_bias.copy())
         self.settings = settings._replace(positive=0.0, negative=0.0, bias=0.0)
@@ -273,7 +275,7 @@ class FoldedCell:
                     total = sums.setdefault(int(f), AttributeSums())
                     total.gradient += x * (moved / rate + pull * (side - x * self.own.features[f]))
                     total.bias += x * self.slope[i]
-                    total.steepness += x * x * self.steepness[i]
+                    total.steepness += max(x * x, self.joint[f]) * self.steepness[i]
                     total.due += self.chosen[i] + self.others[i]
                     total.square += x * x * square
                     self.moved[f] += 1 + int(self.chosen[i])
