@@ -439,7 +439,8 @@ def _item_table(
     """
     key, moved = decisions.roles["item"], decisions.named(ATTRIBUTE) + decisions.named(DISPLAY)
     if vectors is not None:
-        table = with_vectors(table if table.width else None, vectors, events[key])
+        found = with_vectors(table if table.width else None, vectors, events[key])
+        table = table if found is None else found
     check_no_leak(decisions.named(CONTEXT), table, leaks)
     if not moved:
         return table

@@ -57,6 +57,7 @@ from fmpair.threads import check_process
 FORMAT, OLDEST = 5, 4  # 4 had no catalogue
 BLANK = "0" * 64
 NO_VALUES = (pl.Boolean, pl.Binary)  # types that the values of a field never have
+OWNERS = "owners."  # of tensors: the items with each value of a list
 
 
 class Saved(NamedTuple):
@@ -83,7 +84,8 @@ def save(saved: Saved, path: str | Path) -> None:
     for number, encoder in enumerate(encoders):
         if encoder.vocabulary is not None:
             vocabularies[f"field.{number}"] = encoder.vocabulary
-    tensors = dict(saved.arrays)
+    owners = {f"{OWNERS}{n}": np.array(e.owners) for n, e in enumerate(encoders) if e.owners}
+    tensors = dict(saved.arrays) | owners
     for name, vocabulary in vocabularies.items():
         tensors |= ids_arrays(name, vocabulary.ids)
     columns, catalogue = table_arrays(space.catalogue)
@@ -137,7 +139,11 @@ def read(path: str | Path, mapped: bool = False) -> Saved:
             header["recipe"],
             header["options"],
             _space(tensors, header),
-            {n: array for n, array in tensors.items() if not n.startswith((IDS, CATALOGUE))},
+            {
+                n: array
+                for n, array in tensors.items()
+                if not n.startswith((IDS, CATALOGUE, OWNERS))
+            },
             kind,
             header["damping"],
         )
@@ -250,7 +256,7 @@ def _space(tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> Feat
         if name.startswith(IDS) and name not in used:
             raise ModelFileError(f"the ids {name!r} belong to no field")
     encoders = [
-        _encoder(text, ids.pop(f"field.{number}", None))
+        _encoder(text, ids.pop(f"field.{number}", None), tensors.get(f"{OWNERS}{number}"))
         for number, text in enumerate(header["fields"])
     ]
     for name in ("users", "items"):
@@ -288,17 +294,16 @@ def _described(encoder: Encoder) -> dict[str, Any]:
         "edges": list(encoder.edges),
         "means": list(encoder.means),
         "spreads": list(encoder.spreads),
-        "owners": list(encoder.owners),
         "described": encoder.described,
     }
 
 
-def _encoder(text: dict[str, Any], values: pl.Series | None) -> Encoder:
+def _encoder(text: dict[str, Any], values: pl.Series | None, owners: np.ndarray | None) -> Encoder:
     if values is not None and values.dtype in NO_VALUES:
         raise ModelFileError(f"the field {text['name']!r} has values of {values.dtype}")
-    owners = text.get("owners") or []
-    if owners and (values is None or len(owners) != len(values)):
-        raise ModelFileError(f"the field {text['name']!r} has owners of {len(owners)} values")
+    listed = text["role"] == "item" and text["field"]["kind"] == "multi"
+    if owners is not None and not (listed and values is not None and _are_counts(owners, values)):
+        raise ModelFileError(f"the field {text['name']!r} has wrong numbers of items by value")
     return Encoder(
         text["role"],
         text["name"],
@@ -306,6 +311,13 @@ def _encoder(text: dict[str, Any], values: pl.Series | None) -> Encoder:
         None if values is None else Vocabulary(values),
         text["centre"],
         text["spread"],
-        *(tuple(text.get(name) or ()) for name in ("edges", "means", "spreads", "owners")),
-        text.get("described") or 0,
+        edges=tuple(text["edges"]),
+        means=tuple(text.get("means") or ()),
+        spreads=tuple(text.get("spreads") or ()),
+        owners=() if owners is None else tuple(owners.tolist()),
+        described=text.get("described") or 0,
     )
+
+
+def _are_counts(owners: np.ndarray, values: pl.Series) -> bool:
+    return owners.dtype == np.int64 and owners.shape == (len(values),) and owners.min() >= 0

@@ -300,12 +300,6 @@ def _check_field(text: Mapping[str, Any], has_ids: bool) -> None:
     means, spreads = (text.get(name) or [] for name in ("means", "spreads"))
     if len(means) != len(spreads) or (means and kind != "vector"):
         raise ModelFileError(f"{what}: means and spreads must belong to the numbers of a vector")
-    if text.get("owners") and (kind != "multi" or text["role"] != "item"):
-        raise ModelFileError(f"{what}: owners must belong to lists of items")
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**53
 
 
 def _is_shallow(header: Any) -> bool:
@@ -423,9 +417,8 @@ FIELD: Entries = {
         ),
         "a list of numbers above 0",
     ),
-    "owners": (
-        lambda value: value is None or (isinstance(value, list) and all(map(_is_count, value))),
-        "a list of numbers of items",
+    "described": (
+        lambda value: value is None or (_is_whole(value) and value >= 0),
+        "a number of items",
     ),
-    "described": (lambda value: value is None or _is_count(value), "a number of items"),
 }

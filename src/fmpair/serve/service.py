@@ -202,9 +202,8 @@ class Service:
         told: list[dict[str, Any] | None] = [None] * len(rows)
         if request.item is not None:
             told = told_of(model, [row[0] for row in rows], request.show)
-        return wire.Neighbours(
-            [wire.Neighbour(*row[:3], own) for row, own in zip(rows, told)], name
-        )
+        similar = [wire.Neighbour(row[0], row[1], row[2], own) for row, own in zip(rows, told)]
+        return wire.Neighbours(similar, name)
 
     async def take(self, request: wire.NewEvents) -> wire.Taken:
         store = self._store()
