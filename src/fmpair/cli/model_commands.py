@@ -117,8 +117,7 @@ def recommend(
         "candidates": _items(candidates, files) if candidates else None,
         "exclude": exclude or None,
         "user_features": read_plain(user_features, files, "user") if user_features else None,
-        "unknown": unknown,
-    } | rule_options(ruling)
+    } | {"unknown": unknown, **rule_options(ruling)}
     users = _users(users_file, files) if users_file else user or None
     if on is not None or (everyone and output_format is None and _is_folder(output)):
         _write_folder(fitted, str(output), on, n, options)

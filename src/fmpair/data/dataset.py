@@ -14,7 +14,6 @@ import polars as pl
 from fmpair.arrays import Rows, distinct_pairs
 from fmpair.checks import one_of
 from fmpair.data.columns.inference import (
-    ATTRIBUTE,
     CONTEXT,
     DISPLAY,
     Decisions,
@@ -25,17 +24,15 @@ from fmpair.data.columns.inference import (
 from fmpair.data.columns.roles import (
     STANDARD,
     check_events,
-    check_no_leak,
     name_list,
     with_ids,
 )
 from fmpair.data.event_types import EventWeights, add_impressions, weights_by_type
 from fmpair.data.frame import kind_of, to_polars
-from fmpair.data.item_columns import aligned, in_order, joined, plain_columns
+from fmpair.data.item_columns import aligned, in_order, item_table, plain_columns
 from fmpair.data.repeats import first_of_run, merged, without_refunds
 from fmpair.data.times import is_calendar, moments, read_times
-from fmpair.data.vectors import with_vectors
-from fmpair.data.vocabulary import Vocabulary, as_plain
+from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, Notice, named
 from fmpair.option_names import known_options_only, no_attribute
 from fmpair.threads import check_process
@@ -144,10 +141,9 @@ class Dataset:
         data = _with_order(cls._numbered(events, decisions), roles, order)
         data = _without_repeats(_weighted(data, roles, event_weights), merge_repeats)
         data = data if users is None else data.with_users(users, key=user)
-        table = _item_table(events, decisions, table, name_list(leaks), vectors)
+        table = item_table(events, decisions, table, name_list(leaks), vectors)
         data = _described(data, decisions, table, item_columns, display)
-        shown = None if impressions is None else (impressions, user, item, timestamp)
-        return replace(data.with_impressions(*shown) if shown else data, frame_kind=kind_of(frame))
+        return replace(_shown(data, impressions, user, item, timestamp), frame_kind=kind_of(frame))
 
     @classmethod
     def _numbered(cls, events: pl.DataFrame, decisions: Decisions) -> Dataset:
@@ -417,6 +413,11 @@ def _without_repeats(data: Dataset, minutes: float | None) -> Dataset:
     return replace(data, user=data.user[rows], item=data.item[rows], columns=columns)
 
 
+def _shown(data: Dataset, impressions: Any, *columns: str | None) -> Dataset:
+    """Return the data with the table of impressions, if there is one."""
+    return data if impressions is None else data.with_impressions(impressions, *columns)
+
+
 def _described(
     data: Dataset, decisions: Decisions, table: Any, learn: Any, display: Any
 ) -> Dataset:
@@ -424,36 +425,3 @@ def _described(
     shown = [*name_list(display), *decisions.named(DISPLAY)]
     key = decisions.roles["item"]
     return data.with_items(table, key, learn=learn, display=shown) if table.width else data
-
-
-def _item_table(
-    events: pl.DataFrame,
-    decisions: Decisions,
-    table: pl.DataFrame,
-    leaks: Sequence[str],
-    vectors: Any,
-) -> pl.DataFrame:
-    """Return the item table with the event columns that describe the item.
-
-    Each item gets its most frequent value; ties go to the smallest value.
-    """
-    key, moved = decisions.roles["item"], decisions.named(ATTRIBUTE) + decisions.named(DISPLAY)
-    if vectors is not None:
-        found = with_vectors(table if table.width else None, vectors, events[key])
-        table = table if found is None else found
-    check_no_leak(decisions.named(CONTEXT), table, leaks)
-    if not moved:
-        return table
-    known = {name: pl.col(name).drop_nulls() for name in moved}
-    attributes = events.group_by(key, maintain_order=True).agg(
-        values.first() if events[name].dtype.is_nested() else values.mode().sort().first()
-        for name, values in known.items()
-    )
-    attributes = attributes.with_columns(as_plain(attributes[key]))
-    if not table.width:
-        return attributes
-    both, shared = joined(attributes, table, key)
-    if shared:
-        names = ", ".join(map(repr, shared))
-        LOG.warning("merged with the item table, whose values count first: %s", names)
-    return both

@@ -13,8 +13,9 @@ import polars as pl
 
 from fmpair.data.columns.roles import STANDARD
 from fmpair.data.dataset import Dataset
+from fmpair.data.owner_splits import histories
 from fmpair.data.parts import by_time_order
-from fmpair.data.splits import histories, in_domain
+from fmpair.data.splits import in_domain
 from fmpair.errors import DataError, OptionError, listing, named, unknown
 from fmpair.threads import check_process
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from fmpair.data.columns.roles import check_types, find_column
+from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, DISPLAY, Decisions
+from fmpair.data.columns.roles import check_no_leak, check_types, find_column
+from fmpair.data.vectors import with_vectors
 from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
 from fmpair.errors import DataError, listing
+
+LOG = logging.getLogger("fmpair")
 
 
 def id_column(
@@ -162,3 +169,36 @@ def _alike(known: pl.Series, given: pl.Series) -> tuple[pl.Series, pl.Series]:
             f"column {known.name!r} holds {known.dtype}, but {example!r} was given, which is "
             f"{given.dtype}: give both the same type"
         ) from None
+
+
+def item_table(
+    events: pl.DataFrame,
+    decisions: Decisions,
+    table: pl.DataFrame,
+    leaks: Sequence[str],
+    vectors: Any,
+) -> pl.DataFrame:
+    """Return the item table with the event columns that describe the item.
+
+    Each item gets its most frequent value; ties go to the smallest value.
+    """
+    key, moved = decisions.roles["item"], decisions.named(ATTRIBUTE) + decisions.named(DISPLAY)
+    if vectors is not None:
+        found = with_vectors(table if table.width else None, vectors, events[key])
+        table = table if found is None else found
+    check_no_leak(decisions.named(CONTEXT), table, leaks)
+    if not moved:
+        return table
+    known = {name: pl.col(name).drop_nulls() for name in moved}
+    attributes = events.group_by(key, maintain_order=True).agg(
+        values.first() if events[name].dtype.is_nested() else values.mode().sort().first()
+        for name, values in known.items()
+    )
+    attributes = attributes.with_columns(as_plain(attributes[key]))
+    if not table.width:
+        return attributes
+    both, shared = joined(attributes, table, key)
+    if shared:
+        names = ", ".join(map(repr, shared))
+        LOG.warning("merged with the item table, whose values count first: %s", names)
+    return both

@@ -10,13 +10,16 @@ from fmpair.fitted.rules import Rules, rules_of
 from fmpair.serve.live_models import LiveModels
 from fmpair.serve.requests import Recommend
 
+NONE = (None,) * 5
+
 
 def request_rules(known: Mapping[str, Rules], request: Recommend) -> Rules | None:
     """Return the rules of a request, None if it has none; known: those that it may name.
 
     A time as `exclude_shown` is for the event store, not for the rules.
     """
-    if request.has_no_rules:
+    own = (request.where, request.limit, request.boost, request.diversity, request.rules)
+    if request.exclude_shown is None and own == NONE:
         return None
     base = named_rules(known, request.rules) if request.rules else None
     items = None if isinstance(request.exclude_shown, str) else request.exclude_shown

@@ -77,9 +77,7 @@ MOST_HISTORY = 1_000
 MOST_NUMBERS = 16_384  # of a list as context, such as a vector
 MOST_EVENTS = 1_000
 MOST_RULES = 50  # conditions, limits or boosts of a request
-NO_RULES = (None,) * 6
-MOST_COLUMNS = 200  # of an item
-MOST_VALUES = 200  # listed per context column of a model card
+MOST_COLUMNS = MOST_VALUES = 200  # of an item; listed per context column of a model card
 LONGEST = 1_024  # characters of an id or a value
 
 Text = Annotated[str, Meta(max_length=LONGEST)]
@@ -94,6 +92,7 @@ Value = (
     | Annotated[dict[Text, float], Meta(max_length=MOST_HISTORY)]
     | None
 )
+Degree = Annotated[float, Meta(ge=0, le=1)]
 Boosts = Annotated[dict[Text, float], Meta(max_length=MOST_HISTORY)]
 Context = Annotated[
     dict[Text, Value],
@@ -175,8 +174,7 @@ class Recommend(BaseRequest):
         Meta(description="What a value of a column adds to the score."),
     ] = None
     diversity: Annotated[
-        Annotated[float, Meta(ge=0, le=1)] | None,
-        Meta(description="How much less alike the items of a list are, from 0 to 1."),
+        Degree | None, Meta(description="How much less alike the items of a list are, 0 to 1.")
     ] = None
     exclude_shown: Annotated[
         Text | Items | None, Meta(description="Items shown before, or a time such as 7d.")
@@ -191,12 +189,6 @@ class Recommend(BaseRequest):
         Literal["current", "candidate"] | None,
         Meta(description="Ask this model, whoever the user is; the list is then not stored."),
     ] = None
-
-    @property
-    def has_no_rules(self) -> bool:
-        """Whether no rule is given."""
-        own = (self.where, self.limit, self.boost, self.diversity, self.exclude_shown, self.rules)
-        return own == NO_RULES
 
 
 class RecommendBatch(Struct, forbid_unknown_fields=True):
@@ -286,8 +278,7 @@ class Ranked(Struct, omit_defaults=True):
 class Recommended(Struct, omit_defaults=True):
     """A list, best first. model: the id of the model that answered; arm: current or candidate.
 
-    empty: which rule left no item, if rules left none. unknown: parts of the request that the model
-    does not know, such as user or context.daytime.
+    empty: the rule that left no item. unknown: parts of the request that the model does not know.
     """
 
     items: list[Ranked]

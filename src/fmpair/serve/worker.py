@@ -45,25 +45,23 @@ def work(
     """
     _log_to_stderr(place.number)
     store = open_store(settings.events or beside(settings.model), later=place.again)
-    share, index = settings.users_share, settings.index
     threads = max(all_threads() // settings.workers, 1)
 
     def accepted(*new: Any) -> None:
         send(new)
 
-    models = LiveModels(
-        settings.model, store, settings.candidate, share, place, accepted, index, threads
-    )
+    both, share = (settings.model, settings.candidate), settings.users_share
+    models = LiveModels(both[0], store, both[1], share, place, accepted, settings.index, threads)
     store.watch()
     metrics = Metrics(paths(), counters, place.number)
     rules = rules_in_service(settings.rules, models)
-    comparing = settings.candidate is not None
-    service = Service(models, store, comparing, metrics, rules, settings.strict, settings.images)
+    strict, images = settings.strict, settings.images
+    service = Service(models, store, both[1] is not None, metrics, rules, strict, images)
     # Each worker gets a share of a client's requests, so it allows that share of the rate.
     rate = RateLimit(settings.rate / settings.workers) if settings.rate else None
     keys = read_keys(settings.api_key_file)
     access = AccessControl(keys, rate, is_loopback(settings.host), settings.proxy)
-    pages = read_pages(settings.images is not None)
+    pages = read_pages(images is not None)
     server = make_server(Application(service, access, pages, metrics), settings.proxy)
     _end_with_parent()
     gc.collect()

@@ -10,8 +10,8 @@ import polars as pl
 from fmpair.data.dataset import Dataset
 from fmpair.data.formats.source import Contents, read_lines
 from fmpair.data.frame import with_types
+from fmpair.data.owner_splits import histories
 from fmpair.data.parts import by_time_order
-from fmpair.data.splits import histories
 from fmpair.errors import DataError
 
 

@@ -13,8 +13,8 @@ from fmpair import checks
 from fmpair.arrays import Rows, empty_rows, tally
 from fmpair.capacity import check_memory
 from fmpair.data import Dataset, as_dataset
+from fmpair.data.owner_splits import histories
 from fmpair.data.parts import by_time_order, moments_of_all
-from fmpair.data.splits import histories
 from fmpair.data.times import DAY, is_calendar
 from fmpair.engine.contract import Parameters
 from fmpair.errors import DataError, OptionError, named, unknown
