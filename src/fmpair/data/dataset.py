@@ -24,6 +24,7 @@ from fmpair.data.columns.inference import (
 from fmpair.data.columns.roles import (
     STANDARD,
     check_events,
+    check_no_leak,
     name_list,
     with_ids,
 )
