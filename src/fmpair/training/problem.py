@@ -208,7 +208,7 @@ def problem_of(
         user_rows,
         item_rows,
         query_groups(space.query, user_rows, data.user, contexts, situation, options.sharing),
-        item_groups(space.item, item_rows, data.item, options.sharing),
+        item_groups(space.item, item_rows, data.item, options.sharing, options.loss == "softmax"),
         impression_rows(data) if options.impression_share else None,
         history_of(space, past, item_rows, len(data)),
         triples_of(space),

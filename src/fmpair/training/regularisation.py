@@ -67,13 +67,18 @@ def query_groups(
     return _groups(side, times, owners, one_hot, np.where(before, 0.0, powers))
 
 
-def item_groups(side: Side, rows: Rows, item: np.ndarray, sharing: float | None = None) -> Groups:
-    """Return the groups of the item side; none is centred, since what all items share cancels."""
+def item_groups(
+    side: Side, rows: Rows, item: np.ndarray, sharing: float | None = None, full: bool = False
+) -> Groups:
+    """Return the groups of the item side; none is centred, since what all items share cancels.
+
+    full: lists of items take full steps; most of their values are rare and would hardly be learned.
+    """
     owners = np.bincount(rows.column, minlength=side.size)
     owners = vector_owners(owners, side, rows.size, rows)
     none = np.zeros(len(side.encoders), bool)
     powers = np.full(len(none), ITEM_SHARING if sharing is None else sharing)
-    if sharing is None:  # most values of a list are rare, and would hardly be learned
+    if full and sharing is None:
         powers[[bool(e.owners) for e in side.encoders]] = 0.0
     return _groups(side, _times(rows, item, side), owners, none, powers)
 
