@@ -222,7 +222,7 @@ def _continued(
     past = past_of(space, data, arrays.recent)
     learned = with_earlier(model, data, replay, options.seed)
     fresh = problem_of(options, space, learned, past)
-    problem = _problem(model, fresh, space, arrays, options.sharing)
+    problem = _problem(model, fresh, space, arrays, options)
     if chosen is not None:
         problem = problem._replace(drawn=problem.drawn | chosen)
     recent = recent_of(space, past)
@@ -246,7 +246,7 @@ def _check_columns(model: Recommender, data: Dataset) -> None:
 
 
 def _problem(
-    model: Recommender, fresh: Problem, space: FeatureSpace, arrays: Grown, sharing: float | None
+    model: Recommender, fresh: Problem, space: FeatureSpace, arrays: Grown, options: FMPairOptions
 ) -> Problem:
     """Return the problem of the new events, with their users' earlier items as known events.
 
@@ -258,7 +258,7 @@ def _problem(
     count = int(mine.sum())
     # count the users of each value over all users, not only those of the new events
     query = query_groups(
-        space.query, arrays.user_rows, fresh.user, fresh.contexts, fresh.situation, sharing
+        space.query, arrays.user_rows, fresh.user, fresh.contexts, fresh.situation, options.sharing
     )
     history = fresh.history
     if history is not None:  # known events need no history
@@ -278,5 +278,7 @@ def _problem(
         item_rows=arrays.item_rows,
         # do not centre again: the mean of the new events differs from the mean of all events
         query_groups=query._replace(centred=np.zeros(space.query.size, bool)),
-        item_groups=item_groups(space.item, arrays.item_rows, fresh.item, sharing),
+        item_groups=item_groups(
+            space.item, arrays.item_rows, fresh.item, options.sharing, options.loss == "softmax"
+        ),
     )
