@@ -44,6 +44,7 @@ add_module_names = False  # pages show where to import from
 nitpick_ignore_regex = [
     (r"py:.*", r"(np|numpy|pl|polars|typing|collections|pathlib|datetime|numba|os)\..*"),
     (r"py:.*", r"(Any|Callable|Iterable|Iterator|Mapping|Sequence|Path|NDArray|TypeVar|Self)"),
+    (r"py:.*", r"Packed"),  # arrays of compiled ranking, which users never hold
 ]
 
 html_theme = "pydata_sphinx_theme"

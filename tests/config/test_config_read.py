@@ -138,7 +138,7 @@ a.yaml:16: models.2.learning_rate: tuned is tuned or stops early: give the split
 set, as validation: 0.1
 a.yaml:17: models.2.factors: search: low (9) must be below high (8)
 a.yaml:18: models.2.fields.age: kind must be one of auto, categorical, multi, boolean, numeric, \
-binned, weighted, time, history, not 'bined'. Did you mean 'binned'?
+binned, weighted, time, vector, history, not 'bined'. Did you mean 'binned'?
 a.yaml:20: models.4: there is a model 'popularity' already: give this one another name
 a.yaml:22: protocols.a.unit: unit must be one of interaction, user, user-context, not 'usr'. \
 Did you mean 'user'?

@@ -252,8 +252,9 @@ def _digest(content: mmap.mmap | bytes, given: bytes) -> str:
 def _space(tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> FeatureSpace:
     ids = {name: ids_from(name, kind, tensors) for name, kind in header["ids"].items()}
     used = {IDS + name for name in ids} | {f"{IDS}{name}{OFFSETS}" for name in ids}
+    used |= {f"{OWNERS}{number}" for number in range(len(header["fields"]))}
     for name in sorted(tensors):
-        if name.startswith(IDS) and name not in used:
+        if name.startswith((IDS, OWNERS)) and name not in used:
             raise ModelFileError(f"the ids {name!r} belong to no field")
     encoders = [
         _encoder(text, ids.pop(f"field.{number}", None), tensors.get(f"{OWNERS}{number}"))
@@ -302,6 +303,8 @@ def _encoder(text: dict[str, Any], values: pl.Series | None, owners: np.ndarray 
     if values is not None and values.dtype in NO_VALUES:
         raise ModelFileError(f"the field {text['name']!r} has values of {values.dtype}")
     listed = text["role"] == "item" and text["field"]["kind"] == "multi"
+    if owners is None and text.get("described"):
+        raise ModelFileError(f"the numbers of items by value of {text['name']!r} are missing")
     if owners is not None and not (listed and values is not None and _are_counts(owners, values)):
         raise ModelFileError(f"the field {text['name']!r} has wrong numbers of items by value")
     return Encoder(

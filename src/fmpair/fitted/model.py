@@ -294,8 +294,6 @@ class FittedModel(ABC):
             rules_given,
         )  # fmt: skip
         answer = self.answers([question])[0]
-        if answer.empty:
-            notice(f"the list is empty: {answer.empty}")
         if answer.passed_over:
             notice(
                 f"{answer.passed_over:,} items of the question are unknown and ignored; "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -55,7 +55,7 @@ def _block(encoder: Encoder, data: Dataset, rarity: float) -> Rows:
     """
     values = encoder.values(data.item_table)
     assert values is not None  # the encoder was fitted to this table
-    rows = encoder.encode(values)[0]
+    rows = replace(encoder, owners=()).encode(values)[0]  # plain lists, weighted below
     if encoder.field.kind == "numeric":
         return rows._replace(value=rows.value / np.sqrt(1 + rows.value**2))
     if encoder.vocabulary is not None:
