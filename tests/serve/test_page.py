@@ -398,7 +398,7 @@ def test_both_arms_are_shown_side_by_side_with_titles(tab, tmp_path):
             assert set(pictures) == {f"{address}page/icon.svg"}
             assert tab.run("document.querySelector('#cards details').open") is False
             assert tab.run(CONTRAST) == []
-    assert tab.errors == []
+        assert tab.errors == []
 
 
 def test_a_model_that_cannot_say_why_is_shown_all_the_same(tab, tmp_path):
