@@ -88,7 +88,7 @@ class SQLite:
         self._local = threading.local()  # one connection to read per thread
         self._readers: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
-        self._log: tuple[Identity, Identity] | None = None  # as the writer opened it
+        self._log: tuple[Identity, Identity] | None = None  # as it was first opened
         self._lost_log, self._writing = False, threading.Lock()
         self._checked_at = -CHECK_EVERY
         if not make and not path.exists():
@@ -226,6 +226,10 @@ class SQLite:
         if reader is None:
             reader = self._local.reader = self._connect(READ_WAIT)
             reader.execute("PRAGMA query_only = ON")
+            reader.execute("PRAGMA schema_version").fetchone()  # opens the log, if there is one
+            found = self._found_log()
+            if self._log is None and None not in found:  # noticed if it is removed before we write
+                self._log = found
             self._local.version = None
             self._readers.append(reader)
         return reader
