@@ -380,8 +380,9 @@ def test_both_arms_are_shown_side_by_side_with_titles(tab, tmp_path):
     for name, seed in (("model", 1), ("next", 2)):
         replace(recipe, seed=seed).fit(data).save(tmp_path / f"{name}.fmpair")
     options = ("--candidate", tmp_path / "next.fmpair", "--images", "picture")
-    tab.errors.clear()
     with service(tmp_path / "model.fmpair", *options) as address:
+        tab.open(address)
+        tab.errors.clear()  # the page of the test before asked a service that had ended
         for width in WIDTHS:
             tab.look(width)
             tab.open(address)
