@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
-from fmpair import jit, kernel_cache
+from fmpair import FMPair, jit, kernel_cache
+from fmpair.cli import setup_commands
+from fmpair.training.defaults import MANY_EVENTS, factors_of
 
 USE = """
 import sys
@@ -100,3 +102,12 @@ def test_without_a_compiler_that_is_said_in_one_line(fmpair, tmp_path, monkeypat
     assert "which does not work here: numba cannot be imported" in result.err
     result = fmpair("doctor")
     assert result.code == 1 and "no such thing" in " ".join(result.out.split())
+
+
+def test_by_default_kernels_have_the_factors_that_fits_on_a_cpu_have(fmpair, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(setup_commands, "_fits", lambda number: asked.append(number) or [])
+    fmpair("compile", "--into", str(tmp_path / "kernels"))
+    assert asked == [32, 128, 192]
+    chosen = {factors_of(FMPair(), events) for events in (1_000, MANY_EVENTS)}
+    assert chosen < set(asked)  # the other one is that of trials
