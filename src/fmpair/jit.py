@@ -86,6 +86,28 @@ def inline(function: Callable) -> Any:
     return function if MISSING else numba.njit(nogil=True, inline="always")(function)
 
 
+def unless_none(function: Callable, absent: Callable) -> Any:
+    """Return a function that calls `absent` where its first argument is None, else `function`.
+
+    Both take the same arguments. Kernels decide it by type: a function with two returns, one of
+    them None, would have an optional result, and each caller a second version.
+    """
+
+    def either(first: Any, *others: Any) -> Any:
+        return absent(first, *others) if first is None else function(first, *others)
+
+    if MISSING:
+        return either
+    from numba import types
+    from numba.extending import overload
+
+    @overload(either, strict=False)
+    def choose(first: Any, *others: Any) -> Callable:
+        return absent if isinstance(first, types.NoneType) else function
+
+    return either
+
+
 def require_compiler() -> None:
     """Raise TrainingError if nothing can be compiled."""
     if MISSING:

@@ -21,6 +21,8 @@ def changed(*numbers, **options):
 
 
 FEWER = {
+    "cold_items": changed(2, 3, factors=8),
+    "fields": changed(0, factors=8),
     "beyond_accuracy": changed(3, **SMALL),
     "cross_domain": changed(1, 2, 3, **FEW),
     "noise": [

@@ -96,7 +96,7 @@ events = {"user": rng.integers(0, 60, 900), "item": rng.integers(0, 40, 900),
           "place": rng.integers(0, 4, 900).astype(str)}
 genres = {"item": np.arange(40), "genre": (np.arange(40) % 7).astype(str)}
 data = Dataset.from_frame(events, items=genres)
-model = FMPair(factors=8, epochs=2, optimizer="adagrad", n_negatives=4, blocks=1).fit(data)
+model = FMPair(factors=8, epochs=2, optimizer="adagrad", n_negatives=4, blocks=1, order=2).fit(data)
 print(hashlib.sha256(b"".join(table.tobytes() for table in model.parameters)).hexdigest())
 """
 

@@ -84,15 +84,14 @@ def step_share(weight, e, dropped, rate, scratch, width):
 @kernel(fastmath=FAST)
 def run_lists(
     span, walk, block, state, work, tables, query, attributes, folding, sampler, step, l2_scale,
-    accumulators, rule, q_triples, i_triples, pair_width, taken, buffers, width,
+    accumulators, rule, q_triples, i_triples, taken, buffers, width,
 ):
     """Learn from runs of [span[0], span[1]) with the items [block[0], block[1]).
 
     walk: the first run and the one after the last, counted round and round. taken: as in run_cell.
     attributes: of items, where they move in every step; folding: where they do not; or None.
     l2_scale, accumulators: in partition order, or operands.NO_L2_SCALE and NO_ACCUMULATORS.
-    q_triples, i_triples: of both sides, or None; pair_width: as long as pair vectors. Returns (sum
-    of losses, steps, random state).
+    q_triples, i_triples: of both sides, or None. Returns (sum of losses, steps, random state).
     """
     run_user, run_start, event_item, visits, weight = work
     users, items, item_bias = tables
@@ -114,6 +113,9 @@ def run_lists(
         a_start, a_column, a_value = item_rows
         gather_up, due = np.zeros(len(a_shrink), np.float32), np.zeros(len(a_shrink), np.float32)
         gather_bias = np.zeros(len(a_shrink), np.float32)
+    first_triple = 0
+    if q_triples is not None:
+        first_triple = q_triples.first
     twice = ZERO if sharpness > ZERO else ONE
     first_item, count = block[0], block[1] - block[0]
     query_square, logs, steps, folded = ONE, 0.0, 0, 0
@@ -210,7 +212,7 @@ def run_lists(
                 else:
                     sides.list_step(
                         scratch, items, member, coef, own_rate, shrink, size, step.item_rate,
-                        lost, triple_shrink, pair_width, width
+                        lost, triple_shrink, first_triple, width
                     )
                 sampling.drop(scratch, kept, dropped)
                 optimizer.move_user(

@@ -19,7 +19,7 @@ from fmpair.engine.cpu.synchronization import LINE, barrier, store, wait_for_cel
 from fmpair.engine.cpu.worker import QueryPiece
 from fmpair.engine.strata.field_regularisation import Accumulators
 from fmpair.engine.strata.sampling_tables import Sampler
-from fmpair.jit import kernel
+from fmpair.jit import kernel, unless_none
 from fmpair.rng import STEP, high, scramble
 
 
@@ -93,7 +93,7 @@ def _run_pair_rounds(
 @kernel
 def run_list_rounds(
     part, plan, sync, work, tables, query, attributes, folding, sampler, step, l2_scale,
-    accumulators, rule, q_triples, i_triples, pair_width, taken, buffers, width,
+    accumulators, rule, q_triples, i_triples, taken, buffers, width,
 ):
     """Run an epoch of lists, see `run_lists`; sampler: that of all blocks."""
     cell, edge, state, losses, steps, turns = plan
@@ -113,12 +113,12 @@ def run_list_rounds(
             of_items = _attributes(attributes, row)
             losses[at], steps[at], _ = run_lists(
                 (first, end), (offset, offset + end - first), block, draws, work, tables,
-                _query(query, row), _in_steps(of_items, folding), _folding(folding, of_items),
+                _query(query, row), _in_steps(folding, of_items), _folding(folding, of_items),
                 _sampler(sampler, block, events), step, l2_scale,
                 Accumulators(
                     user_sums, item_sums, _row(q_sums, row), _row(a_sums, row), mean, bias
                 ),
-                rule, q_triples, i_triples, pair_width, taken, buffers, width,
+                rule, q_triples, i_triples, taken, buffers, width,
             )
             store(sync.done, row * LINE, turn + 1)
         if turns[2] and not _merge_round(sync, part, turn, query, attributes, q_sums, a_sums):
@@ -151,7 +151,8 @@ def merge(copies, accumulators, first, end):
     """Replace the rows [first, end) by the mean of their copies, weighted by their moves.
 
     accumulators: AdaGrad's, [copies, rows], merged alike, or None. The copies are summed in order,
-    so the result does not depend on the threads.
+    so the result does not depend on the threads. In loops, which compile in a tenth of the time of
+    whole rows.
     """
     table, bias, moves = copies.table, copies.bias, copies.moves
     mean = np.empty(table.shape[2], np.float32)
@@ -165,8 +166,11 @@ def merge(copies, accumulators, first, end):
             share[n] = moves[n, row] / total
             moves[n, row] = 0
             if share[n] > 0:
-                mean += share[n] * table[n, row]
-        table[:, row] = mean
+                for c in range(len(mean)):
+                    mean[c] += share[n] * table[n, row, c]
+        for n in range(len(table)):
+            for c in range(len(mean)):
+                table[n, row, c] = mean[c]
         if bias.shape[1] > 0:
             _merge_numbers(bias, row, share)
         if accumulators is not None:
@@ -180,7 +184,8 @@ def _merge_numbers(numbers, row, share):
     for n in range(len(share)):
         if share[n] > 0:
             mean += share[n] * numbers[n, row]
-    numbers[:, row] = mean
+    for n in range(len(share)):
+        numbers[n, row] = mean
 
 
 def merge_pieces(whole: Shared, accumulators: np.ndarray | None, pieces: list[QueryPiece]) -> None:
@@ -219,72 +224,45 @@ def _shared(copies, n):
     return Shared(copies.table[n], copies.bias[n], copies.moves[n], copies.rate, copies.shrink)
 
 
-@kernel
-def _query(query, n):
-    """Return the query side of a cell, with its copy of the table."""
-    if query is None:
-        return None
+def _nothing(part, *_):
+    return None
+
+
+def _query_of(query, n):
     copies, situation, first, contexts, user_at, profiles = query
     return Query(_shared(copies, n), situation, first, contexts, user_at, profiles)
 
 
-@kernel
-def _attributes(attributes, n):
-    """Return the item side of a cell, with its copy of the table."""
-    if attributes is None:
-        return None
+def _attributes_of(attributes, n):
     copies, item_at, rows, bias_share = attributes
     return Attributes(_shared(copies, n), item_at, rows, bias_share)
 
 
-@kernel
-def _in_steps(attributes, folding):
-    """Return the attributes where they move in every step, else None."""
-    if folding is None:
-        return attributes
-    return None
-
-
-@kernel
-def _folding(folding, attributes):
-    """Return the folded items of a cell with these attributes, or None."""
-    if folding is None:
-        return None
+def _folding_of(folding, attributes):
     _, step, own, start, tally, ways, sums, touched, joint = folding
     return FoldedItems(attributes, step, own, start, tally, ways, sums, touched, joint)
 
 
-@kernel
-def _row(table, n):
-    """Return table[n], or None."""
-    if table is None:
-        return None
-    return table[n]
-
-
-@kernel
-def _between(numbers, first, end):
-    """Return numbers[first:end], or None."""
-    if numbers is None:
-        return None
-    return numbers[first:end]
-
-
-@kernel
-def _others(sampler, block, events):
-    """Select `other` by items of the block for alias tables, else by events of the cell."""
-    if sampler.accept is None:
-        return _between(sampler.other, events[0], events[1])
-    return _between(sampler.other, block[0], block[1])
+# Parts of one cell, or None. _query, _attributes: a side with the cell's copy of its table.
+_query = unless_none(_query_of, _nothing)
+_attributes = unless_none(_attributes_of, _nothing)
+_folding = unless_none(_folding_of, _nothing)
+_row = unless_none(lambda table, n: table[n], _nothing)
+_between = unless_none(lambda numbers, first, end: numbers[first:end], _nothing)
+# Attributes where they move in every step, so not with folded items.
+_in_steps = unless_none(_nothing, lambda folding, attributes: attributes)
+# Numbers by items of the block for alias tables (accept), else by events of the cell.
+_others = unless_none(
+    lambda accept, other, block, events: _between(other, block[0], block[1]),
+    lambda accept, other, block, events: _between(other, events[0], events[1]),
+)
 
 
 @kernel
 def _sampler(sampler, block, events):
     """Return the sampler of a cell; events: the bounds of its events."""
-    accept, _, _, _, depth, log_chance, impression_start, impression_item = sampler
+    accept, other, _, _, depth, log_chance, impression_start, impression_item = sampler
     return Sampler(
-        _between(accept, block[0], block[1]), _others(sampler, block, events), None, None, depth,
-        log_chance[block[0] : block[1]], impression_start, impression_item,
+        _between(accept, block[0], block[1]), _others(accept, other, block, events), None, None,
+        depth, log_chance[block[0] : block[1]], impression_start, impression_item,
     )
-
-

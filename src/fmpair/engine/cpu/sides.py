@@ -68,37 +68,37 @@ def list_squares(typing, table, member, out, start, end, width):
 
 @intrinsic
 def list_step(
-    typing, scratch, items, member, coef, own_rate, shrink, size, rate, lost, triples, pair_width,
-    width
+    typing, scratch, items, member, coef, own_rate, shrink, size, rate, lost, triples, first, width
 ):
     """Move each item along the query scratch[0], which becomes the gradient of the user.
 
     items[member[m]] = shrink[m] * itself + rate * own_rate[m] * coef[m] * query, for m below size;
     scratch[0] = sum of coef[m] * items[member[m]] (before the step) - lost * query. own_rate: None
-    for 1. triples: kept shares of columns from len(pair_width) on, or None.
+    for 1. triples: kept shares of columns from `first` on, or None.
     """
-    first = len(pair_width) if triples != types.none else 0
-
     def emit(e):
         query, size, rate, lost = e.data(0), e.values[6], e.values[7], e.values[8]
-        for o, n in e.chunks(WIDE, first):
-            held = 9 if triples != types.none and o >= first else 5
-            x = e.load(query, o, n)
+        for o, n in e.chunks(WIDE):
+            x, of_triples = e.load(query, o, n), e.from_column(e.values[10], o, n)
             total = cgutils.alloca_once(e.builder, ir.VectorType(FLOAT, n))
             e.builder.store(e.scaled(e.builder.fneg(lost), x, n), total)
             with _members(e, 1, 2, ir.Constant(INT64, 0), size) as (m, row):
-                c, kept = (e.builder.load(e.builder.gep(e.data(a), [m])) for a in (3, held))
+                c = e.builder.load(e.builder.gep(e.data(3), [m]))
+                kept = e.splat(e.builder.load(e.builder.gep(e.data(5), [m])), n)
+                if triples != types.none:
+                    other = e.splat(e.builder.load(e.builder.gep(e.data(9), [m])), n)
+                    kept = e.builder.select(of_triples, other, kept)
                 v = e.load(row, o, n)
                 e.builder.store(e.fma(e.splat(c, n), v, e.builder.load(total), n), total)
                 step = e.builder.fmul(rate, c)
                 if own_rate != types.none:
                     step = e.builder.fmul(step, e.builder.load(e.builder.gep(e.data(4), [m])))
-                e.store(e.fma(e.splat(step, n), x, e.scaled(kept, v, n), n), row, o, n)
+                moved = e.fma(e.splat(step, n), x, e.builder.fmul(kept, v), n)
+                e.store(moved, row, o, n)
             e.store(e.builder.load(total), query, o, n)
 
     signature = types.void(
-        scratch, items, member, coef, own_rate, shrink, INDEX, REAL, REAL, triples, pair_width,
-        width
+        scratch, items, member, coef, own_rate, shrink, INDEX, REAL, REAL, triples, INDEX, width
     )
     return row_operation(signature, emit)
 

@@ -74,11 +74,10 @@ class Emitter:
         offset = self.builder.mul(self.values[index], ir.Constant(INT64, self.columns))
         return self.builder.gep(self.data(table), [offset])
 
-    def chunks(self, most: int = CHUNK, border: int = 0):
-        """Yield (offset, lanes) of the chunks of a row; none crosses the border."""
-        for start, end in ((0, border), (border, self.columns)):
-            for offset in range(start, end, most):
-                yield offset, min(most, end - offset)
+    def chunks(self, most: int = CHUNK):
+        """Yield (offset, lanes) of the chunks of a row."""
+        for offset in range(0, self.columns, most):
+            yield offset, min(most, self.columns - offset)
 
     def at(self, row, offset, lanes):
         pointer = self.builder.gep(row, [ir.Constant(INT64, offset)])
@@ -92,9 +91,14 @@ class Emitter:
         alignment = 16 if offset % LANES == 0 else 4
         self.builder.store(value, self.at(row, offset, lanes), align=alignment)
 
+    def from_column(self, first, offset, lanes):
+        """Say for every lane whether its column is `first` or a later one."""
+        columns = ir.Constant(ir.VectorType(INT64, lanes), [offset + n for n in range(lanes)])
+        return self.builder.icmp_signed(">=", columns, self.splat(first, lanes))
+
     def splat(self, scalar, lanes):
         """Copy a scalar into every lane."""
-        vector = ir.VectorType(FLOAT, lanes)
+        vector = ir.VectorType(scalar.type, lanes)
         undefined, first = ir.Constant(vector, ir.Undefined), ir.Constant(INT32, 0)
         single = self.builder.insert_element(undefined, scalar, first)
         mask = ir.Constant(ir.VectorType(INT32, lanes), [0] * lanes)

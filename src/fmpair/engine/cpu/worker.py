@@ -130,7 +130,7 @@ def _lists(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
     width, queries = width_of(state.length), _queries(state)
     buffers = list_buffers(state, len(taken), stopped)
     step, folding = list_steps(state, rate, len(taken))
-    every, i_triples, pair_width = triples_of(state, rate)
+    every, i_triples = triples_of(state, rate)
 
     def run(row: int, column: int) -> tuple[float, int]:
         cell = row * settings.blocks + column
@@ -155,7 +155,7 @@ def _lists(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
             more, done, draws = run_lists(
                 (first, last), (a, b), block, np.uint64(draws), layout.work, tables, query,
                 attributes, folded, _sampler(state, row, column), step, layout.l2_scale,
-                accumulators, rule, q_triples, i_triples, pair_width, taken, buffers, width,
+                accumulators, rule, q_triples, i_triples, taken, buffers, width,
             )
             loss, steps = loss + more, steps + done
         return loss, steps
@@ -163,19 +163,16 @@ def _lists(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
     return run
 
 
-def triples_of(
-    state: State, rate: float
-) -> tuple[QueryTriples | None, ItemTriples | None, tuple[int, ...]]:
-    """Return the arrays of a thread for triples of both sides, and a tuple of pair columns."""
+def triples_of(state: State, rate: float) -> tuple[QueryTriples | None, ItemTriples | None]:
+    """Return the arrays of a thread for triples of both sides."""
     settings, triples = state.settings, state.problem.triples
     if triples is None or settings.triples is None:
-        return None, None, ()
+        return None, None
     rates = (rate * settings.user_rate, rate * settings.item_rate)
     q_triples = query_triples_for(
         triples, settings.triples, rates, state.triple_shrink, state.factors
     )
-    i_triples = item_triples_for(triples, settings.n_negatives + 1)
-    return q_triples, i_triples, (0,) * int(q_triples.first)
+    return q_triples, item_triples_for(triples, settings.n_negatives + 1)
 
 
 def _cell_triples(state: State, every: QueryTriples | None, copy: int) -> QueryTriples | None:
