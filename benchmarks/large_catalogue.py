@@ -145,7 +145,11 @@ def generated(items: int) -> Recommender:
     users = centres[draw.integers(CENTRES, size=(USERS, 3))].mean(axis=1)
     users += 0.3 * draw.standard_normal(users.shape, np.float32) @ shape
     names = (Vocabulary(pl.Series(range(size)).cast(pl.String)) for size in (USERS, items))
-    data = Dataset(*names, *zipf_events(USERS, items, EVENTS_EACH * USERS), pl.DataFrame())
+    user, item = zipf_events(USERS, items, EVENTS_EACH * USERS)
+    # every item has an event: the vectors of others would become zero
+    user = np.concatenate([user, draw.integers(USERS, size=items).astype(user.dtype)])
+    item = np.concatenate([item, np.arange(items, dtype=item.dtype)])
+    data = Dataset(*names, user, item, pl.DataFrame())
     bias = 0.3 * draw.standard_normal(items, np.float32)
     return from_factors(FMPair(factors=FACTORS), data, users, vectors, bias)
 

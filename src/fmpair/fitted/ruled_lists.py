@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,53 +19,94 @@ DEEPER = 8  # times as many where limits leave a list short
 ScoreRows = Callable[[slice], np.ndarray]  # queries -> float32 [queries, items], may be written to
 
 
+class Ruled(NamedTuple):
+    """A question under rules. chosen: the candidates, None for all; hidden: items to leave out."""
+
+    queries: Queries
+    chosen: np.ndarray | None
+    hidden: Rows
+    rules: BoundRules
+
+
 class ScoresItems(Protocol):
     """A model whose scores of all items can be had, and which compares items."""
 
     def score_rows(self, queries: Queries) -> ScoreRows: ...
+
+    def best_ruled(self, asked: Ruled, n: int, threads: int | None) -> Best | None:
+        """Return the best items without the scores of all, None if there is no such way."""
+        ...
 
     def nearness(self, item: int, items: np.ndarray) -> np.ndarray:
         """Return the similarity of an item to others, at most 1: float32 [items]."""
         ...
 
 
-def ruled(
-    model: ScoresItems,
-    queries: Queries,
-    chosen: np.ndarray | None,
-    hidden: Rows,
-    n: int,
-    rules: BoundRules,
-    threads: int | None = None,
-) -> Best:
-    """Return the n best items of each query under rules, as item numbers.
-
-    chosen: the candidates, None for all; hidden: per query the items to leave out.
-    """
-    from fmpair.ranking.top import rows_at_once, select
-
-    items = rules.items
-    count, n, offset = len(queries.user), min(n, items), _offset(rules, chosen)
+def ruled(model: ScoresItems, asked: Ruled, n: int, threads: int | None = None) -> Best:
+    """Return the n best items of each query under rules, as item numbers."""
+    rules, items = asked.rules, asked.rules.items
+    n = min(n, items)
     reranked = bool(rules.groups or rules.rules.diversity)
     depth = min(max(DEEP * n, LEAST_DEEP), items) if reranked else n
-    best, score, filled = _empty(count, depth)
-    rows, scores_of = rows_at_once(count, items), model.score_rows(queries)
+    found = model.best_ruled(asked, depth, threads)
+    if found is None:
+        return _ruled_rows(model, asked, n, depth if reranked else 0, threads)
+    best, score, filled = found
+    for query in range(len(filled)) if reranked else ():
+
+        def deeper(depth: int, query: int = query) -> Best:
+            more = model.best_ruled(asked, depth, threads)
+            assert more is not None
+            best, score, filled = more
+            return best[query], score[query], filled[query]
+
+        first = best[query], score[query], filled[query]
+        _put(_reranked(model, first, deeper, n, rules), best[query], score[query], filled, query)
+    return best[:, :n], score[:, :n], filled
+
+
+def _ruled_rows(
+    model: ScoresItems, asked: Ruled, n: int, depth: int, threads: int | None
+) -> Best:
+    """Return lists by the scores of all items; depth: ranked for a re-ranking, 0 without one."""
+    from fmpair.ranking.top import rows_at_once, select
+
+    rules, hidden = asked.rules, asked.hidden
+    count, offset = len(asked.queries.user), _offset(rules, asked.chosen)
+    best, score, filled = _empty(count, depth or n)
+    rows, scores_of = rows_at_once(count, rules.items), model.score_rows(asked.queries)
 
     def run(first: int) -> None:
         scores = scores_of(slice(first, first + rows))
         if offset is not None:
             scores += offset
-        select(scores, first, hidden.start, hidden.column, depth, best, score, filled)
-        for row in range(len(scores)) if reranked else ():
+        select(scores, first, hidden.start, hidden.column, depth or n, best, score, filled)
+        for row in range(len(scores)) if depth else ():
+
+            def deeper(depth: int, own: np.ndarray = scores[row : row + 1]) -> Best:
+                bests, values, sizes = _empty(1, depth)
+                none = np.zeros(2, np.int64), np.zeros(0, np.int32)  # they have no score by now
+                select(own, 0, *none, depth, bests, values, sizes)
+                return bests[0], values[0], sizes[0]
+
             query = first + row
-            found = _reranked(
-                model, scores[row : row + 1], best[query], score[query], filled[query], n, rules
-            )
-            filled[query] = len(found[0])
-            best[query, : len(found[0])], score[query, : len(found[0])] = found
+            found = best[query], score[query], filled[query]
+            found = _reranked(model, found, deeper, n, rules)
+            _put(found, best[query], score[query], filled, query)
 
     side_by_side(run, range(0, count, rows), threads)
     return best[:, :n], score[:, :n], filled
+
+
+def _put(
+    found: tuple[np.ndarray, np.ndarray],
+    best: np.ndarray,
+    score: np.ndarray,
+    filled: np.ndarray,
+    query: int,
+) -> None:
+    size = filled[query] = len(found[0])
+    best[:size], score[:size] = found
 
 
 def _offset(rules: BoundRules, chosen: np.ndarray | None) -> np.ndarray | None:
@@ -88,31 +129,18 @@ def _empty(count: int, n: int) -> Best:
 
 
 def _reranked(
-    model: ScoresItems,
-    scores: np.ndarray,
-    best: np.ndarray,
-    score: np.ndarray,
-    filled: int,
-    n: int,
-    rules: BoundRules,
+    model: ScoresItems, found: Best, deeper: Callable[[int], Best], n: int, rules: BoundRules
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the items of one list and their scores, from its best items.
 
-    scores: float32 [1, items], from which more are taken where limits leave the list short.
+    deeper: returns more of them, asked for where limits leave the list short.
     """
-    from fmpair.ranking.top import select
-
-    items = scores.shape[1]
     while True:
-        found, value = best[:filled], score[:filled]
-        picked = _picked(model, found, value, n, rules)
-        if len(picked) == n or filled < len(best) or len(best) == items:
-            return found[picked], value[picked]
-        depth = min(DEEPER * len(best), items)
-        bests, values, sizes = _empty(1, depth)
-        none = np.zeros(2, np.int64), np.zeros(0, np.int32)
-        select(scores, 0, *none, depth, bests, values, sizes)
-        best, score, filled = bests[0], values[0], int(sizes[0])
+        best, score, filled = found
+        picked = _picked(model, best[:filled], score[:filled], n, rules)
+        if len(picked) == n or filled < len(best) or len(best) == rules.items:
+            return best[picked], score[picked]
+        found = deeper(min(DEEPER * len(best), rules.items))
 
 
 def _picked(
