@@ -239,6 +239,7 @@ def loaded(
         "requests/s": round(found["per_second"]),
         "p50 ms": found["p50_ms"],
         "p99 ms": found["p99_ms"],
+        "most ms": found["most_ms"],
     }
 
 

@@ -56,7 +56,17 @@ def few_directions(draw):
     return vectors, draw.standard_normal(ITEMS)
 
 
-KINDS = [few_directions, gaussian, ties, equal, zeros, huge_and_tiny, near_ties, subnormal, one_outlier]
+KINDS = [
+    few_directions,
+    gaussian,
+    ties,
+    equal,
+    zeros,
+    huge_and_tiny,
+    near_ties,
+    subnormal,
+    one_outlier,
+]
 
 
 def case(kind, seed=0):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmpair.arrays import Rows, join_rows, renumbered
+from fmpair.arrays import Rows, group_rows
 from fmpair.errors import ModelFileError, OptionError, named
 from fmpair.fitted import file
 from fmpair.fitted.file_checks import FLOAT32, FLOAT64, Numbers, Places, Starts, Table, check
@@ -97,9 +97,9 @@ def best_under_rules(
         offset = 0.0 if rules.offset is None else rules.offset
         allowed = _allowed(model, _only(asked.chosen, model.item_constants + offset))
     if len(rules.shown):
-        rows, column = len(queries), np.tile(rules.shown, len(queries))
-        start = np.arange(rows + 1) * len(rules.shown)
-        hidden = join_rows([hidden, Rows(start, column, np.ones(len(column), np.float32))])
+        owner = np.repeat(np.arange(len(queries)), len(rules.shown))
+        column = np.concatenate([hidden.column, np.tile(rules.shown, len(queries))])
+        hidden = group_rows(np.concatenate([hidden.owner, owner]), column, len(queries))
     return _search(model, queries, allowed, hidden, n, threads)
 
 
@@ -153,10 +153,11 @@ def _search(
     if not isinstance(allowed, _Few):
         reach = None if side.index is None else side.index.reach
         return top(queries, side.scored, allowed, hidden, n, threads, reach)
-    few, constants = allowed.items, allowed.constants
-    place = np.full(len(constants), -1, np.int32)
-    place[few] = np.arange(len(few))
-    best, score, size = top_given(queries, side.scored, constants, few, renumbered(hidden, place), n)
+    few = allowed.items
+    place = np.searchsorted(few, hidden.column)
+    known = np.isin(hidden.column, few)
+    hidden = group_rows(hidden.owner[known], place[known], len(queries))
+    best, score, size = top_given(queries, side.scored, allowed.constants, few, hidden, n)
     item = few[best] if len(few) else best
     return np.where(best < 0, np.int32(-1), item).astype(np.int32), score, size
 

@@ -107,7 +107,7 @@ class FittedModel(ABC):
         """Return a function that scores all items for a slice of the queries."""
 
     def best_ruled(self, asked: Ruled, n: int, threads: int | None) -> Best | None:
-        """Return lists under rules without the scores of all items, None if there is no such way."""
+        """Return lists under rules without the scores of all items, None if there is no way."""
         return None
 
     @abstractmethod

@@ -65,9 +65,7 @@ def ruled(model: ScoresItems, asked: Ruled, n: int, threads: int | None = None) 
     return best[:, :n], score[:, :n], filled
 
 
-def _ruled_rows(
-    model: ScoresItems, asked: Ruled, n: int, depth: int, threads: int | None
-) -> Best:
+def _ruled_rows(model: ScoresItems, asked: Ruled, n: int, depth: int, threads: int | None) -> Best:
     """Return lists by the scores of all items; depth: ranked for a re-ranking, 0 without one."""
     from fmpair.ranking.top import rows_at_once, select
 

@@ -37,9 +37,7 @@ def _select(builder, first, second, places):
 def _pairs(builder, first, second):
     """Add up neighbours of two vectors, which is one instruction."""
     size = first.type.count
-    even, odd = (
-        _select(builder, first, second, range(start, 2 * size, 2)) for start in (0, 1)
-    )
+    even, odd = (_select(builder, first, second, range(start, 2 * size, 2)) for start in (0, 1))
     return builder.add(even, odd)
 
 
