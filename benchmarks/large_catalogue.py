@@ -14,11 +14,13 @@ is asked.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ import polars as pl
 import report
 from environment import ENVIRONMENTS, HERE, NotInstallableError, serving
 from measure import Answer, Check
-from serve import bodies, fmpair_service, loaded, peer_service
+from serve import bodies, fmpair_service, loaded, peer_service, warming
 
 from fmpair import Dataset, FMPair, Recommender, load
 from fmpair.data.synthetic import zipf_events
@@ -70,16 +72,16 @@ def run(path: Path, ways: tuple[str, ...], requests: int, beside: bool) -> Answe
         built = indexed(path) if way == "index" else ""
         with fmpair_service(path, WORKERS, *INDEX.get(way, []), program=program) as address:
             for items, more in (("all", {}), ("a tenth", {"where": RULE})):
-                found = loaded(address, [one | more for one in asked], CONNECTIONS, requests)
-                row = {"service": f"fmpair, {way}", "items": items} | found
-                services.append(row | {"MB": memory_of(path), "built in s": built})
+                found = asked_of(f"serve {path}", address, [one | more for one in asked], requests)
+                row = {"service": f"fmpair, {way}", "items": items, "built in s": built}
+                services.append(row | found)
         lists += in_process(path, way)
     if beside:
         try:
             with peer_service(serving(), path, WORKERS) as address:
-                found = loaded(address, asked, CONNECTIONS, requests // 4)
-            row = {"service": "FastAPI + implicit", "items": "all"}
-            services.append(row | found | {"MB": "", "built in s": ""})
+                found = asked_of("implicit_service:app", address, asked, requests // 4)
+            row = {"service": "FastAPI + implicit", "items": "all", "built in s": ""}
+            services.append(row | found)
         except NotInstallableError as error:
             notes.append(f"FastAPI and implicit are not installable here: {error}")
     checks = [check for way in ways for check in promises(way, services, lists)]
@@ -105,22 +107,42 @@ def indexed(path: Path) -> int:
     return round(time.perf_counter() - begun)
 
 
-def memory_of(path: Path) -> int:
-    """MB of the service of a model, its workers included; what they share is counted once."""
-    parents = [
-        int(place.parent.name)
-        for place in Path("/proc").glob("[0-9]*/cmdline")
-        if b"serve" in (words := place.read_bytes().split(b"\0")) and str(path).encode() in words
-    ]
-    total = 0
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((place / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            if parent in parents or int(place.name) in parents:
-                total += int(re.search(r"Pss:\s+(\d+)", (place / "smaps_rollup").read_text())[1])
-        except (OSError, TypeError):  # it has ended
-            continue
-    return total // 1000
+def processes(words: str) -> list[Path]:
+    """The folders in /proc of a service: of the parent, whose command has the words, and workers."""
+    folders = [place.parent for place in Path("/proc").glob("[0-9]*/stat")]
+    parents = set()
+    for folder in folders:
+        with suppress(OSError):
+            command = (folder / "cmdline").read_bytes().decode().replace("\0", " ")
+            if words in command and "load.py" not in command:
+                parents.add(folder.name)
+    return [one for one in folders if one.name in parents or parents & {*_fields(one)[1:2]}]
+
+
+def _fields(folder: Path) -> list[str]:
+    """The fields of a process's status after its name."""
+    with suppress(OSError):
+        return (folder / "stat").read_text().rsplit(")", 1)[1].split()
+    return []
+
+
+def processor_seconds(words: str) -> float:
+    ticks = (int(one[11]) + int(one[12]) for one in map(_fields, processes(words)) if one)
+    return sum(ticks) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_of(words: str) -> int:
+    """MB of a service; what its workers share is counted once."""
+    rollups = [(folder / "smaps_rollup").read_text() for folder in processes(words)]
+    return sum(int(re.search(r"Pss:\s+(\d+)", text)[1]) for text in rollups) // 1000
+
+
+def asked_of(words: str, address: str, asked: list[Row], requests: int) -> Row:
+    """What a client measures, and the processor time and memory of the service."""
+    begun = processor_seconds(words)
+    found = loaded(address, asked, CONNECTIONS, requests)
+    each = 1e3 * (processor_seconds(words) - begun) / (requests + warming(requests))
+    return found | {"CPU ms": each, "MB": memory_of(words)}
 
 
 def in_process(path: Path, way: str) -> list[Row]:
@@ -139,11 +161,11 @@ def in_process(path: Path, way: str) -> list[Row]:
             begun = time.process_time()
             found = model.answer(user, where=rule).items
             took.append(1e3 * (time.process_time() - begun))
-            hits += (
-                len({*found} & {*exact.answer(user, where=rule).items}) if way == "index" else 10
-            )
+            if way == "index":
+                hits += len({*found} & {*exact.answer(user, where=rule).items})
+        recall = hits / 10 / len(users) if way == "index" else 1.0
         row = {"way": way, "items": items, "ms": np.median(took)}
-        rows.append(row | {"p99 ms": np.quantile(took, 0.99), "recall@10": hits / 10 / len(users)})
+        rows.append(row | {"p99 ms": np.quantile(took, 0.99), "recall@10": recall})
     large_catalogue.LARGE = large
     return rows
 

@@ -70,6 +70,8 @@ class ItemSide:
     @cached_property
     def _sides(self) -> tuple[np.ndarray, np.ndarray]:
         p, rows = self.parameters, self.item_rows
+        if not len(rows.column) and self.triples is None:
+            return p.items, p.item_bias  # not copied: workers share them
         return item_sides(p.items, p.item_bias, rows, p.features, p.feature_bias, self.triples)
 
     @property

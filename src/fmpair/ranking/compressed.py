@@ -135,7 +135,8 @@ def _axes(vectors: np.ndarray) -> np.ndarray:
     columns = padded(int((left_out > most).sum()) + 1)
     if columns >= factors:
         return np.eye(factors)
-    return np.linalg.qr(np.column_stack([mean, turned[:, ::-1]])[:, :columns])[0]
+    axes = np.linalg.qr(np.column_stack([mean, turned[:, ::-1]])[:, :columns])[0]
+    return np.ascontiguousarray(axes)  # as it is read from a file: kernels are compiled for one
 
 
 def _lengths(exact: np.ndarray, turned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
