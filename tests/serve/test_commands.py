@@ -95,6 +95,7 @@ def test_a_shop_s_first_afternoon_goes_as_the_tutorial_says(tmp_path, monkeypatc
                 if arguments[0] == "serve":
                     running.close()  # the service before it
                     address = running.enter_context(service(*arguments[1:]))
+                    namespace["address"] = address
                     continue
                 capsys.readouterr()
                 assert run(arguments) == 0, line
