@@ -7,13 +7,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fmpair.arrays import Rows
+from fmpair.arrays import Rows, starts
 from fmpair.fitted.question import Queries
 from fmpair.fitted.rules import BoundRules, LimitGroups
 from fmpair.fitted.top_items import Best
 from fmpair.threads import side_by_side
 
-DEEP, LEAST_DEEP = 5, 50  # how many times n, and how many at least, are ranked for a re-ranking
+DEEP, LEAST_DEEP = 10, 100  # how many times n, and how many at least, are ranked for a re-ranking
 DEEPER = 8  # times as many where limits leave a list short
 
 ScoreRows = Callable[[slice], np.ndarray]  # queries -> float32 [queries, items], may be written to
@@ -144,45 +144,47 @@ def _reranked(
 def _picked(
     model: ScoresItems, items: np.ndarray, score: np.ndarray, n: int, rules: BoundRules
 ) -> np.ndarray:
-    """Return places among the items, best first: one by one, the best that the limits allow.
+    """Return places among the items, best first, of those picked one by one within the limits.
 
-    With diversity d, the value of an item is (1 - d) times its score, scaled from 0 to 1 within
-    the items, less d times its similarity to the nearest item picked before (maximal marginal
-    relevance, Carbonell and Goldstein 1998).
+    With diversity d, each pick adds the most to (1 - d) times the sum of the scores, scaled from 0
+    to 1 within the items, less d times the sum of the similarities of all pairs over n - 1: about
+    the mean score of the list less how much alike its items are (max-sum diversification).
     """
     share = rules.rules.diversity
     span = float(score[0] - score[-1]) if len(score) else 0.0
     value = (1 - share) * (score - score[-1:]) / (span or 1.0)
-    near = np.full(len(items), -1.0, np.float32)
-    counts: list[dict[int, int]] = [{} for _ in rules.groups]
+    near = np.zeros(len(items), np.float32)  # to those picked, added up
+    limits = [_Limit(group, items) for group in rules.groups]
     picked: list[int] = []
-    open_places = np.ones(len(items), bool)
-    order = iter(range(len(items)))
-    while len(picked) < n:
-        if share:
-            place = int(np.argmax(np.where(open_places, value - share * near, -np.inf)))
-            if not len(items) or not open_places[place]:
-                break
-        else:
-            place = next(order, -1)
-            if place < 0:
-                break
-        open_places[place] = False
-        if not _allowed(int(items[place]), rules.groups, counts):
-            continue
+    left = np.ones(len(items), bool)
+    while len(picked) < n and left.any():
+        place = int(np.argmax(np.where(left, value - share * near, -np.inf)))
+        left[place] = False
         picked.append(place)
+        for limit in limits:
+            left[limit.full_after(place)] = False
         if share and len(picked) < n:
-            near = np.maximum(near, model.nearness(int(items[place]), items))
-    return np.array(picked, np.int64)
+            near += model.nearness(int(items[place]), items) / max(n - 1, 1)
+    return np.array(sorted(picked), np.int64)
 
 
-def _allowed(item: int, groups: tuple[LimitGroups, ...], counts: list[dict[int, int]]) -> bool:
-    """Return whether the limits allow an item, and count it if they do."""
-    own = [group.code[group.start[item] : group.start[item + 1]].tolist() for group in groups]
-    for group, codes, count in zip(groups, own, counts):
-        if any(count.get(code, 0) >= group.most for code in codes):
-            return False
-    for codes, count in zip(own, counts):
-        for code in codes:
-            count[code] = count.get(code, 0) + 1
-    return True
+class _Limit:
+    """How many items of each value of a column have been picked from a few items."""
+
+    def __init__(self, group: LimitGroups, items: np.ndarray):
+        first, size = group.start[items], group.start[items + 1] - group.start[items]
+        self.owner = np.repeat(np.arange(len(items)), size)
+        self.start = starts(size)
+        self.code = group.code[
+            np.repeat(first - self.start[:-1], size) + np.arange(len(self.owner))
+        ]
+        self.most, self.counts = group.most, dict[int, int]()
+
+    def full_after(self, place: int) -> np.ndarray:
+        """Count an item; return the places whose values may not be picked again."""
+        full = []
+        for code in set(self.code[self.start[place] : self.start[place + 1]].tolist()):
+            self.counts[code] = self.counts.get(code, 0) + 1
+            if self.counts[code] >= self.most:
+                full.append(self.owner[self.code == code])
+        return np.concatenate(full) if full else np.zeros(0, np.int64)
