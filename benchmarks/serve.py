@@ -220,6 +220,11 @@ def _await(address: str) -> None:
     raise RuntimeError(f"nothing answers at {address}")
 
 
+def warming(count: int) -> int:
+    """How many requests are sent before those that count."""
+    return max(count // 50, 50)
+
+
 def loaded(
     address: str, asked: list[dict[str, Any]], connections: int, count: int
 ) -> dict[str, Any]:
@@ -227,7 +232,7 @@ def loaded(
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(asked, file)
         file.flush()
-        for requests in (max(count // 50, 50), count):
+        for requests in (warming(count), count):
             command = [sys.executable, str(HERE / "load.py"), f"{address}v1/recommend", file.name,
                        "--connections", str(connections), "--requests", str(requests)]  # fmt: skip
             done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -239,6 +244,7 @@ def loaded(
         "requests/s": round(found["per_second"]),
         "p50 ms": found["p50_ms"],
         "p99 ms": found["p99_ms"],
+        "most ms": found["most_ms"],
     }
 
 

@@ -12,9 +12,12 @@ from fmpair.training.defaults import MANY_EVENTS, factors_of
 
 USE = """
 import sys
+from dataclasses import replace
 import numpy as np
 from fmpair import FMPair, Protocol, evaluate, kernel_cache
 from fmpair.data.synthetic import make
+from fmpair.fitted import large_catalogue
+from fmpair.serve.live_models import warm_up
 
 kernel_cache.keep = lambda name, content: sys.exit(f"compiled {name}")
 data = make(users=60, items=40, events=1500).data
@@ -24,6 +27,12 @@ for loss in ("softmax", "bpr"):
 FMPair(factors=4, epochs=2, history=3).fit(data).recommend(n=3)
 for protocol in (Protocol(), Protocol(candidates="uniform", n=10)):
     evaluate(model, data, data.take(np.arange(0, 1500, 5)), protocol)
+large_catalogue.LARGE = 1
+index = large_catalogue.build_index(model)
+warm_up(model)
+again = replace(model, item_side=None)
+large_catalogue.use_index(again, index)
+warm_up(again)
 """
 
 
@@ -43,7 +52,7 @@ def test_a_folder_is_filled_with_what_fit_recommend_and_evaluate_need(fmpair, tm
     result = fmpair("compile", "--into", folder, "--factors", 4)
     assert (result.code, result.out) == (0, ""), result.err
     said = result.err.splitlines()
-    assert said[0] == "1 of 15: 4 factors, loss softmax"
+    assert said[0] == "1 of 16: 4 factors, loss softmax"
     assert said[-1].startswith(f"{len(kernels(folder))} kernels in {folder}/kernels/")
     empty = {"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
     environment = {**os.environ, **empty, "FMPAIR_CACHE": str(folder)}

@@ -30,7 +30,9 @@ def model():
     ids = (Vocabulary(pl.Series(range(size)).cast(pl.String)) for size in (USERS, ITEMS))
     user = np.repeat(np.arange(USERS), 30).astype(np.int32)
     item = draw.integers(0, ITEMS, len(user)).astype(np.int32)
-    data = Dataset(*ids, user, item, pl.DataFrame())
+    known = {"": [str(n) for n in range(ITEMS)], "brand": [str(n % 9) for n in range(ITEMS)],
+             "price": [n % 101 for n in range(ITEMS)]}  # fmt: skip
+    data = Dataset(*ids, user, item, pl.DataFrame(), catalogue=pl.DataFrame(known))
     bias = draw.integers(-3, 4, ITEMS).astype(np.float32)
     return from_factors(FMPair(factors=FACTORS), data, users, items, bias)
 
@@ -75,6 +77,32 @@ def test_lists_do_not_change_with_the_way_they_are_found(model, monkeypatch):
     items = again.damped(0.5).answer("3", candidates=[str(n) for n in range(2_000)]).items
     assert set(items) == set(damped.items)
     assert again.recommend(["1", "2"], 5).equals(frame)
+
+
+RULES = [
+    {"where": "price<=10"},
+    {"where": "price=7", "boost": {"brand": {"3": 5.0}}},
+    {"boost": {"brand": {"3": 2.0, "4": -9.0}}, "exclude_shown": [str(n) for n in range(50)]},
+    {"where": ["price<=50", "not brand=1,2"], "limit": {"brand": 1}, "n": 7},
+    {"limit": {"price": 1}, "n": 90},  # needs more than the first items
+    {"diversity": 0.5, "candidates": [str(n) for n in range(2_000)]},
+    {"where": "price=200"},
+]
+
+
+def test_rules_do_not_change_with_the_way_lists_are_found(model, monkeypatch):
+    def lists(model):
+        return [model.answer(user, **rules) for rules in RULES for user in ("3", "8")]
+
+    wanted = lists(copied(model))
+    monkeypatch.setattr(large, "LARGE", 1)
+    again = copied(model)
+    for _ in range(2):  # the second time with what is kept
+        assert lists(again) == wanted
+    indexed = copied(model)
+    large.use_index(indexed, large.build_index(indexed, recall=1))
+    assert lists(indexed) == wanted
+    assert "matrix" not in again.item_side.__dict__
 
 
 def test_an_exact_index_finds_every_list(model, saved):

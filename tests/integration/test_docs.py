@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 WITH_COMMANDS = ("tutorials", "howto")  # folders of pages whose commands run among the blocks
-SERVING = ("service.md",)
+SERVING = ("service.md", "shop.md")
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 USERS = ("ann", "bob", "cem", "dee", "eve", "fay", "gus", "hal")

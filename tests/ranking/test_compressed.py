@@ -48,7 +48,25 @@ def one_outlier(draw):
     return vectors, 1e6 * draw.standard_normal(ITEMS)
 
 
-KINDS = [gaussian, ties, equal, zeros, huge_and_tiny, near_ties, subnormal, one_outlier]
+def few_directions(draw):
+    """Most of the spread is on a few axes around a mean, and codes leave out the others."""
+    turn = np.linalg.qr(draw.standard_normal((FACTORS, FACTORS)))[0]
+    spread = 10.0 ** -np.arange(FACTORS)[:, None].clip(0, 3)
+    vectors = 5 * turn[3] + draw.standard_normal((ITEMS, FACTORS)) @ (spread * turn)
+    return vectors, draw.standard_normal(ITEMS)
+
+
+KINDS = [
+    few_directions,
+    gaussian,
+    ties,
+    equal,
+    zeros,
+    huge_and_tiny,
+    near_ties,
+    subnormal,
+    one_outlier,
+]
 
 
 def case(kind, seed=0):
@@ -96,14 +114,15 @@ def as_lists(best):
 @pytest.mark.parametrize("kind", KINDS)
 def test_lists_are_those_of_scoring_every_item(kind):
     queries, vectors, constants, hidden = case(kind)
-    packed, draw = pack(vectors, constants), np.random.default_rng(7)
+    whole, draw = pack(vectors, constants), np.random.default_rng(7)
     for share, n in ((1.0, 10), (0.5, 60), (0.05, 10), (0.002, 10), (0.0, 3)):
         mask = draw.random(ITEMS) < share
+        packed = with_constants(whole, np.where(mask, constants, -np.inf))
         wanted = every_score(queries, vectors, constants, hidden, mask, n)
         for threads in (1, 2, 3):
-            found = top(queries, vectors, packed, hidden, n, mask, threads)
+            found = top(queries, vectors, packed, hidden, n, threads)
             assert as_lists(found) == wanted
-        alone = [top(q[None], vectors, packed, _row(hidden, r), n, mask, 1)
+        alone = [top(q[None], vectors, packed, _row(hidden, r), n, 1)
                  for r, q in enumerate(queries)]  # fmt: skip
         assert [one for best in alone for one in as_lists(best)] == wanted
 
@@ -114,12 +133,13 @@ def test_cells_at_full_reach_miss_nothing(kind):
     cell = np.random.default_rng(3).integers(0, 20, ITEMS)
     cell[cell == 7] = 8  # an empty cell
     order, start = np.argsort(cell, kind="stable"), np.searchsorted(np.sort(cell), np.arange(21))
-    packed = pack(vectors, constants, order, start)
+    whole = pack(vectors, constants, order, start)
     for share in (1.0, 0.05):
         mask = np.random.default_rng(7).random(ITEMS) < share
+        packed = with_constants(whole, np.where(mask, constants, -np.inf))
         wanted = every_score(queries, vectors, constants, hidden, mask, 10)
         for threads in (1, 2):
-            found = top(queries, vectors, packed, hidden, 10, mask, threads, reach=1.0)
+            found = top(queries, vectors, packed, hidden, 10, threads, reach=1.0)
             assert as_lists(found) == wanted
 
 
@@ -127,10 +147,10 @@ def test_a_few_given_items_have_the_same_scores():
     queries, vectors, constants, _ = case(gaussian)
     chosen = np.arange(0, ITEMS, 100)
     places = Rows(np.arange(QUERIES + 1), np.full(QUERIES, 2, np.int32), np.ones(QUERIES))
-    mask = np.isin(np.arange(ITEMS), chosen)
+    only = np.where(np.isin(np.arange(ITEMS), chosen), constants, -np.inf)
     hidden = places._replace(column=chosen[places.column].astype(np.int32))
     item, score, size = top_given(queries, vectors, constants, chosen, places, 5)
-    found = top(queries, vectors, pack(vectors, constants), hidden, 5, mask)
+    found = top(queries, vectors, pack(vectors, only), hidden, 5)
     assert as_lists((chosen[item], score, size)) == as_lists(found)
 
 
@@ -168,3 +188,12 @@ def test_items_far_below_the_best_are_not_scored():
 def _row(rows, number):
     column = rows.row(number)
     return Rows(np.array([0, len(column)]), column, np.ones(len(column), np.float32))
+
+
+def test_codes_cover_the_axes_of_the_largest_spread():
+    _, vectors, constants, _ = case(few_directions)
+    packed = pack(vectors, constants)
+    assert packed.axes.shape == (FACTORS, 32) and packed.codes.shape == (ITEMS, 32)
+    np.testing.assert_allclose(packed.axes.T @ packed.axes, np.eye(32), atol=1e-12)
+    assert (packed.facts[2] < 0.01 * packed.facts[1]).all()
+    assert pack(*case(gaussian)[1:3]).codes.shape == (ITEMS, 64)  # nothing to leave out

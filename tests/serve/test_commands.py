@@ -1,5 +1,7 @@
 """Commands of pages about serving run as they are printed, against a service that they start."""
 
+import contextlib
+import io
 import json
 import re
 import shlex
@@ -69,3 +71,32 @@ def test_a_log_becomes_a_service_as_the_tutorial_says(tmp_path, monkeypatch, cap
     assert [json.loads(answer)["items"][0]["rank"] for answer in (user, visitor)] == [1, 1]
     assert json.loads(taken)["taken"] == 1
     assert Path("runs/shop/report.html").exists() and not Path("next.fmpair").exists()
+
+
+EACH = re.compile(r"^```(python|sh|output)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_a_shop_s_first_afternoon_goes_as_the_tutorial_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = EACH.findall((DOCS / "tutorials" / "shop.md").read_text("utf-8"))
+    address, namespace, told = "", {}, io.StringIO()
+    with ExitStack() as running:
+        for kind, text in blocks:
+            if kind == "output":
+                assert told.getvalue().split("\n") == text.split("\n")
+                continue
+            told = io.StringIO()
+            if kind == "python":
+                with contextlib.redirect_stdout(told):
+                    exec(text.replace("http://127.0.0.1:8000/", address), namespace)
+                continue
+            for line in text.splitlines():
+                _, *arguments = shlex.split(line)
+                if arguments[0] == "serve":
+                    running.close()  # the service before it
+                    address = running.enter_context(service(*arguments[1:]))
+                    namespace["address"] = address
+                    continue
+                capsys.readouterr()
+                assert run(arguments) == 0, line
+                told.write(capsys.readouterr().out)

@@ -233,7 +233,23 @@ def _evaluations() -> list[Job]:
         ("recommend", partial(model.recommend, n=SOME)),
         ("evaluate", partial(run, "all", "diversity@5")),
         ("evaluate among a sample", partial(run, "uniform", "ndcg@5")),
+        ("recommend from a large catalogue", _search_codes),
     ]
+
+
+def _search_codes() -> None:
+    """Search a catalogue by codes, item by item and by cells."""
+    import numpy as np
+
+    from fmpair.arrays import empty_rows
+    from fmpair.ranking.cells import cells
+    from fmpair.ranking.compressed import pack, top, top_given
+
+    vectors, constants = np.eye(2 * SOME, SOME, dtype=np.float32), np.zeros(2 * SOME, np.float32)
+    packed = pack(vectors, constants, *cells(vectors, constants, 2))
+    for reach in (None, 1.0):
+        top(vectors[:1], vectors, packed, empty_rows(1), 1, 1, reach)
+    top_given(vectors[:1], vectors, constants, np.arange(1), empty_rows(1), 1)
 
 
 def _events(context: bool, attributes: bool) -> Dataset:

@@ -22,7 +22,7 @@ from fmpair.fitted.question import (
     stacked_places,
     stacked_queries,
 )
-from fmpair.fitted.ruled_lists import ScoresItems, ruled
+from fmpair.fitted.ruled_lists import Ruled, ScoresItems, ruled
 from fmpair.fitted.rules import BoundRules, Rules
 from fmpair.fitted.top_items import Best
 from fmpair.threads import check_process
@@ -133,7 +133,8 @@ def _answered(
 def _ruled_answer(model: Answering, question: Question, request: Request, rules: Rules) -> Answer:
     ruling = bound(model, rules)
     hidden, query = stacked_places([request.hidden]), request.query
-    best, score, filled = ruled(model, query, request.chosen, hidden, question.n, ruling, 1)
+    asked = Ruled(query, request.chosen, hidden, ruling)
+    best, score, filled = ruled(model, asked, question.n, 1)
     count = int(filled[0])
     numbers, terms = best[0, :count], None
     if question.explain:

@@ -14,7 +14,7 @@ from fmpair.data.item_columns import changed, id_column, plain_columns
 from fmpair.data.vocabulary import Vocabulary
 
 LEAST_KEPT, MOST_KEPT = 8, 256  # results that `kept` holds at a time
-CELLS_KEPT = 12_000_000  # of all of them together, beyond the least number
+CELLS_KEPT = 32_000_000  # of all of them together, beyond the least number
 
 Made = TypeVar("Made")
 

@@ -20,11 +20,11 @@ from fmpair.features.history_fields import history_weights
 from fmpair.features.space import ITEM, USER, meeting_fields
 from fmpair.fitted.history import LiveState, PastItems, Recent
 from fmpair.fitted.id_lookup import IdLookup
-from fmpair.fitted.large_catalogue import ItemIndex, best_of_many, is_large
+from fmpair.fitted.large_catalogue import ItemIndex, best_of_many, best_under_rules, is_large
 from fmpair.fitted.model import FittedModel
 from fmpair.fitted.query_encoder import QueryEncoder, known_rows
 from fmpair.fitted.question import Queries
-from fmpair.fitted.ruled_lists import ScoreRows
+from fmpair.fitted.ruled_lists import Ruled, ScoreRows
 from fmpair.fitted.top_items import Best, cosines
 from fmpair.fitted.visitor import Visitors, history_moves, mean_user, visitors
 
@@ -70,6 +70,8 @@ class ItemSide:
     @cached_property
     def _sides(self) -> tuple[np.ndarray, np.ndarray]:
         p, rows = self.parameters, self.item_rows
+        if not len(rows.column) and self.triples is None:
+            return p.items, p.item_bias  # not copied: workers share them
         return item_sides(p.items, p.item_bias, rows, p.features, p.feature_bias, self.triples)
 
     @property
@@ -304,6 +306,12 @@ class FactorModel(FittedModel):
         # one thread for one product: the BLAS has threads of its own
         threads = 1 if interactive and len(queries.user) <= LEAST_ROWS else None
         return top(self.vectors(queries), items, hidden, n, threads, device)
+
+    def best_ruled(self, asked: Ruled, n: int, threads: int | None) -> Best | None:
+        if not is_large(self.item_vectors, len(asked.queries.user)):
+            return None
+        threads = self.item_side.threads if threads == 1 else threads  # one: somebody waits
+        return best_under_rules(self, self.vectors(asked.queries), asked, n, threads)
 
     def score_rows(self, queries: Queries) -> ScoreRows:
         vectors, items = self.vectors(queries), self.item_matrix

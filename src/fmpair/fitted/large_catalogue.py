@@ -1,4 +1,4 @@
-"""Lists of large catalogues: exact by a pass over int8 vectors, or approximate by an index.
+"""Lists of large catalogues: exact by a pass over int8 codes, or approximate by an index.
 
 A catalogue is large where the product of one query with all items is bound by memory. An
 `ItemIndex` holds the items in cells; it is built once, kept beside the model file and mapped, so
@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmpair.arrays import Rows
+from fmpair.arrays import Rows, group_rows
 from fmpair.errors import ModelFileError, OptionError, named
 from fmpair.fitted import file
-from fmpair.fitted.file_checks import FLOAT32, Numbers, Places, Starts, Table, check
+from fmpair.fitted.file_checks import FLOAT32, FLOAT64, Numbers, Places, Starts, Table, check
 from fmpair.fitted.question import query_frame
 from fmpair.fitted.top_items import Best
 
 if TYPE_CHECKING:
+    from fmpair.fitted.ruled_lists import Ruled
+    from fmpair.fitted.rules import BoundRules
     from fmpair.ranking.compressed import Packed
 
 LARGE = 5_000_000  # numbers of item vectors: 20 MB as float32
@@ -34,7 +36,7 @@ LENGTH = 10  # of these lists
 SAFETY = 0.7  # of the share of items that may be missed, for the users not asked
 HALVINGS = 10
 RECALL = 0.99  # by default
-STORED = ("codes", "facts", "order", "start", "centre", "radius")
+STORED = ("axes", "codes", "facts", "order", "start", "centre", "radius")
 
 
 @dataclass(frozen=True)
@@ -73,21 +75,91 @@ def best_of_many(
     threads: int | None = None,
 ) -> Best:
     """Return what `FactorModel.best` does; queries: float32 [queries, factors]."""
+    if chosen is None:
+        return _search(model, queries, model.packed, hidden, n, threads)
+    allowed = _allowed(model, _only(chosen, model.item_constants))
+    hidden = hidden._replace(column=chosen[hidden.column].astype(np.int32))
+    item, score, size = _search(model, queries, allowed, hidden, min(n, len(chosen)), threads)
+    places = np.searchsorted(chosen, item).astype(np.int32)
+    return np.where(item < 0, np.int32(-1), places), score, size
+
+
+def best_under_rules(
+    model: Any, queries: np.ndarray, asked: Ruled, n: int, threads: int | None = None
+) -> Best:
+    """Return the n best items that rules allow, as item numbers; limits are not regarded.
+
+    queries: float32 [queries, factors], the vectors of those asked.
+    """
+    rules, hidden = asked.rules, asked.hidden
+    allowed = model.packed if rules.offset is None else _kept(model, rules)
+    if asked.chosen is not None:
+        offset = 0.0 if rules.offset is None else rules.offset
+        allowed = _allowed(model, _only(asked.chosen, model.item_constants + offset))
+    if len(rules.shown):
+        owner = np.repeat(np.arange(len(queries)), len(rules.shown))
+        column = np.concatenate([hidden.column, np.tile(rules.shown, len(queries))])
+        hidden = group_rows(np.concatenate([hidden.owner, owner]), column, len(queries))
+    return _search(model, queries, allowed, hidden, n, threads)
+
+
+@dataclass(frozen=True)
+class _Few:
+    """Few items that may be listed, ascending, and the constants of all."""
+
+    items: np.ndarray
+    constants: np.ndarray
+
+
+def _only(chosen: np.ndarray, constants: np.ndarray) -> np.ndarray:
+    out = np.full(len(constants), -np.inf, np.float32)
+    out[chosen] = constants[chosen]
+    return out
+
+
+def _allowed(model: Any, constants: np.ndarray) -> Packed | _Few:
+    """Return the items to search; constants: float32 [items], -inf where an item is not allowed."""
+    from fmpair.ranking.compressed import with_constants
+
+    left = constants > -np.inf
+    if np.count_nonzero(left) * SMALL_SHARE <= len(constants):
+        return _Few(np.flatnonzero(left), constants)
+    return with_constants(model.packed, constants)
+
+
+def _kept(model: Any, rules: BoundRules) -> Packed | _Few:
+    """Return the items that rules allow, computed once while model and catalogue are the same."""
+    assert rules.catalogue is not None
+    kept: dict[str, Any] = rules.catalogue.kept(("searched", rules.key), dict)
+    before = kept.get("before")
+    if before is None or before[0] is not model.packed:
+        allowed = _allowed(model, model.item_constants + rules.offset)
+        before = kept["before"] = model.packed, allowed
+    return before[1]
+
+
+def _search(
+    model: Any,
+    queries: np.ndarray,
+    allowed: Packed | _Few,
+    hidden: Rows,
+    n: int,
+    threads: int | None,
+) -> Best:
+    """Return the n best of the items allowed, as item numbers."""
     from fmpair.ranking.compressed import top, top_given
 
     side = model.item_side
-    vectors, reach = side.scored, None if side.index is None else side.index.reach
-    if chosen is None:
-        return top(queries, vectors, model.packed, hidden, n, None, threads, reach)
-    if len(chosen) * SMALL_SHARE <= len(vectors):
-        return top_given(queries, vectors, model.item_constants, chosen, hidden, n)
-    mask = np.zeros(len(vectors), bool)
-    mask[chosen] = True
-    hidden = hidden._replace(column=chosen[hidden.column].astype(np.int32))
-    n = min(n, len(chosen))
-    item, score, size = top(queries, vectors, model.packed, hidden, n, mask, threads, reach)
-    places = np.searchsorted(chosen, item).astype(np.int32)
-    return np.where(item < 0, np.int32(-1), places), score, size
+    if not isinstance(allowed, _Few):
+        reach = None if side.index is None else side.index.reach
+        return top(queries, side.scored, allowed, hidden, n, threads, reach)
+    few = allowed.items
+    place = np.searchsorted(few, hidden.column)
+    known = np.isin(hidden.column, few)
+    hidden = group_rows(hidden.owner[known], place[known], len(queries))
+    best, score, size = top_given(queries, side.scored, allowed.constants, few, hidden, n)
+    item = few[best] if len(few) else best
+    return np.where(best < 0, np.int32(-1), item).astype(np.int32), score, size
 
 
 # Indexes
@@ -199,15 +271,18 @@ def load_index(path: str | Path, model: Any, checksum: str) -> ItemIndex:
         side = model.item_side
         items, factors = side.vectors.shape
         codes = arrays.pop("codes", np.zeros(0))
-        if codes.dtype != np.int8 or codes.shape != (items, padded(factors)):
-            raise ModelFileError("its codes do not fit the items of the model")
         found = check(arrays, _table(items, factors))
+        axes = found["axes"]
+        if codes.dtype != np.int8 or codes.shape != (items, padded(axes.shape[1])):
+            raise ModelFileError("its codes do not fit the items of the model")
+        if not np.allclose(axes.T @ axes, np.eye(axes.shape[1]), rtol=0, atol=1e-9):
+            raise ModelFileError("its axes are not orthonormal")
         if len(found["start"]) != len(found["radius"]) + 1:
             raise ModelFileError("its cells do not fit each other")
         if (np.bincount(found["order"], minlength=items) != 1).any():
             raise ModelFileError("it does not hold every item once")
         nothing = np.zeros(0, np.float32)
-        packed = Packed(codes, **found, constant=nothing, most=nothing, size=0.0)
+        packed = Packed(codes=codes, **found, constant=nothing, most=nothing, size=0.0)
         return ItemIndex(with_constants(packed, side.constants), **about)
 
 
@@ -224,6 +299,7 @@ def _checked(header: Mapping[str, Any]) -> dict[str, Any]:
 
 def _table(items: int, factors: int) -> Table:
     return {
+        "axes": Numbers((factors, "columns"), FLOAT64),
         "facts": Numbers((3, items), FLOAT32),
         "order": Places(("rows",), items),
         "start": Starts(("starts",), "rows"),

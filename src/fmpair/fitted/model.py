@@ -43,7 +43,7 @@ from fmpair.fitted.question import (
 )
 from fmpair.fitted.recipe import can_go_on, plain
 from fmpair.fitted.recipe import name_of as recipe_name
-from fmpair.fitted.ruled_lists import ScoreRows, ruled
+from fmpair.fitted.ruled_lists import Ruled, ScoreRows, ruled
 from fmpair.fitted.rules import Rules, rules_of
 from fmpair.fitted.top_items import (
     Best,
@@ -105,6 +105,10 @@ class FittedModel(ABC):
     @abstractmethod
     def score_rows(self, queries: Queries) -> ScoreRows:
         """Return a function that scores all items for a slice of the queries."""
+
+    def best_ruled(self, asked: Ruled, n: int, threads: int | None) -> Best | None:
+        """Return lists under rules without the scores of all items, None if there is no way."""
+        return None
 
     @abstractmethod
     def nearness(self, item: int, items: np.ndarray) -> np.ndarray:
@@ -225,7 +229,7 @@ class FittedModel(ABC):
             if ruling is None:
                 best = self.best(queries, chosen, hidden, n)
             else:
-                best = ruled(self, queries, chosen, hidden, n, ruling)
+                best = ruled(self, Ruled(queries, chosen, hidden, ruling), n)
                 ruling.tell_empty(best[2], chosen)
             lists.append(list_frame(queries.shown, self._item_name, items, places, best))
         return given_back(pl.concat(lists), users, self.frame_kind)

@@ -295,6 +295,7 @@ class BoundRules(NamedTuple):
 
     offset: float32 [items], what is added to every score, -inf for items that must not be listed;
     None for zeros. shown: int32, further items to leave out of this list. groups: of the limits.
+    key: under which the catalogue keeps what depends on the offset.
     """
 
     rules: Rules
@@ -303,6 +304,7 @@ class BoundRules(NamedTuple):
     offset: np.ndarray | None
     shown: np.ndarray
     groups: tuple[LimitGroups, ...]
+    key: Rules
 
     @classmethod
     def of(
@@ -312,12 +314,12 @@ class BoundRules(NamedTuple):
 
         items: of the model, the first of the catalogue; shown: the numbers of `rules.shown`.
         """
+        key = replace(rules, shown=(), diversity=0.0)
         if catalogue is None:
             rules.check(None)
-            return cls(rules, None, items, None, shown, ())
-        key = replace(rules, shown=(), diversity=0.0)
+            return cls(rules, None, items, None, shown, (), key)
         offset, groups = catalogue.kept(key, lambda: _arrays(key, catalogue, items))
-        return cls(rules, catalogue, items, offset, shown, groups)
+        return cls(rules, catalogue, items, offset, shown, groups, key)
 
     def why_empty(self, chosen: np.ndarray | None) -> str:
         """Return which rule left no item; chosen: the candidates, None for all."""

@@ -1,14 +1,17 @@
-"""The best items of a large catalogue: a pass over int8 vectors finds the few to score exactly.
+"""The best items of a large catalogue: a pass over int8 codes finds the few to score exactly.
 
-A query q and an item p are each a scale times a vector of int8 plus a rest, q = q' + dq and
-p = p' + dp. So q.p is at most q'.p' + |q'||dp| + |dq||p|. An item is scored exactly unless this
-bound, and what float32 may round off it, stays below the n-th best score found so far. The lists
-are therefore those of scoring every item. A score is the float64 sum of the products in a fixed
-order, rounded once: products of float32 are exact in float64, so it has the same bits on every
-machine, for any number of threads and of queries.
+Query q and item p are turned onto orthonormal axes, the first of which hold most of the spread of
+the items. On these few, q1 and p1 are each a scale times int8 codes plus a rest: q1 = q' + dq and
+p1 = p' + dp. Of the other axes, only the lengths |q2| and |p2| are kept. So q.p is at most
+q'.p' + |q'||dp| + |dq||p| + |q2||p2|. An item is scored exactly unless this bound, and what float32
+may round off it, stays below the n-th best score found so far. The lists are therefore those of
+scoring every item. A score is the float64 sum of the products of the vectors as they are, in a
+fixed order, rounded once: products of float32 are exact in float64, so it has the same bits on
+every machine, for any number of threads and of queries.
 
 Items may be arranged in cells (`cells`). A query then visits cells from the most promising on and
-stops at the first that is estimated to stay below the n-th best score.
+stops at the first that is estimated to stay below the n-th best score. An item whose constant is
+-inf is never listed.
 """
 
 from __future__ import annotations
@@ -23,13 +26,15 @@ from fmpair.ranking.int8_dots import ROWS, dot, dots, padded
 from fmpair.ranking.top import push_item, ranks_below, replace_worst, sort_items
 from fmpair.threads import all_threads, side_by_side
 
-BLOCK = 512  # rows, whose codes stay in the L2 cache for all queries
+BLOCK = 2_048  # rows, whose codes stay in the L2 cache for all queries
 LARGEST = 127  # code
 PACKED_AT_ONCE = 1 << 16  # items
-SPARSE = 4  # a mask of fewer than one in so many items is looked at before the codes
+SAMPLE = 50_000  # items that the axes are fitted to
+LEFT_OUT = 0.05  # the most of their spread that codes may leave out
+SMALLEST = 1e-30  # a number of an item that has a code
 ROUNDING = 2.0**-17  # of |q||p|: what float32 rounds off a bound and a score, see `asked`
 TINY = 1e-37  # more than what underflow takes
-NO_MASK = np.zeros(0, np.bool_)
+LOWEST = np.float32(np.finfo(np.float32).min)
 
 Best = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -37,13 +42,16 @@ Best = tuple[np.ndarray, np.ndarray, np.ndarray]
 class Packed(NamedTuple):
     """Item vectors as int8, arranged in cells; a single one holds the items in their own order.
 
-    codes: int8 [items, width]; facts: float32 [3, items]: scale, length of the rest, length of the
-    vector; order: int32 [items], the item of each row; start: int64 [cells + 1], rows; centre:
+    axes: float64 [factors, columns], orthonormal columns, on which vectors have codes: int8
+    [items, width], with zeros beyond the columns. facts: float32 [3, items]: scale, length of the
+    vector, and length of what lies off the axes. order: int32 [items], the item of each row; start:
+    int64 [cells + 1], rows; centre:
     float32 [cells, factors]; radius: float32 [cells], the largest distance from the centre.
     constant: float32 [items], of each row; most: float32 [cells], the largest constant; size: of
     the largest finite one.
     """
 
+    axes: np.ndarray
     codes: np.ndarray
     facts: np.ndarray
     order: np.ndarray
@@ -58,8 +66,8 @@ class Packed(NamedTuple):
 class Asked(NamedTuple):
     """Queries. codes: int8 [queries, width]; vector: float32 [queries, factors].
 
-    facts: float32 [queries, 4]: scale, the factors of an item's rest and length in the bound, and
-    a term of all items. start, hidden: the items to leave out of each list, ascending.
+    facts: float32 [queries, 5]: scale, the factors of an item's facts in the bound, and a term of
+    all items. start, hidden: the items to leave out of each list, ascending.
     """
 
     codes: np.ndarray
@@ -87,13 +95,17 @@ def pack(
     items, factors = vectors.shape
     order = np.arange(items, dtype=np.int32) if order is None else order.astype(np.int32)
     start = np.array([0, items]) if start is None else start
-    codes = np.zeros((items, padded(factors)), np.int8)
+    axes, cells = _axes(vectors), len(start) - 1
+    codes = np.zeros((items, padded(axes.shape[1])), np.int8)
     facts = np.zeros((3, items), np.float32)
-    cells = len(start) - 1
     centre, radius = np.zeros((cells, factors), np.float32), np.zeros(cells, np.float32)
 
     def work(first: int) -> None:
-        _pack(vectors, order, first, min(first + PACKED_AT_ONCE, items), codes, facts)
+        part = slice(first, min(first + PACKED_AT_ONCE, items))
+        exact = vectors[order[part]].astype(np.float64)
+        turned = exact @ axes
+        facts[1, part], facts[2, part] = _lengths(exact, turned)
+        _pack(turned, first, codes, facts)
 
     side_by_side(work, range(0, items, PACKED_AT_ONCE), None)
     if cells > 1:
@@ -103,8 +115,39 @@ def pack(
 
         side_by_side(enclose, range(cells), None)
     nothing = np.zeros(0, np.float32)
-    packed = Packed(codes, facts, order, start, centre, radius, nothing, nothing, 0.0)
+    packed = Packed(axes, codes, facts, order, start, centre, radius, nothing, nothing, 0.0)
     return with_constants(packed, constants)
+
+
+def _axes(vectors: np.ndarray) -> np.ndarray:
+    """Return the mean's direction and those of the largest spread: float64 [factors, columns].
+
+    As many columns as leave out little of the spread, and fill the width of the codes.
+    """
+    items, factors = vectors.shape
+    sample = vectors[:: max(items // SAMPLE, 1)].astype(np.float64)
+    mean = sample.mean(axis=0) if len(sample) else np.zeros(factors)
+    mean /= np.linalg.norm(mean) or 1.0
+    sample -= (sample @ mean)[:, None] * mean
+    spread, turned = np.linalg.eigh(sample.T @ sample)
+    left_out = np.cumsum(np.maximum(spread, 0))  # by the axes up to each, of small spread first
+    most = LEFT_OUT * left_out[-1] if len(left_out) else 0.0
+    columns = padded(int((left_out > most).sum()) + 1)
+    if columns >= factors:
+        return np.eye(factors)
+    axes = np.linalg.qr(np.column_stack([mean, turned[:, ::-1]])[:, :columns])[0]
+    return np.ascontiguousarray(axes)  # as it is read from a file: kernels are compiled for one
+
+
+def _lengths(exact: np.ndarray, turned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return bounds of the lengths of vectors and of what is off the axes, float64 [rows].
+
+    exact: float64 [rows, factors], turned: the same on the axes.
+    """
+    length, on = (np.einsum("rf,rf->r", part, part) for part in (exact, turned))
+    off = np.sqrt(np.maximum(length - on, 0) + 1e-13 * length)  # the difference is rounded
+    off = np.zeros_like(off) if exact.shape == turned.shape else off
+    return np.sqrt(length) * (1 + 1e-6) + TINY, off * (1 + 1e-6)
 
 
 def with_constants(packed: Packed, constants: np.ndarray) -> Packed:
@@ -113,7 +156,7 @@ def with_constants(packed: Packed, constants: np.ndarray) -> Packed:
     most = np.full(len(packed.radius), -np.inf, np.float32)
     filled = np.flatnonzero(np.diff(packed.start))
     if len(filled):
-        most[filled] = np.maximum.reduceat(own, packed.start[:-1][filled])
+        most[filled] = np.fmax.reduceat(own, packed.start[:-1][filled])
     size = float(np.abs(own[np.isfinite(own)]).max(initial=0))
     return packed._replace(constant=own, most=most, size=size)
 
@@ -124,21 +167,18 @@ def top(
     packed: Packed,
     hidden: Rows,
     n: int,
-    mask: np.ndarray | None = None,
     threads: int | None = None,
     reach: float | None = None,
 ) -> Best:
     """Return the n best items of each query, as `ranking.top.top` does.
 
-    vectors: float32 [items, factors], what `packed` was made of; mask: bool [items], the items that
-    may be listed. reach: None scores every item that may be among the best; a number from 0 to 1
-    visits the cells that may hold one if their items come nearer to the query than the centre by
-    at most this share of the radius. threads: None for all cores.
+    vectors: float32 [items, factors], what `packed` was made of. reach: None scores every item that
+    may be among the best; a number from 0 to 1 visits the cells that may hold one if their items
+    come nearer to the query than the centre by at most this share of the radius. threads: None for
+    all cores.
     """
     items, count = len(vectors), len(queries)
     n, threads = min(n, items), threads or all_threads()
-    mask = NO_MASK if mask is None or mask.all() else mask
-    sparse = len(mask) > 0 and np.count_nonzero(mask) * SPARSE < items
     asking = asked(queries, packed, hidden)
     parts = min(threads, max(items // BLOCK, 1)) if reach is None else 1
     lists = _lists(parts, count, n)
@@ -147,13 +187,13 @@ def top(
 
     def scan(part: int) -> None:
         own = Lists(*(array[part] for array in lists))
-        _scan_all(edges[part], edges[part + 1], packed, asking, vectors, mask, sparse, own)
+        _scan_all(edges[part], edges[part + 1], packed, asking, vectors, own)
 
     def search(query: int) -> None:
         estimate = np.empty(len(packed.radius))
         _estimate(asking.vector[query], packed, float(reach or 0), estimate)
         cells = np.argsort(-estimate, kind="stable")
-        _visit(query, cells, estimate, packed, asking, vectors, mask, sparse, best)
+        _visit(query, cells, estimate, packed, asking, vectors, best)
 
     if reach is None:
         side_by_side(scan, range(parts), threads)
@@ -182,21 +222,23 @@ def top_given(
 def asked(queries: np.ndarray, packed: Packed, hidden: Rows) -> Asked:
     """Compress queries, and prepare their bounds.
 
-    A rest is no longer than its vector, so |q'.p'| <= 4|q||p|, and no partial sum of the bound
-    exceeds 8|q||p| + |constant|. Ten roundings of 2^-24 each are less than ROUNDING of |q||p| and
-    2^-20 of the constant.
+    A number is at most half a scale from its code, so |dp| is at most that times the root of the
+    columns. No partial sum of the bound exceeds 8|q||p| + |constant|. Twelve roundings of 2^-24
+    each are less than ROUNDING of |q||p| and 2^-20 of the constant.
     """
     vector = np.ascontiguousarray(queries, np.float32)
     exact = vector.astype(np.float64)
-    scale = (np.abs(exact).max(axis=1, initial=0) / LARGEST).astype(np.float32)
+    turned, columns = exact @ packed.axes, packed.axes.shape[1]
+    scale = (np.abs(turned).max(axis=1, initial=0) / LARGEST).astype(np.float32)
     whole = np.where(scale > 0, scale, 1).astype(np.float64)[:, None]
-    code = np.clip(np.rint(exact / whole), -LARGEST, LARGEST) * (scale > 0)[:, None]
+    code = np.clip(np.rint(turned / whole), -LARGEST, LARGEST) * (scale > 0)[:, None]
     codes = np.zeros((len(vector), packed.codes.shape[1]), np.int8)
-    codes[:, : vector.shape[1]] = code
-    length, rest = (np.linalg.norm(part, axis=1) for part in (exact, exact - code * whole))
-    rough = np.linalg.norm(code * whole, axis=1) * (1 + 1e-6)
-    term = np.full(len(vector), 2.0**-20 * packed.size + TINY)
-    facts = np.column_stack([scale, rough, rest * (1 + 1e-6) + ROUNDING * length, term])
+    codes[:, :columns] = code
+    length, off = _lengths(exact, turned)
+    rest = np.linalg.norm(turned - code * whole, axis=1) * (1 + 1e-6) + ROUNDING * length
+    half = np.linalg.norm(code * whole, axis=1) * np.sqrt(columns) / 2 * (1 + 1e-5)
+    term = 2.0**-20 * packed.size + SMALLEST * np.sqrt(columns) * length + TINY
+    facts = np.column_stack([scale, half, rest, off * (1 + 1e-6), term])
     column = _sorted_rows(hidden)
     return Asked(codes, vector, facts.astype(np.float32), hidden.start, column)
 
@@ -215,28 +257,18 @@ def _lists(parts: int, queries: int, n: int) -> Lists:
 
 
 @kernel
-def _pack(vectors, order, first, last, codes, facts):
-    """Write codes and facts of rows; a code is never farther from its number than 0 is."""
-    factors = vectors.shape[1]
-    for row in range(first, last):
-        item = order[row]
-        peak = np.float32(0)
-        for f in range(factors):
-            peak = max(peak, abs(vectors[item, f]))
-        scale = np.float32(peak / LARGEST)
-        rest, length = 0.0, 0.0
-        for f in range(factors):
-            value = np.float64(vectors[item, f])
-            code = 0.0
-            if scale > 0:
-                code = min(max(np.rint(value / np.float64(scale)), -LARGEST), LARGEST)
-            codes[row, f] = np.int8(code)
-            gap = value - code * np.float64(scale)
-            rest += gap * gap
-            length += value * value
-        facts[0, row] = scale
-        facts[1, row] = np.float32(np.sqrt(rest) * (1 + 1e-6) + TINY)
-        facts[2, row] = np.float32(np.sqrt(length) * (1 + 1e-6) + TINY)
+def _pack(turned, first, codes, facts):
+    """Write codes and scales of rows from `first` on; turned: float64 [rows, columns]."""
+    for row in range(len(turned)):
+        peak = 0.0
+        for value in turned[row]:
+            peak = max(peak, abs(value))
+        scale = np.float32(peak / LARGEST) if peak >= SMALLEST else np.float32(0)
+        facts[0, first + row] = scale
+        if scale > 0:
+            for f in range(turned.shape[1]):
+                code = np.rint(turned[row, f] / np.float64(scale))
+                codes[first + row, f] = np.int8(min(max(code, -LARGEST), LARGEST))
 
 
 @kernel
@@ -304,78 +336,65 @@ def _offer(score, item, size, value, number):
     return size
 
 
-@kernel
-def _bound_all(first, count, packed, asking, q, rows, bound):
-    """Write the bounds of the rows [first, first + count), and their numbers."""
+@kernel(fastmath={"contract"})
+def _bound(first, count, packed, asking, q, least, product, bound):
+    """Write the bounds of the rows [first, first + count); return whether one reaches `least`."""
     codes, width, facts = packed.codes, packed.codes.shape[1], asking.facts[q]
-    scale, by_rest, by_length, term = facts[0], facts[1], facts[2], facts[3]
     tiled = count // ROWS * ROWS
     for row in range(0, tiled, ROWS):
-        dots(codes, first + row, asking.codes, q, width, rows, row)
+        dots(codes, first + row, asking.codes, q, width, product, row)
     for row in range(tiled, count):
-        rows[row] = dot(codes, first + row, asking.codes, q, width)
+        product[row] = dot(codes, first + row, asking.codes, q, width)
     last = first + count
-    scales, rest = packed.facts[0, first:last], packed.facts[1, first:last]
-    length, constant = packed.facts[2, first:last], packed.constant[first:last]
+    scale, length = packed.facts[0, first:last], packed.facts[1, first:last]
+    off, constant = packed.facts[2, first:last], packed.constant[first:last]
+    by_code, by_scale, by_length, by_off, term = facts[0], facts[1], facts[2], facts[3], facts[4]
+    reached = False
     for row in range(count):
-        rough = scales[row] * scale * np.float32(rows[row]) + constant[row]
-        bound[row] = rough + (by_rest * rest[row] + by_length * length[row] + term)
-        rows[row] = row
+        error = length[row] * by_length + off[row] * by_off + term
+        near = scale[row] * (by_code * np.float32(product[row]) + by_scale) + constant[row]
+        bound[row] = near + error
+        reached |= bound[row] >= least
+    return reached
 
 
 @kernel
-def _bound_some(first, count, packed, asking, q, mask, rows, bound):
-    """Write the bounds of those rows whose items the mask has; return how many."""
-    codes, width, facts = packed.codes, packed.codes.shape[1], asking.facts[q]
-    scale, by_rest, by_length, term = facts[0], facts[1], facts[2], facts[3]
-    kept = 0
-    for row in range(count):  # without a branch, which would often be mispredicted
-        rows[kept] = row
-        kept += np.int64(mask[packed.order[first + row]])
-    for place in range(kept):
-        row = first + rows[place]
-        product = np.float32(dot(codes, row, asking.codes, q, width))
-        rough = packed.facts[0, row] * scale * product + packed.constant[row]
-        error = by_rest * packed.facts[1, row] + by_length * packed.facts[2, row] + term
-        bound[place] = rough + error
-    return kept
+def _worst(lists, q):
+    """Return the score that an item must reach to be listed."""
+    score = lists.score[q]
+    return max(score[0], LOWEST) if lists.size[q] == len(score) else LOWEST
 
 
 @kernel
-def _scan(first, last, packed, asking, q, vectors, mask, sparse, lists, rows, bound):
+def _scan(first, last, packed, asking, q, vectors, lists, product, bound):
     """Offer the rows [first, last) that may be among the best of query q to its list.
 
-    rows int32, bound float32 [BLOCK]: scratch. sparse: look at the mask first.
+    product int32, bound float32 [BLOCK]: scratch.
     """
-    count = last - first
-    if sparse:
-        count = _bound_some(first, count, packed, asking, q, mask, rows, bound)
-    else:
-        _bound_all(first, count, packed, asking, q, rows, bound)
-    score, item, size = lists.score[q], lists.item[q], lists.size[q]
+    worst = _worst(lists, q)
+    if not _bound(first, last - first, packed, asking, q, worst, product, bound):
+        return
     hidden = asking.hidden[asking.start[q] : asking.start[q + 1]]
-    worst = score[0] if size == len(score) else np.float32(-np.inf)
-    for place in range(count):
-        if bound[place] < worst:
+    for row in range(first, last):
+        if not bound[row - first] >= worst:
             continue
-        row = first + rows[place]
         number = packed.order[row]
-        if (len(mask) and not mask[number]) or _is_in(number, hidden):
+        if _is_in(number, hidden):
             continue
         constant = np.float64(packed.constant[row])
         value = np.float32(_product(asking.vector[q], vectors, number) + constant)
-        size = _offer(score, item, size, value, number)
-        worst = score[0] if size == len(score) else np.float32(-np.inf)
-    lists.size[q] = size
+        size = _offer(lists.score[q], lists.item[q], lists.size[q], value, number)
+        lists.size[q] = size
+        worst = _worst(lists, q)
 
 
 @kernel
-def _scan_all(first, last, packed, asking, vectors, mask, sparse, lists):
-    rows, bound = np.empty(BLOCK, np.int32), np.empty(BLOCK, np.float32)
+def _scan_all(first, last, packed, asking, vectors, lists):
+    product, bound = np.empty(BLOCK, np.int32), np.empty(BLOCK, np.float32)
     for begin in range(first, last, BLOCK):
         end = min(begin + BLOCK, last)
         for q in range(len(asking.vector)):
-            _scan(begin, end, packed, asking, q, vectors, mask, sparse, lists, rows, bound)
+            _scan(begin, end, packed, asking, q, vectors, lists, product, bound)
 
 
 @kernel
@@ -392,15 +411,15 @@ def _estimate(query, packed, reach, estimate):
 
 
 @kernel
-def _visit(q, cells, estimate, packed, asking, vectors, mask, sparse, lists):
+def _visit(q, cells, estimate, packed, asking, vectors, lists):
     """Scan cells in this order, until none can be expected to hold one of the best items."""
-    rows, bound = np.empty(BLOCK, np.int32), np.empty(BLOCK, np.float32)
+    product, bound = np.empty(BLOCK, np.int32), np.empty(BLOCK, np.float32)
     for cell in cells:
-        if lists.size[q] == lists.score.shape[1] and estimate[cell] < lists.score[q, 0]:
+        if estimate[cell] < _worst(lists, q):
             break
         for begin in range(packed.start[cell], packed.start[cell + 1], BLOCK):
             end = min(begin + BLOCK, packed.start[cell + 1])
-            _scan(begin, end, packed, asking, q, vectors, mask, sparse, lists, rows, bound)
+            _scan(begin, end, packed, asking, q, vectors, lists, product, bound)
 
 
 @kernel

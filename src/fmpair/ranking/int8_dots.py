@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from llvmlite import ir
+from functools import cache
+
+from llvmlite import binding, ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 INT8, INT32, INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+BYTES, SUMS = ir.VectorType(INT8, 16), ir.VectorType(INT32, 4)
 LANES = 32  # rows are padded with zeros to a multiple
-ROWS = 4  # rows of a tile, which share the loads of the query
+ROWS = 4  # rows of a tile, whose sums are added up together
 
 
 def padded(columns: int) -> int:
@@ -16,10 +19,47 @@ def padded(columns: int) -> int:
     return -(-max(columns, 1) // LANES) * LANES
 
 
-def _emit(context, builder, signature, arguments, rows: int):
-    """Return int32 values: tables[a], ..., tables[a + rows - 1], each times queries[q].
+@cache
+def _partial_sums() -> str:
+    """Return the operation from which LLVM makes the dot products of ARM, "" where it has none."""
+    if not binding.get_process_triple().startswith(("aarch64", "arm64")):
+        return ""
+    version = binding.llvm_version_info[0]
+    name = "vector.partial.reduce.add.v4i32.v16i32"
+    return "" if version < 20 else f"llvm.{'experimental.' if version < 22 else ''}{name}"
 
-    Arguments 0 to 4 of the operation are table, a, queries, q and the length of a row.
+
+def _select(builder, first, second, places):
+    mask = ir.Constant(ir.VectorType(INT32, len(places)), list(places))
+    return builder.shuffle_vector(first, second, mask)
+
+
+def _pairs(builder, first, second):
+    """Add up neighbours of two vectors, which is one instruction."""
+    size = first.type.count
+    even, odd = (_select(builder, first, second, range(start, 2 * size, 2)) for start in (0, 1))
+    return builder.add(even, odd)
+
+
+def _multiplied(builder, total, row, query):
+    """Return total, 4 x int32, with the products of 2 x 16 int8 added, in any order."""
+    wide = ir.VectorType(INT32, 16)
+    product = builder.mul(builder.sext(row, wide), builder.sext(query, wide))
+    if _partial_sums():
+        kind = ir.FunctionType(SUMS, [SUMS, wide])
+        add = cgutils.get_or_insert_function(builder.module, kind, _partial_sums())
+        return builder.call(add, [total, product])
+    even, odd = (_select(builder, product, product, range(start, 16, 2)) for start in (0, 1))
+    eight = builder.add(even, odd)  # one instruction of x86 with the product
+    low, high = (_select(builder, eight, eight, range(start, start + 4)) for start in (0, 4))
+    return builder.add(total, builder.add(low, high))
+
+
+def _emit(context, builder, signature, arguments, rows: int):
+    """Return sums, 4 x int32 for each of the rows tables[a], ..., tables[a + rows - 1].
+
+    Those of a row add up to its product with queries[q]. Arguments 0 to 4 of the operation are
+    table, a, queries, q and the length of a row.
     """
     table, queries = (
         context.make_array(signature.args[at])(context, builder, arguments[at]).data
@@ -32,29 +72,20 @@ def _emit(context, builder, signature, arguments, rows: int):
         builder.gep(table, [builder.add(first, builder.mul(width, ir.Constant(INT64, row)))])
         for row in range(rows)
     ]
-    totals = [cgutils.alloca_once_value(builder, ir.Constant(INT32, 0)) for _ in starts]
+    totals = [cgutils.alloca_once_value(builder, ir.Constant(SUMS, [0] * 4)) for _ in starts]
 
-    def add(offset, lanes: int) -> None:
-        narrow, wide = ir.VectorType(INT8, lanes), ir.VectorType(INT32, lanes)
-        kind, name = ir.FunctionType(INT32, [wide]), f"llvm.vector.reduce.add.v{lanes}i32"
-        reduce = cgutils.get_or_insert_function(builder.module, kind, name)
+    def load(row, offset):
+        pointer = builder.bitcast(builder.gep(row, [offset]), BYTES.as_pointer())
+        return builder.load(pointer, align=1)
 
-        def load(row):
-            pointer = builder.bitcast(builder.gep(row, [offset]), narrow.as_pointer())
-            return builder.sext(builder.load(pointer, align=1), wide)
-
-        other = load(query)
-        for total, row in zip(totals, starts):
-            part = builder.call(reduce, [builder.mul(load(row), other)])
-            builder.store(builder.add(builder.load(total), part), total)
-
-    most = 2 * LANES
-    whole = builder.and_(width, ir.Constant(INT64, -most))
-    zero, step = ir.Constant(INT64, 0), ir.Constant(INT64, most)
-    with cgutils.for_range_slice(builder, zero, whole, step, INT64) as (offset, _):
-        add(offset, most)
-    with builder.if_then(builder.icmp_signed("<", whole, width)):
-        add(whole, LANES)
+    zero, step = ir.Constant(INT64, 0), ir.Constant(INT64, LANES)
+    with cgutils.for_range_slice(builder, zero, width, step, INT64) as (offset, _):
+        for more in range(0, LANES, 16):
+            at = builder.add(offset, ir.Constant(INT64, more))
+            other = load(query, at)
+            for total, row in zip(totals, starts):
+                new = _multiplied(builder, builder.load(total), load(row, at), other)
+                builder.store(new, total)
     return [builder.load(total) for total in totals]
 
 
@@ -63,7 +94,9 @@ def dot(typing, table, a, queries, q, width):
     """table[a] . queries[q], int32"""
 
     def generate(context, builder, signature, arguments):
-        return _emit(context, builder, signature, arguments, 1)[0]
+        (sums,) = _emit(context, builder, signature, arguments, 1)
+        two = _pairs(builder, sums, sums)
+        return builder.extract_element(_pairs(builder, two, two), ir.Constant(INT32, 0))
 
     return types.int32(table, types.intp, queries, types.intp, types.intp), generate
 
@@ -73,11 +106,11 @@ def dots(typing, table, a, queries, q, width, out, at):
     """out[at + r] = table[a + r] . queries[q] for the ROWS rows of a tile, int32"""
 
     def generate(context, builder, signature, arguments):
-        values = _emit(context, builder, signature, arguments, ROWS)
+        one, two, three, four = _emit(context, builder, signature, arguments, ROWS)
+        sums = _pairs(builder, _pairs(builder, one, two), _pairs(builder, three, four))
         array = context.make_array(signature.args[5])(context, builder, arguments[5])
-        target = builder.gep(array.data, [arguments[6]])
-        for row, value in enumerate(values):
-            builder.store(value, builder.gep(target, [ir.Constant(INT64, row)]))
+        target = builder.bitcast(builder.gep(array.data, [arguments[6]]), SUMS.as_pointer())
+        builder.store(sums, target, align=4)
         return context.get_dummy_value()
 
     signature = types.void(table, types.intp, queries, types.intp, types.intp, out, types.intp)

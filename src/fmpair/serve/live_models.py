@@ -338,9 +338,11 @@ def _known_events(
 
 
 def warm_up(model: Model) -> None:
-    """Compute cached values, so that the first requests are not slow."""
-    user = model.space.users.ids[0]
+    """Compute cached values and load every kernel, so that the first requests are not slow."""
+    user, item = model.space.users.ids[0], model.space.items.ids[0]
     model.recommend(user, 1)
     if isinstance(model, Recommender):
         model.answer(user, 1, explain=True)
         model.answer(None, 1)
+        model.answer(user, 1, candidates=[item])
+        model.answer(user, 1, exclude_shown=[item])
