@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -74,6 +74,29 @@ def check_process() -> None:
     _home = here
 
 
+@contextmanager
+def polars_at_rest() -> Iterator[None]:
+    """Let `check_process` pass in the block without starting the threads of polars.
+
+    A process without them may fork; `polars_has_threads` says whether the block started them.
+    """
+    global _home
+    _home = os.getpid()
+    try:
+        yield
+    finally:
+        _home = None
+
+
+def polars_has_threads() -> bool:
+    """Return whether polars has started its threads in this process; Linux."""
+    return any(map(_thread_name().match, _threads().values()))
+
+
+def _thread_name() -> re.Pattern[str]:
+    return re.compile(re.escape(os.environ.get("POLARS_THREAD_NAME", "polars")[:12]) + r"-\d")
+
+
 def _threads_are_lost() -> bool:
     if not TASKS.is_dir():
         return _is_fork and _home is not None
@@ -82,8 +105,7 @@ def _threads_are_lost() -> bool:
     before = _threads()
     size = pl.thread_pool_size()  # starts the threads if they never ran
     after = _threads()
-    name = re.compile(re.escape(os.environ.get("POLARS_THREAD_NAME", "polars")[:12]) + r"-\d")
-    alive = after.keys() > before.keys() or any(map(name.match, after.values()))
+    alive = after.keys() > before.keys() or any(map(_thread_name().match, after.values()))
     return not alive and (_is_fork or len(after) <= size)  # there is one besides those of polars
 
 

@@ -15,12 +15,16 @@ import sys
 import traceback
 import warnings
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 from faults.mutation import mutated
 from faults.samples import SAMPLES
+from faults.trial_server import Trials
 
+from fmpair.data.formats import parquet
 from fmpair.errors import MAX_LENGTH, ConfigError, FmpairError, Notice
 
 SECONDS, MEGABYTES = 2, 500
@@ -104,7 +108,10 @@ def main(first: int, count: int, names: list[str]) -> None:
     warnings.simplefilter("error")
     warnings.simplefilter("ignore", Notice)  # rows left out and counted are rows read
     signal.signal(signal.SIGPROF, too_long)
-    with TemporaryDirectory(prefix="faults-") as place:
+    trials = Trials()
+    # a fork for every file instead of a new process
+    vars(parquet)["subprocess"] = SimpleNamespace(run=trials.run, PIPE=None, DEVNULL=None)
+    with closing(trials), TemporaryDirectory(prefix="faults-") as place:
         os.chdir(place)
         for name in names:  # loads all that the readers need
             folder = Path(place) / name

@@ -147,7 +147,7 @@ def check(container, port, writable):
 
 
 def is_worker(process):
-    return b"spawn_main" in Path(f"/proc/{process}/cmdline").read_bytes()
+    return b"resource_tracker" not in Path(f"/proc/{process}/cmdline").read_bytes()
 
 
 def answered(port):

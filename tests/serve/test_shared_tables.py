@@ -1,67 +1,76 @@
-"""Workers share the tables of a model: they are in memory once."""
+"""Workers share modules and tables of models: they are forked from a process that has them."""
 
-import os
 import subprocess
 import sys
 
 import pytest
 
 from fmpair import FMPair
-from fmpair.fitted.file import checksum_of
-from fmpair.serve.shared_tables import VARIABLE, load_shared, shared_tables
+from fmpair.serve import shared_tables as shared
 from fmpair.testing import day_and_night
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only Linux has them")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks safely")
 
-ASK = """
+SHARE = """
 import sys
-from fmpair.fitted.file import checksum_of
-from fmpair.serve.shared_tables import load_shared
-model = load_shared(sys.argv[1], checksum_of(sys.argv[1]))
-print("memfd:fmpair-model" in open("/proc/self/maps").read())
-print(model.answer("u1", 3))
+from pathlib import Path
+from fmpair.serve.shared_tables import load_shared, shared_tables
+
+path, step = Path(sys.argv[1]), sys.argv[2]
+
+def ask(checksum):
+    from fmpair.fitted.file import checksum_of
+    model = load_shared(path, checksum or checksum_of(path))
+    print(model.answer("u1", 3).items, model.recommend("u1", 3)["item"].to_list(), flush=True)
+
+with shared_tables(path, None, path.with_name("missing")) as context:
+    from fmpair.fitted.file import checksum_of
+    checksum = checksum_of(path)
+    print(context.get_start_method(), flush=True)
+    if step == "removed":
+        path.unlink()
+    elif step == "replaced":
+        path.with_name("other.fmpair").replace(path)
+        checksum = None
+    for _ in range(2):
+        worker = context.Process(target=ask, args=(checksum,))
+        worker.start()
+        worker.join(60)
+        print(worker.exitcode, flush=True)
 """
 
 
 @pytest.fixture
 def path(tmp_path):
-    FMPair(factors=4, epochs=2, threads=1).fit(day_and_night()).save(tmp_path / "m.fmpair")
-    return tmp_path / "m.fmpair"
+    path = tmp_path / "m.fmpair"
+    for name, epochs in (("m.fmpair", 2), ("other.fmpair", 40)):
+        recipe = FMPair(factors=4, epochs=epochs, history=0, times=False, order=2, threads=1)
+        recipe.fit(day_and_night()).save(path.with_name(name))
+    return path
 
 
-def asked(path):
-    """What another process says: whether it maps a copy, and its answer."""
+def said(path, step):
+    """What a process prints whose children answer by a model that it has loaded."""
     done = subprocess.run(
-        [sys.executable, "-c", ASK, str(path)], capture_output=True, text=True, check=True
-    )
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SHARE, str(path), step],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
-def test_a_process_maps_the_copy_of_its_parent_and_answers_alike(path):
-    alone = asked(path)
-    with shared_tables(path, None):
-        shared = asked(path)
-    assert [alone[0], shared[0]] == ["False", "True"]
-    assert shared[1] == alone[1]
-
-
-def test_a_file_that_is_written_in_place_does_no_harm(path):
-    checksum = checksum_of(path)
-    with shared_tables(path):
-        model = load_shared(path, checksum)
-        before = model.recommend(n=3)
-        path.write_bytes(b"nothing")
-        assert model.recommend(n=3).equals(before)
+def test_workers_answer_by_the_model_of_their_parent_without_reading_its_file(path):
+    method, *answers = said(path, "kept")
+    assert method == "fork" and answers[0] == answers[2] and answers[1] == answers[3] == "0"
+    assert said(path, "removed") == [method, *answers]
 
 
 def test_a_model_that_replaced_the_first_is_read_from_its_file(path):
-    with shared_tables(path):
-        FMPair(factors=4, epochs=3, threads=1).fit(day_and_night()).save(path)
-        assert asked(path)[0] == "False"
+    before, after = said(path, "kept"), said(path, "replaced")
+    assert before != after == said(path, "kept")
 
 
-def test_nothing_stays_behind(path, tmp_path):
-    with shared_tables(path, tmp_path / "missing"):
-        (copy,) = os.environ[VARIABLE].split(os.pathsep)
-        assert os.path.exists(copy)
-    assert VARIABLE not in os.environ and not os.path.exists(copy)
+def test_where_polars_has_run_workers_are_started_afresh(path):
+    FMPair(factors=4, epochs=1, history=0, times=False, order=2).fit(day_and_night())
+    with shared.shared_tables(path) as context:
+        assert context.get_start_method() == "spawn" and not shared._loaded

@@ -109,7 +109,7 @@ class Service:
                 command = (place / "cmdline").read_bytes()
             except (OSError, ValueError):
                 continue
-            if parent == self.process.pid and b"spawn_main" in command:
+            if parent == self.process.pid and b"resource_tracker" not in command:
                 found.append(int(place.name))
         return found
 

@@ -49,7 +49,7 @@ def check_parts(parts: Any, zone: Any) -> tuple[str, ...]:
         if part not in CODING:
             raise OptionError(f"{named('parts')} must be some of {listing(CODING)}, not {part!r}")
     try:
-        pl.Series([0], dtype=pl.Datetime("us", zone)).dt.hour()
+        pl.Series([0], dtype=pl.Datetime("us", zone)).to_list()
     except (pl.exceptions.PolarsError, TypeError, ValueError):
         raise OptionError(
             f"{named('zone')} must be a time zone such as 'Europe/Berlin', not {zone!r}"

@@ -179,6 +179,11 @@ def contents(path: str | Path, mapped: bool) -> tuple[dict[str, Any], dict[str, 
 
 def checksum_of(path: str | Path) -> str:
     """Return the checksum inside a model file, which identifies it; the rest is not read."""
+    return header_at(path)["sha256"]
+
+
+def header_at(path: str | Path) -> dict[str, Any]:
+    """Return the header of a model file, not checked; the rest is not read."""
     try:
         with Path(path).open("rb") as file:
             start = file.read(8)
@@ -189,7 +194,7 @@ def checksum_of(path: str | Path) -> str:
     header = header_of(start + text)
     if header is None:
         raise ModelFileError(f"{str(path)!r} is damaged, or not an fmpair model")
-    return header["sha256"]
+    return header
 
 
 @contextmanager
@@ -230,6 +235,11 @@ def _tensor(content: mmap.mmap | bytes, place: Place, mapped: bool) -> np.ndarra
         return np.zeros(shape, kind)
     array = np.frombuffer(content, kind, size, start).reshape(shape)
     return array if mapped and array.flags.aligned else array.copy()
+
+
+def has_lists(header: Mapping[str, Any]) -> bool:
+    """Return whether a checked header has columns of lists, which polars reads on its threads."""
+    return any(column[1:2] not in ([], [False]) for column in header.get("catalogue", ()))
 
 
 def _near(path: Path) -> str:

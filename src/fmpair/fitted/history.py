@@ -300,8 +300,9 @@ class LiveState:
     ) -> None:
         """Take in events (user, item, moment); keep the last so many of each user as recent."""
         users, item, moment = events
-        for user in np.unique(users).tolist():
-            mine = users == user
+        order = np.argsort(users, kind="stable")
+        distinct, first = np.unique(users[order], return_index=True)
+        for user, mine in zip(distinct.tolist(), np.split(order, first[1:])):
             row = self.seen_row(seen, user)
             self.seen[user] = np.union1d(row, item[mine]).astype(np.int32)
             if recent is not None:

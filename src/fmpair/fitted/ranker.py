@@ -312,7 +312,7 @@ class Ranker(FittedModel):
         return replace(self, scorer=scorer, seen=with_pairs(self.seen, user, item))
 
     def in_service(self, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> Ranker:
-        seen = with_pairs(self.seen, user, item)
+        seen = with_pairs(self.seen, user, item) if len(user) else self.seen
         scorer = self._following(user, item, moment) if len(user) else None
         return replace(self, seen=seen, scorer=scorer or self.scorer, live=LiveState())
 

@@ -53,6 +53,7 @@ from fmpair.fitted.visitor import settle_cold
 from fmpair.option_names import known_options_only
 
 ROWS = ("user_rows", "item_rows", "seen")
+RARE = 64  # new events, up to one of so many, are kept apart: processes share the tables
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,12 @@ class Recommender(FactorModel):
         return replace(self, seen=with_pairs(self.seen, user, item), recent=recent)
 
     def in_service(self, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> Recommender:
+        if len(user) * RARE <= len(self.seen.column):
+            latest = 0 if self.recent is None else self.recent.latest
+            served = replace(self, live=LiveState(latest=latest))
+            served.__dict__["mean_user"] = self.mean_user
+            served.take_in(user, item, moment)
+            return served
         seen, recent, live = with_pairs(self.seen, user, item), self.recent, LiveState()
         if recent is not None:
             new = new_to(recent, user, item, moment)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from fmpair.config.rules_file import named_rules, read_rules
 from fmpair.fitted.rules import Rules, rules_of
 from fmpair.serve.live_models import LiveModels
 from fmpair.serve.requests import Recommend
@@ -21,14 +20,22 @@ def request_rules(known: Mapping[str, Rules], request: Recommend) -> Rules | Non
     own = (request.where, request.limit, request.boost, request.diversity, request.rules)
     if request.exclude_shown is None and own == NONE:
         return None
-    base = named_rules(known, request.rules) if request.rules else None
+    base = None
+    if request.rules:
+        from fmpair.config.rules_file import named_rules  # imports all of config, in 0.5 s
+
+        base = named_rules(known, request.rules)
     items = None if isinstance(request.exclude_shown, str) else request.exclude_shown
     return rules_of(request.where, request.limit, request.boost, request.diversity, items, base)
 
 
 def rules_in_service(path: Path | None, models: LiveModels) -> dict[str, Rules]:
     """Return the rules of a file by name, which must fit every model in service."""
-    rules = {} if path is None else read_rules(path)
+    if path is None:
+        return {}
+    from fmpair.config.rules_file import read_rules
+
+    rules = read_rules(path)
     for served in models.serving():
         for one in rules.values():
             one.check(served.model.catalogue)

@@ -1,63 +1,80 @@
-"""Model files in memory that the workers of a service share, so that each table is held once.
+"""Workers that are forked from a parent with modules and models in memory, which they share.
 
-The parent copies each file into memory without a name (`memfd_create`, Linux) and tells its
-workers where by an environment variable. Workers map the copy. The file itself is not mapped: one
-that is written in place would change or end the workers that have it. Nothing stays when the
-parent ends, however it ends.
+Pages that no process writes to are in memory once, and a worker starts at once. polars must not
+have run in the parent: its threads would be missing in the workers. Reading a model does without
+them, unless items have lists; such a model is loaded by each worker. Where the threads have been
+started anyway, and where there is no safe fork, workers are started afresh.
 """
 
 from __future__ import annotations
 
+import gc
+import multiprocessing
 import os
-import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
+from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fmpair.errors import FmpairError
+from fmpair.threads import polars_at_rest, polars_has_threads
 
 if TYPE_CHECKING:
     from fmpair.models.catalog import Model
 
-VARIABLE = "FMPAIR_SHARED_TABLES"  # paths of the copies
+WORKER = "fmpair.serve.worker"
+_loaded: dict[str, Model] = {}  # checksum of the file -> model
 
 
 @contextmanager
-def shared_tables(*files: Path | str | None) -> Iterator[None]:
-    """Hold copies of model files for the processes that are started in this block."""
-    copies = [copy for file in files if file is not None and (copy := _copied(file)) is not None]
-    os.environ[VARIABLE] = os.pathsep.join(f"/proc/{os.getpid()}/fd/{copy}" for copy in copies)
+def shared_tables(*files: Path | str | None) -> Iterator[ForkContext | SpawnContext]:
+    """Yield how to start workers, which share these models if they can."""
+    if sys.platform != "linux" or polars_has_threads():
+        yield multiprocessing.get_context("spawn")
+        return
+    with polars_at_rest():
+        import_module(WORKER)
+        for file in files:
+            if file is not None:
+                with suppress(FmpairError, OSError):  # a worker says so
+                    _hold(file)
+    gc.collect()
+    gc.freeze()  # a collection would write to all pages
     try:
-        yield
+        yield multiprocessing.get_context("spawn" if polars_has_threads() else "fork")
     finally:
-        del os.environ[VARIABLE]
-        for copy in copies:
-            os.close(copy)
+        _loaded.clear()
+        gc.unfreeze()
 
 
 def load_shared(path: Path, checksum: str) -> Model:
-    """Load a model from its copy in memory if there is one, else from its file.
+    """Return the model that the parent has loaded if it is this one, else load it from its file.
 
-    checksum: of the file; a model that replaced the first one has no copy.
+    checksum: of the file; another model may have replaced the first one.
     """
-    from fmpair.fitted.file import checksum_of  # heavy, and not needed by the parent
     from fmpair.models.catalog import load
 
-    for copy in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
-        with suppress(FmpairError, OSError):
-            if checksum_of(copy) == checksum:
-                return load(copy, mapped=True)
-    return load(path)
+    return _loaded[checksum] if checksum in _loaded else load(path)
 
 
-def _copied(path: Path | str) -> int | None:
-    """Return a file in memory with the contents of a model file, None where there is no such."""
-    if not hasattr(os, "memfd_create"):
-        return None
-    with suppress(OSError), Path(path).open("rb") as source:
-        copy = os.memfd_create("fmpair-model")
-        with os.fdopen(os.dup(copy), "wb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-        return copy
-    return None
+def _hold(path: Path | str) -> None:
+    """Load a model, and compute what all questions need."""
+    from fmpair.fitted.file import checksum_of, has_lists, header_at
+    from fmpair.fitted.file_checks import check_header
+    from fmpair.fitted.recommender import Recommender
+    from fmpair.models.catalog import load
+
+    header = header_at(path)
+    check_header(header)
+    if has_lists(header):
+        return
+    checksum, model = header["sha256"], load(path)
+    if checksum_of(path) != checksum:  # it was replaced meanwhile
+        return
+    _loaded[checksum] = model
+    assert model.id_lookup.items and model.id_lookup.users
+    if isinstance(model, Recommender):
+        model.answer(None, 1)

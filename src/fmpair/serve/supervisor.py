@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import socket
@@ -10,7 +9,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkContext, SpawnContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,8 @@ def serve(settings: ServiceSettings, tell: Callable[[str], None]) -> None:
     listening = _listen(settings)
     counters, kept = shared_memory(settings.workers), _KeptModels(settings)
     files = (settings.model, settings.candidate) if settings.workers > 1 else ()
-    with _StopSignals() as stop, shared_tables(*files):
-        start = partial(_Worker, settings, listening, counters, kept)
+    with _StopSignals() as stop, shared_tables(*files) as context:
+        start = partial(_Worker, context, settings, listening, counters, kept)
         workers = [start(number) for number in range(settings.workers)]
         try:
             _await_ready(workers, stop)
@@ -105,12 +105,13 @@ def _listen(settings: ServiceSettings) -> socket.socket:
 class _Worker:
     """A worker process, and a pipe that receives None when it is ready, or its error.
 
-    counters: descriptor of the memory of the metrics; kept: told of the models that it puts into
-    service; again: whether it takes another's place.
+    context: how to start it; counters: descriptor of the memory of the metrics; kept: told of the
+    models that it puts into service; again: whether it takes another's place.
     """
 
     def __init__(
         self,
+        context: ForkContext | SpawnContext,
         settings: ServiceSettings,
         listening: socket.socket,
         counters: int,
@@ -119,11 +120,10 @@ class _Worker:
         again: bool = False,
     ) -> None:
         self._kept = kept
-        context = multiprocessing.get_context("spawn")
         self.number, self.started = number, time.monotonic()
         self.pipe, child_pipe = context.Pipe(duplex=False)
         place = WorkerPlace(number, again, kept.inherited() if again else {})
-        self.process: SpawnProcess = context.Process(
+        self.process: BaseProcess = context.Process(
             target=_run,
             args=(settings, listening, _Inherited(counters), place, child_pipe),
             name=f"fmpair-{number}",
@@ -257,6 +257,8 @@ def _run(
     pipe: Connection,
 ) -> None:
     """Run a worker in its process."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
     from fmpair.serve.worker import work  # heavy, and not needed by the parent
 
     try:

@@ -27,6 +27,7 @@ from fmpair.serve.settings import ServiceSettings, Stamp, WorkerPlace, is_loopba
 from fmpair.threads import all_threads, blas_on
 
 WATCH_EVERY = 0.2  # seconds between two checks of the model files
+PARENT_EVERY = 0.5  # seconds between two checks that the parent is there
 RETRY_EVERY = 2.0  # seconds before a file is tried again that failed for a passing reason
 
 
@@ -138,7 +139,9 @@ def _end_with_parent() -> None:
         return
 
     def end() -> None:
-        wait([parent.sentinel])
+        # Workers that are forked later keep the sentinel open.
+        while not wait([parent.sentinel], PARENT_EVERY) and os.getppid() == parent.pid:
+            pass
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=end, name="fmpair-parent", daemon=True).start()
