@@ -24,7 +24,7 @@ TRIPLE_START = 0.3  # standard deviation of the initial query vectors of triples
 ROUNDS = 3  # of the power method, enough for directions that training turns anyway
 SAMPLE = 500_000  # events enough to find the directions of content
 JUDGED, OTHERS = 5_000, 500  # events, and items beside each, that tell how sharp a profile is
-SHARPEST, STEPS = 50.0, 40  # of the scale of scores, and of the bisection that finds it
+STEPS = 40  # of a bisection
 
 
 def initial(
@@ -93,19 +93,20 @@ def add_content(
     if not len(content.column):
         return
     seen = distinct_pairs(problem.user, problem.item, problem.users)
-    half = np.arange(seen.size) % 2
     rng = np.random.default_rng([seed, 1])
+    half = rng.permutation(seen.size) % 2 == 0
     with blas_on(1):  # the same bits on any number of threads
-        basis = directions(content, seen, half == 0, features.shape, rng)
+        basis = directions(content, seen, half, features.shape, rng)
         items = content.dot(basis)
-        scale = sharpness(items, seen, np.flatnonzero(half), problem.drawn, rng)
+        described = np.count_nonzero(np.diff(content.start))
+        usual = float(np.sqrt(np.einsum("ik,ik->", items, items) / described))
+        scale = usual and sharpness(items / usual, seen, np.flatnonzero(~half), problem.drawn, rng)
     if not scale:
         return
-    usual = np.sqrt(np.einsum("ik,ik->", items, items) / np.count_nonzero(np.diff(content.start)))
     profile = seen._replace(value=np.ones_like(seen.value)).dot(items)
     length = np.sqrt(np.einsum("uk,uk->u", profile, profile))[:, None]
-    users += np.float32((scale * usual) ** 0.5) * profile / np.maximum(length, 1e-6)
-    features += np.float32((scale / usual) ** 0.5) * basis
+    users += np.float32(scale**0.5) * profile / np.maximum(length, 1e-6)
+    features += np.float32(scale**0.5 / usual) * basis
 
 
 def content_rows(rows: Rows, side: Side) -> Rows:
@@ -146,9 +147,10 @@ def directions(
 def sharpness(
     items: np.ndarray, seen: Rows, some: np.ndarray, drawn: np.ndarray, rng: np.random.Generator
 ) -> float:
-    """Return the scale of cosines that predicts events best, by maximum likelihood; 0 if none does.
+    """Return the scale of scores that predicts events best, by maximum likelihood; 0 if none does.
 
-    An event is predicted by the sum of the user's other items, among OTHERS drawn at random.
+    An event is predicted by the sum of the user's other items, among OTHERS drawn at random. At
+    most ln(items): a lead of that much is near certainty.
     """
     own = seen.take(some[np.diff(seen.start)[some] > 1])
     if not len(own.column):
@@ -161,7 +163,7 @@ def sharpness(
     query /= np.maximum(length, 1e-6)
     others = items[rng.choice(np.flatnonzero(drawn), OTHERS)]
     scores = np.column_stack([np.einsum("ek,ek->e", query, chosen), query @ others.T])
-    low, high = 0.0, SHARPEST
+    low, high = 0.0, float(np.log(np.count_nonzero(drawn)))
     for _ in range(STEPS):  # the likelihood is concave in the scale
         middle = (low + high) / 2
         raised = np.exp(middle * (scores - scores.max(axis=1, keepdims=True)))
