@@ -10,7 +10,7 @@ from fmpair.testing import cold_items, day_and_night, two_tastes
 from fmpair.training import loop
 from fmpair.training.epochs import best_epoch
 from fmpair.training.loop import Task, begin, learn, train
-from fmpair.training.problem import initial
+from fmpair.training.start import initial
 
 RECIPE = FMPair(factors=3, epochs=4, loss="bpr")
 

@@ -19,7 +19,7 @@ from fmpair.fitted.history import Recent, stacked
 from fmpair.fitted.recommender import Recommender
 from fmpair.fitted.visitor import rare_bias
 from fmpair.training.options import FMPairOptions
-from fmpair.training.problem import initial
+from fmpair.training.start import initial
 
 
 class Grown(NamedTuple):

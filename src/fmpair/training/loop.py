@@ -25,12 +25,12 @@ from fmpair.training.epochs import Epoch, diverged, epochs
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import (
     check_trainable,
-    initial,
     past_of,
     problem_of,
     recent_of,
     settings_of,
 )
+from fmpair.training.start import initial
 
 LOST = 100.0  # a parameter this large means divergence: scores are a few units apart
 LARGE = 3.0  # feature values above this may be what makes training diverge
@@ -117,7 +117,9 @@ def train(
     """
     options = replace(options, factors=factors_of(options, len(data)))
     task = Task.of(recipe, options, data)
-    return TrainingRun(_Progress(task, begin(task, initial(options, task.space), ()), begin))
+    return TrainingRun(
+        _Progress(task, begin(task, initial(options, task.space, task.problem), ()), begin)
+    )
 
 
 def learn(task: Task, training: Training) -> Iterator[Epoch]:

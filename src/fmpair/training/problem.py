@@ -8,19 +8,19 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, tally
-from fmpair.capacity import check_negatives, check_vectors
+from fmpair.capacity import check_negatives
 from fmpair.cluster import RAY
 from fmpair.data import Dataset
 from fmpair.data.event_types import impression_rows
 from fmpair.data.parts import time_lines
 from fmpair.data.times import Timelines, strictly_before, timelines
 from fmpair.device import CPU, CUDA, TORCH, settled
-from fmpair.engine.contract import LISTED, History, Parameters, Problem, Settings
+from fmpair.engine.contract import LISTED, History, Problem, Settings
 from fmpair.errors import DataError, OptionError, named, unknown
-from fmpair.features import FeatureSpace, Field, Side, situations
+from fmpair.features import FeatureSpace, Field, situations
 from fmpair.features.calendar import days_since
 from fmpair.features.field import duration
-from fmpair.features.history_fields import HISTORY, history_weights
+from fmpair.features.history_fields import history_weights
 from fmpair.fitted.factor_model import triples_of
 from fmpair.fitted.history import Recent, latest, moments_after, most_recent, remembers
 from fmpair.threads import all_threads
@@ -35,7 +35,7 @@ from fmpair.training.defaults import (
     repeat_stats,
     triple_field_l2_of,
 )
-from fmpair.training.options import FACTORS, FMPairOptions, event_weights
+from fmpair.training.options import FMPairOptions, event_weights
 from fmpair.training.regularisation import (
     item_groups,
     l2_scale_of,
@@ -44,8 +44,6 @@ from fmpair.training.regularisation import (
     triple_l2,
 )
 
-MOST_FACTORS = 2048  # of a kernel; compiling it takes a minute
-TRIPLE_START = 0.3  # standard deviation of the initial query vectors of triples
 # Minibatches score all items up to MOST_ITEMS; above, the events share SHARED negatives.
 MOST_ITEMS, SHARED = 1_000_000, 8192
 # Epochs between two partitions of the strata plan. Lists gain from meeting more items, and their
@@ -213,50 +211,6 @@ def problem_of(
         history_of(space, past, item_rows, len(data)),
         triples_of(space),
     )
-
-
-def _check_factors(options: FMPairOptions, factors: int) -> None:
-    """Refuse more factors than a compiled kernel can have; PyTorch has no such limit."""
-    if factors > MOST_FACTORS and settled(options.device) == CPU:
-        raise OptionError(
-            f"{named('factors')} can be {MOST_FACTORS:,} at most on a CPU, not {factors:,}, since "
-            "kernels are compiled for their number: most data need 32 to 256"
-        )
-
-
-def initial(options: FMPairOptions, space: FeatureSpace) -> Parameters:
-    """Return initial parameters: random ids; fields as their options say, by default zero."""
-    rows = len(space.users) + len(space.items) + space.query.size + space.item.size
-    triples = space.pairing.factors if space.pairing else 0
-    length = options.factors or FACTORS
-    _check_factors(options, length + triples)
-    check_vectors(rows, length + triples)
-    rng = np.random.default_rng([options.seed, 0])
-
-    def vectors(count: int, sd: float | np.ndarray, factors: int = length) -> np.ndarray:
-        return (rng.standard_normal((count, factors), np.float32) * sd).astype(np.float32)
-
-    def zeros(count: int) -> np.ndarray:
-        return np.zeros(count, np.float32)
-
-    users = vectors(len(space.users), options.init_std)
-    items = vectors(len(space.items), options.init_std)
-    query = vectors(space.query.size, _starts(space.query, options.init_std))
-    features = vectors(space.item.size, _starts(space.item, 0.0))
-    tables = [users, items, query, features]
-    if triples:  # larger on the query side: if all were small, their gradients would vanish
-        starts = (TRIPLE_START, options.init_std, TRIPLE_START, 0.0)
-        of_triples = [vectors(len(table), sd, triples) for table, sd in zip(tables, starts)]
-        tables = [np.hstack(both) for both in zip(tables, of_triples)]
-    users, items, query, features = tables
-    return Parameters(users, items, zeros(len(items)), query, features, zeros(len(features)))
-
-
-def _starts(side: Side, of_history: float) -> np.ndarray:
-    """Return the standard deviation of every feature's initial vector: float32 [features, 1]."""
-    sizes = [e.size for e in side.encoders]
-    start = [e.field.start or (of_history if e.role == HISTORY else 0.0) for e in side.encoders]
-    return np.repeat(np.array(start, np.float32), sizes)[:, None]
 
 
 def settings_of(

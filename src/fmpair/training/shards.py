@@ -23,7 +23,8 @@ from fmpair.fitted.recommender import Recommender
 from fmpair.training.defaults import SAMPLE, factors_of
 from fmpair.training.loop import Task, learn
 from fmpair.training.options import FMPairOptions
-from fmpair.training.problem import initial, problem_of, settings_of
+from fmpair.training.problem import problem_of, settings_of
+from fmpair.training.start import initial
 
 
 class _Counts(NamedTuple):

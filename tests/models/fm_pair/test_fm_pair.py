@@ -13,7 +13,8 @@ from fmpair.features import FeatureSpace
 from fmpair.testing import cold_items, day_and_night, two_tastes
 from fmpair.testing.toys import left_out
 from fmpair.training.options import event_weights
-from fmpair.training.problem import PARTITION_PAIRS_EVERY, initial, problem_of, settings_of
+from fmpair.training.problem import PARTITION_PAIRS_EVERY, problem_of, settings_of
+from fmpair.training.start import initial
 
 SMALL = {"factors": 4, "order": 2, "times": False}  # no trials: what they decide is not asked here
 

@@ -21,7 +21,8 @@ from fmpair.models.fm_pair.weighted import (
     without_weights,
 )
 from fmpair.testing import two_tastes
-from fmpair.training.problem import initial, problem_of
+from fmpair.training.problem import problem_of
+from fmpair.training.start import initial
 
 OPTIONS = {"factors": 6, "epochs": 20}
 

@@ -23,7 +23,8 @@ from fmpair.training import loop, update
 from fmpair.training.epochs import Epoch, with_models
 from fmpair.training.loop import Task
 from fmpair.training.options import FMPairOptions, require_plain_scores
-from fmpair.training.problem import PARTITION_EVERY, initial
+from fmpair.training.problem import PARTITION_EVERY
+from fmpair.training.start import initial
 from fmpair.training.trainable import TrainableRecipe
 
 MOST_PAIRS = 20_000  # enough to estimate a few weights

@@ -1,0 +1,84 @@
+"""Training starts from a content profile where items have lists or vectors."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fmpair import Dataset, FMPair
+from fmpair.engine.contract import Parameters
+from fmpair.engine.item_side import item_sides
+from fmpair.threads import blas_on
+from fmpair.training.loop import Task
+from fmpair.training.start import initial
+
+GROUPS, ITEMS, NEW, USERS = 4, 160, 40, 80
+PLAIN = FMPair(factors=16, epochs=3, history=0, order=2, times=False, threads=1)
+
+
+def shop(column: str, shuffled: bool = False) -> Dataset:
+    """Return users of four groups who choose items with the words of theirs; the last are new."""
+    rng = np.random.default_rng(0)
+    group = rng.permutation(ITEMS) % GROUPS if shuffled else np.arange(ITEMS) % GROUPS
+    words = [[f"w{w}" for w in rng.integers(0, 12, 5) + 12 * g] for g in group]
+    texts = np.eye(6)[group] + rng.normal(0, 0.1, (ITEMS, 6))
+    items = pl.DataFrame({"item": range(ITEMS), "words": words, "text": texts.tolist()})
+    known = np.arange(ITEMS - NEW)
+    events = [
+        (u, int(i))
+        for u in range(USERS)
+        for i in rng.choice(known[known % GROUPS == u % GROUPS], 10, replace=False)
+    ]
+    frame = pl.DataFrame(events, schema=["user", "item"], orient="row")
+    return Dataset.from_frame(frame, items=items.select("item", column))
+
+
+def start_of(recipe: FMPair, data: Dataset) -> tuple[Task, Parameters]:
+    task = Task.of(recipe, recipe, data)
+    return task, initial(recipe, task.space, task.problem)
+
+
+@pytest.mark.parametrize("column", ["words", "text"])
+def test_before_any_epoch_new_items_rank_by_the_content_that_a_user_chose(column):
+    data = shop(column)
+    task, first = start_of(PLAIN, data)
+    own = np.zeros_like(first.items)
+    rows = task.problem.item_rows
+    sides, _ = item_sides(own, first.item_bias, rows, first.features, first.feature_bias)
+    number = task.space.items.ids.to_numpy()
+    new = np.flatnonzero(number >= ITEMS - NEW)
+    best = new[np.argsort(-(first.users @ sides[new].T), axis=1)[:, :5]]
+    group = task.space.users.ids.to_numpy() % GROUPS
+    assert (number[best] % GROUPS == group[:, None]).all()
+
+
+def test_training_keeps_new_items_in_the_order_of_their_content():
+    model = PLAIN.fit(shop("words"))
+    new = list(range(ITEMS - NEW, ITEMS))
+    best = [model.recommend(u, n=5, candidates=new)["item"] % GROUPS == u % GROUPS for u in (0, 5)]
+    assert all(found.all() for found in best)
+
+
+def test_content_that_predicts_nothing_adds_much_less():
+    def added(data):
+        task, first = start_of(PLAIN, data)
+        return np.abs(first.features).max(), np.abs(first.users - start_users(task)).max()
+
+    def start_users(task):
+        return initial(PLAIN, task.space).users
+
+    told, untold = added(shop("words")), added(shop("words", shuffled=True))
+    assert untold[0] < 0.6 * told[0] and untold[1] < 0.6 * told[1]
+
+
+def test_pairs_start_at_random_as_before():
+    recipe = FMPair.fast(history=0, order=2, times=False)
+    _, first = start_of(recipe, shop("words"))
+    assert not first.features.any()
+
+
+def test_the_start_has_the_same_bits_on_any_number_of_threads():
+    data, found = shop("words"), []
+    for threads in (1, 2):
+        with blas_on(threads):
+            found.append(start_of(PLAIN, data)[1])
+    assert all((a == b).all() for a, b in zip(*found))
