@@ -11,6 +11,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, distinct_pairs
 from fmpair.data import Dataset
+from fmpair.device import layout_on
 from fmpair.engine import engine
 from fmpair.engine.contract import Parameters, Problem, Resumable, Settings, Training
 from fmpair.engine.item_side import with_unit_sides
@@ -69,7 +70,8 @@ class Task:
         """The items of each user with counts."""
         if self.given is not None:
             return self.given
-        return distinct_pairs(self.problem.user, self.problem.item, self.problem.users)
+        with layout_on(self.options.device):
+            return distinct_pairs(self.problem.user, self.problem.item, self.problem.users)
 
     @cached_property
     def settings(self) -> Settings:
@@ -116,8 +118,10 @@ def train(
     recipe: stored in the fitted models.
     """
     options = replace(options, factors=factors_of(options, len(data)))
-    task = Task.of(recipe, options, data)
-    return TrainingRun(_Progress(task, begin(task, initial(options, task.space), ()), begin))
+    with layout_on(options.device):
+        task = Task.of(recipe, options, data)
+        training = begin(task, initial(options, task.space), ())
+    return TrainingRun(_Progress(task, training, begin))
 
 
 def learn(task: Task, training: Training) -> Iterator[Epoch]:

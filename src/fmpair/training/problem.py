@@ -338,6 +338,8 @@ def _optimizer(given: str | None, device: str) -> str:
 
 def _blocks(options: FMPairOptions, problem: Problem, items: int, candidates: int) -> int:
     """Return B of the strata plan. items: that may be drawn; candidates: of a step."""
+    if settled(options.device) != CPU:
+        return 1  # minibatches need no plan, and kernels load slowly
     from fmpair.engine.strata.partition import choose_blocks  # compiles kernels
 
     users = int(np.count_nonzero(tally(problem.user, problem.users)))
