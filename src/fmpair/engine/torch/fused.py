@@ -78,6 +78,7 @@ def fused_exponentials(
     _exponentials[(down * across,)](
         q.contiguous(), p.contiguous(), constants, offset, chosen, number_of, E, total,
         rows, items, E.stride(0), across, factors=factors, even=factors % DEPTH == 0,
-        drawn=sample is not None, NEAR=NEAR, ROWS=ROWS, ITEMS=ITEMS, DEPTH=DEPTH, num_warps=WARPS, num_stages=STAGES,
+        drawn=sample is not None, NEAR=NEAR, ROWS=ROWS, ITEMS=ITEMS, DEPTH=DEPTH,
+        num_warps=WARPS, num_stages=STAGES,
     )  # fmt: skip
     return total.sum(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +28,7 @@ from fmpair.engine.torch.sides import (
 )
 from fmpair.engine.torch.softmax import Sample, sample_slopes, softmax_slopes
 from fmpair.errors import MachineError, OptionError, named
-from fmpair.rng import stream
+from fmpair.seeds import stream
 
 MOST_EVENTS = 16_384  # of a minibatch; half as many if every event has its own query
 # Minibatches of very large data grow up to MOST_OF_MANY while an epoch has MANY_STEPS steps.
@@ -281,10 +282,23 @@ class TorchTraining:
             self.tables.query.data.copy_(torch.from_numpy(table))
 
 
+class _Slopes(torch.autograd.Function):
+    """A number whose gradients are given. `autograd.backward` with slopes loads sympy: a second."""
+
+    @staticmethod
+    def forward(ctx: Any, slopes: Sequence[torch.Tensor | None], *roots: torch.Tensor) -> Any:
+        ctx.slopes = slopes
+        return roots[0].new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        return None, *ctx.slopes
+
+
 def _backward(roots: Sequence[torch.Tensor], slopes: Sequence[torch.Tensor | None]) -> None:
     """Pass slopes of roots on to the tables that are trained."""
-    pairs = [(r, s) for r, s in zip(roots, slopes) if r.requires_grad and s is not None]
-    torch.autograd.backward([root for root, _ in pairs], [slope for _, slope in pairs])
+    if any(root.requires_grad for root in roots):
+        _Slopes.apply(slopes, *roots).backward()
 
 
 @contextmanager
