@@ -71,7 +71,9 @@ class Rows(NamedTuple):
 class DeviceColumns(Protocol):
     """Counts and sorts long columns on the device of a fit, to the results of this module."""
 
-    def tally(self, numbers: np.ndarray, size: int) -> np.ndarray: ...
+    def tally(
+        self, numbers: np.ndarray, size: int, weights: np.ndarray | None = None
+    ) -> np.ndarray | None: ...
 
     def distinct_pairs(self, owner: np.ndarray, index: np.ndarray, count: int) -> Rows: ...
 
@@ -117,8 +119,10 @@ def tally(numbers: np.ndarray, size: int, weights: np.ndarray | None = None) -> 
     memory."""
     if weights is None and len(numbers) and numbers.strides == (0,):  # one number, broadcast
         return np.bincount(numbers[:1], minlength=size) * len(numbers)
-    if weights is None and (device := device_for(numbers)):
-        return device.tally(numbers, size)
+    if (device := device_for(numbers)) and (
+        found := device.tally(numbers, size, weights)
+    ) is not None:
+        return found
     out = np.zeros(size, np.int64 if weights is None else np.float64)
     for first in range(0, len(numbers), PIECE):
         piece = slice(first, first + PIECE)

@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from fmpair.arrays import columns_device
 from fmpair.errors import OptionError, named
 
 LOG = logging.getLogger("fmpair")
@@ -37,7 +38,7 @@ def settled(device: str) -> str:
 def layout_on(device: str) -> AbstractContextManager[None]:
     """Count and sort long columns of events on the device of training inside the block."""
     place = settled(device)
-    if place == CPU:
+    if place == CPU or columns_device() is not None:
         return nullcontext()
     return import_module("fmpair.device_columns").layout_on(CPU if place == TORCH else place)
 

@@ -32,28 +32,42 @@ class TorchColumns:
 
     def moved(self, column: np.ndarray) -> torch.Tensor:
         """Return a column on the device; it must not change afterwards."""
-        key = (column.__array_interface__["data"][0], column.shape, column.strides, column.dtype)
-        if key not in self._kept:
-            self._kept[key] = column, tensor_of(column).to(self.device)
-        return self._kept[key][1]
+        if _key(column) not in self._kept:
+            self.keep(column, tensor_of(column).to(self.device))
+        return self._kept[_key(column)][1]
 
-    def tally(self, numbers: np.ndarray, size: int) -> np.ndarray:
-        """See `arrays.tally`."""
-        return counts(self.moved(numbers), size).cpu().numpy()
+    def keep(self, column: np.ndarray, tensor: torch.Tensor) -> None:
+        """Take a tensor of the device as the copy of a column."""
+        self._kept[_key(column)] = column, tensor
+
+    def tally(
+        self, numbers: np.ndarray, size: int, weights: np.ndarray | None = None
+    ) -> np.ndarray | None:
+        """See `arrays.tally`; None for weights whose sums would depend on their order."""
+        if weights is None:
+            return counts(self.moved(numbers), size).cpu().numpy()
+        whole = self.moved(weights).long()
+        if not torch.equal(whole.to(self.moved(weights).dtype), self.moved(weights)):
+            return None
+        total = torch.zeros(size, dtype=torch.int64, device=self.device)
+        total.index_add_(0, self.moved(numbers).long(), whole)
+        return total.double().cpu().numpy()
 
     def distinct_pairs(self, owner: np.ndarray, index: np.ndarray, count: int) -> Rows:
         """See `arrays.distinct_pairs`."""
         owners, indices = self.moved(owner), self.moved(index)
-        columns, values, lengths = [], [], []
+        column, value = (torch.empty(len(owner), dtype=t) for t in (torch.int32, torch.float32))
+        lengths, done = [], 0
         for first, last in self._ranges(owners, count):
             mine = slice(None) if last - first == count else (owners >= first) & (owners < last)
             key = owners[mine].long().sub_(first).mul_(1 << 32).add_(indices[mine])
             pairs, times = torch.unique(key, return_counts=True)
             lengths.append(counts(pairs >> 32, last - first).cpu().numpy())
-            columns.append((pairs & 0xFFFFFFFF).to(torch.int32).cpu().numpy())
-            values.append(times.to(torch.float32).cpu().numpy())
-        column, value = (joined(parts) for parts in (columns, values))
-        return Rows(starts(np.concatenate(lengths)), column, value)
+            part = slice(done, done + len(pairs))
+            column[part].copy_(pairs & 0xFFFFFFFF)
+            value[part].copy_(times)
+            done = part.stop
+        return Rows(starts(np.concatenate(lengths)), column[:done].numpy(), value[:done].numpy())
 
     def _ranges(self, owners: torch.Tensor, count: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of owners with at most AT_ONCE entries each, or one owner."""
@@ -107,6 +121,15 @@ def counts(numbers: torch.Tensor, size: int) -> torch.Tensor:
     return total
 
 
-def joined(parts: list[np.ndarray]) -> np.ndarray:
-    """Return the parts in one array, without a copy of a single one."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def kept(tensor: torch.Tensor) -> np.ndarray:
+    """Return a tensor as a column in main memory, and keep it for the layout of its device."""
+    column = tensor.cpu().numpy()
+    layout = columns_device()
+    if isinstance(layout, TorchColumns) and layout.device == tensor.device:
+        layout.keep(column, tensor)
+    return column
+
+
+def _key(column: np.ndarray) -> tuple[Any, ...]:
+    """Return what tells a column in memory from any other."""
+    return column.__array_interface__["data"][0], column.shape, column.strides, column.dtype

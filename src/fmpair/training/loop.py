@@ -79,7 +79,8 @@ class Task:
 
     def recommender(self, learned: Parameters) -> Recommender:
         """Return the fitted model of trained parameters."""
-        parameters = settle_cold(learned, self.seen)
+        with layout_on(self.options.device):
+            parameters = settle_cold(learned, self.seen)
         if self.options.temperature is not None:
             parameters = with_unit_sides(parameters, self.problem.item_rows, self.problem.triples)
         return self.model(parameters)
@@ -119,8 +120,12 @@ def train(
     """
     options = replace(options, factors=factors_of(options, len(data)))
     with layout_on(options.device):
-        task = Task.of(recipe, options, data)
-        training = begin(task, initial(options, task.space), ())
+        return started(Task.of(recipe, options, data), begin)
+
+
+def started(task: Task, begin: Begin = begin) -> TrainingRun:
+    """Return the epochs of a task, before the first."""
+    training = begin(task, initial(task.options, task.space), ())
     return TrainingRun(_Progress(task, training, begin))
 
 
@@ -189,6 +194,11 @@ class TrainingRun(Iterator[Epoch]):
         progress = self._progress
         return progress.begin is not None and isinstance(progress.training, Resumable)
 
+    def told(self, seen: Rows) -> TrainingRun:
+        """Return the run with given items of each user, before the first epoch."""
+        self._progress.task = replace(self._progress.task, given=seen)
+        return self
+
     def parameters(self) -> Parameters:
         """Return a copy of the current parameters."""
         return self._progress.training.snapshot()
@@ -206,7 +216,8 @@ class TrainingRun(Iterator[Epoch]):
         progress = self._progress
         assert progress.begin is not None
         progress.training.close()
-        training = progress.begin(progress.task, saved.parameters, ())
+        with layout_on(progress.task.options.device):
+            training = progress.begin(progress.task, saved.parameters, ())
         assert isinstance(training, Resumable)
         if saved.state:
             training.resume(saved.state)

@@ -183,9 +183,16 @@ def check_trainable(data: Dataset) -> None:
 
 
 def problem_of(
-    options: FMPairOptions, space: FeatureSpace, data: Dataset, past: Past | None = None
+    options: FMPairOptions,
+    space: FeatureSpace,
+    data: Dataset,
+    past: Past | None = None,
+    given: tuple[Rows, np.ndarray] | None = None,
 ) -> Problem:
-    """Return the data as arrays. past: the time lines, if histories are used."""
+    """Return the data as arrays. past: the time lines, if histories are used.
+
+    given: the distinct contexts and the number of each event's, if the data have no columns.
+    """
     if options.impression_share and not len(data.impressions):
         raise OptionError(
             f"{named('impression_share')} is {options.impression_share:g}, but the data has no "
@@ -193,7 +200,7 @@ def problem_of(
             "the filter dislikes"
         )
     since = days_since(past.lines)[past.older :] if past is not None and space.since else None
-    contexts, situation = situations(space, data, since)
+    contexts, situation = given or situations(space, data, since)
     drawn = tally(data.item, len(space.items)) > 0
     user_rows = space.user_rows(data.user_table, len(space.users))
     item_rows = space.item_rows(data.item_table, len(space.items))

@@ -253,7 +253,7 @@ class TorchTraining:
 
     def snapshot(self) -> Parameters:
         """Return a copy of the parameters in main memory."""
-        arrays = Parameters(*(table.detach().cpu().numpy().copy() for table in self.tables))
+        arrays = Parameters(*(table.detach().to("cpu", copy=True).numpy() for table in self.tables))
         share_item_vectors(arrays.query, arrays.items, self.problem.history, self.problem.triples)
         return arrays
 
