@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fmpair import FMPair, arrays, device_columns  # noqa: E402
-from fmpair.errors import DataError, OptionError  # noqa: E402
 from fmpair.data.synthetic import make  # noqa: E402
+from fmpair.errors import DataError, OptionError  # noqa: E402
 from fmpair.training import device_parts, fit_parts  # noqa: E402
 
 RECIPE = FMPair(factors=8, epochs=2, history=0, order=2, times=False, device="torch")
@@ -78,7 +78,7 @@ def test_a_fit_to_parts_continues_from_its_checkpoint(tmp_path):
 def test_what_parts_cannot_have_is_said(tmp_path):
     frame = events_of().with_columns(price=pl.lit(2.5))
     folder = written(frame, tmp_path)
-    with pytest.raises(OptionError, match="context of parts must be text.*'price' holds Float64"):
+    with pytest.raises(OptionError, match=r"context of parts must be text.*'price' holds Float64"):
         fit_parts(RECIPE, folder, context=["price"])
     with pytest.raises(DataError, match="has no column 'weather'"):
         fit_parts(RECIPE, folder, context=["weather"])
