@@ -139,7 +139,7 @@ def _best(scores: torch.Tensor, n: int) -> tuple[torch.Tensor, torch.Tensor]:
     maxima and the items of n groups are sorted.
     """
     rows, items = scores.shape
-    wide = max(int(items**0.5 / 4) * 4, 1)
+    wide = max(int((items / n) ** 0.5), 1)
     if n * wide * 2 > items:
         item = _first(scores, n)
     else:

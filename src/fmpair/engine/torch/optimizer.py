@@ -165,6 +165,7 @@ def _seen(history: History, user: np.ndarray, learned: np.ndarray | None) -> np.
 # .8 / sqrt(factors), so that one option suits both engines at any vector length.
 ADAM_SHARE = 0.8
 BETAS, TINY = (0.9, 0.999), 1e-8
+LEAN = 1 << 26  # numbers in the vectors of all users
 BIASES = {"item_bias": "items", "feature_bias": "features"}  # the table whose rows have the bias
 
 
@@ -199,7 +200,8 @@ class Adam:
 
     A user occurs in few steps. Such a step moves the user at once as far as Adam would until the
     gradient is forgotten, and squared gradients decay with the steps between, so that absent users
-    cost nothing. last: float32 [users], the latest step of each.
+    cost nothing. last: float32 [users], the latest step of each. Tables of users from LEAN numbers
+    on have the mean squared gradient of a row instead of one for each of its numbers.
     """
 
     def __init__(self, tables: dict[str, torch.Tensor], speed: dict[str, float]):
@@ -207,6 +209,8 @@ class Adam:
         others = {name: table for name, table in tables.items() if name != "users"}
         self.mean = {name: torch.zeros_like(table) for name, table in others.items()}
         self.square = {name: torch.zeros_like(table) for name, table in tables.items()}
+        if "users" in tables and tables["users"].numel() >= LEAN:
+            self.square["users"] = tables["users"].new_zeros((len(tables["users"]), 1))
         self.factors = max(
             (table.shape[1] for table in tables.values() if table.ndim > 1), default=1
         )
@@ -250,7 +254,9 @@ class Adam:
         square, last = self.square["users"], self.last
         old, before, beta = square[user], last[user], BETAS[1]
         faded = old * torch.pow(beta, self.steps - before)[:, None]
-        own = torch.lerp(faded, users.slope.square(), 1 - beta)
+        squares = users.slope.square()
+        squares = squares.mean(1, keepdim=True) if square.shape[1] == 1 else squares
+        own = torch.lerp(faded, squares, 1 - beta)
         root = (own / (1 - torch.pow(beta, self.steps))).sqrt_().add_(TINY)
         rows = self.tables["users"][user]
         new = rows - self.rates[self.speed["users"]] * users.slope / root
