@@ -57,6 +57,7 @@ class TorchColumns:
         """See `arrays.distinct_pairs`."""
         owners, indices = self.moved(owner), self.moved(index)
         column, value = (torch.empty(len(owner), dtype=t) for t in (torch.int32, torch.float32))
+        last = first = 0
         lengths, done = [], 0
         for first, last in self._ranges(owners, count):
             mine = slice(None) if last - first == count else (owners >= first) & (owners < last)
@@ -64,10 +65,15 @@ class TorchColumns:
             pairs, times = torch.unique(key, return_counts=True)
             lengths.append(counts(pairs >> 32, last - first).cpu().numpy())
             part = slice(done, done + len(pairs))
-            column[part].copy_(pairs & 0xFFFFFFFF)
+            index, times = (pairs & 0xFFFFFFFF).to(torch.int32), times.to(torch.float32)
+            column[part].copy_(index)
             value[part].copy_(times)
             done = part.stop
-        return Rows(starts(np.concatenate(lengths)), column[:done].numpy(), value[:done].numpy())
+        columns, values = column[:done].numpy(), value[:done].numpy()
+        if done and last - first == count:
+            self.keep(columns, index)
+            self.keep(values, times)
+        return Rows(starts(np.concatenate(lengths)), columns, values)
 
     def _ranges(self, owners: torch.Tensor, count: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of owners with at most AT_ONCE entries each, or one owner."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +45,7 @@ from fmpair.training.regularisation import (
     triple_l2,
 )
 
+NORMALS = 4096  # rows of initial vectors that a thread draws at a time
 MOST_FACTORS = 2048  # of a kernel; compiling it takes a minute
 TRIPLE_START = 0.3  # standard deviation of the initial query vectors of triples
 # Minibatches score all items up to MOST_ITEMS; above, the events share SHARED negatives.
@@ -240,8 +242,12 @@ def initial(options: FMPairOptions, space: FeatureSpace) -> Parameters:
     check_vectors(rows, length + triples)
     rng = np.random.default_rng([options.seed, 0])
 
+    many = settled(options.device) != CPU  # a GPU would wait for one thread
+
     def vectors(count: int, sd: float | np.ndarray, factors: int = length) -> np.ndarray:
-        return (rng.standard_normal((count, factors), np.float32) * sd).astype(np.float32)
+        shape = (count, factors)
+        normal = _normals(rng, *shape) if many else rng.standard_normal(shape, np.float32)
+        return np.multiply(normal, np.float32(sd), out=normal)
 
     def zeros(count: int) -> np.ndarray:
         return np.zeros(count, np.float32)
@@ -257,6 +263,22 @@ def initial(options: FMPairOptions, space: FeatureSpace) -> Parameters:
         tables = [np.hstack(both) for both in zip(tables, of_triples)]
     users, items, query, features = tables
     return Parameters(users, items, zeros(len(items)), query, features, zeros(len(features)))
+
+
+def _normals(rng: np.random.Generator, count: int, factors: int) -> np.ndarray:
+    """Draw normal numbers on all threads, NORMALS rows each; the numbers of threads do not matter.
+
+    float32 [count, factors].
+    """
+    out = np.empty((count, factors), np.float32)
+    parts = [out[first : first + NORMALS] for first in range(0, count, NORMALS)]
+
+    def fill(part: np.ndarray, own: np.random.Generator) -> None:
+        own.standard_normal(dtype=np.float32, out=part)
+
+    with ThreadPoolExecutor(all_threads()) as pool:
+        list(pool.map(fill, parts, rng.spawn(len(parts))))
+    return out
 
 
 def _starts(side: Side, of_history: float) -> np.ndarray:

@@ -62,7 +62,7 @@ class TorchTraining:
         plan = plan_of(problem, parameters, settings, self.size, device)
         self.rows_at_once = plan.rows_at_once
         self.tables: Tables = Parameters(
-            *(torch.from_numpy(np.array(table, np.float32)).to(device) for table in parameters)
+            *(torch.tensor(table, dtype=torch.float32, device=device) for table in parameters)
         )
         self.events = EpochEvents(
             problem, settings.positives, run, device, plan.in_main_memory, plan.block
