@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 PIECE = 1 << 20
 PRODUCTS = 1 << 24  # numbers held at a time: 64 MB of float32
 FEW = 1024  # entries of a single row that are multiplied at once
+LONG = 1 << 18  # entries of a column that are worth sending to a device
 _FIRST = np.zeros(1, np.int64)
 
 
@@ -64,6 +68,45 @@ class Rows(NamedTuple):
         return out
 
 
+class DeviceColumns(Protocol):
+    """Counts and sorts long columns on the device of a fit, to the results of this module."""
+
+    def tally(
+        self, numbers: np.ndarray, size: int, weights: np.ndarray | None = None
+    ) -> np.ndarray | None: ...
+
+    def distinct_pairs(self, owner: np.ndarray, index: np.ndarray, count: int) -> Rows: ...
+
+    def multiples(self, numbers: np.ndarray, step: int) -> np.ndarray: ...
+
+    def order(self, major: np.ndarray, minor: np.ndarray) -> np.ndarray: ...
+
+    def latest_true(self, flags: np.ndarray) -> np.ndarray: ...
+
+
+_DEVICE: ContextVar[DeviceColumns | None] = ContextVar("device", default=None)
+
+
+@contextmanager
+def long_columns_on(device: DeviceColumns | None) -> Iterator[None]:
+    """Count and sort long columns on a device inside the block; None for this module."""
+    token = _DEVICE.set(device)
+    try:
+        yield
+    finally:
+        _DEVICE.reset(token)
+
+
+def columns_device() -> DeviceColumns | None:
+    """Return the device of long columns, or None."""
+    return _DEVICE.get()
+
+
+def device_for(column: np.ndarray) -> DeviceColumns | None:
+    """Return the device that handles the column, or None."""
+    return _DEVICE.get() if len(column) >= LONG else None
+
+
 def starts(lengths: np.ndarray) -> np.ndarray:
     """Return the offsets of consecutive pieces of the given lengths: int64 [n + 1]."""
     out = np.zeros(len(lengths) + 1, np.int64)
@@ -74,6 +117,12 @@ def starts(lengths: np.ndarray) -> np.ndarray:
 def tally(numbers: np.ndarray, size: int, weights: np.ndarray | None = None) -> np.ndarray:
     """Count each number below `size` (int64), or sum its weights (float64), in pieces to save
     memory."""
+    if weights is None and len(numbers) and numbers.strides == (0,):  # one number, broadcast
+        return np.bincount(numbers[:1], minlength=size) * len(numbers)
+    if (device := device_for(numbers)) and (
+        found := device.tally(numbers, size, weights)
+    ) is not None:
+        return found
     out = np.zeros(size, np.int64 if weights is None else np.float64)
     for first in range(0, len(numbers), PIECE):
         piece = slice(first, first + PIECE)
@@ -127,7 +176,31 @@ def add_repeats(rows: Rows) -> Rows:
 
 def distinct_pairs(owner: np.ndarray, index: np.ndarray, count: int) -> Rows:
     """Return the distinct (owner, index) pairs as `count` sorted rows, with their counts."""
+    if device := device_for(owner):
+        return device.distinct_pairs(owner, index, count)
     return add_repeats(group_rows(owner, index, count))
+
+
+def multiples(numbers: np.ndarray, step: int) -> np.ndarray:
+    """Return the places of the numbers that `step` divides: int64, ascending."""
+    if device := device_for(numbers):
+        return device.multiples(numbers, step)
+    return np.flatnonzero(numbers % step == 0)
+
+
+def order_by(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
+    """Return the stable order of entries by two columns: int32 [entries]."""
+    if device := device_for(major):
+        return device.order(major, minor)
+    return np.lexsort((minor, major)).astype(np.int32)
+
+
+def latest_true(flags: np.ndarray) -> np.ndarray:
+    """Return the place of the last true flag up to each place, 0 before the first: int32."""
+    if device := device_for(flags):
+        return device.latest_true(flags)
+    places = np.where(flags, np.arange(len(flags), dtype=np.int32), np.int32(0))
+    return np.maximum.accumulate(places)
 
 
 def join_rows(parts: list[Rows]) -> Rows:

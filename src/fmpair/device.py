@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from fmpair.arrays import columns_device
 from fmpair.errors import OptionError, named
 
 LOG = logging.getLogger("fmpair")
@@ -31,6 +33,14 @@ def settled(device: str) -> str:
     if why:
         raise OptionError(f"{named('device', device)} cannot be used: {why}")
     return device
+
+
+def layout_on(device: str) -> AbstractContextManager[None]:
+    """Count and sort long columns of events on the device of training inside the block."""
+    place = settled(device)
+    if place == CPU or columns_device() is not None:
+        return nullcontext()
+    return import_module("fmpair.device_columns").layout_on(CPU if place == TORCH else place)
 
 
 def ranking_device(recipe: Any, queries: int) -> str | None:

@@ -120,3 +120,12 @@ def test_by_default_kernels_have_the_factors_that_fits_on_a_cpu_have(fmpair, tmp
     assert asked == [32, 128, 192]
     chosen = {factors_of(FMPair(), events) for events in (1_000, MANY_EVENTS)}
     assert chosen < set(asked)  # the other one is that of trials
+
+
+def test_kernels_of_a_gpu_are_compiled_by_small_fits(fmpair):
+    pytest.importorskip("torch")
+    result = fmpair("compile", "--device", "torch", "--factors", 4)
+    assert result.code == 0
+    assert "3 of 3: 4 factors, order three" in result.err
+    assert "compiled for torch in" in result.err
+    assert "--into is for the cpu" in fmpair("compile", "--device", "torch", "--into", "x").err

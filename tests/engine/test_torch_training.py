@@ -24,9 +24,9 @@ from fmpair.engine.contract import Pairs
 from fmpair.engine.reference.draws import choice_of, row, with_history
 from fmpair.engine.reference.objective import ascent, loss
 from fmpair.engine.torch import begin, cuda, sides, torch_training
-from fmpair.engine.torch.events import Minibatch
+from fmpair.engine.torch.events import Minibatch, permuted
 from fmpair.engine.torch.optimizer import Decay, UserGradients, optimizer_of, user_gradients
-from fmpair.engine.torch.softmax import Chosen
+from fmpair.engine.torch.softmax import Chosen, Sample, sample_slopes
 from fmpair.errors import MachineError, OptionError
 
 torch.set_num_threads(1)  # tables are tiny: more threads would only wait for each other
@@ -151,6 +151,41 @@ def test_pairs_have_the_slopes_of_the_definition(parts, loss, monkeypatch):
     assert_slopes_alike(slopes, wanted)
 
 
+@pytest.mark.parametrize("rows", [7, 100])
+def test_a_shared_sample_has_the_slopes_of_its_formula(rows):
+    draw = torch.Generator().manual_seed(1)
+
+    def tensor(*shape):
+        return torch.randn(*shape, generator=draw).requires_grad_()
+
+    q, own, own_constants, vectors, constants = (
+        tensor(20, 5), tensor(20, 5), tensor(20), tensor(9, 5), tensor(9),
+    )  # fmt: skip
+    item, drawn = torch.arange(20) % 4, torch.tensor([1, 7, 1, 8, 2, 9, 9, 6, 5])
+    weight = torch.rand(20, generator=draw)
+    f = (q * own).sum(1) + own_constants
+    others = (q @ vectors.T + constants).masked_fill(item[:, None] == drawn, -torch.inf)
+    wanted = (weight * (torch.logsumexp(torch.cat([f[:, None], others], 1), 1) - f)).sum()
+    roots = (q, own, own_constants, vectors, constants)
+    slopes = torch.autograd.grad(wanted, roots)
+    fixed = [root.detach() for root in roots]
+    sample = Sample(item, *fixed[1:3], drawn, *fixed[3:])
+    loss, *found = sample_slopes(fixed[0], sample, weight, rows)
+    assert float(loss) == pytest.approx(wanted.item(), rel=1e-5)
+    for one, other in zip(found, slopes):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+def test_a_computed_permutation_has_every_number_once():
+    for count in (1, 2, 97, 1000, 12_345):
+        found = [permuted(torch.arange(count), count, key).tolist() for key in (0, 3)]
+        assert all(sorted(places) == list(range(count)) for places in found)
+        assert found[0] != found[1] or count < 3
+        assert (
+            permuted(torch.arange(count // 2, count), count, 3).tolist() == found[1][count // 2 :]
+        )
+
+
 KINDS = {name: {"loss": name, "n_negatives": 8} for name in ("bpr", "hinge", "logistic", "warp")}
 KINDS["softmax over all items"] = EXACT
 KINDS["softmax over shared items"] = {"loss": "softmax", "n_negatives": 8}
@@ -163,7 +198,7 @@ def test_losses_fall_as_it_learns(kind, optimizer):
     settings = settings_of(**{**KINDS[kind], "optimizer": optimizer})
     begun = begin(problem, parameters_of(problem), settings)
     first, *_, last = [begun.epoch(number, 0.3) for number in range(1, 11)]
-    assert last < 0.95 * first
+    assert last < 0.97 * first
 
 
 @pytest.mark.parametrize("rows", [1, 7])
@@ -216,11 +251,13 @@ def test_events_of_one_query_stand_together_in_runs_and_each_is_learned_from_onc
     )
 
 
-def test_events_that_stay_in_main_memory_are_learned_from_alike(monkeypatch):
-    problem, settings = problem_with("cuah", events=300), settings_for("h", **EXACT)
+@pytest.mark.parametrize("parts", ["cuah", "c"])
+def test_events_that_stay_in_main_memory_are_learned_from_alike(parts, monkeypatch):
+    problem, settings = problem_with(parts, events=300), settings_for(parts, **EXACT)
     results = []
-    for share in (cuda.EVENTS_SHARE, 0.0):
-        monkeypatch.setattr(cuda, "EVENTS_SHARE", share)
+    monkeypatch.setattr(cuda, "BLOCK", 90)
+    for size in (cuda.event_bytes(problem), 1 << 60):
+        monkeypatch.setattr(cuda, "event_bytes", lambda problem, size=size: size)
         begun = begin(problem, parameters_of(problem), settings)
         begun.epoch(1, RATE)
         results.append(b"".join(table.tobytes() for table in begun.snapshot()))

@@ -150,14 +150,24 @@ def compile_kernels(
         typer.Option(
             metavar="NUMBER",
             min=1,
-            help="The number of factors (repeat); by default 32, 128 and 192.",
+            help="The number of factors (repeat); by default 32, 128 and 192, on a GPU 256.",
         ),
     ] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="DEVICE",
+            help="cpu, or cuda for the kernels of a GPU, which Triton keeps in TRITON_CACHE_DIR.",
+        ),
+    ] = "cpu",
     clean: Annotated[
         bool, typer.Option("--clean", help="Remove the code of other versions there.")
     ] = False,
 ) -> None:
     """Compile the kernels of fit, recommend and evaluate ahead of time."""
+    if device != "cpu":
+        _compile_for(device, factors, into)
+        return
     from fmpair import kernel_cache
     from fmpair.jit import require_compiler
     from fmpair.training.trials import DEFAULT_FACTORS
@@ -172,6 +182,34 @@ def compile_kernels(
     seconds = time.perf_counter() - start
     note(f"{kernel_cache.count(folder)} kernels in {folder.entries} after {seconds:.1f} s")
     note(f"removed the kernels of {removed} other versions" if removed else "")
+
+
+def _compile_for(device: str, factors: list[int] | None, into: Path | None) -> None:
+    """Run small fits on a GPU, whose kernels Triton keeps."""
+    from fmpair.models.fm_pair.fm_pair import FMPair
+    from fmpair.training.defaults import FACTORS_ON_GPU
+
+    if into is not None:
+        raise DataError("--into is for the cpu: set TRITON_CACHE_DIR to the folder for a GPU")
+    start, events = time.perf_counter(), _events(context=True, attributes=False)
+
+    def fit(number: int, options: dict[str, Any]) -> None:
+        FMPair(factors=number, epochs=1, device=device, times=False, **options).fit(events)
+
+    kinds: dict[str, dict[str, Any]] = {
+        "": {"order": 2, "history": 0},
+        ", shared negatives": {"order": 2, "history": 0, "n_negatives": SOME},
+        ", order three": {"order": 3, "history": SOME},
+    }
+    jobs: list[Job] = [
+        (f"{number} factors{words}", partial(fit, number, options))
+        for number in factors or [FACTORS_ON_GPU]
+        for words, options in kinds.items()
+    ]
+    with only_errors():
+        for _, job in _with_progress(jobs):
+            job()
+    note(f"compiled for {device} in {time.perf_counter() - start:.1f} s")
 
 
 def _target(into: Path | None) -> Folder:

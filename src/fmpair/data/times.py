@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import starts, tally
+from fmpair.arrays import latest_true, order_by, starts, tally
 from fmpair.errors import DataError, named
 
 LOG = logging.getLogger("fmpair")
@@ -312,7 +312,7 @@ class Timelines(NamedTuple):
 
 def timelines(user: np.ndarray, item: np.ndarray, users: int, moment: np.ndarray) -> Timelines:
     """Build time lines from user, item int32 [events] and moment int64 [events]."""
-    order = np.lexsort((moment, user)).astype(np.int32)
+    order = order_by(user, moment)
     return Timelines(starts(tally(user, users)), item[order], moment[order], order)
 
 
@@ -325,4 +325,4 @@ def strictly_before(lines: Timelines) -> np.ndarray:
     first = np.zeros(count, bool)
     first[lines.start[:-1][np.diff(lines.start) > 0]] = True
     first[1:] |= lines.moment[1:] != lines.moment[:-1]
-    return np.maximum.accumulate(np.where(first, np.arange(count, dtype=np.int32), 0))
+    return latest_true(first)

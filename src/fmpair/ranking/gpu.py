@@ -17,15 +17,15 @@ def top(
     queries: np.ndarray, items: np.ndarray, hidden: Rows, n: int, device: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """See `ranking.top.top`."""
-    n = min(n, items.shape[1])
-    best = np.full((len(queries), n), -1, np.int32)
-    score = np.full((len(queries), n), -np.inf, np.float32)
-    filled = np.zeros(len(queries), np.int64)
+    n, found = min(n, items.shape[1]), []
     for part, scores in _batches(queries, items, device):
-        _hide(scores, hidden, np.arange(part.start, part.stop))
-        best[part], score[part] = _best(scores, n)
-        filled[part] = (score[part] > -np.inf).sum(axis=1)
-    return best, score, filled
+        _hide_of(scores, hidden, part)
+        found.append(_best(scores, n))
+    if not found:
+        return np.empty((0, n), np.int32), np.empty((0, n), np.float32), np.zeros(0, np.int64)
+    best, score = (torch.cat(parts) for parts in zip(*found))  # nothing waits until here
+    filled = (score > -torch.inf).sum(1)
+    return best.cpu().numpy(), score.cpu().numpy(), filled.cpu().numpy()
 
 
 def ranks(
@@ -36,7 +36,7 @@ def ranks(
     for part, scores in _batches(queries, items, device):
         column = torch.from_numpy(target[part].astype(np.int64)).to(device)[:, None]
         own = scores.gather(1, column)
-        _hide(scores, hidden, np.arange(part.start, part.stop))
+        _hide_of(scores, hidden, part)
         scores.scatter_(1, column, -torch.inf)
         above[part] = (scores > own).sum(1).cpu().numpy()
         level[part] = (scores == own).sum(1).cpu().numpy()
@@ -77,7 +77,7 @@ def _judge_batch(
     out.score[begin:end] = own.cpu().numpy()
     out.listed[part] = (scores > -torch.inf).sum(1).cpu().numpy()
     if out.best.shape[1]:
-        out.best[part] = _best(scores, out.best.shape[1])[0]
+        out.best[part] = _best(scores, out.best.shape[1])[0].cpu().numpy()
     above, level = _places(scores, rows, own)
     counted = out.score[begin:end] > -np.inf
     out.above[begin:end] = np.where(counted, above, 0)
@@ -104,31 +104,64 @@ def _batches(
     queries: np.ndarray, items: np.ndarray, device: str
 ) -> Iterator[tuple[slice, torch.Tensor]]:
     """Yield (a slice of the queries, their scores [queries, items])."""
-    matrix = torch.from_numpy(np.ascontiguousarray(items, np.float32)).to(device)
+    matrix, vectors = (
+        torch.from_numpy(np.array(a, np.float32, order="C")).to(device) for a in (items, queries)
+    )
     size = max(SCORES_AT_ONCE // max(items.shape[1], 1), 1)
     for first in range(0, len(queries), size):
         part = slice(first, min(first + size, len(queries)))
-        own = torch.from_numpy(np.ascontiguousarray(queries[part], np.float32)).to(device)
-        yield part, torch.addmm(matrix[-1], own, matrix[:-1])
+        yield part, torch.addmm(matrix[-1], vectors[part], matrix[:-1])
 
 
 def _hide(scores: torch.Tensor, hidden: Rows, owner: np.ndarray) -> None:
     """Set the scores of hidden items to -inf; owner: each row's row of hidden."""
     rows = hidden.take(owner)
-    indices = (a.astype(np.int64) for a in (rows.owner, rows.column))
-    scores[tuple(torch.from_numpy(a).to(scores.device) for a in indices)] = -torch.inf
+    _hide_entries(scores, np.diff(rows.start), rows.column)
 
 
-def _best(scores: torch.Tensor, n: int) -> tuple[np.ndarray, np.ndarray]:
+def _hide_of(scores: torch.Tensor, hidden: Rows, part: slice) -> None:
+    """Set the scores of hidden items to -inf; part: the rows of hidden, one for each of scores."""
+    start = hidden.start[part.start : part.stop + 1]
+    _hide_entries(scores, np.diff(start), hidden.column[start[0] : start[-1]])
+
+
+def _hide_entries(scores: torch.Tensor, lengths: np.ndarray, column: np.ndarray) -> None:
+    """Set the scores of columns to -inf; lengths: how many each row has."""
+    count, items = (torch.from_numpy(np.array(a)).to(scores.device) for a in (lengths, column))
+    scores[torch.repeat_interleave(count), items.long()] = -torch.inf
+
+
+def _best(scores: torch.Tensor, n: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (items int32 [rows, n], padded with -1; their scores); ties go to the lower number.
 
-    One integer holds score and item: the bits of floats of one sign are in their order.
+    The n best are in the n groups of neighbours with the best maxima, of which a tie also goes to
+    the lower number: each of these groups has an item before all of any other group. So only
+    maxima and the items of n groups are sorted.
+    """
+    rows, items = scores.shape
+    wide = max(int((items / n) ** 0.5), 1)
+    if n * wide * 2 > items:
+        item = _first(scores, n)
+    else:
+        whole = items // wide * wide  # the items after the last whole group are always sorted
+        maxima = scores[:, :whole].view(rows, -1, wide).amax(2)
+        group = _first(maxima, n).sort(1).values  # candidates in their order
+        step = torch.arange(wide, device=scores.device)
+        some = (group[:, :, None] * wide + step).view(rows, -1)
+        rest = torch.arange(whole, items, device=scores.device).expand(rows, -1)
+        some = torch.cat([some, rest], 1)
+        item = some.gather(1, _first(scores.gather(1, some), n))
+    value = scores.gather(1, item)
+    return item.masked_fill(value == -torch.inf, -1).to(torch.int32), value
+
+
+def _first(scores: torch.Tensor, n: int) -> torch.Tensor:
+    """Return the places of the n best scores of each row, best first: int64 [rows, n].
+
+    One integer holds score and place: the bits of floats of one sign are in their order.
     """
     bits = (scores + 0.0).view(torch.int32)
     bits = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).long()
     last = scores.shape[1] - 1
     key = (bits << 32) | (last - torch.arange(last + 1, device=scores.device))
-    item = last - (key.topk(n).values & 0xFFFFFFFF)
-    value = scores.gather(1, item)
-    item = item.masked_fill(value == -torch.inf, -1)
-    return item.to(torch.int32).cpu().numpy(), value.cpu().numpy()
+    return last - (key.topk(n).values & 0xFFFFFFFF)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fmpair.arrays import Rows
-from fmpair.rng import GOLDEN, MASK, mixed, scrambled
+from fmpair.rng import scrambled
+from fmpair.seeds import GOLDEN, MASK, mixed
 
 IN_ORDER, UNIFORM, WEIGHTED = range(3)
 

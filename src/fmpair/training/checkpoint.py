@@ -27,7 +27,7 @@ from fmpair.engine.contract import Parameters
 from fmpair.errors import DataError, OptionError, named
 from fmpair.files import check_writable, shown, write_atomically
 from fmpair.fitted.recipe import name_of
-from fmpair.training.epochs import Epoch, FitProgress, best_epoch, prepare_fit
+from fmpair.training.epochs import Epoch, FitProgress, Validation, best_epoch, prepare_fit
 from fmpair.training.loop import EpochState, TrainingRun
 
 EVERY = 5.0  # least seconds between two writes
@@ -79,10 +79,22 @@ def fit_with_checkpoint(
     recipe, events, judge = prepare_fit(recipe, data, seed, *validated)
     fit = identity(recipe, data, validated)
     saved = read(file.path, fit) if file.path.exists() else None
-    run = recipe.train(events)
+    return run_with_checkpoint(recipe, recipe.train(events), (fit, saved), judge, progress, file)
+
+
+def run_with_checkpoint(
+    recipe: Any,
+    run: Any,
+    fit: tuple[dict[str, Any], SavedFit | None],
+    judge: Validation | None,
+    progress: bool | Callable[[Epoch], None],
+    file: Checkpoint,
+) -> Any:
+    """Run the epochs of a fit from what was saved of it. fit: its identity, and what was saved."""
     if not (isinstance(run, TrainingRun) and run.resumable):
         raise OptionError(f"{type(recipe).__name__} does not support {named('checkpoint')}")
-    writer = _Writer(file.path, run, fit)
+    begun, saved = fit
+    writer = _Writer(file.path, run, begun)
     state = writer.resume(saved) if saved else None
     try:
         model = best_epoch(run, judge, progress, recipe.epochs, state, writer.keep)
@@ -169,15 +181,20 @@ def identity(recipe: Any, data: Dataset, validated: tuple[Any, str, int]) -> dic
     validation, metric, patience = validated
     if validation is not None and not isinstance(validation, int | float):
         validation = fingerprint(as_dataset(validation, columns_of(data)))
+    return identity_of(
+        recipe, fingerprint(data), validation=validation, metric=metric, patience=patience
+    )
+
+
+def identity_of(recipe: Any, data: str, **others: Any) -> dict[str, Any]:
+    """Return everything that the result of a fit depends on; data: a hash of the events."""
     fit = {
         "version of fmpair": _version(),
         "recipe": name_of(type(recipe)),
         "options": recipe.options(),
         "device": settled(getattr(recipe, "device", CPU)),
-        "data": fingerprint(data),
-        "validation": validation,
-        "metric": metric,
-        "patience": patience,
+        "data": data,
+        **others,
     }
     return json.loads(json.dumps(fit, default=np.generic.item))
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmpair.arrays import Rows, distinct_pairs
+from fmpair.arrays import Rows, distinct_pairs, multiples
 from fmpair.device import CPU, settled
 from fmpair.engine.contract import Problem
 from fmpair.features import FeatureSpace
@@ -213,8 +213,11 @@ def repeat_stats(problem: Problem, seen: Rows | None) -> RepeatStats:
     """Return how users repeat items; seen: items of each user with counts, if known."""
     if seen is None:
         # a sample of users with all their events, since some of them would look more even
-        mine = problem.user % max(len(problem.user) // SAMPLE, 1) == 0
-        seen = distinct_pairs(problem.user[mine], problem.item[mine], problem.users)
+        user, item = problem.user, problem.item
+        if len(user) >= 2 * SAMPLE:
+            mine = multiples(user, len(user) // SAMPLE)
+            user, item = user[mine], item[mine]
+        seen = distinct_pairs(user, item, problem.users)
     times = seen.value.astype(np.float64)
     events = np.bincount(seen.owner, times, seen.size)
     squares = np.bincount(seen.owner, times**2, seen.size)

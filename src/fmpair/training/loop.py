@@ -11,6 +11,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, distinct_pairs
 from fmpair.data import Dataset
+from fmpair.device import layout_on
 from fmpair.engine import engine
 from fmpair.engine.contract import Parameters, Problem, Resumable, Settings, Training
 from fmpair.engine.item_side import with_unit_sides
@@ -69,7 +70,8 @@ class Task:
         """The items of each user with counts."""
         if self.given is not None:
             return self.given
-        return distinct_pairs(self.problem.user, self.problem.item, self.problem.users)
+        with layout_on(self.options.device):
+            return distinct_pairs(self.problem.user, self.problem.item, self.problem.users)
 
     @cached_property
     def settings(self) -> Settings:
@@ -77,7 +79,8 @@ class Task:
 
     def recommender(self, learned: Parameters) -> Recommender:
         """Return the fitted model of trained parameters."""
-        parameters = settle_cold(learned, self.seen)
+        with layout_on(self.options.device):
+            parameters = settle_cold(learned, self.seen)
         if self.options.temperature is not None:
             parameters = with_unit_sides(parameters, self.problem.item_rows, self.problem.triples)
         return self.model(parameters)
@@ -116,10 +119,14 @@ def train(
     recipe: stored in the fitted models.
     """
     options = replace(options, factors=factors_of(options, len(data)))
-    task = Task.of(recipe, options, data)
-    return TrainingRun(
-        _Progress(task, begin(task, initial(options, task.space, task.problem), ()), begin)
-    )
+    with layout_on(options.device):
+        return started(Task.of(recipe, options, data), begin)
+
+
+def started(task: Task, begin: Begin = begin) -> TrainingRun:
+    """Return the epochs of a task, before the first."""
+    training = begin(task, initial(task.options, task.space, task.problem), ())
+    return TrainingRun(_Progress(task, training, begin))
 
 
 def learn(task: Task, training: Training) -> Iterator[Epoch]:
@@ -187,6 +194,11 @@ class TrainingRun(Iterator[Epoch]):
         progress = self._progress
         return progress.begin is not None and isinstance(progress.training, Resumable)
 
+    def told(self, seen: Rows) -> TrainingRun:
+        """Return the run with given items of each user, before the first epoch."""
+        self._progress.task = replace(self._progress.task, given=seen)
+        return self
+
     def parameters(self) -> Parameters:
         """Return a copy of the current parameters."""
         return self._progress.training.snapshot()
@@ -204,7 +216,8 @@ class TrainingRun(Iterator[Epoch]):
         progress = self._progress
         assert progress.begin is not None
         progress.training.close()
-        training = progress.begin(progress.task, saved.parameters, ())
+        with layout_on(progress.task.options.device):
+            training = progress.begin(progress.task, saved.parameters, ())
         assert isinstance(training, Resumable)
         if saved.state:
             training.resume(saved.state)

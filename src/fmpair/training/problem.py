@@ -181,9 +181,16 @@ def check_trainable(data: Dataset) -> None:
 
 
 def problem_of(
-    options: FMPairOptions, space: FeatureSpace, data: Dataset, past: Past | None = None
+    options: FMPairOptions,
+    space: FeatureSpace,
+    data: Dataset,
+    past: Past | None = None,
+    given: tuple[Rows, np.ndarray] | None = None,
 ) -> Problem:
-    """Return the data as arrays. past: the time lines, if histories are used."""
+    """Return the data as arrays. past: the time lines, if histories are used.
+
+    given: the distinct contexts and the number of each event's, if the data have no columns.
+    """
     if options.impression_share and not len(data.impressions):
         raise OptionError(
             f"{named('impression_share')} is {options.impression_share:g}, but the data has no "
@@ -191,7 +198,7 @@ def problem_of(
             "the filter dislikes"
         )
     since = days_since(past.lines)[past.older :] if past is not None and space.since else None
-    contexts, situation = situations(space, data, since)
+    contexts, situation = given or situations(space, data, since)
     drawn = tally(data.item, len(space.items)) > 0
     user_rows = space.user_rows(data.user_table, len(space.users))
     item_rows = space.item_rows(data.item_table, len(space.items))
@@ -292,6 +299,8 @@ def _optimizer(given: str | None, device: str) -> str:
 
 def _blocks(options: FMPairOptions, problem: Problem, items: int, candidates: int) -> int:
     """Return B of the strata plan. items: that may be drawn; candidates: of a step."""
+    if settled(options.device) != CPU:
+        return 1  # minibatches need no plan, and kernels load slowly
     from fmpair.engine.strata.partition import choose_blocks  # compiles kernels
 
     users = int(np.count_nonzero(tally(problem.user, problem.users)))

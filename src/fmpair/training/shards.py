@@ -1,9 +1,10 @@
-"""Fitting to Parquet files on a cluster, of which no machine reads all: users and items only."""
+"""Fitting to Parquet files: on a cluster, of which no machine reads all, or on one GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,12 +16,16 @@ from fmpair.cluster import RAY, connect, one_line_errors
 from fmpair.data import Dataset
 from fmpair.data.columns.roles import find_column
 from fmpair.data.vocabulary import Vocabulary
+from fmpair.device import CPU, CUDA, layout_on, settled
 from fmpair.engine import engine
 from fmpair.engine.contract import Settings, Shard, ShardSource
 from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace
+from fmpair.files import check_writable
 from fmpair.fitted.recommender import Recommender
+from fmpair.training.checkpoint import Checkpoint, identity_of, read, run_with_checkpoint
 from fmpair.training.defaults import SAMPLE, factors_of
+from fmpair.training.epochs import Epoch, best_epoch
 from fmpair.training.loop import Task, learn
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import problem_of, settings_of
@@ -48,20 +53,86 @@ def fit_parts(
     recipe: Any,
     parts: str | Path | Sequence[str | Path],
     *,
-    on: str = RAY,
+    on: str | None = None,
     user: str | None = None,
     item: str | None = None,
+    context: Sequence[str] = (),
     seen: bool = True,
+    progress: bool | Callable[[Epoch], None] = False,
+    checkpoint: str | Path | None = None,
 ) -> Recommender:
-    """Fit a recipe to the events of all files, of which only users and items are read.
+    """Fit a recipe to the events of all files, of which only the named columns are read.
 
-    parts: Parquet files or their folder, readable by every machine. user, item: their columns, by
-    default found by their names. seen: whether the model stores the items of each user, so that it
-    does not recommend them again; this needs all events in one process.
+    parts: Parquet files or their folder, readable by every machine. on: the cluster, by default
+    ray; none is used if the recipe trains on a GPU. user, item: their columns, by default found by
+    their names. seen: whether the model stores the items of each user, so that it does not
+    recommend them again; this needs all events in one process.
+    context, progress, checkpoint: on a GPU only; the columns of the context (text, whole numbers,
+    true and false), and as in `fit`.
     """
     options = _ids_only(recipe)
     paths = _paths(parts)
     columns = _columns(paths[0], user, item)
+    if options.device != CPU and settled(options.device) != CPU:
+        if on is not None:
+            raise OptionError(
+                f"{named('on')} and {named('device', options.device)} exclude each other"
+            )
+        given = (columns, context, progress, checkpoint)
+        return _on_device(recipe, options, paths, *given, seen=seen)
+    if context or progress or checkpoint is not None:
+        raise OptionError(
+            f"{named('context')}, {named('progress')} and {named('checkpoint')} of parts need "
+            f"{named('device', CUDA)}"
+        )
+    return _on_cluster(recipe, options, paths, columns, on or RAY, seen)
+
+
+def _on_device(
+    recipe: Any,
+    options: FMPairOptions,
+    paths: list[str],
+    columns: tuple[str, str],
+    context: Sequence[str],
+    progress: bool | Callable[[Epoch], None],
+    checkpoint: str | Path | None,
+    seen: bool,
+) -> Recommender:
+    """Fit on the device of the recipe, see `fit_parts`."""
+    parts = import_module("fmpair.training.device_parts")  # needs PyTorch
+    names = [context] if isinstance(context, str) else list(context)
+    file = None if checkpoint is None else Checkpoint(Path(checkpoint))
+    fit, saved = {}, None
+    if file is not None:
+        check_writable(file.path)
+        fit = identity_of(recipe, parts.fingerprint(paths, [*columns, *names]), seen=seen)
+        saved = read(file.path, fit) if file.path.exists() else None
+    run = parts.run_of(recipe, options, paths, columns, names)
+    if not seen:
+        run = run.told(_counted(run.task))
+    if file is not None:
+        model = run_with_checkpoint(recipe, run, (fit, saved), None, progress, file)
+    else:
+        model = best_epoch(run, None, progress, recipe.epochs)
+    return model if seen else model.replaced(seen=empty_rows(len(model.space.users)))
+
+
+def _counted(task: Task) -> Rows:
+    """Return stand-ins of the seen items of a task, see `_placeholder`."""
+    problem = task.problem
+    with layout_on(task.options.device):
+        return _placeholder(tally(problem.user, problem.users), tally(problem.item, problem.items))
+
+
+def _on_cluster(
+    recipe: Any,
+    options: FMPairOptions,
+    paths: list[str],
+    columns: tuple[str, str],
+    on: str,
+    seen: bool,
+) -> Recommender:
+    """Fit on a cluster, see `fit_parts`."""
     ray = connect(on)
     with one_line_errors():
         files = _read(ray, paths, columns)
@@ -71,7 +142,7 @@ def fit_parts(
         begin: Any = engine(RAY).begin  # takes the source too
         first = initial(options, task.space)
         training = begin(task.problem, first, settings._replace(on=on), source)
-        known = _seen(ray, files) if seen else _placeholder(files)
+        known = _seen(ray, files) if seen else _placeholder(*files.counts[:2])
         *_, last = learn(replace(task, given=known), training)
         model: Recommender = last.recommender()
     return model if seen else model.replaced(seen=empty_rows(len(files.users)))
@@ -89,7 +160,6 @@ def _ids_only(recipe: Any) -> FMPairOptions:
         "fields": bool(recipe.fields),
         "levels": getattr(recipe, "levels", None) is not None,
         "history": recipe.history not in (0, None, "auto"),
-        "device": recipe.device != "cpu",
     }
     for name, given in unsupported.items():
         if given:
@@ -189,13 +259,13 @@ def _seen(ray: Any, files: _Files) -> Rows:
     return distinct_pairs(user, item, len(files.users))
 
 
-def _placeholder(files: _Files) -> Rows:
+def _placeholder(activity: np.ndarray, times: np.ndarray) -> Rows:
     """Return rows with the right counts by item, non-empty for the right users."""
-    active, items = files.counts.activity > 0, len(files.items)
+    active, items = activity > 0, len(times)
     lengths, first = active.astype(np.int64), int(np.argmax(active))
     lengths[first] = items
     start = starts(lengths)
     column, value = np.zeros(start[-1], np.int32), np.zeros(start[-1], np.float32)
     mine = slice(int(start[first]), int(start[first + 1]))
-    column[mine], value[mine] = np.arange(items), files.counts.times
+    column[mine], value[mine] = np.arange(items), times
     return Rows(start, column, value)

@@ -7,6 +7,8 @@ the `factors` directions of the content in which users differ most. Training imp
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 
 from fmpair.arrays import Rows, distinct_pairs, group_rows, starts
@@ -16,9 +18,10 @@ from fmpair.engine.contract import Parameters, Problem
 from fmpair.errors import OptionError, named
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.history_fields import HISTORY
-from fmpair.threads import blas_on
+from fmpair.threads import all_threads, blas_on
 from fmpair.training.options import FACTORS, FMPairOptions
 
+NORMALS = 4096  # rows of initial vectors that a thread draws at a time
 MOST_FACTORS = 2048  # of a kernel; compiling it takes a minute
 TRIPLE_START = 0.3  # standard deviation of the initial query vectors of triples
 ROUNDS = 3  # of the power method, enough for directions that training turns anyway
@@ -41,8 +44,12 @@ def initial(
     check_vectors(rows, length + triples)
     rng = np.random.default_rng([options.seed, 0])
 
+    many = settled(options.device) != CPU  # a GPU would wait for one thread
+
     def vectors(count: int, sd: float | np.ndarray, factors: int = length) -> np.ndarray:
-        return (rng.standard_normal((count, factors), np.float32) * sd).astype(np.float32)
+        shape = (count, factors)
+        normal = _normals(rng, *shape) if many else rng.standard_normal(shape, np.float32)
+        return np.multiply(normal, np.float32(sd), out=normal)
 
     def zeros(count: int) -> np.ndarray:
         return np.zeros(count, np.float32)
@@ -69,6 +76,22 @@ def _check_factors(options: FMPairOptions, factors: int) -> None:
             f"{named('factors')} can be {MOST_FACTORS:,} at most on a CPU, not {factors:,}, since "
             "kernels are compiled for their number: most data need 32 to 256"
         )
+
+
+def _normals(rng: np.random.Generator, count: int, factors: int) -> np.ndarray:
+    """Draw normal numbers on all threads, NORMALS rows each; the numbers of threads do not matter.
+
+    float32 [count, factors].
+    """
+    out = np.empty((count, factors), np.float32)
+    parts = [out[first : first + NORMALS] for first in range(0, count, NORMALS)]
+
+    def fill(part: np.ndarray, own: np.random.Generator) -> None:
+        own.standard_normal(dtype=np.float32, out=part)
+
+    with ThreadPoolExecutor(all_threads()) as pool:
+        list(pool.map(fill, parts, rng.spawn(len(parts))))
+    return out
 
 
 def _starts(side: Side, of_history: float) -> np.ndarray:

@@ -44,7 +44,7 @@ from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.field_regularisation import Accumulators
 from fmpair.engine.strata.sampling_tables import Sampler, dropped_parts, folds, ordering, pieces
 from fmpair.jit import kernel
-from fmpair.rng import GOLDEN, MASK, mixed, stream
+from fmpair.seeds import GOLDEN, MASK, mixed, stream
 from fmpair.threads import all_threads
 
 SCRATCH_ROWS = 3  # in the kernel of pairs

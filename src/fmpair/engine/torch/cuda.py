@@ -12,15 +12,14 @@ import torch
 
 from fmpair.capacity import memory
 from fmpair.engine.contract import Parameters, Problem, Settings
-from fmpair.engine.torch.events import Minibatch
+from fmpair.engine.torch.events import BLOCK, BLOCK_EVENT, Minibatch, event_bytes
 from fmpair.errors import OptionError, named
 
 LOG = logging.getLogger("fmpair")
 SHARE = 0.9  # largest share of the free memory to use
 COPIES = 5  # of every table: values, gradients, two optimizer states, the last epoch's values
 SIDE = 10  # bytes per number of an item vector: gradient, float32 and bfloat16
-EVENT = 96  # bytes of an event on the device, including those needed to sort it
-EVENTS_SHARE = 0.25  # of the memory; larger events stay in main memory
+EVENTS_SHARE = 0.25  # of the memory, for events; if they are larger, they stay in main memory
 LEAST_ROWS = 32  # rows of scores at once; fewer are too slow
 MOST_BYTES = 8 << 30  # of scores at once; more is no faster
 WARM = 3  # plain steps before one is recorded
@@ -30,12 +29,13 @@ class MemoryPlan(NamedTuple):
     """How training fits into memory.
 
     rows_at_once: rows of scores held at once. whole: whether that covers a whole minibatch.
-    in_main_memory: whether events stay in main memory.
+    in_main_memory: whether events stay in main memory. block: events prepared at a time.
     """
 
     rows_at_once: int
     whole: bool
     in_main_memory: bool
+    block: int
 
 
 def free_memory(device: torch.device) -> int:
@@ -57,9 +57,14 @@ def plan_of(
     factors = parameters.users.shape[1]
     tables = 4 * COPIES * sum(table.size for table in parameters)
     tables += SIDE * problem.items * factors
-    in_main_memory = EVENT * len(problem.user) > EVENTS_SHARE * free
-    events = 0 if in_main_memory else EVENT * len(problem.user)
-    columns = problem.items if settings.all_items else settings.n_negatives * (factors + 8)
+    stored, block = event_bytes(problem), BLOCK
+    while block > batch and BLOCK_EVENT * block > EVENTS_SHARE * free:
+        block //= 2
+    events = BLOCK_EVENT * min(len(problem.user), block)
+    in_main_memory = stored > EVENTS_SHARE * free
+    events += 0 if in_main_memory else stored
+    columns = problem.items if settings.all_items else settings.n_negatives
+    columns *= 1 if settings.loss == "softmax" else factors + 8
     row = (4 if device.type == "cuda" else 8) * columns + 16 * factors
     left = min(free - tables - events, MOST_BYTES)
     rows = min(left // row, batch)
@@ -80,7 +85,7 @@ def plan_of(
         rows,
         ", events stay in main memory" if in_main_memory else "",
     )
-    return MemoryPlan(int(rows), rows >= batch, in_main_memory)
+    return MemoryPlan(int(rows), rows >= batch, in_main_memory, block)
 
 
 class Replay:
@@ -131,7 +136,7 @@ class Replay:
         graph = torch.cuda.CUDAGraph()
         try:
             graph.register_generator_state(self.generator)
-            with _no_garbage_collection(), torch.cuda.graph(graph):
+            with _no_garbage_collection(), _recording(graph):
                 self.step(recorded)
         except RuntimeError as error:  # an operation that cannot be recorded
             LOG.info("training without CUDA graphs: %s", str(error).splitlines()[0])
@@ -141,6 +146,11 @@ class Replay:
             return
         self.graph = graph
         graph.replay()
+
+
+def _recording(graph: torch.cuda.CUDAGraph) -> torch.cuda.graph:
+    """Record this thread's steps; another may copy events meanwhile."""
+    return torch.cuda.graph(graph, capture_error_mode="thread_local")
 
 
 @contextmanager

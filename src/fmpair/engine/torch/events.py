@@ -1,18 +1,31 @@
-"""Minibatches of queries and chosen items, in the order of an epoch."""
+"""Minibatches of queries and chosen items, in the order of an epoch.
+
+The events of an epoch are visited in blocks of a random permutation. The permutation is computed,
+not stored, so that the memory of an epoch depends on the block only. Events that do not fit on the
+device stay in main memory; the next block is gathered and copied while the current one is learned.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
+from fmpair.arrays import all_are
+from fmpair.device_columns import stored
 from fmpair.engine.contract import Problem
 from fmpair.engine.torch.softmax import Chosen
 
 # Rows of a minibatch are rounded up to a multiple, with a margin, so that all epochs have as many.
 ROWS_STEP, SPARE = 64, 1.02
+BLOCK = 1 << 25  # events shuffled and grouped at a time
+BLOCK_EVENT = 200  # bytes of an event in a block, including those needed to sort it
+ROUNDS = 6  # of the permutation
+FIRST, SECOND, BITS = -7046029254386353131, -4658895280553007687, 0x7FFFFFFF  # of its hash
 
 
 class Minibatch(NamedTuple):
@@ -29,114 +42,238 @@ class Minibatch(NamedTuple):
         return len(self.chosen.row)
 
 
+class Block(NamedTuple):
+    """Events on the device, in their order. weight: float32 [events]; others: int64 [events]."""
+
+    event: torch.Tensor
+    user: torch.Tensor
+    item: torch.Tensor
+    situation: torch.Tensor
+    weight: torch.Tensor
+
+    def take(self, order: torch.Tensor) -> Block:
+        return Block(*(column[order] for column in self))
+
+
+def learned_events(problem: Problem) -> np.ndarray | None:
+    """Return the numbers of the events to learn from, None for all."""
+    return None if all_are(problem.known, False) else np.flatnonzero(~problem.known)
+
+
+def event_bytes(problem: Problem) -> int:
+    """Return the bytes of all events on the device, without those of a block."""
+    columns = (problem.user, problem.item, problem.situation, problem.weight)
+    each = sum(column.itemsize for column in columns if column.strides != (0,))
+    return len(problem.user) * (each if all_are(problem.known, False) else each + 8)
+
+
 class EpochEvents:
-    """The events of a problem, stored on `home`: the device, or main memory if they are too many.
+    """The events of a problem on a device, or in main memory if they are too many for it.
 
     run: how many events of the same query may share a row of scores in a minibatch; 1 if every
-    event has its own query. together: the mean number of events per row.
+    event has its own query. together: the mean number of events per row. once: whether no query
+    chose an item twice. block: events prepared at a time.
     """
 
     def __init__(
-        self, problem: Problem, positives: str, run: int, home: torch.device, device: torch.device
+        self,
+        problem: Problem,
+        positives: str,
+        run: int,
+        device: torch.device,
+        in_main_memory: bool = False,
+        block: int = BLOCK,
     ):
-        def moved(array: np.ndarray) -> torch.Tensor:
-            return torch.from_numpy(np.array(array)).to(home)
-
-        self.positives, self.run, self.home, self.device = positives, run, home, device
-        self.user, self.item = moved(problem.user), moved(problem.item)
-        self.situation, self.weight = moved(problem.situation), moved(problem.weight)
-        self.learned = moved(np.flatnonzero(~problem.known))
+        home = torch.device("cpu") if in_main_memory else device
+        self.device, self.home, self.in_main_memory = device, home, in_main_memory
+        self.positives, self.run = positives, run if positives == "permutation" else 1
+        columns = (problem.user, problem.item, problem.situation, problem.weight)
+        self.columns = [stored(c[:1] if c.strides == (0,) else c, home) for c in columns]
+        learned = learned_events(problem)
+        self.learned = None if learned is None else stored(learned, home)
+        self.count = len(problem.user) if learned is None else len(learned)
+        self.contexts, self.items, self.block = problem.contexts.size, problem.items, block
         self.rows, self.together = 0, 1.0
-        self.group, self.once = self._groups(problem)
+        self.once = run == 1 or (self.run > 1 and self._look())
 
-    def _groups(self, problem: Problem) -> tuple[torch.Tensor | None, bool]:
-        """Return the query number of each event, and whether no query chose an item twice."""
-        if self.run == 1 or self.positives != "permutation":
-            return None, self.run == 1
-        query = self.user.long() * problem.contexts.size + self.situation
-        pairs = torch.unique(query[self.learned] * problem.items + self.item[self.learned])
-        _, times = torch.unique(query[self.learned], return_counts=True)
-        self.together = len(self.learned) / max(int((-(-times // self.run)).sum()), 1)
-        return query, len(pairs) == len(self.learned)
+    def _look(self) -> bool:
+        """Set `together` by the first block; return whether no query chose an item twice."""
+        if not self.count:
+            return True
+        block = self._block(self._shuffled(0, min(self.count, self.block), 0))
+        query = self._queries(block)
+        _, times = torch.unique(query, return_counts=True)
+        self.together = len(query) / max(int((-(-times // self.run)).sum()), 1)
+        pairs = torch.unique(query * self.items + block.item)
+        return len(pairs) == self.count
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Minibatch]:
-        """Yield all events of an epoch, `size` at a time; generator: on the device `home`.
+        """Yield all events of an epoch, `size` at a time; generator: on the device.
 
         All minibatches but the last have the same number of rows; some rows may be empty.
         """
-        event = self._listed(generator)
-        if not len(event):
-            return
-        size = min(size, len(event))
-        if self.group is None:
-            row = torch.arange(len(event), device=self.home)
-            start, rows = torch.arange(len(event) + size + 1, device=self.home), size
-        else:
-            event, row, start, rows = self._in_runs(event, size, generator)
-        tops = row[::size].tolist()
-        columns = None
-        if self.home == self.device:
-            columns = self._columns(event, event[start.clamp(max=len(event) - 1)])
-        for n, top in enumerate(tops):
-            own = slice(n * size, min((n + 1) * size, len(event)))
-            height = rows if own.stop - own.start == size else int(row[-1]) - top + 1
+        size = min(size, self.count)
+        for block in self._blocks(size, generator):
+            if self.run > 1:
+                yield from self._of_runs(block, size, generator)
+                continue
+            row, start = (torch.arange(size + n, device=self.device) for n in (0, 1))
+            for event, user, item, situation, weight in zip(*(c.split(size) for c in block)):
+                count = len(event)
+                chosen = Chosen(row[:count], item, weight, start[: count + 1], self.once)
+                yield Minibatch(user, situation, event, chosen)
+
+    def _of_runs(self, block: Block, size: int, generator: torch.Generator) -> Iterator[Minibatch]:
+        """Yield the minibatches of a block in which events of one query share rows."""
+        block, row, start = self._in_runs(block, size, generator)
+        heads = block.take(start.clamp(max=len(row) - 1))
+        for n, top in enumerate(row[::size].tolist()):
+            own = slice(n * size, min((n + 1) * size, len(row)))
+            height = self.rows if own.stop - own.start == size else int(row[-1]) - top + 1
             part = slice(top, top + height)
-            if columns is None:
-                head = event[start[part].clamp(max=len(event) - 1)]
-                item, weight, user, situation, head = self._columns(event[own], head)
-            else:
-                item, weight = columns[0][own], columns[1][own]
-                user, situation, head = (column[part] for column in columns[2:])
             starts = start[part.start : part.stop + 1].clamp(own.start, own.stop) - own.start
-            rows_of = self._moved(row[own] - top)
-            chosen = Chosen(rows_of, item, weight, self._moved(starts), self.once)
-            yield Minibatch(user, situation, head, chosen)
+            chosen = Chosen(row[own] - top, block.item[own], block.weight[own], starts, self.once)
+            yield Minibatch(heads.user[part], heads.situation[part], heads.event[part], chosen)
 
-    def _columns(self, event: torch.Tensor, head: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Return item and weight of events, and user, situation and event of each row's first."""
-        item, weight = self.item[event], self.weight[event]
-        user, situation = self.user[head], self.situation[head]
-        moved = [self._moved(values) for values in (item, weight, user, situation, head)]
-        return tuple(m if m.is_floating_point() else m.long() for m in moved)
+    def _in_runs(
+        self, block: Block, size: int, generator: torch.Generator
+    ) -> tuple[Block, torch.Tensor, torch.Tensor]:
+        """Return events, their rows and the start of each row; set the rows of a minibatch.
 
-    def _moved(self, values: torch.Tensor) -> torch.Tensor:
-        return values.to(self.device, non_blocking=True)
+        Events of the same query form runs, which are shuffled. Rows after the last are empty.
+        """
+        group, order = torch.sort(self._queries(block), stable=True)
+        place = torch.arange(len(group), device=self.device) - torch.searchsorted(group, group)
+        run = (place % self.run == 0).cumsum(0) - 1
+        count = int(run[-1]) + 1
+        row = torch.randperm(count, generator=generator, device=self.device)[run]
+        row, again = torch.sort(row, stable=True)
+        first = row[::size]
+        last = torch.cat([row[size - 1 :: size], row[-1:]])[: len(first)]
+        most = int((last - first).max()) + 1
+        self.rows = min(max(self.rows, -(-int(most * SPARE) // ROWS_STEP) * ROWS_STEP), size)
+        rows = torch.arange(count + self.rows + 1, device=self.device)
+        return block.take(order[again]), row, torch.searchsorted(row, rows)
 
-    def _listed(self, generator: torch.Generator) -> torch.Tensor:
-        """Return the events of an epoch in their order: int64 [events]."""
-        learned, count = self.learned, len(self.learned)
+    def _queries(self, block: Block) -> torch.Tensor:
+        return block.user * self.contexts + block.situation
+
+    # Blocks.
+
+    def _blocks(self, size: int, generator: torch.Generator) -> Iterator[Block]:
+        """Yield the events of an epoch in blocks of whole minibatches."""
+        if not self.count:
+            return
+        each = -(-self.count // -(-self.count // self.block))
+        each = -(-each // size) * size
+        listed = self._listed(generator)
+        spans = [(n, min(n + each, self.count)) for n in range(0, self.count, each)]
+        if not self.in_main_memory:
+            yield from (self._block(listed(*span)) for span in spans)
+            return
+        with ThreadPoolExecutor(1) as pool:
+            stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+            ahead = pool.submit(self._sent, listed, spans[0], stream)
+            for number in range(len(spans)):
+                block = ahead.result()
+                if number + 1 < len(spans):
+                    ahead = pool.submit(self._sent, listed, spans[number + 1], stream)
+                for column in block if stream is not None else ():
+                    column.record_stream(torch.cuda.current_stream())
+                yield block
+
+    def _sent(
+        self,
+        listed: Callable[[int, int], torch.Tensor],
+        span: tuple[int, int],
+        stream: torch.cuda.Stream | None,
+    ) -> Block:
+        """Return a block that was gathered in main memory and copied on a stream of its own."""
+        with nullcontext() if stream is None else torch.cuda.stream(stream):
+            block = self._block(listed(*span))
+        if stream is not None:
+            stream.synchronize()
+        return block
+
+    def _block(self, event: torch.Tensor) -> Block:
+        """Gather the columns of events, which are numbered on `home`."""
+        columns = [event, *(self._gathered(column, event) for column in self.columns)]
+        moved = [column.to(self.device, non_blocking=True) for column in columns]
+        return Block(*(c if c.is_floating_point() else c.long() for c in moved))
+
+    def _gathered(self, column: torch.Tensor, event: torch.Tensor) -> torch.Tensor:
+        """Return the values of events; a column of one value is that of all events."""
+        if len(column) < 2:
+            return column.expand(len(event)).clone()
+        if self.home == self.device or self.device.type != "cuda":
+            return column[event]
+        pinned = torch.empty(len(event), dtype=column.dtype, pin_memory=True)
+        return torch.index_select(column, 0, event, out=pinned)
+
+    # The order of an epoch.
+
+    def _listed(self, generator: torch.Generator) -> Callable[[int, int], torch.Tensor]:
+        """Return a function of (first, last) that returns the events of these places in order."""
         if self.positives == "permutation":
-            return learned[torch.randperm(count, generator=generator, device=self.home)]
-        draws = torch.rand(2, count, generator=generator, device=self.home, dtype=torch.float64)
+            draw = torch.randint(1 << 62, (1,), generator=generator, device=self.device)
+            key = int(draw)
+            return lambda first, last: self._shuffled(first, last, key)
+        drawn = self._drawn(generator)
+        return lambda first, last: drawn[first:last]
+
+    def _shuffled(self, first: int, last: int, key: int) -> torch.Tensor:
+        place = torch.arange(first, last, device=self.home)
+        event = permuted(place, self.count, key)
+        return event if self.learned is None else self.learned[event]
+
+    def _drawn(self, generator: torch.Generator) -> torch.Tensor:
+        """Draw the events of an epoch with replacement: int64 [events]."""
+        count, user = self.count, self.columns[0].to(self.device)
+        learned = self.learned
+        every = torch.arange(count) if learned is None else learned
+        every = every.to(self.device)
+        draws = torch.rand(2, count, generator=generator, device=self.device, dtype=torch.float64)
         if self.positives == "bootstrap":
-            return learned[(draws[0] * count).long().clamp(max=count - 1)]
-        user = self.user[learned].long()
+            return every[(draws[0] * count).long().clamp(max=count - 1)].to(self.home)
+        user = user[every].long()
         order = torch.argsort(user, stable=True)
         _, times = torch.unique_consecutive(user[order], return_counts=True)
         first = times.cumsum(0) - times
         drawn = (draws[0] * len(times)).long().clamp(max=len(times) - 1)
         place = first[drawn] + (draws[1] * times[drawn]).long().clamp(max=times[drawn] - 1)
-        return learned[order[place]]
+        return every[order[place]].to(self.home)
 
-    def _in_runs(
-        self, listed: torch.Tensor, size: int, generator: torch.Generator
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
-        """Return events, their rows, the start of each row, and the rows of a minibatch.
 
-        Events of the same query form runs, which are shuffled. Rows after the last are empty.
-        """
-        assert self.group is not None
-        group = self.group[listed]
-        order = torch.argsort(group, stable=True)
-        event, group = listed[order], group[order]
-        place = torch.arange(len(event), device=self.home) - torch.searchsorted(group, group)
-        run = (place % self.run == 0).cumsum(0) - 1
-        count = int(run[-1]) + 1
-        row = torch.randperm(count, generator=generator, device=self.home)[run]
-        row, order = torch.sort(row, stable=True)
-        first = row[::size]
-        last = torch.cat([row[size - 1 :: size], row[-1:]])[: len(first)]
-        most = int((last - first).max()) + 1
-        self.rows = min(max(self.rows, -(-int(most * SPARE) // ROWS_STEP) * ROWS_STEP), size)
-        start = torch.searchsorted(row, torch.arange(count + self.rows + 1, device=self.home))
-        return event[order], row, start, self.rows
+def permuted(place: torch.Tensor, count: int, key: int) -> torch.Tensor:
+    """Return where a random permutation of `count` numbers puts each place: int64 [places].
+
+    A Feistel network over a grid of about sqrt(count) rows and columns; places outside the range
+    are permuted again until they are inside.
+    """
+    wide = max(int(np.ceil(np.sqrt(count))), 1)
+    out = _crossed(place, -(-count // wide), wide, key)
+    outside = torch.nonzero(out >= count)[:, 0]
+    while len(outside):
+        out[outside] = _crossed(out[outside], -(-count // wide), wide, key)
+        outside = outside[out[outside] >= count]
+    return out
+
+
+def _crossed(place: torch.Tensor, high: int, wide: int, key: int) -> torch.Tensor:
+    """Permute the cells of a grid: shift rows by a hash of the column, then columns, in turns."""
+    row, column = torch.div(place, wide, rounding_mode="floor"), place % wide
+    for turn in range(ROUNDS):
+        salt = (key + turn * 0x5851F42D4C957F2D) % (1 << 63)
+        if turn % 2:
+            column = (column + _hash(row, salt)) % wide
+        else:
+            row = (row + _hash(column, salt)) % high
+    return row * wide + column
+
+
+def _hash(values: torch.Tensor, salt: int) -> torch.Tensor:
+    """Return a hash of 31 bits: int64 like values."""
+    mixed = (values + salt) * FIRST
+    mixed ^= (mixed >> 32) & BITS
+    mixed *= SECOND
+    return (mixed >> 32) & BITS

@@ -15,13 +15,17 @@ ROWS, ITEMS, DEPTH, WARPS, STAGES = 128, 128, 64, 8, 3
 NEAR = 8  # tiles of rows processed together, so that items stay in the cache
 
 
-@triton.jit
+# One kernel for all numbers of rows and items: a fit would compile several of them.
+@triton.jit(do_not_specialize=["rows", "items", "stripes"])
 def _exponentials(
-    q, p, constant, offset, out, total, rows, items, wide, stripes,
-    factors: tl.constexpr, even: tl.constexpr, NEAR: tl.constexpr,
+    q, p, constant, offset, chosen, number_of, out, total, rows, items, wide, stripes,
+    factors: tl.constexpr, even: tl.constexpr, drawn: tl.constexpr, NEAR: tl.constexpr,
     ROWS: tl.constexpr, ITEMS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
-    """out[r, i] = exp(q[r] . p[i] + constant[i] - offset[r]); total[r, tile]: sums by tile."""
+    """out[r, i] = exp(q[r] . p[i] + constant[i] - offset[r]); total[r, tile]: sums by tile.
+
+    drawn: items are a sample with numbers number_of[i], and 0 stands for that of chosen[r].
+    """
     number = tl.program_id(0)
     down, across = tl.cdiv(rows, ROWS), tl.cdiv(items, ITEMS)
     group = number // (NEAR * across)
@@ -47,6 +51,9 @@ def _exponentials(
     score += tl.load(constant + safe_item)[None, :] - tl.load(offset + safe_row)[:, None]
     value = tl.exp(tl.minimum(score, 80.0))
     value = tl.where(item[None, :] < items, value, 0.0)
+    if drawn:
+        own, others = tl.load(chosen + safe_row), tl.load(number_of + safe_item)
+        value = tl.where(own[:, None] == others[None, :], 0.0, value)
     tl.store(total + row * stripes + tile_item, tl.sum(value, 1), mask=row < rows)
     at = out + row[:, None].to(tl.int64) * wide + item[None, :]
     inner = (row < rows)[:, None] & (item < items)[None, :]
@@ -59,14 +66,20 @@ def fused_exponentials(
     constants: torch.Tensor,
     offset: torch.Tensor,
     E: torch.Tensor,
+    sample: tuple[torch.Tensor, torch.Tensor] | None = None,
 ) -> torch.Tensor:
-    """Fill E [rows, items] with exp(q . p + constants - offset); return row sums float32 [rows]."""
+    """Fill E [rows, items] with exp(q . p + constants - offset); return row sums float32 [rows].
+
+    sample: see `softmax.exponentials`.
+    """
     (rows, factors), items = q.shape, len(p)
     down, across = triton.cdiv(rows, ROWS), triton.cdiv(items, ITEMS)
     total = torch.empty((rows, across), dtype=torch.float32, device=q.device)
+    chosen, number_of = (offset, constants) if sample is None else sample
     _exponentials[(down * across,)](
-        q.contiguous(), p.contiguous(), constants, offset, E, total,
+        q.contiguous(), p.contiguous(), constants, offset, chosen, number_of, E, total,
         rows, items, E.stride(0), across, factors=factors, even=factors % DEPTH == 0,
-        NEAR=NEAR, ROWS=ROWS, ITEMS=ITEMS, DEPTH=DEPTH, num_warps=WARPS, num_stages=STAGES,
+        drawn=sample is not None, NEAR=NEAR, ROWS=ROWS, ITEMS=ITEMS, DEPTH=DEPTH,
+        num_warps=WARPS, num_stages=STAGES,
     )  # fmt: skip
     return total.sum(1)

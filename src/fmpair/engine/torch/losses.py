@@ -1,4 +1,4 @@
-"""Losses over sampled items: BPR, hinge, logistic, WARP, and a softmax over shared candidates."""
+"""Negatives: their sampler, losses of pairs (BPR, hinge, logistic, WARP), shared candidates."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch.nn.functional import embedding, relu, softplus
 
 from fmpair.arrays import Rows, distinct_pairs, tally
 from fmpair.engine.contract import Problem, Settings
+from fmpair.engine.torch.softmax import Sample
 
 TRIES = 8  # attempts to draw an item that the user has not chosen
 ORDERED_EVERY = 16  # minibatches between two sorts of the items, for the adaptive sampler
@@ -31,9 +32,11 @@ class Negatives:
         log_chance = np.full(problem.items, -np.inf)
         log_chance[candidates] = np.log(chance / chance.sum())
         self.log_chance = self._moved(log_chance.astype(np.float32))
-        own = distinct_pairs(problem.user, problem.item, problem.users)
-        self.own, self.shown = self._lists(own), self._lists(problem.impressions)
-        self.seen = self._moved(own.owner * problem.items + own.column)
+        self.shown = self._lists(problem.impressions)
+        if settings.loss != "softmax":  # candidates shared by all users need no seen items
+            own = distinct_pairs(problem.user, problem.item, problem.users)
+            self.own = self._lists(own)
+            self.seen = self._moved(own.owner * problem.items + own.column)
         self.steps, self.order, self.spread = 0, torch.empty(0), torch.empty(0)
 
     def _moved(self, array: np.ndarray) -> torch.Tensor:
@@ -141,8 +144,6 @@ def loss_of(
     user, item, weight = chosen
     vectors, constants = sides
     negatives.order_items(vectors.detach(), constants.detach())
-    if settings.loss == "softmax":
-        return (weight * _over_shared(settings, q, sides, item, negatives)).sum(), len(item)
     f = scores(q, sides, item[:, None])[:, 0]
     if settings.loss == "warp":
         losses, violated = _warp(q, sides, (user, item), f, negatives)
@@ -189,24 +190,22 @@ def _warp(
     return strength * relu(1 - (f - other)), wrong.any(1)
 
 
-def _over_shared(
+def sample_of(
     settings: Settings,
-    q: torch.Tensor,
     sides: tuple[torch.Tensor, torch.Tensor],
     item: torch.Tensor,
     negatives: Negatives,
-) -> torch.Tensor:
-    """Return the softmax losses of the chosen items among candidates shared by the minibatch.
+) -> Sample:
+    """Return the chosen items and candidates shared by the minibatch, for a softmax.
 
     The logarithm of its expected count is subtracted from a candidate's score, so that the sum
-    estimates the one over all items. A candidate equal to the chosen item counts once.
+    estimates the one over all items.
     """
     vectors, constants = sides
+    negatives.order_items(vectors.detach(), constants.detach())
     drawn = negatives.shared(settings.n_negatives)
     off = negatives.log_chance[drawn] + math.log(len(drawn))
-    f = scores(q, sides, item[:, None])
-    with torch.autocast(q.device.type, torch.bfloat16, enabled=q.device.type == "cuda"):
-        others = (q @ embedding(drawn, vectors).T).float()
-    others = others + embedding(drawn, constants[:, None])[:, 0] - off
-    others = others.masked_fill(drawn == item[:, None], -torch.inf)
-    return torch.logsumexp(torch.cat([f, others], 1), 1) - f[:, 0]
+    both = torch.cat([item, drawn])
+    rows = embedding(both, vectors).split([len(item), len(drawn)])
+    beside = embedding(both, constants[:, None])[:, 0].split([len(item), len(drawn)])
+    return Sample(item, rows[0], beside[0], drawn, rows[1], beside[1] - off)

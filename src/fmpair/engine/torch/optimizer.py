@@ -12,6 +12,7 @@ from fmpair.arrays import Rows, tally
 from fmpair.engine.contract import History, Parameters, Problem, Settings, TripleL2
 from fmpair.engine.item_side import pair_columns
 from fmpair.engine.strata.field_regularisation import FIRST, settled_l2, shared_item_rows
+from fmpair.engine.torch.events import learned_events
 
 
 class UserGradients(NamedTuple):
@@ -49,9 +50,10 @@ class Decay:
 
     def __init__(self, problem: Problem, settings: Settings, device: torch.device):
         self.problem, self.settings, self.device = problem, settings, device
-        learned = np.flatnonzero(~problem.known)
-        self.events = max(len(learned), 1)
-        self.item = tally(problem.item[learned], problem.items) / self.events
+        learned = learned_events(problem)
+        item = _some(problem.item, learned)
+        self.events = max(len(item), 1)
+        self.item = tally(item, problem.items) / self.events
         self.drawn = problem.drawn / max(problem.drawn.sum(), 1)
         self.query, self.feature = self._query(learned), self._feature()
 
@@ -110,11 +112,11 @@ class Decay:
             "features": triples.features * self.feature,
         }
 
-    def _query(self, learned: np.ndarray) -> np.ndarray:
+    def _query(self, learned: np.ndarray | None) -> np.ndarray:
         """Return the share of events that each query feature occurs in: float64 [features]."""
         problem, size = self.problem, len(self.settings.query)
-        times = _times(problem.user_rows, problem.user[learned], size)
-        times += _times(problem.contexts, problem.situation[learned], size)
+        times = _times(problem.user_rows, _some(problem.user, learned), size)
+        times += _times(problem.contexts, _some(problem.situation, learned), size)
         if problem.history is not None:
             rows, seen = problem.history.rows, _seen(problem.history, problem.user, learned)
             by_item = tally(problem.history.item, problem.items, seen)
@@ -136,16 +138,22 @@ def _host(table: torch.Tensor, needed: bool) -> np.ndarray:
     return table.detach()[: None if needed else 0].cpu().numpy()
 
 
+def _some(column: np.ndarray, events: np.ndarray | None) -> np.ndarray:
+    """Return the values of some events, None for all."""
+    return column if events is None else column[events]
+
+
 def _times(rows: Rows, number: np.ndarray, size: int) -> np.ndarray:
     """Count the events of each feature, given each event's row number: float64 [size]."""
     events = tally(number, rows.size)
     return np.bincount(rows.column, events[rows.owner], size).astype(np.float64)
 
 
-def _seen(history: History, user: np.ndarray, learned: np.ndarray) -> np.ndarray:
+def _seen(history: History, user: np.ndarray, learned: np.ndarray | None) -> np.ndarray:
     """Count the events that have each place of a time line in their history: float64 [places]."""
-    until = history.until[learned].astype(np.int64)
-    since = history.since[learned] if len(history.since) else history.start[user[learned]]
+    until = _some(history.until, learned).astype(np.int64)
+    limited = len(history.since) > 0
+    since = _some(history.since, learned) if limited else history.start[_some(user, learned)]
     first = np.maximum(until - len(history.weight), since)
     edges = np.zeros(len(history.item) + 1)
     edges += tally(first, len(edges)) - tally(until, len(edges))
@@ -157,6 +165,7 @@ def _seen(history: History, user: np.ndarray, learned: np.ndarray) -> np.ndarray
 # .8 / sqrt(factors), so that one option suits both engines at any vector length.
 ADAM_SHARE = 0.8
 BETAS, TINY = (0.9, 0.999), 1e-8
+LEAN = 1 << 26  # numbers in the vectors of all users
 BIASES = {"item_bias": "items", "feature_bias": "features"}  # the table whose rows have the bias
 
 
@@ -191,7 +200,8 @@ class Adam:
 
     A user occurs in few steps. Such a step moves the user at once as far as Adam would until the
     gradient is forgotten, and squared gradients decay with the steps between, so that absent users
-    cost nothing. last: float32 [users], the latest step of each.
+    cost nothing. last: float32 [users], the latest step of each. Tables of users from LEAN numbers
+    on have the mean squared gradient of a row instead of one for each of its numbers.
     """
 
     def __init__(self, tables: dict[str, torch.Tensor], speed: dict[str, float]):
@@ -199,6 +209,8 @@ class Adam:
         others = {name: table for name, table in tables.items() if name != "users"}
         self.mean = {name: torch.zeros_like(table) for name, table in others.items()}
         self.square = {name: torch.zeros_like(table) for name, table in tables.items()}
+        if "users" in tables and tables["users"].numel() >= LEAN:
+            self.square["users"] = tables["users"].new_zeros((len(tables["users"]), 1))
         self.factors = max(
             (table.shape[1] for table in tables.values() if table.ndim > 1), default=1
         )
@@ -242,7 +254,9 @@ class Adam:
         square, last = self.square["users"], self.last
         old, before, beta = square[user], last[user], BETAS[1]
         faded = old * torch.pow(beta, self.steps - before)[:, None]
-        own = torch.lerp(faded, users.slope.square(), 1 - beta)
+        squares = users.slope.square()
+        squares = squares.mean(1, keepdim=True) if square.shape[1] == 1 else squares
+        own = torch.lerp(faded, squares, 1 - beta)
         root = (own / (1 - torch.pow(beta, self.steps))).sqrt_().add_(TINY)
         rows = self.tables["users"][user]
         new = rows - self.rates[self.speed["users"]] * users.slope / root

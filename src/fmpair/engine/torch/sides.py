@@ -168,7 +168,8 @@ def history_of(history: History, items: int, device: torch.device) -> DeviceHist
     first = int(rows.column[0]) if len(rows.column) else 0
     plain = len(rows.column) == items and bool((rows.value == 1).all())
     plain = plain and np.array_equal(rows.column, np.arange(first, first + items))
-    pairs = np.repeat(np.arange(len(lengths)), lengths) * items + history.item
+    owner = torch.repeat_interleave(moved(lengths))  # on the device: np.unique would sort for long
+    pairs = torch.unique(owner * items + moved(history.item))
     return DeviceHistory(
         moved(history.start),
         moved(history.item),
@@ -179,7 +180,7 @@ def history_of(history: History, items: int, device: torch.device) -> DeviceHist
         first,
         items,
         history.shared,
-        len(np.unique(pairs)) < len(pairs),
+        len(pairs) < len(history.item),
     )
 
 

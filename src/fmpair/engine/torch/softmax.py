@@ -1,9 +1,10 @@
-"""The exact softmax loss over all items and its gradients, by matrix products in chunks of rows.
+"""The softmax loss over all items or a shared sample, and its gradients, by matrix products.
 
 A row is a query with the items chosen by it. With c the score of its first chosen item, a chunk
 stores only E = exp(score - c), which becomes the gradient in place: the softmax of a row is
 E / sum(E), so the gradient is E less the chosen items, times one number per row. That number
-multiplies the queries and the result instead of the chunk. Scores are never stored.
+multiplies the queries and the result instead of the chunk. Scores are never stored. A sample of
+items that all rows share is handled alike, with the chosen items beside it.
 """
 
 from __future__ import annotations
@@ -67,14 +68,78 @@ def softmax_slopes(
         held = _subtract(E, row, chosen.item[own], chosen.weight[own] / scale[row], chosen.once)
         loss.append((weight[part] * total.log()).sum() - (chosen.weight[own] * held).sum())
         of_queries.append(_product(E, p) * scale[:, None])
-        if moving:  # an extra column of ones sums the gradients of the constants
-            beside = scale.new_zeros((len(scale), ONES))
-            beside[:, 0] = scale
-            wide = torch.cat([queries[part] * scale[:, None], beside], 1).to(half)
-            found = _product(E.T, wide)
+        if moving:
+            found = _of_items(E, queries[part], scale)
             of_items = found if of_items is None else of_items.add_(found)
     slopes = (None, None) if of_items is None else (of_items[:, :factors], of_items[:, factors])
     return Slopes(torch.stack(loss).sum(), torch.cat(of_queries), *slopes)
+
+
+class Sample(NamedTuple):
+    """Items drawn for all rows of a minibatch, beside the chosen item of each row.
+
+    item: int64 [rows]; own: [rows, factors]; own_constants: [rows]; drawn: int64 [n]; vectors: [n,
+    factors]; constants: [n], less the logarithm of the expected count of each.
+    """
+
+    item: torch.Tensor
+    own: torch.Tensor
+    own_constants: torch.Tensor
+    drawn: torch.Tensor
+    vectors: torch.Tensor
+    constants: torch.Tensor
+
+
+class SampleSlopes(NamedTuple):
+    """A loss summed over rows, and its gradients, by the names of `Sample`."""
+
+    loss: torch.Tensor
+    queries: torch.Tensor
+    own: torch.Tensor
+    own_constants: torch.Tensor
+    vectors: torch.Tensor
+    constants: torch.Tensor
+
+
+def sample_slopes(
+    queries: torch.Tensor, sample: Sample, weight: torch.Tensor, rows_at_once: int
+) -> SampleSlopes:
+    """Return the loss of choosing each row's item among itself and the drawn others.
+
+    Drawn items that equal the chosen one are left out of its row. weight: float32 [rows].
+    """
+    half, factors = number_type(queries.device), queries.shape[1]
+    q, p = queries.to(half), sample.vectors.to(half)
+    offset = (queries * sample.own).sum(1) + sample.own_constants
+    loss, of_queries, scales, of_items = [], [], [], None
+    for first in range(0, len(q), rows_at_once):
+        part = slice(first, first + rows_at_once)
+        given = (q[part], p, sample.constants, offset[part], (sample.item[part], sample.drawn))
+        E, total = exponentials(*given)
+        total += 1  # of the chosen item
+        scale = weight[part] / total
+        loss.append((weight[part] * total.log()).sum())
+        of_queries.append(_product(E, p) * scale[:, None])
+        found = _of_items(E, queries[part], scale)
+        of_items = found if of_items is None else of_items.add_(found)
+        scales.append(scale)
+    assert of_items is not None
+    less = torch.cat(scales) - weight
+    return SampleSlopes(
+        torch.stack(loss).sum(),
+        torch.cat(of_queries).addcmul_(less[:, None], sample.own),
+        less[:, None] * queries,
+        less,
+        of_items[:, :factors],
+        of_items[:, factors],
+    )
+
+
+def _of_items(E: torch.Tensor, queries: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Return the gradients of items; an extra column of ones sums those of the constants."""
+    beside = scale.new_zeros((len(scale), ONES))
+    beside[:, 0] = scale
+    return _product(E.T, torch.cat([queries * scale[:, None], beside], 1).to(E.dtype))
 
 
 def _weights(chosen: Chosen) -> torch.Tensor:
@@ -99,15 +164,22 @@ def number_type(device: torch.device) -> torch.dtype:
 
 
 def exponentials(
-    q: torch.Tensor, p: torch.Tensor, constants: torch.Tensor, offset: torch.Tensor
+    q: torch.Tensor,
+    p: torch.Tensor,
+    constants: torch.Tensor,
+    offset: torch.Tensor,
+    sample: tuple[torch.Tensor, torch.Tensor] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return E = exp(q . p + constants - offset) [rows, items] and row sums float32 [rows]."""
+    """Return E = exp(q . p + constants - offset) [rows, items] and row sums float32 [rows].
+
+    sample: an item of each row and the numbers of p's items; E is 0 where they are equal.
+    """
     if q.device.type == "cuda" and _has_triton():
         from fmpair.engine.torch.fused import fused_exponentials
 
         E = empty_chunk(len(q), len(p), q)
-        return E, fused_exponentials(q, p, constants, offset, E)
-    return plain_exponentials(q, p, constants, offset)
+        return E, fused_exponentials(q, p, constants, offset, E, sample)
+    return plain_exponentials(q, p, constants, offset, sample)
 
 
 @cache
@@ -117,12 +189,18 @@ def _has_triton() -> bool:
 
 
 def plain_exponentials(
-    q: torch.Tensor, p: torch.Tensor, constants: torch.Tensor, offset: torch.Tensor
+    q: torch.Tensor,
+    p: torch.Tensor,
+    constants: torch.Tensor,
+    offset: torch.Tensor,
+    sample: tuple[torch.Tensor, torch.Tensor] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute `exponentials` by plain tensor operations."""
     E = empty_chunk(len(q), len(p), q)
     torch.addmm(constants.to(q.dtype), q, p.T, out=E)
     E.sub_(offset.to(q.dtype)[:, None]).clamp_(max=LARGEST).exp_()
+    if sample is not None:
+        E.masked_fill_(sample[0][:, None] == sample[1], 0.0)
     return E, E.sum(1, dtype=torch.float32)
 
 

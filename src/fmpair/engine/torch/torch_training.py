@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,8 +14,8 @@ from fmpair.arrays import tally
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
 from fmpair.engine.strata.field_regularisation import centre
 from fmpair.engine.torch.cuda import Replay, plan_of
-from fmpair.engine.torch.events import EpochEvents, Minibatch
-from fmpair.engine.torch.losses import Negatives, loss_of, scores
+from fmpair.engine.torch.events import EpochEvents, Minibatch, learned_events
+from fmpair.engine.torch.losses import Negatives, loss_of, sample_of, scores
 from fmpair.engine.torch.optimizer import Decay, optimizer_of, user_gradients
 from fmpair.engine.torch.sides import (
     Sides,
@@ -25,9 +26,9 @@ from fmpair.engine.torch.sides import (
     sides_of,
     unit,
 )
-from fmpair.engine.torch.softmax import softmax_slopes
+from fmpair.engine.torch.softmax import Sample, sample_slopes, softmax_slopes
 from fmpair.errors import MachineError, OptionError, named
-from fmpair.rng import stream
+from fmpair.seeds import stream
 
 MOST_EVENTS = 16_384  # of a minibatch; half as many if every event has its own query
 # Minibatches of very large data grow up to MOST_OF_MANY while an epoch has MANY_STEPS steps.
@@ -54,16 +55,18 @@ class TorchTraining:
     def __init__(self, problem: Problem, parameters: Parameters, settings: Settings):
         device = torch.device(settings.device)
         self.problem, self.settings, self.device = problem, settings, device
-        learned = int(np.count_nonzero(~problem.known))
+        some = learned_events(problem)
+        learned = len(problem.user) if some is None else len(some)
         run = RUN if settings.all_items and problem.history is None else 1
         self.size = _size(learned, run)
         plan = plan_of(problem, parameters, settings, self.size, device)
         self.rows_at_once = plan.rows_at_once
         self.tables: Tables = Parameters(
-            *(torch.from_numpy(np.array(table, np.float32)).to(device) for table in parameters)
+            *(torch.tensor(table, dtype=torch.float32, device=device) for table in parameters)
         )
-        home = torch.device("cpu") if plan.in_main_memory else device
-        self.events = EpochEvents(problem, settings.positives, run, home, device)
+        self.events = EpochEvents(
+            problem, settings.positives, run, device, plan.in_main_memory, plan.block
+        )
         speed = _speeds(settings, self._user_speed(problem, learned))
         for name in speed:
             getattr(self.tables, name).requires_grad_(name != "users")
@@ -74,9 +77,7 @@ class TorchTraining:
         self.decay = Decay(problem, settings, device)
         self.negatives = None if settings.all_items else Negatives(problem, settings, self.draws)
         self.optimizer = optimizer_of(settings.optimizer, self.tables, speed)
-        undrawn = torch.from_numpy(
-            ~problem.drawn & (np.bincount(problem.item, minlength=problem.items) == 0)
-        )
+        undrawn = torch.from_numpy(~problem.drawn & (tally(problem.item, problem.items) == 0))
         self.undrawn = undrawn.to(device) if bool(undrawn.any()) else None
         self.total, self.number = torch.zeros((), device=device), 1
         self.strength: dict[str, torch.Tensor] = {}
@@ -118,7 +119,7 @@ class TorchTraining:
 
     def _epoch(self, number: int, rate: float) -> float:
         seed = self.settings.seed
-        order = torch.Generator(self.events.home).manual_seed(_seed(seed, number, 0))
+        order = torch.Generator(self.device).manual_seed(_seed(seed, number, 0))
         self.draws.manual_seed(_seed(seed, number, 1))
         self._begin_epoch(number, rate)
         events, steps = 0, 0
@@ -167,18 +168,23 @@ class TorchTraining:
         vectors, constants = self._sides()
         q = unit(q) / self.settings.temperature if self.settings.temperature else self._dropped(q)
         chosen = batch.chosen
+        if self.negatives is not None and self.settings.loss == "softmax":
+            sample = sample_of(self.settings, (vectors, constants), chosen.item, self.negatives)
+            fixed = Sample(*(part.detach() for part in sample))
+            loss, *slopes = sample_slopes(q.detach(), fixed, chosen.weight, self.rows_at_once)
+            roots = (sample.own, sample.own_constants, sample.vectors, sample.constants)
+            _backward((q, *roots), slopes)
+            return loss, batch.size
         if self.negatives is not None:
             events = (batch.user, chosen.item, chosen.weight)
-            loss, learned = loss_of(self.settings, q, (vectors, constants), events, self.negatives)
-            loss.backward()
-            return loss.detach(), learned
+            total, learned = loss_of(self.settings, q, (vectors, constants), events, self.negatives)
+            total.backward()
+            return total.detach(), learned
         if self.undrawn is not None:
             constants = constants.masked_fill(self.undrawn, -torch.inf)
         inputs = (q.detach(), vectors.detach(), constants.detach())
         slopes = softmax_slopes(*inputs, chosen, self.rows_at_once, self.moves_items)
-        pairs = zip((q, vectors, constants), slopes[1:])
-        roots = [(root, slope) for root, slope in pairs if root.requires_grad and slope is not None]
-        torch.autograd.backward([root for root, _ in roots], [slope for _, slope in roots])
+        _backward((q, vectors, constants), slopes[1:])
         return slopes.loss, batch.size
 
     def _sides(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -247,7 +253,7 @@ class TorchTraining:
 
     def snapshot(self) -> Parameters:
         """Return a copy of the parameters in main memory."""
-        arrays = Parameters(*(table.detach().cpu().numpy().copy() for table in self.tables))
+        arrays = Parameters(*(table.detach().to("cpu", copy=True).numpy() for table in self.tables))
         share_item_vectors(arrays.query, arrays.items, self.problem.history, self.problem.triples)
         return arrays
 
@@ -274,6 +280,25 @@ class TorchTraining:
             table = self.tables.query.detach().cpu().numpy()
             centre(table[:, : self.sides.pairs], groups)
             self.tables.query.data.copy_(torch.from_numpy(table))
+
+
+class _Slopes(torch.autograd.Function):
+    """A number whose gradients are given. `autograd.backward` with slopes loads sympy: a second."""
+
+    @staticmethod
+    def forward(ctx: Any, slopes: Sequence[torch.Tensor | None], *roots: torch.Tensor) -> Any:
+        ctx.slopes = slopes
+        return roots[0].new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        return None, *ctx.slopes
+
+
+def _backward(roots: Sequence[torch.Tensor], slopes: Sequence[torch.Tensor | None]) -> None:
+    """Pass slopes of roots on to the tables that are trained."""
+    if any(root.requires_grad for root in roots):
+        _Slopes.apply(slopes, *roots).backward()
 
 
 @contextmanager

@@ -1,0 +1,275 @@
+"""A billion events with context on one GPU, from Parquet to the model, and the lists of a million.
+
+    python benchmarks/gpu_billion.py FOLDER [PART ...]
+
+Parts: make (writes the events to FOLDER, not part of the fit), fit, twice (the same bytes),
+subset (beside the CPU engine), stream (events in main memory), lists; all unless given. Each prints
+a line of JSON for what it measured. FMPAIR_EVENTS sets the number of events (a billion), and users
+and items follow it. Without a GPU the parts run on the CPU by PyTorch: use few events.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+
+from fmpair import Dataset, FMPair
+from fmpair.arrays import Rows, empty_rows, group_rows
+from fmpair.data.vocabulary import Vocabulary
+from fmpair.device import CUDA, TORCH, obstacle
+from fmpair.engine.contract import Parameters
+from fmpair.engine.torch import cuda
+from fmpair.features import FeatureSpace
+from fmpair.fitted.recommender import Recommender
+from fmpair.ranking.top import ranks
+from fmpair.training import device_parts, fit_parts
+
+DEVICE = TORCH if obstacle() else CUDA
+WHERE = torch.device("cpu" if obstacle() else CUDA)
+EVENTS = int(os.environ.get("FMPAIR_EVENTS", 1_000_000_000))
+USERS, ITEMS = max(EVENTS // 500, 50), max(EVENTS // 1000, 200)
+EPOCHS = int(os.environ.get("FMPAIR_EPOCHS", 2))
+PIECE = 1 << 24  # events of a part
+TASTES, HOURS, PLACES = 1000, 24, 4
+HELD_OUT = 10_000
+OPTIONS: dict[str, Any] = {
+    "factors": 64,
+    "history": 0,
+    "order": 2,
+    "times": False,
+    "n_negatives": 8192 if WHERE.type == CUDA else 64,
+}
+RECIPE = FMPair(**OPTIONS, epochs=EPOCHS, device=DEVICE)
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    for name in sys.argv[2:] or PARTS:
+        try:
+            PARTS[name](folder)
+        except Exception:
+            traceback.print_exc()
+
+
+def told(part: str, **values: Any) -> None:
+    """Print what was measured, with the largest memory so far."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    card = torch.cuda.max_memory_allocated() / 2**30 if WHERE.type == CUDA else 0.0
+    memory = {"main memory GB": round(most, 1), "card GB": round(card, 1)}
+    print(json.dumps({"part": part, **values, **memory}), flush=True)
+
+
+# The events: users have a taste, which with the hour and the place says what most events choose.
+
+
+def generated(count: int, seed: int, users: int = USERS) -> dict[str, torch.Tensor]:
+    """Return columns of `count` events, made on the device."""
+    draw = torch.Generator(WHERE).manual_seed(seed)
+
+    def numbers(most: int) -> torch.Tensor:
+        return torch.randint(most, (count,), generator=draw, device=WHERE)
+
+    def share() -> torch.Tensor:
+        return torch.rand(count, generator=draw, device=WHERE, dtype=torch.float64)
+
+    user, hour, place = numbers(users), numbers(HOURS), numbers(PLACES)
+    rank = (ITEMS ** share()).long() - 1  # popular ones first
+    taste = torch.where(share() < 0.6, user % TASTES, numbers(TASTES))
+    there = torch.where(share() < 0.5, hour // 6 * PLACES + place, 0)  # the context's part
+    item = (rank * 7919 + taste * 104_729 + there * 15_485_863) % ITEMS
+    kinds = (torch.int32, torch.int32, torch.int8, torch.int8)
+    columns = (user, item, hour, place)
+    names = ("user", "item", "hour", "place")
+    return {n: c.to(kind).cpu() for n, c, kind in zip(names, columns, kinds)}
+
+
+def frame_of(columns: dict[str, torch.Tensor]) -> pl.DataFrame:
+    return pl.DataFrame({name: column.numpy() for name, column in columns.items()})
+
+
+def make(folder: Path) -> None:
+    """Write the events as Parquet parts."""
+    began = time.perf_counter()
+    folder.mkdir(exist_ok=True)
+
+    def write(number: int, columns: dict[str, torch.Tensor]) -> None:
+        path = folder / f"{number:04}.parquet"
+        frame_of(columns).write_parquet(path, compression="lz4", statistics=False)
+
+    with ThreadPoolExecutor(6) as pool:
+        left = []
+        for number, first in enumerate(range(0, EVENTS, PIECE)):
+            if len(left) >= 12:
+                left.pop(0).result()
+            columns = generated(min(PIECE, EVENTS - first), number)
+            left.append(pool.submit(write, number, columns))
+        for future in left:
+            future.result()
+    size = sum(path.stat().st_size for path in folder.glob("*.parquet"))
+    told("make", seconds=_since(began), GB=round(size / 2**30, 2), events=EVENTS)
+
+
+def _since(began: float) -> float:
+    return round(time.perf_counter() - began, 2)
+
+
+class Clock:
+    """The seconds of each part of a fit."""
+
+    def __init__(self) -> None:
+        self.began = self.last = time.perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    def mark(self, name: str) -> None:
+        self.seconds[name] = _since(self.last)
+        self.last = time.perf_counter()
+
+    def epoch(self, epoch: Any) -> None:
+        self.seconds[f"epoch {epoch.number}"] = round(epoch.seconds, 2)
+        if epoch.number == 1:
+            self.seconds["begin"] = round(_since(self.last) - epoch.seconds, 2)
+        else:
+            self.seconds["checkpoint"] = round(_since(self.last) - epoch.seconds, 2)
+        self.last = time.perf_counter()
+
+
+def timed_fit(folder: Path, recipe: Any = RECIPE, checkpoint: bool = True) -> tuple[Any, Clock]:
+    """Fit to the parts and return the model and the seconds of its parts."""
+    clock, reading = Clock(), device_parts.read
+
+    def read(*given: Any) -> Any:
+        found = reading(*given)
+        clock.mark("read and number")
+        return found
+
+    device_parts.read = read
+    try:
+        file = folder / "fit.part" if checkpoint else None
+        model = fit_parts(
+            recipe, folder, context=["hour", "place"], progress=clock.epoch, checkpoint=file
+        )
+    finally:
+        device_parts.read = reading
+    clock.mark("last checkpoint and model")
+    return model, clock
+
+
+def fit(folder: Path) -> None:
+    """The whole fit, with checkpoints and the seen items of all users."""
+    _warm()
+    model, clock = timed_fit(folder)
+    whole = _since(clock.began)
+    told("fit", events=EVENTS, users=USERS, items=ITEMS, whole=whole, **clock.seconds)
+    told("fit, held out", ndcg=_ndcg(model, generated(HELD_OUT, 10**6)))
+
+
+def _warm() -> None:
+    """Load libraries and compile kernels, which the first fit of a process does."""
+    columns = generated(min(EVENTS, 200_000), 10**6 + 1, 1000)
+    began = time.perf_counter()
+    FMPair(**OPTIONS, epochs=1, device=DEVICE).fit(frame_of(columns))
+    told("warm", seconds=_since(began))
+
+
+def _ndcg(model: Any, columns: dict[str, torch.Tensor]) -> float:
+    """Mean NDCG@10 of events among all items that the user has not seen, in their context."""
+    frame = frame_of(columns)
+    target = model.space.items.numbers(frame["item"])
+    user = model.space.users.numbers(frame["user"])
+    known = np.flatnonzero((target >= 0) & (user >= 0))
+    queries = model.query_vectors(frame.select("user", "hour", "place")[known])
+    device = "cpu" if obstacle() else CUDA
+    hidden = model.seen.take(user[known])
+    above, level = ranks(queries, model.item_matrix, hidden, target[known], None, device)
+    place = 1 + above + level / 2
+    return round(float(np.where(place <= 10, 1 / np.log2(1 + place), 0).mean()), 4)
+
+
+def twice(folder: Path) -> None:
+    """Two fits to the first parts have the same bytes."""
+    some = folder / "some"
+    some.mkdir(exist_ok=True)
+    for path in sorted(folder.glob("*.parquet"))[:2]:
+        if not (some / path.name).exists():
+            (some / path.name).symlink_to(path.absolute())
+    models = [timed_fit(some, checkpoint=checkpoint)[0] for checkpoint in (True, False)]
+    one, other = (b"".join(a.tobytes() for _, a in sorted(m.arrays().items())) for m in models)
+    told("twice", same=one == other)
+
+
+def stream(folder: Path) -> None:
+    """Events in main memory: the same bytes as on the card, and the time of an epoch."""
+    some, sizes = folder / "some", []
+    for share in (cuda.EVENTS_SHARE, 0.0):
+        before, cuda.event_bytes = (
+            cuda.event_bytes,
+            (cuda.event_bytes if share else lambda problem: 1 << 60),
+        )
+        model, clock = timed_fit(some, checkpoint=False)
+        cuda.event_bytes = before
+        sizes.append(b"".join(a.tobytes() for _, a in sorted(model.arrays().items())))
+        told("stream" if not share else "resident", **clock.seconds)
+    told("stream", same=sizes[0] == sizes[1])
+
+
+def subset(folder: Path) -> None:
+    """A few users with all their events, by the GPU and by the CPU engine on all cores."""
+    users = min(10_000, USERS)
+    count = min(500 * users, EVENTS)
+    data = Dataset.from_frame(frame_of(generated(count, 7, users)), context=["hour", "place"])
+    held_out = generated(HELD_OUT, 8, users)
+    small = data.take(np.arange(min(len(data), 100_000)))
+    for device, epochs in ((DEVICE, (2, 4)), ("cpu", (2, 4))):
+        options = OPTIONS if device != "cpu" else {**OPTIONS, "n_negatives": None}
+        FMPair(**options, epochs=1, device=device).fit(small)
+        for number in epochs:
+            began = time.perf_counter()
+            model = FMPair(**options, epochs=number, device=device).fit(data)
+            seconds = _since(began)
+            told("subset", device=device, epochs=number, whole=seconds, ndcg=_ndcg(model, held_out))
+
+
+def lists(folder: Path) -> None:
+    """The best ten of a million users among 100,000 items."""
+    users, items = (1_000_000, 100_000) if WHERE.type == CUDA else (2_000, 3_000)
+    rng = np.random.default_rng(0)
+    tables = [rng.standard_normal((n, 64), np.float32) * 0.3 for n in (users, items)]
+    ids = [Vocabulary(pl.Series(np.arange(n))) for n in (users, items)]
+    none = np.zeros(0, np.int32)
+    space = FeatureSpace.fit(Dataset(ids[0], ids[1], none, none, pl.DataFrame()))
+    flat, empty = np.zeros(0, np.float32), np.zeros((0, 64), np.float32)
+    owner = np.repeat(np.arange(users), 50)
+    seen: Rows = group_rows(owner, rng.integers(0, items, len(owner)), users)
+    parameters = Parameters(*tables, np.zeros(items, np.float32), empty, empty, flat)
+    rows = (empty_rows(users), empty_rows(items), seen)
+    model = Recommender(space, parameters, *rows, RECIPE)
+    model.recommend(pl.DataFrame({"user": np.arange(1000)}), n=10)
+    for _ in range(2):
+        began = time.perf_counter()
+        found = model.recommend(n=10)
+        told("lists", users=users, items=items, rows=len(found), seconds=_since(began))
+
+
+PARTS: dict[str, Callable[[Path], None]] = {
+    "make": make,
+    "fit": fit,
+    "twice": twice,
+    "stream": stream,
+    "subset": subset,
+    "lists": lists,
+}
+
+if __name__ == "__main__":
+    main()

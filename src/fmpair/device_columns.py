@@ -1,0 +1,141 @@
+"""Long columns of events counted and sorted by PyTorch on the device of a fit.
+
+The results are those of `arrays`, which calls these functions inside `layout_on`. Sums of whole
+numbers do not depend on their order, so that the same columns always give the same arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import torch
+
+from fmpair.arrays import Rows, columns_device, long_columns_on, starts
+
+AT_ONCE = 1 << 27  # entries counted or sorted at a time; sorting takes some 40 bytes each
+
+
+def layout_on(device: str) -> AbstractContextManager[None]:
+    """Count and sort long columns on a device of PyTorch inside the block."""
+    return long_columns_on(TorchColumns(torch.device(device)))
+
+
+class TorchColumns:
+    """Operations on columns of a device. Columns are copied to it once, while the object lives."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self._kept: dict[tuple[Any, ...], tuple[np.ndarray, torch.Tensor]] = {}
+
+    def moved(self, column: np.ndarray) -> torch.Tensor:
+        """Return a column on the device; it must not change afterwards."""
+        if _key(column) not in self._kept:
+            self.keep(column, tensor_of(column).to(self.device))
+        return self._kept[_key(column)][1]
+
+    def keep(self, column: np.ndarray, tensor: torch.Tensor) -> None:
+        """Take a tensor of the device as the copy of a column."""
+        self._kept[_key(column)] = column, tensor
+
+    def tally(
+        self, numbers: np.ndarray, size: int, weights: np.ndarray | None = None
+    ) -> np.ndarray | None:
+        """See `arrays.tally`; None for weights whose sums would depend on their order."""
+        if weights is None:
+            return counts(self.moved(numbers), size).cpu().numpy()
+        whole = self.moved(weights).long()
+        if not torch.equal(whole.to(self.moved(weights).dtype), self.moved(weights)):
+            return None
+        total = torch.zeros(size, dtype=torch.int64, device=self.device)
+        total.index_add_(0, self.moved(numbers).long(), whole)
+        return total.double().cpu().numpy()
+
+    def distinct_pairs(self, owner: np.ndarray, index: np.ndarray, count: int) -> Rows:
+        """See `arrays.distinct_pairs`."""
+        owners, indices = self.moved(owner), self.moved(index)
+        column, value = (torch.empty(len(owner), dtype=t) for t in (torch.int32, torch.float32))
+        last = first = 0
+        lengths, done = [], 0
+        for first, last in self._ranges(owners, count):
+            mine = slice(None) if last - first == count else (owners >= first) & (owners < last)
+            key = owners[mine].long().sub_(first).mul_(1 << 32).add_(indices[mine])
+            pairs, times = torch.unique(key, return_counts=True)
+            lengths.append(counts(pairs >> 32, last - first).cpu().numpy())
+            part = slice(done, done + len(pairs))
+            index, times = (pairs & 0xFFFFFFFF).to(torch.int32), times.to(torch.float32)
+            column[part].copy_(index)
+            value[part].copy_(times)
+            done = part.stop
+        columns, values = column[:done].numpy(), value[:done].numpy()
+        if done and last - first == count:
+            self.keep(columns, index)
+            self.keep(values, times)
+        return Rows(starts(np.concatenate(lengths)), columns, values)
+
+    def _ranges(self, owners: torch.Tensor, count: int) -> Iterator[tuple[int, int]]:
+        """Yield ranges of owners with at most AT_ONCE entries each, or one owner."""
+        if len(owners) <= AT_ONCE:
+            yield 0, count
+            return
+        start = starts(counts(owners, count).cpu().numpy())
+        first = 0
+        while first < count:
+            last = int(np.searchsorted(start, start[first] + AT_ONCE, "right")) - 1
+            last = min(max(last, first + 1), count)
+            yield first, last
+            first = last
+
+    def multiples(self, numbers: np.ndarray, step: int) -> np.ndarray:
+        """See `arrays.multiples`."""
+        return torch.nonzero(self.moved(numbers) % step == 0)[:, 0].cpu().numpy()
+
+    def order(self, major: np.ndarray, minor: np.ndarray) -> np.ndarray:
+        """See `arrays.order_by`."""
+        order = torch.argsort(tensor_of(minor).to(self.device), stable=True)
+        order = order[torch.argsort(self.moved(major)[order], stable=True)]
+        return order.to(torch.int32).cpu().numpy()
+
+    def latest_true(self, flags: np.ndarray) -> np.ndarray:
+        """See `arrays.latest_true`."""
+        places = torch.arange(len(flags), device=self.device, dtype=torch.int32)
+        places = places.mul_(tensor_of(flags).to(self.device))
+        return places.cummax(0).values.cpu().numpy()
+
+
+def stored(column: np.ndarray, device: torch.device) -> torch.Tensor:
+    """Return a column on a device, that of the layout if it is there already."""
+    layout = columns_device()
+    if isinstance(layout, TorchColumns) and layout.device == device:
+        return layout.moved(column)
+    return tensor_of(column).to(device)
+
+
+def tensor_of(column: np.ndarray) -> torch.Tensor:
+    """Return a column as a tensor in main memory, copied only if it is broadcast or read-only."""
+    usable = column.flags.writeable and column.flags.c_contiguous
+    return torch.from_numpy(column if usable else np.array(column))
+
+
+def counts(numbers: torch.Tensor, size: int) -> torch.Tensor:
+    """Count each number below `size`: int64 [size]."""
+    total = torch.zeros(size, dtype=torch.int64, device=numbers.device)
+    for piece in numbers.split(AT_ONCE):
+        total += torch.bincount(piece, minlength=size)
+    return total
+
+
+def kept(tensor: torch.Tensor) -> np.ndarray:
+    """Return a tensor as a column in main memory, and keep it for the layout of its device."""
+    column = tensor.cpu().numpy()
+    layout = columns_device()
+    if isinstance(layout, TorchColumns) and layout.device == tensor.device:
+        layout.keep(column, tensor)
+    return column
+
+
+def _key(column: np.ndarray) -> tuple[Any, ...]:
+    """Return what tells a column in memory from any other."""
+    return column.__array_interface__["data"][0], column.shape, column.strides, column.dtype
