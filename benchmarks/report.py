@@ -62,6 +62,15 @@ def machine() -> str:
     )
 
 
+def hardware(device: str) -> str:
+    """Return the processor and its cores, or the GPU."""
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.get_device_name()
+    return f"{_processor()}, {os.cpu_count()} cores"
+
+
 def _processor() -> str:
     for line in _said("lscpu").splitlines():
         if line.startswith("Model name"):

@@ -1,0 +1,88 @@
+"""Lists of the transformers of RecTools, trained in an environment of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from tasks import Task
+
+from fmpair import Dataset, Protocol
+from fmpair.evaluation import Evaluation, judge
+
+WORKER = Path(__file__).parent / "workers" / "rectools_next.py"
+LENGTH = 20
+
+# As the authors of RecTools chose them for these sets (blondered/transformer_benchmark,
+# configs/paper/loo): loss, negatives and size; HSTU takes the same. Times are not in these files.
+AMAZON: dict[str, Any] = {
+    "n_factors": 256, "n_blocks": 1, "n_heads": 1, "dropout_rate": 0.2, "session_max_len": 50,
+    "loss": "sampled_softmax", "n_negatives": 256,
+}  # fmt: skip
+MOVIES: dict[str, Any] = {
+    "n_factors": 64, "n_blocks": 2, "n_heads": 1, "dropout_rate": 0.1, "session_max_len": 200,
+    "loss": "sampled_softmax", "n_negatives": 256,
+}  # fmt: skip
+SETTINGS = {"amazon-beauty": AMAZON, "amazon-sports": AMAZON,
+            "ml-1m-sequences": MOVIES, "ml-1m-clock": MOVIES}  # fmt: skip
+EPOCHS = {"amazon-beauty": 200, "amazon-sports": 200, "ml-1m-sequences": 100, "ml-1m-clock": 100}
+MODELS = {
+    "sasrec": ("SASRecModel", {}),
+    "hstu": ("HSTUModel", {"relative_time_attention": False}),
+}
+
+
+def judged(
+    task: Task, name: str, model: str, device: str, seed: int
+) -> tuple[Evaluation, dict[str, Any]]:
+    """Return how the lists are judged, and times, memory and settings of the training."""
+    kind, own = MODELS[model]
+    job = {
+        "model": kind, "settings": {**SETTINGS[name], **own}, "seed": seed, "device": device,
+        "epochs": int(os.environ.get("RECTOOLS_EPOCHS", EPOCHS[name])),
+        "seconds": int(os.environ.get("RECTOOLS_SECONDS", 3600)),
+        "patience": int(os.environ.get("RECTOOLS_PATIENCE", 50)), "length": LENGTH,
+    }  # fmt: skip
+    # The events that are only shown are RecTools' validation events, by which training ends; on a
+    # cut in time each user's last training event is.
+    learned = in_order(task.known)
+    if task.protocol.targets == "last":
+        task = before_last(task)
+    parts = {"learned": learned, "known": in_order(task.known)}
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "job.json").write_text(json.dumps(job))
+        for part, frame in parts.items():
+            frame.write_parquet(place / f"{part}.parquet")
+        asked = task.test.frame()["user"].unique(maintain_order=True)
+        np.save(place / "asked.npy", asked.to_numpy())
+        python = os.environ.get("RECTOOLS", sys.executable)
+        subprocess.run([python, str(WORKER), folder], check=True)
+        facts = json.loads((place / "facts.json").read_text())
+        lists = pl.read_parquet(place / "lists.parquet")
+    found = judge(lists, task.known, task.test, task.protocol, task.metrics)
+    return found, {**facts, "settings": job["settings"]}
+
+
+def before_last(task: Task) -> Task:
+    """Return a task with one list per user: the last event of each test user after all others."""
+    both = pl.concat([task.train.frame(), task.test.frame()]).sort("timestamp", maintain_order=True)
+    asked = pl.col("user").is_in(task.test.frame()["user"].unique().implode())
+    last = asked & (pl.int_range(pl.len()).over("user") == pl.len().over("user") - 1)
+    known, test = (Dataset.from_frame(both.filter(part)) for part in (~last, last))
+    return Task(task.train, known, test, Protocol(), task.metrics)
+
+
+def in_order(data: Dataset) -> pl.DataFrame:
+    """Return (user, item), the events of each user oldest first."""
+    frame = data.frame()
+    if "timestamp" in frame.columns:
+        frame = frame.sort("timestamp", maintain_order=True)
+    return frame.select("user", "item")
