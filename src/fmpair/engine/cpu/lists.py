@@ -18,7 +18,7 @@ from fmpair.engine.cpu.losses import MARGIN, ONE, WARP, ZERO, correct, warp_weig
 from fmpair.engine.cpu.sides import dots
 from fmpair.engine.cpu.simd import dot
 from fmpair.engine.cpu.synchronization import load
-from fmpair.engine.cpu.triples import keep_query_sums
+from fmpair.engine.cpu.triples import first_column, keep_query_sums
 from fmpair.jit import FAST, kernel
 
 SHORTEST = np.float32(1e-12)  # added to squared lengths that cosines divide by
@@ -113,9 +113,6 @@ def run_lists(
         a_start, a_column, a_value = item_rows
         gather_up, due = np.zeros(len(a_shrink), np.float32), np.zeros(len(a_shrink), np.float32)
         gather_bias = np.zeros(len(a_shrink), np.float32)
-    first_triple = 0
-    if q_triples is not None:
-        first_triple = q_triples.first
     twice = ZERO if sharpness > ZERO else ONE
     first_item, count = block[0], block[1] - block[0]
     query_square, logs, steps, folded = ONE, 0.0, 0, 0
@@ -212,7 +209,7 @@ def run_lists(
                 else:
                     sides.list_step(
                         scratch, items, member, coef, own_rate, shrink, size, step.item_rate,
-                        lost, triple_shrink, first_triple, width
+                        lost, triple_shrink, first_column(q_triples), width
                     )
                 sampling.drop(scratch, kept, dropped)
                 optimizer.move_user(

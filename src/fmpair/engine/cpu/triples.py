@@ -122,6 +122,14 @@ def _meet(sums, square, meets, met, target, row, column):
             sums[g, c] = ZERO
 
 
+@kernel(forceinline=True)
+def first_column(q_triples):
+    """Return the first column of triple vectors, 0 if there are none."""
+    if q_triples is None:
+        return 0
+    return q_triples.first
+
+
 @kernel(fastmath=FAST, forceinline=True)
 def begin_query(q_triples, i_triples, scratch, users, u):
     """Add user u; scratch[0], the sum of the query rows, becomes [q | A1 | A1]."""
