@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fmpair.config.rules_file import named_rules, read_rules
+from fmpair.errors import ModelFileError, OptionError
 from fmpair.fitted.rules import Rules, rules_of
+from fmpair.models.catalog import Model
 from fmpair.serve.live_models import LiveModels
+from fmpair.serve.replacement import ANYWAY
 from fmpair.serve.requests import Recommend
 
 NONE = (None,) * 5
@@ -27,9 +30,18 @@ def request_rules(known: Mapping[str, Rules], request: Recommend) -> Rules | Non
 
 
 def rules_in_service(path: Path | None, models: LiveModels) -> dict[str, Rules]:
-    """Return the rules of a file by name, which must fit every model in service."""
+    """Return the rules of a file by name; they must fit every model in service, new ones too."""
     rules = {} if path is None else read_rules(path)
+
+    def check(model: Model) -> None:
+        for name, one in rules.items():
+            try:
+                one.check(model.catalogue)
+            except OptionError as error:
+                raise ModelFileError(f"rules {name!r} do not fit it: {error}; {ANYWAY}") from None
+
     for served in models.serving():
         for one in rules.values():
             one.check(served.model.catalogue)
+    models.check_new = check
     return rules
