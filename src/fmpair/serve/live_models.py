@@ -168,7 +168,8 @@ class LiveModels:
         if self.store is None or time.monotonic() < self._retry_at:
             return False
         try:
-            more = self.store.position() > self.position or self.store.last_change() > self.change
+            event, change = self.store.last()
+            more = event > self.position or change > self.change
             return more or self._without_events or self._read_error is not None
         except FmpairError as error:
             self._note_read_error(error)
