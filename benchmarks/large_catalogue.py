@@ -108,7 +108,7 @@ def indexed(path: Path) -> int:
 
 
 def processes(words: str) -> list[Path]:
-    """The folders in /proc of a service: of the parent, whose command has the words, and workers."""
+    """The folders in /proc of a service: its parent, whose command has the words, and workers."""
     folders = [place.parent for place in Path("/proc").glob("[0-9]*/stat")]
     parents = set()
     for folder in folders:

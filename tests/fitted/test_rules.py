@@ -97,6 +97,15 @@ def test_a_boost_is_added_to_the_score_and_is_a_term_of_its_own():
         assert sum(value for *_, value in terms[item]) == pytest.approx(score)
     assert ("", "boost brand=b", 2.5) in terms[3] and ("", "boost stock=true", 0.25) in terms[3]
     assert not [term for term in terms[2] if term[1].startswith("boost")]
+    explained = MODEL.explain("u", 3, boost=rules["boost"])
+    assert explained.rows() == [tuple(term) for term in terms[3]]
+    with pytest.raises(OptionError, match="unknown item column 'brnd'"):
+        MODEL.explain("u", 3, boost={"brnd": {"b": 1}})
+
+
+def test_limits_that_cannot_be_met_leave_a_short_list():
+    assert listed(10, limit={"brand": 1}) == [0, 3, 5, 6]  # item 6 has no brand
+    assert listed(10, limit={"tags": 1}, diversity=0.0) == [0, 2, 3, 4, 5]
 
 
 def test_rules_compose_with_each_other_and_with_candidates():

@@ -221,7 +221,7 @@ def test_a_store_that_does_not_answer_keeps_nobody_from_answers(path, store, mon
         models.follow()
         assert models.trouble == "the database is gone" and best(models, "u3")
         assert not models.behind()  # nobody waits for it again at once
-        patched.setattr(store, "position", gone)
+        patched.setattr(store, "last", gone)
         monkeypatch.setattr(models, "_retry_at", 0.0)
         assert not models.behind()
     assert len(caplog.records) == 1

@@ -220,7 +220,7 @@ def test_everything_can_be_done_by_keyboard(page):
     page.press("Tab", "ArrowDown")
     assert page.run(focused) == "context-0"
     listed = changed(page, before)
-    page.press("Tab", "Tab", "Tab")
+    page.press(*["Tab"] * 5)  # past the rules
     assert page.run(focused) == "head" and page.run(visible)
     page.press("Enter")
     page.wait("document.querySelector('.terms') && document.querySelector('.alike-item')")
@@ -273,6 +273,22 @@ def test_what_the_service_refuses_is_said_in_its_words(page, address):
     ask(page, address, user="nobody")
     assert page.text("#summary").endswith("not known to the model: user")
     assert page.run("document.querySelector('#problem').hidden")
+
+
+def test_rules_are_asked_for_and_are_in_the_address(page, address):
+    plain = ask(page, address, user=ANN, n="5")
+    page.run("document.querySelector('#diversity').value = '0.7'")
+    page.run("document.querySelector('#diversity').dispatchEvent(new Event('change'))")
+    assert len(changed(page, plain)) == len(plain)
+    assert page.run("location.hash").endswith("diversity=0.7")
+    page.click("#where")
+    page.press("kind=odd; nothing=1", "Enter")
+    page.wait("!document.querySelector('#problem').hidden")
+    assert page.text("#problem").startswith("where: ")
+    page.errors = [text for text in page.errors if "422" not in text]
+    page.click("#reset")
+    page.wait("document.querySelector('#list .row') && document.querySelector('#problem').hidden")
+    assert page.run("document.querySelector('#where').value") == ""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

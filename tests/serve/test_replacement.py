@@ -9,8 +9,10 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 
+from fmpair import Dataset
 from fmpair.models import Popularity
 from fmpair.serve.live_models import LiveModels
+from fmpair.serve.request_rules import rules_in_service
 from fmpair.serve.settings import CURRENT, DESCRIPTORS, WorkerPlace
 from fmpair.serve.worker import FileWatch
 
@@ -38,6 +40,20 @@ def saved(path, frame):
     """Put a model of a frame into a place at once."""
     Popularity().fit(frame).save(f"{path}.new")
     os.replace(f"{path}.new", path)
+
+
+def test_a_model_without_a_column_that_rules_need_is_refused(path, tmp_path):
+    items = pl.DataFrame({"item": range(12), "kind": ["a", "b"] * 6})
+    Popularity().fit(Dataset.from_frame(events(), items=items)).save(path)
+    models, rules = LiveModels(path), tmp_path / "rules.yaml"
+    rules.write_text("front_page: {where: kind=a}\n")
+    assert set(rules_in_service(rules, models)) == {"front_page"}
+    saved(path, events())
+    assert not models.reload()
+    why = models.rejected[CURRENT].why
+    assert why.startswith("rules 'front_page' do not fit it: where: the model knows no columns")
+    Popularity().fit(Dataset.from_frame(events(range(41)), items=items)).save(path)
+    assert models.reload()
 
 
 def test_ids_of_another_kind_are_refused(path):

@@ -155,18 +155,11 @@ class Postgres:
     def shown(self, users: Sequence[Id], since: int) -> list[tuple]:
         return self._read(SHOWN, [Jsonb(user) for user in users], since)
 
-    def position(self) -> int:
-        return self._told(CHANNEL)
-
-    def last_change(self) -> int:
-        return self._told(ITEMS_CHANNEL)
-
-    def _told(self, channel: str) -> int:
-        """Return the last position that was notified on a channel."""
+    def last(self) -> tuple[int, int]:
         with self._listening:
             if self._listener is None:
                 self._listen_soon()
-                return self._last[channel]
+                return self._last[CHANNEL], self._last[ITEMS_CHANNEL]
             try:
                 connection = self._listener.pgconn
                 connection.consume_input()  # what has arrived, without a round trip
@@ -175,7 +168,7 @@ class Postgres:
             except psycopg.Error:
                 _close(self._listener)
                 self._listener = None
-            return self._last[channel]
+            return self._last[CHANNEL], self._last[ITEMS_CHANNEL]
 
     def _advance(self, channel: str, position: int) -> None:
         self._last[channel] = max(self._last[channel], position)

@@ -108,14 +108,7 @@ class SQLite:
     def shown(self, users: Sequence[Id], since: int) -> list[tuple]:
         return self._read(SHOWN, json.dumps(users), since)
 
-    def position(self) -> int:
-        return self._last()[0]
-
-    def last_change(self) -> int:
-        return self._last()[1]
-
-    def _last(self) -> tuple[int, int]:
-        """Return the last position of an event and of a change of items."""
+    def last(self) -> tuple[int, int]:
         with self._translated():
             reader = self._reader()
             # The number changes when another connection writes; otherwise no table is read.

@@ -73,8 +73,7 @@ class Database(Protocol):
         """Commit changes, merged with what is known of their items; return the last number."""
         ...
 
-    def position(self) -> int: ...
-    def last_change(self) -> int: ...
+    def last(self) -> tuple[int, int]: ...
     def learned(self, model: str) -> int: ...
     def remember(self, model: str, position: int) -> None: ...
     def trouble(self) -> str | None: ...
@@ -155,7 +154,11 @@ class EventStore:
 
         Cheap enough to be called per request. If the database is gone, the last known position.
         """
-        return self._database.position()
+        return self.last()[0]
+
+    def last(self) -> tuple[int, int]:
+        """Return `position` and `last_change`, read together."""
+        return self._database.last()
 
     def put_items(self, changes: Sequence[ItemChange]) -> int:
         """Store changes of items, all or none; return the number of the last.
@@ -175,7 +178,7 @@ class EventStore:
 
     def last_change(self) -> int:
         """Return the number of the last change of items by any process, as cheap as `position`."""
-        return self._database.last_change()
+        return self.last()[1]
 
     def learned(self, model: str) -> int:
         """Return the position up to which a model has learned, 0 if unknown."""
@@ -255,11 +258,8 @@ class UnopenedDatabase:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database(), name)
 
-    def position(self) -> int:
-        return 0 if self._opened is None else self._opened.position()
-
-    def last_change(self) -> int:
-        return 0 if self._opened is None else self._opened.last_change()
+    def last(self) -> tuple[int, int]:
+        return (0, 0) if self._opened is None else self._opened.last()
 
     def trouble(self) -> str | None:
         return str(self._error) if self._opened is None else self._opened.trouble()
@@ -412,7 +412,7 @@ class GroupCommit:
             self._verification.require()
             positions = self._database.insert(events, impressions)
             empty = any(not batch.events for batch in batches)  # they only wait for the others
-            last = self._database.position() if empty else 0
+            last = self._database.last()[0] if empty else 0
         except Exception as error:  # nothing of the transaction was stored
             if str(error) != self.trouble:  # log it once, not once per request
                 LOG.error("%s", error)

@@ -139,11 +139,18 @@ def _ruled_answer(model: Answering, question: Question, request: Request, rules:
     numbers, terms = best[0, :count], None
     if question.explain:
         terms = model.terms(query, 0, numbers.tolist())
-        for item, own in zip(numbers.tolist(), terms):
-            own += rules.boost_terms(model.catalogue, item)
-            own.sort(key=lambda term: -abs(term[2]))
+        terms = [with_boosts(model, rules, *pair) for pair in zip(numbers.tolist(), terms)]
     answer = _answer(model, question, request, numbers, score[0, :count], terms)
     return answer if count else answer._replace(empty=ruling.why_empty(request.chosen))
+
+
+def with_boosts(model: Answering, rules: Rules | None, item: int, terms: list[Term]) -> list[Term]:
+    """Return the terms of an item's score with those of boosts, largest first."""
+    if not rules:
+        return terms
+    rules.check(model.catalogue)
+    added = [*terms, *rules.boost_terms(model.catalogue, item)]
+    return sorted(added, key=lambda term: -abs(term[2]))
 
 
 def _answer(

@@ -21,6 +21,7 @@ from fmpair.fitted import file
 from fmpair.fitted.file_checks import FLOAT32, FLOAT64, Numbers, Places, Starts, Table, check
 from fmpair.fitted.question import query_frame
 from fmpair.fitted.top_items import Best
+from fmpair.threads import all_threads
 
 if TYPE_CHECKING:
     from fmpair.fitted.ruled_lists import Ruled
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 LARGE = 5_000_000  # numbers of item vectors: 20 MB as float32
 FEW_QUERIES = 64  # more are multiplied as matrices, which is bound by arithmetic
 SMALL_SHARE = 64  # one chosen item in so many, or fewer, are all scored
+PER_THREAD = 4_000_000  # items times queries: some 10 ms, for less a thread is not worth its start
 SUFFIX = ".index"  # of an index, after the name of its model
 ASKED = 400  # users whose lists tell how far to search, and as many whose lists measure it
 LENGTH = 10  # of these lists
@@ -152,6 +154,8 @@ def _search(
     side = model.item_side
     if not isinstance(allowed, _Few):
         reach = None if side.index is None else side.index.reach
+        worth = max(len(queries) * len(side.scored) // PER_THREAD, 1)
+        threads = min(threads or all_threads(), worth)
         return top(queries, side.scored, allowed, hidden, n, threads, reach)
     few = allowed.items
     place = np.searchsorted(few, hidden.column)

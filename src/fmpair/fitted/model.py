@@ -18,7 +18,7 @@ from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.errors import OptionError, named, notice
 from fmpair.features import FeatureSpace
 from fmpair.fitted import file
-from fmpair.fitted.answers import answers, bound
+from fmpair.fitted.answers import answers, bound, with_boosts
 from fmpair.fitted.catalogue import Catalogue
 from fmpair.fitted.history import (
     LiveState,
@@ -334,11 +334,13 @@ class FittedModel(ABC):
         context: Mapping[str, Any] | None = None,
         user_features: Any = None,
         time: Any = None,
+        boost: Any = None,
     ) -> pl.DataFrame:
-        """Return the terms of a score, largest first: a frame (query, item, value) of summands."""
+        """Return the terms of a score and of boosts, largest first: (query, item, value)."""
         frame = query_frame(self.space, user, context, time=time)
         queries = self.queries(frame, "error", user_features)
-        terms = self.terms(queries, 0, [self.item_number(item)])[0]
+        number, rules = self.item_number(item), rules_of(boost=boost)
+        terms = with_boosts(self, rules, number, self.terms(queries, 0, [number])[0])
         schema = {"query": pl.String, "item": pl.String, "value": pl.Float64}
         return from_polars(pl.DataFrame(terms, schema=schema, orient="row"), self.frame_kind)
 

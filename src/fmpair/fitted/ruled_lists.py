@@ -88,9 +88,8 @@ def _ruled_rows(model: ScoresItems, asked: Ruled, n: int, depth: int, threads: i
                 return bests[0], values[0], sizes[0]
 
             query = first + row
-            found = best[query], score[query], filled[query]
-            found = _reranked(model, found, deeper, n, rules)
-            _put(found, best[query], score[query], filled, query)
+            own = best[query], score[query], filled[query]
+            _put(_reranked(model, own, deeper, n, rules), best[query], score[query], filled, query)
 
     side_by_side(run, range(0, count, rows), threads)
     return best[:, :n], score[:, :n], filled

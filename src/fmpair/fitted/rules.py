@@ -25,6 +25,7 @@ from fmpair.fitted.catalogue import Catalogue
 
 CONDITION = re.compile(r"\s*(not\s+)?(.+?)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*", re.DOTALL)
 EXAMPLES = "'category=shoes,bags', 'price<=50' or 'not brand=ACME'"
+MOST_BOOST = 1_000_000_000  # either way; scores are float32
 TRUTH = {"true": True, "false": False}
 
 
@@ -175,8 +176,10 @@ def _boosts(boost: Any) -> list[tuple[str, str, float]]:
     for column, values in _mapping(boost, boost).items():
         for value, amount in _mapping(values, boost).items():
             number("boost", amount)
-            if not math.isfinite(amount):
-                raise OptionError(f"{named('boost')} must be a finite number, not {amount!r}")
+            if not abs(amount) <= MOST_BOOST:
+                raise OptionError(
+                    f"{named('boost')} must be a number up to {MOST_BOOST:,}, not {amount!r}"
+                )
             text = str(value).lower() if isinstance(value, bool) else str(value)
             entries.append((str(column), text, float(amount)))
     return entries

@@ -97,6 +97,7 @@ class LiveModels:
         threads: int | None = None,
     ):
         self.arms = Arms(share if candidate is not None else 0.0)
+        self.check_new: Callable[[Model], object] = lambda model: None  # raises to refuse it
         self.store = store
         self.swaps, self.refusals = 0, 0
         self.rejected: dict[str, Rejection] = {}
@@ -167,7 +168,8 @@ class LiveModels:
         if self.store is None or time.monotonic() < self._retry_at:
             return False
         try:
-            more = self.store.position() > self.position or self.store.last_change() > self.change
+            event, change = self.store.last()
+            more = event > self.position or change > self.change
             return more or self._without_events or self._read_error is not None
         except FmpairError as error:
             self._note_read_error(error)
@@ -226,6 +228,7 @@ class LiveModels:
         try:
             new, known = self._load(arm, self.store)
             check_replacement(self._serving[arm].model, new.model, list(self._recent))
+            self.check_new(new.model)
             with self._changing:
                 new = _with_changes(new, Changes.stored(self.store, known.change))
                 for events in () if self.store is None else pages(self.store.after, known.event):

@@ -1,8 +1,8 @@
 // The latest events of all clients.
 
-import { eventsAfter } from "./api.js";
+import { eventsAfter, ids } from "./api.js";
 import { make, shown } from "./element.js";
-import { inFull, nameOf } from "./names.js";
+import { inFull, learnTitles, nameOf, unnamed } from "./names.js";
 
 const EVERY = 2000; // ms
 const AT_ONCE = 100;
@@ -22,6 +22,13 @@ function entry(event) {
     make("span", { class: "when" }, [clock(event.time), context].filter(Boolean).join(" · ")));
 }
 
+/** Ask for the titles of items that no list had. */
+async function learnNames(events) {
+  const items = [...new Set(events.slice(-KEPT).map((event) => event.item))].filter(unnamed);
+  const learned = items.map((item) => ids("items", shown(item), 1).then((found) => learnTitles(found.ids, found.titles)));
+  await Promise.allSettled(learned);
+}
+
 /**
  * Poll every two seconds while the page is visible. told(events) is called with new events,
  * reached(true or false) with whether the service answers.
@@ -37,6 +44,7 @@ export function liveEvents(list, state, told, reached) {
       const found = await eventsAfter(position, AT_ONCE);
       const first = position === null;
       position = found.position;
+      await learnNames(found.events);
       show(found.events);
       reached(true);
       if (!first && found.events.length) told(found.events);

@@ -20,6 +20,9 @@ const value = (id, column) => (column === null ? undefined : known.get(JSON.stri
 /** The title of an item, else its id. */
 export const nameOf = (id) => shown(value(id, columns.title) ?? id);
 
+/** Whether items have titles and this one's is not known yet. */
+export const unnamed = (id) => columns.title !== null && value(id, columns.title) === undefined;
+
 /** The id behind a title, for tooltips. */
 export const inFull = (id) => (nameOf(id) === shown(id) ? shown(id) : `${nameOf(id)} (${shown(id)})`);
 

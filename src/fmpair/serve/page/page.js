@@ -60,6 +60,8 @@ function showQuestion() {
   who.show(question.user);
   byId("chips").replaceChildren(...question.history.map(chip));
   byId("n").value = String(question.n);
+  byId("where").value = question.where;
+  byId("diversity").value = String(question.diversity);
   byId("examples").hidden = visitor || question.user !== null || !byId("examples").children.length;
   showContext((name) => (name === TIME ? question.time : question.context[name]) ?? null);
 }
@@ -107,10 +109,10 @@ function showAnswers(answers) {
     lists[number].show(one.items, contexts, colourOf, same, items);
   });
   showLegend(items);
-  const { unknown } = answers[0];
+  const { unknown, empty } = answers[0];
   const told = [`${answers[0].items.length} items for ${who}`, situation(question),
     unknown && `not known to the model: ${unknown.join(", ")}`];
-  byId("summary").textContent = items.length ? told.filter(Boolean).join(" · ") : `Nothing to recommend to ${who}.`;
+  byId("summary").textContent = items.length ? told.filter(Boolean).join(" · ") : empty || `Nothing to recommend to ${who}.`;
 }
 
 /** A few users to begin with; a key may not be allowed to read them. */
@@ -219,6 +221,8 @@ function showModel({ models }) {
 byId("ask").addEventListener("submit", (event) => event.preventDefault());
 for (const kind of ["user", "visitor"]) byId(`kind-${kind}`).addEventListener("change", () => change({ kind }));
 byId("n").addEventListener("change", (event) => change({ n: Number(event.target.value) }));
+byId("where").addEventListener("change", (event) => change({ where: event.target.value.trim() }));
+byId("diversity").addEventListener("change", (event) => change({ diversity: Number(event.target.value) }));
 byId("reset").addEventListener("click", () => change({ ...START }));
 byId("key-form").addEventListener("submit", (event) => {
   event.preventDefault();

@@ -2,6 +2,8 @@
 
 import { shown } from "./element.js";
 
+const DIVERSITY = [0.3, 0.5, 0.7]; // to choose from
+
 export const START = Object.freeze({
   kind: "user",
   user: null,
@@ -9,13 +11,17 @@ export const START = Object.freeze({
   context: Object.freeze({}),
   time: null,
   n: 10,
+  where: "",
+  diversity: 0,
 });
 
 /** The body of the request. */
 export function asked(question) {
-  const { kind, user, history, context, time, n } = question;
+  const { kind, user, history, context, time, n, diversity } = question;
   const who = kind === "visitor" ? { history } : user === null ? {} : { user }; // null: anyone
-  return { ...who, context, time, n, explain: true };
+  const where = question.where.split(";").map((text) => text.trim()).filter(Boolean);
+  const rules = { ...(where.length ? { where } : {}), ...(diversity ? { diversity } : {}) };
+  return { ...who, context, time, n, explain: true, ...rules };
 }
 
 /** The context as text, with names for what is not text. */
@@ -43,7 +49,7 @@ function read(text) {
 }
 
 /** `#user=ann&context.daytime=evening`. */
-export function toAddress({ kind, user, history, context, time, n }) {
+export function toAddress({ kind, user, history, context, time, n, where, diversity }) {
   const parts = new URLSearchParams();
   if (kind === "visitor") parts.set("visitor", "");
   else if (user !== null) parts.set("user", written(user));
@@ -51,6 +57,8 @@ export function toAddress({ kind, user, history, context, time, n }) {
   for (const [name, value] of Object.entries(context)) parts.set(`context.${name}`, written(value));
   if (time !== null) parts.set("time", time);
   if (n !== START.n) parts.set("n", n);
+  if (where) parts.set("where", where);
+  if (diversity) parts.set("diversity", diversity);
   return `#${parts}`;
 }
 
@@ -69,5 +77,7 @@ export function fromAddress(address) {
     context,
     time: parts.get("time"),
     n: [5, 10, 20, 50].includes(n) ? n : START.n,
+    where: parts.get("where") ?? "",
+    diversity: DIVERSITY.find((one) => one === Number(parts.get("diversity"))) ?? 0,
   };
 }
