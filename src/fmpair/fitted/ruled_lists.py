@@ -132,10 +132,10 @@ def _picked(
     picked: list[int] = []
     open_places = np.ones(len(items), bool)
     order = iter(range(len(items)))
-    while len(picked) < n:
+    while len(picked) < n and open_places.any():
         if share:
             place = int(np.argmax(np.where(open_places, value - share * near, -np.inf)))
-            if not len(items) or not open_places[place]:
+            if not open_places[place]:
                 break
         else:
             place = next(order, -1)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
