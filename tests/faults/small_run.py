@@ -13,8 +13,8 @@ data: {generate: {users: 20, items: 15, events: 500}}
 split: {kind: folds, count: 2, validation: 0.2}
 models:
   - popularity
-  - {kind: fm-pair, name: FM, factors: 2, epochs: 2, context: []}
-  - {kind: fm-pair, name: tuned, factors: 2, epochs: 200, learning_rate: {search: [0.03, 0.1, 0.3]}}
+  - &plain {kind: fm-pair, name: FM, factors: 2, epochs: 2, history: 0, times: false, order: 2}
+  - {<<: *plain, name: tuned, epochs: 200, learning_rate: {search: [0.03, 0.1, 0.3]}}
 metrics: [ndcg@10, recall@5]
 views: [popularity]
 seeds: [0, 1]
