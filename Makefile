@@ -39,7 +39,7 @@ quick: check  ## what to run before a commit: every check, and the quick tests
 	$(PYTEST) -m "not (slow or realdata or faults)"
 
 faults: $(TEST)  ## kill runs, break files: nothing finished may be lost
-	$(PYTEST) -m faults
+	$(PYTEST) -m faults $$(grep -rl "mark\.faults" tests)
 
 # Into an empty cache: what writes the kernels runs only when they are compiled.
 coverage: $(TEST)  ## measure which lines the tests run; build/coverage.txt lists those they do not

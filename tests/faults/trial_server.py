@@ -29,7 +29,7 @@ def serve() -> None:
                 os.dup2(content.fileno(), 0)
                 os.dup2(out.fileno(), 1)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-                sys.stdin = open(0, closefd=False)
+                sys.stdin = os.fdopen(0)
                 code = 0
                 try:
                     parquet_trial.main(*given["arguments"])

@@ -22,6 +22,7 @@ ITEMS = {
     "stock": [True, True, False, True, True, None, True, False, True, True],
     "tags": [["x"], ["x", "y"], ["y"], [], None, ["z"], ["x"], ["y"], ["z"], ["x"]],
     "since": [dt.date(2020 + n, 1, 1) for n in range(10)],
+    "sizes": [[1, 2], [2, 2], *[[3, 4]] * 8],
 }
 CLICKS = {"user": ["u", "v", *["w"] * 10], "item": [9, 0, *range(10)]}
 DATA = Dataset.from_frame(CLICKS, items=ITEMS)
@@ -63,6 +64,8 @@ def listed(n=10, model=MODEL, **rules):
         ("tags=y", [1, 2, 7]),
         ("not tags=x", [2, 3, 5, 7, 8]),
         ("since>=2027-01-01", [7, 8, 9]),
+        ("sizes=2", [0, 1]),
+        ("sizes=1", [0]),
         (["price<=55", "stock=true", "not brand=a"], [3]),
     ],
 )
@@ -131,6 +134,11 @@ def test_diversity_prefers_items_unlike_those_before():
     assert listed(4, model, diversity=0.0) == [0, 1, 2, 3]
 
 
+def test_diversity_of_an_empty_list_is_an_empty_list():
+    answer = model_of(np.eye(10)).answer("u", 3, candidates=[0], exclude_shown=[0], diversity=0.5)
+    assert answer.items == []
+
+
 def test_neighbours_can_be_diverse_and_a_model_without_vectors_says_so():
     rng = np.random.default_rng(0)
     events = pl.DataFrame({"user": rng.integers(0, 9, 99), "item": rng.integers(0, 10, 99)})
@@ -165,6 +173,10 @@ def test_an_empty_list_says_which_rule_emptied_it(rules, reason):
         ({"where": "price<x"}, "where 'price<x': 'price' takes a number, not 'x'"),
         ({"where": "price<1,2"}, "< takes one value, not 2"),
         ({"where": "price"}, "where 'price' is no condition: write 'category=shoes,bags'"),
+        ({"where": " " * 200_000}, "is no condition"),  # at once: no search goes back
+        ({"where": "brand=a\rb"}, "is no condition"),
+        ({"where": "=a"}, "where '=a' is no condition"),
+        ({"where": "price=" + "9" * 400}, "'price' takes a number"),
         ({"where": "stock=maybe"}, "'stock' takes true or false, not 'maybe'"),
         ({"where": "since>soon"}, "takes a time such as 2024-01-31, not 'soon'"),
         ({"where": [3]}, "where takes texts"),
@@ -173,7 +185,8 @@ def test_an_empty_list_says_which_rule_emptied_it(rules, reason):
         ({"limit": {"brnd": 1}}, "limit: unknown item column 'brnd'"),
         ({"boost": {"brand": 0.3}}, "boost takes values such as"),
         ({"boost": {"brand": {"a": "much"}}}, "boost must be a"),
-        ({"boost": {"brand": {"a": float("inf")}}}, "boost must be a"),
+        ({"boost": {"brand": {"a": float("inf")}}}, "boost must be a number, not inf"),
+        ({"boost": {"brand": {"a": 1e39}}}, "boost must be from -1e+30 to 1e+30, not 1e+39"),
         ({"diversity": 1.5}, "diversity must be from 0 to 1, not 1.5"),
         ({"exclude_shown": "7d"}, "exclude_shown takes items, not '7d'"),
     ],

@@ -169,7 +169,9 @@ def test_all_is_known_after_a_new_start_and_to_a_new_model(files, store, tmp_pat
 def test_columns_are_shown_with_the_items_that_have_them(service):
     put(service, {"item": "i2", "title": "Second", "price": 5}, {"item": "i0", "title": "First"})
     asked = {"user": "u0", "candidates": ["i0", "i2", "i4"], "exclude_seen": False}
-    found = ask(service, "/v1/recommend", {**asked, "show": ["title", "price", "none"]}).json
+    found = ask(
+        service, "/v1/recommend", {**asked, "show": ["title", "price", "none", "title"]}
+    ).json
     told = {one["item"]: one.get("columns") for one in found["items"]}
     assert told == {"i0": {"title": "First"}, "i2": {"title": "Second", "price": 5}, "i4": {}}
     near = ask(service, "/v1/similar", {"item": "i4", "n": 30, "show": ["title"]}).json["similar"]

@@ -60,7 +60,7 @@ def ids_from(name: str, kind: list[Any], tensors: Mapping[str, np.ndarray]) -> p
     try:
         ids = _values(IDS + name, kind, tensors)
         # not by polars, whose threads would start: see serve/shared_tables.py
-        if len(set(ids.to_list())) < len(ids) or ids.null_count():
+        if len(set(ids.to_physical().to_list())) < len(ids) or ids.null_count():
             raise ValueError("an id occurs twice, or is missing")
     except Exception as error:
         raise ModelFileError(f"the ids of {name} cannot be read: {error}") from error

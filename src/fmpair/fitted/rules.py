@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -23,7 +23,8 @@ from fmpair.data.vocabulary import Vocabulary, comparable
 from fmpair.errors import OptionError, named, notice, unknown
 from fmpair.fitted.catalogue import Catalogue
 
-CONDITION = re.compile(r"\s*(not\s+)?(.+?)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*", re.DOTALL)
+SIGN = re.compile("<=|>=|!=|==|=|<|>")
+NOT = re.compile(r"not\s+")
 EXAMPLES = "'category=shoes,bags', 'price<=50' or 'not brand=ACME'"
 MOST_BOOST = 1_000_000_000  # either way; scores are float32
 TRUTH = {"true": True, "false": False}
@@ -42,18 +43,28 @@ class Condition(NamedTuple):
 @lru_cache(1024)
 def condition(text: str) -> Condition:
     """Parse a condition; raise OptionError if it is none."""
-    match = CONDITION.fullmatch(text)
-    values: Sequence[str] = ()
-    if match:
-        values = next(csv.reader([match[4]], skipinitialspace=True), [])
-        values = [value.strip() for value in values]
-    if not match or not values or "" in values:
+    sign = SIGN.search(text)  # one search, and nothing that goes back: texts come from clients
+    column = text[: sign.start()].strip() if sign else ""
+    negation = NOT.match(column)
+    column = column[negation.end() :] if negation else column
+    values = _listed(text[sign.end() :].strip()) if sign else []
+    if sign is None or not column or not values or "" in values:
         raise OptionError(f"{named('where')} {text!r} is no condition: write {EXAMPLES}")
-    column, sign = match[2], match[3]
-    if sign[0] in "<>" and len(values) > 1:
-        raise OptionError(f"{named('where')} {text!r}: {sign} takes one value, not {len(values)}")
-    negated = bool(match[1]) != (sign == "!=")
-    return Condition(text, column, "=" if sign in ("!=", "==") else sign, tuple(values), negated)
+    if sign[0][0] in "<>" and len(values) > 1:
+        count = len(values)
+        raise OptionError(f"{named('where')} {text!r}: {sign[0]} takes one value, not {count}")
+    negated = bool(negation) != (sign[0] == "!=")
+    kind = "=" if sign[0] in ("!=", "==") else sign[0]
+    return Condition(text, column, kind, tuple(values), negated)
+
+
+def _listed(text: str) -> list[str]:
+    """Return values that are separated by commas; none if quotes or line ends are misplaced."""
+    try:
+        found = next(csv.reader([text], skipinitialspace=True), [])
+    except csv.Error:
+        return []
+    return [value.strip() for value in found]
 
 
 @dataclass(frozen=True)
@@ -230,6 +241,8 @@ def _matching(values: pl.Series, one: Condition) -> np.ndarray:
         if isinstance(dtype, pl.List):
             wanted = [_value(text, dtype.inner, one) for text in one.values]  # type: ignore[arg-type]
             found = pl.Series(np.zeros(len(values), bool))
+            if dtype.inner.is_numeric():  # type: ignore[union-attr]
+                values, wanted = values.cast(pl.List(pl.Float64)), [float(one) for one in wanted]
             for value in wanted:
                 found = found | values.list.contains(value).fill_null(False)
         else:
@@ -276,9 +289,10 @@ def _number(text: str) -> int | float | None:
     for kind in (int, float):
         try:
             value = kind(text)
-        except ValueError:
+            finite = math.isfinite(value)
+        except (ValueError, OverflowError):
             continue
-        return value if math.isfinite(value) else None
+        return value if finite else None
     return None
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -76,13 +77,13 @@ def _sent(address: str, body: bytes, key: str | None) -> dict[str, int]:
     headers = {"Content-Type": "application/json"}
     if key is not None:
         headers["Authorization"] = f"Bearer {key}"
-    request = Request(address, body, headers, method="PUT")  # http only, see push
     try:
+        request = Request(address, body, headers, method="PUT")  # http only, see push
         with urlopen(request, timeout=PATIENCE) as answer:
             return dict(json.load(answer))
     except HTTPError as error:
         raise DataError(f"{address} refused the items: {_detail(error)}") from None
-    except (URLError, OSError, ValueError) as error:
+    except (URLError, HTTPException, OSError, ValueError) as error:
         reason = one_line(str(getattr(error, "reason", error)))
         raise MachineError(f"cannot reach {address}: {reason}; is the service running?") from None
 

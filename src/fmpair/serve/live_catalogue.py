@@ -118,7 +118,8 @@ def title_column(model: Any) -> str | None:
 def told_of(model: Any, items: Sequence[Any], names: Sequence[str]) -> list[dict[str, Any] | None]:
     """Return what the catalogue knows of items that the model knows, by these columns."""
     catalogue = model.catalogue
-    known = [] if catalogue is None else [name for name in names if name in catalogue.columns]
+    columns = () if catalogue is None else catalogue.columns
+    known = [name for name in dict.fromkeys(names) if name in columns]
     if not known or not items:
         return [None] * len(items)
     rows = catalogue.table.select(known)[model.id_lookup.items.numbers(items)].rows(named=True)
