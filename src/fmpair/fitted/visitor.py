@@ -12,8 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fmpair.arrays import Rows, tally
-from fmpair.engine.contract import Parameters
+from fmpair.engine.contract import Parameters, Triples
+from fmpair.engine.item_side import item_sides, pair_columns
 
+FAINTEST = 1e-3  # a sum of attributes shorter than this share of the usual one has no direction
 RARE = 0.1  # share of the items with events that count as rare
 MOST_USERS = 1 << 14  # whose vectors give the covariance
 MOST_SCORES = 1 << 20  # from which the scale is found
@@ -39,6 +41,34 @@ def settle_cold(parameters: Parameters, seen: Rows) -> Parameters:
     if cold.any() and not cold.all():
         parameters.items[cold] = 0
         parameters.item_bias[cold] = rare_bias(parameters.item_bias, times)
+    return parameters
+
+
+def place_new(
+    parameters: Parameters, rows: Rows, times: np.ndarray, triples: Triples | None = None
+) -> Parameters:
+    """Return parameters with items without events placed by the direction of their attributes.
+
+    rows: the attributes of items; times: how often each was chosen. How long the sum of an item's
+    attributes is tells how many of its values are known, not how good it is; and what its pairs of
+    attributes add, the biases of known items take off again. So new items get the usual length of
+    that sum among known items, and a bias that makes up for their pairs. Changes the tables.
+    """
+    new, known = times == 0, times > 0
+    described = np.diff(rows.start) > 0
+    if not (new & described).any() or not (known & described).any():
+        return parameters
+    pairs, features = pair_columns(parameters.items.shape[1], triples), parameters.features
+    sums = rows.dot(features[:, :pairs])
+    squares = np.einsum("ik,ik->i", sums, sums)
+    usual = np.sqrt(squares[known & described].mean())
+    length = np.sqrt(squares[new])[:, None]
+    some = length > FAINTEST * usual
+    longer = np.where(some, usual / np.where(some, length, 1), 0)
+    parameters.items[new, :pairs] = (longer - some) * sums[new]
+    no_bias = np.zeros_like(parameters.item_bias), np.zeros_like(parameters.feature_bias)
+    _, inner = item_sides(parameters.items, no_bias[0], rows, features, no_bias[1], triples)
+    parameters.item_bias[new] = rare_bias(parameters.item_bias + inner, times) - inner[new]
     return parameters
 
 
