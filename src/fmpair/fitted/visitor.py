@@ -45,30 +45,29 @@ def settle_cold(parameters: Parameters, seen: Rows) -> Parameters:
 
 
 def place_new(
-    parameters: Parameters, rows: Rows, times: np.ndarray, triples: Triples | None = None
+    parameters: Parameters, rows: Rows, lists: Rows, times: np.ndarray, triples: Triples | None
 ) -> Parameters:
-    """Return parameters with items without events placed by the direction of their attributes.
+    """Return parameters with items without events placed by the direction of their lists.
 
-    rows: the attributes of items; times: how often each was chosen. How long the sum of an item's
-    attributes is tells how many of its values are known, not how good it is; and what its pairs of
-    attributes add, the biases of known items take off again. So new items get the usual length of
-    that sum among known items, and a bias that makes up for their pairs. Changes the tables.
+    rows: the attributes of items; lists: those of lists only; times: how often each was chosen. How
+    long the sum of a list's vectors is tells how many of its values are known, not how good the
+    item is; and the constants of values are learned beside the biases of known items, which make up
+    for them. So the sums of new items get the usual length of those of known ones, and new items
+    the mean constant of rare ones. Changes the tables.
     """
-    new, known = times == 0, times > 0
-    described = np.diff(rows.start) > 0
-    if not (new & described).any() or not (known & described).any():
+    described = np.diff(lists.start) > 0
+    new, known = described & (times == 0), described & (times > 0)
+    if not new.any() or not known.any():
         return parameters
     pairs, features = pair_columns(parameters.items.shape[1], triples), parameters.features
-    sums = rows.dot(features[:, :pairs])
+    sums = lists.dot(features[:, :pairs])
     squares = np.einsum("ik,ik->i", sums, sums)
-    usual = np.sqrt(squares[known & described].mean())
-    length = np.sqrt(squares[new])[:, None]
+    usual, length = np.sqrt(squares[known].mean()), np.sqrt(squares[new])[:, None]
     some = length > FAINTEST * usual
-    longer = np.where(some, usual / np.where(some, length, 1), 0)
-    parameters.items[new, :pairs] = (longer - some) * sums[new]
-    no_bias = np.zeros_like(parameters.item_bias), np.zeros_like(parameters.feature_bias)
-    _, inner = item_sides(parameters.items, no_bias[0], rows, features, no_bias[1], triples)
-    parameters.item_bias[new] = rare_bias(parameters.item_bias + inner, times) - inner[new]
+    parameters.items[new, :pairs] = some * (usual / np.where(some, length, 1) - 1) * sums[new]
+    bias, of_features = parameters.item_bias, parameters.feature_bias
+    _, constants = item_sides(parameters.items, bias, rows, features, of_features, triples)
+    bias[new] += rare_bias(constants, times) - constants[new]
     return parameters
 
 

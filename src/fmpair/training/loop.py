@@ -82,7 +82,8 @@ class Task:
             parameters = with_unit_sides(parameters, rows, self.problem.triples)
         elif self.options.places_new:
             times = tally(self.seen.column, rows.size, self.seen.value)
-            parameters = place_new(parameters, rows, times, self.problem.triples)
+            lists = self.space.item.lists(rows)
+            parameters = place_new(parameters, rows, lists, times, self.problem.triples)
         return self.model(parameters)
 
     def model(self, parameters: Parameters) -> Recommender:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fmpair.arrays import Rows, add_repeats, distinct_pairs, group_rows, starts, tally
+from fmpair.arrays import Rows, add_repeats, distinct_pairs, group_rows, tally
 from fmpair.engine.contract import Groups, L2Scale, Problem, TripleL2
 from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace, Side
@@ -55,7 +55,12 @@ def query_groups(
     times = _times(profiles, user, side) + _times(contexts, situation, side)
     before = np.array([e.role == HISTORY for e in side.encoders], bool)
     one_hot = np.array([e.field.kind in ONE_HOT for e in side.encoders], bool) & ~before
-    values = _values_by_user(without_vectors(contexts, side), situation, user, profiles.size)
+    values = _values_by_user(
+        side.only(contexts, [not e.is_vector for e in side.encoders]),
+        situation,
+        user,
+        profiles.size,
+    )
     owners = np.bincount(profiles.column, minlength=side.size)
     owners = owners + np.bincount(values.column, minlength=side.size)
     owners = vector_owners(owners, side, profiles.size, profiles, contexts)
@@ -93,26 +98,22 @@ def telling_lists(side: Side, rows: Rows, user: np.ndarray, item: np.ndarray) ->
 
     user, item: of the events. Other lists, such as words of titles, would be noise with full steps.
     """
-    edges = zip(side.offsets[:-1], side.offsets[1:])
-    pairs = zip(edges, side.encoders)
-    unknown_yet = not len(user)  # where the events are elsewhere
-    told = [
-        bool(e.owners) and (unknown_yet or affinity(rows, edge, user, item) > 0)
-        for edge, e in pairs
-    ]
-    return np.array(told, bool)
+    told = np.zeros(len(side.encoders), bool)
+    for number, encoder in enumerate(side.encoders):
+        if encoder.owners:
+            content = side.only(rows, np.arange(len(told)) == number)
+            told[number] = not len(user) or affinity(content, side.size, user, item) > 0
+    return told  # without events, which may be elsewhere, nothing speaks against a list
 
 
-def affinity(rows: Rows, inside: tuple[int, int], user: np.ndarray, item: np.ndarray) -> float:
+def affinity(content: Rows, size: int, user: np.ndarray, item: np.ndarray) -> float:
     """Return how much more alike two items of one user are than items of two users.
 
-    rows: of items; inside: the features that count, from and to. The likeness is the product of the
-    values. Popular items are on both sides of the difference. The mean over the events of some
-    users, all of them if they are few.
+    content: of items, over `size` features. The likeness of two is the product of their values.
+    Popular items are on both sides of the difference. The mean over events, of some users if there
+    are many.
     """
-    kept = (rows.column >= inside[0]) & (rows.column < inside[1])
-    lengths = np.bincount(rows.owner[kept], minlength=rows.size)
-    content = Rows(starts(lengths), rows.column[kept], rows.value[kept])
+    lengths = np.diff(content.start)
     every = int(lengths[item].sum()) // ENTRIES + 1
     mine = user % every == 0
     seen = distinct_pairs(user[mine] // every, item[mine], int(user.max(initial=0)) // every + 1)
@@ -122,7 +123,7 @@ def affinity(rows: Rows, inside: tuple[int, int], user: np.ndarray, item: np.nda
     value, user_of = profiles.value.astype(np.float64), profiles.owner
     alone = np.bincount(owner, entries.value.astype(np.float64) ** 2, seen.size)
     whole = np.bincount(user_of, value**2, seen.size)
-    total = np.bincount(profiles.column, value, inside[1])
+    total = np.bincount(profiles.column, value, size)
     across = np.bincount(user_of, value * total[profiles.column], seen.size)
     able = (count > 1) & (count < count.sum())
     within = (whole - alone)[able] / (count[able] - 1)
@@ -150,16 +151,6 @@ def vector_owners(owners: np.ndarray, side: Side, count: int, *parts: Rows) -> n
         share = (products.sum() - alone) / max(pairs * usual, 1e-30)
         out[inside] = 1 + (count - 1) * share
     return out
-
-
-def without_vectors(rows: Rows, side: Side) -> Rows:
-    """Return rows without the features of vectors."""
-    vector = np.repeat([e.is_vector for e in side.encoders], [e.size for e in side.encoders])
-    if not vector.any():
-        return rows
-    kept = ~vector[rows.column]
-    lengths = np.bincount(rows.owner[kept], minlength=rows.size)
-    return Rows(starts(lengths), rows.column[kept], rows.value[kept])
 
 
 def _vectors(rows: Rows, inside: slice) -> np.ndarray:

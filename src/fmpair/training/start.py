@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmpair.arrays import Rows, distinct_pairs, group_rows, starts
+from fmpair.arrays import Rows, distinct_pairs, group_rows
 from fmpair.capacity import check_vectors
 from fmpair.device import CPU, settled
 from fmpair.engine.contract import Parameters, Problem
@@ -111,13 +111,10 @@ def add_content(
 
 def content_rows(problem: Problem, side: Side) -> Rows:
     """Return the rows of items with vectors and with lists that take full steps only."""
-    rows, steps = problem.item_rows, problem.item_groups.sharing
-    chosen = [
-        e.is_vector or (bool(e.owners) and steps[first] == 0) for first, e in side.of_role("item")
-    ]
-    kept = np.repeat(chosen, [e.size for e in side.encoders]).astype(bool)[rows.column]
-    lengths = np.bincount(rows.owner[kept], minlength=rows.size)
-    return Rows(starts(lengths), rows.column[kept], rows.value[kept])
+    steps = problem.item_groups.sharing
+    edges = zip(side.offsets, side.encoders)
+    chosen = [e.is_vector or (bool(e.owners) and steps[first] == 0) for first, e in edges]
+    return side.only(problem.item_rows, chosen)
 
 
 def directions(
