@@ -5,8 +5,11 @@ import polars as pl
 import pytest
 
 from fmpair import FMPair
+from fmpair.arrays import Rows
+from fmpair.engine.contract import Parameters
+from fmpair.engine.item_side import item_sides
 from fmpair.errors import DataError, Notice, OptionError, UnknownError
-from fmpair.fitted.visitor import history_moves, visitors
+from fmpair.fitted.visitor import history_moves, place_new, visitors
 from fmpair.models import EASE, ImplicitALS, ItemKNN, Popularity, Random, UserKNN
 from fmpair.testing import day_and_night, two_tastes
 
@@ -136,3 +139,24 @@ def test_the_scale_is_that_of_the_scores():
     once = visitors(*parts, MODEL.seen).scale
     tenfold = visitors(10 * parts[0], 10 * parts[1], parts[2], MODEL.seen).scale
     assert tenfold == pytest.approx(once / 10, rel=1e-3)
+
+
+def test_new_items_have_the_usual_length_of_lists_and_the_constant_of_rare_items():
+    rng = np.random.default_rng(0)
+    start, column = np.array([0, 2, 4, 6, 8, 9, 9]), np.array([0, 1, 1, 2, 0, 2, 0, 1, 2], np.int32)
+    rows = Rows(start, column, rng.uniform(0.2, 1, 9).astype(np.float32))
+    shapes = ((2, 4), (6, 4), 6, (0, 4), (3, 4), 3)
+    tables = Parameters(*(rng.normal(size=shape).astype(np.float32) for shape in shapes))
+    times = np.array([5, 1, 3, 0, 0, 0])
+    before, known = tables.items.copy(), item_sides(*tables[1:3], rows, *tables[4:])[1][1]
+    for _ in range(2):  # twice is once
+        place_new(tables, rows, rows, times, None)
+        sides, constants = item_sides(*tables[1:3], rows, *tables[4:])
+        content = rows.dot(tables.features)
+        usual = np.sqrt((content[:3] ** 2).sum(axis=1).mean())
+        lengths = np.linalg.norm(sides[3:5], axis=1)
+        assert np.allclose(lengths, usual, rtol=1e-5)
+        along = np.einsum("ik,ik->i", sides[3:5], content[3:5])
+        assert np.allclose(along, lengths * np.linalg.norm(content[3:5], axis=1), rtol=1e-5)
+        assert np.allclose(constants[3:5], known, atol=1e-5)  # of the item chosen once
+    assert (tables.items[[0, 1, 2, 5]] == before[[0, 1, 2, 5]]).all()

@@ -51,6 +51,16 @@ class Side:
         fields = np.arange(len(self.encoders), dtype=np.int32)
         return np.repeat(fields, [e.size for e in self.encoders])
 
+    def only(self, rows: Rows, fields: Sequence[bool]) -> Rows:
+        """Return rows over the side's features with those of the given fields only."""
+        kept = np.repeat(fields, [e.size for e in self.encoders]).astype(bool)[rows.column]
+        lengths = np.bincount(rows.owner[kept], minlength=rows.size)
+        return Rows(starts(lengths), rows.column[kept], rows.value[kept])
+
+    def lists(self, rows: Rows) -> Rows:
+        """Return rows of items with the values of their lists only."""
+        return self.only(rows, [bool(e.owners) for e in self.encoders])
+
     def label(self, feature: int) -> str:
         """Return the readable name of one feature."""
         field = int(np.searchsorted(self.offsets, feature, side="right")) - 1

@@ -12,8 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fmpair.arrays import Rows, tally
-from fmpair.engine.contract import Parameters
+from fmpair.engine.contract import Parameters, Triples
+from fmpair.engine.item_side import item_sides, pair_columns
 
+FAINTEST = 1e-3  # a sum of attributes shorter than this share of the usual one has no direction
 RARE = 0.1  # share of the items with events that count as rare
 MOST_USERS = 1 << 14  # whose vectors give the covariance
 MOST_SCORES = 1 << 20  # from which the scale is found
@@ -39,6 +41,33 @@ def settle_cold(parameters: Parameters, seen: Rows) -> Parameters:
     if cold.any() and not cold.all():
         parameters.items[cold] = 0
         parameters.item_bias[cold] = rare_bias(parameters.item_bias, times)
+    return parameters
+
+
+def place_new(
+    parameters: Parameters, rows: Rows, lists: Rows, times: np.ndarray, triples: Triples | None
+) -> Parameters:
+    """Return parameters with items without events placed by the direction of their lists.
+
+    rows: the attributes of items; lists: those of lists only; times: how often each was chosen. How
+    long the sum of a list's vectors is tells how many of its values are known, not how good the
+    item is; and the constants of values are learned beside the biases of known items, which make up
+    for them. So the sums of new items get the usual length of those of known ones, and new items
+    the mean constant of rare ones. Changes the tables.
+    """
+    described = np.diff(lists.start) > 0
+    new, known = described & (times == 0), described & (times > 0)
+    if not new.any() or not known.any():
+        return parameters
+    pairs, features = pair_columns(parameters.items.shape[1], triples), parameters.features
+    sums = lists.dot(features[:, :pairs])
+    squares = np.einsum("ik,ik->i", sums, sums)
+    usual, length = np.sqrt(squares[known].mean()), np.sqrt(squares[new])[:, None]
+    some = length > FAINTEST * usual
+    parameters.items[new, :pairs] = some * (usual / np.where(some, length, 1) - 1) * sums[new]
+    bias, of_features = parameters.item_bias, parameters.feature_bias
+    _, constants = item_sides(parameters.items, bias, rows, features, of_features, triples)
+    bias[new] += rare_bias(constants, times) - constants[new]
     return parameters
 
 

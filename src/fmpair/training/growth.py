@@ -15,9 +15,10 @@ from fmpair.data.vocabulary import Vocabulary
 from fmpair.engine.contract import Parameters
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import sum_to_one
+from fmpair.fitted.factor_model import triples_of
 from fmpair.fitted.history import Recent, stacked
 from fmpair.fitted.recommender import Recommender
-from fmpair.fitted.visitor import rare_bias
+from fmpair.fitted.visitor import place_new, rare_bias
 from fmpair.training.options import FMPairOptions
 from fmpair.training.start import initial
 
@@ -73,9 +74,8 @@ def with_items(model: Recommender, ids: pl.Series, told: pl.DataFrame) -> Recomm
         model.item_rows, old.item_rows(_aligned(told, items.numbers(ids), len(items)), len(items)),
         old.item.field_numbers(), old.whole,
     )  # fmt: skip
-    if not new:
-        same = all(map(np.array_equal, rows, model.item_rows))
-        return model if same else model.replaced(item_rows=rows)
+    if not new and all(map(np.array_equal, rows, model.item_rows)):
+        return model
     space = replace(old, items=items, catalogue=catalogue).with_history(old.history)
     bias = rare_bias(parameters.item_bias, model.item_counts)
     query = np.zeros((space.query.size, parameters.query.shape[1]), np.float32)
@@ -85,6 +85,9 @@ def with_items(model: Recommender, ids: pl.Series, told: pl.DataFrame) -> Recomm
         item_bias=np.pad(parameters.item_bias, (0, new), constant_values=np.float32(bias)),
         query=query,
     )
+    if isinstance(model.recipe, FMPairOptions) and model.recipe.places_new:
+        times = np.pad(model.item_counts, (0, new))
+        grown = place_new(grown, rows, space.item.lists(rows), times, triples_of(space))
     user_rows = _with_columns(model.user_rows, _moved(old.query, space.query))
     return model.replaced(space=space, parameters=grown, item_rows=rows, user_rows=user_rows)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmpair.arrays import Rows, distinct_pairs
+from fmpair.arrays import Rows, distinct_pairs, tally
 from fmpair.data import Dataset
 from fmpair.device import layout_on
 from fmpair.engine import engine
@@ -20,7 +20,7 @@ from fmpair.features import FeatureSpace
 from fmpair.features.history_fields import history_field
 from fmpair.fitted.history import Recent
 from fmpair.fitted.recommender import Recommender
-from fmpair.fitted.visitor import settle_cold
+from fmpair.fitted.visitor import place_new, settle_cold
 from fmpair.training.defaults import FINAL_RATE_SHARE, factors_of, final_rate_share_of
 from fmpair.training.epochs import Epoch, diverged, epochs
 from fmpair.training.options import FMPairOptions
@@ -79,10 +79,15 @@ class Task:
 
     def recommender(self, learned: Parameters) -> Recommender:
         """Return the fitted model of trained parameters."""
+        rows = self.problem.item_rows
         with layout_on(self.options.device):
             parameters = settle_cold(learned, self.seen)
         if self.options.temperature is not None:
-            parameters = with_unit_sides(parameters, self.problem.item_rows, self.problem.triples)
+            parameters = with_unit_sides(parameters, rows, self.problem.triples)
+        elif self.options.places_new:
+            times = tally(self.seen.column, rows.size, self.seen.value)
+            lists = self.space.item.lists(rows)
+            parameters = place_new(parameters, rows, lists, times, self.problem.triples)
         return self.model(parameters)
 
     def model(self, parameters: Parameters) -> Recommender:

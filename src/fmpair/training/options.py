@@ -218,6 +218,11 @@ class FMPairOptions:
         return (2, 3)
 
     @property
+    def places_new(self) -> bool:
+        """Whether items without events are placed by the direction of their attributes."""
+        return self.loss == "softmax" and self.temperature is None
+
+    @property
     def pairing(self) -> Pairing | None:
         """The terms of order three; None for order two."""
         if self.order != 3:

@@ -41,6 +41,7 @@ from fmpair.training.regularisation import (
     l2_scale_of,
     penalties,
     query_groups,
+    telling_lists,
     triple_l2,
 )
 
@@ -202,6 +203,9 @@ def problem_of(
     drawn = tally(data.item, len(space.items)) > 0
     user_rows = space.user_rows(data.user_table, len(space.users))
     item_rows = space.item_rows(data.item_table, len(space.items))
+    telling = None
+    if options.places_new:
+        telling = telling_lists(space.item, item_rows, data.user, data.item)
     return Problem(
         data.user,
         data.item,
@@ -213,7 +217,7 @@ def problem_of(
         user_rows,
         item_rows,
         query_groups(space.query, user_rows, data.user, contexts, situation, options.sharing),
-        item_groups(space.item, item_rows, data.item, options.sharing, options.loss == "softmax"),
+        item_groups(space.item, item_rows, data.item, options.sharing, telling),
         impression_rows(data) if options.impression_share else None,
         history_of(space, past, item_rows, len(data)),
         triples_of(space),
@@ -236,6 +240,7 @@ def settings_of(
     candidates = n_negatives if options.loss in LISTED else 1
     setting = Setting(exact, problem.history is not None, events / items, factors)
     of_ids, of_fields = l2_of(options, repeats, setting), field_l2_of(options, n_negatives)
+    full = options.places_new and options.sharing is None
     settings = Settings(
         seed=options.seed,
         positives=options.positives,
@@ -261,7 +266,7 @@ def settings_of(
             of_ids,
             triple_field_l2_of(options, of_fields, of_ids),
         ),
-        **penalties(options.regularization, space, problem, of_ids, of_fields),
+        **penalties(options.regularization, space, problem, of_ids, of_fields, full),
     )
     return _with_engine(settings, options, items)
 

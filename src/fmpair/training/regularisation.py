@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fmpair.arrays import Rows, distinct_pairs, starts, tally
+from fmpair.arrays import Rows, add_repeats, distinct_pairs, group_rows, tally
 from fmpair.engine.contract import Groups, L2Scale, Problem, TripleL2
 from fmpair.errors import OptionError, unknown
 from fmpair.features import FeatureSpace, Side
@@ -17,13 +17,13 @@ from fmpair.training.defaults import L2, RAMP, FieldL2
 
 ONE_HOT = ("categorical", "binned")
 VECTORS = 500  # vectors enough to tell how much they have in common
+ENTRIES = 5_000_000  # values of chosen items enough to tell whether content matters
 SAMPLE = 200_000  # events enough to tell whether a value belongs to few users or to many
 ITEM_SHARING = 0.5  # with 0 attributes dominate item vectors, with 1 new items are learned too late
 
 # A field's regularisation follows its strength, see `engine.strata.field_regularisation`. A value
 # of few users (items) repeats their own vectors, so its field needs a larger gradient to count.
 FEW = 25.0
-LISTS = "lists of items"  # their values tell items apart as ids do, and are held as these are
 
 # What a recipe's regularization may name besides fields.
 GROUPS = (
@@ -55,7 +55,12 @@ def query_groups(
     times = _times(profiles, user, side) + _times(contexts, situation, side)
     before = np.array([e.role == HISTORY for e in side.encoders], bool)
     one_hot = np.array([e.field.kind in ONE_HOT for e in side.encoders], bool) & ~before
-    values = _values_by_user(without_vectors(contexts, side), situation, user, profiles.size)
+    values = _values_by_user(
+        side.only(contexts, [not e.is_vector for e in side.encoders]),
+        situation,
+        user,
+        profiles.size,
+    )
     owners = np.bincount(profiles.column, minlength=side.size)
     owners = owners + np.bincount(values.column, minlength=side.size)
     owners = vector_owners(owners, side, profiles.size, profiles, contexts)
@@ -68,19 +73,62 @@ def query_groups(
 
 
 def item_groups(
-    side: Side, rows: Rows, item: np.ndarray, sharing: float | None = None, full: bool = False
+    side: Side,
+    rows: Rows,
+    item: np.ndarray,
+    sharing: float | None = None,
+    telling: np.ndarray | None = None,
 ) -> Groups:
     """Return the groups of the item side; none is centred, since what all items share cancels.
 
-    full: lists of items take full steps; most of their values are rare and would hardly be learned.
+    telling: see `telling_lists`; their values take full steps, since most of them are rare and
+    would hardly be learned.
     """
     owners = np.bincount(rows.column, minlength=side.size)
     owners = vector_owners(owners, side, rows.size, rows)
     none = np.zeros(len(side.encoders), bool)
     powers = np.full(len(none), ITEM_SHARING if sharing is None else sharing)
-    if full and sharing is None:
-        powers[[bool(e.owners) for e in side.encoders]] = 0.0
+    if telling is not None and sharing is None:
+        powers[telling] = 0.0
     return _groups(side, _times(rows, item, side), owners, none, powers)
+
+
+def telling_lists(side: Side, rows: Rows, user: np.ndarray, item: np.ndarray) -> np.ndarray:
+    """Return which fields of items are lists that tell what users choose: bool [fields].
+
+    user, item: of the events. Other lists, such as words of titles, would be noise with full steps.
+    """
+    told = np.zeros(len(side.encoders), bool)
+    for number, encoder in enumerate(side.encoders):
+        if encoder.owners:
+            content = side.only(rows, np.arange(len(told)) == number)
+            told[number] = not len(user) or affinity(content, side.size, user, item) > 0
+    return told  # without events, which may be elsewhere, nothing speaks against a list
+
+
+def affinity(content: Rows, size: int, user: np.ndarray, item: np.ndarray) -> float:
+    """Return how much more alike two items of one user are than items of two users.
+
+    content: of items, over `size` features. The likeness of two is the product of their values.
+    Popular items are on both sides of the difference. The mean over events, of some users if there
+    are many.
+    """
+    lengths = np.diff(content.start)
+    every = int(lengths[item].sum()) // ENTRIES + 1
+    mine = user % every == 0
+    seen = distinct_pairs(user[mine] // every, item[mine], int(user.max(initial=0)) // every + 1)
+    count, entries = np.diff(seen.start).astype(np.float64), content.take(seen.column)
+    owner = seen.owner[entries.owner]
+    profiles = add_repeats(group_rows(owner, entries.column, seen.size, entries.value))
+    value, user_of = profiles.value.astype(np.float64), profiles.owner
+    alone = np.bincount(owner, entries.value.astype(np.float64) ** 2, seen.size)
+    whole = np.bincount(user_of, value**2, seen.size)
+    total = np.bincount(profiles.column, value, size)
+    across = np.bincount(user_of, value * total[profiles.column], seen.size)
+    able = (count > 1) & (count < count.sum())
+    within = (whole - alone)[able] / (count[able] - 1)
+    between = (across - whole)[able] / (count.sum() - count[able])
+    return float((within - between).sum() / max(count[able].sum(), 1))
 
 
 def vector_owners(owners: np.ndarray, side: Side, count: int, *parts: Rows) -> np.ndarray:
@@ -103,16 +151,6 @@ def vector_owners(owners: np.ndarray, side: Side, count: int, *parts: Rows) -> n
         share = (products.sum() - alone) / max(pairs * usual, 1e-30)
         out[inside] = 1 + (count - 1) * share
     return out
-
-
-def without_vectors(rows: Rows, side: Side) -> Rows:
-    """Return rows without the features of vectors."""
-    vector = np.repeat([e.is_vector for e in side.encoders], [e.size for e in side.encoders])
-    if not vector.any():
-        return rows
-    kept = ~vector[rows.column]
-    lengths = np.bincount(rows.owner[kept], minlength=rows.size)
-    return Rows(starts(lengths), rows.column[kept], rows.value[kept])
 
 
 def _vectors(rows: Rows, inside: slice) -> np.ndarray:
@@ -186,11 +224,13 @@ def penalties(
     problem: Problem,
     usual: L2,
     of_fields: FieldL2,
+    full: bool = False,
 ) -> dict[str, Any]:
     """Return the penalties by their names in `Settings`, from recipe, fields and defaults.
 
     usual, of_fields: the defaults of ids and of fields. A feature has a fixed penalty, or a
-    threshold above 0 and a penalty that follows its field's strength.
+    threshold above 0 and a penalty that follows its field's strength. full: whether telling lists
+    take full steps; then only they have the penalty of items.
     """
     if given is None:
         named: Mapping[str, float] = {}
@@ -201,8 +241,13 @@ def penalties(
         if name not in GROUPS and name not in fields:
             raise OptionError(unknown("regularization", name, [*GROUPS, *fields]))
     item = named.get("item", usual.item)
-    named = {HISTORY: usual.history, LISTS: item, **named}
+    named = {HISTORY: usual.history, **named}
     query, query_threshold = _by_feature(space.query, problem.query_groups, named, of_fields)
+    if "item_features" not in named:
+        steps = problem.item_groups.sharing
+        of_role = space.item.of_role("item")
+        told = [e.name for first, e in of_role if e.owners and not (full and steps[first] > 0)]
+        named = {**dict.fromkeys(told, item), **named}
     features, feature_threshold = _by_feature(space.item, problem.item_groups, named, of_fields)
     return {
         "user": named.get("user", usual.user),
@@ -284,5 +329,4 @@ def _given(encoder: Encoder, named: Mapping[str, float]) -> float | None:
     """Return the penalty given by the field's options, its name or its role, else None."""
     if encoder.field.regularization is not None:
         return encoder.field.regularization
-    by_role = named.get(ROLES[encoder.role], named.get(LISTS) if encoder.owners else None)
-    return named.get(encoder.name, by_role)
+    return named.get(encoder.name, named.get(ROLES[encoder.role]))

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from fmpair.arrays import Rows, distinct_pairs, group_rows, starts
+from fmpair.arrays import Rows, distinct_pairs, group_rows
 from fmpair.capacity import check_vectors
 from fmpair.device import CPU, settled
 from fmpair.engine.contract import Parameters, Problem
@@ -58,7 +58,7 @@ def initial(
     items = vectors(len(space.items), options.init_std)
     query = vectors(space.query.size, _starts(space.query, options.init_std))
     features = vectors(space.item.size, _starts(space.item, 0.0))
-    if problem is not None and options.loss == "softmax" and options.temperature is None:
+    if problem is not None and options.places_new:
         add_content(users, features, space.item, problem, options.seed)
     tables = [users, items, query, features]
     if triples:  # larger on the query side: if all were small, their gradients would vanish
@@ -112,7 +112,7 @@ def add_content(
     Directions are found with one half of the users; the other half tells how far the profile
     without an event predicts it, and so how long the vectors are. Useless content adds nothing.
     """
-    content = content_rows(problem.item_rows, side)
+    content = content_rows(problem, side)
     if not len(content.column):
         return
     seen = distinct_pairs(problem.user, problem.item, problem.users)
@@ -123,7 +123,7 @@ def add_content(
         items = content.dot(basis)
         described = np.count_nonzero(np.diff(content.start))
         usual = float(np.sqrt(np.einsum("ik,ik->", items, items) / described))
-        scale = usual and sharpness(items / usual, seen, np.flatnonzero(~half), problem.drawn, rng)
+        scale = usual and sharpness(items / usual, seen, np.flatnonzero(~half), rng)
     if not scale:
         return
     profile = seen._replace(value=np.ones_like(seen.value)).dot(items)
@@ -132,12 +132,12 @@ def add_content(
     features += np.float32(scale**0.5 / usual) * basis
 
 
-def content_rows(rows: Rows, side: Side) -> Rows:
-    """Return the rows with lists and vectors only."""
-    chosen = [e.is_vector or bool(e.owners) for e in side.encoders]
-    kept = np.repeat(chosen, [e.size for e in side.encoders]).astype(bool)[rows.column]
-    lengths = np.bincount(rows.owner[kept], minlength=rows.size)
-    return Rows(starts(lengths), rows.column[kept], rows.value[kept])
+def content_rows(problem: Problem, side: Side) -> Rows:
+    """Return the rows of items with vectors and with lists that take full steps only."""
+    steps = problem.item_groups.sharing
+    edges = zip(side.offsets, side.encoders)
+    chosen = [e.is_vector or (bool(e.owners) and steps[first] == 0) for first, e in edges]
+    return side.only(problem.item_rows, chosen)
 
 
 def directions(
@@ -167,12 +167,10 @@ def directions(
     return out
 
 
-def sharpness(
-    items: np.ndarray, seen: Rows, some: np.ndarray, drawn: np.ndarray, rng: np.random.Generator
-) -> float:
+def sharpness(items: np.ndarray, seen: Rows, some: np.ndarray, rng: np.random.Generator) -> float:
     """Return the scale of scores that predicts events best, by maximum likelihood; 0 if none does.
 
-    An event is predicted by the sum of the user's other items, among OTHERS drawn at random. At
+    An event is predicted by the sum of the user's other items, among items of OTHERS events. At
     most ln(items): a lead of that much is near certainty.
     """
     own = seen.take(some[np.diff(seen.start)[some] > 1])
@@ -184,9 +182,9 @@ def sharpness(
     query = total - chosen
     length = np.sqrt(np.einsum("ek,ek->e", query, query))[:, None]
     query /= np.maximum(length, 1e-6)
-    others = items[rng.choice(np.flatnonzero(drawn), OTHERS)]
+    others = items[rng.choice(seen.column, OTHERS)]
     scores = np.column_stack([np.einsum("ek,ek->e", query, chosen), query @ others.T])
-    low, high = 0.0, float(np.log(np.count_nonzero(drawn)))
+    low, high = 0.0, float(np.log(len(items)))
     for _ in range(STEPS):  # the likelihood is concave in the scale
         middle = (low + high) / 2
         raised = np.exp(middle * (scores - scores.max(axis=1, keepdims=True)))
