@@ -56,7 +56,8 @@ def _exponentials(
         value = tl.where(own[:, None] == others[None, :], 0.0, value)
     tl.store(total + row * stripes + tile_item, tl.sum(value, 1), mask=row < rows)
     at = out + row[:, None].to(tl.int64) * wide + item[None, :]
-    inner = (row < rows)[:, None] & (item < items)[None, :]
+    # Up to the end of the padded row: a bound that is a multiple of 16 stores many numbers at once.
+    inner = (row < rows)[:, None] & (item < wide)[None, :]
     tl.store(at, value.to(out.dtype.element_ty), mask=inner)
 
 
@@ -70,6 +71,7 @@ def fused_exponentials(
 ) -> torch.Tensor:
     """Fill E [rows, items] with exp(q . p + constants - offset); return row sums float32 [rows].
 
+    E is a part of `softmax.empty_chunk`, whose padding is overwritten.
     sample: see `softmax.exponentials`.
     """
     (rows, factors), items = q.shape, len(p)
