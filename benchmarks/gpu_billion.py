@@ -3,9 +3,10 @@
     python benchmarks/gpu_billion.py FOLDER [PART ...]
 
 Parts: make (writes the events to FOLDER, not part of the fit), fit, twice (the same bytes),
-stream (events in main memory), cost (of a step), subset (beside the CPU engine), lists; all unless given. Each prints
-a line of JSON for what it measured. FMPAIR_EVENTS sets the number of events (a billion), and users
-and items follow it. Without a GPU the parts run on the CPU by PyTorch: use few events.
+stream (events in main memory), cost (of a step), subset (beside the CPU engine), lists; all unless
+given. Each prints a line of JSON for what it measured. FMPAIR_EVENTS sets the number of events (a
+billion), and users and items follow it. Without a GPU the parts run on the CPU by PyTorch: use few
+events.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ ROWS, ITEMS, DEPTH, WARPS, STAGES = 128, 128, 64, 8, 3
 NEAR = 8  # tiles of rows processed together, so that items stay in the cache
 
 
-# One kernel for all numbers of rows and items: a fit would compile several of them.
-@triton.jit(do_not_specialize=["rows", "items", "stripes"])
+# One kernel for all numbers of rows: a fit would compile another one for its last minibatch.
+@triton.jit(do_not_specialize=["rows", "stripes"])
 def _exponentials(
     q, p, constant, offset, chosen, number_of, out, total, rows, items, wide, stripes,
     factors: tl.constexpr, even: tl.constexpr, drawn: tl.constexpr, NEAR: tl.constexpr,
