@@ -3,9 +3,10 @@
     python benchmarks/gpu_billion.py FOLDER [PART ...]
 
 Parts: make (writes the events to FOLDER, not part of the fit), fit, twice (the same bytes),
-subset (beside the CPU engine), stream (events in main memory), lists; all unless given. Each prints
-a line of JSON for what it measured. FMPAIR_EVENTS sets the number of events (a billion), and users
-and items follow it. Without a GPU the parts run on the CPU by PyTorch: use few events.
+stream (events in main memory), cost (of a step), subset (beside the CPU engine), lists; all unless
+given. Each prints a line of JSON for what it measured. FMPAIR_EVENTS sets the number of events (a
+billion), and users and items follow it. Without a GPU the parts run on the CPU by PyTorch: use few
+events.
 """
 
 from __future__ import annotations
@@ -224,6 +225,17 @@ def stream(folder: Path) -> None:
     told("stream", same=sizes[0] == sizes[1])
 
 
+def cost(folder: Path) -> None:
+    """The seconds of a step with all items, from few events: what an epoch is foretold by."""
+    frame = frame_of(generated(min(PIECE, EVENTS), 0))
+    run = FMPair(**OPTIONS, epochs=3, device=DEVICE).train(
+        Dataset.from_frame(frame, context=["hour", "place"])
+    )
+    *_, last = run
+    size = min(131_072, len(frame) // 32)
+    told("cost", step=last.seconds / -(-len(frame) // size), items=ITEMS)
+
+
 def subset(folder: Path) -> None:
     """A few users with all their events, by the GPU and by the CPU engine on all cores."""
     users = min(10_000, USERS)
@@ -267,6 +279,7 @@ PARTS: dict[str, Callable[[Path], None]] = {
     "fit": fit,
     "twice": twice,
     "stream": stream,
+    "cost": cost,
     "subset": subset,
     "lists": lists,
 }

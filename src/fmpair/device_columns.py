@@ -6,6 +6,7 @@ numbers do not depend on their order, so that the same columns always give the s
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -56,12 +57,12 @@ class TorchColumns:
     def distinct_pairs(self, owner: np.ndarray, index: np.ndarray, count: int) -> Rows:
         """See `arrays.distinct_pairs`."""
         owners, indices = self.moved(owner), self.moved(index)
-        column, value = (torch.empty(len(owner), dtype=t) for t in (torch.int32, torch.float32))
+        column, value = (room(len(owner), kind) for kind in (torch.int32, torch.float32))
         last = first = 0
         lengths, done = [], 0
         for first, last in self._ranges(owners, count):
             mine = slice(None) if last - first == count else (owners >= first) & (owners < last)
-            key = owners[mine].long().sub_(first).mul_(1 << 32).add_(indices[mine])
+            key = (owners[mine].long() - first << 32) | indices[mine]
             pairs, times = torch.unique(key, return_counts=True)
             lengths.append(counts(pairs >> 32, last - first).cpu().numpy())
             part = slice(done, done + len(pairs))
@@ -114,9 +115,24 @@ def stored(column: np.ndarray, device: torch.device) -> torch.Tensor:
 
 
 def tensor_of(column: np.ndarray) -> torch.Tensor:
-    """Return a column as a tensor in main memory, copied only if it is broadcast or read-only."""
-    usable = column.flags.writeable and column.flags.c_contiguous
-    return torch.from_numpy(column if usable else np.array(column))
+    """Return a column as a tensor in main memory that must not be changed.
+
+    It is copied only if it has gaps or is broadcast.
+    """
+    column = column if column.flags.c_contiguous else np.array(column)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(column)
+
+
+def in_main_memory(tensor: torch.Tensor) -> np.ndarray:
+    """Return a copy of a tensor in main memory."""
+    return room(len(tensor), tensor.dtype).copy_(tensor).numpy()
+
+
+def room(entries: int, dtype: torch.dtype) -> torch.Tensor:
+    """Allocate a column in main memory, whose pages all threads touch: one takes far longer."""
+    return torch.empty(entries, dtype=dtype).zero_()
 
 
 def counts(numbers: torch.Tensor, size: int) -> torch.Tensor:
@@ -129,7 +145,7 @@ def counts(numbers: torch.Tensor, size: int) -> torch.Tensor:
 
 def kept(tensor: torch.Tensor) -> np.ndarray:
     """Return a tensor as a column in main memory, and keep it for the layout of its device."""
-    column = tensor.cpu().numpy()
+    column = in_main_memory(tensor)
     layout = columns_device()
     if isinstance(layout, TorchColumns) and layout.device == tensor.device:
         layout.keep(column, tensor)

@@ -136,6 +136,15 @@ def _next_steps(user: str, viewed: list[str], folder: Path) -> str:
     )
 
 
+CompileFor = Annotated[
+    str,
+    typer.Option(
+        metavar="DEVICE",
+        help="cpu, or cuda for the kernels of a GPU, which Triton keeps in TRITON_CACHE_DIR.",
+    ),
+]
+
+
 def compile_kernels(
     into: Annotated[
         Path | None,
@@ -153,13 +162,7 @@ def compile_kernels(
             help="The number of factors (repeat); by default 32, 128 and 192, on a GPU 256.",
         ),
     ] = None,
-    device: Annotated[
-        str,
-        typer.Option(
-            metavar="DEVICE",
-            help="cpu, or cuda for the kernels of a GPU, which Triton keeps in TRITON_CACHE_DIR.",
-        ),
-    ] = "cpu",
+    device: CompileFor = "cpu",
     clean: Annotated[
         bool, typer.Option("--clean", help="Remove the code of other versions there.")
     ] = False,

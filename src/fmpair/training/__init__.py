@@ -6,7 +6,8 @@
 `update` and `growth` continue from a fitted model; `checkpoint` continues an interrupted fit.
 `tuning` finds better options: `search` says what to try next, `trial_file` stores the fits, `tuned`
 shows the result.
-`history_selection` decides on histories; `shards` fits to Parquet files on a cluster.
+`history_selection` decides on histories; `shards` fits to Parquet files on a cluster,
+`device_parts` on a GPU.
 """
 
 from __future__ import annotations

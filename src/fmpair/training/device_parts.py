@@ -134,6 +134,13 @@ def _height(path: str, names: Sequence[str]) -> int:
         raise DataError(f"{path} is not a Parquet file: {str(error).splitlines()[0]}") from error
 
 
+def _moved(values: pl.Series, device: torch.device) -> torch.Tensor:
+    """Return whole numbers on the device, of a type that PyTorch computes with."""
+    if values.dtype.is_unsigned_integer() and values.dtype != pl.UInt8:
+        values = values.cast(pl.Int64)
+    return tensor_of(values.to_numpy()).to(device)
+
+
 class _Ids:
     """Numbers the ids of a column. Whole numbers are kept as they are until all are known.
 
@@ -155,7 +162,7 @@ class _Ids:
                 "another: write all parts with the same types"
             )
         if self.dtype.is_integer() and self.dtype != pl.UInt64:
-            moved = tensor_of(values.cast(pl.Int64).to_numpy()).to(self.device)
+            moved = _moved(values, self.device)
             low, high = (int(edge) for edge in moved.aminmax())
             short = max(-low, high) <= NEVER
             self.pieces.append(moved.to(torch.int32) if short else moved)
@@ -236,8 +243,7 @@ class _Situations:
                 f"{values.name!r} holds {values.dtype}: write it as such, an hour or a bin"
             )
         if values.dtype.is_integer() and not values.null_count():
-            column = tensor_of(values.cast(pl.Int64).to_numpy()).to(self.device)
-            found, place = torch.unique(column, return_inverse=True)
+            found, place = torch.unique(_moved(values, self.device), return_inverse=True)
             codes = self._extended(
                 number, pl.Series(values.name, found.cpu().numpy(), values.dtype)
             )

@@ -16,7 +16,7 @@ from fmpair.compile_time import CLOCK
 from fmpair.data import Dataset, as_dataset, columns_of
 from fmpair.data.splits import holdout, per_user
 from fmpair.data.times import has_times
-from fmpair.device import ranking_device
+from fmpair.device import CPU, layout_on, ranking_device
 from fmpair.errors import DataError, OptionError, TrainingError, named
 from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import Metric
@@ -188,7 +188,8 @@ def prepare_fit(
     data = as_dataset(data)
     in_time = bool(getattr(recipe, "history", 0)) and has_times(data)
     events, held_out = validation_parts(data, validation, recipe.seed, in_time)
-    judge = None if held_out is None else Validation(events, held_out, metric, patience)
+    with layout_on(getattr(recipe, "device", CPU)):
+        judge = None if held_out is None else Validation(events, held_out, metric, patience)
     return recipe, events, judge
 
 

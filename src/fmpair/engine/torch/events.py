@@ -23,6 +23,7 @@ from fmpair.engine.torch.softmax import Chosen
 # Rows of a minibatch are rounded up to a multiple, with a margin, so that all epochs have as many.
 ROWS_STEP, SPARE = 64, 1.02
 BLOCK = 1 << 25  # events shuffled and grouped at a time
+BLOCK_ALONE = 1 << 23  # the same where each event has its own row, and blocks change nothing
 BLOCK_EVENT = 200  # bytes of an event in a block, including those needed to sort it
 ROUNDS = 6  # of the permutation
 FIRST, SECOND, BITS = -7046029254386353131, -4658895280553007687, 0x7FFFFFFF  # of its hash
@@ -164,7 +165,8 @@ class EpochEvents:
         """Yield the events of an epoch in blocks of whole minibatches."""
         if not self.count:
             return
-        each = -(-self.count // -(-self.count // self.block))
+        most = self.block if self.run > 1 else min(self.block, BLOCK_ALONE)
+        each = -(-self.count // -(-self.count // most))
         each = -(-each // size) * size
         listed = self._listed(generator)
         spans = [(n, min(n + each, self.count)) for n in range(0, self.count, each)]
@@ -222,8 +224,8 @@ class EpochEvents:
         return lambda first, last: drawn[first:last]
 
     def _shuffled(self, first: int, last: int, key: int) -> torch.Tensor:
-        place = torch.arange(first, last, device=self.home)
-        event = permuted(place, self.count, key)
+        place = torch.arange(first, last, device=self.device)
+        event = permuted(place, self.count, key).to(self.home)
         return event if self.learned is None else self.learned[event]
 
     def _drawn(self, generator: torch.Generator) -> torch.Tensor:

@@ -15,8 +15,8 @@ ROWS, ITEMS, DEPTH, WARPS, STAGES = 128, 128, 64, 8, 3
 NEAR = 8  # tiles of rows processed together, so that items stay in the cache
 
 
-# One kernel for all numbers of rows and items: a fit would compile several of them.
-@triton.jit(do_not_specialize=["rows", "items", "stripes"])
+# One kernel for all numbers of rows: a fit would compile another one for its last minibatch.
+@triton.jit(do_not_specialize=["rows", "stripes"])
 def _exponentials(
     q, p, constant, offset, chosen, number_of, out, total, rows, items, wide, stripes,
     factors: tl.constexpr, even: tl.constexpr, drawn: tl.constexpr, NEAR: tl.constexpr,
@@ -56,7 +56,8 @@ def _exponentials(
         value = tl.where(own[:, None] == others[None, :], 0.0, value)
     tl.store(total + row * stripes + tile_item, tl.sum(value, 1), mask=row < rows)
     at = out + row[:, None].to(tl.int64) * wide + item[None, :]
-    inner = (row < rows)[:, None] & (item < items)[None, :]
+    # Up to the end of the padded row: a bound that is a multiple of 16 stores many numbers at once.
+    inner = (row < rows)[:, None] & (item < wide)[None, :]
     tl.store(at, value.to(out.dtype.element_ty), mask=inner)
 
 
@@ -70,6 +71,7 @@ def fused_exponentials(
 ) -> torch.Tensor:
     """Fill E [rows, items] with exp(q . p + constants - offset); return row sums float32 [rows].
 
+    E is a part of `softmax.empty_chunk`, whose padding is overwritten.
     sample: see `softmax.exponentials`.
     """
     (rows, factors), items = q.shape, len(p)
