@@ -74,7 +74,7 @@ HAND: dict[str, dict[str, Any]] = {
     },
     "frappe-cfm": {
         "order": 3, "n_negatives": 128, "sharing": 1, "factors": 64, "factors3": 64, "epochs": 100,
-        "own_share": 0.05, "item_fields": [],
+        "own_share": 0.05,
         "regularization": {"user": 0.01, "item": 0.005, "context": 0.0001, "user3": 0.003,
                            "item3": 0.015, "fields3": 0.03},
     },
