@@ -133,10 +133,12 @@ def board(rows: Sequence[Row]) -> str:
 
 def section(name: str, rows: Sequence[Row]) -> str:
     """Return title, split and table of one set, best first by the second metric."""
-    rows = [row for row in rows if row["model"] not in UNLIKE]
+    rows = [row for row in rows if not unlike(row)]
     if not rows:
         return ""
     title, said = SECTIONS[name]
+    if not any(row["model"] == "defaults" for row in rows):
+        said += " `FMPair()` has not been run here yet."
     metrics = list(rows[0]["values"])
     lines = [f"## {title}", "", said]
     splits = sorted({row["split"] for row in rows})
@@ -199,16 +201,22 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def unlike(row: Row) -> str:
+    """Return what differs from the other rows of the set; empty where nothing does."""
+    return row.get("unlike") or UNLIKE.get(row["model"], "")
+
+
 def unlike_table(rows: Sequence[Row]) -> str:
     """Return the rows that differ from the sections above in what was learned or asked."""
     heads = ["set", "", "first metric", "second metric", "what differs", "repeat, or source"]
     said = "These rows must not be ranked among those above: what was learned or asked differs."
     lines = ["## Not like for like", "", said, ""]
     lines += [_line(heads), _line(["---", "---", "--:", "--:", "---", "---"])]
-    for group in _groups([row for row in rows if row["model"] in UNLIKE]):
-        for name, own in groupby(sorted(group, key=lambda row: row["set"]), lambda row: row["set"]):
-            cells = _own(name, list(own))
-            lines.append(_line([name, *cells[:3], UNLIKE[group[0]["model"]], cells[-1]]))
+    apart = sorted((row for row in rows if unlike(row)), key=lambda row: (row["set"], *_key(row)))
+    for (name, *_), group in groupby(apart, key=lambda row: (row["set"], *_key(row))):
+        own = list(group)
+        cells = _own(name, own)
+        lines.append(_line([name, *cells[:3], unlike(own[0]), cells[-1]]))
     for row in ROWS:
         if row.unlike:
             figures = map(_figure, row.values)
@@ -262,14 +270,7 @@ def _best_published(name: str, metric: int | None = None) -> str:
 
 def front(rows: Sequence[Row]) -> str:
     """Return the table of README.md: the second metric of each set, beside classic models."""
-    heads = [
-        "data",
-        "metric",
-        "`FMPair()`, CPU",
-        '`FMPair(device="cuda")`',
-        "run by us",
-        "published",
-    ]
+    heads = ["data", "metric", "`FMPair()`, CPU", "`FMPair()`, GPU", "classic models", "published"]
     lines = [_line(heads), _line(["---", "---", "--:", "--:", "---", "---"])]
     for name, title in FRONT.items():
         own = [row for row in rows if row["set"] == name]

@@ -77,8 +77,11 @@ def read_lists(place: Path, task: Task) -> tuple[Evaluation, dict[str, Any]]:
     """Return the evaluation of the worker's lists, and what it says of the training."""
     facts = json.loads((place / "facts.json").read_text())
     lists = pl.read_parquet(place / "lists.parquet")
+    job = json.loads((place / "job.json").read_text())
+    if facts["seconds"] >= job["seconds"]:
+        facts["unlike"] = f"stopped by the clock after {facts['epochs']} of {job['epochs']} epochs"
     found = judge(lists, task.known, task.test, task.protocol, task.metrics)
-    return found, {**facts, "settings": json.loads((place / "job.json").read_text())["settings"]}
+    return found, {**facts, "settings": job["settings"]}
 
 
 def before_last(task: Task) -> Task:
