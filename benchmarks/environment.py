@@ -28,6 +28,11 @@ def serving() -> Path:
     return _environment("serving", sys.executable, lambda python: _install(python, "serving"))
 
 
+def rectools() -> Path:
+    """The Python that has RecTools and PyTorch."""
+    return _environment("rectools", sys.executable, lambda python: _install(python, "rectools"))
+
+
 def buffalo() -> Path:
     """The Python that has Buffalo."""
     base = sys.executable if sys.version_info < (3, 12) else shutil.which("python3.11")

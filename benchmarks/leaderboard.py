@@ -26,9 +26,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import leaderboard_page
 import rectools_lists
 import report
+from leaderboard_page import RESULTS, read_results, write
 from tasks import TASKS, Task
 
 import fmpair
@@ -38,7 +38,6 @@ from fmpair.evaluation import Evaluation
 from fmpair.models import catalog
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "leaderboard.jsonl"
 BUDGET = "5m"
 SEQUENCES = ("amazon-beauty", "amazon-sports", "ml-1m-sequences")
 
@@ -74,7 +73,7 @@ HAND: dict[str, dict[str, Any]] = {
     },
     "frappe-cfm": {
         "order": 3, "n_negatives": 128, "sharing": 1, "factors": 64, "factors3": 64, "epochs": 100,
-        "own_share": 0.05, "item_fields": [],
+        "own_share": 0.05,
         "regularization": {"user": 0.01, "item": 0.005, "context": 0.0001, "user3": 0.003,
                            "item3": 0.015, "fields3": 0.03},
     },
@@ -198,15 +197,6 @@ def code_hash() -> str:
     return digest.hexdigest()[:8]
 
 
-def read_results(path: Path = RESULTS) -> list[dict[str, Any]]:
-    """Return the lines of a file; of several with one set, model, device and seed the last."""
-    if not path.exists():
-        return []
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return list({tuple(row[k] for k in ("set", "model", "device", "seed")): row
-                 for row in rows}.values())  # fmt: skip
-
-
 def wanted(given: argparse.Namespace) -> list[tuple[str, str, str]]:
     """Return (set, model, device) of what is named, or of all that the results lack."""
     done = {(r["set"], r["model"], r["device"]) for r in read_results(Path(given.into))}
@@ -257,7 +247,7 @@ def main() -> None:
         for job in jobs:
             each(job, given)
     if given.write or not given.sets:
-        leaderboard_page.write(read_results(RESULTS))
+        write(read_results())
 
 
 if __name__ == "__main__":

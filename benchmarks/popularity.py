@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from published import DOCS, folder_given, results_of, write_results
 
+from fmpair.config.read import read
 from fmpair.experiment.results import Results
+from fmpair.experiment.run import run
 from fmpair.files import write_atomically
 from fmpair.report.style import PALETTE, drawn
 from fmpair.report.table import metric_title
 
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 METRICS = ("ndcg@10", "recall@10", "coverage@10", "gini@10", "popularity@10")
 THIRDS = ("head", "mid", "tail")
 WAYS = ("damping", "power")
@@ -40,15 +44,27 @@ class Point(NamedTuple):
 
 def main() -> None:
     folder = folder_given()
-    results = results_of("popularity", folder)
+    changes = [f"output.folder={folder / 'popularity'}", "output.refit=false"]
+    changes += ["run.workers=1", "run.threads=2"]
+    results = run(read(ROOT / "examples" / "benchmarks" / "popularity.yaml", changes))
     lines = lines_of(points(results))
     text = "\n".join([*table(results), "", *at_equal_levels(lines)])
     print(text)
     figure = drawn("popularity", "", "", lambda canvas: draw(canvas, lines), SIZE[1])
     (folder / "popularity.png").write_bytes(figure.png)
     if "--write" in sys.argv:
-        write_results("popularity.md", text)
+        page, begin, end = DOCS / "popularity.md", "<!-- results -->", "<!-- /results -->"
+        before, rest = page.read_text().split(begin)
+        page.write_text(f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}")
         write_atomically(DOCS / "images" / "popularity.svg", figure.svg.encode())
+
+
+def folder_given() -> Path:
+    """Where runs go: the folder named on the command line, else runs/published."""
+    given = [Path(word) for word in sys.argv[1:] if not word.startswith("--")]
+    folder = given[0] if given else ROOT / "runs" / "published"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def values_of(results: Results, model: str) -> dict[str, float]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from environment import rectools
 from tasks import Task
 
 from fmpair import Dataset, Protocol
@@ -19,16 +19,17 @@ from fmpair.evaluation import Evaluation, judge
 
 WORKER = Path(__file__).parent / "workers" / "rectools_next.py"
 LENGTH = 20
+PATIENCE = 20  # validations without a better one
 
-# As the authors of RecTools chose them for these sets (blondered/transformer_benchmark,
-# configs/paper/loo): loss, negatives and size; HSTU takes the same. Times are not in these files.
+# Sizes as the authors of RecTools chose them for these sets (blondered/transformer_benchmark,
+# configs/paper/loo), with RecTools' default loss, softmax over all items. HSTU takes the same.
 AMAZON: dict[str, Any] = {
     "n_factors": 256, "n_blocks": 1, "n_heads": 1, "dropout_rate": 0.2, "session_max_len": 50,
-    "loss": "sampled_softmax", "n_negatives": 256,
+    "loss": "softmax",
 }  # fmt: skip
 MOVIES: dict[str, Any] = {
     "n_factors": 64, "n_blocks": 2, "n_heads": 1, "dropout_rate": 0.1, "session_max_len": 200,
-    "loss": "sampled_softmax", "n_negatives": 256,
+    "loss": "softmax",
 }  # fmt: skip
 SETTINGS = {"amazon-beauty": AMAZON, "amazon-sports": AMAZON,
             "ml-1m-sequences": MOVIES, "ml-1m-clock": MOVIES}  # fmt: skip
@@ -43,30 +44,42 @@ def judged(
     task: Task, name: str, model: str, device: str, seed: int
 ) -> tuple[Evaluation, dict[str, Any]]:
     """Return how the lists are judged, and times, memory and settings of the training."""
+    with tempfile.TemporaryDirectory() as folder:
+        asked = write_job(Path(folder), task, name, model, device, seed)
+        python = os.environ.get("RECTOOLS") or str(rectools())
+        subprocess.run([python, str(WORKER), folder], check=True)
+        return read_lists(Path(folder), asked)
+
+
+def write_job(place: Path, task: Task, name: str, model: str, device: str, seed: int) -> Task:
+    """Write what the worker needs; return the task with one list per user.
+
+    The events that are only shown are RecTools' validation events, by which the best epoch is
+    chosen; on a cut in time each user's last training event is.
+    """
     kind, own = MODELS[model]
     job = {
         "model": kind, "settings": {**SETTINGS[name], **own}, "seed": seed, "device": device,
-        "epochs": int(os.environ.get("RECTOOLS_EPOCHS", EPOCHS[name])),
-        "seconds": int(os.environ.get("RECTOOLS_SECONDS", 3600)),
-        "patience": int(os.environ.get("RECTOOLS_PATIENCE", 50)), "length": LENGTH,
+        "epochs": EPOCHS[name], "seconds": int(os.environ.get("RECTOOLS_SECONDS", 3600)),
+        "patience": PATIENCE, "length": LENGTH,
     }  # fmt: skip
-    # The events that are only shown are RecTools' validation events, by which training ends; on a
-    # cut in time each user's last training event is.
     learned = in_order(task.known)
     if task.protocol.targets == "last":
         task = before_last(task)
-    parts = {"learned": learned, "known": in_order(task.known)}
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        (place / "job.json").write_text(json.dumps(job))
-        for part, frame in parts.items():
-            frame.write_parquet(place / f"{part}.parquet")
-        asked = task.test.frame()["user"].unique(maintain_order=True)
-        np.save(place / "asked.npy", asked.to_numpy())
-        python = os.environ.get("RECTOOLS", sys.executable)
-        subprocess.run([python, str(WORKER), folder], check=True)
-        facts = json.loads((place / "facts.json").read_text())
-        lists = pl.read_parquet(place / "lists.parquet")
+    (place / "job.json").write_text(json.dumps(job))
+    learned.write_parquet(place / "learned.parquet")
+    in_order(task.known).write_parquet(place / "known.parquet")
+    np.save(place / "asked.npy", task.test.frame()["user"].unique(maintain_order=True).to_numpy())
+    return task
+
+
+def read_lists(place: Path, task: Task) -> tuple[Evaluation, dict[str, Any]]:
+    """Return the evaluation of the worker's lists, and what it says of the training."""
+    facts = json.loads((place / "facts.json").read_text())
+    lists = pl.read_parquet(place / "lists.parquet")
+    job = json.loads((place / "job.json").read_text())
+    if facts["seconds"] >= job["seconds"]:
+        facts["unlike"] = f"stopped by the clock after {facts['epochs']} of {job['epochs']} epochs"
     found = judge(lists, task.known, task.test, task.protocol, task.metrics)
     return found, {**facts, "settings": job["settings"]}
 

@@ -54,6 +54,7 @@ def main(folder):
     facts = {
         "seconds": round(seconds, 2), "epochs": clock.epochs, "best_epoch": int(best["epoch"]) + 1,
         "seconds_to_best": round(clock.at[int(best["epoch"])], 2),
+        "best_recall": round(float(fitted.checkpoint_callback.best_model_score), 4),
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }  # fmt: skip
     if job["device"] == "cuda":
@@ -85,15 +86,32 @@ class Clock(lightning.Callback):
         self.at[trainer.current_epoch] = time.perf_counter() - self.begin
 
 
+class Recall(lightning.Callback):
+    """Recall@10 of the validation events among items that are not in the user's session."""
+
+    def on_validation_epoch_start(self, trainer, module):
+        self.hits = self.asked = 0
+
+    def on_validation_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        scores = outputs["logits"].view(len(batch["y"]), -1).clone()
+        scores.scatter_(1, batch["x"], -torch.inf)
+        self.hits += int((scores.topk(10).indices == batch["y"]).sum())
+        self.asked += len(scores)
+
+    def on_validation_epoch_end(self, trainer, module):
+        module.log("recall", self.hits / max(self.asked, 1))
+
+
 def trainer(job, folder):
-    watched = {"monitor": "val_loss", "mode": "min"}
+    watched = {"monitor": "recall", "mode": "max"}
     keep = lightning.callbacks.ModelCheckpoint(dirpath=folder, filename="best", **watched)
     stop = lightning.callbacks.EarlyStopping(patience=job["patience"], **watched)
     return lightning.Trainer(
         accelerator="gpu" if job["device"] == "cuda" else "cpu", devices=1, logger=False,
         max_epochs=job["epochs"], min_epochs=1, max_time=timedelta(seconds=job["seconds"]),
         enable_progress_bar=False, enable_model_summary=False,
-        callbacks=[keep, stop, Clock()], num_sanity_val_steps=0,
+        callbacks=[Recall(), keep, stop, Clock()], num_sanity_val_steps=0,
+        check_val_every_n_epoch=2,
     )  # fmt: skip
 
 
