@@ -171,9 +171,9 @@ class TorchTraining:
         if self.negatives is not None and self.settings.loss == "softmax":
             sample = sample_of(self.settings, (vectors, constants), chosen.item, self.negatives)
             fixed = Sample(*(part.detach() for part in sample))
-            loss, *slopes = sample_slopes(q.detach(), fixed, chosen.weight, self.rows_at_once)
+            loss, *found = sample_slopes(q.detach(), fixed, chosen.weight, self.rows_at_once)
             roots = (sample.own, sample.own_constants, sample.vectors, sample.constants)
-            _backward((q, *roots), slopes)
+            _backward((q, *roots), found)
             return loss, batch.size
         if self.negatives is not None:
             events = (batch.user, chosen.item, chosen.weight)
