@@ -186,7 +186,10 @@ def test_an_empty_list_says_which_rule_emptied_it(rules, reason):
         ({"boost": {"brand": 0.3}}, "boost takes values such as"),
         ({"boost": {"brand": {"a": "much"}}}, "boost must be a"),
         ({"boost": {"brand": {"a": float("inf")}}}, "boost must be a number, not inf"),
-        ({"boost": {"brand": {"a": 1e39}}}, "boost must be a number up to 1,000,000,000, not 1e+39"),
+        (
+            {"boost": {"brand": {"a": 1e39}}},
+            "boost must be a number up to 1,000,000,000, not 1e+39",
+        ),
         ({"diversity": 1.5}, "diversity must be from 0 to 1, not 1.5"),
         ({"exclude_shown": "7d"}, "exclude_shown takes items, not '7d'"),
     ],

@@ -11,9 +11,8 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,18 +23,19 @@ from fmpair.threads import polars_at_rest, polars_has_threads
 if TYPE_CHECKING:
     from fmpair.models.catalog import Model
 
-WORKER = "fmpair.serve.worker"
 _loaded: dict[str, Model] = {}  # checksum of the file -> model
 
 
 @contextmanager
-def shared_tables(*files: Path | str | None) -> Iterator[ForkContext | SpawnContext]:
-    """Yield how to start workers, which share these models if they can."""
+def shared_tables(
+    files: Iterable[Path | str | None], load_modules: Callable[[], object]
+) -> Iterator[ForkContext | SpawnContext]:
+    """Yield how to start workers, which share these models and modules if they can."""
     if sys.platform != "linux" or polars_has_threads():
         yield multiprocessing.get_context("spawn")
         return
     with polars_at_rest():
-        import_module(WORKER)
+        load_modules()
         for file in files:
             if file is not None:
                 with suppress(FmpairError, OSError):  # a worker says so

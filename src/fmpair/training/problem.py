@@ -240,6 +240,7 @@ def settings_of(
     candidates = n_negatives if options.loss in LISTED else 1
     setting = Setting(exact, problem.history is not None, events / items, factors)
     of_ids, of_fields = l2_of(options, repeats, setting), field_l2_of(options, n_negatives)
+    of_triples = triple_field_l2_of(options, of_fields, of_ids)
     full = options.places_new and options.sharing is None
     settings = Settings(
         seed=options.seed,
@@ -259,13 +260,7 @@ def settings_of(
         logq_correction=options.logq_correction,
         dropout=dropout_of(options, setting),
         l2_scale=l2_scale_of(options.regularization_power, problem, seen),
-        triples=triple_l2(
-            options.regularization,
-            space,
-            problem,
-            of_ids,
-            triple_field_l2_of(options, of_fields, of_ids),
-        ),
+        triples=triple_l2(options.regularization, space, problem, of_ids, of_triples),
         **penalties(options.regularization, space, problem, of_ids, of_fields, full),
     )
     return _with_engine(settings, options, items)
