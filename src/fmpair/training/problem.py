@@ -233,7 +233,6 @@ def settings_of(
     candidates = n_negatives if options.loss in LISTED else 1
     setting = Setting(exact, problem.history is not None, events / items, factors)
     of_ids, of_fields = l2_of(options, repeats, setting), field_l2_of(options, n_negatives)
-    full = options.places_new and options.sharing is None
     settings = Settings(
         seed=options.seed,
         positives=options.positives,
@@ -259,7 +258,7 @@ def settings_of(
             of_ids,
             triple_field_l2_of(options, of_fields, of_ids),
         ),
-        **penalties(options.regularization, space, problem, of_ids, of_fields, full),
+        **penalties(options.regularization, space, problem, of_ids, of_fields, options.places_new),
     )
     return _with_engine(settings, options, items)
 
