@@ -241,7 +241,6 @@ def settings_of(
     setting = Setting(exact, problem.history is not None, events / items, factors)
     of_ids, of_fields = l2_of(options, repeats, setting), field_l2_of(options, n_negatives)
     of_triples = triple_field_l2_of(options, of_fields, of_ids)
-    full = options.places_new and options.sharing is None
     settings = Settings(
         seed=options.seed,
         positives=options.positives,
@@ -261,7 +260,7 @@ def settings_of(
         dropout=dropout_of(options, setting),
         l2_scale=l2_scale_of(options.regularization_power, problem, seen),
         triples=triple_l2(options.regularization, space, problem, of_ids, of_triples),
-        **penalties(options.regularization, space, problem, of_ids, of_fields, full),
+        **penalties(options.regularization, space, problem, of_ids, of_fields, options.places_new),
     )
     return _with_engine(settings, options, items)
 
