@@ -11,9 +11,8 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,18 +23,22 @@ from fmpair.threads import polars_at_rest, polars_has_threads
 if TYPE_CHECKING:
     from fmpair.models.catalog import Model
 
-WORKER = "fmpair.serve.worker"
 _loaded: dict[str, Model] = {}  # checksum of the file -> model
 
 
 @contextmanager
-def shared_tables(*files: Path | str | None) -> Iterator[ForkContext | SpawnContext]:
-    """Yield how to start workers, which share these models if they can."""
+def shared_tables(
+    prepare: Callable[[], object], *files: Path | str | None
+) -> Iterator[ForkContext | SpawnContext]:
+    """Yield how to start workers, which share these models if they can.
+
+    prepare: imports what workers need.
+    """
     if sys.platform != "linux" or polars_has_threads():
         yield multiprocessing.get_context("spawn")
         return
     with polars_at_rest():
-        import_module(WORKER)
+        prepare()
         for file in files:
             if file is not None:
                 with suppress(FmpairError, OSError):  # a worker says so
@@ -43,7 +46,10 @@ def shared_tables(*files: Path | str | None) -> Iterator[ForkContext | SpawnCont
     gc.collect()
     gc.freeze()  # a collection would write to all pages
     try:
-        yield multiprocessing.get_context("spawn" if polars_has_threads() else "fork")
+        if polars_has_threads():
+            yield multiprocessing.get_context("spawn")
+        else:
+            yield multiprocessing.get_context("fork")
     finally:
         _loaded.clear()
         gc.unfreeze()
