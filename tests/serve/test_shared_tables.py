@@ -23,7 +23,7 @@ def ask(checksum):
     model = load_shared(path, checksum or checksum_of(path))
     print(model.answer("u1", 3).items, model.recommend("u1", 3)["item"].to_list(), flush=True)
 
-with shared_tables([path, None, path.with_name("missing")], lambda: None) as context:
+with shared_tables(list, path, None, path.with_name("missing")) as context:
     from fmpair.fitted.file import checksum_of
     checksum = checksum_of(path)
     print(context.get_start_method(), flush=True)
@@ -72,5 +72,5 @@ def test_a_model_that_replaced_the_first_is_read_from_its_file(path):
 
 def test_where_polars_has_run_workers_are_started_afresh(path):
     FMPair(factors=4, epochs=1, history=0, times=False, order=2).fit(day_and_night())
-    with shared.shared_tables([path], lambda: None) as context:
+    with shared.shared_tables(list, path) as context:
         assert context.get_start_method() == "spawn" and not shared._loaded

@@ -59,8 +59,10 @@ def ids_from(name: str, kind: list[Any], tensors: Mapping[str, np.ndarray]) -> p
     """
     try:
         ids = _values(IDS + name, kind, tensors)
-        # not by polars, whose threads would start: see serve/shared_tables.py
-        if len(set(ids.to_physical().to_list())) < len(ids) or ids.null_count():
+        # Not by polars, whose threads would start: see serve/shared_tables.py. Times of Python are
+        # less exact than those of polars.
+        plain = ids.to_physical() if ids.dtype.is_temporal() else ids
+        if len(set(plain.to_list())) < len(ids) or ids.null_count():
             raise ValueError("an id occurs twice, or is missing")
     except Exception as error:
         raise ModelFileError(f"the ids of {name} cannot be read: {error}") from error

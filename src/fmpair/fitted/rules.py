@@ -241,7 +241,7 @@ def _matching(values: pl.Series, one: Condition) -> np.ndarray:
         if isinstance(dtype, pl.List):
             wanted = [_value(text, dtype.inner, one) for text in one.values]  # type: ignore[arg-type]
             found = pl.Series(np.zeros(len(values), bool))
-            if dtype.inner.is_numeric():  # type: ignore[union-attr]
+            if dtype.inner.is_numeric():
                 values, wanted = values.cast(pl.List(pl.Float64)), [float(one) for one in wanted]
             for value in wanted:
                 found = found | values.list.contains(value).fill_null(False)

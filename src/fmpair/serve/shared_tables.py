@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
@@ -28,14 +28,17 @@ _loaded: dict[str, Model] = {}  # checksum of the file -> model
 
 @contextmanager
 def shared_tables(
-    files: Iterable[Path | str | None], load_modules: Callable[[], object]
+    prepare: Callable[[], object], *files: Path | str | None
 ) -> Iterator[ForkContext | SpawnContext]:
-    """Yield how to start workers, which share these models and modules if they can."""
+    """Yield how to start workers, which share these models if they can.
+
+    prepare: imports what workers need.
+    """
     if sys.platform != "linux" or polars_has_threads():
         yield multiprocessing.get_context("spawn")
         return
     with polars_at_rest():
-        load_modules()
+        prepare()
         for file in files:
             if file is not None:
                 with suppress(FmpairError, OSError):  # a worker says so
@@ -43,7 +46,10 @@ def shared_tables(
     gc.collect()
     gc.freeze()  # a collection would write to all pages
     try:
-        yield multiprocessing.get_context("spawn" if polars_has_threads() else "fork")
+        if polars_has_threads():
+            yield multiprocessing.get_context("spawn")
+        else:
+            yield multiprocessing.get_context("fork")
     finally:
         _loaded.clear()
         gc.unfreeze()

@@ -48,7 +48,7 @@ def serve(settings: ServiceSettings, tell: Callable[[str], None]) -> None:
     listening = _listen(settings)
     counters, kept = shared_memory(settings.workers), _KeptModels(settings)
     files = (settings.model, settings.candidate) if settings.workers > 1 else ()
-    with _StopSignals() as stop, shared_tables(files, _work) as context:
+    with _StopSignals() as stop, shared_tables(_worker_module, *files) as context:
         start = partial(_Worker, context, settings, listening, counters, kept)
         workers = [start(number) for number in range(settings.workers)]
         try:
@@ -249,6 +249,12 @@ def _received(inherited: Any) -> _Inherited:
     return _Inherited(inherited.detach())
 
 
+def _worker_module() -> Any:
+    from fmpair.serve import worker  # heavy, so not before the settings are checked
+
+    return worker
+
+
 def _run(
     settings: ServiceSettings,
     listening: socket.socket,
@@ -260,19 +266,12 @@ def _run(
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
     try:
-        _work()(settings, listening, place, counters.descriptor, pipe.send)
+        _worker_module().work(settings, listening, place, counters.descriptor, pipe.send)
     except FmpairError as error:
         _send(pipe, error)
     except Exception as error:
         _send(pipe, f"{type(error).__name__}: {error}")
         raise
-
-
-def _work() -> Callable[..., Any]:
-    """Return the function of a worker; its modules are heavy."""
-    from fmpair.serve.worker import work
-
-    return work
 
 
 def _send(pipe: Connection, message: Any) -> None:
