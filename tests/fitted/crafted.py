@@ -267,7 +267,10 @@ def changed_ids(rng, parts):
     if chance < 0.45:
         parts.header["ids"][name] = copy.deepcopy(some(rng, TYPES))
         return
-    tensor = some(rng, [own for own in parts.arrays if own.startswith(f"ids.{name}")])
+    tensors = [own for own in parts.arrays if own.startswith(f"ids.{name}")]
+    if not tensors:  # an earlier change took them away
+        return
+    tensor = some(rng, tensors)
     array = parts.arrays[tensor]
     content = np.frombuffer(array.tobytes(), np.uint8).copy()
     if chance < 0.55 or not len(content):
