@@ -260,6 +260,8 @@ def other_ids(rng, parts, name, count):
 def changed_ids(rng, parts):
     """The type, the bytes or the offsets of one list of ids."""
     name = some(rng, parts.header["ids"])
+    if not isinstance(name, str):  # an earlier change replaced them all
+        return
     chance = rng.random()
     if chance < 0.3:
         other_ids(rng, parts, name, some(rng, (1, 3, 4, 9, 10, 12, 12, 10)))
