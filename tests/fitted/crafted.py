@@ -260,6 +260,8 @@ def other_ids(rng, parts, name, count):
 def changed_ids(rng, parts):
     """The type, the bytes or the offsets of one list of ids."""
     name = some(rng, parts.header["ids"])
+    if not isinstance(name, str):  # an earlier change replaced them all
+        return
     chance = rng.random()
     if chance < 0.3:
         other_ids(rng, parts, name, some(rng, (1, 3, 4, 9, 10, 12, 12, 10)))
@@ -267,7 +269,10 @@ def changed_ids(rng, parts):
     if chance < 0.45:
         parts.header["ids"][name] = copy.deepcopy(some(rng, TYPES))
         return
-    tensor = some(rng, [own for own in parts.arrays if own.startswith(f"ids.{name}")])
+    tensors = [own for own in parts.arrays if own.startswith(f"ids.{name}")]
+    if not tensors:  # an earlier change took them away
+        return
+    tensor = some(rng, tensors)
     array = parts.arrays[tensor]
     content = np.frombuffer(array.tobytes(), np.uint8).copy()
     if chance < 0.55 or not len(content):
