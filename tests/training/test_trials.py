@@ -12,6 +12,7 @@ from fmpair.cli import run
 from fmpair.errors import OptionError
 from fmpair.models import FMPair
 from fmpair.training import trials
+from fmpair.training.visits import Visits, come_once
 
 
 def events(ordered, users=400, steps=12, items=40):
@@ -78,15 +79,15 @@ def visits(days, users=400, steps=4, items=40):
 
 def test_users_who_come_once_are_judged_by_their_history_alone(monkeypatch):
     judged = []
-    of_visits = trials._Visits.values
+    of_visits = Visits.values
     monkeypatch.setattr(
-        trials._Visits, "values", lambda *given: judged.append(of_visits(*given)) or judged[-1]
+        Visits, "values", lambda *given: judged.append(of_visits(*given)) or judged[-1]
     )
     stays = visits(days=1)
-    assert not trials.come_once(Dataset.from_frame(stays)), "the log is no longer than a visit"
+    assert not come_once(Dataset.from_frame(stays)), "the log is no longer than a visit"
     minutes = pl.duration(minutes=pl.col("timestamp").dt.hour())
     brief = visits(days=20).with_columns(pl.col("timestamp").dt.truncate("1d") + minutes)
-    assert trials.come_once(Dataset.from_frame(brief))
+    assert come_once(Dataset.from_frame(brief))
     model = FMPair(factors=16, epochs=15, times=False).fit(brief)
     assert model.space.history is not None
     assert judged and all(60 < len(values) < 180 for values in judged), "a tenth of the steps"

@@ -10,24 +10,22 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 
-from fmpair.arrays import empty_rows, tally
+from fmpair.arrays import tally
 from fmpair.data import Dataset
 from fmpair.data.splits import holdout, leave_last_out
-from fmpair.data.times import is_calendar, microseconds, untimed
-from fmpair.device import CPU, ranking_device, settled
+from fmpair.data.times import is_calendar, untimed
+from fmpair.device import CPU, settled
 from fmpair.errors import Notice, TrainingError, named
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME, whole_days
 from fmpair.features.history_fields import AUTO, HISTORY
-from fmpair.fitted.recommender import Recommender
-from fmpair.metrics import Metric
 from fmpair.training import options as options_module
 from fmpair.training.defaults import FACTORS_OF_MANY, n_negatives_of
 from fmpair.training.epochs import Validation
 from fmpair.training.loop import train
 from fmpair.training.options import FMPairOptions
+from fmpair.training.visits import Visits, held_out_visits
 
 LOG = logging.getLogger("fmpair")
 PROGRESS = logging.getLogger("fmpair.progress")
@@ -43,8 +41,6 @@ FEWEST, MOST = 4, 16  # epochs
 RAMPED = 16  # epochs that triples need, whose regularisation is phased in
 LEAST_EVENTS = 3  # of a user who is judged: one to predict, and at least one before it
 LEAST_USERS = 30
-# Users come once if they have so few events, half of them within this share of the log's time.
-VISIT_EVENTS, VISIT_SHARE, VISITORS = 10, 0.01, 0.1  # the last: share of them that is held out
 SURE = 2.0  # standard errors by which order and times must matter
 
 
@@ -140,7 +136,7 @@ class _Trial:
     """Events to learn from, what to judge by, and the options that make a fit small."""
 
     train: Dataset
-    judge: Validation | _Visits
+    judge: Validation | Visits
     small: Mapping[str, Any]
 
     @classmethod
@@ -178,72 +174,23 @@ class _Trial:
         source[np.argsort(user, kind="stable")] = np.lexsort((chance, user))
         times = self.train.columns[TIME].gather(source)
         mixed = replace(self.train, columns=self.train.columns.with_columns(times))
-        judge = self.judge.mixed() if isinstance(self.judge, _Visits) else self.judge
+        judge = self.judge.mixed() if isinstance(self.judge, Visits) else self.judge
         return _Choice(options, replace(self, judge=judge).values(options, mixed))
 
 
-def _parts(data: Dataset, threads: int | None) -> tuple[Dataset, Validation | _Visits]:
+def _parts(data: Dataset, threads: int | None) -> tuple[Dataset, Validation | Visits]:
     """Return the events to learn from and what to judge by.
 
     The latest event of each user is held out, a tenth of all if there are no times. Users who come
     once are new to every model: a tenth of them is held out, to be known by their history alone.
     """
-    if is_calendar(data) and not untimed(data) and come_once(data):
-        chosen = np.random.default_rng(0).random(len(data.users)) < VISITORS
-        return data.take(~chosen[data.user]), _visits(data.take(chosen[data.user]), threads)
+    visits = held_out_visits(data, threads)
+    if visits is not None:
+        return visits.train, visits
     timed = TIME in data.columns.columns and not untimed(data) and not data.gaps
     split = leave_last_out(data) if timed else holdout(data, test=0.1, seed=0)
     train_events, _, test = split.parts(data)
     return train_events, Validation(train_events, test, "ndcg@10", 1, threads)
-
-
-def come_once(data: Dataset) -> bool:
-    """Return whether users are sessions: few events each, soon after another.
-
-    Half of them have all their events within a hundredth of the time of the log.
-    """
-    time = microseconds(data.columns[TIME])
-    by_user = pl.DataFrame({"user": data.user, "time": time}).group_by("user")
-    visits = by_user.agg(n=pl.len(), span=pl.col("time").max() - pl.col("time").min())
-    short = np.median(visits["span"].to_numpy()) < VISIT_SHARE * np.ptp(time)
-    return bool(short and visits["n"].to_numpy().mean() <= VISIT_EVENTS)
-
-
-@dataclass(frozen=True)
-class _Visits:
-    """Visits of unknown users: each item but the first is predicted from those before it."""
-
-    before: list[list[Any]]
-    item: list[Any]
-    threads: int | None
-
-    def values(self, model: Recommender) -> np.ndarray:
-        """Return NDCG@10 of the items; 0 for those that the model does not know."""
-        from fmpair.ranking.top import ranks
-
-        items = model.space.items
-        target = items.numbers(pl.Series(self.item, dtype=items.ids.dtype))
-        queries = model.query_vectors(pl.DataFrame({"history": self.before}))
-        known = np.flatnonzero(target >= 0)
-        nothing, device = empty_rows(len(known)), ranking_device(model.recipe, len(known))
-        above, level = ranks(
-            queries[known], model.item_matrix, nothing, target[known], self.threads, device
-        )
-        values = np.zeros(len(target))
-        values[known] = Metric.parse("ndcg@10").values(1 + above + level / 2)
-        return values
-
-    def mixed(self) -> _Visits:
-        """Return the visits with the items before in random order."""
-        rng = np.random.default_rng(0)
-        return replace(self, before=[list(rng.permutation(items)) for items in self.before])
-
-
-def _visits(data: Dataset, threads: int | None) -> _Visits:
-    frame = data.frame().select("user", "item", TIME).sort(TIME, maintain_order=True)
-    visits = frame.group_by("user", maintain_order=True).agg("item")["item"].to_list()
-    steps = [(items[:n], items[n]) for items in visits for n in range(1, len(items))]
-    return _Visits([before for before, _ in steps], [item for _, item in steps], threads)
 
 
 def _with_history(none: _Choice, trial: _Trial) -> _Choice:

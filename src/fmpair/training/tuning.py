@@ -30,6 +30,7 @@ from fmpair.training.loop import TrainingRun
 from fmpair.training.search import Budget, Job, Range, Search, Setting, Space, canonical
 from fmpair.training.trial_file import FitResult, TrialFile
 from fmpair.training.tuned import METRIC, Tuned, shown_trials, trials_frame, with_event_weights
+from fmpair.training.visits import Visits, held_out_visits
 
 PROGRESS = logging.getLogger("fmpair.progress")
 LEAST_USERS = 20  # to hold out an event of
@@ -195,6 +196,7 @@ def tune(
     """Search for options that rank better; the options that the recipe sets are kept.
 
     Each user's latest event is held out, a random one without times, and NDCG@10 of it compared.
+    Where users are sessions, a tenth of them is held out, and every event after the first judged.
     The recipe stays as it is unless another is better by more than the standard error.
     Ctrl-C ends the search with the best so far.
 
@@ -235,11 +237,14 @@ def tune(
     return Tuned(made, frame, chosen.get(EVENT_WEIGHTS), complete, has_times(events))
 
 
-def held_out(data: Dataset, seed: int, threads: int | None) -> Validation:
+def held_out(data: Dataset, seed: int, threads: int | None) -> Validation | Visits:
     """Hold out an event of each user, the latest if there are times; of 10,000 users at most.
 
-    The events of all other users are learned in full.
+    The events of all other users are learned in full. Of users who come once, whole visits are.
     """
+    visits = held_out_visits(data, threads)
+    if visits is not None and len(visits.item) >= LEAST_USERS:
+        return visits
     in_time = has_times(data)
     if not in_time:
         PROGRESS.info("tune: the events have no times, so a random event of each user is held out")
@@ -259,7 +264,11 @@ def held_out(data: Dataset, seed: int, threads: int | None) -> Validation:
 
 
 def _fits(
-    search: Search, plan: Plan, judge: Validation, stored: TrialFile, fits: dict[Job, FitResult]
+    search: Search,
+    plan: Plan,
+    judge: Validation | Visits,
+    stored: TrialFile,
+    fits: dict[Job, FitResult],
 ) -> Iterator[Job]:
     """Yield the fits of the search as they are done; those that are stored are not repeated."""
     while (job := search.ask()) is not None:
@@ -275,7 +284,7 @@ def _fits(
 
 
 def _fitted(
-    plan: Plan, setting: Setting, job: Job, judge: Validation, left: float
+    plan: Plan, setting: Setting, job: Job, judge: Validation | Visits, left: float
 ) -> FitResult | None:
     """Run one fit; a setting that the model refuses, or that diverges, has failed.
 
