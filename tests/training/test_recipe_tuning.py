@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from datetime import datetime, timedelta
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ from fmpair.testing import shop_log, two_tastes
 from fmpair.training import tuning
 from fmpair.training.epochs import MOST_EVENTS
 from fmpair.training.tuning import DECIDED, held_out, plan_of
+from fmpair.training.visits import Visits
 
 FEW = {"factors": 4, "epochs": 8, "threads": 1, "loss": "bpr"}
 
@@ -308,3 +310,17 @@ def test_every_line_of_the_file_is_readable(shop, tmp_path):
     head, *fits = [json.loads(line) for line in file.read_text().splitlines()]
     assert head["search"]["options"]["factors"] == 4
     assert all(0 <= fit["mean"] <= 1 and fit["seconds"] > 0 for fit in fits)
+
+
+def test_sessions_are_held_out_whole():
+    rng, start = np.random.default_rng(0), datetime(2024, 1, 1)
+    rows = [
+        (f"s{u}", int(first + t) % 30, start + timedelta(hours=6 * u, minutes=t))
+        for u, first in enumerate(rng.integers(0, 30, 300))
+        for t in range(4)
+    ]
+    data = Dataset.from_frame(pl.DataFrame(rows, ["user", "item", "timestamp"], orient="row"))
+    judge = held_out(data, 0, 1)
+    assert isinstance(judge, Visits)
+    assert len(judge.item) == 3 * (300 - len(np.unique(judge.train.user)))
+    assert judge.before[:3] == [judge.before[2][:1], judge.before[2][:2], judge.before[2]]
