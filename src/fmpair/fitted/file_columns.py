@@ -134,7 +134,8 @@ def _filled(values: pl.Series) -> pl.Series:
 def _with_nulls(values: pl.Series, known: np.ndarray | None) -> pl.Series:
     if known is None or known.dtype != np.bool_ or known.shape != (len(values),):
         raise ValueError("it has no mask of missing values")
-    if not isinstance(values.dtype, pl.List):  # without threads, which `select` would start
+    # Without threads, which `select` would start; lists and decimals cannot be scattered.
+    if not isinstance(values.dtype, pl.List | pl.Decimal):
         return values.scatter(np.flatnonzero(~known), None)
     frame = pl.DataFrame({"values": values, "known": known})
     return frame.select(pl.when("known").then("values")).to_series()
