@@ -71,6 +71,10 @@ def kernel(
     def made(function: Callable) -> Any:
         if MISSING:
             return (function if plain is True else plain) or _refusing(function)
+        # Wrappers take a quarter of the time to compile: kernels are no callbacks of C code, and
+        # those that are inlined are called by kernels only.
+        inner = bool(options.get("forceinline"))
+        options.update(no_cfunc_wrapper=True, no_cpython_wrapper=inner)
         dispatcher = numba.njit(nogil=True, **options)(function)
         if hasattr(dispatcher, "_cache"):
             dispatcher._cache = OnDisk(function)
