@@ -151,7 +151,7 @@ def merge(copies, accumulators, first, end):
     """Replace the rows [first, end) by the mean of their copies, weighted by their moves.
 
     accumulators: AdaGrad's, [copies, rows], merged alike, or None. The copies are summed in order,
-    so the result does not depend on the threads. In loops, which compile in a tenth of the time of
+    so the result does not depend on the threads. In loops, which compile in a fifth of the time of
     whole rows.
     """
     table, bias, moves = copies.table, copies.bias, copies.moves
