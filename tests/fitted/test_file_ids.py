@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmpair.errors import ModelFileError
+from fmpair.fitted import file_columns
 from fmpair.fitted.file_columns import ids_arrays, ids_from, ids_type
 
 NUMBERS = pl.Series([1, 2, 3])
@@ -140,3 +141,19 @@ def test_tensors_that_were_changed_are_ids_or_refused(which, changes, end):
         return
     assert found.dtype == ids.dtype
     assert len(set(found.to_list())) == len(found)
+
+
+SHORT = ["a", "b", "ab", "ba", "a\0", "\0a", "\0", "ü", "0", "00", "000", "1", "10", "x" * 16]
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 100])
+@pytest.mark.parametrize("texts", [SHORT, [*SHORT, ""], [*SHORT, "x" * 17]], ids=len)
+def test_an_id_that_occurs_twice_is_found_wherever_it_is(monkeypatch, texts, at_once):
+    monkeypatch.setattr(file_columns, "HASHED_AT_ONCE", at_once)
+    for kind in (pl.String, pl.Binary):
+        ids = pl.Series([one.encode() for one in texts]).cast(kind)
+        assert read_back(ids).to_list() == ids.to_list()
+        for number in range(len(ids)):
+            twice = pl.concat([ids, ids[[number]]])
+            with pytest.raises(ModelFileError, match="occurs twice"):
+                read_back(twice)

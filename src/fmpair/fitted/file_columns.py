@@ -30,6 +30,7 @@ NUMBERS: dict[str, Any] = {
     "Duration": np.int64, "Null": np.int8,
 }  # fmt: skip
 TEXTS = ("String", "Binary", "Int128", "UInt128", "Decimal")
+LONGEST_HASHED, HASHED_AT_ONCE = 16, 100_000  # bytes of an id; ids
 MOST_DIGITS = 40  # of a number that is kept as text
 
 
@@ -59,14 +60,47 @@ def ids_from(name: str, kind: list[Any], tensors: Mapping[str, np.ndarray]) -> p
     """
     try:
         ids = _values(IDS + name, kind, tensors)
-        # Not by polars, whose threads would start: see serve/shared_tables.py. Times of Python are
-        # less exact than those of polars.
-        plain = ids.to_physical() if ids.dtype.is_temporal() else ids
-        if len(set(plain.to_list())) < len(ids) or ids.null_count():
+        if not _differ(ids, tensors[IDS + name], tensors.get(IDS + name + OFFSETS)):
             raise ValueError("an id occurs twice, or is missing")
     except Exception as error:
         raise ModelFileError(f"the ids of {name} cannot be read: {error}") from error
     return ids
+
+
+def _differ(ids: pl.Series, values: np.ndarray, offsets: np.ndarray | None) -> bool:
+    """Return whether ids are distinct and none is missing; values, offsets: their tensors.
+
+    Not by polars, whose threads would start: see serve/shared_tables.py.
+    """
+    if ids.null_count():
+        return False
+    if offsets is None:
+        return len(np.unique(values)) == len(ids)
+    if ids.dtype in (pl.String, pl.Binary) and _hashes_differ(values, offsets):
+        return True
+    return len(set(ids.to_list())) == len(ids)
+
+
+def _hashes_differ(content: np.ndarray, offsets: np.ndarray) -> bool:
+    """Return whether texts have distinct hashes, so that they differ; False for long texts.
+
+    Short ones are hashed faster here than as objects of Python.
+    """
+    lengths = np.diff(offsets)
+    longest = int(lengths.max(initial=0))
+    if not len(lengths) or not lengths.min() or longest > LONGEST_HASHED:
+        return False
+    hashes = np.zeros(len(lengths), np.uint64)
+    weights = np.random.default_rng(0).integers(1 << 63, size=longest, dtype=np.uint64) * 2 + 1
+    for first in range(0, len(lengths), HASHED_AT_ONCE):
+        part = slice(first, first + HASHED_AT_ONCE)
+        starts, sizes = offsets[:-1][part], lengths[part]
+        letters = content[starts[0] : starts[-1] + sizes[-1]]
+        starts = starts - starts[0]
+        place = np.arange(len(letters)) - np.repeat(starts, sizes)
+        hashes[part] = np.add.reduceat((letters.astype(np.uint64) + 1) * weights[place], starts)
+    hashes.sort()
+    return bool((hashes[1:] != hashes[:-1]).all())
 
 
 def table_arrays(table: pl.DataFrame) -> tuple[list[list[Any]], dict[str, np.ndarray]]:

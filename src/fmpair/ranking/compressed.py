@@ -24,7 +24,7 @@ from fmpair.arrays import Rows
 from fmpair.jit import kernel
 from fmpair.ranking.int8_dots import ROWS, dot, dots, padded
 from fmpair.ranking.top import push_item, ranks_below, replace_worst, sort_items
-from fmpair.threads import all_threads, side_by_side
+from fmpair.threads import all_threads, blas_on, side_by_side
 
 BLOCK = 2_048  # rows, whose codes stay in the L2 cache for all queries
 LARGEST = 127  # code
@@ -95,7 +95,8 @@ def pack(
     items, factors = vectors.shape
     order = np.arange(items, dtype=np.int32) if order is None else order.astype(np.int32)
     start = np.array([0, items]) if start is None else start
-    axes, cells = _axes(vectors), len(start) - 1
+    with blas_on(1):  # several threads would wait for each other longer than this takes
+        axes, cells = _axes(vectors), len(start) - 1
     codes = np.zeros((items, padded(axes.shape[1])), np.int8)
     facts = np.zeros((3, items), np.float32)
     centre, radius = np.zeros((cells, factors), np.float32), np.zeros(cells, np.float32)

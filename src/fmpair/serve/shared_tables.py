@@ -12,7 +12,9 @@ import gc
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +25,7 @@ from fmpair.threads import polars_at_rest, polars_has_threads
 if TYPE_CHECKING:
     from fmpair.models.catalog import Model
 
+KERNELS = "fmpair.ranking.top"  # imports Numba, which takes long: while a file is read
 _loaded: dict[str, Model] = {}  # checksum of the file -> model
 
 
@@ -37,14 +40,13 @@ def shared_tables(
     if sys.platform != "linux" or polars_has_threads():
         yield multiprocessing.get_context("spawn")
         return
-    with polars_at_rest():
+    with _no_collections(), polars_at_rest(), ThreadPoolExecutor(1, "fmpair-import") as beside:
+        beside.submit(import_module, KERNELS)
         prepare()
         for file in files:
             if file is not None:
                 with suppress(FmpairError, OSError):  # a worker says so
                     _hold(file)
-    gc.collect()
-    gc.freeze()  # a collection would write to all pages
     try:
         if polars_has_threads():
             yield multiprocessing.get_context("spawn")
@@ -53,6 +55,21 @@ def shared_tables(
     finally:
         _loaded.clear()
         gc.unfreeze()
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Collect no garbage in the block, and never what is there at its end.
+
+    What is loaded stays, and a collection in a worker would write to all its pages.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def load_shared(path: Path, checksum: str) -> Model:
