@@ -8,6 +8,7 @@ import pytest
 
 from fmpair import FMPair, jit, kernel_cache
 from fmpair.cli import setup_commands
+from fmpair.data.synthetic import make
 from fmpair.training.defaults import MANY_EVENTS, factors_of
 
 USE = """
@@ -57,6 +58,35 @@ def test_a_folder_is_filled_with_what_fit_recommend_and_evaluate_need(fmpair, tm
     empty = {"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
     environment = {**os.environ, **empty, "FMPAIR_CACHE": str(folder)}
     command = [sys.executable, "-c", USE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+SERVE = """
+import sys
+from fmpair import kernel_cache, load
+from fmpair.fitted import large_catalogue
+from fmpair.serve.live_models import warm_up
+
+kernel_cache.keep = lambda name, content: sys.exit(f"compiled {name}")
+warm_up(load(sys.argv[1]))
+large_catalogue.LARGE = 1
+warm_up(load(sys.argv[1]))
+"""
+
+
+def test_for_serving_it_compiles_what_a_service_needs_and_nothing_of_fit(tmp_path):
+    folder, path = tmp_path / "kernels", tmp_path / "model.fmpair"
+    data = make(users=60, items=40, events=1500).data
+    FMPair(factors=4, epochs=1, history=3, order=2, times=False).fit(data).save(path)
+    # In a process that has not fitted: all that a process has used is put there.
+    command = [sys.executable, "-m", "fmpair", "compile", "--into", str(folder), "--serving"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and "1 of 2: recommend" in done.stderr
+    assert kernels(folder) and not [name for name in kernels(folder) if name.startswith("engine")]
+    empty = {"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, **empty, "FMPAIR_CACHE": str(folder)}
+    command = [sys.executable, "-c", SERVE, str(path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 

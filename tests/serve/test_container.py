@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from test_deploy import exec_start, steps
-from under_load import fitted, free_port, until
+from under_load import PATIENCE, fitted, free_port, until
 
 import fmpair
 from fmpair import kernel_cache
@@ -26,6 +26,8 @@ from fmpair import kernel_cache
 KEY = "0123456789abcdef0123"
 START = 3.0  # seconds of the processor per worker until the first answer
 NEEDED = ("unshare", "setpriv", "chroot", "mount")
+COMPILE = "/opt/fmpair/bin/fmpair compile"
+IN_IMAGE = ["unshare", "--mount", "bash", str(Path(__file__).with_name("image.sh"))]
 
 
 def allowed():
@@ -41,39 +43,42 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    """(A model, a file with a key, code that was compiled for the tests)."""
-    folder = tmp_path_factory.mktemp("files")
-    keys = folder / "keys"
+def image(tmp_path_factory):
+    """What image.sh is told: where things are, and a model and a key for the command."""
+    folder = tmp_path_factory.mktemp("image")
+    keys, built, root = folder / "keys", folder / "built", folder / "root"
     keys.write_text(KEY)
-    made = [one.path for one in kernel_cache.folders() if kernel_cache.count(one)]
-    kernels = folder / "kernels"
-    kernels.mkdir()
-    return fitted(folder), keys, made[0] if made else kernels
+    for one in (built, root):
+        one.mkdir()
+    names = {
+        "BASE": sys.base_prefix,
+        "PACKAGES": sysconfig.get_path("purelib"),
+        "SOURCE": Path(fmpair.__file__).parent,
+        "PYTHON": os.path.realpath(sys.executable),
+        "BUILT": built,
+        "MODEL": fitted(folder),  # the folder of kernels is there now
+        "KEYS": keys,
+        "PATH": os.environ["PATH"],
+    }
+    kept = [one for one in kernel_cache.folders() if one.grows and kernel_cache.writable(one)]
+    [compiling] = [step for step in steps("RUN") if step.startswith(COMPILE)]
+    own = {"ROOT": root, "WRITABLE": "/models", "KERNELS": kept[0].path, "COMPILE": compiling}
+    subprocess.run([*IN_IMAGE, "build"], env=texts(names | own), check=True, timeout=PATIENCE)
+    return names
+
+
+def texts(names):
+    return {name: str(value) for name, value in names.items()}
 
 
 class Container:
     """A command in the image; it ends with the block."""
 
-    def __init__(self, folder, files, writable, command):
-        model, keys, kernels = files
+    def __init__(self, folder, image, writable, command):
         self.root, self.log = folder / "root", folder / "log"
         self.root.mkdir()
-        names = {
-            "ROOT": self.root,
-            "BASE": sys.base_prefix,
-            "PACKAGES": sysconfig.get_path("purelib"),
-            "SOURCE": Path(fmpair.__file__).parent,
-            "PYTHON": os.path.realpath(sys.executable),
-            "KERNELS": kernels,
-            "WRITABLE": writable,
-            "MODEL": model,
-            "KEYS": keys,
-            "PATH": os.environ["PATH"],
-        }
-        script = Path(__file__).with_name("image.sh")
-        self.command = ["unshare", "--mount", "bash", str(script), *command]
-        self.environment = {name: str(value) for name, value in names.items()}
+        self.command = [*IN_IMAGE, *command]
+        self.environment = texts(image | {"ROOT": self.root, "WRITABLE": writable})
 
     def __enter__(self):
         with self.log.open("w") as log:
@@ -157,15 +162,15 @@ def answered(port):
         return False
 
 
-def test_the_image_of_the_dockerfile_serves_a_model(tmp_path, files):
+def test_the_image_of_the_dockerfile_serves_a_model(tmp_path, image):
     entry, command = json.loads(steps("ENTRYPOINT")[-1]), json.loads(steps("CMD")[-1])
     port, writable = free_port(), steps("WORKDIR")[-1]
     command = [f"/opt/fmpair/bin/{entry[0]}", *command, "--port", str(port)]
-    with Container(tmp_path, files, writable, command) as container:
+    with Container(tmp_path, image, writable, command) as container:
         check(container, port, writable)
 
 
-def test_the_unit_serves_a_model_with_two_workers(tmp_path, files):
+def test_the_unit_serves_a_model_with_two_workers(tmp_path, image):
     port, writable = free_port(), "/var/lib/fmpair"
-    with Container(tmp_path, files, writable, [*exec_start(), "--port", str(port)]) as container:
+    with Container(tmp_path, image, writable, [*exec_start(), "--port", str(port)]) as container:
         check(container, port, writable)

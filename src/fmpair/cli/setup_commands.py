@@ -163,6 +163,9 @@ def compile_kernels(
         ),
     ] = None,
     device: CompileFor = "cpu",
+    serving: Annotated[
+        bool, typer.Option("--serving", help="Only what recommend and serve need, none of fit.")
+    ] = False,
     clean: Annotated[
         bool, typer.Option("--clean", help="Remove the code of other versions there.")
     ] = False,
@@ -178,8 +181,9 @@ def compile_kernels(
     require_compiler()
     folder, start = _target(into), time.perf_counter()
     jobs = [job for number in factors or DEFAULT_FACTORS for job in _fits(number)]
+    jobs = _answers() if serving else [*jobs, *_evaluations(), *_answers()]
     with kernel_cache.filled(folder.path), only_errors():
-        for _, job in _with_progress([*jobs, *_evaluations()]):
+        for _, job in _with_progress(jobs):
             job()
     removed = kernel_cache.discard(folder.path) if clean else 0
     seconds = time.perf_counter() - start
@@ -271,9 +275,17 @@ def _evaluations() -> list[Job]:
         evaluate(model, data, data, protocol, [metric])
 
     return [
-        ("recommend", partial(model.recommend, n=SOME)),
         ("evaluate", partial(run, "all", "diversity@5")),
         ("evaluate among a sample", partial(run, "uniform", "ndcg@5")),
+    ]
+
+
+def _answers() -> list[Job]:
+    from fmpair.models.classic.popularity import Popularity
+
+    model = Popularity().fit(_events(context=True, attributes=False))
+    return [
+        ("recommend", partial(model.recommend, n=SOME)),
         ("recommend from a large catalogue", _search_codes),
     ]
 
