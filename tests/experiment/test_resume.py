@@ -26,9 +26,12 @@ data: {generate: {users: 20, items: 15, events: 500}}
 split: {kind: folds, count: 3, validation: 0.2}
 models:
   - popularity
-  - {kind: fm-pair, factors: {grid: [2, 3]}, epochs: 3, context: []}
-  - {kind: fm-pair, name: tuned, factors: 2, epochs: 2, learning_rate: {search: [0.01, 0.1, 0.3]}}
-  - {kind: fm-pair, name: stopping, factors: 2, epochs: 5, stop: 1}
+  - {kind: fm-pair, factors: {grid: [2, 3]}, epochs: 3, context: [], history: 0, order: 2,
+     times: false}
+  - {kind: fm-pair, name: tuned, factors: 2, epochs: 2, history: 0, order: 2, times: false,
+     learning_rate: {search: [0.01, 0.1, 0.3]}}
+  - {kind: fm-pair, name: stopping, factors: 2, epochs: 5, history: 0, order: 2, times: false,
+     stop: 1}
 protocols:
   all: {unit: interaction}
   sampled: {candidates: uniform, n: 5}
@@ -101,7 +104,8 @@ def test_a_run_killed_twenty_times_comes_to_the_same_tables(tmp_path):
 
 
 def test_a_crash_at_any_write_costs_at_most_the_work_under_way(tmp_path, monkeypatch):
-    plain = replace(TUNED, context=())
+    options = {**TUNED.options, "history": 0, "order": 2, "times": False}
+    plain = replace(TUNED, context=(), options=options)
 
     def asked(folder):
         return experiment(folder, POPULARITY, plain, output=Output(str(folder), models=True))
