@@ -11,8 +11,12 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import polars as pl
 import pytest
+from clicked import clicks
 from running import service
+
+from fmpair import Dataset, Popularity
 
 pytestmark = pytest.mark.slow
 
@@ -102,3 +106,34 @@ def test_a_damaged_model_is_told_in_one_line(own_file, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "its checksum does not match" in done.stderr and done.stderr.count("\n") == 1
+
+
+def refused(path, *flags):
+    """The one line by which a service does not start."""
+    command = [sys.executable, "-m", "fmpair", "serve", str(path), "--port", "0", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_column_of_images_that_is_not_there_is_told_with_those_that_are(tmp_path, workers):
+    items = pl.DataFrame({"item": list(range(20)), "title": ["t"] * 20, "picture": ["p"] * 20})
+    path = tmp_path / "model.fmpair"
+    Popularity().fit(Dataset.from_frame(clicks(), items=items)).save(path)
+    assert refused(path, "--workers", workers, "--images", "pictur") == (
+        "error: --images: unknown item column 'pictur'. Did you mean 'picture'? "
+        "Known: title, picture\n"
+    )
+
+
+def test_images_need_a_model_with_columns_of_items_or_a_column_that_was_pushed(own_file):
+    assert refused(own_file, "--images", "picture") == (
+        "error: --images: the model knows no columns of items: fit it with --items TABLE\n"
+    )
+    with service(own_file) as address:
+        body = json.dumps({"items": [{"item": 3, "picture": "http://localhost/3.png"}]}).encode()
+        request = urllib.request.Request(f"{address}v1/items", body, method="PUT")
+        assert urllib.request.urlopen(request, timeout=20).status == 200
+    with service(own_file, "--images", "picture") as address:
+        assert json.loads(ask(address, "v1/model")[1])["models"][0]["images"] == "picture"

@@ -75,7 +75,7 @@ def in_shell(command: Any, arguments: Sequence[str]) -> Spell:
         if "model" not in own:
             return own
         of_fit = {option.name: option for option in _resolved(command, ["fit"]).params}
-        return {name: of_fit[name] for name in ("fields", "history")} | own
+        return {name: of_fit[name] for name in ("fields", "history", "items")} | own
 
     def spell(name: str, *value: Any) -> str:
         option: Any = flags().get(name)

@@ -58,6 +58,18 @@ def condition(text: str) -> Condition:
     return Condition(text, column, kind, tuple(values), negated)
 
 
+def check_column(option: str, column: str, catalogue: Catalogue | None) -> None:
+    """Raise OptionError if a catalogue has no such column; option: that names the column."""
+    if catalogue is None or not catalogue.columns:
+        raise OptionError(
+            f"{named(option)}: the model knows no columns of items: fit it with "
+            f"{named('items', ...)}"
+        )
+    if column not in catalogue.columns:
+        known = unknown("item column", column, catalogue.columns)
+        raise OptionError(f"{named(option)}: {known}")
+
+
 def _listed(text: str) -> list[str]:
     """Return values that are separated by commas; none if quotes or line ends are misplaced."""
     try:
@@ -110,14 +122,7 @@ class Rules:
         columns += [("limit", column) for column, _ in self.limit]
         columns += [("boost", column) for column, *_ in self.boost]
         for option, column in columns:
-            if catalogue is None:
-                raise OptionError(
-                    f"{named(option)}: the model knows no columns of items: fit it with "
-                    f"{named('items', ...)}"
-                )
-            if column not in catalogue.columns:
-                known = unknown("item column", column, catalogue.columns)
-                raise OptionError(f"{named(option)}: {known}")
+            check_column(option, column, catalogue)
         if catalogue is not None:
             for one in (*map(condition, self.where), *self._boosted()):
                 matching(catalogue, one)

@@ -16,6 +16,7 @@ from typing import Any
 
 from fmpair.events.store import beside, open_store
 from fmpair.fitted.question import Question
+from fmpair.fitted.rules import check_column
 from fmpair.serve.access_control import AccessControl, RateLimit
 from fmpair.serve.application import Application, paths, read_pages
 from fmpair.serve.connections import make_server
@@ -57,6 +58,8 @@ def work(
     metrics = Metrics(paths(), counters, place.number)
     rules = rules_in_service(settings.rules, models)
     strict, images = settings.strict, settings.images
+    if images is not None and not place.again:  # a model that replaced the first may lack it
+        check_column("images", images, models.of(None)[1].catalogue)
     service = Service(models, store, both[1] is not None, metrics, rules, strict, images)
     # Each worker gets a share of a client's requests, so it allows that share of the rate.
     rate = RateLimit(settings.rate / settings.workers) if settings.rate else None
