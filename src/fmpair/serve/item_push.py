@@ -21,6 +21,8 @@ from fmpair.events.items import ITEM
 MOST_ITEMS = 10_000  # per request
 MOST_BYTES = 3 << 20  # per request; the service takes 4 MB
 PATIENCE = 60.0  # seconds for an answer
+NOT_FOUND = 404
+URL = named("url")
 
 
 def push(table: pl.DataFrame, url: str, key: str | None = None) -> dict[str, int]:
@@ -80,17 +82,33 @@ def _sent(address: str, body: bytes, key: str | None) -> dict[str, int]:
     try:
         request = Request(address, body, headers, method="PUT")  # http only, see push
         with urlopen(request, timeout=PATIENCE) as answer:
-            return dict(json.load(answer))
+            content = answer.read()
     except HTTPError as error:
-        raise DataError(f"{address} refused the items: {_detail(error)}") from None
+        raise _refusal(address, error) from None
     except (URLError, HTTPException, OSError, ValueError) as error:
-        reason = one_line(str(getattr(error, "reason", error)))
+        cause = getattr(error, "reason", error)
+        reason = one_line(str(getattr(cause, "strerror", None) or cause))
         raise MachineError(f"cannot reach {address}: {reason}; is the service running?") from None
+    return _counts(address, content)
 
 
-def _detail(error: HTTPError) -> str:
-    """Return what the service says is wrong."""
+def _counts(address: str, content: bytes) -> dict[str, int]:
+    """Return how many items were taken, as a service answers."""
     try:
-        return one_line(str(json.load(error)["detail"]))
+        counts = json.loads(content)
+    except ValueError:
+        counts = None
+    if not isinstance(counts, dict) or not all(isinstance(one, int) for one in counts.values()):
+        raise MachineError(f"{address} does not answer as a service of fmpair: check {URL}")
+    return counts
+
+
+def _refusal(address: str, error: HTTPError) -> DataError | MachineError:
+    """Return what the service says is wrong, or that it is no service of ours."""
+    try:
+        detail = json.load(error)["detail"]
     except (ValueError, KeyError, TypeError, OSError):
-        return f"status {error.code}"
+        return MachineError(f"{address} answers with status {error.code}: check {URL}")
+    if error.code == NOT_FOUND:
+        return MachineError(f"{address}: {one_line(str(detail))}; check {URL}")
+    return DataError(f"{address} refused the items: {one_line(str(detail))}")
