@@ -33,6 +33,10 @@ PARTS = "--train events.csv --test events.csv --seen none"
 MISTAKES = [
     # Verbs and flags
     ("fitt events.csv", "no such command 'fitt'", "fit", f"fit events.csv {FAST}"),
+    ("train events.csv", "no such command 'train'", "fit", f"fit events.csv {FAST}"),
+    ("predict model.fmpair --user user-001", "no such command 'predict'", "recommend",
+     "recommend model.fmpair --user user-001"),
+    ("recommend model.fmpair --n 3", "unknown option '--n'", "-n", "recommend model.fmpair -n 3"),
     ("data describ events.csv", "no such command 'describ'", "describe",
      "data describe events.csv"),
     (f"fit events.csv {FAST} --fators 8", "unknown option '--fators'", "--factors",
@@ -94,6 +98,18 @@ MISTAKES = [
      f"fit events.csv {FAST} --loss bpr"),
     (f"fit events.csv {FAST} --validation 2", "--validation must be a share between", "0",
      f"fit events.csv {FAST} --validation 0.2"),
+    (f"fit events.csv {FAST} --order 2", "--order 2 is no order of rows", "--fm-order 2",
+     f"fit events.csv {FAST} --fm-order 2"),
+    (f"fit events.csv {FAST} --fm-order 4", "--fm-order must be", "2",
+     f"fit events.csv {FAST} --fm-order 2"),
+    (f"fit events.csv {FAST} --device gpu", "not 'gpu'", "cuda",
+     "fit events.csv --dry-run --device cuda"),
+    (f"fit events.csv {FAST} --metric ndgc@10", "unknown metric 'ndgc'", "ndcg",
+     f"fit events.csv {FAST} --metric ndcg@10"),
+    ("fit events.csv -q --epochs ten", "'--epochs': it must be a whole number", "--help",
+     "fit --help"),
+    (f"fit events.csv {FAST} --validation 20%", "'--validation': it must be a number", "--help",
+     "fit --help"),
     # Questions to a model
     ("recommend modle.fmpair", "cannot read model 'modle.fmpair'", "model.fmpair",
      "recommend model.fmpair"),
@@ -190,3 +206,14 @@ def test_a_line_names_what_is_wrong_and_what_can_be_typed(
 def test_the_name_of_a_public_set_is_found_too(fmpair):
     said = "error: there is no file ml-100kk. Did you mean the public set 'ml-100k'?\n"
     assert fmpair("fit", "ml-100kk").err == said
+
+
+@pytest.mark.parametrize("address", ["https://example.org/events.csv", "s3://bucket/events.csv"])
+def test_an_address_is_not_taken_for_a_folder_that_is_missing(fmpair, address):
+    said = f"error: {address} is an address, not a file: download it first\n"
+    assert fmpair("fit", address).err == said
+
+
+def test_a_flag_that_resembles_none_gets_no_wrong_hint(fmpair, desk):
+    said = "error: unknown option '--model'; see fmpair fit --help\n"
+    assert fmpair("fit", "events.csv", "--model", "als").err == said

@@ -27,6 +27,10 @@ VERBS = (  # in the order of --help
 )
 
 
+# Names of other programs, by ours.
+FOREIGN_VERBS = {"train": "fit", "predict": "recommend", "test": "evaluate", "start": "serve"}
+
+
 class Verbs(TyperGroup):
     """The commands in their order; `fit` gets its flags only when it is called."""
 
@@ -34,6 +38,9 @@ class Verbs(TyperGroup):
         return list(VERBS)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        ours = FOREIGN_VERBS.get(args[0]) if args else None
+        if ours is not None:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {ours!r}?")
         # The flags are the fields of FMPair, and importing it would make --help slow.
         name, resolved, rest = super().resolve_command(ctx, args)
         return name, (fit_commands.fit_command() if name == "fit" else resolved), rest

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 VALIDATION = "Validation"
 # FMPair's options whose flags have another name, spelling or value: --order is that of rows.
 FLAG_NAMES = {"order": "fm_order"}
+FM_ORDERS = ("1", "2", "3", "auto")
 SPELLINGS = {"fields": "--field", "fm_order": "--fm-order"}
 METAVARS = {
     "fields": "NAME=KIND",
@@ -133,6 +134,7 @@ def fit(
     from fmpair.files import shown
 
     model: Any = recipe_from(recipe)
+    _check_order(reading["order"])
     saved_state, tuning = _checkpoint(checkpoint, output), tuning_options(budget, trials)
     if not dry_run:
         check_target(output)
@@ -237,6 +239,14 @@ def check_target(target: Path) -> None:
     if str(target) == "-":
         raise OptionError("a model cannot be written to standard output: use -o FILE")
     check_writable(target)
+
+
+def _check_order(order: str | None) -> None:
+    """Raise OptionError if the order of rows is given as that of the machine."""
+    if order in FM_ORDERS:
+        raise OptionError(
+            f"{named('order', order)} is no order of rows: did you mean {named('fm_order', order)}?"
+        )
 
 
 def _checkpoint(path: Path | None, output: Path) -> dict[str, Any]:
@@ -370,7 +380,13 @@ def recipe_from(values: Mapping[str, Any]) -> FMPair:
         options["levels"] = [level.strip() for level in options["levels"].split(",")]
     if options["pairs"] is not None:
         options["pairs"] = [pair.strip().split(":") for pair in options["pairs"].split(",")]
-    return FMPair(**{**options, "fields": _fields(options["fields"])})
+    try:
+        return FMPair(**{**options, "fields": _fields(options["fields"])})
+    except OptionError as error:
+        text = str(error.args[0])
+        for option, flag_name in FLAG_NAMES.items():
+            text = text.replace(named(option), named(flag_name))
+        raise OptionError(text) from None
 
 
 def _fields(texts: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 ROWS_ON_A_TERMINAL = 50
+ALIKE = 0.65  # how similar a flag must be to be proposed
+# How messages of the parser's versions end, and what they mean.
+NUMBERS = {
+    "valid integer": "a whole number",
+    "valid number": "a number",
+    "valid float": "a number",
+}
 USER_MISTAKE, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141  # exit codes
 
 # The base of the parser's errors, which typer exports in some versions only.
@@ -280,6 +287,9 @@ def _usage(error: Any) -> str:
     if wrong and not any(wrong in names for names in options.values()):
         guess = _nearest_flag(wrong, options)
         text = f"unknown option {wrong!r}" + (f". Did you mean {guess!r}?" if guess else "")
+    for phrase, expected in NUMBERS.items():
+        if text.startswith("invalid value for ") and phrase in text:
+            text = f"{text.partition(':')[0]}: it must be {expected}"
     return f"{text}{' See' if text.endswith('?') else '; see'} {context.command_path} --help"
 
 
@@ -293,8 +303,10 @@ def _nearest_flag(wrong: str, options: Mapping[str, Sequence[str]]) -> str | Non
     if ours in options:
         return max(options[ours], key=len)
     known = {name.lstrip("-"): name for names in options.values() for name in names}
+    if len(wrong.lstrip("-")) == 1 and wrong.lstrip("-") in known:  # one dash too many
+        return known[wrong.lstrip("-")]
     long = [name for name, flag in known.items() if flag.startswith("--")]
-    guess = nearest(wrong.lstrip("-"), long)
+    guess = nearest(wrong.lstrip("-"), long, ALIKE)
     return known[guess] if guess else None
 
 

@@ -184,6 +184,7 @@ def prepare_fit(
     recipe: Any, data: Any, seed: int | None, validation: Any, metric: str, patience: int
 ) -> tuple[Any, Dataset, Validation | None]:
     """Return the recipe with its seed, the events to learn from, and the validation."""
+    Metric.parse(metric)  # also without validation: a wrong name is never ignored
     recipe = recipe if seed is None else replace(recipe, seed=seed)
     data = as_dataset(data)
     in_time = bool(getattr(recipe, "history", 0)) and has_times(data)

@@ -151,6 +151,8 @@ class FMPairOptions:
                 checks.not_negative(name, getattr(self, name))
         if self.optimizer is not None:
             checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
+        if self.device == "gpu":
+            raise OptionError(f"{named('device')} takes 'cuda' for a GPU, not 'gpu'")
         checks.one_of("device", self.device, DEVICES)
         self._check_on()
         checks.not_negative("regularization_power", self.regularization_power)

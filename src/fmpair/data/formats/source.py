@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ from fmpair.data.frame import to_polars
 from fmpair.errors import DataError, FmpairError, Notice, named, nearest, unknown
 
 STANDARD_INPUT = "-"
+ADDRESS = re.compile(r"[a-z][a-z0-9+]+:/")  # of the web or of a store; C:/ is a disk
 MOST_COLUMNS = 5_000
 MOST_GROWTH = 200  # maximum ratio of the size unpacked or parsed as a table to the file size
 FREE_GROWTH = 64 << 20  # bytes that any file may expand to
@@ -130,6 +132,9 @@ def find_file(path: Path) -> Path:
     for candidate in (path, path.with_name(path.name + ".gz")):
         if candidate.is_file():
             return candidate
+    if ADDRESS.match(str(path)):
+        address = str(path).replace(":/", "://", 1)  # as it was before it became a path
+        raise DataError(f"{address} is an address, not a file: download it first")
     if path.is_dir():
         raise DataError(
             f"{path} is a folder: name a file in it, or give the {named('format')} of the folder"
