@@ -5,7 +5,8 @@
 Half of the requests go to a service with PostgreSQL, whose processes are frozen and killed; half to
 one with SQLite on a disk that fills up. Meanwhile a worker is killed, models are swapped, broken,
 replaced by a pipe, and heads are flooded. One worker is never killed: its memory must stay flat.
-It needs root, to mount a small disk, and Debian's PostgreSQL.
+Workers are forked with the tables of the first model, which they share; the one that is swapped
+with it has a column of lists. It needs root, to mount a small disk, and Debian's PostgreSQL.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from pathlib import Path
 from under_load import SECONDS, Client, Service, fitted, until
 
 from fmpair.events.store import open_store, pages
+from fmpair.fitted.file import has_lists, header_at
 
 READERS, WRITERS = 4, 3
 DISK = "size=6m"
@@ -282,6 +284,12 @@ def with_sqlite(requests, models, folder, dice):
         return run("sqlite", disk / "events.db", requests, models, folder, dice, (disk_full,))
 
 
+def check_shared(models):
+    """Whether the first model is one whose tables workers share, and the second is not."""
+    lists = [has_lists(header_at(path)) for path in models]
+    assert lists == [False, True], "workers are to share the tables of one model of two"
+
+
 def others(folder):
     """A model whose users nobody has asked for."""
     from fmpair.data import synthetic
@@ -300,7 +308,9 @@ def main():
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fmpair-endurance-") as place:
         folder, dice = Path(place), random.Random(given.seed)
-        models = [fitted(folder, f"{epochs}.fmpair", epochs) for epochs in (1, 2)]
+        # The workers share the tables of the first, with which they start; the second has lists.
+        models = [fitted(folder, f"{n}.fmpair", n, lists=n > 1) for n in (1, 2)]
+        check_shared(models)
         models.append(others(folder))
         half = given.requests // 2
         held = [step(half, models, folder, dice) for step in (with_postgres, with_sqlite)]

@@ -13,6 +13,8 @@ import time
 from itertools import count
 from pathlib import Path
 
+import polars.selectors as cs
+
 from fmpair.data import synthetic
 from fmpair.models import FMPair
 
@@ -20,9 +22,15 @@ PATIENCE = 180  # seconds: machines may be busy with something else
 SECONDS = count(1_700_000_000)  # a time of its own for every event, by which it is known again
 
 
-def fitted(folder, name="model.fmpair", epochs=2, history=3):
-    """A small model file; its users are user-000, ..., its items book-000 and others."""
+def fitted(folder, name="model.fmpair", epochs=2, history=3, lists=True):
+    """A small model file; its users are user-000, ..., its items book-000 and others.
+
+    lists: whether its items have a column of lists, without which workers share its tables.
+    """
     data = synthetic.make(users=40, items=60, events=1500).data
+    if not lists:
+        known = data.item_table.select(cs.exclude(cs.list()))
+        data = data.with_items(known.insert_column(0, data.items.ids.rename("item")))
     path = Path(folder) / name
     FMPair(factors=8, epochs=epochs, history=history, seed=1).fit(data).save(path)
     return path
