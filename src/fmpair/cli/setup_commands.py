@@ -144,6 +144,11 @@ CompileFor = Annotated[
     ),
 ]
 
+Serving = Annotated[
+    bool, typer.Option("--serving", help="Only what recommend and serve need, none of fit.")
+]
+Clean = Annotated[bool, typer.Option("--clean", help="Remove the code of other versions there.")]
+
 
 def compile_kernels(
     into: Annotated[
@@ -163,12 +168,8 @@ def compile_kernels(
         ),
     ] = None,
     device: CompileFor = "cpu",
-    serving: Annotated[
-        bool, typer.Option("--serving", help="Only what recommend and serve need, none of fit.")
-    ] = False,
-    clean: Annotated[
-        bool, typer.Option("--clean", help="Remove the code of other versions there.")
-    ] = False,
+    serving: Serving = False,
+    clean: Clean = False,
 ) -> None:
     """Compile the kernels of fit, recommend and evaluate ahead of time."""
     if device != "cpu":
@@ -180,8 +181,8 @@ def compile_kernels(
 
     require_compiler()
     folder, start = _target(into), time.perf_counter()
-    jobs = [job for number in factors or DEFAULT_FACTORS for job in _fits(number)]
-    jobs = _answers() if serving else [*jobs, *_evaluations(), *_answers()]
+    fits = [] if serving else [one for n in factors or DEFAULT_FACTORS for one in _fits(n)]
+    jobs = _answers() if serving else [*fits, *_evaluations(), *_answers()]
     with kernel_cache.filled(folder.path), only_errors():
         for _, job in _with_progress(jobs):
             job()

@@ -58,8 +58,7 @@ def work(
     metrics = Metrics(paths(), counters, place.number)
     rules = rules_in_service(settings.rules, models)
     strict, images = settings.strict, settings.images
-    if images is not None and not place.again:  # a model that replaced the first may lack it
-        check_column("images", images, models.of(None)[1].catalogue)
+    _check_images(images, place, models)
     service = Service(models, store, both[1] is not None, metrics, rules, strict, images)
     # Each worker gets a share of a client's requests, so it allows that share of the rate.
     rate = RateLimit(settings.rate / settings.workers) if settings.rate else None
@@ -114,6 +113,12 @@ class FileWatch:
     def _run(self) -> None:
         while not self._stop.wait(self._every):
             self.check()
+
+
+def _check_images(column: str | None, place: WorkerPlace, models: LiveModels) -> None:
+    """Raise if the items have no such column; later a model that replaced the first may lack it."""
+    if column is not None and not place.again:
+        check_column("images", column, models.of(None)[1].catalogue)
 
 
 def _log_to_stderr(number: int) -> None:
