@@ -109,3 +109,17 @@ def test_where_nothing_differs_that_is_what_is_said(fmpair, tmp_path):
     url = kept(tmp_path / "events.db", lists=lists)
     result = fmpair("events", "compare", url)
     assert result.code == 0 and "every interval contains 0" in result.err
+
+
+def test_events_that_were_sent_three_times_are_learned_once(fmpair, model, tmp_path):
+    events = [Event("user-001", f"book-00{n}", T + n, {"daytime": "evening"}) for n in range(3)]
+    learned = []
+    for times in (1, 3):
+        url = f"sqlite:{tmp_path / f'{times}.db'}"
+        for _ in range(times):
+            kept(url, *events)
+        target = tmp_path / f"{times}.fmpair"
+        result = fmpair("update", model, "--events", url, "-o", target, "--epochs", 2)
+        assert result.code == 0 and "read 3 events after position 0" in result.err
+        learned.append(target.read_bytes())
+    assert learned[0] == learned[1]

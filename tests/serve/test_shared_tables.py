@@ -3,9 +3,13 @@
 import subprocess
 import sys
 
+import numpy as np
+import polars as pl
 import pytest
 
-from fmpair import FMPair
+from fmpair import Dataset, FMPair
+from fmpair.data.vocabulary import Vocabulary
+from fmpair.fitted.recommender import from_factors
 from fmpair.serve import shared_tables as shared
 from fmpair.testing import day_and_night
 
@@ -74,3 +78,39 @@ def test_where_polars_has_run_workers_are_started_afresh(path):
     FMPair(factors=4, epochs=1, history=0, times=False, order=2).fit(day_and_night())
     with shared.shared_tables(list, path) as context:
         assert context.get_start_method() == "spawn" and not shared._loaded
+
+
+OWN = """
+import re, sys
+from pathlib import Path
+from fmpair.serve.shared_tables import load_shared, shared_tables
+
+path = Path(sys.argv[1])
+
+def ask(checksum):
+    model = load_shared(path, checksum)
+    model.recommend("7", 3)
+    text = Path("/proc/self/smaps_rollup").read_text()
+    print(sum(map(int, re.findall(r"Private_\\w+:\\s+(\\d+)", text))) // 1024, flush=True)
+
+with shared_tables(list, path) as context:
+    from fmpair.fitted.file import checksum_of
+    worker = context.Process(target=ask, args=(checksum_of(path),))
+    worker.start()
+    worker.join(120)
+"""
+
+
+def test_the_tables_of_a_large_model_are_not_among_a_worker_s_own_memory(tmp_path):
+    users, items, factors = 400_000, 100, 64  # 102 MB
+    ids = (Vocabulary(pl.Series(range(size)).cast(pl.String)) for size in (users, items))
+    user = np.arange(users, dtype=np.int32)
+    data = Dataset(*ids, user, user % items, pl.DataFrame())
+    vectors = [np.ones((size, factors), np.float32) for size in (users, items)]
+    path = tmp_path / "large.fmpair"
+    from_factors(FMPair(factors=factors), data, *vectors).save(path)
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", OWN, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert 0 < int(done.stdout) < 50  # MB
+    print(f"{int(done.stdout)} MB beside {path.stat().st_size >> 20} MB of the file")
