@@ -30,7 +30,7 @@ pygments_style = "a11y-high-contrast-light"
 # Notebooks run when the site is built; a failing cell fails the build.
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = 600  # seconds of a cell, on busy machines where nothing is compiled yet
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"

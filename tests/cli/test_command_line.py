@@ -30,6 +30,12 @@ def test_help_imports_nothing_heavy():
     assert done.stderr.strip() == "set()"
 
 
+def test_a_paragraph_of_help_is_broken_by_the_terminal_alone(fmpair, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    text = fmpair("items", "push", "--help").out
+    assert "An empty cell leaves a value as it is; a column `removed`" in text
+
+
 def test_help_lists_every_verb(fmpair):
     result = fmpair("--help")
     assert result.code == 0

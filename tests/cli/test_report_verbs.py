@@ -66,6 +66,14 @@ def test_compare_writes_what_the_suffix_says(fmpair, runs, tmp_path, suffix, sig
     assert sign in target.read_text("utf-8")
 
 
+def test_compare_writes_tables_for_papers_beside_a_tex_file(fmpair, runs, tmp_path):
+    target = tmp_path / "both.tex"
+    assert fmpair("compare", runs / "first", runs / "second", "-o", target).code == 0
+    for width, kind in (("column", "{table}"), ("page", "{table*}")):
+        text = (tmp_path / f"both-{width}.tex").read_text("utf-8")
+        assert rf"\begin{kind}" in text and "FM-Pair (second)" in text
+
+
 @pytest.mark.parametrize(
     ("other", "said"),
     [("data", "data fingerprint"), ("split", "split hash"), ("protocol", "protocol id")],

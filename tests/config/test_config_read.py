@@ -4,6 +4,7 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import get_type_hints
 
 import polars as pl
 import pytest
@@ -13,6 +14,7 @@ from fmpair.config import option_schema
 from fmpair.config.data_columns import missing_columns
 from fmpair.config.experiment import Candidate, Source, Step, as_plain, from_plain
 from fmpair.config.read import validate
+from fmpair.data import Dataset
 from fmpair.errors import ConfigError, OptionError
 from fmpair.evaluation import Protocol
 from fmpair.evaluation.protocol import PRESETS
@@ -621,3 +623,21 @@ def test_a_model_may_have_seeds_of_its_own(file):
     assert mistakes(path, "models.0.seeds=[]") == [
         "command line: models.0.seeds: needs at least one seed"
     ]
+
+
+def test_wrong_choices_of_the_reader_are_found_before_the_data_are_read(file):
+    data = "{path: a.yaml, format: csv, refunds: kep, missing: dorp, order: rws}"
+    text = f"data: {data}\nmodels: [popularity]\n"
+    assert mistakes(file(text)) == [
+        "a.yaml:1: data.refunds: refunds must be one of drop, keep, not 'kep'. "
+        "Did you mean 'keep'?",
+        "a.yaml:1: data.missing: missing must be one of drop, error, not 'dorp'. "
+        "Did you mean 'drop'?",
+        "a.yaml:1: data.order: order must be one of rows, per-user, not 'rws'. "
+        "Did you mean 'rows'?",
+    ]
+
+
+def test_every_filter_of_the_file_returns_events():
+    for name, function in option_schema.FILTERS.items():
+        assert get_type_hints(function)["return"] is Dataset, name

@@ -287,3 +287,9 @@ def test_a_chain_of_bases_has_an_end(write):
     with pytest.raises(ConfigError, match="more than 20 files extend each other"):
         read("b0.yaml")
     assert read("b15.yaml").values == {"name": "last"}
+
+
+def test_a_file_to_extend_is_not_taken_from_the_command_line(write):
+    assert mistakes(write("x: 1\n"), "extends=b.yaml") == [
+        "command line: extends: must be in the file itself"
+    ]

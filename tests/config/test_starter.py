@@ -243,3 +243,9 @@ def test_refunds_are_left_out_with_a_line():
 
 def test_several_seeds_are_proposed():
     assert started(events()).seeds == (0, 1, 2)
+
+
+def test_a_log_with_some_times_is_told_what_the_missing_ones_cost():
+    started(events(time=lambda n: None if n == 7 else f"2024-01-01T12:{n // 60:02}:{n % 60:02}"))
+    text = Path("a.yaml").read_text()
+    assert "# 1 event has no time (without such rows" in text and "There are no times" not in text

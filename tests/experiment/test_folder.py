@@ -156,3 +156,15 @@ def test_a_link_in_place_of_the_lock_is_refused_and_what_it_leads_to_stays(tmp_p
     with pytest.raises(DataError, match=r"cannot write .*\.lock: "), opened(tmp_path / "run"):
         pass
     assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_a_new_folder_goes_if_nothing_came_into_it(tmp_path):
+    with pytest.raises(DataError, match="no such events"), opened(tmp_path / "new"):
+        raise DataError("no such events")
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(DataError, match="later"), opened(tmp_path / "new") as folder:
+        (folder.path / "plan.json").write_text("{}")
+        raise DataError("later")
+    with pytest.raises(DataError, match="again"), opened(tmp_path / "new"):
+        raise DataError("again")
+    assert (tmp_path / "new" / "plan.json").exists()

@@ -85,4 +85,16 @@ def command() -> Any:
     app.add_typer(service_commands.items_app(), name="items")
     app.add_typer(data_commands.app(), name="data")
     app.add_typer(model_commands.app(), name="models")
-    return typer.main.get_command(app)
+    return _flowing(typer.main.get_command(app))
+
+
+def _flowing(program: Any) -> Any:
+    """Return the program with each paragraph of its help in one line, which the terminal breaks.
+
+    Otherwise it would break the lines of a docstring once more, in the middle.
+    """
+    for one in getattr(program, "commands", {}).values():
+        _flowing(one)
+    paragraphs = (program.help or "").split("\n\n")
+    program.help = "\n\n".join(" ".join(text.split()) for text in paragraphs) or None
+    return program

@@ -12,6 +12,7 @@ from fmpair.cli.output import INTERRUPTED, USER_MISTAKE, note, note_no_figures, 
 from fmpair.errors import DataError, OptionError
 
 if TYPE_CHECKING:
+    from fmpair.report.model_comparison import ModelComparison
     from fmpair.report.table import ReportTable
 
 FORMATS = (".csv", ".md", ".tex")
@@ -50,7 +51,11 @@ def compare(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="The file to write: .csv, .md or .tex."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The file to write: .csv, .md or .tex; beside .tex "
+            "come tables for papers, *-column.tex and *-page.tex.",
         ),
     ] = None,
     exact: Exact = False,
@@ -71,9 +76,11 @@ def compare(
     if output is None:
         show(terminal(all_results))
         return
-    labels = all_results.experiment.protocols
-    sheets = [main_table(comparison(all_results, label)) for label in labels]
-    for path, content in _files(sheets, output, exact).items():
+    compared = [comparison(all_results, label) for label in all_results.experiment.protocols]
+    files = _files([main_table(each) for each in compared], output, exact)
+    if output.suffix == ".tex":
+        files |= _paper_files(compared, output)
+    for path, content in files.items():
         write_atomically(path, content)
         note(f"wrote {path}")
 
@@ -98,6 +105,19 @@ def _files(sheets: list[ReportTable], output: Path, exact: bool) -> dict[Path, b
     return {
         output.with_stem(f"{output.stem}-{name}"): csv(sheet.data, exact)
         for name, sheet in zip(names, sheets)
+    }
+
+
+def _paper_files(compared: list[ModelComparison], output: Path) -> dict[Path, bytes]:
+    """Return path -> content of the tables for one column and for both."""
+    from fmpair.report.latex_tables import paper_tables
+
+    tables = [paper_tables(each) for each in compared]
+    return {
+        output.with_stem(f"{output.stem}-{width}"): "\n".join(
+            table[width] for table in tables if width in table
+        ).encode()
+        for width in ("column", "page")
     }
 
 

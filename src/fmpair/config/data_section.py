@@ -12,18 +12,23 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, get_args
 
+from fmpair.checks import one_of
 from fmpair.config import option_schema as schema
 from fmpair.config.experiment import Source, Step
 from fmpair.config.node import Node, one_line
 from fmpair.config.option_schema import FILTERS, SPLITS, Options, function_of, options_of
 from fmpair.data import Dataset, public_sets, synthetic
+from fmpair.data.columns.roles import MISSING
+from fmpair.data.dataset import ORDERS
 from fmpair.data.filters import EVENT_BY_EVENT
 from fmpair.data.formats.source import find_file, parse_errors
 from fmpair.data.read import FORMATS, guess_format
+from fmpair.data.repeats import REFUNDS
 from fmpair.data.synthetic import check_size
 from fmpair.errors import DataError, FmpairError, OptionError, UnknownError, listing
 
 FILES = ("path", "train", "validation", "test")
+CHOICES = {"missing": MISSING, "refunds": REFUNDS, "order": ORDERS}
 TABLES = ("users", "items", "impressions")
 SOURCES = ("path", "set", "generate", "train and test")
 TRIAL_EVENTS = 1000  # generated to try a step on
@@ -88,7 +93,9 @@ def _options(node: Node, format: str | None, skip: tuple[str, ...]) -> dict[str,
     valid = node.holding(rest).options(known)
     for key in valid:
         hint = known.known[key].hint
-        if key in TABLES:
+        if key in CHOICES and valid[key] is not None:
+            _choice(node.at(key), key, CHOICES[key])
+        elif key in TABLES:
             valid[key] = _table(node.at(key))
         elif key == "vectors":
             valid[key] = _vectors(node.at(key))
@@ -98,6 +105,14 @@ def _options(node: Node, format: str | None, skip: tuple[str, ...]) -> dict[str,
         ):
             valid[key] = _existing(node.at(key))
     return valid
+
+
+def _choice(node: Node, name: str, choices: Sequence[str]) -> None:
+    """Record a mistake if the value of a reader's option is none of its choices."""
+    try:
+        one_of(name, node.value, choices)
+    except OptionError as error:
+        node.wrong(one_line(error))
 
 
 def _table(node: Node) -> Any:

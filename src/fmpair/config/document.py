@@ -153,6 +153,8 @@ def _overridden(document: Document, text: str) -> Document:
     if not (dotted and sign):
         raise refused(f"{COMMAND_LINE}: an override is key=value, not {text!r}")
     path = tuple(dotted.split("."))
+    if path[0] == "extends":  # the files are merged before anything is overridden
+        raise refused(f"{COMMAND_LINE}: extends: must be in the file itself")
     if len(path) > MOST_DEPTH:
         raise refused(f"{COMMAND_LINE}: {dotted[:60]} ...: {TOO_DEEP}")
     try:

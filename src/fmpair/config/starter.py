@@ -21,7 +21,7 @@ from fmpair.data.event_types import event_types, ordered_event_types
 from fmpair.data.formats.source import parse_errors
 from fmpair.data.read import read_contents
 from fmpair.data.repeats import MINUTES, first_of_run
-from fmpair.data.times import DAY, has_times, is_calendar, moments
+from fmpair.data.times import DAY, has_times, is_calendar, moments, untimed
 from fmpair.data.vectors import moved
 from fmpair.errors import DataError, in_file, one_line, spelled
 from fmpair.evaluation.protocol import default_protocol, default_protocol_reason
@@ -249,9 +249,17 @@ def _split(findings: Findings) -> list[str]:
         text = "The test set is the latest fifth of all events."
         lines = ["  kind: by_time", "  test: 0.2", validation.format(0.1)]
     else:
-        text = "There are no times, so the test set is a random fifth of the events."
+        text = f"{_untimed(findings.data)}, so the test set is a random fifth of the events."
         lines = ["  kind: holdout", "  test: 0.2", validation.format(0.1), "  seed: 0"]
     return ["", f"# {text}", "split:", *lines]
+
+
+def _untimed(data: Dataset) -> str:
+    if "timestamp" not in data.columns.columns:
+        return "There are no times"
+    count = untimed(data)
+    some = "1 event has" if count == 1 else f"{count:,} events have"
+    return f"{some} no time (without such rows, a split by time is proposed)"
 
 
 def _models(findings: Findings) -> list[str]:

@@ -30,6 +30,24 @@ def describe(data: Dataset) -> pl.DataFrame:
     return pl.DataFrame(rows, {"name": pl.String, "value": pl.String}, orient="row")
 
 
+def low_ratings_note(data: Dataset) -> str:
+    """Return a line if events with a rating below their user's mean count as positive."""
+    rating = data.column("rating")
+    if rating is None or not len(rating):
+        return ""
+    values = rating.astype(np.float64)
+    counts = np.bincount(data.user, minlength=len(data.users))
+    mean = np.bincount(data.user, values, len(data.users)) / np.maximum(counts, 1)
+    low = int((values < mean[data.user] - 1e-9).sum())  # sums of equal ratings differ slightly
+    if not low:
+        return ""
+    return (
+        f"{low:,} of {len(data):,} events ({low / len(data):.0%}) have a rating below their user's "
+        "mean and count as positive: filter: [above_mean] keeps those above it, [all_positive] "
+        "says that all are meant"
+    )
+
+
 def figures(data: Dataset) -> dict[str, Figure]:
     """Return statistics by name: sizes, sparsity, activity, context, attributes, domains, times."""
     check_process()

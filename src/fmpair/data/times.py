@@ -246,11 +246,11 @@ def _warn(times: pl.Series) -> None:
     missing = _missing(times)
     if missing.any():
         LOG.warning(
-            "column %r has no time in %d of %d events: they are kept, but cannot be used where "
-            "times are needed",
+            "column %r has no time in %s of %s events: they are kept, and times are not learned "
+            "from; leave those rows out to use histories and splits by time",
             times.name,
-            missing.sum(),
-            len(times),
+            f"{missing.sum():,}",
+            f"{len(times):,}",
         )
     if not has_dates(times):
         return

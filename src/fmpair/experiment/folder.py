@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -88,14 +88,32 @@ class RunFolder:
 
 @contextmanager
 def opened(folder: str | Path) -> Iterator[RunFolder]:
-    """Create the run folder where needed, lock it, and remove incomplete files."""
+    """Create the run folder where needed, lock it, and remove incomplete files.
+
+    A new folder is removed again if the run ends by an error before anything is in it.
+    """
     path = Path(folder)
+    new = not path.exists()
     for name in (CELLS, TRIALS):
         make_folder(path / name)
-    with _locked(path):
-        for name in (".", CELLS, TRIALS):
-            remove_leftovers(path / name)
-        yield RunFolder(path)
+    try:
+        with _locked(path):
+            for name in (".", CELLS, TRIALS):
+                remove_leftovers(path / name)
+            yield RunFolder(path)
+    except BaseException:
+        if new:
+            _remove_empty(path)
+        raise
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove a folder in which nothing but its lock has been written."""
+    if not any(path.is_file() and path.name != LOCK for path in folder.rglob("*")):
+        with suppress(OSError):  # somebody else has removed it, or put something into it
+            (folder / LOCK).unlink(missing_ok=True)
+            for path in (folder / CELLS, folder / TRIALS, folder):
+                path.rmdir()
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from fmpair.config.experiment import Candidate, Experiment, Source, Step
 from fmpair.config.option_schema import function_of, options_of
 from fmpair.data import Dataset, public_sets
 from fmpair.data import splits as splitting
-from fmpair.data.describe import fingerprint
-from fmpair.data.filters import RATED, low_ratings_note
+from fmpair.data.describe import fingerprint, low_ratings_note
+from fmpair.data.filters import RATED
 from fmpair.data.parts import PARTS, Split
 from fmpair.data.read import read, read_contents
 from fmpair.data.vectors import files_of as vector_files

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import polars as pl
@@ -27,6 +28,7 @@ from fmpair.text import harmless, isolated
 # Inline styles are allowed because SVG figures use style attributes; everything else is blocked.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 FOLDERS = ("tables", "figures")
+HEADING = 10  # characters in a line of a heading on the terminal, where its words allow
 FILE_LIST = ".report"  # the names of the report's files, one per line
 
 
@@ -83,12 +85,19 @@ def rich_table(table: ReportTable) -> Any:
         box=SIMPLE_HEAD, title=Text(harmless(table.title)), title_justify="left", title_style="bold"
     )
     for index, name in enumerate(table.columns):
-        heading = Text(harmless(name).replace("[", "\n["))  # the best break in a narrow terminal
         is_text = index < table.text_columns
+        heading = Text(harmless(name) if is_text else _broken(harmless(name)))
         rich.add_column(heading, justify="left" if is_text else "right", overflow="fold")
     for row in table.rows:
         rich.add_row(*(_rich_cell(cell) for cell in row))
     return rich
+
+
+def _broken(heading: str) -> str:
+    """Break a heading between words, since a narrow terminal would break it within one."""
+    lines = heading.replace("[", "\n[").splitlines()
+    words = [wrap(line, HEADING, break_long_words=False, break_on_hyphens=False) for line in lines]
+    return "\n".join(line for part in words for line in part)
 
 
 def _short_table(compared: ModelComparison, times: dict[str, str]) -> Any:

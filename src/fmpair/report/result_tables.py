@@ -238,12 +238,13 @@ def mean_over(compared: ModelComparison) -> str:
 
 def _main_notes(compared: ModelComparison, corrected: bool, covered: bool) -> tuple[str, ...]:
     repeats = " or ".join(map(str, sorted(set(compared.rows["repeats"])))) or "0"
+    several = f"Mean ± standard deviation over {repeats} repeats (folds and seeds);"
+    spread = "One fit of each model;" if repeats == "1" else several
     coverage = "Every model gave a list to every unit." if covered else "A missing list counts 0."
     notes = [
         f"Bold: the best. Underlined: not significantly different from the best at "
         f"{compared.level:g}. {_mark_note(compared)}".strip(),
-        f"Mean ± standard deviation over {repeats} repeats (folds and seeds); 95 % "
-        f"confidence interval over users (bootstrap-t). {_test_note(compared)}",
+        f"{spread} 95 % confidence interval over users (bootstrap-t). {_test_note(compared)}",
         f"Protocol: {compared.protocol}, {mean_over(compared)}. {coverage}",
     ]
     if corrected:

@@ -21,7 +21,7 @@ from fmpair.data import Dataset, as_dataset
 from fmpair.data.event_types import ordered_event_types
 from fmpair.data.parts import split_of
 from fmpair.data.splits import leave_last_out, leave_out
-from fmpair.data.times import has_times
+from fmpair.data.times import has_times, untimed
 from fmpair.errors import DataError, FmpairError, MachineError
 from fmpair.option_names import known_options_only
 from fmpair.training.checkpoint import identity
@@ -247,7 +247,11 @@ def held_out(data: Dataset, seed: int, threads: int | None) -> Validation | Visi
         return visits
     in_time = has_times(data)
     if not in_time:
-        PROGRESS.info("tune: the events have no times, so a random event of each user is held out")
+        known = "timestamp" in data.columns.columns  # of some events
+        some = f"{untimed(data):,} of {len(data):,}" if known else "the"
+        PROGRESS.info(
+            "tune: %s events have no times, so a random event of each user is held out", some
+        )
     test = (leave_last_out if in_time else leave_out)(data, seed=seed).test
     if len(test) > MOST_EVENTS:
         test = np.random.default_rng(seed).permutation(test)[:MOST_EVENTS]
