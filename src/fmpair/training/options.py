@@ -223,6 +223,11 @@ class FMPairOptions:
         return self.loss == "softmax" and self.temperature is None
 
     @property
+    def regresses(self) -> bool:
+        """Whether the vectors of content follow from those of items, see `training.content`."""
+        return self.places_new and self.order == 2 and self.sharing is None
+
+    @property
     def pairing(self) -> Pairing | None:
         """The terms of order three; None for order two."""
         if self.order != 3:
