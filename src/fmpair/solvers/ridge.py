@@ -52,7 +52,8 @@ class Design:
     @cached_property
     def squares(self) -> np.ndarray:
         """The squared length of each column: float32 [columns]."""
-        out = np.bincount(self.rows.column, self.rows.value.astype(np.float64) ** 2, self.columns)
+        values = self.rows.value.astype(np.float64)
+        out = np.bincount(self.rows.column, values**2, self.columns).astype(np.float64)
         for block, matrix in self.dense:
             out[block] += np.einsum("rc,rc->c", matrix, matrix)
         return out.astype(np.float32)

@@ -30,14 +30,22 @@ def telling_content(side: Side, problem: Problem) -> list[bool]:
 def content_fields(options: FMPairOptions, side: Side, problem: Problem) -> list[bool]:
     """Return which fields of items are content.
 
-    Fields with a regularisation of their own are learned by steps, as the recipe asks.
+    Terms of order three need the features of an item apart. Fields with a regularisation of their
+    own are learned by steps, as the recipe asks.
     """
     given = options.regularization
     named = given if isinstance(given, Mapping) else {}
-    if not options.regresses or "item_features" in named:
+    if not options.regresses or problem.triples is not None or "item_features" in named:
         return [False] * len(side.encoders)
     free = [e.field.regularization is None and e.name not in named for e in side.encoders]
     return [told and own for told, own in zip(telling_content(side, problem), free)]
+
+
+def listed_values(problem: Problem, side: Side, content: Sequence[bool]) -> int:
+    """Return how many values of lists that are content belong to two items or more."""
+    lists = [chosen and not e.is_vector for chosen, e in zip(content, side.encoders)]
+    owners = np.bincount(side.only(problem.item_rows, lists).column, minlength=side.size)
+    return int(np.count_nonzero(owners > 1))
 
 
 def without_content(problem: Problem, side: Side, content: Sequence[bool]) -> Problem:

@@ -25,10 +25,16 @@ from fmpair.training.content import (
     content_fields,
     design_of,
     folded,
+    listed_values,
     regressed,
     without_content,
 )
-from fmpair.training.defaults import FINAL_RATE_SHARE, factors_of, final_rate_share_of
+from fmpair.training.defaults import (
+    FINAL_RATE_SHARE,
+    factors_of,
+    factors_with,
+    final_rate_share_of,
+)
 from fmpair.training.epochs import Epoch, diverged, epochs
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import (
@@ -151,9 +157,13 @@ def train(
 
     recipe: stored in the fitted models.
     """
-    options = replace(options, factors=factors_of(options, len(data)))
+    usual = factors_of(options, len(data))
     with layout_on(options.device):
-        return started(Task.of(recipe, options, data), begin)
+        task = Task.of(recipe, replace(options, factors=usual), data)
+        if options.factors is None and any(task.content):
+            values = listed_values(task.problem, task.space.item, task.content)
+            task = replace(task, options=replace(options, factors=factors_with(usual, values)))
+        return started(task, begin)
 
 
 def started(task: Task, begin: Begin = begin) -> TrainingRun:

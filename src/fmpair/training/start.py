@@ -66,10 +66,9 @@ def initial(
     query = vectors(space.query.size, _starts(space.query, options.init_std))
     features = vectors(space.item.size, _starts(space.item, 0.0))
     if problem is not None and options.places_new:
-        add_content(users, features, space.item, problem, options)
-        if any(content):
+        design = add_content(users, features, space.item, problem, options)
+        if any(content):  # fields learned by steps may be part of the profile too
             chosen = np.repeat(content, [e.size for e in space.item.encoders]).astype(bool)
-            design = design_of(problem, space.item, content, options.threads)
             items += design.dot(np.where(chosen[:, None], features, 0))
             features[chosen] = 0
     tables = [users, items, query, features]
@@ -118,31 +117,31 @@ def _starts(side: Side, of_history: float) -> np.ndarray:
 
 def add_content(
     users: np.ndarray, features: np.ndarray, side: Side, problem: Problem, options: FMPairOptions
-) -> None:
-    """Add the content profile to the vectors of users and of item features, in place.
+) -> Design:
+    """Add the content profile to the vectors of users and of item features; return the content.
 
     Directions are found with one half of the users; the other half tells how far the profile
     without an event predicts it, and so how long the vectors are. Useless content adds nothing.
     """
-    chosen = telling_content(side, problem)
-    if not any(chosen):
-        return
-    content = design_of(problem, side, chosen, options.threads)
+    content = design_of(problem, side, telling_content(side, problem), options.threads)
+    if not content.described.any():
+        return content
     seen = distinct_pairs(problem.user, problem.item, problem.users)
     rng = np.random.default_rng([options.seed, 1])
     half = rng.permutation(seen.size) % 2 == 0
     with blas_on(1):  # the same bits on any number of threads
         basis = directions(content, seen, half, features.shape[1], rng)
         items = content.dot(basis)
-        described = max(np.count_nonzero(content.described), 1)
+        described = np.count_nonzero(content.described)
         usual = float(np.sqrt(np.einsum("ik,ik->", items, items) / described))
         scale = usual and sharpness(items / usual, seen, np.flatnonzero(~half), rng)
     if not scale:
-        return
+        return content
     profile = seen._replace(value=np.ones_like(seen.value)).dot(items)
     length = np.sqrt(np.einsum("uk,uk->u", profile, profile))[:, None]
     users += np.float32(scale**0.5) * profile / np.maximum(length, 1e-6)
     features += np.float32(scale**0.5 / usual) * basis
+    return content
 
 
 def directions(
