@@ -12,7 +12,7 @@ from fmpair.engine.contract import Parameters
 from fmpair.engine.item_side import item_sides
 from fmpair.fitted.recommender import Recommender
 from fmpair.training.content import design_of, folded, regressed
-from fmpair.training.loop import Task, begin, started
+from fmpair.training.loop import Task, begin, started, train
 
 GROUPS, ITEMS, NEW, USERS = 4, 160, 40, 80
 RECIPE = FMPair(factors=8, epochs=3, history=0, order=2, times=False, threads=1)
@@ -129,3 +129,16 @@ def test_fields_with_options_of_their_own_are_learned_by_steps(change):
     assert Task.of(RECIPE, RECIPE, data).content == [True]
     recipe = replace(RECIPE, **change)
     assert Task.of(recipe, recipe, data).content == [False]
+
+
+def test_lists_of_more_values_than_factors_get_twice_as_many_factors(monkeypatch):
+    monkeypatch.setattr("fmpair.training.defaults.FACTORS", 16)
+    usual = replace(RECIPE, factors=None)
+
+    def factors(recipe: FMPair, column: str) -> int:
+        return next(train(recipe, recipe, shop(column))).recommender().parameters.users.shape[1]
+
+    assert factors(usual, "words") == 32  # 48 words
+    assert factors(usual, "text") == 16
+    assert factors(usual, "colour") == 16
+    assert factors(RECIPE, "words") == 8
