@@ -11,9 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fmpair.arrays import Rows
-from fmpair.jit import kernel
-from fmpair.solvers.linear_algebra import turned
+from fmpair.arrays import Rows, group_rows
 from fmpair.threads import blas_on, side_by_side
 
 ROWS_AT_ONCE = 1024
@@ -39,7 +37,7 @@ class Design:
     @cached_property
     def by_column(self) -> Rows:
         """The sparse rows, transposed."""
-        return turned(self.rows, self.columns)
+        return group_rows(self.rows.column, self.rows.owner, self.columns, self.rows.value)
 
     @cached_property
     def described(self) -> np.ndarray:
@@ -110,17 +108,17 @@ def ridge(
 
     start: weights to begin from, zeros if None.
     """
-    wanted, strength = design.back(targets), np.float32(strength)
-    scale = 1 / (design.squares + strength)[:, None]
+    wanted, held = design.back(targets), np.float32(strength)
+    scale = 1 / (design.squares + held)[:, None]
     weights = np.zeros_like(wanted) if start is None else start.copy()
-    left = wanted - (design.twice(weights) + strength * weights if start is not None else 0)
+    left = wanted - (design.twice(weights) + held * weights if start is not None else 0)
     near = _lengths(wanted, scale).sum() * CLOSE**2
     turn = scale * left
     size = _lengths(left, scale)
     for _ in range(STEPS):
         if size.sum() <= near:
             break
-        image = design.twice(turn) + strength * turn
+        image = design.twice(turn) + held * turn
         step = size / np.maximum(np.einsum("ck,ck->k", turn, image), 1e-30)
         weights += step * turn
         left -= step * image
@@ -159,26 +157,11 @@ def _products(rows: Rows, table: np.ndarray, threads: int | None) -> np.ndarray:
     out, table = np.zeros((rows.size, table.shape[1]), np.float32), np.ascontiguousarray(table)
     if not len(rows.column):
         return out
+    from fmpair.solvers.linear_algebra import add_rows  # compiles kernels
 
     def run(first: int) -> None:
         last = min(first + ROWS_AT_ONCE, rows.size)
-        _add_rows(rows.start[first : last + 1], rows.column, rows.value, table, out[first:last])
+        add_rows(rows.start[first : last + 1], rows.column, rows.value, table, out[first:last])
 
     side_by_side(run, range(0, rows.size, ROWS_AT_ONCE), threads)
     return out
-
-
-def _add_plain(
-    start: np.ndarray, column: np.ndarray, value: np.ndarray, table: np.ndarray, out: np.ndarray
-) -> None:
-    out += Rows(start - start[0], column[start[0] :], value[start[0] :]).dot(table)
-
-
-@kernel(plain=_add_plain)
-def _add_rows(start, column, value, table, out):
-    """Add value * table[column] to out[r], over the entries of row r."""
-    for r in range(len(out)):
-        for e in range(start[r], start[r + 1]):
-            own, weight = column[e], value[e]
-            for k in range(out.shape[1]):
-                out[r, k] += weight * table[own, k]
