@@ -153,11 +153,19 @@ def test_an_update_ranks_nearly_as_well_as_a_fit_to_all_events(share):
     train, first, later, test = halves(
         synthetic.make(users=200, items=120, events=8000).data, share
     )
-    recipe = FMPair(factors=8, epochs=24, threads=1)
-    whole, updated = recipe.fit(train), recipe.fit(first).update(later)
+    whole, updated = [], []
+    for seed in range(3):  # one fit is better than another by up to 1 %
+        recipe = FMPair(factors=8, epochs=24, threads=1, seed=seed)
+        whole.append(recipe.fit(train))
+        updated.append(recipe.fit(first).update(later))
     one, other = (
-        evaluate(model, train, test, Protocol(seen="none"), ["ndcg@10"]).means["ndcg@10"]
-        for model in (whole, updated)
+        np.mean(
+            [
+                evaluate(model, train, test, Protocol(seen="none"), ["ndcg@10"]).means["ndcg@10"]
+                for model in models
+            ]
+        )
+        for models in (whole, updated)
     )
     assert other > 0.97 * one
 

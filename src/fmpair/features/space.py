@@ -57,9 +57,9 @@ class Side:
         lengths = np.bincount(rows.owner[kept], minlength=rows.size)
         return Rows(starts(lengths), rows.column[kept], rows.value[kept])
 
-    def lists(self, rows: Rows) -> Rows:
-        """Return rows of items with the values of their lists only."""
-        return self.only(rows, [bool(e.owners) for e in self.encoders])
+    def content(self, rows: Rows) -> Rows:
+        """Return rows of items with the values of their lists and vectors only."""
+        return self.only(rows, [bool(e.owners) or e.is_vector for e in self.encoders])
 
     def label(self, feature: int) -> str:
         """Return the readable name of one feature."""

@@ -16,6 +16,7 @@ from fmpair.engine.contract import Parameters, Triples
 from fmpair.engine.item_side import item_sides, pair_columns
 
 FAINTEST = 1e-3  # a sum of attributes shorter than this share of the usual one has no direction
+MOST_KNOWN = 1 << 13  # known items that new ones are compared with
 RARE = 0.1  # share of the items with events that count as rare
 MOST_USERS = 1 << 14  # whose vectors give the covariance
 MOST_SCORES = 1 << 20  # from which the scale is found
@@ -45,30 +46,46 @@ def settle_cold(parameters: Parameters, seen: Rows) -> Parameters:
 
 
 def place_new(
-    parameters: Parameters, rows: Rows, lists: Rows, times: np.ndarray, triples: Triples | None
+    parameters: Parameters, rows: Rows, content: Rows, times: np.ndarray, triples: Triples | None
 ) -> Parameters:
-    """Return parameters with items without events placed by the direction of their lists.
+    """Return parameters with items without events placed by the direction of their content.
 
-    rows: the attributes of items; lists: those of lists only; times: how often each was chosen. How
-    long the sum of a list's vectors is tells how many of its values are known, not how good the
-    item is; and the constants of values are learned beside the biases of known items, which make up
-    for them. So the sums of new items get the usual length of those of known ones, and new items
-    the mean constant of rare ones. Changes the tables.
+    rows: the attributes of items; content: those of lists and vectors only; times: how often each
+    was chosen. How long the sum of a list's vectors is tells how many of its values are known, not
+    how good the item is; and the constants of values are learned beside the biases of known items,
+    which make up for them. So the sums of new items get the usual length of those of known ones,
+    and new items the mean constant of rare ones. Changes the tables.
     """
-    described = np.diff(lists.start) > 0
-    new, known = described & (times == 0), described & (times > 0)
-    if not new.any() or not known.any():
+    described = np.diff(content.start) > 0
+    new, known = np.flatnonzero(described & (times == 0)), np.flatnonzero(described & (times > 0))
+    if not len(new) or not len(known):
         return parameters
     pairs, features = pair_columns(parameters.items.shape[1], triples), parameters.features
-    sums = lists.dot(features[:, :pairs])
-    squares = np.einsum("ik,ik->i", sums, sums)
-    usual, length = np.sqrt(squares[known].mean()), np.sqrt(squares[new])[:, None]
+    usual = np.sqrt(_squares(content, features[:, :pairs], _evenly(known, MOST_KNOWN)).mean())
+    sums = content.take(new).dot(features[:, :pairs])
+    length = np.sqrt(np.einsum("ik,ik->i", sums, sums))[:, None]
     some = length > FAINTEST * usual
-    parameters.items[new, :pairs] = some * (usual / np.where(some, length, 1) - 1) * sums[new]
-    bias, of_features = parameters.item_bias, parameters.feature_bias
-    _, constants = item_sides(parameters.items, bias, rows, features, of_features, triples)
-    bias[new] += rare_bias(constants, times) - constants[new]
+    parameters.items[new, :pairs] = some * (usual / np.where(some, length, 1) - 1) * sums
+    warm = np.flatnonzero(times > 0)
+    rare = _evenly(warm[times[warm] <= np.quantile(times[warm], RARE)], MOST_KNOWN)
+    wanted = _constants(parameters, rows, rare, triples).mean()
+    parameters.item_bias[new] += wanted - _constants(parameters, rows, new, triples)
     return parameters
+
+
+def _squares(content: Rows, features: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """Return the squared lengths of the sums of some items."""
+    sums = content.take(some).dot(features)
+    return np.einsum("ik,ik->i", sums, sums)
+
+
+def _constants(
+    parameters: Parameters, rows: Rows, some: np.ndarray, triples: Triples | None
+) -> np.ndarray:
+    """Return the constants of some items."""
+    p = parameters
+    own = (p.items[some], p.item_bias[some], rows.take(some), p.features, p.feature_bias)
+    return item_sides(*own, triples)[1]
 
 
 def rare_bias(item_bias: np.ndarray, times: np.ndarray) -> float:

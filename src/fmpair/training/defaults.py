@@ -30,6 +30,9 @@ EVEN, EVEN_POWER = 0.75, 2.5
 # More factors rank better, at proportional cost, which a GPU hardly notices.
 MANY_EVENTS, FACTORS_OF_MANY, FACTORS_ON_GPU = 100_000, 192, 256
 
+# Lists of more values than factors lose rank, for known items and for new ones.
+FACTORS_OF_LISTS = 2  # times as many
+
 NEGATIVES = 32
 ITEMS_EACH, LEAST, MOST = 64, 8, 256  # softmax draws one negative per ITEMS_EACH items, bounded
 ITEMS_EACH_OF_FEW = 10  # of few items, 32 negatives would be nearly all, the good ones included
@@ -116,6 +119,11 @@ def factors_of(options: FMPairOptions, events: int) -> int:
     if settled(options.device) != CPU:
         return FACTORS_ON_GPU
     return FACTORS_OF_MANY if events >= MANY_EVENTS else FACTORS
+
+
+def factors_with(factors: int, values: int) -> int:
+    """Return the length of the vectors where items have lists of so many values as content."""
+    return factors * FACTORS_OF_LISTS if values > factors else factors
 
 
 def n_negatives_of(options: FMPairOptions, items: int) -> int:

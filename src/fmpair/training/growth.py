@@ -87,7 +87,7 @@ def with_items(model: Recommender, ids: pl.Series, told: pl.DataFrame) -> Recomm
     )
     if isinstance(model.recipe, FMPairOptions) and model.recipe.places_new:
         times = np.pad(model.item_counts, (0, new))
-        grown = place_new(grown, rows, space.item.lists(rows), times, triples_of(space))
+        grown = place_new(grown, rows, space.item.content(rows), times, triples_of(space))
     user_rows = _with_columns(model.user_rows, _moved(old.query, space.query))
     return model.replaced(space=space, parameters=grown, item_rows=rows, user_rows=user_rows)
 

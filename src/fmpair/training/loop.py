@@ -21,7 +21,20 @@ from fmpair.features.history_fields import history_field
 from fmpair.fitted.history import Recent
 from fmpair.fitted.recommender import Recommender
 from fmpair.fitted.visitor import place_new, settle_cold
-from fmpair.training.defaults import FINAL_RATE_SHARE, factors_of, final_rate_share_of
+from fmpair.training.content import (
+    content_fields,
+    design_of,
+    folded,
+    listed_values,
+    regressed,
+    without_content,
+)
+from fmpair.training.defaults import (
+    FINAL_RATE_SHARE,
+    factors_of,
+    factors_with,
+    final_rate_share_of,
+)
 from fmpair.training.epochs import Epoch, diverged, epochs
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import (
@@ -74,8 +87,24 @@ class Task:
             return distinct_pairs(self.problem.user, self.problem.item, self.problem.users)
 
     @cached_property
+    def content(self) -> list[bool]:
+        """Which fields of items are content, see `training.content`."""
+        return content_fields(self.options, self.space.item, self.problem)
+
+    @cached_property
+    def learned(self) -> Problem:
+        """What is learned by steps: the problem without content."""
+        return without_content(self.problem, self.space.item, self.content)
+
+    @cached_property
     def settings(self) -> Settings:
-        return settings_of(self.options, self.space, self.problem, self.given)
+        return settings_of(self.options, self.space, self.learned, self.given)
+
+    def folded(self, parameters: Parameters) -> Parameters:
+        """Return parameters for `learned`, of the same scores."""
+        if not any(self.content):
+            return parameters
+        return folded(parameters, self.problem, self.space.item, self.content)
 
     def recommender(self, learned: Parameters) -> Recommender:
         """Return the fitted model of trained parameters."""
@@ -86,8 +115,13 @@ class Task:
             parameters = with_unit_sides(parameters, rows, self.problem.triples)
         elif self.options.places_new:
             times = tally(self.seen.column, rows.size, self.seen.value)
-            lists = self.space.item.lists(rows)
-            parameters = place_new(parameters, rows, lists, times, self.problem.triples)
+            if any(self.content):
+                design = design_of(
+                    self.problem, self.space.item, self.content, self.options.threads
+                )
+                parameters = regressed(parameters, design, times, self.options.seed)
+            content = self.space.item.content(rows)
+            parameters = place_new(parameters, rows, content, times, self.problem.triples)
         return self.model(parameters)
 
     def model(self, parameters: Parameters) -> Recommender:
@@ -108,7 +142,7 @@ def begin(task: Task, first: Parameters, frozen: Collection[str] = ()) -> Resuma
         item_rate=float("items" not in frozen),
         feature_rate=float("features" not in frozen),
     )
-    return start(task.problem, first, settings)
+    return start(task.learned, task.folded(first), settings)
 
 
 def start(problem: Problem, first: Parameters, settings: Settings) -> Resumable:
@@ -123,14 +157,18 @@ def train(
 
     recipe: stored in the fitted models.
     """
-    options = replace(options, factors=factors_of(options, len(data)))
+    usual = factors_of(options, len(data))
     with layout_on(options.device):
-        return started(Task.of(recipe, options, data), begin)
+        task = Task.of(recipe, replace(options, factors=usual), data)
+        if options.factors is None and any(task.content):
+            values = listed_values(task.problem, task.space.item, task.content)
+            task = replace(task, options=replace(options, factors=factors_with(usual, values)))
+        return started(task, begin)
 
 
 def started(task: Task, begin: Begin = begin) -> TrainingRun:
     """Return the epochs of a task, before the first."""
-    training = begin(task, initial(task.options, task.space, task.problem), ())
+    training = begin(task, initial(task.options, task.space, task.problem, task.content), ())
     return TrainingRun(_Progress(task, training, begin))
 
 

@@ -27,7 +27,8 @@ MOST_WEIGHT = 10.0  # of one event, in multiples of the mean weight
 class FMPairOptions:
     """The training options of FM-Pair. Recipes of the family add their own, and other defaults.
 
-    factors: length of the vectors. None: 128, 192 from 100,000 events on, 256 on a GPU.
+    factors: length of the vectors. None: 128, 192 from 100,000 events on, 256 on a GPU; twice that
+        if items have lists of more values, which say what users choose (softmax).
     epochs: passes over the events. learning_rate: step size; it decreases linearly.
     loss: bpr or hinge compare pairs of items, logistic classifies single items, softmax picks the
         chosen item among several, warp takes the first of several items that ranks too high.
@@ -223,6 +224,11 @@ class FMPairOptions:
     def places_new(self) -> bool:
         """Whether items without events are placed by the direction of their attributes."""
         return self.loss == "softmax" and self.temperature is None
+
+    @property
+    def regresses(self) -> bool:
+        """Whether the vectors of content follow from those of items, see `training.content`."""
+        return self.places_new and self.sharing is None
 
     @property
     def pairing(self) -> Pairing | None:

@@ -7,18 +7,21 @@ the `factors` directions of the content in which users differ most. Training imp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from fmpair.arrays import Rows, distinct_pairs, group_rows
+from fmpair.arrays import Rows, distinct_pairs
 from fmpair.capacity import check_vectors
 from fmpair.device import CPU, settled
 from fmpair.engine.contract import Parameters, Problem
 from fmpair.errors import OptionError, named
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.history_fields import HISTORY
+from fmpair.solvers.ridge import Design
 from fmpair.threads import all_threads, blas_on
+from fmpair.training.content import design_of, telling_content
 from fmpair.training.options import FACTORS, FMPairOptions
 
 NORMALS = 4096  # rows of initial vectors that a thread draws at a time
@@ -31,11 +34,15 @@ STEPS = 40  # of a bisection
 
 
 def initial(
-    options: FMPairOptions, space: FeatureSpace, problem: Problem | None = None
+    options: FMPairOptions,
+    space: FeatureSpace,
+    problem: Problem | None = None,
+    content: Sequence[bool] = (),
 ) -> Parameters:
     """Return initial parameters: random ids; fields as their options say, by default zero.
 
     problem: the events; with softmax, lists and vectors of items start as a content profile.
+    content: the fields of items that are not learned by steps; items hold their profile.
     """
     rows = len(space.users) + len(space.items) + space.query.size + space.item.size
     triples = space.pairing.factors if space.pairing else 0
@@ -59,7 +66,11 @@ def initial(
     query = vectors(space.query.size, _starts(space.query, options.init_std))
     features = vectors(space.item.size, _starts(space.item, 0.0))
     if problem is not None and options.places_new:
-        add_content(users, features, space.item, problem, options.seed)
+        design = add_content(users, features, space.item, problem, options)
+        if any(content):  # fields learned by steps may be part of the profile too
+            chosen = np.repeat(content, [e.size for e in space.item.encoders]).astype(bool)
+            items += design.dot(np.where(chosen[:, None], features, 0))
+            features[chosen] = 0
     tables = [users, items, query, features]
     if triples:  # larger on the query side: if all were small, their gradients would vanish
         starts = (TRIPLE_START, options.init_std, TRIPLE_START, 0.0)
@@ -105,64 +116,57 @@ def _starts(side: Side, of_history: float) -> np.ndarray:
 
 
 def add_content(
-    users: np.ndarray, features: np.ndarray, side: Side, problem: Problem, seed: int
-) -> None:
-    """Add the content profile to the vectors of users and of item features, in place.
+    users: np.ndarray, features: np.ndarray, side: Side, problem: Problem, options: FMPairOptions
+) -> Design:
+    """Add the content profile to the vectors of users and of item features; return the content.
 
     Directions are found with one half of the users; the other half tells how far the profile
     without an event predicts it, and so how long the vectors are. Useless content adds nothing.
     """
-    content = content_rows(problem, side)
-    if not len(content.column):
-        return
+    content = design_of(problem, side, telling_content(side, problem), options.threads)
+    if not content.described.any():
+        return content
     seen = distinct_pairs(problem.user, problem.item, problem.users)
-    rng = np.random.default_rng([seed, 1])
+    rng = np.random.default_rng([options.seed, 1])
     half = rng.permutation(seen.size) % 2 == 0
     with blas_on(1):  # the same bits on any number of threads
-        basis = directions(content, seen, half, features.shape, rng)
+        basis = directions(content, seen, half, features.shape[1], rng)
         items = content.dot(basis)
-        described = np.count_nonzero(np.diff(content.start))
+        described = np.count_nonzero(content.described)
         usual = float(np.sqrt(np.einsum("ik,ik->", items, items) / described))
         scale = usual and sharpness(items / usual, seen, np.flatnonzero(~half), rng)
     if not scale:
-        return
+        return content
     profile = seen._replace(value=np.ones_like(seen.value)).dot(items)
     length = np.sqrt(np.einsum("uk,uk->u", profile, profile))[:, None]
     users += np.float32(scale**0.5) * profile / np.maximum(length, 1e-6)
     features += np.float32(scale**0.5 / usual) * basis
-
-
-def content_rows(problem: Problem, side: Side) -> Rows:
-    """Return the rows of items with vectors and with lists that take full steps only."""
-    steps = problem.item_groups.sharing
-    edges = zip(side.offsets, side.encoders)
-    chosen = [e.is_vector or (bool(e.owners) and steps[first] == 0) for first, e in edges]
-    return side.only(problem.item_rows, chosen)
+    return content
 
 
 def directions(
-    content: Rows, seen: Rows, judged: np.ndarray, shape: tuple[int, int], rng: np.random.Generator
+    content: Design, seen: Rows, judged: np.ndarray, factors: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return orthogonal directions of the content in which users differ most: float32 of `shape`.
+    """Return orthogonal directions of the content in which users differ most.
 
-    The leading right singular vectors of the users' mean contents, each times the root of the
-    user's items, by the power method. Columns beyond the number of features are zero.
+    float32 [features, factors]. The leading right singular vectors of the users' mean contents,
+    each times the root of the user's items, by the power method. Columns beyond the number of
+    features are zero.
     """
     some = np.flatnonzero(judged & (np.diff(seen.start) > 0))
     some = some[:: max(int(seen.start[-1]) // 2 // SAMPLE, 1)]
-    own = seen.take(some)
+    own, items = seen.take(some), content.rows.size
     weight = 1 / np.sqrt(np.maximum(np.diff(own.start), 1))
     own = own._replace(value=np.repeat(weight, np.diff(own.start)).astype(np.float32))
-    by_item = group_rows(own.column, own.owner, content.size, own.value)
-    by_feature = group_rows(content.column, content.owner, shape[0], content.value)
-    count = min(shape[1], int(np.count_nonzero(np.diff(by_feature.start))), len(some))
-    out = np.zeros(shape, np.float32)
+    people = Design(own, items, threads=content.threads)
+    count = min(factors, int(np.count_nonzero(content.squares)), len(some))
+    out = np.zeros((content.columns, factors), np.float32)
     if not count:
         return out
-    turned = by_feature.dot(rng.standard_normal((content.size, count), np.float32))
+    turned = content.back(rng.standard_normal((items, count), np.float32))
     for _ in range(ROUNDS):
         basis = np.linalg.qr(turned)[0]
-        turned = by_feature.dot(by_item.dot(own.dot(content.dot(basis))))
+        turned = content.back(people.twice(content.dot(basis)))
     out[:, :count] = np.linalg.qr(turned)[0]
     return out
 

@@ -58,6 +58,10 @@ class FMPairWeighted(FMPairOptions, TrainableRecipe):
         for name, weight in self.field_weights.items():
             checks.not_negative(f"weight of field {name!r}", weight)
 
+    @property
+    def regresses(self) -> bool:
+        return False  # weights of fields are learned from steps on all of them
+
     def train(self, data: Any) -> Iterator[Epoch]:
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
         task = Task.of(self, self, as_dataset(data))

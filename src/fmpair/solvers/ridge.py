@@ -1,0 +1,167 @@
+"""Ridge regression of many targets on sparse lists and dense vectors, by conjugate gradients.
+
+The same bits on any number of threads: a row of a sparse product belongs to one thread, and matrix
+products run on one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fmpair.arrays import Rows, group_rows
+from fmpair.threads import blas_on, side_by_side
+
+ROWS_AT_ONCE = 1024
+STEPS, CLOSE = 60, 1e-2  # of conjugate gradients, and the residual's share at which they end
+# Strengths to choose from, in multiples of a row's mean squared length; the first converges first.
+STRENGTHS = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
+HELD_OUT = 10  # every so many rows tell which strength predicts best
+DIRECTIONS = 16  # of the targets, enough to choose a strength
+
+
+@dataclass(frozen=True)
+class Design:
+    """What targets are predicted from: sparse rows over `columns` columns, and dense blocks.
+
+    dense: of a block, its columns and their values: float32 [rows, columns of the block].
+    """
+
+    rows: Rows
+    columns: int
+    dense: tuple[tuple[slice, np.ndarray], ...] = ()
+    threads: int | None = None
+
+    @cached_property
+    def by_column(self) -> Rows:
+        """The sparse rows, transposed."""
+        return group_rows(self.rows.column, self.rows.owner, self.columns, self.rows.value)
+
+    @cached_property
+    def described(self) -> np.ndarray:
+        """Which rows have a value: bool [rows]."""
+        out = np.diff(self.rows.start) > 0
+        for _, matrix in self.dense:
+            out |= matrix.any(axis=1)
+        return out
+
+    @cached_property
+    def squares(self) -> np.ndarray:
+        """The squared length of each column: float32 [columns]."""
+        values = self.rows.value.astype(np.float64)
+        out = np.bincount(self.rows.column, values**2, self.columns).astype(np.float64)
+        for block, matrix in self.dense:
+            out[block] += np.einsum("rc,rc->c", matrix, matrix)
+        return out.astype(np.float32)
+
+    @cached_property
+    def gram(self) -> np.ndarray | None:
+        """The products of all columns, where one dense block is all there is: float32."""
+        if len(self.rows.column) or len(self.dense) != 1:
+            return None
+        with blas_on(1):
+            return self.dense[0][1].T @ self.dense[0][1]
+
+    def take(self, rows: np.ndarray) -> Design:
+        """Return the design of some rows."""
+        dense = tuple((block, matrix[rows]) for block, matrix in self.dense)
+        return Design(self.rows.take(rows), self.columns, dense, self.threads)
+
+    def squared(self) -> Design:
+        """Return the design of squared values."""
+        dense = tuple((block, matrix**2) for block, matrix in self.dense)
+        rows = self.rows._replace(value=self.rows.value**2)
+        return Design(rows, self.columns, dense, self.threads)
+
+    def dot(self, table: np.ndarray) -> np.ndarray:
+        """Return the rows times a table [columns, k]: float32 [rows, k]."""
+        out = _products(self.rows, table, self.threads)
+        with blas_on(1):
+            for block, matrix in self.dense:
+                out += matrix @ table[block]
+        return out
+
+    def back(self, table: np.ndarray) -> np.ndarray:
+        """Return the columns times a table [rows, k]: float32 [columns, k]."""
+        out = _products(self.by_column, table, self.threads)
+        with blas_on(1):
+            for block, matrix in self.dense:
+                out[block] += matrix.T @ table
+        return out
+
+    def twice(self, table: np.ndarray) -> np.ndarray:
+        """Return `back` of `dot`, the operator of least squares."""
+        if self.gram is None:
+            return self.back(self.dot(table))
+        out = np.zeros_like(table)
+        with blas_on(1):
+            out[self.dense[0][0]] = self.gram @ table[self.dense[0][0]]
+        return out
+
+
+def ridge(
+    design: Design, targets: np.ndarray, strength: float, start: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the weights that predict targets [rows, k], held by `strength`: float32 [columns, k].
+
+    start: weights to begin from, zeros if None.
+    """
+    wanted, held = design.back(targets), np.float32(strength)
+    scale = 1 / (design.squares + held)[:, None]
+    weights = np.zeros_like(wanted) if start is None else start.copy()
+    left = wanted - (design.twice(weights) + held * weights if start is not None else 0)
+    near = _lengths(wanted, scale).sum() * CLOSE**2
+    turn = scale * left
+    size = _lengths(left, scale)
+    for _ in range(STEPS):
+        if size.sum() <= near:
+            break
+        image = design.twice(turn) + held * turn
+        step = size / np.maximum(np.einsum("ck,ck->k", turn, image), 1e-30)
+        weights += step * turn
+        left -= step * image
+        after = _lengths(left, scale)
+        turn = scale * left + (after / np.maximum(size, 1e-30)) * turn
+        size = after
+    return weights
+
+
+def best_strength(design: Design, targets: np.ndarray, seed: int) -> float:
+    """Return the strength that predicts rows held out with the least squared error."""
+    rng = np.random.default_rng([seed, 2])
+    count = min(DIRECTIONS, targets.shape[1])
+    with blas_on(1):
+        some = targets @ rng.standard_normal((targets.shape[1], count), np.float32)
+    held = rng.permutation(len(targets)) % HELD_OUT == 0
+    learned, judged = design.take(np.flatnonzero(~held)), design.take(np.flatnonzero(held))
+    usual = float(design.squares.sum()) / max(len(targets), 1)
+    weights, best = None, (np.inf, STRENGTHS[0] * usual)
+    for strength in STRENGTHS:
+        weights = ridge(learned, some[~held], strength * usual, weights)
+        error = float(np.square(judged.dot(weights) - some[held]).sum())
+        if error > best[0]:  # it has one minimum
+            break
+        best = (error, strength * usual)
+    return best[1]
+
+
+def _lengths(table: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return the squared length of each column, rows weighted by `scale` [rows, 1]."""
+    return np.einsum("ck,ck->k", table, scale * table)
+
+
+def _products(rows: Rows, table: np.ndarray, threads: int | None) -> np.ndarray:
+    """Return sparse rows times a table: float32 [rows, columns of the table]."""
+    out, table = np.zeros((rows.size, table.shape[1]), np.float32), np.ascontiguousarray(table)
+    if not len(rows.column):
+        return out
+    from fmpair.solvers.linear_algebra import add_rows  # compiles kernels
+
+    def run(first: int) -> None:
+        last = min(first + ROWS_AT_ONCE, rows.size)
+        add_rows(rows.start[first : last + 1], rows.column, rows.value, table, out[first:last])
+
+    side_by_side(run, range(0, rows.size, ROWS_AT_ONCE), threads)
+    return out

@@ -1,0 +1,144 @@
+"""Content is learned by regression: known items stay as learned, new ones are predicted."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fmpair import Dataset, Field, FMPair
+from fmpair.arrays import tally
+from fmpair.engine.contract import Parameters
+from fmpair.engine.item_side import item_sides
+from fmpair.fitted.recommender import Recommender
+from fmpair.training.content import design_of, folded, regressed
+from fmpair.training.loop import Task, begin, started, train
+
+GROUPS, ITEMS, NEW, USERS = 4, 160, 40, 80
+RECIPE = FMPair(factors=8, epochs=3, history=0, order=2, times=False, threads=1)
+
+
+def shop(*columns: str) -> Dataset:
+    """Return users of four groups who choose items with the words of theirs; the last are new."""
+    rng = np.random.default_rng(0)
+    group = np.arange(ITEMS) % GROUPS
+    words = [[f"w{w}" for w in rng.integers(0, 12, 5) + 12 * g] for g in group]
+    texts = np.eye(6)[group] + rng.normal(0, 0.1, (ITEMS, 6))
+    colours = [f"c{c}" for c in rng.integers(0, 3, ITEMS)]
+    table = {"item": range(ITEMS), "words": words, "text": texts.tolist(), "colour": colours}
+    known = np.arange(ITEMS - NEW)
+    events = [
+        (u, int(i))
+        for u in range(USERS)
+        for i in rng.choice(known[known % GROUPS == u % GROUPS], 10, replace=False)
+    ]
+    frame = pl.DataFrame(events, schema=["user", "item"], orient="row")
+    return Dataset.from_frame(frame, items=pl.DataFrame(table).select("item", *columns))
+
+
+def sides(task: Task, parameters: Parameters, by_steps: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return vectors and constants of items, by the attributes of steps only or by all."""
+    p, rows = parameters, (task.learned if by_steps else task.problem).item_rows
+    return item_sides(p.items, p.item_bias, rows, p.features, p.feature_bias)
+
+
+BOTH = ("words", "text", "colour")
+
+
+@pytest.mark.parametrize("columns", [("words",), ("text",), BOTH], ids=str)
+def test_known_items_keep_the_scores_they_were_learned_with(columns):
+    run = started(Task.of(RECIPE, RECIPE, shop(*columns)))
+    *_, last = run
+    task, learned, model = run.task, run.parameters(), last.recommender()
+    rows, known = task.learned.item_rows, task.problem.drawn
+    found, wanted = sides(task, model.parameters, False), sides(task, learned, True)
+    assert np.allclose(found[0][known], wanted[0][known], atol=1e-5)
+    assert np.allclose(found[1][known], wanted[1][known], atol=1e-5)
+    assert model.parameters.features.any() and len(rows.column) == ITEMS * ("colour" in columns)
+
+
+@pytest.mark.parametrize("columns", [("words",), ("text",), ("words", "text")], ids=str)
+def test_new_items_are_found_by_lists_and_by_vectors(columns):
+    model = RECIPE.fit(shop(*columns))
+    new = list(range(ITEMS - NEW, ITEMS))
+    for user in range(8):
+        best = model.recommend(user, n=5, candidates=new)["item"]
+        assert (best % GROUPS == user % GROUPS).all()
+
+
+def test_folding_undoes_the_regression():
+    task = Task.of(RECIPE, RECIPE, shop(*BOTH))
+    rng = np.random.default_rng(1)
+    first = started(task).parameters()
+    first = first._replace(item_bias=rng.normal(size=ITEMS).astype(np.float32))
+    times = tally(task.problem.item, ITEMS)
+    design = design_of(task.problem, task.space.item, task.content, 1)
+    found = regressed(first, design, times, 0)
+    again = folded(found, task.problem, task.space.item, task.content)
+    known = times > 0
+    assert np.abs(found.features).max() > 0.01
+    assert np.allclose(again.items[known], first.items[known], atol=1e-5)
+    assert np.allclose(again.item_bias[known], first.item_bias[known], atol=1e-4)
+    assert np.allclose(again.features, first.features, atol=1e-6)
+
+
+def test_a_continued_training_starts_from_the_same_scores():
+    data = shop(*BOTH)
+    model, task = RECIPE.fit(data), Task.of(RECIPE, RECIPE, data)
+    begun = begin(task, model.parameters).snapshot()
+    for found, wanted in zip(sides(task, begun, True), sides(task, model.parameters, False)):
+        assert np.allclose(found, wanted, atol=1e-4)
+
+
+def test_an_update_learns_a_new_item_and_its_content():
+    data, new = shop("words"), ITEMS - 1
+    model = RECIPE.fit(data)
+    lovers = list(range((new + 1) % GROUPS, USERS, GROUPS))  # of another group than its words
+    events = pl.DataFrame({"user": lovers, "item": new})
+    updated = RECIPE.update(model, Dataset.from_frame(events))
+    task, known = Task.of(RECIPE, RECIPE, data), np.arange(ITEMS - NEW)
+
+    def scores(model: Recommender) -> np.ndarray:
+        vectors, constants = sides(task, model.parameters, False)
+        return model.parameters.users @ vectors.T + constants
+
+    before, after = scores(model), scores(updated)
+    place = int(model.space.items.numbers(pl.Series([new]))[0])
+    gained = (after - before)[:, place]
+    mine = np.isin(model.space.users.ids.to_numpy(), lovers)
+    assert gained[mine].mean() > gained[~mine].mean() + 0.1
+    at = model.space.items.numbers(pl.Series(known))
+    assert np.corrcoef(before[:, at].ravel(), after[:, at].ravel())[0, 1] > 0.9
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"regularization": {"words": 0.01}},
+        {"regularization": {"item_features": 0.01}},
+        {"fields": {"words": Field(regularization=0.01)}},
+        {"sharing": 0.5},
+        {"loss": "bpr"},
+        {"temperature": 0.2},
+        {"order": 3},
+    ],
+    ids=str,
+)
+def test_fields_with_options_of_their_own_are_learned_by_steps(change):
+    data = shop("words")
+    assert Task.of(RECIPE, RECIPE, data).content == [True]
+    recipe = replace(RECIPE, **change)
+    assert Task.of(recipe, recipe, data).content == [False]
+
+
+def test_lists_of_more_values_than_factors_get_twice_as_many_factors(monkeypatch):
+    monkeypatch.setattr("fmpair.training.defaults.FACTORS", 16)
+    usual = replace(RECIPE, factors=None)
+
+    def factors(recipe: FMPair, column: str) -> int:
+        return next(train(recipe, recipe, shop(column))).recommender().parameters.users.shape[1]
+
+    assert factors(usual, "words") == 32  # 48 words
+    assert factors(usual, "text") == 16
+    assert factors(usual, "colour") == 16
+    assert factors(RECIPE, "words") == 8
